@@ -1,0 +1,227 @@
+"""One object that answers every question about a history: `PrivacyCurve`.
+
+Plain Gaussians use the exact curve (E000-3), everything with a dominating pair a certified
+privacy loss distribution, integer noises without one their Rényi bounds. All answers are
+upper bounds on what an adversary can do, stated under one relation.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from unisono.accounting import gaussian, pld, renyi, translate
+from unisono.accounting.pairs import ApproximatePair, Pair
+from unisono.accounting.validation import require_delta, require_epsilon, require_probability
+from unisono.core.events import Composed, Gaussian
+from unisono.core.trust import Relation
+
+_ORDERS = np.unique(np.concatenate([np.arange(2, 65), np.geomspace(72, 4096, 40).round()]))
+
+
+@dataclass(frozen=True)
+class PrivacyCurve:
+    """What a history costs under a relation.
+
+    >>> from unisono.core.events import Event, Gaussian, bounded_sum
+    >>> curve = PrivacyCurve(Event(Gaussian(1.0), bounded_sum(l2=1.0)) * 1, Relation.ZERO_OUT)
+    >>> round(curve.epsilon(1e-5), 4), round(curve.delta(1.0), 4), round(curve.advantage, 3)
+    (4.3772, 0.1269, 0.383)
+    """
+
+    history: Composed
+    relation: Relation
+
+    # ---------------------------------------------------------- questions
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest certified epsilon at this delta; infinite if there is none."""
+        if delta == 0:
+            return self._pure
+        require_delta(delta)
+        if self._disclosed:
+            return math.inf
+        if not self.history.parts:
+            return 0.0
+        if self._gap == 0:
+            return self._epsilon(delta)
+        return self._epsilon_with_gap(delta)
+
+    def delta(self, epsilon: float) -> float:
+        """Smallest certified delta at this epsilon."""
+        require_epsilon(epsilon, zero=True)
+        if self._disclosed:
+            return 1.0
+        if not self.history.parts:
+            return 0.0
+        slack = self._gap * (1 + math.exp(min(epsilon, 700.0)))
+        return min(1.0, self._delta(epsilon) + slack)
+
+    @property
+    def advantage(self) -> float:
+        """Largest gap between true and false positive rate of any membership test."""
+        return self.delta(0.0)
+
+    @property
+    def guess(self) -> float:
+        """Best success at telling, from an even prior, whether one took part."""
+        return 0.5 * (1 + self.advantage)
+
+    def trade_off(self, false_positive_rate: float) -> float:
+        """Smallest false negative rate any test can have at this false positive rate."""
+        alpha = require_probability("false_positive_rate", false_positive_rate)
+        if self._disclosed:
+            return 0.0
+        if self._mu is not None and self._gap == 0:
+            return float(ndtr(-self._mu - ndtri(alpha))) if 0 < alpha < 1 else 1.0 - alpha
+        epsilons = np.concatenate([[0.0], np.geomspace(1e-3, 60, 80)])
+        deltas = self._deltas
+        forward = 1 - deltas - np.exp(epsilons) * alpha
+        backward = np.exp(-epsilons) * (1 - deltas - alpha)
+        return float(max(0.0, forward.max(), backward.max()))
+
+    def reconstruction(self, blind_success: float) -> float:
+        """Largest success at guessing a secret that blind guessing hits this often (E002-13)."""
+        kappa = require_probability("blind_success", blind_success)
+        return 1 - self.trade_off(kappa)
+
+    @property
+    def method(self) -> str:
+        """How the numbers were found."""
+        if self._disclosed:
+            return "disclosed"
+        if self._mu is not None:
+            return "exact Gaussian curve"
+        if not self._renyi_only:
+            return "privacy loss distribution (certified)"
+        return "Rényi divergence"
+
+    # ------------------------------------------------------------ methods
+
+    @cached_property
+    def _disclosed(self) -> bool:
+        return any(translate.discloses(event) for event, _ in self.history.parts)
+
+    @cached_property
+    def _mu(self) -> float | None:
+        mus = [translate.gaussian_mu(event, self.relation) for event, _ in self.history.parts]
+        known = [mu for mu in mus if mu is not None]
+        if not known or len(known) < len(mus):
+            return None
+        return gaussian.compose(known, [count for _, count in self.history.parts])
+
+    @cached_property
+    def _pure(self) -> float:
+        """Epsilon at delta 0: the sum over pure events."""
+        total = 0.0
+        for event, count in self.history.parts:
+            one = translate.pure_epsilon(event, self.relation)
+            if one is None:
+                return math.inf
+            dominating = translate.pair(event, self.relation)
+            total += count * getattr(dominating, "epsilon", one)
+        return total
+
+    @cached_property
+    def _gap(self) -> float:
+        return math.fsum(
+            count * event.noise.gap
+            for event, count in self.history.parts
+            if isinstance(event.noise, Gaussian)
+        )
+
+    @cached_property
+    def _pairs(self) -> list[tuple[Pair, int]]:
+        found = []
+        for event, count in self.history.parts:
+            dominating = translate.pair(event, self.relation)
+            if dominating is not None:
+                found.append((dominating, count))
+        return found
+
+    @cached_property
+    def _renyi_only(self) -> bool:
+        return len(self._pairs) < len(self.history.parts)
+
+    @cached_property
+    def _renyi(self) -> np.ndarray | None:
+        """The Rényi curve of everything, or None if some part has none."""
+        curves, counts = [], []
+        for event, count in self.history.parts:
+            curve = translate.renyi_curve(event, self.relation, _ORDERS)
+            if curve is None:
+                return None
+            curves.append(curve)
+            counts.append(count)
+        return renyi.compose(curves, counts)
+
+    def _epsilon(self, delta: float) -> float:
+        if self._mu is not None:
+            return gaussian.epsilon(delta, self._mu)
+        if not self._renyi_only:
+            return min(pld.compose(self._pairs).epsilon(delta).upper, self._pure)
+        if self._renyi is not None:
+            return renyi.epsilon(_ORDERS, self._renyi, delta)
+        return pld.compose(self._mixed(delta)).epsilon(delta).upper
+
+    def _delta(self, epsilon: float) -> float:
+        if self._mu is not None:
+            return gaussian.delta(epsilon, self._mu)
+        if not self._renyi_only:
+            return pld.compose(self._pairs).delta(epsilon).upper
+        if self._renyi is not None:
+            return renyi.delta(_ORDERS, self._renyi, epsilon)
+        return pld.compose(self._mixed(1e-6)).delta(epsilon).upper
+
+    def _mixed(self, delta: float) -> list[tuple[Pair, int]]:
+        """Pairs where there are any; the rest joined into one (epsilon, delta / 2) pair."""
+        curves, counts = [], []
+        for event, count in self.history.parts:
+            if translate.pair(event, self.relation) is None:
+                curve = translate.renyi_curve(event, self.relation, _ORDERS)
+                if curve is None:
+                    raise translate.unknown(event, self.relation)
+                curves.append(curve)
+                counts.append(count)
+        rest = renyi.epsilon(_ORDERS, renyi.compose(curves, counts), delta / 2)
+        return [*self._pairs, (ApproximatePair(rest, delta / 2), 1)]
+
+    def _epsilon_with_gap(self, delta: float) -> float:
+        """Two laws within total variation g are (epsilon, delta + (1 + e^epsilon) g) close."""
+        low, high = 0.0, self._epsilon(delta * (1 - 1e-6))
+        if self.delta(high) <= delta:
+            return high
+        low = high
+        while self.delta(high) > delta:
+            high = 2 * high + 1e-3
+            if high > 690:
+                return math.inf
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
+        return high
+
+    @cached_property
+    def _deltas(self) -> np.ndarray:
+        epsilons = np.concatenate([[0.0], np.geomspace(1e-3, 60, 80)])
+        return np.array([self.delta(float(e)) for e in epsilons])
+
+    def fits(self, epsilon: float, delta: float) -> bool:
+        """Whether the history is certainly within (epsilon, delta); cheap bounds come first."""
+        if self._disclosed:
+            return False
+        if self._pure <= epsilon:
+            return True
+        if delta == 0:
+            return False
+        if self._mu is not None:
+            return self.delta(epsilon) <= delta
+        slack = self._gap * (1 + math.exp(min(epsilon, 700.0)))
+        if self._renyi is not None and slack < delta:
+            if renyi.delta(_ORDERS, self._renyi, epsilon) + slack <= delta:
+                return True
+            if self._renyi_only:
+                return False
+        return self.delta(epsilon) <= delta

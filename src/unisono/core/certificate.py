@@ -1,0 +1,216 @@
+"""The certificate of a run: what is guaranteed, against whom, under which assumptions.
+
+It is written from the study's public facts and the ledgers alone, as JSON for machines
+and as text for people.
+"""
+
+import json
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+from unisono.core.events import Composed, composed_to_json
+from unisono.core.ledger import Accountant, Ledger
+from unisono.core.trust import Relation, Trust, Viewer, describe
+from unisono.errors import UndefinedRelation
+
+
+@dataclass(frozen=True)
+class Line:
+    """Epsilon at one delta, against one viewer, under one relation."""
+
+    viewer: Viewer
+    relation: Relation
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class Spending:
+    """How many parties have this history, and what it adds up to per viewer."""
+
+    parties: int
+    example: str
+    epsilon: Mapping[Viewer, float]
+    budget: Mapping[Viewer, float]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Everything a reader needs to know what was promised; see `text` and `to_json`."""
+
+    study: str
+    algorithm: str
+    settings: Mapping[str, Any]
+    trust: Trust
+    parties: int
+    minimum_survivors: int
+    colluders: int
+    unit: str
+    events: Mapping[Viewer, Composed]
+    lines: Sequence[Line]
+    spending: Sequence[Spending]
+    declarations: Mapping[str, Any]
+    simulated: bool
+    heads: Mapping[str, str]
+    secure_sum: str
+    versions: Mapping[str, str]
+
+    def epsilon(self, viewer: Viewer, relation: Relation) -> float:
+        """Epsilon of the whole run against a viewer."""
+        for line in self.lines:
+            if (line.viewer, line.relation) == (viewer, relation):
+                return line.epsilon
+        raise UndefinedRelation(f"the certificate says nothing about {viewer} under {relation!s}")
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": "unisono-certificate-1",
+            "study": self.study,
+            "algorithm": self.algorithm,
+            "settings": dict(self.settings),
+            "trust": str(self.trust),
+            "parties": self.parties,
+            "minimum_survivors": self.minimum_survivors,
+            "colluders": self.colluders,
+            "unit": self.unit,
+            "guarantees": [
+                {"viewer": str(line.viewer), "relation": str(line.relation),
+                 "epsilon": _number(line.epsilon), "delta": line.delta}
+                for line in self.lines
+            ],
+            "events": {str(v): composed_to_json(h) for v, h in self.events.items()},
+            "spending": [
+                {"parties": s.parties, "example": s.example,
+                 "epsilon": {str(v): _number(e) for v, e in s.epsilon.items()},
+                 "budget": {str(v): _number(e) for v, e in s.budget.items()}}
+                for s in self.spending
+            ],
+            "declarations": dict(self.declarations),
+            "entropy": "simulation" if self.simulated else "os",
+            "secure_sum": self.secure_sum,
+            "ledger_heads": dict(self.heads),
+            "versions": dict(self.versions),
+        }  # fmt: skip
+
+    def save(self, path: str) -> None:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(self.to_json(), file, indent=1, allow_nan=False)
+
+    def text(self) -> str:
+        """The certificate for people."""
+        rows = [
+            "CERTIFICATE" + (" (SIMULATION: seeded noise, no privacy)" if self.simulated else ""),
+            f"  study      {self.study[:16]}…  {self.algorithm}",
+            f"  trust      {self.trust}: {_TRUST_WORDS[self.trust]}",
+            f"  parties    {self.parties}, at least {self.minimum_survivors} survive, "
+            f"{self.colluders} may collude",
+            f"  protects   one {self.unit}, assuming "
+            + ", ".join(f"{k.replace('_', ' ')} = {v}" for k, v in self.declarations.items()),
+        ]
+        if self.secure_sum:
+            rows.append(f"  secure sum {self.secure_sum}")
+        rows.append("  this run, at most:")
+        relations = [r for r in Relation if any(line.relation == r for line in self.lines)]
+        width = max(len(describe(line.viewer)) for line in self.lines)
+        rows.append("    " + " " * width + "".join(f"{r!s:>16}" for r in relations))
+        for viewer in dict.fromkeys(line.viewer for line in self.lines):
+            row = f"    {describe(viewer):<{width}}"
+            for relation in relations:
+                found = [
+                    line.epsilon
+                    for line in self.lines
+                    if (line.viewer, line.relation) == (viewer, relation)
+                ]
+                row += f"{_shown(found[0]) if found else '-':>16}"
+            rows.append(row)
+        rows.append(f"    (epsilon at delta = {self.lines[0].delta:g})")
+        rows.append("  spent in all, against the viewer who has seen most:")
+        for spending in self.spending:
+            worst = max(spending.epsilon, key=lambda v: spending.epsilon[v])
+            rows.append(
+                f"    {spending.parties} part{'y' if spending.parties == 1 else 'ies'} like "
+                f"{spending.example}: {_shown(spending.epsilon[worst])} of "
+                f"{_shown(spending.budget[worst])} against {describe(worst)}"
+            )
+        return "\n".join(rows)
+
+
+_TRUST_WORDS = {
+    Trust.LOCAL: "every party adds all of its noise itself",
+    Trust.SECURE_SUM: "the server learns only sums that already hold the noise",
+    Trust.TRUSTED_SERVER: "the server sees clean values and adds the noise",
+}
+
+
+def certify(
+    study: Any, ledgers: Mapping[str, Ledger], accountant: Accountant, secure_sum: str = ""
+) -> Certificate:
+    """Write the certificate of a study from its public facts and the parties' ledgers."""
+    facts, trust = study.facts, study.trust
+    cost: Mapping[Viewer, Composed] = study.cost
+    first = next(iter(ledgers.values()))
+    lines = [
+        Line(viewer, relation, accountant.epsilon(history, relation, delta), delta)
+        for viewer, history in cost.items()
+        for delta in [first.policy.budget_for(viewer).delta]
+        for relation in history.relations
+    ]
+    event = next(iter(cost.values())).parts[0][0]
+    return Certificate(
+        study=study.hash,
+        algorithm=study.algorithm.name,
+        settings=study.algorithm.settings,
+        trust=trust,
+        parties=facts.parties,
+        minimum_survivors=facts.minimum_survivors,
+        colluders=facts.colluders,
+        unit=str(event.sensitivity.unit),
+        events=cost,
+        lines=lines,
+        spending=_spending(ledgers, list(cost)),
+        declarations={
+            "records_per_person": max(b.policy.records_per_person for b in ledgers.values()),
+            "parties_disjoint": all(b.policy.parties_disjoint for b in ledgers.values()),
+        },
+        simulated=any(ledger.simulated for ledger in ledgers.values()),
+        heads={name: ledger.head for name, ledger in list(ledgers.items())[:100]},
+        secure_sum=secure_sum,
+        versions=_versions(),
+    )
+
+
+def _spending(ledgers: Mapping[str, Ledger], viewers: Sequence[Viewer]) -> list[Spending]:
+    """One line per distinct history: accounting cost does not grow with equal parties."""
+    groups: dict[Any, list[str]] = {}
+    for name, ledger in ledgers.items():
+        key = (ledger.policy.budget, ledger.policy.exceptions, ledger.policy.relation,
+               ledger.history_key)  # fmt: skip
+        groups.setdefault(key, []).append(name)
+    return [
+        Spending(
+            parties=len(names),
+            example=names[0],
+            epsilon={v: ledgers[names[0]].spent(v) for v in viewers},
+            budget={v: ledgers[names[0]].policy.budget_for(v).epsilon for v in viewers},
+        )
+        for names in groups.values()
+    ]
+
+
+def _number(value: float) -> float | str:
+    return "inf" if math.isinf(value) else value
+
+
+def _shown(value: float) -> str:
+    return "no protection" if math.isinf(value) else f"{value:.4g}"
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in ("unisono", "numpy", "scipy", "jax"):
+        found[package] = metadata.version(package)
+    return found

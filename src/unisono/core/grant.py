@@ -1,0 +1,170 @@
+"""Permission to release, and the only source of secret coins and noise.
+
+A ledger hands out a `Grant` after it has written the cost down. A grant allows a fixed
+number of draws, in order, each once, in the process that asked for it. A `Draw` yields the
+coins of its sampler and the noise of one authorised event; code that forgets to account
+has no noise to add.
+"""
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+
+from unisono.core.events import (
+    Composed,
+    Event,
+    Everyone,
+    Poisson,
+    Sampler,
+    WithoutReplacement,
+)
+from unisono.core.noise import Keystream, bernoulli
+from unisono.core.noise.subset import subset
+from unisono.core.trust import ITERATES, Viewer
+from unisono.errors import GrantMisused
+
+_LEDGERS_ONLY = object()
+
+
+def derive(secret: bytes, label: str, *parts: bytes | int) -> bytes:
+    """A 256-bit key for one purpose, independent of the keys for all others."""
+    data = label.encode()
+    for part in parts:
+        raw = part.to_bytes(16, "little") if isinstance(part, int) else part
+        data += len(raw).to_bytes(8, "little") + raw
+    return hashlib.blake2b(data, key=secret, digest_size=32, person=b"unisono").digest()
+
+
+class _Uncopyable:
+    """Copies are the same object, so that a copy cannot spend twice; pickling is refused."""
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise GrantMisused(
+            f"a {type(self).__name__} cannot be pickled: another process could spend it again; "
+            "open the ledger file there instead"
+        )
+
+
+class Grant(_Uncopyable):
+    """`releases` draws, already paid for in entry `number` of one ledger."""
+
+    def __init__(
+        self, maker: object, ledger: Any, number: int,
+        cost: Mapping[Viewer, Composed], releases: int, secret: bytes,
+    ) -> None:  # fmt: skip
+        if maker is not _LEDGERS_ONLY:
+            raise GrantMisused(
+                "grants are made by Ledger.authorize only: ask the ledger, which writes the "
+                "cost down first"
+            )
+        self.ledger, self.number, self.cost, self.releases = ledger, number, dict(cost), releases
+        self._secret = secret
+        self._next = 0
+        self._process = os.getpid()
+        seen = self.cost.get(ITERATES, Composed())
+        self._unused = Counter({event: count for event, count in seen.parts})
+
+    @property
+    def simulated(self) -> bool:
+        return bool(self.ledger.simulated)
+
+    def draw(self, index: int, public: bytes = b"") -> "Draw":
+        """The randomness of release `index`, bound to what was public at that moment."""
+        self._here()
+        if index < self._next:
+            raise GrantMisused(
+                f"draw {index} of grant {self.number} was used already: noise drawn twice cancels; "
+                "authorize another release"
+            )
+        if index >= self.releases:
+            raise GrantMisused(
+                f"draw {index} of grant {self.number}, which paid for {self.releases} releases: "
+                "authorize more"
+            )
+        self._next = index + 1
+        return Draw(_LEDGERS_ONLY, self, index, derive(self._secret, "draw", index, public))
+
+    def _here(self) -> None:
+        if os.getpid() != self._process:
+            raise GrantMisused(
+                f"grant {self.number} belongs to process {self._process}: a forked process would "
+                "draw the same noise; authorize in this process"
+            )
+
+    def _pay(self, event: Event) -> None:
+        if self._unused[event] < 1:
+            known = ", ".join(type(e.noise).__name__ for e in self._unused) or "nothing"
+            raise GrantMisused(
+                f"grant {self.number} paid for {known}, and not (or not as often) for {event}: "
+                "authorize the event that is released"
+            )
+        self._unused[event] -= 1
+
+    def __repr__(self) -> str:
+        return f"<Grant {self.number}: {self._next} of {self.releases} draws used>"
+
+
+class Draw(_Uncopyable):
+    """The coins and the noise of one release."""
+
+    def __init__(self, maker: object, grant: Grant, index: int, secret: bytes) -> None:
+        if maker is not _LEDGERS_ONLY:
+            raise GrantMisused("draws come from Grant.draw only")
+        self.grant, self.index = grant, index
+        self._secret: bytes | None = secret
+        self._sampler: Sampler | None = None
+
+    @property
+    def release_name(self) -> tuple[int, int]:
+        """Entry and position: what a released value is bound to."""
+        return self.grant.number, self.index
+
+    def sample(self, sampler: Sampler, units: int) -> np.ndarray:
+        """Secret coins: which of `units` take part. The event paid for must name this sampler."""
+        if self._sampler is not None:
+            raise GrantMisused("the coins of this draw were tossed already: one sample per release")
+        stream = Keystream(self._key("coins"))
+        self._sampler = sampler
+        match sampler:
+            case Everyone():
+                return np.ones(units, dtype=bool)
+            case Poisson(rate):
+                return bernoulli(stream, rate, units)
+            case WithoutReplacement(size, population):
+                if population != units:
+                    raise GrantMisused(
+                        f"the sampler draws from {population} units, but there are {units}: "
+                        "the event would claim another population"
+                    )
+                return subset(stream, size, units)
+
+    def take(self, event: Event) -> bytes:
+        """Pay with `event` and receive the key of its noise, once."""
+        self.grant._here()
+        if event.sampler != (self._sampler or Everyone()):
+            raise GrantMisused(
+                f"sampled by {self._sampler}, accounted as {event.sampler}: the sampler that was "
+                "used is the one to account"
+            )
+        key = self._key("noise")
+        self.grant._pay(event)
+        self._secret = None
+        return key
+
+    def _key(self, label: str) -> bytes:
+        if self._secret is None:
+            raise GrantMisused(
+                f"release {self.index} of grant {self.grant.number} has its noise already: "
+                "one draw, one release"
+            )
+        return derive(self._secret, label)

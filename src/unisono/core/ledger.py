@@ -1,0 +1,377 @@
+"""The book of one data set: it authorises before data is read, and remembers for good.
+
+    book = Ledger.create("ages.ledger", Policy("ages", Budget(1.0, 1e-6)), accountant)
+    grant = book.authorize({viewer: history, ...}, releases=1)
+
+The cost is checked against every viewer's budget and is on the disk before the grant
+exists; a grant that is taken and never used stays spent. The ledger is handed its
+accountant, so it depends on nothing above `core`.
+"""
+
+import datetime
+import hashlib
+import hmac
+import math
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from unisono.core.events import (
+    NOTHING,
+    Composed,
+    canonical,
+    compose,
+    composed_from_json,
+    composed_to_json,
+)
+from unisono.core.grant import _LEDGERS_ONLY, Grant, _Uncopyable, derive
+from unisono.core.journal import Journal, MemoryJournal, heads, read
+from unisono.core.policy import Budget, Policy
+from unisono.core.trust import Relation, Viewer, describe
+from unisono.errors import (
+    BudgetExceeded,
+    GrantMisused,
+    InvalidInput,
+    LedgerCorrupted,
+)
+
+FORMAT = "unisono-ledger-1"
+Cost = Mapping[Viewer, Composed]
+
+
+class Accountant(Protocol):
+    """What a ledger needs to know about costs."""
+
+    def fits(self, history: Composed, relation: Relation, epsilon: float, delta: float) -> bool:
+        """Whether the history is certainly (epsilon, delta)-private."""
+
+    def epsilon(self, history: Composed, relation: Relation, delta: float) -> float:
+        """An upper bound on epsilon at this delta."""
+
+
+class Receipt(NamedTuple):
+    """Proof that a release has left, once."""
+
+    entry: int
+    index: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What checking a ledger file found."""
+
+    entries: int
+    head: str
+    sound: bool
+    finding: str
+
+
+class Ledger(_Uncopyable):
+    """One append-only book per data set; the only source of grants."""
+
+    def __init__(
+        self, maker: object, journal: Journal | MemoryJournal, policy: Policy,
+        accountant: Accountant, seed: int | None,
+    ) -> None:  # fmt: skip
+        if maker is not _LEDGERS_ONLY:
+            raise GrantMisused("use Ledger.create, Ledger.open or Ledger.in_memory")
+        self.policy, self.accountant = policy, accountant
+        self._journal = journal
+        self._seed = seed
+        self._seal_key = os.urandom(32)
+        self._costs: dict[str, dict[Viewer, Composed]] = {}
+        self._times: Counter[str] = Counter()
+        self._grants = 0
+        self._dispatched: set[tuple[int, int]] = set()
+
+    # ------------------------------------------------------------ opening
+
+    @classmethod
+    def create(
+        cls, path: str | os.PathLike[str], policy: Policy, accountant: Accountant,
+        seed: int | None = None,
+    ) -> "Ledger":  # fmt: skip
+        """A new book at `path`; a seed makes it, and all it pays for, a simulation."""
+        return cls._begin(Journal(path, create=True), policy, accountant, seed)
+
+    @classmethod
+    def in_memory(cls, policy: Policy, accountant: Accountant, seed: int | None = None) -> "Ledger":
+        """A book that is forgotten with the process: for simulations and trying out."""
+        return cls._begin(MemoryJournal(), policy, accountant, seed)
+
+    @classmethod
+    def _begin(
+        cls, journal: Journal | MemoryJournal, policy: Policy, accountant: Accountant,
+        seed: int | None,
+    ) -> "Ledger":  # fmt: skip
+        ledger = cls(_LEDGERS_ONLY, journal, policy, accountant, seed)
+        with journal.locked():
+            journal.append(
+                [{"kind": "policy", "format": FORMAT, "policy": policy.to_json(),
+                  "entropy": "os" if seed is None else "simulation", "time": _now()}]
+            )  # fmt: skip
+        return ledger
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], accountant: Accountant,
+        policy: Policy | None = None, seed: int | None = None,
+    ) -> "Ledger":  # fmt: skip
+        """The book at `path`, with all it remembers; `policy` must be its own if given."""
+        journal = Journal(path, create=False)
+        with journal.locked() as lines:
+            written, entropy = _header(lines, path)
+            if policy is not None and policy.identity != written.identity:
+                raise InvalidInput(
+                    f"the ledger {path} belongs to data set {written.dataset!r} under another "
+                    "policy: open it without a policy, or use the ledger of this data set"
+                )
+            if (entropy == "simulation") != (seed is not None):
+                raise InvalidInput(
+                    f"the ledger {path} was made "
+                    + ("for a simulation: give its seed" if entropy == "simulation"
+                       else "for real data: a seed would make its noise predictable, leave it out")
+                )  # fmt: skip
+            ledger = cls(_LEDGERS_ONLY, journal, written, accountant, seed)
+            ledger._learn(lines[1:])
+        return ledger
+
+    # -------------------------------------------------------- authorising
+
+    def check(self, cost: Cost) -> None:
+        """Refuse, as `authorize` would, without writing anything."""
+        cost = {Viewer(viewer): history for viewer, history in cost.items()}
+        self._validate(cost, 1)
+        with self._journal.locked() as news:
+            self._learn(news)
+            self._refuse_overspending(cost)
+
+    def authorize(self, cost: Cost, releases: int = 1, purpose: str = "") -> Grant:
+        """Write the cost down and grant `releases` draws, or refuse and spend nothing.
+
+        The cost covers all releases of the grant, against each viewer.
+        """
+        cost = {Viewer(viewer): history for viewer, history in cost.items()}
+        self._validate(cost, releases)
+        name = _cost_name(cost)
+        with self._journal.locked() as news:
+            self._learn(news)
+            self._refuse_overspending(cost)
+            lines: list[dict[str, Any]] = []
+            if name not in self._costs:
+                lines.append(_cost_line(name, cost))
+            lines.append(
+                {"kind": "grant", "number": self._grants, "cost": name, "releases": releases,
+                 "purpose": purpose, "time": _now()}
+            )  # fmt: skip
+            self._journal.append(lines)
+            self._costs[name] = dict(cost)
+            self._times[name] += 1
+            number, self._grants = self._grants, self._grants + 1
+        return Grant(_LEDGERS_ONLY, self, number, cost, releases, self._fresh_secret(number))
+
+    def _validate(self, cost: Cost, releases: int) -> None:
+        if int(releases) != releases or releases < 1:
+            raise InvalidInput(f"releases = {releases!r}: authorize at least one whole release")
+        if not cost or all(history == NOTHING for history in cost.values()):
+            raise InvalidInput("a cost that touches no viewer pays for nothing: name who sees it")
+        for history in cost.values():
+            for event, _ in history.parts:
+                if event.sensitivity.unit != self.policy.unit:
+                    raise InvalidInput(
+                        f"the release hides a {event.sensitivity.unit}, the policy of "
+                        f"{self.policy.dataset!r} counts per {self.policy.unit}: use a ledger "
+                        "for that unit"
+                    )
+                event.sensitivity.under(self.policy.relation)
+
+    def _refuse_overspending(self, cost: Cost) -> None:
+        for viewer in sorted(cost):
+            budget = self.policy.budget_for(viewer)
+            total = compose([self._history(viewer), cost[viewer]])
+            if total == NOTHING or math.isinf(budget.epsilon):
+                continue
+            if not self._fits(total, budget):
+                raise BudgetExceeded(self._refusal(viewer, budget, cost[viewer]))
+
+    def _fits(self, history: Composed, budget: Budget) -> bool:
+        relation = self.policy.relation
+        return self.accountant.fits(history, relation, budget.epsilon, budget.delta)
+
+    def _refusal(self, viewer: Viewer, budget: Budget, asked: Composed) -> str:
+        spent = self.spent(viewer, budget.delta)
+        alone = self.accountant.epsilon(asked, self.policy.relation, budget.delta)
+        fitting = self._largest_fitting(viewer, budget, asked)
+        return (
+            f"refused before reading {self.policy.dataset!r}: against {describe(viewer)} this "
+            f"asks for epsilon {alone:.4g} (alone), {spent:.4g} of {budget.epsilon:.4g} is spent "
+            f"at delta {budget.delta:g}; {fitting}"
+        )
+
+    def _largest_fitting(self, viewer: Viewer, budget: Budget, asked: Composed) -> str:
+        """Which part of what was asked would still fit, for the message of a refusal."""
+        history = self._history(viewer)
+        if len(asked.parts) != 1:
+            return "ask for fewer releases or add more noise"
+        event, count = asked.parts[0]
+        low, high = 0, count
+        while high - low > 1:
+            middle = (low + high) // 2
+            fits = self._fits(compose([history, event * middle]), budget)
+            low, high = (middle, high) if fits else (low, middle)
+        if low:
+            return f"{low} of the {count} releases would fit, or add more noise to each"
+        return "not even one such release would fit: add more noise, or stop here"
+
+    # ------------------------------------------------------- dispatching
+
+    def seal(self, entry: int, index: int, content: bytes) -> bytes:
+        """A mark only this open ledger can make; it tells its releases from forged ones."""
+        return hmac.digest(self._seal_key, derive(self._seal_key, "seal", entry, index, content),
+                           "sha256")  # fmt: skip
+
+    def dispatch(self, release: Any) -> Receipt:
+        """Let a sealed release leave, at most once.
+
+        Nothing is written: seal key and noise keys die with the process, so no other
+        process can make, open or repeat this release.
+        """
+        content = getattr(release, "content", None)
+        if not callable(content) or not isinstance(getattr(release, "seal", None), bytes):
+            raise GrantMisused(
+                f"a {type(release).__name__} is not a release: only values that went through a "
+                "mechanism may leave"
+            )
+        entry, index, body = release.entry, release.index, content()
+        if not hmac.compare_digest(release.seal, self.seal(entry, index, body)):
+            raise GrantMisused(
+                f"release {index} of entry {entry} was not made under this ledger, or was changed "
+                "after its noise was added"
+            )
+        if (entry, index) in self._dispatched:
+            raise GrantMisused(f"release {index} of entry {entry} has left already")
+        self._dispatched.add((entry, index))
+        digest = hashlib.sha256(body).hexdigest()
+        return Receipt(entry, index, digest)
+
+    # ------------------------------------------------------------ answers
+
+    @property
+    def simulated(self) -> bool:
+        return self._seed is not None
+
+    @property
+    def identity(self) -> str:
+        return self.policy.identity
+
+    @property
+    def head(self) -> str:
+        """The last link of the chain: keep it elsewhere to notice truncation."""
+        return self._journal.head
+
+    @property
+    def grants(self) -> int:
+        return self._grants
+
+    def spent(self, viewer: Viewer, delta: float | None = None) -> float:
+        """Epsilon spent so far against a viewer, at the budget's delta unless another is given."""
+        delta = self.policy.budget_for(viewer).delta if delta is None else delta
+        with self._journal.locked() as news:
+            self._learn(news)
+        history = self._history(viewer)
+        if history == NOTHING:
+            return 0.0
+        return self.accountant.epsilon(history, self.policy.relation, delta)
+
+    def history(self, viewer: Viewer) -> Composed:
+        """Everything this viewer has been shown, equal events counted together."""
+        with self._journal.locked() as news:
+            self._learn(news)
+        return self._history(viewer)
+
+    @property
+    def viewers(self) -> tuple[Viewer, ...]:
+        """Everyone who has been shown something."""
+        return tuple(sorted({v for cost in self._costs.values() for v in cost}))
+
+    @property
+    def history_key(self) -> frozenset[tuple[str, int]]:
+        """Equal for ledgers that have paid for the same things equally often."""
+        return frozenset(self._times.items())
+
+    def _history(self, viewer: Viewer) -> Composed:
+        return compose(
+            self._costs[name][viewer] * times
+            for name, times in self._times.items()
+            if viewer in self._costs[name] and self._costs[name][viewer] != NOTHING
+        )
+
+    def close(self) -> None:
+        self._journal.close()
+
+    # ---------------------------------------------------------- internals
+
+    def _learn(self, lines: list[dict[str, Any]]) -> None:
+        for line in lines:
+            match line["kind"]:
+                case "grant":
+                    self._times[line["cost"]] += 1
+                    self._grants += 1
+                case "cost":
+                    self._costs[line["cost"]] = {
+                        Viewer(v): composed_from_json(parts) for v, parts in line["viewers"].items()
+                    }
+                case other:
+                    raise LedgerCorrupted(
+                        f"unknown line {other!r} in {self._journal.path}: it was written by another "
+                        "version; an unknown line is never taken as free"
+                    )
+
+    def _fresh_secret(self, number: int) -> bytes:
+        if self._seed is None:
+            return os.urandom(32)
+        seed = hashlib.sha256(f"simulation {self._seed}".encode()).digest()
+        return derive(seed, "grant", self.identity.encode(), number)
+
+
+def verify(path: str | os.PathLike[str], head: str | None = None) -> Verification:
+    """Check a ledger file; with a `head` kept elsewhere, truncation and rewriting show too."""
+    try:
+        lines, now = read(path)
+        _header(lines, path)
+    except LedgerCorrupted as error:
+        return Verification(0, "", False, str(error))
+    grants = sum(line["kind"] == "grant" for line in lines)
+    if head is not None and head not in heads(path):
+        finding = (
+            f"the head {head[:12]}… kept elsewhere is not in this file: lines were removed or "
+            "the file was rewritten"
+        )
+        return Verification(grants, now, False, finding)
+    return Verification(grants, now, True, f"{len(lines)} lines, unbroken chain")
+
+
+def _header(lines: list[dict[str, Any]], path: object) -> tuple[Policy, str]:
+    if not lines or lines[0].get("format") != FORMAT:
+        raise LedgerCorrupted(
+            f"{path} does not begin with the policy of a {FORMAT} file: it is not a ledger, or its "
+            "beginning is lost"
+        )
+    return Policy.from_json(lines[0]["policy"]), lines[0]["entropy"]
+
+
+def _cost_name(cost: Cost) -> str:
+    parts = {str(v): history.fingerprint for v, history in cost.items()}
+    return hashlib.sha256(canonical(parts)).hexdigest()[:32]
+
+
+def _cost_line(name: str, cost: Cost) -> dict[str, Any]:
+    viewers = {str(v): composed_to_json(history) for v, history in cost.items()}
+    return {"kind": "cost", "cost": name, "viewers": viewers}
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

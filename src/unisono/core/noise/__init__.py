@@ -1,0 +1,24 @@
+"""Cryptographic random bits and exact integer noise drawn from them."""
+
+from unisono.core.noise.coins import bernoulli, bernoulli_exp, uniform_below
+from unisono.core.noise.counting import poisson, skellam
+from unisono.core.noise.gaussian import discrete_gaussian, rounded_gaussian
+from unisono.core.noise.keystream import Keystream
+from unisono.core.noise.laplace import discrete_laplace
+from unisono.core.noise.polya import discrete_laplace_share, polya
+from unisono.core.noise.share_gap import rounded_share_gap
+
+__all__ = [
+    "Keystream",
+    "bernoulli",
+    "bernoulli_exp",
+    "discrete_gaussian",
+    "discrete_laplace",
+    "discrete_laplace_share",
+    "poisson",
+    "polya",
+    "rounded_gaussian",
+    "rounded_share_gap",
+    "skellam",
+    "uniform_below",
+]

@@ -1,0 +1,117 @@
+"""Exact coins and uniform integers."""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unisono.core.noise.exact import Interval, LazyUniform, Reals, is_below, rational
+from unisono.core.noise.inversion import CHUNK
+from unisono.core.noise.keystream import Keystream
+from unisono.core.noise.parameters import Size, real_number, shape_of, whole_number
+from unisono.errors import InvalidInput
+
+_EXP_ERROR = 2.0**-48
+
+
+def bernoulli(
+    stream: Keystream, probability: float, size: Size, *, always_exact: bool = False
+) -> NDArray[np.bool_]:
+    """Coins with P(True) = probability, exactly the rational value of the double.
+
+    These are the secret coins of Poisson sampling.
+    """
+    probability = real_number("probability", probability)
+    if not 0 <= probability <= 1:
+        raise InvalidInput(f"probability must lie in [0, 1], got {probability!r}")
+    shape, count = shape_of(size)
+    exact = Fraction(probability)
+    scaled = exact * 2**64
+    below, above = math.floor(scaled), math.ceil(scaled)
+    out = np.empty(count, dtype=np.bool_)
+    for start in range(0, count, CHUNK):
+        part = out[start : start + CHUNK]
+        position = stream.position
+        words = stream.words(part.size)
+        np.less(words, np.uint64(below), out=part) if below < 2**64 else part.fill(True)
+        doubtful = np.full(part.size, always_exact)
+        if below < above:
+            doubtful |= words == np.uint64(below)
+        for i in np.flatnonzero(doubtful):
+            uniform = LazyUniform(stream, words[i], position + 8 * int(i))
+            part[i] = is_below(uniform, lambda real: rational(real, exact))
+    return out.reshape(shape)
+
+
+def bernoulli_exp(
+    stream: Keystream, exponents: ArrayLike, *, always_exact: bool = False
+) -> NDArray[np.bool_]:
+    """Coins with P(True) = exp(-x) for each exponent x >= 0, in the shape of `exponents`."""
+    given = np.asarray(exponents)
+    if given.dtype.kind not in "iuf":
+        raise InvalidInput(f"exponents must be real numbers, got an array of {given.dtype}")
+    values = given.astype(np.float64)
+    if not np.all(values >= 0) or not np.all(np.isfinite(values)):
+        raise InvalidInput("exponents must be finite and >= 0: exp(-x) is to be a probability")
+    if not np.array_equal(values.astype(given.dtype), given):
+        raise InvalidInput("exponents must be representable as doubles; round them first")
+    flat = values.reshape(-1)
+    out = np.empty(flat.size, dtype=np.bool_)
+    for start in range(0, flat.size, CHUNK):
+        part = flat[start : start + CHUNK]
+
+        def exact(real: Reals, i: int, part: NDArray[np.float64] = part) -> Interval:
+            return rational(real, Fraction(float(part[i])))
+
+        out[start : start + CHUNK] = accept(stream, part, 0.0, exact, always_exact)
+    return out.reshape(values.shape)
+
+
+def accept(
+    stream: Keystream,
+    exponents: NDArray[np.float64],
+    exponent_error: float | NDArray[np.float64],
+    exact_exponent: Callable[[Reals, int], Interval],
+    always_exact: bool,
+) -> NDArray[np.bool_]:
+    """U_i < exp(-x_i), one word each, where |x_i - exponents[i]| <= exponent_error (below 1/2).
+
+    `exact_exponent(real, i)` encloses x_i >= 0.
+    """
+    position = stream.position
+    words = stream.words(exponents.size)
+    uniforms = (words.astype(np.float64) + 0.5) * 2.0**-64
+    with np.errstate(under="ignore"):
+        thresholds = np.exp(-exponents)
+    accepted = uniforms < thresholds
+    # exp(-x) <= 1, so an error of the exponent moves it by at most 1.3 times that error.
+    doubtful = np.abs(uniforms - thresholds) <= _EXP_ERROR + 2 * exponent_error
+    for i in range(exponents.size) if always_exact else np.flatnonzero(doubtful):
+        uniform = LazyUniform(stream, words[i], position + 8 * int(i))
+        accepted[i] = is_below(uniform, _threshold(exact_exponent, int(i)))
+    return accepted
+
+
+def _threshold(
+    exact_exponent: Callable[[Reals, int], Interval], i: int
+) -> Callable[[Reals], Interval]:
+    return lambda real: real.exp(-exact_exponent(real, i))
+
+
+def uniform_below(stream: Keystream, bound: int, size: Size) -> NDArray[np.int64]:
+    """Integers uniform on {0, ..., bound - 1}, 1 <= bound <= 2^63, by rejection on whole words."""
+    bound = whole_number("bound", bound, 1, 2**63)
+    shape, count = shape_of(size)
+    last = np.uint64(2**64 - 1 - 2**64 % bound)  # words up to here hold every remainder equally
+    out = np.empty(count, dtype=np.int64)
+    for start in range(0, count, CHUNK):
+        part = out[start : start + CHUNK]
+        words = stream.words(part.size)
+        refused = np.flatnonzero(words > last)
+        while refused.size:
+            words[refused] = stream.words(refused.size)
+            refused = refused[words[refused] > last]
+        np.copyto(part, words % np.uint64(bound), casting="unsafe")
+    return out.reshape(shape)

@@ -1,0 +1,113 @@
+"""What a party allows: the budget of one data set, per viewer.
+
+The policy is the first line of the data set's ledger and gives the ledger its identity:
+moving or renaming the file changes nothing, and no other policy can be slipped under it.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from unisono.core.events import canonical
+from unisono.core.trust import Relation, Unit, Viewer
+from unisono.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Budget:
+    """At most epsilon at this delta; infinite epsilon says that the viewer is trusted.
+
+    >>> Budget(0, 1e-6)
+    Traceback (most recent call last):
+    unisono.errors.InvalidInput: epsilon = 0 is not a positive number: give one above zero, \
+or 'inf' for a viewer who is trusted
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.epsilon, (int, float)) and self.epsilon > 0):
+            raise InvalidInput(
+                f"epsilon = {self.epsilon!r} is not a positive number: give one above zero, "
+                "or 'inf' for a viewer who is trusted"
+            )
+        if not (isinstance(self.delta, (int, float)) and 0 <= self.delta < 1):
+            raise InvalidInput(
+                f"delta = {self.delta!r} lies outside [0, 1): it is the probability of the worst "
+                "case, so choose one far below 1 / number of records, such as 1e-6"
+            )
+
+    def to_json(self) -> list[float | str]:
+        return ["inf" if math.isinf(self.epsilon) else float(self.epsilon), float(self.delta)]
+
+    @classmethod
+    def from_json(cls, document: Any) -> "Budget":
+        epsilon, delta = document
+        return cls(math.inf if epsilon == "inf" else epsilon, delta)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Budget of one data set: `budget` for every viewer, `exceptions` for named ones.
+
+    `records_per_person` and `parties_disjoint` are declarations that certificates print:
+    a person with several records, or at two parties, is protected less (X-8).
+    """
+
+    dataset: str
+    budget: Budget
+    exceptions: tuple[tuple[Viewer, Budget], ...] = ()
+    relation: Relation = Relation.REPLACE_ONE
+    unit: Unit = Unit.RECORD
+    records_per_person: int = 1
+    parties_disjoint: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.dataset or not isinstance(self.dataset, str):
+            raise InvalidInput("a policy names its data set: give a non-empty name")
+        if math.isinf(self.budget.epsilon):
+            raise InvalidInput(
+                "the general budget is infinite, which protects nobody: name the trusted viewer "
+                "in the exceptions instead"
+            )
+        if self.records_per_person < 1:
+            raise InvalidInput(
+                f"records_per_person = {self.records_per_person!r}: a person has at least one"
+            )
+        ordered = tuple(sorted((Viewer(v), b) for v, b in dict(self.exceptions).items()))
+        object.__setattr__(self, "exceptions", ordered)
+
+    def budget_for(self, viewer: Viewer) -> Budget:
+        return dict(self.exceptions).get(viewer, self.budget)
+
+    @property
+    def identity(self) -> str:
+        """What the data set's ledger is known by, wherever the file lies."""
+        return hashlib.sha256(canonical(self.to_json())).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "dataset": self.dataset,
+            "budget": self.budget.to_json(),
+            "exceptions": {str(v): b.to_json() for v, b in self.exceptions},
+            "relation": str(self.relation),
+            "unit": str(self.unit),
+            "records_per_person": self.records_per_person,
+            "parties_disjoint": self.parties_disjoint,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> "Policy":
+        exceptions = {Viewer(v): Budget.from_json(b) for v, b in document["exceptions"].items()}
+        return cls(
+            dataset=document["dataset"],
+            budget=Budget.from_json(document["budget"]),
+            exceptions=tuple(exceptions.items()),
+            relation=Relation(document["relation"]),
+            unit=Unit(document["unit"]),
+            records_per_person=document["records_per_person"],
+            parties_disjoint=document["parties_disjoint"],
+        )

@@ -1,0 +1,154 @@
+"""Adding the noise: the engine's job, never the algorithm's.
+
+An algorithm returns a `Contribution`; the engine turns it into a `Released` value or a
+`Share` here, with exact integer noise from the ledger's own key. Secret noise can
+therefore not leak back into a party's state (the flaw of the thesis's Algorithm 3,
+E003-16).
+"""
+
+import hashlib
+import math
+import os
+from collections.abc import Callable
+
+import numpy as np
+
+from unisono.core.algorithm import Algorithm, Facts
+from unisono.core.events import (
+    DiscreteGaussian,
+    Event,
+    Gaussian,
+    Laplace,
+    NoNoise,
+    NormNoise,
+    Skellam,
+)
+from unisono.core.grant import Draw, derive
+from unisono.core.noise import (
+    Keystream,
+    discrete_gaussian,
+    discrete_laplace,
+    discrete_laplace_share,
+    rounded_gaussian,
+    rounded_share_gap,
+    skellam,
+)
+from unisono.core.noise.norm import rounded_norm
+from unisono.core.trust import SERVER, Trust
+from unisono.core.values import Contribution, Disclosed, Released, Share, sealed, within
+from unisono.errors import GrantMisused, InvalidInput, UnknownEvent
+
+# Ratios of floats are rounded; the noise is drawn this much wider, so never narrower.
+_ROUND_UP = 1 + 2.0**-50
+_HEADROOM = 2**62
+
+
+def release(draw: Draw, contribution: Contribution, event: Event) -> Released:
+    """Add all of the event's noise: what comes back may be seen as the entry says."""
+    value = _noised(draw, contribution, event, honest=1)
+    return sealed(Released, value, contribution.grid, draw)
+
+
+def share(draw: Draw, contribution: Contribution, event: Event, honest: int) -> Share:
+    """Add one of `honest` equal shares of the event's noise, for a secure sum.
+
+    `honest` is the minimum number of survivors less the tolerated colluders (X-4).
+    """
+    value = _noised(draw, contribution, event, honest)
+    return sealed(Share, value, contribution.grid, draw)
+
+
+def disclose(draw: Draw, contribution: Contribution, event: Event) -> Disclosed:
+    """The clean value, for a server whose ledger entry books an infinite cost."""
+    seen = draw.grant.cost.get(SERVER)
+    if seen is None or not any(isinstance(e.noise, NoNoise) for e, _ in seen.parts):
+        raise GrantMisused(
+            "a clean value may go only to a server that the ledger books as trusted: authorize "
+            "a cost with NoNoise for the viewer 'server'"
+        )
+    _check(contribution, event)
+    draw.take(event)
+    return sealed(Disclosed, np.asarray(contribution.value, np.int64), contribution.grid, draw)
+
+
+def server_noise(
+    algorithm: Algorithm, facts: Facts, trust: Trust, simulated: bool
+) -> Callable[[int, tuple[int, ...]], np.ndarray]:
+    """A trusted server's own noise, in grid steps, fresh in every round."""
+    study = algorithm.study_hash(facts, trust).encode()
+    secret = hashlib.sha256(b"simulation " + study).digest() if simulated else os.urandom(32)
+    event, grid = algorithm.event(facts, trust), algorithm.grid(facts, trust)
+
+    def noise(round_number: int, shape: tuple[int, ...]) -> np.ndarray:
+        return noise_steps(derive(secret, "server", round_number), event, grid, shape, honest=1)
+
+    return noise
+
+
+def _check(contribution: Contribution, event: Event) -> None:
+    if not isinstance(contribution, Contribution):
+        raise GrantMisused(
+            f"a {type(contribution).__name__} has no proved sensitivity: build a Contribution "
+            "with a bounding function such as clipped_sum"
+        )
+    if not within(contribution.sensitivity, event.sensitivity, event.noise.norm):
+        raise GrantMisused(
+            f"the contribution moves by {contribution.sensitivity}, more than was authorised "
+            f"({event.sensitivity}): authorise its true sensitivity"
+        )
+
+
+def _noised(draw: Draw, contribution: Contribution, event: Event, honest: int) -> np.ndarray:
+    _check(contribution, event)
+    value = np.asarray(contribution.value)
+    if value.dtype.kind not in "iu":
+        raise InvalidInput(
+            f"a contribution of dtype {value.dtype} is not on the integer grid: round it first"
+        )
+    if value.size and int(np.abs(value.astype(object)).max()) >= _HEADROOM:
+        raise InvalidInput(
+            "the contribution overflows 62-bit integers: use a coarser grid or a smaller clip"
+        )
+    steps = noise_steps(draw.take(event), event, contribution.grid, value.shape, honest)
+    return value.astype(np.int64) + steps
+
+
+def noise_steps(
+    key: bytes, event: Event, grid: float, shape: tuple[int, ...], honest: int
+) -> np.ndarray:
+    """Integer noise in grid steps: one of `honest` shares of the event's noise."""
+    stream = Keystream(key)
+    noise = event.noise
+    dimension = int(np.prod(shape))
+    match noise:
+        case Gaussian(std, gap):
+            width = std / grid / math.sqrt(honest) * _ROUND_UP
+            if honest > 1 and dimension * rounded_share_gap(width, honest) > gap:
+                raise GrantMisused(
+                    f"{honest} rounded shares of {width:.3g} grid steps differ from a Gaussian by "
+                    f"more than the gap {gap:g} that was authorised: use a finer grid"
+                )
+            return rounded_gaussian(stream, width, shape)
+        case Laplace(scale) if honest == 1:
+            return discrete_laplace(stream, scale / grid * _ROUND_UP, shape)
+        case Laplace(scale):
+            return discrete_laplace_share(stream, scale / grid * _ROUND_UP, honest, shape)
+        case NormNoise(scale) if honest == 1:
+            return rounded_norm(stream, scale / grid * _ROUND_UP, shape)
+        case DiscreteGaussian(std, event_grid, event_dimension, shares):
+            if (event_grid, event_dimension, shares) != (grid, dimension, honest):
+                raise GrantMisused(
+                    f"authorised on grid {event_grid:g} with {shares} shares in "
+                    f"{event_dimension} dimensions, released on {grid:g} with {honest} in "
+                    f"{dimension}: authorise what is released"
+                )
+            return discrete_gaussian(stream, std / grid / math.sqrt(honest) * _ROUND_UP, shape)
+        case Skellam(std, event_grid):
+            if event_grid != grid:
+                raise GrantMisused(f"authorised on grid {event_grid:g}, released on {grid:g}")
+            return skellam(stream, (std / grid) ** 2 / honest * _ROUND_UP, shape)
+        case _:
+            raise UnknownEvent(
+                f"{type(noise).__name__} cannot be added to an integer sum in {honest} shares: "
+                "use Gaussian, discrete Laplace, discrete Gaussian or Skellam noise"
+            )

@@ -1,0 +1,83 @@
+"""What the parties agreed on, who they are, and what a run gives back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unisono.core.algorithm import Algorithm, Facts
+from unisono.core.certificate import Certificate
+from unisono.core.events import Composed
+from unisono.core.ledger import Ledger
+from unisono.core.transcript import Transcript
+from unisono.core.trust import Trust, Viewer
+from unisono.core.values import Private
+from unisono.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Study:
+    """Algorithm, public facts and trust: everything that is fixed before data is read."""
+
+    algorithm: Algorithm
+    facts: Facts
+    trust: Trust
+
+    def __post_init__(self) -> None:
+        if self.trust is Trust.SECURE_SUM and self.facts.parties == 1:
+            raise InvalidInput(
+                "one party alone in a secure sum: its sum is its own value, so nothing is hidden "
+                "by adding; use trust LOCAL, or invite another party"
+            )
+        if self.algorithm.combine == "each" and self.trust is Trust.SECURE_SUM:
+            raise InvalidInput(
+                f"{self.algorithm.name} releases per party, which a secure sum cannot hide: "
+                "use trust LOCAL"
+            )
+        self.cost  # noqa: B018 - refuses a trust that the algorithm does not offer
+
+    @property
+    def cost(self) -> Mapping[Viewer, Composed]:
+        return self.algorithm.cost(self.facts, self.trust)
+
+    @property
+    def hash(self) -> str:
+        return self.algorithm.study_hash(self.facts, self.trust)
+
+
+@dataclass(frozen=True)
+class Party:
+    """Holds records and the ledger that guards them."""
+
+    name: str
+    data: Private[tuple[np.ndarray, ...]]
+    ledger: Ledger
+
+
+@dataclass(frozen=True)
+class Result:
+    """The server's final state and all that a reader needs to trust it."""
+
+    value: Any
+    certificate: Certificate
+    transcript: Transcript
+
+
+def require_same_kind(study: Study, parties: Sequence[Party]) -> bool:
+    """Check that parties fit the study; returns whether the run is a simulation."""
+    if len(parties) != study.facts.parties:
+        raise InvalidInput(
+            f"the study names {study.facts.parties} parties, {len(parties)} are here: "
+            "wait for the others, or agree on a smaller study"
+        )
+    if len({party.name for party in parties}) != len(parties):
+        raise InvalidInput("two parties bear the same name: give each its own")
+    if len({id(party.ledger) for party in parties}) != len(parties):
+        raise InvalidInput("two parties share one ledger: every data set has its own")
+    simulated = {party.ledger.simulated for party in parties}
+    if len(simulated) != 1:
+        raise InvalidInput(
+            "some ledgers are simulated (seeded) and some are real: a run is one or the other"
+        )
+    return simulated.pop()

@@ -1,0 +1,200 @@
+"""Values by who may see them: private, contributed, released, shared, masked, disclosed.
+
+`Private` data opens only to a grant. A `Contribution` is bounded but not yet noised. What
+leaves a party is one of `Released`, `Share` (before masking), `Masked` or `Disclosed`;
+each but the masked integers is sealed by the ledger whose entry paid for it.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Generic, NoReturn, TypeVar
+
+import numpy as np
+
+from unisono.core.events import Distance, Sensitivity, bounded_sum, positive
+from unisono.core.grant import Draw, Grant
+from unisono.core.trust import Unit
+from unisono.errors import GrantMisused, InvalidInput
+
+T = TypeVar("T")
+
+# A float32 product, square, sum of d squares, square root and quotient, each rounded once,
+# err by at most (d + 8) units in the last place relative to the norm; doubled for safety.
+_FLOAT32_UNIT = 2.0**-24
+
+
+class Private(Generic[T]):
+    """Records that answer only to a grant; they do not print, pickle or turn into arrays."""
+
+    __slots__ = ("_value", "name")
+
+    def __init__(self, value: T, name: str = "records") -> None:
+        self._value, self.name = value, name
+
+    def open(self, permission: Grant | Draw) -> T:
+        """The records, for code that holds a paid permission."""
+        if not isinstance(permission, (Grant, Draw)):
+            raise GrantMisused(
+                f"{self.name} open to a grant only, not to a {type(permission).__name__}: "
+                "authorize the release first"
+            )
+        return self._value
+
+    def map(self, function: Callable[[T], Any]) -> "Private[Any]":
+        """Transform the records; the result is just as private."""
+        return Private(function(self._value), self.name)
+
+    def __repr__(self) -> str:
+        return f"<Private {self.name}>"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise GrantMisused(f"{self.name} are private and cannot be pickled or sent")
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise GrantMisused(f"{self.name} are private: open them with a grant")
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """A bounded value on an integer grid, before noise; `value` is in grid steps.
+
+    Made by functions that enforce the bound they state, such as `clipped_sum`.
+    """
+
+    value: Any
+    grid: float
+    sensitivity: Sensitivity
+
+
+@dataclass(frozen=True)
+class _Sealed:
+    """An integer vector in grid steps, bound to the ledger entry that paid for it."""
+
+    value: np.ndarray
+    grid: float
+    entry: int
+    index: int
+    ledger: str
+    simulated: bool
+    seal: bytes = b""
+
+    def content(self) -> bytes:
+        """The bytes that the seal and the receipt speak about."""
+        head = f"{type(self).__name__} {self.value.shape} {self.grid!r} {self.simulated} "
+        return head.encode() + self.ledger.encode() + np.ascontiguousarray(self.value, "<i8").data
+
+    @property
+    def array(self) -> np.ndarray:
+        """The value in its own units."""
+        return self.value * self.grid
+
+
+@dataclass(frozen=True)
+class Released(_Sealed):
+    """A value with all of its noise: it may be seen by the viewers its entry names."""
+
+
+@dataclass(frozen=True)
+class Share(_Sealed):
+    """A contribution with one share of the noise: private only inside a secure sum."""
+
+
+@dataclass(frozen=True)
+class Disclosed(_Sealed):
+    """A clean value for a server that the study trusts."""
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A share under a one-time mask, modulo 2**bits: uniformly random to whoever sees one."""
+
+    value: np.ndarray
+    bits: int
+    simulated: bool
+
+
+def sealed(kind: type[_Sealed], value: np.ndarray, grid: float, draw: Draw) -> Any:
+    """Bind a value to the draw that paid for it."""
+    entry, index = draw.release_name
+    ledger = draw.grant.ledger
+    release = kind(value, grid, entry, index, ledger.identity, ledger.simulated)
+    return replace(release, seal=ledger.seal(entry, index, release.content()))
+
+
+# ------------------------------------------------------------- bounded sums
+
+
+def sum_sensitivity(
+    clip: float, grid: float, dimension: int, unit: Unit = Unit.RECORD, hides_presence: bool = True
+) -> Sensitivity:
+    """Sensitivity of `clipped_sum`: the clip, the float error of clipping, and the rounding.
+
+    Rounding each coordinate moves a record by at most sqrt(d)/2 grid steps; float32
+    arithmetic lets its norm exceed the clip by a relative 2 (d + 8) 2^-24 (X-1).
+    """
+    positive(clip=clip, grid=grid, dimension=dimension)
+    if clip < 1e-12:
+        raise InvalidInput(f"clip = {clip!r} is lost in float32 arithmetic: rescale the records")
+    slack = 1 + 2 * (dimension + 8) * _FLOAT32_UNIT
+    norm = clip * slack + grid * math.sqrt(dimension) / 2
+    return bounded_sum(
+        l1=norm * math.sqrt(dimension), l2=norm, linf=norm, unit=unit, hides_presence=hides_presence
+    )
+
+
+def clipped_sum(
+    rows: Any, clip: float, grid: float, mask: Any | None = None, unit: Unit = Unit.RECORD,
+    hides_presence: bool = True,
+) -> Contribution:  # fmt: skip
+    """Sum over records of round(clip(row) / grid), as integers: (n, d) -> (d,).
+
+    Each row is scaled to l2 norm at most `clip` and rounded to the grid *before* the sum,
+    so the sum moves by no more than one rounded row when one record changes (X-1). Rows
+    that are masked out, or not finite, contribute exactly zero. Works on NumPy and JAX
+    arrays alike; integers are 32 bits wide under JAX, so the caller keeps
+    n * clip / grid below 2^31.
+    """
+    xp = rows.__array_namespace__()
+    finite = xp.all(xp.isfinite(rows), axis=-1)
+    keep = finite if mask is None else xp.logical_and(finite, mask)
+    safe = xp.where(keep[..., None], rows, 0.0)
+    norms = xp.sqrt(xp.sum(safe * safe, axis=-1, keepdims=True))
+    scaled = safe * (xp.minimum(1.0, clip / xp.maximum(norms, 1e-30)) / grid)
+    steps = xp.asarray(xp.round(scaled), dtype=xp.int64 if xp is np else xp.int32)
+    dimension = rows.shape[-1]
+    return Contribution(
+        xp.sum(steps, axis=-2, dtype=steps.dtype),
+        grid,
+        sum_sensitivity(clip, grid, dimension, unit, hides_presence),
+    )
+
+
+def within(actual: Sensitivity, authorised: Sensitivity, norm: str) -> bool:
+    """Whether a contribution moves no further than the event that was paid for allows."""
+    if actual.unit != authorised.unit:
+        return False
+    for relation in authorised.relations:
+        if relation not in actual.relations:
+            return False
+        if actual.under(relation).in_norm(norm) > authorised.under(relation).in_norm(norm):
+            return False
+    return True
+
+
+def require_finite(values: np.ndarray, name: str) -> np.ndarray:
+    """Refuse NaN and infinity before anything is clipped or spent."""
+    array = np.asarray(values, dtype=float)
+    bad = int(np.count_nonzero(~np.isfinite(array)))
+    if bad:
+        raise InvalidInput(
+            f"{name} holds {bad} value(s) that are not finite numbers (NaN or infinity): "
+            "remove or replace them; nothing was spent"
+        )
+    return array
+
+
+__all__ = [
+    "Contribution", "Disclosed", "Distance", "Masked", "Private", "Released", "Share",
+    "clipped_sum", "require_finite", "sealed", "sum_sensitivity", "within",
+]  # fmt: skip

@@ -1,0 +1,96 @@
+"""Messages as bytes: tagged, versioned, size-limited; no pickle, no code, nothing private.
+
+    "UNIS" | version (1 byte) | header length (4 bytes) | JSON header | arrays, one after another
+
+The header names the tag, a few scalars, and dtype and shape of each array. Only values that
+may leave a party have an encoding: a `Private` value, a bare `Share` or a `Contribution` has
+none, and simulated values are refused unless the transport says that it is a simulation.
+"""
+
+import json
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unisono.core.values import Disclosed, Masked, Released
+from unisono.errors import InvalidInput, PrivacyViolation
+
+MAGIC, VERSION = b"UNIS", 1
+MAXIMUM_BYTES = 1 << 30
+_DTYPES = ("<f4", "<f8", "<i4", "<i8", "<u4", "<u8", "|b1")
+_TAGS = ("ask", "released", "masked", "disclosed", "dropout")
+
+
+class Packet(NamedTuple):
+    """What a message says."""
+
+    tag: str
+    scalars: Mapping[str, Any]
+    arrays: tuple[np.ndarray, ...]
+
+
+def encode(tag: str, scalars: Mapping[str, Any], arrays: Sequence[Any] = ()) -> bytes:
+    """Bytes of a public message."""
+    if tag not in _TAGS:
+        raise InvalidInput(f"unknown message tag {tag!r}: use one of {', '.join(_TAGS)}")
+    prepared = []
+    for array in arrays:
+        if not hasattr(array, "dtype") or np.asarray(array).dtype.hasobject:
+            raise PrivacyViolation(f"a {type(array).__name__} has no encoding: it may not leave")
+        prepared.append(np.ascontiguousarray(array))
+    layout = [[a.dtype.newbyteorder("<").str, list(a.shape)] for a in prepared]
+    header = json.dumps(
+        {"tag": tag, "scalars": dict(scalars), "arrays": layout}, allow_nan=False
+    ).encode()
+    body = b"".join(a.astype(a.dtype.newbyteorder("<")).tobytes() for a in prepared)
+    data = MAGIC + bytes([VERSION]) + struct.pack("<I", len(header)) + header + body
+    if len(data) > MAXIMUM_BYTES:
+        raise InvalidInput(f"a message of {len(data)} bytes exceeds {MAXIMUM_BYTES}: split it")
+    return data
+
+
+def encode_value(value: Any, scalars: Mapping[str, Any], simulation: bool) -> bytes:
+    """Bytes of what a party lets go; everything else is refused."""
+    tags = {Released: "released", Masked: "masked", Disclosed: "disclosed"}
+    if type(value) not in tags:
+        raise PrivacyViolation(
+            f"a {type(value).__name__} may not leave the party: only released, masked or disclosed "
+            "values have an encoding"
+        )
+    if value.simulated and not simulation:
+        raise PrivacyViolation(
+            "a simulated value (seeded noise) may not go over a real wire: use a ledger without "
+            "a seed"
+        )
+    return encode(tags[type(value)], scalars, [value.value])
+
+
+def decode(data: bytes) -> Packet:
+    """The packet in `data`; malformed, unknown or oversized messages are refused."""
+    if len(data) > MAXIMUM_BYTES or len(data) < 9 or data[:4] != MAGIC:
+        raise InvalidInput(f"{len(data)} bytes that are not a message of this protocol: refused")
+    if data[4] != VERSION:
+        raise InvalidInput(f"message of version {data[4]}, this is version {VERSION}: update")
+    (length,) = struct.unpack_from("<I", data, 5)
+    try:
+        header = json.loads(data[9 : 9 + length])
+        tag, scalars, layout = header["tag"], header["scalars"], header["arrays"]
+        specifications = [(str(d), tuple(int(n) for n in shape)) for d, shape in layout]
+    except (ValueError, KeyError, TypeError):
+        raise InvalidInput("a message whose header cannot be read: refused") from None
+    if tag not in _TAGS or any(d not in _DTYPES for d, _ in specifications):
+        raise InvalidInput(f"a message with unknown tag {tag!r} or array type: refused")
+    arrays, offset = [], 9 + length
+    for dtype, shape in specifications:
+        count = math.prod(shape)
+        size = count * np.dtype(dtype).itemsize
+        if any(n < 0 for n in shape) or offset + size > len(data):
+            raise InvalidInput("a message shorter than its header says: refused")
+        arrays.append(np.frombuffer(data, dtype, count, offset).reshape(shape))
+        offset += size
+    if offset != len(data):
+        raise InvalidInput("a message longer than its header says: refused")
+    return Packet(tag, scalars, tuple(arrays))

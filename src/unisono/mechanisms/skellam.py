@@ -1,0 +1,46 @@
+"""Skellam noise: a Poisson minus a Poisson, closed under sums.
+
+Releases   an integer vector: value + Pois(V/2) - Pois(V/2) per coordinate, V in grid steps squared
+Sensitivity  l2 and l1
+Guarantee  Rényi bound of Agarwal, Kairouz and Liu at whole orders:
+           a Δ2²/(2V) + min(((2a-1) Δ2² + 6 Δ1)/(4V²), 3 Δ1/(2V)) (INVENTORY 2.0)
+Shares     exact: h honest shares of variance V/h add up to Skellam noise of variance V
+"""
+
+import math
+
+from unisono.core.events import Event, Everyone, Sampler, Sensitivity, Skellam
+from unisono.core.trust import Relation
+from unisono.errors import InvalidInput
+from unisono.mechanisms.sampling import calibrate_scale
+
+
+def calibrate(
+    sensitivity: Sensitivity, relation: Relation, epsilon: float, delta: float, *,
+    grid: float, count: int = 1, sampler: Sampler = Everyone(),
+) -> Event:  # fmt: skip
+    """The event whose `count` releases together cost at most (epsilon, delta)."""
+    if not isinstance(sampler, Everyone):
+        raise InvalidInput(
+            "Skellam noise has no accountant under sampling: use Gaussian noise instead"
+        )
+
+    def event(std: float) -> Event:
+        return Event(Skellam(std, grid), sensitivity)
+
+    start = sensitivity.under(relation).in_norm("l2") / epsilon
+    return event(calibrate_scale(event, relation, epsilon, delta, count, start))
+
+
+def tail(noise: Skellam, dimension: int, probability: float) -> float:
+    """Every coordinate errs by less than this, but for `probability`.
+
+    Bernstein's bound for a difference of Poissons: with L = log(2 d / probability) and variance V,
+    sqrt(2 V L) + L/3 grid steps.
+    """
+    if not 0 < probability < 1 or dimension < 1:
+        raise InvalidInput(
+            f"probability {probability!r}, dimension {dimension!r}: need (0, 1), >= 1"
+        )
+    level = math.log(2 * dimension / probability)
+    return noise.std * math.sqrt(2 * level) + noise.grid * level / 3

@@ -1,0 +1,1 @@
+"""Losses, links and likelihoods: the mathematics of models, without privacy."""

@@ -1,0 +1,1 @@
+"""Sums that open only as a whole."""

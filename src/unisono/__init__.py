@@ -1,1 +1,40 @@
-"""Unisono: many parties, one model, and no voice that can be picked out."""
+"""Unisono: many parties, one model, and no voice that can be picked out.
+
+Names are imported when they are first used, so that `import unisono` is quick.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_PLACES = {
+    "unisono.statistics": ("Answer", "count", "histogram", "mean", "open_ledger", "total"),
+    "unisono.accounting.accountant": ("ACCOUNTANT",),
+    "unisono.accounting.curve": ("PrivacyCurve",),
+    "unisono.core.algorithm": ("Algorithm", "Facts"),
+    "unisono.core.events": (
+        "Composed", "DiscreteGaussian", "Event", "Everyone", "Gaussian", "Laplace", "NoNoise",
+        "NormNoise", "Poisson", "RandomizedResponse", "Selection", "Sensitivity", "Skellam",
+        "WithoutReplacement", "bounded_sum",
+    ),
+    "unisono.core.ledger": ("Ledger", "verify"),
+    "unisono.core.policy": ("Budget", "Policy"),
+    "unisono.core.study": ("Party", "Result", "Study"),
+    "unisono.core.trust": ("Relation", "Trust", "Unit", "Viewer"),
+    "unisono.core.values": ("Private", "clipped_sum"),
+    "unisono.mechanisms": ("MECHANISMS",),
+}  # fmt: skip
+_WHERE = {name: module for module, names in _PLACES.items() for name in names}
+
+__all__ = sorted([*_WHERE, "__version__"])  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'unisono' has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -110,7 +110,7 @@ def _losses(epsilon: float, count: int) -> tuple[FloatArray, FloatArray]:
 
 
 def optimal_delta(total_epsilon: float, epsilon: float, count: int) -> float:
-    r"""Exact delta of ``count`` epsilon-DP parts (Kairouz-Oh-Viswanath 2015, Theorem 3.3).
+    r"""Exact delta of ``count`` epsilon-DP parts, rounded up (Kairouz-Oh-Viswanath 2015, Theorem 3.3).
 
     The worst case is randomized response: with losses ``(k - 2 l) epsilon`` of probability p_l,
     ``delta = sum_l p_l (1 - e^{total - loss_l})_+``.
@@ -121,7 +121,9 @@ def optimal_delta(total_epsilon: float, epsilon: float, count: int) -> float:
     if not np.any(kept):
         return 0.0
     terms = log_mass[kept] + np.log(-np.expm1(target - loss[kept]))
-    return min(1.0, float(np.exp(logsumexp(terms))))
+    # The log probabilities carry the rounding error of gammaln(count), hence the margin.
+    margin = 1 + 1e-12 + 2.0**-48 * float(gammaln(count + 2))
+    return min(1.0, float(np.exp(logsumexp(terms))) * margin)
 
 
 def optimal(epsilon: float, delta_each: float, count: int, delta: float) -> float:
@@ -131,14 +133,14 @@ def optimal(epsilon: float, delta_each: float, count: int, delta: float) -> floa
     577.8
     """
     epsilon, count = require_epsilon(epsilon), require_count("count", count)
-    # The log probabilities carry the rounding error of gammaln(count), hence the margin.
-    left = slack(delta_each, count, delta) * (1 - 1e-12 - 2.0**-48 * float(gammaln(count + 2)))
+    left = slack(delta_each, count, delta)
     if optimal_delta(0.0, epsilon, count) <= left:
         return 0.0
     high = count * epsilon
     root = float(brentq(lambda e: optimal_delta(e, epsilon, count) - left, 0.0, high, xtol=1e-12))
+    step = 1e-13 * (1 + root)
     while optimal_delta(root, epsilon, count) > left:
-        root += 1e-12 * (1 + root)
+        root, step = root + step, 2 * step
     return min(root, high)
 
 

@@ -9,8 +9,10 @@ delta, however small delta is. Errors that are bounded, not estimated:
 * rounding of the transform: an output of a length-N transform of a law of total mass one errs by
   at most ``eta = 8 u (log2 N + ...)``, so the product errs by at most
   ``prod_e (|f_e| + eta)^{n_e} - prod_e |f_e|^{n_e}`` at every frequency;
-* wrap-around: the tilted mass outside the window is at most
-  ``exp(K(theta + s) - K(theta) - s w)`` on either side (Chernoff), with ``s`` of either sign.
+* wrap-around and loss at the window ``[w, w + W]``: the tilted mass above ``x`` is at most
+  ``exp(K(theta + s) - K(theta) - s x)`` (Chernoff), and below with ``s < 0``. Mass below ``w``, or
+  above ``epsilon + W``, may reappear above epsilon (harmless for an upper bound, subtracted from a
+  lower one); mass above ``w + W`` is missing (added to an upper bound).
 """
 
 import math
@@ -26,13 +28,18 @@ from unisono.accounting.validation import FloatArray
 
 
 class Plan(NamedTuple):
-    """Where to look: tilt, window of the composed loss, and the exponents that certify it."""
+    """Tilt, window of the composed loss, and the orders at which Chernoff bounds certify it.
+
+    ``order_lost`` bounds the mass above the window, ``order_low`` that below it and ``order_high``
+    that above ``epsilon + W``.
+    """
 
     tilt: float
     low: float
     high: float
-    slope_low: float
-    slope_high: float
+    order_lost: float
+    order_low: float
+    order_high: float
 
 
 class Composed(NamedTuple):
@@ -41,7 +48,8 @@ class Composed(NamedTuple):
     ``losses``, shape (n,), ascend from ``max(0, window)``; ``tail[i]`` and ``shrunk[i]`` are the
     sums over ``j >= i`` of the mass and of the mass times ``exp(losses[0] - losses[j])``, shape
     (n+1,). ``remainder`` counts fully at every epsilon: infinite losses and, above, what lies
-    beyond the window. Below, ``exp(log_wrapped - tilt epsilon)`` bounds what wrap-around added.
+    beyond the window. Below, the sum of ``exp(constant - order epsilon)`` over ``wrapped`` bounds
+    what wrap-around may have added.
     """
 
     losses: FloatArray
@@ -49,8 +57,7 @@ class Composed(NamedTuple):
     shrunk: FloatArray
     remainder: float
     upper: bool
-    tilt: float
-    log_wrapped: float
+    wrapped: tuple[tuple[float, float], ...] = ()
 
     def deltas(self, epsilon: FloatArray) -> FloatArray:
         """The bound of ``H`` at every epsilon >= 0; trivial (0 or 1) where it is not known."""
@@ -61,9 +68,10 @@ class Composed(NamedTuple):
         if self.upper:
             bound = np.minimum(value + rounding + self.remainder, 1.0)
             return np.where(epsilon < self.losses[0], 1.0, bound)
-        wrapped = np.exp(np.minimum(self.log_wrapped - self.tilt * epsilon, 0.0))
+        for constant, order in self.wrapped:
+            rounding = rounding + np.exp(np.minimum(constant - order * epsilon, 0.0))
         near = epsilon < self.losses[0] + 690.0
-        return np.where(near, np.maximum(value - rounding - wrapped, 0.0), 0.0) + self.remainder
+        return np.where(near, np.maximum(value - rounding, 0.0), 0.0) + self.remainder
 
     def epsilon(self, delta: float) -> float:
         """An epsilon with true ``H(epsilon) <= delta`` (upper) or ``>= delta`` (lower, or 0)."""
@@ -87,55 +95,54 @@ def compose_laws(
     laws: Sequence[tuple[GridLaw, int]], plan: Plan, step: float, *, upper: bool
 ) -> Composed:
     """Certified bound of the curve of the composition of ``laws``, each used ``count`` times."""
+    infinite = _any_infinite(laws)
     start = math.floor(plan.low / step)
     size = int(fft.next_fast_len(math.ceil((plan.high - plan.low) / step) + 2, real=True))
-    low, high = start * step, (start + size - 1) * step
-    cumulant = over_high = over_low = slack = 0.0
-    rows, counts, noise = [], [], []
+    cumulants, slack = np.zeros(4), 0.0
+    rows, noise = [], []
     for law, count in laws:
         losses = np.arange(law.first, law.first + len(law.mass)) * step
-        tilted, cumulant_one = _tilt(law.mass, plan.tilt * losses)
-        if not math.isfinite(cumulant_one):
-            return _nothing(laws, plan, upper)
-        cumulant += count * cumulant_one
-        over_high += count * _tilt(tilted, plan.slope_high * losses)[1]
-        over_low += count * _tilt(tilted, -plan.slope_low * losses)[1]
-        largest = plan.tilt * max(abs(float(losses[0])), abs(float(losses[-1])))
+        tilted, own = _tilt(law.mass, plan.tilt * losses)
+        if own == -math.inf:
+            return Composed(np.zeros(1), np.zeros(2), np.zeros(2), infinite, upper)
+        orders = (plan.order_lost,) if upper else (plan.order_low, plan.order_high)
+        others = [_tilt(tilted, (order - plan.tilt) * losses)[1] + own for order in orders]
+        cumulants[: 1 + len(others)] += count * np.array([own, *others])
+        largest = (abs(plan.tilt) + max(map(abs, orders))) * float(np.max(np.abs(losses)))
         slack += count * 8.0 * UNIT_ROUNDOFF * (4.0 + largest)
         rows.append(_folded(tilted, law.first, size))
-        counts.append(count)
         noise.append(8.0 * UNIT_ROUNDOFF * (math.log2(size) + 4.0 + largest))
-    values, error = _circular(rows, np.array(counts, np.float64), np.array(noise), size)
-    log_outside_high = over_high + slack - plan.slope_high * high
-    log_outside_low = over_low + slack + plan.slope_low * low
-    indices = np.arange(max(start, 0), start + size)
-    losses = indices * step
-    values = values[indices % size]
-    infinite = _any_infinite(laws)
+    counts = np.array([count for _, count in laws], np.float64)
+    values, error = _circular(rows, counts, np.array(noise), size)
+    indices = np.arange(max(start, 0), max(start, 0) + size - max(-start, 0))
+    losses, values = indices * step, values[indices % size]
     if upper:
-        mass = np.maximum(values, 0.0) + error
-        beyond = math.exp(min(cumulant + slack - plan.tilt * high + log_outside_high, 0.0))
-        remainder, log_wrapped = infinite * (1.0 + 1e-12) + beyond, -math.inf
+        mass, scale = np.maximum(values, 0.0) + error, cumulants[0] + slack
+        top = (start + size - 1) * step
+        beyond = math.exp(min(cumulants[1] + slack - plan.order_lost * top, 0.0))
+        remainder, wrapped = infinite * (1.0 + 1e-12) + beyond, ()
     else:
-        mass = np.maximum(values - error, 0.0)
-        log_wrapped = cumulant + float(np.logaddexp(log_outside_high, log_outside_low))
-        remainder, log_wrapped = infinite * (1.0 - 1e-12), log_wrapped
-    sign = 1.0 if upper else -1.0
-    mass = mass * np.exp(np.minimum(cumulant + sign * slack - plan.tilt * losses, 690.0))
-    origin = losses[0] if len(losses) else 0.0
-    shrunk = mass * np.exp(np.maximum(origin - losses, -700.0))
-    return Composed(
-        losses, _suffix(mass), _suffix(shrunk), remainder, upper, plan.tilt, log_wrapped
-    )
+        mass, scale = np.maximum(values - error, 0.0), cumulants[0] - slack
+        fall_low, fall_high = plan.tilt - plan.order_low, plan.order_high - plan.tilt
+        wrapped = (
+            (cumulants[1] + slack + fall_low * start * step, plan.tilt),
+            (cumulants[2] + slack - fall_high * (size - 1) * step, plan.order_high),
+        )
+        remainder = infinite * (1.0 - 1e-12)
+    mass = mass * np.exp(np.minimum(scale - plan.tilt * losses, 690.0))
+    shrunk = mass * np.exp(np.maximum(losses[0] - losses, -700.0))
+    return Composed(losses, _suffix(mass), _suffix(shrunk), remainder, upper, wrapped)
 
 
 def _tilt(mass: FloatArray, exponent: FloatArray) -> tuple[FloatArray, float]:
     """``mass exp(exponent)`` normalised, and the logarithm of its sum."""
-    shift = float(np.max(exponent))
-    tilted = mass * np.exp(exponent - shift)
+    held = mass > 0
+    if not np.any(held):
+        return mass, -math.inf
+    # Nodes without mass must not set the scale: a large order would underflow all the others.
+    shift = float(np.max(exponent, where=held, initial=-math.inf))
+    tilted = mass * np.exp(np.minimum(exponent - shift, 0.0))
     total = float(np.sum(tilted))
-    if total <= 0:
-        return tilted, -math.inf
     return tilted / total, shift + math.log(total)
 
 
@@ -177,14 +184,6 @@ def _any_infinite(laws: Sequence[tuple[GridLaw, int]]) -> float:
     if any(law.infinite >= 1.0 for law, _ in laws):
         return 1.0
     return -math.expm1(math.fsum(count * math.log1p(-law.infinite) for law, count in laws))
-
-
-def _nothing(laws: Sequence[tuple[GridLaw, int]], plan: Plan, upper: bool) -> Composed:
-    """All mass at infinity: the bound is the same at every epsilon."""
-    zero = np.zeros(1)
-    return Composed(
-        zero, np.zeros(2), np.zeros(2), _any_infinite(laws), upper, plan.tilt, -math.inf
-    )
 
 
 def _suffix(values: FloatArray) -> FloatArray:

@@ -18,6 +18,8 @@ from unisono.accounting.validation import require_delta, require_epsilon, requir
 from unisono.core.events import Composed, Gaussian
 from unisono.core.trust import Relation
 
+# The part of delta that calibration leaves for the gap of rounded shares.
+GAP_SHARE = 1e-9
 _ORDERS = np.unique(np.concatenate([np.arange(2, 65), np.geomspace(72, 4096, 40).round()]))
 
 
@@ -190,7 +192,7 @@ class PrivacyCurve:
 
     def _epsilon_with_gap(self, delta: float) -> float:
         """Two laws within total variation g are (epsilon, delta + (1 + e^epsilon) g) close."""
-        low, high = 0.0, self._epsilon(delta * (1 - 1e-6))
+        high = self._epsilon(delta * (1 - GAP_SHARE))
         if self.delta(high) <= delta:
             return high
         low = high
@@ -224,4 +226,4 @@ class PrivacyCurve:
                 return True
             if self._renyi_only:
                 return False
-        return self.delta(epsilon) <= delta
+        return self.epsilon(delta) <= epsilon

@@ -11,10 +11,9 @@ between nodes, and a curve above (below) means a pair that dominates (is dominat
   Lower the value at every node by the larger ``C`` of its two cells and take the greatest convex
   minorant: a curve below the true one with kinks on the grid only.
 
-Both err by O(h^2) per use where the loss has a density. Where it has atoms between nodes the
-second errs by O(h); :func:`unisono.accounting.convolution.shift_bound` then takes over.
-Every mass is moved by a bound of its rounding error, up in the first law and down in the second;
-composed hockey sticks only grow with the masses, so the certificates survive rounding.
+Both err by O(h^2) per use where the loss has a density, the second by O(h) where it has atoms
+between nodes. A composed hockey stick only grows when mass moves to larger losses, so rounding is
+covered by moving a bound of its error one node up in the first law and one node down in the second.
 """
 
 import math
@@ -28,24 +27,66 @@ from unisono.accounting.validation import FloatArray
 
 
 class GridLaw(NamedTuple):
-    """P-masses at the losses ``(first + i) step`` and the mass at infinity, for one order."""
+    """Masses at the losses ``(first + i) step`` and the mass at infinity, in one order."""
 
     mass: FloatArray
     first: int
     infinite: float
 
 
-class Discretised(NamedTuple):
-    """Laws above and below one pair; ``spread`` bounds the range of the loss moved in one use."""
+class Grid(NamedTuple):
+    """A pair cut into cells of width ``step`` between ``nodes``, the first at ``first step``."""
 
-    above: GridLaw
-    below: GridLaw
-    above_reverse: GridLaw
-    below_reverse: GridLaw
+    cells: Cells
+    nodes: FloatArray
+    first: int
+    step: float
+
+    def law_above(self, *, forward: bool) -> GridLaw:
+        """A law whose composed curves are above those of the pair, in one order."""
+        cells = self.cells
+        mass = _joined(cells.at_lower, cells.at_upper)
+        mass[0] += cells.below
+        mass[-1] += cells.above
+        error = _joined(cells.error, cells.error)
+        infinite = cells.infinite if forward else cells.vanishing
+        mass, error, first = self._ordered(mass, error, forward)
+        # Node i receives the doubt about what lies above it from node i - 1.
+        mass *= 1.0 + 16.0 * UNIT_ROUNDOFF
+        moved = np.minimum(mass[:-1], error[1:])
+        mass[1:] += error[1:]
+        mass[:-1] -= moved
+        return GridLaw(mass, first, infinite)
+
+    def law_below(self, *, forward: bool) -> GridLaw:
+        """A law whose composed curves are below those of the pair, in one order."""
+        cells = self.cells
+        chords = _joined(cells.at_lower, cells.at_upper)
+        mass = np.maximum(_minorant(chords, cells, self.nodes, self.step), 0.0)
+        error = _joined(cells.error, cells.error)
+        error[1:-1] += error[:-2] + error[2:]
+        infinite = cells.truly_infinite if forward else cells.truly_vanishing
+        mass, error, first = self._ordered(mass, 4.0 * error, forward)
+        mass *= 1.0 - 16.0 * UNIT_ROUNDOFF
+        moved = np.minimum(mass[1:], error[1:])
+        mass[1:] -= moved
+        mass[:-1] += moved
+        return GridLaw(mass, first, infinite)
+
+    def _ordered(
+        self, mass: FloatArray, error: FloatArray, forward: bool
+    ) -> tuple[FloatArray, FloatArray, int]:
+        """P-masses as they are, or the Q-masses of the same atoms at minus the loss."""
+        if forward:
+            return mass, error, self.first
+        shrink = np.exp(-self.nodes)
+        doubt = error + 4.0 * UNIT_ROUNDOFF * (2.0 + np.abs(self.nodes)) * mass
+        last = self.first + len(self.nodes) - 1
+        return (mass * shrink)[::-1].copy(), (doubt * shrink)[::-1].copy(), -last
 
 
-def discretise(pair: Pair, step: float, tail_mass: float) -> Discretised:
-    """Both laws of ``pair``, in both orders, on the grid of ``step``.
+def discretise(pair: Pair, step: float, tail_mass: float) -> Grid:
+    """Cut the loss of ``pair`` at the multiples of ``step``.
 
     ``tail_mass`` bounds what is cut from either end; the cut is counted as infinite loss above and
     dropped below.
@@ -54,33 +95,15 @@ def discretise(pair: Pair, step: float, tail_mass: float) -> Discretised:
     # One node beyond each end, so that an atom at the very end is inside.
     first, last = math.floor(low / step) - 1, math.ceil(high / step) + 1
     nodes = np.arange(first, last + 1) * step
-    cells = pair.cells(nodes)
-    mass, doubt = np.zeros(len(nodes)), np.zeros(len(nodes))
-    mass[:-1] += cells.at_lower
-    mass[1:] += cells.at_upper
-    doubt[:-1] += cells.error
-    doubt[1:] += cells.error
-    below = _minorant(mass, cells, nodes, step)
-    mass[0] += cells.below
-    mass[-1] += cells.above
-    mass += doubt + 4.0 * UNIT_ROUNDOFF * mass
-    around = 4.0 * doubt
-    around[1:] += 2.0 * doubt[:-1]
-    around[:-1] += 2.0 * doubt[1:]
-    below = np.maximum(below - around, 0.0)
-    return Discretised(
-        GridLaw(mass, first, cells.infinite),
-        GridLaw(below, first, cells.truly_infinite),
-        _reversed(GridLaw(mass, first, cells.vanishing), nodes, 1.0),
-        _reversed(GridLaw(below, first, cells.truly_vanishing), nodes, -1.0),
-    )
+    return Grid(pair.cells(nodes), nodes, first, step)
 
 
-def _reversed(law: GridLaw, nodes: FloatArray, direction: float) -> GridLaw:
-    """The same atoms seen from ``Q||P``: Q-mass at minus the loss, rounded up or down."""
-    rounding = 1.0 + direction * 4.0 * UNIT_ROUNDOFF * (2.0 + np.abs(nodes))
-    mass = (law.mass * np.exp(-nodes) * rounding)[::-1]
-    return GridLaw(mass, -(law.first + len(nodes) - 1), law.infinite)
+def _joined(at_lower: FloatArray, at_upper: FloatArray) -> FloatArray:
+    """Values at both ends of n cells, added up at the n+1 nodes."""
+    joined = np.zeros(len(at_lower) + 1)
+    joined[:-1] += at_lower
+    joined[1:] += at_upper
+    return joined
 
 
 def _minorant(mass: FloatArray, cells: Cells, nodes: FloatArray, step: float) -> FloatArray:

@@ -4,11 +4,11 @@ Every pair is imitated by a few hundred losses; from their cumulant ``K`` come t
 
     epsilon = min_theta (K(theta) + theta log theta - (1+theta) log(1+theta) - log delta) / theta,
 
-its minimiser as the tilt, a window that holds the tilted law up to ``OUTSIDE``, and a grid step.
+the window of losses that can matter, the tilt that keeps it short, and a grid step.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +17,8 @@ from unisono.accounting.convolution import Plan
 from unisono.accounting.pairs import Pair
 from unisono.accounting.validation import FloatArray
 
-OUTSIDE = 1e-9
-_POINTS = 30_000
+_POINTS = 6_000
+_SHARES = (0.0, 0.25, 0.5, 1.0)
 
 
 class Sketch(NamedTuple):
@@ -44,7 +44,7 @@ class Sketch(NamedTuple):
 
 def sketch(terms: Sequence[tuple[Pair, int]], tail_mass: float, *, forward: bool) -> Sketch:
     """Imitate the loss of every pair in one order."""
-    count = max(64, min(512, _POINTS // len(terms)))
+    count = max(64, min(400, _POINTS // len(terms)))
     columns = [pair.points(count, tail_mass) for pair, _ in terms]
     width = max(1, *(len(losses) for losses, _ in columns))
     losses, mass = np.zeros((len(terms), width)), np.zeros((len(terms), width))
@@ -62,65 +62,72 @@ def _conversion(orders: FloatArray) -> FloatArray:
     return orders * np.log(orders) - (1.0 + orders) * np.log1p(orders)
 
 
-def _refine(
-    low: float, high: float, objective: FloatArray, grid: FloatArray
-) -> tuple[float, float]:
-    best = int(np.argmin(objective))
-    return float(grid[max(best - 1, 0)]), float(grid[min(best + 1, len(grid) - 1)])
-
-
-def epsilon_and_tilt(law: Sketch, delta: float) -> tuple[float, float]:
+def epsilon_and_order(law: Sketch, delta: float) -> tuple[float, float]:
     """Renyi estimate of epsilon at ``delta`` and the order that attains it."""
-    low, high = 1e-4, 1e6
-    for points in (41, 9, 9):
-        orders = np.geomspace(low, high, points)
-        value = (law.cumulant(orders) + _conversion(orders) - math.log(delta)) / orders
-        low, high = _refine(low, high, value, orders)
-    return float(np.min(value)), float(orders[np.argmin(value)])
-
-
-def tilt_at(law: Sketch, epsilon: float) -> float:
-    """Order that attains the Renyi estimate of delta at ``epsilon``."""
-    low, high = 1e-4, 1e6
-    for points in (41, 9, 9):
-        orders = np.geomspace(low, high, points)
-        value = law.cumulant(orders) + _conversion(orders) - orders * epsilon
-        low, high = _refine(low, high, value, orders)
-    return float(orders[np.argmin(value)])
-
-
-def plan_window(law: Sketch, tilt: float) -> Plan:
-    """Window of the law tilted by ``tilt``, and the Chernoff exponents that certify it."""
-    mass = law.tilted(tilt)
-    centre = np.sum(mass * law.losses, axis=-1, keepdims=True)
-    variance = float(law.counts @ np.sum(mass * (law.losses - centre) ** 2, axis=-1))
-    spread = math.sqrt(max(variance, 1e-24))
-    slopes = np.geomspace(0.3, 40.0, 24) / spread
-    base = float(law.cumulant(np.array([tilt]))[0])
-    allowed = -math.log(OUTSIDE)
-    high = (law.cumulant(tilt + slopes) - base + allowed) / slopes
-    low = (law.cumulant(tilt - slopes) - base + allowed) / slopes
-    best_high, best_low = int(np.argmin(high)), int(np.argmin(low))
-    return Plan(
-        tilt,
-        -float(low[best_low]),
-        float(high[best_high]),
-        float(slopes[best_low]),
-        float(slopes[best_high]),
+    return _minimise(
+        lambda orders: (law.cumulant(orders) + _conversion(orders) - math.log(delta)) / orders
     )
 
 
-def plan_step(law: Sketch, plan: Plan, tolerance: float) -> float:
+def delta_and_order(law: Sketch, epsilon: float) -> tuple[float, float]:
+    """Renyi estimate of delta at ``epsilon`` and the order that attains it."""
+    value, order = _minimise(
+        lambda orders: law.cumulant(orders) + _conversion(orders) - orders * epsilon
+    )
+    return math.exp(min(value, 0.0)), order
+
+
+def _minimise(objective: Callable[[FloatArray], FloatArray]) -> tuple[float, float]:
+    """Least value over orders in [1e-4, 1e6] and where it is taken, to a per cent."""
+    low, high = 1e-4, 1e6
+    for points in (41, 9, 9):
+        orders = np.geomspace(low, high, points)
+        value = objective(orders)
+        best = int(np.argmin(value))
+        low, high = float(orders[max(best - 1, 0)]), float(orders[min(best + 1, points - 1)])
+    return float(value[best]), float(orders[best])
+
+
+def plan_window(law: Sketch, order: float, epsilon: float, allowed: float) -> Plan:
+    """Window and tilt with errors of delta at ``epsilon`` near ``allowed``; short windows win.
+
+    ``order`` is the Renyi order of ``epsilon``. Less tilt shortens the window when single losses
+    have heavy tails; more keeps the rounding of the transform small against a small delta.
+    """
+    mass = law.tilted(order)
+    centre = np.sum(mass * law.losses, axis=-1, keepdims=True)
+    variance = float(law.counts @ np.sum(mass * (law.losses - centre) ** 2, axis=-1))
+    slopes = np.geomspace(0.1, 60.0, 18) / math.sqrt(max(variance, 1e-24))
+    log_allowed = math.log(allowed)
+    lost = (law.cumulant(slopes) - log_allowed) / slopes
+    best = int(np.argmin(lost))
+    high, order_lost = max(float(lost[best]), epsilon), float(slopes[best])
+    rounding = math.log(1e-14 * (float(np.sum(law.counts)) + 1e5))
+    plans = []
+    for share in _SHARES:
+        tilt = share * order
+        here = float(law.cumulant(np.array([tilt]))[0]) - tilt * epsilon
+        lows = (log_allowed + tilt * epsilon - law.cumulant(tilt - slopes)) / slopes
+        wraps = (law.cumulant(tilt + slopes) - tilt * epsilon - log_allowed) / slopes
+        low, wrap = int(np.argmax(lows)), int(np.argmin(wraps))
+        width = max(high - float(lows[low]), float(wraps[wrap]) - epsilon)
+        orders = (order_lost, tilt - float(slopes[low]), tilt + float(slopes[wrap]))
+        excess = max(here + rounding - log_allowed, 0.0)
+        plans.append((excess, width, Plan(tilt, high - width, high, *orders)))
+    return min(plans)[2]
+
+
+def plan_step(law: Sketch, plan: Plan, order: float, tolerance: float) -> float:
     """Grid step at which the bracket of epsilon should be about 0.7 ``tolerance`` wide.
 
     Splitting a loss between nodes at distance h adds a variance of h^2 / 6 (at most |L| h for
-    losses nearer to zero than a step), which costs (1 + tilt) / 2 of it in epsilon above and
+    losses nearer to zero than a step), which costs (1 + order) / 2 of it in epsilon above and
     twice that below.
     """
-    mass, size = law.tilted(plan.tilt), np.abs(law.losses)
+    mass, size = law.tilted(order), np.abs(law.losses)
     step = plan.high - plan.low
     for _ in range(8):
         added = float(law.counts @ np.sum(mass * np.minimum(step**2 / 6.0, size * step), axis=-1))
-        width = 1.5 * (1.0 + plan.tilt) * max(added, 1e-300)
+        width = 1.5 * (1.0 + order) * max(added, 1e-300)
         step *= min(math.sqrt(0.7 * tolerance / width), 1.0)
     return min(step, (plan.high - plan.low) / 64.0)

@@ -49,8 +49,9 @@ def _crossing(delta: float, constant: float) -> float:
     while excess(high) <= 0:
         low, high = high, 2 * high
     root = brentq(excess, low, high, xtol=1e-12)
+    slack = 1e-13
     while excess(root) > 0:
-        root *= 1 - 1e-12
+        root, slack = root * (1 - slack), 2 * slack
     return root
 
 

@@ -91,9 +91,13 @@ def pure(orders: ArrayLike, epsilon: float) -> FloatArray:
     """
     a = require_orders(orders)
     epsilon = require_epsilon(epsilon, zero=True)
-    # log cosh(x) = x + log1p(e^{-2x}) - log 2, so the linear part cancels exactly.
-    correction = np.log1p(np.exp(-(2 * a - 1) * epsilon)) - math.log1p(math.exp(-epsilon))
-    return np.maximum(epsilon + correction / (a - 1), 0.0)
+    step = (a - 1) * epsilon
+    # cosh(x + epsilon/2)/cosh(epsilon/2) = 1 + 2 sinh^2(x/2) + sinh(x) tanh(epsilon/2): positive
+    # terms for small x; for large x the linear part of log cosh is taken out exactly.
+    x = np.minimum(step, 1.0)
+    small = np.log1p(2 * np.sinh(x / 2) ** 2 + np.sinh(x) * math.tanh(epsilon / 2))
+    large = step + np.log1p(np.exp(-2 * step - epsilon)) - math.log1p(math.exp(-epsilon))
+    return np.where(step <= 1, small, large) / (a - 1)
 
 
 def laplace(orders: ArrayLike, epsilon: float) -> FloatArray:

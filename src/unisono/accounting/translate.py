@@ -82,9 +82,7 @@ def pair(event: Event, relation: Relation) -> Pair | None:
         if isinstance(event.sampler, Poisson):
             own = _own_norm(event, relation, "l1")
             return LaplacePair(own / event.noise.scale, rate, relation.value)
-    if rate < 1:
-        epsilon = amplify_by_sampling(epsilon, 0.0, rate)[0]
-    return PurePair(epsilon)
+    return PurePair(epsilon if rate == 1 else _amplified(event, relation, epsilon, rate))
 
 
 def renyi_curve(event: Event, relation: Relation, orders: np.ndarray) -> np.ndarray | None:
@@ -134,6 +132,20 @@ def _rate(event: Event) -> float:
             return rate
         case WithoutReplacement(size, population):
             return size / population
+
+
+def _amplified(event: Event, relation: Relation, epsilon: float, rate: float) -> float:
+    """A pure epsilon after secret sampling."""
+    if isinstance(event.sampler, WithoutReplacement):
+        return amplify_by_sampling(
+            epsilon, 0.0, rate, sampler="without-replacement", relation=relation.value
+        )[0]
+    if relation is Relation.REPLACE_ONE:
+        # Replacing a record is removing one and adding another: twice the zero-out cost.
+        own = pure_epsilon(event, Relation.ZERO_OUT)
+        assert own is not None
+        return 2 * _amplified(event, Relation.ZERO_OUT, own, rate)
+    return amplify_by_sampling(epsilon, 0.0, rate, sampler="poisson", relation=relation.value)[0]
 
 
 def _own_norm(event: Event, relation: Relation, norm: str) -> float:

@@ -141,7 +141,7 @@ def epsilon(rho: float, delta: float) -> float:
 def _minimum(bound: Callable[[float], float], rho: float) -> float:
     """Least value of a bound over the order a = 1 + e^t: a coarse search, then a fine one."""
     upper = 0.5 * max(0.0, -math.log(rho)) + 12.0
-    grid = np.linspace(-12.0, upper, 200)
+    grid = np.linspace(-12.0, upper, 64)
     values = [bound(float(t)) for t in grid]
     best = int(np.argmin(values))
     low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, len(grid) - 1)])
@@ -156,9 +156,11 @@ def rho_for(epsilon: float, delta: float) -> float:
     high = 2 * low
     while _epsilon(high, delta) <= target:
         low, high = high, 2 * high
-    rho = float(brentq(lambda r: _epsilon(r, delta) - target, low, high, rtol=1e-12))
+    # xtol is absolute and rho may be tiny: only the relative tolerance may stop the search.
+    root = brentq(lambda r: _epsilon(r, delta) - target, low, high, xtol=1e-300, rtol=1e-12)
+    rho, slack = float(root), 1e-12
     while _epsilon(rho, delta) > target:
-        rho *= 1 - 1e-11
+        rho, slack = rho * (1 - slack), 2 * slack
     return rho
 
 

@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from unisono.accounting import gaussian
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
-from unisono.core.events import Event, Gaussian, positive
-from unisono.core.noise import rounded_share_gap
+from unisono.core.events import Event, positive
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Contribution, clipped_sum, sum_sensitivity
 from unisono.errors import InvalidInput
+from unisono.mechanisms.gaussian import calibrate
 from unisono.models.losses import logistic_gradients
 
 
@@ -69,13 +68,11 @@ def gradient_perturbation(settings: Settings) -> Algorithm:
         sensitivity = sum_sensitivity(
             settings.clip, grid(facts, trust), facts.features, hides_presence=not facts.exact_sizes
         )
-        distance = sensitivity.under(settings.relation).in_norm("l2")
-        mu = gaussian.mu_for(settings.epsilon, settings.delta * (1 - 1e-9))
-        std = distance / gaussian.split(mu, settings.rounds)
-        shares = facts.honest if trust is Trust.SECURE_SUM else 1
-        width = std / grid(facts, trust) / math.sqrt(shares)
-        gap = facts.features * rounded_share_gap(width, shares) if shares > 1 else 0.0
-        return Event(Gaussian(std, gap), sensitivity)
+        return calibrate(
+            sensitivity, settings.relation, settings.epsilon, settings.delta,
+            count=settings.rounds, dimension=facts.features, grid=grid(facts, trust),
+            shares=facts.honest if trust is Trust.SECURE_SUM else 1,
+        )  # fmt: skip
 
     def init(facts: Facts) -> tuple[State, None]:
         return State(jnp.zeros(facts.features, jnp.float32)), None

@@ -72,7 +72,7 @@ class Grant(_Uncopyable):
         self._next = 0
         self._process = os.getpid()
         seen = self.cost.get(ITERATES, Composed())
-        self._unused = Counter({event: count for event, count in seen.parts})
+        self._unused = Counter(dict(seen.parts))
 
     @property
     def simulated(self) -> bool:

@@ -22,12 +22,16 @@ from unisono.core.events import canonical
 from unisono.errors import InvalidInput, LedgerCorrupted, LedgerUnavailable
 
 GENESIS = "0" * 64
-_CHAIN_LENGTH = len(b',"chain":"') + 64 + len(b'"}')
+_CHAIN_LENGTH = len(',"chain":""}') + 64
 
 
 def link(previous: str, body: bytes) -> str:
     """The chain value of a line whose JSON, without its chain field, is `body`."""
     return hashlib.sha256(previous.encode() + body).hexdigest()
+
+
+def _chain_field(head: str) -> bytes:
+    return b',"chain":"' + head.encode() + b'"}'
 
 
 def parse(lines: Sequence[bytes], head: str, first: int) -> tuple[list[dict[str, Any]], str]:
@@ -36,7 +40,7 @@ def parse(lines: Sequence[bytes], head: str, first: int) -> tuple[list[dict[str,
     for number, line in enumerate(lines, start=first):
         body = line[:-_CHAIN_LENGTH] + b"}"
         head = link(head, body)
-        if line[-66:-2].decode("ascii", "replace") != head:
+        if line[-_CHAIN_LENGTH:] != _chain_field(head):
             raise LedgerCorrupted(
                 f"line {number + 1} does not continue the hash chain: it, or a line before it, "
                 "was changed, removed or damaged; restore the file from a backup, never edit it"
@@ -122,7 +126,7 @@ class Journal:
         for document in documents:
             body = canonical(document)
             head = link(head, body)
-            encoded.append(body[:-1] + b',"chain":"' + head.encode() + b'"}\n')
+            encoded.append(body[:-1] + _chain_field(head) + b"\n")
         data = b"".join(encoded)
         try:
             written = 0

@@ -16,7 +16,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from unisono.core.events import (
     NOTHING,
@@ -51,7 +51,8 @@ class Accountant(Protocol):
         """An upper bound on epsilon at this delta."""
 
 
-class Receipt(NamedTuple):
+@dataclass(frozen=True)
+class Receipt:
     """Proof that a release has left, once."""
 
     entry: int
@@ -326,8 +327,8 @@ class Ledger(_Uncopyable):
                     }
                 case other:
                     raise LedgerCorrupted(
-                        f"unknown line {other!r} in {self._journal.path}: it was written by another "
-                        "version; an unknown line is never taken as free"
+                        f"unknown line {other!r} in {self._journal.path}: it was written by "
+                        "another version; an unknown line is never taken as free"
                     )
 
     def _fresh_secret(self, number: int) -> bytes:

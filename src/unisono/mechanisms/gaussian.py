@@ -16,6 +16,7 @@ import math
 from scipy.special import ndtri
 
 from unisono.accounting import gaussian as exact
+from unisono.accounting.curve import GAP_SHARE
 from unisono.core.events import Event, Everyone, Gaussian, Sampler, Sensitivity
 from unisono.core.noise import rounded_share_gap
 from unisono.core.trust import Relation
@@ -37,8 +38,7 @@ def calibrate(
     if shares > 1 and grid is None:
         raise InvalidInput("shares of noise are rounded to a grid: give its step")
     distance = sensitivity.under(relation).in_norm("l2")
-    # A billionth of delta is kept for the gap of rounded shares.
-    target = delta * (1 - 1e-9) if shares > 1 else delta
+    target = delta * (1 - GAP_SHARE) if shares > 1 else delta
 
     def event(std: float) -> Event:
         gap = 0.0

@@ -9,7 +9,6 @@ Guarantee  epsilon = Δ∞ / scale, delta = 0. `exponential` chooses i with prob
 """
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -45,8 +44,8 @@ def calibrate(
         )
     scale = distance / (epsilon / count - _STEP) * (1 + 2.0**-50)
     # Rounding two scores to the grid moves their difference by one step at most.
-    widened = replace(
-        sensitivity,
+    widened = Sensitivity(
+        sensitivity.unit,
         **{
             r.replace("-", "_"): Distance(linf=sensitivity.under(r).in_norm("linf") + scale * _STEP)
             for r in sensitivity.relations

@@ -5,7 +5,7 @@ from unisono.core.noise.counting import poisson, skellam
 from unisono.core.noise.gaussian import discrete_gaussian, rounded_gaussian
 from unisono.core.noise.keystream import Keystream
 from unisono.core.noise.laplace import discrete_laplace
-from unisono.core.noise.polya import discrete_laplace_share, polya
+from unisono.core.noise.negative_binomial import discrete_laplace_share, polya
 from unisono.core.noise.share_gap import rounded_share_gap
 
 __all__ = [

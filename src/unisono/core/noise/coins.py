@@ -55,8 +55,8 @@ def bernoulli_exp(
     values = given.astype(np.float64)
     if not np.all(values >= 0) or not np.all(np.isfinite(values)):
         raise InvalidInput("exponents must be finite and >= 0: exp(-x) is to be a probability")
-    if not np.array_equal(values.astype(given.dtype), given):
-        raise InvalidInput("exponents must be representable as doubles; round them first")
+    if given.dtype.kind != "f" and np.any(values > 2.0**53):
+        raise InvalidInput("whole exponents must be at most 2^53, or a double cannot hold them")
     flat = values.reshape(-1)
     out = np.empty(flat.size, dtype=np.bool_)
     for start in range(0, flat.size, CHUNK):
@@ -76,9 +76,10 @@ def accept(
     exact_exponent: Callable[[Reals, int], Interval],
     always_exact: bool,
 ) -> NDArray[np.bool_]:
-    """U_i < exp(-x_i), one word each, where |x_i - exponents[i]| <= exponent_error (below 1/2).
+    """U_i < exp(-x_i), one word each, where |x_i - exponents[i]| <= exponent_error.
 
-    `exact_exponent(real, i)` encloses x_i >= 0.
+    `exact_exponent(real, i)` encloses x_i >= 0. An error bound of 1 sends the draw to the exact
+    path; others are to be below 1/2.
     """
     position = stream.position
     words = stream.words(exponents.size)

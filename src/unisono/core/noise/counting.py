@@ -26,7 +26,6 @@ from unisono.core.noise.exact import (
     rational,
 )
 from unisono.core.noise.inversion import (
-    CHUNK,
     InversionTable,
     draw_from_table,
     inversion_table,
@@ -35,6 +34,7 @@ from unisono.core.noise.inversion import (
 from unisono.core.noise.keystream import Keystream
 from unisono.core.noise.laplace import discrete_laplace
 from unisono.core.noise.parameters import Size, positive, shape_of
+from unisono.core.noise.rejection import Candidates, first_accepted
 from unisono.errors import InvalidInput
 
 LARGEST_TABLE_MEAN = 2.0**20
@@ -68,17 +68,12 @@ def poisson(
     if mean <= LARGEST_TABLE_MEAN:
         table = poisson_table(_rational_mean(mean))
         return draw_from_table(stream, table, count, always_exact).reshape(shape)
-    out = np.empty(count, dtype=np.int64)
-    for start in range(0, count, CHUNK):
-        part = out[start : start + CHUNK]
-        missing = np.arange(part.size)
-        while missing.size:
-            steps = discrete_laplace(
-                stream, math.sqrt(mean), missing.size, always_exact=always_exact
-            )
-            part[missing] = steps + math.floor(mean)
-            missing = missing[~_accept(stream, mean, steps, always_exact)]
-    return out.reshape(shape)
+
+    def propose(asked: int) -> Candidates:
+        steps = discrete_laplace(stream, math.sqrt(mean), asked, always_exact=always_exact)
+        return steps + math.floor(mean), _accept(stream, mean, steps, always_exact)
+
+    return first_accepted(count, 0.76, propose).reshape(shape)
 
 
 def skellam(
@@ -133,25 +128,28 @@ def _cumulative(real: Reals, mean: Interval, k: int) -> Interval:
         return real.mpf(0)
     bits = real.prec
     mean_low, mean_high = fixed_point(mean, bits)
+    above_mean = k << bits > mean_low
+    if mean_low <= 0 or (above_mean and mean_high >= (k + 2) << bits):
+        return real.mpf([0, 1])  # the mean itself is not known well enough yet
     low_term = high_term = low = high = 1 << bits
-    if k << bits <= mean_low:
-        for j in range(k, 0, -1):  # P(j - 1) = P(j) j / mean
+    negligible = 1 << 32
+    # Either way the ratios of the terms left out are at most the first one, r < 1, so their sum is
+    # at most r / (1 - r) times the last term kept.
+    if not above_mean:
+        j = k
+        while j > 0 and high_term > negligible:  # P(j - 1) = P(j) j / mean
             low_term = (low_term * j << bits) // mean_high
             high_term = -((-high_term * j << bits) // mean_low)
-            low, high = low + low_term, high + high_term
-            if high_term <= 1:  # all that is left is smaller still, and there are j - 1 of them
-                high += j
-                break
+            low, high, j = low + low_term, high + high_term, j - 1
+        high += -((-high_term * j << bits) // (mean_low - (j << bits)) if j else 0)
         return real.exp(_log_mass(real, mean, k)) * between(real, low, high, bits)
-    j = k + 1
-    while high_term > 1:  # P(j + 1) = P(j) mean / (j + 1)
-        j += 1
+    j = k + 2
+    while high_term > negligible:  # P(j) = P(j - 1) mean / j
         low_term = low_term * mean_low // (j << bits)
         high_term = -(-high_term * mean_high // (j << bits))
-        low, high = low + low_term, high + high_term
-    # The ratios of the terms left are at most mean / (j + 1) < 1.
-    left = -(-high_term * mean_high // (((j + 1) << bits) - mean_high))
-    return 1 - real.exp(_log_mass(real, mean, k + 1)) * between(real, low, high + left, bits)
+        low, high, j = low + low_term, high + high_term, j + 1
+    high += -(-high_term * mean_high // ((j << bits) - mean_high))
+    return 1 - real.exp(_log_mass(real, mean, k + 1)) * between(real, low, high, bits)
 
 
 def _accept(
@@ -167,8 +165,7 @@ def _accept(
     d = steps.astype(np.float64)
     distance = np.abs(d)
     near = distance < mean / 4
-    if not near.all():
-        d[~near] = 0.0
+    d[~near] = 0.0
     u = (d + (centre - mean)) / mean
     exponents = (1 + u) * np.log1p(u)
     exponents -= u
@@ -177,7 +174,8 @@ def _accept(
     exponents += (1 / (centre + d) - 1 / centre) / 12
     exponents -= distance * (1 / math.sqrt(mean))
     exponents += _height(mean)
-    # Far away the formula does not hold; an error bound of 1 asks for an exact verdict.
+    # Far away the formula does not hold; an error bound of 1 always asks for an exact verdict.
+    exponents[~near] = 1.0
     error = np.where(near, 2.0**-46 + distance * 2.0**-47, 1.0)
 
     def exact_exponent(real: Reals, i: int) -> Interval:

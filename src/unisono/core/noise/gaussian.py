@@ -35,7 +35,6 @@ from unisono.core.noise.exact import (
     reals,
 )
 from unisono.core.noise.inversion import (
-    CHUNK,
     InversionTable,
     draw_from_table,
     inversion_table,
@@ -43,6 +42,7 @@ from unisono.core.noise.inversion import (
 )
 from unisono.core.noise.keystream import Keystream
 from unisono.core.noise.parameters import Size, shape_of, spread
+from unisono.core.noise.rejection import first_accepted
 
 LARGEST_TABLE_STD = 256.0
 
@@ -69,7 +69,7 @@ def rounded_gaussian(
     if std <= LARGEST_TABLE_STD:
         draws = draw_from_table(stream, _rounded_table(std), count, always_exact)
     else:
-        draws = _draw_by_blocks(stream, _blocks(std), count, True, always_exact)
+        draws = _draw_by_blocks(stream, std, count, True, always_exact)
     return draws.reshape(shape)
 
 
@@ -86,46 +86,50 @@ def discrete_gaussian(
     if std <= LARGEST_TABLE_STD:
         draws = draw_from_table(stream, _discrete_table(std), count, always_exact)
     else:
-        draws = _draw_by_blocks(stream, _blocks(std), count, False, always_exact)
+        draws = _draw_by_blocks(stream, std, count, False, always_exact)
     return draws.reshape(shape)
 
 
+def _draw_by_blocks(
+    stream: Keystream, std: float, count: int, rounded: bool, always_exact: bool
+) -> NDArray[np.int64]:
+    blocks = _blocks(std)
+    return first_accepted(
+        count, 0.995, lambda n: _propose(stream, blocks, n, rounded, always_exact)
+    )
+
+
 class _Blocks(NamedTuple):
-    """Blocks of 2^log_size integers; `inner` is s^2 and `outer` w^2 of the module docstring."""
+    """Blocks of 2^log_size integers, the law of their index, and E as a quadratic form:
+    E = height + square j^2 + cross j b + place b^2.
+    """
 
     log_size: int
     table: InversionTable
-    inner: Fraction
-    outer: Fraction
-
-    @property
-    def height(self) -> Fraction:
-        return 1 / (8 * (self.outer - self.inner))
+    inner: Fraction  # s^2 of the module docstring
+    outer: Fraction  # w^2
+    height: float
+    square: float
+    cross: float
+    place: float
 
 
 @lru_cache(maxsize=64)
 def _blocks(std: float) -> _Blocks:
     log_size = math.frexp(std)[1] - 8
-    inner = std / 2.0**log_size
-    outer = math.sqrt(inner * inner + inner / 2)
-    return _Blocks(log_size, _discrete_table(outer), Fraction(inner) ** 2, Fraction(outer) ** 2)
-
-
-def _draw_by_blocks(
-    stream: Keystream, blocks: _Blocks, count: int, rounded: bool, always_exact: bool
-) -> NDArray[np.int64]:
-    out = np.empty(count, dtype=np.int64)
-    for start in range(0, count, CHUNK):
-        part = out[start : start + CHUNK]
-        missing = np.arange(part.size)
-        candidates, accepted = _propose(stream, blocks, missing.size, rounded, always_exact)
-        part[:] = candidates
-        missing = np.flatnonzero(~accepted)
-        while missing.size:
-            candidates, accepted = _propose(stream, blocks, missing.size, rounded, always_exact)
-            part[missing] = candidates
-            missing = missing[~accepted]
-    return out
+    s = std / 2.0**log_size
+    w = math.sqrt(s * s + s / 2)
+    inner, outer = Fraction(s) ** 2, Fraction(w) ** 2
+    return _Blocks(
+        log_size,
+        _discrete_table(w),
+        inner,
+        outer,
+        height=float(1 / (8 * (outer - inner))),
+        square=float((1 / inner - 1 / outer) / 2),
+        cross=float(1 / inner),
+        place=float(1 / (2 * inner)),
+    )
 
 
 def _propose(
@@ -136,26 +140,26 @@ def _propose(
     The place in the block is the leading log_size bits of a word for the discrete law, and the
     word with all its further bits for the rounded one.
     """
-    log_size, table, inner, outer = blocks
-    chosen = draw_from_table(stream, table, count, always_exact)
+    log_size, inner, outer = blocks.log_size, blocks.inner, blocks.outer
+    chosen = draw_from_table(stream, blocks.table, count, always_exact)
     position = stream.position
     words = stream.words(count)
-    kept = np.uint64(64 - log_size)
-    leading = words >> kept
+    unused = np.uint64(64 - log_size)
+    leading = words >> unused
     if rounded:
         place = (words.astype(np.float64) + 0.5) * 2.0**-64 - 0.5
-        leading += (words >> (kept - np.uint64(1))) & np.uint64(1)
+        leading += (words >> (unused - np.uint64(1))) & np.uint64(1)
     else:
         place = leading.astype(np.float64) * 2.0**-log_size - 0.5
-    candidates = (chosen << log_size) + (leading.astype(np.int64) - (1 << (log_size - 1)))
+    candidates = leading.view(np.int64)
+    candidates += (chosen << log_size) - (1 << (log_size - 1))
 
-    # E with x^2 expanded, so that nothing cancels.
     block = chosen.astype(np.float64)
-    exponents = block * float((1 / inner - 1 / outer) / 2)
-    exponents += place * float(1 / inner)
+    exponents = block * blocks.square
+    exponents += place * blocks.cross
     exponents *= block
-    exponents += np.square(place) * float(1 / (2 * inner))
-    exponents += float(blocks.height)
+    exponents += np.square(place) * blocks.place
+    exponents += blocks.height
 
     def exact_exponent(real: Reals, i: int) -> Interval:
         j = int(chosen[i])
@@ -164,7 +168,7 @@ def _propose(
             x = uniform.enclose(real) - rational(real, Fraction(1, 2)) + j
         else:
             x = rational(real, Fraction(int(candidates[i]), 1 << log_size))
-        rest = rational(real, blocks.height - j * j / (2 * outer))
+        rest = rational(real, 1 / (8 * (outer - inner)) - j * j / (2 * outer))
         return x * x / rational(real, 2 * inner) + rest
 
     return candidates, accept(stream, exponents, _EXPONENT_ERROR, exact_exponent, always_exact)

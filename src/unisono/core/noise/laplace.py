@@ -11,6 +11,7 @@ from unisono.core.noise.exact import Interval, LazyUniform, Reals, floor_of, rat
 from unisono.core.noise.inversion import CHUNK
 from unisono.core.noise.keystream import Keystream
 from unisono.core.noise.parameters import Size, shape_of, spread
+from unisono.core.noise.rejection import first_accepted
 
 LARGEST_INVERTED_SCALE = 2.0**20
 
@@ -33,17 +34,13 @@ def discrete_laplace(
     """
     scale = spread("scale", scale)
     shape, count = shape_of(size)
+    if scale > LARGEST_INVERTED_SCALE:
+        draws = first_accepted(count, 0.997, lambda n: _propose(stream, scale, n, always_exact))
+        return draws.reshape(shape)
     out = np.empty(count, dtype=np.int64)
     for start in range(0, count, CHUNK):
         part = out[start : start + CHUNK]
-        if scale <= LARGEST_INVERTED_SCALE:
-            part[:] = _inverted(stream, scale, part.size, always_exact)
-            continue
-        missing = np.arange(part.size)
-        while missing.size:
-            candidates, accepted = _propose(stream, scale, missing.size, always_exact)
-            part[missing] = candidates
-            missing = missing[~accepted]
+        part[:] = _inverted(stream, scale, part.size, always_exact)
     return out.reshape(shape)
 
 

@@ -37,8 +37,8 @@ class LoopbackGrid(Grid):
         self._pushes = itertools.count()
         TaskIdentity.run_id, TaskIdentity.task_id, TaskIdentity.node_id = 1, 1, 1
 
-    def set_run(self, run_id: int) -> None:
-        TaskIdentity.run_id = run_id
+    def set_run(self, run: Any) -> None:
+        TaskIdentity.run_id = run.run_id
 
     @property
     def run(self) -> Any:

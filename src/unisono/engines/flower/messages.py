@@ -4,6 +4,8 @@ Flower's cost is per object, not per byte, so a message holds a single array of 
 own wire format; nothing of Flower's own serialisation of models is used.
 """
 
+from typing import Any
+
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, RecordDict
 
@@ -24,4 +26,5 @@ def unwrap(message: Message) -> bytes:
     content = message.content
     if list(content.keys()) != [_RECORD] or list(content[_RECORD].keys()) != [_KEY]:
         raise InvalidInput("a Flower message that does not hold exactly one packet: refused")
-    return content[_RECORD][_KEY].numpy().astype(np.uint8).tobytes()
+    array: Any = content[_RECORD][_KEY]
+    return bytes(array.numpy().astype(np.uint8).tobytes())

@@ -9,11 +9,12 @@ holds for their sum.
 import math
 from fractions import Fraction
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unisono.core.noise.counting import LARGEST_TABLE_MEAN, PoissonMean, poisson_table
+from unisono.core.noise.counting import PoissonMean, poisson_table
 from unisono.core.noise.exact import (
     Interval,
     LazyUniform,
@@ -22,6 +23,7 @@ from unisono.core.noise.exact import (
     fixed_point,
     floor_of,
     rational,
+    reals,
 )
 from unisono.core.noise.inversion import (
     CHUNK,
@@ -32,9 +34,10 @@ from unisono.core.noise.inversion import (
     tails,
 )
 from unisono.core.noise.keystream import Keystream
-from unisono.core.noise.laplace import finite_inverse
 from unisono.core.noise.parameters import Size, positive, shape_of, spread, whole_number
 from unisono.errors import InvalidInput
+
+LARGEST_MEAN_OF_TERMS = 2.0**16
 
 _RELATIVE_ERROR = 2.0**-34  # 2^15 steps of four roundings each, and as many additions
 _SMALLEST_SETTLED = np.uint64(1 << 46)
@@ -73,9 +76,10 @@ def _polya(
     table = _polya_table(shape, scale)
     if table is not None:
         return draw_from_table(stream, table, count, always_exact).reshape(lengths)
-    counts = poisson_table(_mean_of_terms(shape, scale))
+    mean = _mean_of_terms(shape, scale)
+    counts = poisson_table(mean)
     out = np.empty(count, dtype=np.int64)
-    per_chunk = max(1, int(CHUNK / (1 + _float_mean_of_terms(shape, scale))))
+    per_chunk = max(1, int(CHUNK / (1 + mean.approximate)))
     for start in range(0, count, per_chunk):
         part = out[start : start + per_chunk]
         terms = draw_from_table(stream, counts, part.size, always_exact)
@@ -86,25 +90,37 @@ def _polya(
     return out.reshape(lengths)
 
 
-def _float_mean_of_terms(shape: Fraction, scale: float) -> float:
-    return float(shape) * -math.log(-math.expm1(-finite_inverse(scale)))
+class _Success(NamedTuple):
+    """p = exp(-1 / scale) and -ln(1 - p), each the double nearest to it or next to that."""
+
+    p: float
+    minus_log_q: float
+
+
+@lru_cache(maxsize=64)
+def _success(scale: float) -> _Success:
+    # In doubles, 1 / scale rounded and then exponentiated would lose what the bounds count on.
+    # The bits beyond 256 keep ln(1 - p) apart from 0 as long as p is a positive double.
+    real = reals(256 + min(2048, math.ceil(1.5 / max(scale, 1e-3))))
+    exact = real.exp(-rational(real, 1 / Fraction(scale)))
+    return _Success(float(exact.mid), float(-_log_q(real, scale).mid))
+
+
+def _log_q(real: Reals, scale: float) -> Interval:
+    """ln(1 - p), enclosed."""
+    return real.log(1 - real.exp(-rational(real, 1 / Fraction(scale))))
 
 
 @lru_cache(maxsize=64)
 def _mean_of_terms(shape: Fraction, scale: float) -> PoissonMean:
     """-shape ln(1 - p): how many logarithmic-series variables a Polya count sums on average."""
-    approximate = _float_mean_of_terms(shape, scale)
-    if approximate > LARGEST_TABLE_MEAN:
+    approximate = float(shape) * _success(scale).minus_log_q
+    if approximate > LARGEST_MEAN_OF_TERMS:
         raise InvalidInput(
             f"shape {float(shape):g} with scale {scale:g} needs {approximate:g} terms a draw, more "
-            f"than {LARGEST_TABLE_MEAN:g}: draw several smaller shapes and add them"
+            f"than {LARGEST_MEAN_OF_TERMS:g}: draw several smaller shapes and add them"
         )
-    inverse = 1 / Fraction(scale)
-
-    def enclose(real: Reals) -> Interval:
-        return -rational(real, shape) * real.log(1 - real.exp(-rational(real, inverse)))
-
-    return PoissonMean(approximate, enclose)
+    return PoissonMean(approximate, lambda real: -rational(real, shape) * _log_q(real, scale))
 
 
 def _logarithmic_series(
@@ -114,33 +130,28 @@ def _logarithmic_series(
 
     Given U, X is geometric: X > j exactly when V < Y^j.
     """
-    log_q = math.log(-math.expm1(-finite_inverse(scale)))
     position = stream.position
     words = stream.words(2 * count)
     uniforms = (words.astype(np.float64) + 0.5) * 2.0**-64
     first, second = uniforms[:count], uniforms[count:]
-    exponent = first * log_q
-    log_y = np.where(
-        exponent > -0.7,
-        np.log(-np.expm1(exponent)),
-        np.log1p(-np.exp(exponent)),
-    )
+    exponent = first * -_success(scale).minus_log_q
+    with np.errstate(divide="ignore"):  # in the branch not taken
+        log_y = np.where(exponent > -0.7, np.log(-np.expm1(exponent)), np.log1p(-np.exp(exponent)))
     ratio = np.log(second) / log_y
     below = np.floor(ratio)
-    # ln V is off by 2^-53 / V-ish where V is near 1, and 1 / |ln Y| <= 1 / |ln p| = scale.
-    tolerance = (ratio + scale + 1) * 2.0**-46
+    # U ln(1 - p), at most 40, is off by 2^-52 of itself and ln Y, where small, by 40 times that
+    # relatively. ln V is off by 2^-53 where V is near 1, and 1 / |ln Y| <= 1 / |ln p| = scale.
+    tolerance = (ratio + 1) * 2.0**-44 + scale * 2.0**-50
     doubtful = np.abs(ratio - below - 0.5) >= 0.5 - tolerance
     too_small = words < _SMALLEST_SETTLED
     doubtful |= too_small[:count] | too_small[count:]
     out = below.astype(np.int64) + 1
-    inverse = 1 / Fraction(scale)
     for i in np.arange(count) if always_exact else np.flatnonzero(doubtful):
         u = LazyUniform(stream, words[i], position + 8 * int(i))
         v = LazyUniform(stream, words[count + i], position + 8 * (count + int(i)))
 
         def value(real: Reals, u: LazyUniform = u, v: LazyUniform = v) -> Interval:
-            q = 1 - real.exp(-rational(real, inverse))
-            y = 1 - real.exp(u.enclose(real) * real.log(q))
+            y = 1 - real.exp(u.enclose(real) * _log_q(real, scale))
             return real.log(v.enclose(real)) / real.log(y)
 
         out[i] = floor_of(value) + 1
@@ -150,8 +161,8 @@ def _logarithmic_series(
 @lru_cache(maxsize=64)
 def _polya_table(shape: Fraction, scale: float) -> InversionTable | None:
     """The law as a table, or None where it would need more than 2^15 entries."""
-    p, r = math.exp(-finite_inverse(scale)), float(shape)
-    none = _float_mean_of_terms(shape, scale)
+    p, r = _success(scale).p, float(shape)
+    none = r * _success(scale).minus_log_q
     if none > 600:  # P(0) = exp(-none) would underflow
         return None
     k = np.arange(1, LARGEST_TABLE)

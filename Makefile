@@ -1,0 +1,52 @@
+# Two commands do all the set-up: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+JOBS   ?= 2
+
+.PHONY: help demo test test-slow lint types imports bench docs dist clean
+
+help:
+	@echo "make demo       a private mean and a private model over five parties, in a minute"
+	@echo "make test       everything that should hold, in a few minutes"
+	@echo "make test-slow  the tests that take longer"
+	@echo "make lint       style, types and import directions"
+	@echo "make bench      speed against peers, one table each"
+	@echo "make docs       the documentation as a folder of pages"
+	@echo "make dist       the wheel"
+
+$(STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[flower,test]"
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/python examples/demo.py
+
+test: $(STAMP) lint
+	$(BIN)/python -m pytest -q -n $(JOBS)
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -q -m slow
+
+lint: $(STAMP)
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]"
+	$(BIN)/python benchmarks/run.py
+
+docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
+	$(BIN)/mkdocs build --strict
+
+dist: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build
+	$(BIN)/python -m build
+
+clean:
+	rm -rf build dist site demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

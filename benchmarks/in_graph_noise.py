@@ -1,0 +1,87 @@
+"""Cost of cryptographic noise inside a compiled loop, against `jax.random.normal`.
+
+    python benchmarks/in_graph_noise.py [elements] [steps] [repetitions]
+
+Each row is one `lax.scan` that adds fresh noise to an array at every step. Repetitions of
+all rows are interleaved and the minimum is kept, so that a busy machine disturbs all alike.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from unisono.core.noise.chacha import key_from_seed
+from unisono.core.noise.in_graph import gaussian_on_grid, normal
+from unisono.core.noise.in_graph_error import composed_error
+
+STD = 64.0
+REFERENCE = "jax.random.normal, threefry (reference)"
+
+
+def loop(draw: Callable[[Array], Array], steps: int) -> Callable[[Array, Array], Array]:
+    @jax.jit
+    def run(key: Array, start: Array) -> Array:
+        def step(total: Array, i: Array) -> tuple[Array, None]:
+            return total + draw(jax.random.fold_in(key, i)), None
+
+        return lax.scan(step, start, jnp.arange(steps))[0]
+
+    return run
+
+
+def main(elements: int = 2**20, steps: int = 20, repetitions: int = 10) -> None:
+    shape = (elements,)
+    threefry, chacha = jax.random.key(0), key_from_seed(0)
+    reals, words = jnp.zeros(shape), jnp.zeros(shape, jnp.uint32)
+    integers = jnp.zeros(shape, jnp.int32)
+    rows = {
+        REFERENCE: (lambda k: jax.random.normal(k, shape), threefry, reals),
+        "jax.random.bits, threefry": (lambda k: jax.random.bits(k, shape), threefry, words),
+        "jax.random.bits, ChaCha20": (lambda k: jax.random.bits(k, shape), chacha, words),
+        "jax.random.normal, ChaCha20 (23 bits)": (
+            lambda k: jax.random.normal(k, shape),
+            chacha,
+            reals,
+        ),
+        "normal, ChaCha20 (78 to 94 bits)": (lambda k: normal(k, shape), chacha, reals),
+        "gaussian_on_grid, ChaCha20": (
+            lambda k: gaussian_on_grid(k, shape, STD),
+            chacha,
+            integers,
+        ),
+    }
+    runs = {name: (loop(draw, steps), key, start) for name, (draw, key, start) in rows.items()}
+    wall = dict.fromkeys(runs, np.inf)
+    processor = dict.fromkeys(runs, np.inf)
+    for run, key, start in runs.values():
+        run(key, start).block_until_ready()
+    for _ in range(repetitions):
+        for name, (run, key, start) in runs.items():
+            before, before_processor = time.perf_counter(), time.process_time()
+            run(key, start).block_until_ready()
+            wall[name] = min(wall[name], time.perf_counter() - before)
+            processor[name] = min(processor[name], time.process_time() - before_processor)
+    print(f"{elements} elements x {steps} steps, minimum of {repetitions}, {jax.devices()[0]}")
+    print(f"{'':40s} {'ms/step':>8s} {'ratio':>6s} {'CPU ms':>8s} {'ratio':>6s}")
+    for name in runs:
+        print(
+            f"{name:40s} {1e3 * wall[name] / steps:8.2f} {wall[name] / wall[REFERENCE]:6.2f}"
+            f" {1e3 * processor[name] / steps:8.2f} {processor[name] / processor[REFERENCE]:6.2f}"
+        )
+    draws = elements * steps
+    error = composed_error(draws, STD)
+    print(
+        f"proved error of {draws} grid draws at std {STD:g}:"
+        f" epsilon {error.epsilon:.2g}, delta {error.delta:.2g}"
+    )
+
+
+if __name__ == "__main__":
+    main(*(int(argument) for argument in sys.argv[1:]))

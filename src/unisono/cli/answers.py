@@ -1,0 +1,224 @@
+"""What a series of releases costs, and the least noise that keeps a promise. No formatting."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unisono.accounting import gaussian
+from unisono.accounting.calibrate import smallest_scale
+from unisono.accounting.curve import PrivacyCurve
+from unisono.accounting.validation import require_epsilon
+from unisono.cli.inputs import PURE, MechanismName, Question
+from unisono.cli.words import round_up
+from unisono.core.events import Everyone
+from unisono.core.trust import Relation
+from unisono.errors import PrivacyViolation
+from unisono.mechanisms import MECHANISMS
+
+BLIND = (0.001, 0.1)
+
+
+@dataclass(frozen=True)
+class UnderRelation:
+    """Epsilon under one relation, or the reason why there is none."""
+
+    relation: Relation
+    epsilon: float | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Every answer about a series of releases; all numbers are upper bounds."""
+
+    question: Question
+    noise: float
+    epsilon: float
+    pure_epsilon: float
+    method: str
+    advantage: float
+    guess: float
+    reconstruction: tuple[tuple[float, float], ...]
+    relations: tuple[UnderRelation, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "mechanism": str(self.question.mechanism),
+            "noise_multiplier": self.noise,
+            "count": self.question.count,
+            "sampler": sampler_json(self.question),
+            "relation": str(self.question.relation),
+            "epsilon": self.epsilon,
+            "delta": self.question.delta,
+            "pure_epsilon": self.pure_epsilon,
+            "method": self.method,
+            "membership_advantage": self.advantage,
+            "best_guess": self.guess,
+            "reconstruction": {f"{blind:g}": bound for blind, bound in self.reconstruction},
+            "relations": {
+                str(r.relation): {"epsilon": r.epsilon, "reason": r.reason} for r in self.relations
+            },
+        }
+
+
+def sampler_json(question: Question) -> dict[str, Any]:
+    """The sampler and its parameters."""
+    return {"kind": type(question.sampler).__name__, **vars(question.sampler)}
+
+
+def cost(question: Question, noise: float) -> Cost:
+    """What `question` costs with this noise multiplier."""
+    history = question.history(noise)
+    history.parts[0][0].sensitivity.under(question.relation)
+    curve = PrivacyCurve(history, question.relation)
+    epsilon = curve.epsilon(question.delta)
+    advantage = curve.advantage
+    return Cost(
+        question=question,
+        noise=noise,
+        epsilon=epsilon,
+        pure_epsilon=curve.epsilon(0.0),
+        method=curve.method,
+        advantage=advantage,
+        guess=0.5 * (1 + advantage),
+        reconstruction=tuple((blind, curve.reconstruction(blind)) for blind in BLIND),
+        relations=tuple(_under(question, noise, r, epsilon) for r in Relation),
+    )
+
+
+def _under(question: Question, noise: float, relation: Relation, known: float) -> UnderRelation:
+    if relation is question.relation:
+        return UnderRelation(relation, known, "")
+    try:
+        curve = PrivacyCurve(question.history(noise), relation)
+        return UnderRelation(relation, curve.epsilon(question.delta), "")
+    except PrivacyViolation as error:
+        return UnderRelation(relation, None, str(error))
+
+
+@dataclass(frozen=True)
+class Classical:
+    """What a textbook formula would have asked for, and what that really costs."""
+
+    name: str
+    noise: float
+    true_epsilon: float
+    valid: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The least noise multiplier for a target, rounded up, and what it costs."""
+
+    target: float
+    cost: Cost
+    classical: Classical | None
+
+    def to_json(self) -> dict[str, Any]:
+        classical = None if self.classical is None else dict(vars(self.classical))
+        return {"target_epsilon": self.target, **self.cost.to_json(), "classical": classical}
+
+
+def calibrate(question: Question, epsilon: float) -> Calibration:
+    """The least noise with which `question` costs at most `epsilon`, to six digits, rounded up."""
+    target = require_epsilon(epsilon)
+    question.event(1.0).sensitivity.under(question.relation)
+    noise = round_up(_least_noise(question, target), 6)
+    return Calibration(target, cost(question, noise), _classical(question, target))
+
+
+def _least_noise(question: Question, target: float) -> float:
+    name, delta, count = question.mechanism, question.delta, question.count
+    unsampled = isinstance(question.sampler, Everyone)
+    sensitivity = question.event(1.0).sensitivity
+    if name in PURE and delta == 0 and unsampled:
+        return (
+            count * PrivacyCurve(question.event(1.0) * 1, question.relation).epsilon(0.0) / target
+        )
+    if name in (MechanismName.RANDOMIZED_RESPONSE, MechanismName.SELECTION):
+        return smallest_scale(question.history, question.relation, target, delta)
+    options: dict[str, Any] = {"count": count, "sampler": question.sampler}
+    if name in (MechanismName.DISCRETE_GAUSSIAN, MechanismName.SKELLAM):
+        options["grid"] = question.grid
+    if name is MechanismName.DISCRETE_GAUSSIAN:
+        options["dimension"] = question.dimension
+    event = MECHANISMS[name].calibrate(sensitivity, question.relation, target, delta, **options)
+    noise: Any = event.noise
+    return float(noise.scale if name in PURE else noise.std)
+
+
+def _classical(question: Question, target: float) -> Classical | None:
+    if not isinstance(question.sampler, Everyone) or question.delta == 0:
+        return None
+    if question.mechanism is MechanismName.GAUSSIAN:
+        return _classical_gaussian(question, target)
+    if question.mechanism in PURE and question.count > 1:
+        one = PrivacyCurve(question.event(1.0) * 1, question.relation).epsilon(0.0)
+        return Classical(
+            "basic composition", question.count * one / target, target, True,
+            "epsilons simply add up, with no use for delta",
+        )  # fmt: skip
+    return None
+
+
+def _classical_gaussian(question: Question, target: float) -> Classical:
+    count = question.count
+    distance = question.event(1.0).sensitivity.under(question.relation).in_norm("l2")
+    each, delta = target / count, question.delta / count
+    noise = gaussian.published_classical_sigma(each, delta, distance, beyond_its_condition=True)
+    true = gaussian.epsilon(question.delta, distance * math.sqrt(count) / noise)
+    name = "classical formula sqrt(2 log(1.25/delta))/epsilon"
+    if count > 1:
+        name += ", budget split evenly"
+    if true > target:
+        return Classical(name, noise, true, False, "the formula promises more than it keeps")
+    if each > 1:
+        reason = "proved for epsilon <= 1 only; here it happens to hold"
+        return Classical(name, noise, true, False, reason)
+    return Classical(name, noise, true, True, "true, but with more noise than needed")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What `privacy curve` draws."""
+
+    question: Question
+    noise: float
+    rounds: tuple[int, ...]
+    epsilons: tuple[float, ...]
+    false_positives: tuple[float, ...]
+    trade_offs: tuple[tuple[int, tuple[float, ...]], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "mechanism": str(self.question.mechanism),
+            "noise_multiplier": self.noise,
+            "relation": str(self.question.relation),
+            "sampler": sampler_json(self.question),
+            "delta": self.question.delta,
+            "rounds": self.rounds,
+            "epsilon": self.epsilons,
+            "false_positive_rate": self.false_positives,
+            "smallest_false_negative_rate": {str(n): rates for n, rates in self.trade_offs},
+        }
+
+
+def picture(question: Question, noise: float, points: int = 24) -> Picture:
+    """Epsilon after 1 .. count rounds, and the trade-off curve at the first and last of them."""
+    event = question.event(noise)
+    event.sensitivity.under(question.relation)
+    rounds = sorted({round(r) for r in np.linspace(1, question.count, points)})
+    epsilons = [PrivacyCurve(event * n, question.relation).epsilon(question.delta) for n in rounds]
+    alphas = np.concatenate([[0.0], np.geomspace(1e-4, 0.02, 12), np.linspace(0.03, 1, 98)])
+    ends = sorted({1, question.count})
+    return Picture(
+        question, noise, tuple(rounds), tuple(epsilons), tuple(float(a) for a in alphas),
+        tuple((n, _trade_off(PrivacyCurve(event * n, question.relation), alphas)) for n in ends),
+    )  # fmt: skip
+
+
+def _trade_off(curve: PrivacyCurve, alphas: np.ndarray) -> tuple[float, ...]:
+    return tuple(curve.trade_off(float(alpha)) for alpha in alphas)

@@ -1,0 +1,135 @@
+"""A ledger file as an auditor reads it: the summary with its costs. No formatting."""
+
+import math
+import string
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.events import NOTHING, Composed, composed_to_json
+from unisono.core.journal import read
+from unisono.core.ledger import Verification, verify
+from unisono.core.ledger_summary import Entry, Summary, summary
+from unisono.core.policy import Budget
+from unisono.core.trust import Viewer, describe
+from unisono.errors import InvalidInput, UnisonoError
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What one viewer has been shown, against what is allowed."""
+
+    viewer: Viewer
+    budget: Budget
+    epsilon: float
+    grants: int
+
+    @property
+    def share(self) -> float:
+        """Part of the budget that is used; nothing of an unlimited one."""
+        return 0.0 if math.isinf(self.budget.epsilon) else self.epsilon / self.budget.epsilon
+
+
+@dataclass(frozen=True)
+class Book:
+    """Everything `show` and `export` print."""
+
+    file: Path
+    head: str
+    torn: bool
+    summary: Summary
+    spending: tuple[Spending, ...]
+
+    def alone(self, entry: Entry, viewer: Viewer) -> float:
+        """Epsilon of one entry by itself, at the delta of the viewer's budget."""
+        return _epsilon(self.summary, viewer, entry.cost[viewer])
+
+    def to_json(self, last: int | None = None) -> dict[str, Any]:
+        entries = self.summary.entries if last is None else _last(self.summary.entries, last)
+        return {
+            "file": str(self.file),
+            "head": self.head,
+            "created": self.summary.created,
+            "simulated": self.summary.simulated,
+            "incomplete_last_line": self.torn,
+            "policy": self.summary.policy.to_json(),
+            "grants": len(self.summary.entries),
+            "viewers": [
+                {
+                    "viewer": str(s.viewer), "meaning": describe(s.viewer), "spent": s.epsilon,
+                    "budget": s.budget.epsilon, "delta": s.budget.delta, "grants": s.grants,
+                }
+                for s in self.spending
+            ],
+            "entries": [self._entry_json(entry) for entry in entries],
+        }  # fmt: skip
+
+    def _entry_json(self, entry: Entry) -> dict[str, Any]:
+        return {
+            "number": entry.number,
+            "time": entry.time,
+            "purpose": entry.purpose,
+            "releases": entry.releases,
+            "viewers": {
+                str(viewer): {
+                    "epsilon_alone": self.alone(entry, viewer),
+                    "events": composed_to_json(history),
+                }
+                for viewer, history in entry.cost.items()
+            },
+        }
+
+
+def read_book(file: Path) -> Book:
+    """The book in `file`, without locking, repairing or writing it."""
+    lines, head = read(file)
+    found = summary(lines)
+    spending = tuple(
+        Spending(viewer, found.policy.budget_for(viewer), _epsilon(found, viewer, history),
+                 found.grants[viewer])
+        for viewer, history in found.histories.items()
+    )  # fmt: skip
+    return Book(file, head, is_torn(file), found, spending)
+
+
+def is_torn(file: Path) -> bool:
+    """Whether the last line is incomplete: a crash during a write that never paid for anything."""
+    data = file.read_bytes()
+    return bool(data) and not data.endswith(b"\n")
+
+
+def check_head(head: str | None) -> str | None:
+    """A head as it is written in ledgers: 64 hexadecimal digits in lower case."""
+    if head is None:
+        return None
+    wanted = head.strip().lower()
+    if len(wanted) != 64 or set(wanted) - set(string.hexdigits):
+        raise InvalidInput(
+            f"--head {head!r} is not a head: give all 64 hexadecimal digits that "
+            "'unisono ledger verify' or 'show' printed"
+        )
+    return wanted
+
+
+def check_book(file: Path, head: str | None) -> Verification:
+    """The chain, the head, and whether every line can be understood."""
+    finding = verify(file, head)
+    if not finding.sound:
+        return finding
+    try:
+        summary(read(file)[0])
+    except UnisonoError as error:
+        return Verification(finding.entries, finding.head, False, str(error))
+    return finding
+
+
+def _last(entries: tuple[Entry, ...], count: int) -> tuple[Entry, ...]:
+    return entries[len(entries) - min(count, len(entries)) :]
+
+
+def _epsilon(found: Summary, viewer: Viewer, history: Composed) -> float:
+    if history == NOTHING:
+        return 0.0
+    delta = found.policy.budget_for(viewer).delta
+    return ACCOUNTANT.epsilon(history, found.policy.relation, delta)

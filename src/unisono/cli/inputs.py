@@ -1,0 +1,231 @@
+"""What a person types about a mechanism, and the history of releases it stands for.
+
+The noise multiplier is the one number that mechanisms share: the standard deviation (or scale)
+of the noise divided by the largest norm of ONE record's contribution, that is, by the zero-out
+sensitivity. Every record is bounded by 1 here, so the multiplier is the scale itself.
+"""
+
+import warnings
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unisono.core.events import (
+    Composed,
+    DiscreteGaussian,
+    Distance,
+    Event,
+    Everyone,
+    Gaussian,
+    Laplace,
+    NormNoise,
+    Poisson,
+    RandomizedResponse,
+    Sampler,
+    Selection,
+    Sensitivity,
+    Skellam,
+    WithoutReplacement,
+    bounded_sum,
+    positive,
+)
+from unisono.core.trust import Relation, Unit
+from unisono.errors import InvalidInput
+
+
+class MechanismName(StrEnum):
+    """Mechanisms that `unisono privacy` knows."""
+
+    GAUSSIAN = "gaussian"
+    LAPLACE = "laplace"
+    NORM = "norm"
+    DISCRETE_GAUSSIAN = "discrete-gaussian"
+    SKELLAM = "skellam"
+    RANDOMIZED_RESPONSE = "randomized-response"
+    SELECTION = "selection"
+
+
+PURE = frozenset(
+    {
+        MechanismName.LAPLACE,
+        MechanismName.NORM,
+        MechanismName.RANDOMIZED_RESPONSE,
+        MechanismName.SELECTION,
+    }
+)
+_INTEGER = (MechanismName.DISCRETE_GAUSSIAN, MechanismName.SKELLAM)
+_PICTURES = (".png", ".pdf", ".svg")
+
+MechanismOption = Annotated[MechanismName, typer.Option(help="How the noise is drawn.")]
+NoiseOption = Annotated[
+    float,
+    typer.Option(
+        help="Noise multiplier: the standard deviation (Laplace, norm, selection: the scale) "
+        "divided by the largest norm of ONE record's contribution (its zero-out sensitivity). "
+        "Replacing a record moves a sum by twice that norm; this is counted for you. "
+        "Randomized response: 1 / epsilon of one answer."
+    ),
+]
+CountOption = Annotated[int, typer.Option(help="How often such a value is released (rounds).")]
+RateOption = Annotated[
+    float | None,
+    typer.Option(help="Poisson sampling: each record takes part with this secret probability."),
+]
+SubsetOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE/POPULATION",
+        help="A secret subset of fixed size without replacement, such as 256/10000.",
+    ),
+]
+DeltaOption = Annotated[
+    float,
+    typer.Option(help="Allowance for the worst case; far below 1 / number of records."),
+]
+RelationOption = Annotated[
+    Relation,
+    typer.Option(
+        help="What is hidden: which record you gave (replace-one), your values (zero-out), or "
+        "also that you took part (add-or-remove)."
+    ),
+]
+RecordsOption = Annotated[
+    int | None, typer.Option(help="Number of records, to check that delta is small enough.")
+]
+DimensionOption = Annotated[
+    int, typer.Option(help="Length of the released vector (discrete-gaussian, skellam).")
+]
+GridOption = Annotated[
+    float,
+    typer.Option(help="Step of the integer grid over the norm bound (discrete-gaussian, skellam)."),
+]
+ChoicesOption = Annotated[int, typer.Option(help="Number of answers (randomized-response).")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with full precision.")]
+PlotOption = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Draw a picture: .png, .pdf or .svg.")
+]
+
+
+@dataclass(frozen=True)
+class Question:
+    """Everything about a series of releases except how much noise it has."""
+
+    mechanism: MechanismName
+    count: int = 1
+    sampler: Sampler = Everyone()
+    relation: Relation = Relation.REPLACE_ONE
+    delta: float = 1e-6
+    dimension: int = 1
+    grid: float = 2.0**-10
+    choices: int = 2
+
+    def __post_init__(self) -> None:
+        positive(count=self.count, dimension=self.dimension, grid=self.grid)
+        if not 0 <= self.delta < 1:
+            raise InvalidInput(
+                f"delta = {self.delta!r} lies outside [0, 1): choose one far below "
+                "1 / number of records, such as 1e-6"
+            )
+        if self.delta == 0 and self.mechanism not in PURE:
+            raise InvalidInput(
+                f"delta = 0, but {self.mechanism} noise has no guarantee without a delta: choose "
+                "a small one such as 1e-6, or use laplace or norm noise"
+            )
+
+    def event(self, noise: float) -> Event:
+        """One release with this noise multiplier."""
+        positive(noise=noise)
+        return Event(self._noise(noise), self._sensitivity(), self.sampler)
+
+    def history(self, noise: float) -> Composed:
+        """All releases together."""
+        return self.event(noise) * self.count
+
+    def _noise(self, noise: float) -> (
+        Gaussian | Laplace | NormNoise | DiscreteGaussian | Skellam | RandomizedResponse | Selection
+    ):  # fmt: skip
+        match self.mechanism:
+            case MechanismName.GAUSSIAN:
+                return Gaussian(noise)
+            case MechanismName.LAPLACE:
+                return Laplace(noise, self.dimension)
+            case MechanismName.NORM:
+                return NormNoise(noise)
+            case MechanismName.DISCRETE_GAUSSIAN:
+                return DiscreteGaussian(noise, self.grid, self.dimension)
+            case MechanismName.SKELLAM:
+                return Skellam(noise, self.grid)
+            case MechanismName.RANDOMIZED_RESPONSE:
+                return RandomizedResponse(1 / noise, self.choices)
+            case MechanismName.SELECTION:
+                return Selection(noise)
+
+    def _sensitivity(self) -> Sensitivity:
+        match self.mechanism:
+            case MechanismName.RANDOMIZED_RESPONSE:
+                return Sensitivity(Unit.RECORD, replace_one=Distance(linf=1.0))
+            case MechanismName.LAPLACE:
+                return bounded_sum(l1=1.0)
+            case MechanismName.SELECTION:
+                return bounded_sum(linf=1.0)
+            case name if name in _INTEGER:
+                # Rounding a record to the grid is part of its sensitivity (X-1), and integer
+                # noise cannot round it away again.
+                from unisono.core.values import sum_sensitivity
+
+                return sum_sensitivity(1.0, self.grid, self.dimension)
+            case _:
+                return bounded_sum(l2=1.0)
+
+
+def sampler_from(rate: float | None, subset: str | None) -> Sampler:
+    """The sampler that --rate or --subset names.
+
+    >>> sampler_from(None, "256/10000")
+    WithoutReplacement(size=256, population=10000)
+    """
+    if rate is not None and subset is not None:
+        raise InvalidInput(
+            f"--rate {rate:g} and --subset {subset} name two samplers: give the one that is used; "
+            "a subset of fixed size is not a Poisson sample"
+        )
+    if rate is not None:
+        return Poisson(rate) if rate != 1 else Everyone()
+    if subset is None:
+        return Everyone()
+    size, slash, population = subset.partition("/")
+    if not (slash and size.strip().isdecimal() and population.strip().isdecimal()):
+        raise InvalidInput(
+            f"--subset {subset!r} is not SIZE/POPULATION: give two whole numbers, such as 256/10000"
+        )
+    return WithoutReplacement(int(size), int(population))
+
+
+def warn_if_large(delta: float, records: int | None) -> str | None:
+    """The warning that delta is at least 1 / records, if it is (E000-2)."""
+    if records is None:
+        return None
+    from unisono.accounting.validation import warn_large_delta
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_large_delta(delta, records)
+    return str(caught[0].message) if caught else None
+
+
+def check_picture(plot: str | None) -> None:
+    """Refuse a picture file that cannot be written, before anything is computed."""
+    if plot is None:
+        return
+    path = Path(plot)
+    if path.suffix.lower() not in _PICTURES:
+        raise InvalidInput(
+            f"cannot draw {plot!r}: end the file name in one of {', '.join(_PICTURES)}"
+        )
+    if not path.parent.is_dir():
+        raise InvalidInput(f"cannot draw {plot!r}: the folder {path.parent} does not exist")
+    if path.is_dir():
+        raise InvalidInput(f"cannot draw {plot!r}: that is a folder, name a file")

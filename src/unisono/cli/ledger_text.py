@@ -1,0 +1,154 @@
+"""The answers of `unisono ledger` as text: plain words before symbols."""
+
+import math
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from unisono.cli import words
+from unisono.cli.book import Book, Spending
+from unisono.cli.output import console
+from unisono.core.events import Composed, NoNoise
+from unisono.core.ledger import Verification
+from unisono.core.policy import Budget, Policy
+from unisono.core.trust import describe
+
+
+def policy_words(policy: Policy) -> list[str]:
+    """The policy as sentences for a reader who has never seen one."""
+    name = words.clean(policy.dataset)
+    lines = [
+        f"The data set '{name}' protects {words.unit_words(policy.unit)}: "
+        f"{words.RELATION_WORDS[policy.relation]}.",
+        f"Nobody may learn more than {_budget_words(policy.budget)}.",
+    ]
+    for viewer, budget in policy.exceptions:
+        if math.isinf(budget.epsilon):
+            lines.append(f"Exception: {describe(viewer)} is trusted and may see everything.")
+        else:
+            lines.append(f"Exception: {describe(viewer)} may learn up to {_budget_words(budget)}.")
+    if policy.records_per_person > 1:
+        lines.append(
+            f"One person may have up to {policy.records_per_person} records, and is protected "
+            "less than one record is."
+        )
+    if not policy.parties_disjoint:
+        lines.append("A person may appear at several parties, and is then protected less.")
+    return lines
+
+
+def _budget_words(budget: Budget) -> str:
+    epsilon = f"epsilon {words.plain(budget.epsilon)}"
+    if budget.delta == 0:
+        return epsilon + " (delta 0)"
+    return f"{epsilon} at delta {words.plain(budget.delta)} ({words.one_in(budget.delta)})"
+
+
+def write_created(file: Path, policy: Policy, head: str) -> None:
+    out = console()
+    out.print(f"Created {file}.", style="bold")
+    for line in policy_words(policy):
+        out.print(line)
+    out.print()
+    _write_head(out, head)
+
+
+def write_book(book: Book, last: int) -> None:
+    out = console()
+    found = book.summary
+    for line in policy_words(found.policy):
+        out.print(line, style="bold")
+    if found.simulated:
+        out.print("SIMULATION: the noise is predictable; nothing here protects real data.")
+    out.print(
+        f"Created {words.clean(found.created)}; {words.times(len(found.entries), 'grant')} so far."
+    )
+    if book.torn:
+        out.print("The last line is incomplete: a crash while writing; it never paid for anything.")
+    out.print()
+    if not book.spending:
+        out.print("Nothing has been spent.")
+    for spending in book.spending:
+        _write_spending(out, spending)
+    if last and found.entries:
+        out.print()
+        out.print(_entries_table(book, last))
+    out.print()
+    _write_head(out, book.head)
+
+
+def _write_spending(out: Console, spending: Spending) -> None:
+    who = describe(spending.viewer)
+    out.print(f"Against {who} ({words.times(spending.grants, 'grant')}):")
+    if math.isinf(spending.budget.epsilon):
+        out.print("  trusted: no limit" + _spent_unlimited(spending.epsilon))
+        return
+    left = max(0.0, 1 - spending.share)
+    out.print(
+        f"  [{words.bar(spending.share)}] epsilon {words.number(spending.epsilon)} of "
+        f"{words.plain(spending.budget.epsilon)} spent at delta "
+        f"{words.plain(spending.budget.delta)}, {100 * left:.0f} % left"
+    )
+
+
+def _spent_unlimited(epsilon: float) -> str:
+    if math.isinf(epsilon):
+        return "; it has seen clean values"
+    return f"; epsilon {words.number(epsilon)} spent"
+
+
+def _entries_table(book: Book, last: int) -> Table:
+    from rich import box
+
+    entries = book.summary.entries
+    shown = entries[-last:]
+    table = Table(
+        "entry", "time", "purpose", "releases", "what", "epsilon alone",
+        box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left",
+        title=f"The last {len(shown)} of {words.times(len(entries), 'entry', 'entries')}",
+    )  # fmt: skip
+    for entry in shown:
+        worst = max(entry.cost, key=lambda viewer: book.alone(entry, viewer))
+        table.add_row(
+            str(entry.number), words.clean(entry.time), words.clean(entry.purpose) or "-",
+            str(entry.releases), history_words(entry.cost[worst]),
+            words.number(book.alone(entry, worst)),
+        )  # fmt: skip
+    return table
+
+
+def history_words(history: Composed) -> str:
+    """What was released, in a few words."""
+    found = []
+    for event, count in history.parts:
+        noise = event.noise
+        if isinstance(noise, NoNoise):
+            found.append(f"{count} x clean value")
+            continue
+        size = getattr(noise, "std", None) or getattr(noise, "scale", None) or noise.epsilon  # type: ignore[union-attr]
+        found.append(f"{count} x {type(noise).__name__} {words.plain(float(size))}")
+    return ", ".join(found) or "nothing"
+
+
+def write_verification(file: Path, finding: Verification, compared: bool) -> None:
+    out = console()
+    if not finding.sound:
+        out.print(f"NOT SOUND: {file}", style="bold")
+        out.print(words.clean(finding.finding))
+        return
+    out.print(f"Sound: {file}", style="bold")
+    out.print(f"{finding.finding}; {words.times(finding.entries, 'grant')}.")
+    if compared:
+        out.print("The head you gave is part of this book: nothing before it was lost or changed.")
+    else:
+        out.print(
+            "Lines cut off at the end can only be noticed with a head noted elsewhere: "
+            "compare with --head."
+        )
+    _write_head(out, finding.head)
+
+
+def _write_head(out: Console, head: str) -> None:
+    out.print("Head (note it outside this file, to notice later if lines are lost):")
+    out.print(head, soft_wrap=True)

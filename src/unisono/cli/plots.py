@@ -1,0 +1,135 @@
+"""Pictures. Readable in grayscale and by the colour-blind: hue, style and marker all differ."""
+
+import math
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+from matplotlib import pyplot
+
+from unisono.cli import words
+from unisono.cli.answers import Picture
+from unisono.cli.comparison import Line
+from unisono.cli.inputs import Question
+from unisono.cli.privacy_text import describe
+from unisono.core.trust import Relation
+from unisono.errors import InvalidInput
+
+# Okabe and Ito's colours, chosen so that their lightness differs too.
+_DARK, _BRIGHT, _GRAY = "#0072B2", "#E69F00", "#767676"
+_STYLE: Any = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 11,
+    "figure.dpi": 150,
+    "savefig.facecolor": "white",
+}
+_ACCUSED = {
+    Relation.REPLACE_ONE: "takes the other record for yours",
+    Relation.ZERO_OUT: "takes blank values for yours",
+    Relation.ADD_OR_REMOVE: "takes an outsider for a member",
+}
+
+
+def draw_picture(found: Picture, path: str) -> None:
+    """Two panels: epsilon over the rounds, and the trade-off curve."""
+    with pyplot.rc_context(_STYLE):
+        figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
+        figure.suptitle(describe(found.question, found.noise), x=0.01, ha="left", fontsize=10)
+        _draw_rounds(left, found)
+        _draw_trade_off(right, found)
+        _save(figure, path)
+
+
+def _draw_rounds(axes: Any, found: Picture) -> None:
+    finite = [(n, e) for n, e in zip(found.rounds, found.epsilons, strict=True) if math.isfinite(e)]
+    axes.set_title("What has been spent after each release")
+    axes.set_xlabel("releases")
+    axes.set_ylabel(f"epsilon at delta {words.plain(found.question.delta)}")
+    if not finite:
+        axes.text(0.5, 0.5, "no guarantee: epsilon is infinite", ha="center",
+                  transform=axes.transAxes)  # fmt: skip
+        return
+    rounds, epsilons = zip(*finite, strict=True)
+    axes.plot(rounds, epsilons, color=_DARK, linewidth=2, marker="o", markersize=3.5)
+    axes.set_ylim(bottom=0, top=1.15 * max(epsilons) or 1)
+    axes.set_xlim(left=0)
+    axes.annotate(
+        words.number(epsilons[-1]), (rounds[-1], epsilons[-1]), textcoords="offset points",
+        xytext=(0, 7), ha="right", color=_DARK, fontweight="bold",
+    )  # fmt: skip
+
+
+def _draw_trade_off(axes: Any, found: Picture) -> None:
+    alphas = [100 * a for a in found.false_positives]
+    axes.plot([0, 100], [100, 0], color=_GRAY, linestyle=":", linewidth=1.5, label="blind guessing")
+    styles = [(_BRIGHT, "--"), (_DARK, "-")] if len(found.trade_offs) > 1 else [(_DARK, "-")]
+    for (count, rates), (colour, line) in zip(found.trade_offs, styles, strict=True):
+        label = f"after {words.times(count, 'release')}"
+        axes.plot(alphas, [100 * r for r in rates], color=colour, linestyle=line, linewidth=2,
+                  label=label)  # fmt: skip
+    last = [100 * r for r in found.trade_offs[-1][1]]
+    axes.fill_between(alphas, last, 0, color=_DARK, alpha=0.08, linewidth=0)
+    axes.text(3, 3, "no test gets here", color=_DARK, fontsize=8, va="bottom")
+    axes.set_title("How well any test can tell")
+    axes.set_xlabel(f"false alarms, % (test {_ACCUSED[found.question.relation]})")
+    axes.set_ylabel("missed, %")
+    axes.set_xlim(0, 100)
+    axes.set_ylim(0, 100)
+    axes.set_aspect("equal")
+    axes.legend(frameon=False, loc="upper right")
+
+
+def draw_comparison(question: Question, noise: float, lines: list[Line], path: str) -> None:
+    """One row for each accountant; invalid ones hollow and crossed out in words."""
+    shown = [line for line in lines if math.isfinite(line.epsilon)]
+    if not shown:
+        raise InvalidInput("no accountant has a finite epsilon here, so there is nothing to draw")
+    with pyplot.rc_context(_STYLE):
+        size = (9, 1.6 + 0.42 * len(shown))
+        figure, axes = pyplot.subplots(figsize=size, layout="constrained")
+        figure.suptitle(describe(question, noise), x=0.01, ha="left", fontsize=10)
+        for row, line in enumerate(reversed(shown)):
+            _draw_line(axes, row, line)
+        names = [line.name for line in reversed(shown)]
+        axes.set_yticks(range(len(shown)), names)
+        axes.grid(axis="y", visible=False)
+        axes.set_xscale("log" if _wide(shown) else "linear")
+        if not _wide(shown):
+            axes.set_xlim(left=0, right=1.25 * max(line.epsilon for line in shown))
+        else:
+            axes.set_xlim(right=2.5 * max(line.epsilon for line in shown))
+        axes.set_xlabel(
+            f"epsilon at delta {words.plain(question.delta)}, {question.relation} "
+            "(smaller is tighter; hollow is not a guarantee)"
+        )
+        _save(figure, path)
+
+
+def _draw_line(axes: Any, row: int, line: Line) -> None:
+    colour = _DARK if line.valid else _GRAY
+    axes.plot(line.epsilon, row, marker="o" if line.valid else "X", markersize=9, color=colour,
+              markerfacecolor=colour if line.valid else "white", linestyle="none")  # fmt: skip
+    label = words.number(line.epsilon) + ("" if line.valid else "  invalid")
+    axes.annotate(label, (line.epsilon, row), textcoords="offset points", xytext=(9, 0),
+                  va="center", color=colour)  # fmt: skip
+
+
+def _wide(lines: list[Line]) -> bool:
+    values = [line.epsilon for line in lines if line.epsilon > 0]
+    return len(values) == len(lines) and max(values) > 20 * min(values)
+
+
+def _save(figure: Any, path: str) -> None:
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        raise InvalidInput(f"cannot write {path}: {error.strerror}; choose another file") from None
+    finally:
+        pyplot.close(figure)

@@ -1,0 +1,186 @@
+"""The answers of `unisono privacy` as text: plain words before symbols."""
+
+import math
+
+from rich.console import Console
+from rich.table import Table
+
+from unisono.cli import words
+from unisono.cli.answers import Calibration, Cost, Picture, UnderRelation
+from unisono.cli.comparison import Line
+from unisono.cli.inputs import MechanismName, Question
+from unisono.cli.output import console
+from unisono.core.events import RandomizedResponse
+
+
+def write_cost(found: Cost) -> None:
+    out = console()
+    out.print(describe(found.question, found.noise), style="dim")
+    out.print()
+    _write_meaning(out, found)
+    out.print()
+    out.print(_numbers(found))
+
+
+def write_calibration(found: Calibration) -> None:
+    out = console()
+    cost = found.cost
+    noise = words.plain(cost.noise, 6)
+    out.print(
+        f"Use a noise multiplier of {noise}, the least {cost.question.mechanism} noise that keeps "
+        f"epsilon at or below {words.plain(found.target)}.",
+        style="bold",
+    )
+    out.print(describe(cost.question, cost.noise), style="dim")
+    out.print()
+    _write_meaning(out, cost)
+    out.print()
+    out.print(_numbers(cost))
+    if found.classical is not None:
+        out.print()
+        line = found.classical
+        mark = "" if line.valid else "INVALID: "
+        out.print(
+            f"For comparison, {line.name}: noise multiplier {words.number(line.noise)}, true "
+            f"epsilon {words.number(line.true_epsilon)} ({mark}{line.reason})."
+        )
+
+
+def write_comparison(question: Question, noise: float, lines: list[Line], plot: str | None) -> None:
+    out = console()
+    out.print(describe(question, noise), style="dim")
+    out.print()
+    usable = [line for line in lines if line.valid]
+    if usable:
+        out.print(
+            f"The tightest true bound is epsilon {words.number(usable[0].epsilon)} "
+            f"({usable[0].name}). Lower numbers below that are marked invalid are not guarantees."
+        )
+        out.print()
+    out.print(_comparison_table(question, lines))
+    _mention_picture(out, plot)
+
+
+def write_picture(found: Picture, plot: str | None) -> None:
+    out = console()
+    out.print(describe(found.question, found.noise), style="dim")
+    out.print()
+    last = found.question.count
+    out.print(
+        f"After {words.times(last, 'release')} epsilon is at most "
+        f"{words.number(found.epsilons[-1])} at delta {words.plain(found.question.delta)} "
+        f"(after the first: {words.number(found.epsilons[0])})."
+    )
+    for alpha in (0.01, 0.1):
+        missed = _interpolate(found, alpha)
+        out.print(
+            f"A test that accuses the innocent at most {words.percent(alpha)} of the time misses "
+            f"at least {100 * missed:.1f} % of the guilty (blind guessing: "
+            f"{100 * (1 - alpha):g} %)."
+        )
+    out.print()
+    if plot is None:
+        out.print(_rounds_table(found))
+        out.print("Add --plot curve.png for a picture.", style="dim")
+    _mention_picture(out, plot)
+
+
+def describe(question: Question, noise: float) -> str:
+    """The question in one sentence.
+
+    >>> print(describe(Question(MechanismName.LAPLACE, count=2), 4.0))
+    2 releases with laplace noise of multiplier 4 (a scale of 4 times the largest norm of one \
+record); every record takes part.
+    """
+    size = words.plain(noise, 6)
+    return (
+        f"{words.times(question.count, 'release')} with {question.mechanism} noise of multiplier "
+        f"{size} ({_noise_words(question, size)}); {words.sampler_words(question.sampler)}."
+    )
+
+
+def _noise_words(question: Question, noise: str) -> str:
+    kind = question.mechanism
+    if kind is MechanismName.RANDOMIZED_RESPONSE:
+        return f"each answer is randomised with epsilon 1 / {noise}"
+    measure = "scale" if kind in (
+        MechanismName.LAPLACE, MechanismName.NORM, MechanismName.SELECTION
+    ) else "standard deviation"  # fmt: skip
+    return f"a {measure} of {noise} times the largest norm of one record"
+
+
+def _write_meaning(out: Console, found: Cost) -> None:
+    out.print(words.guess_words(found.guess, found.question.relation), style="bold")
+    for blind, bound in found.reconstruction:
+        out.print(words.reconstruction_words(blind, bound))
+    out.print(words.promise_words(found.epsilon, found.question.delta))
+    event = found.question.event(found.noise)
+    if isinstance(event.noise, RandomizedResponse):
+        odds = math.exp(event.noise.epsilon)
+        keep = odds / (odds + event.noise.choices - 1)
+        out.print(f"Each answer is the true one with probability {keep:.3f}.")
+
+
+def _numbers(found: Cost) -> Table:
+    table = _table("", "value")
+    table.add_row("epsilon", words.number(found.epsilon))
+    table.add_row("delta", words.plain(found.question.delta))
+    if math.isfinite(found.pure_epsilon) and found.question.delta > 0:
+        table.add_row("epsilon at delta 0", words.number(found.pure_epsilon))
+    table.add_row("method", found.method)
+    table.add_row("membership advantage", words.number(found.advantage))
+    for blind, bound in found.reconstruction:
+        table.add_row(f"reconstruction, {words.one_in(blind)} guess", words.number(bound))
+    for under in found.relations:
+        table.add_row(f"epsilon, {under.relation}", _under_words(under))
+    return table
+
+
+def _under_words(under: UnderRelation) -> str:
+    if under.epsilon is None:
+        return "not defined for this release (--json says why)"
+    return f"{words.number(under.epsilon)}  ({words.RELATION_WORDS[under.relation]})"
+
+
+def _comparison_table(question: Question, lines: list[Line]) -> Table:
+    table = _table("accountant", "epsilon", "", "remark", right=(1,))
+    for line in lines:
+        shown = words.number(line.epsilon)
+        if line.lower is not None:
+            shown = f"{math.floor(line.lower * 1e4) / 1e4:g} .. {shown}"
+        mark = "" if line.valid else "INVALID"
+        table.add_row(line.name, shown, mark, line.note, style=None if line.valid else "dim")
+    table.caption = f"delta {words.plain(question.delta)}, relation {question.relation}"
+    return table
+
+
+def _rounds_table(found: Picture) -> Table:
+    table = _table("releases", "epsilon", "share", right=(0, 1))
+    top = max((e for e in found.epsilons if math.isfinite(e)), default=1.0) or 1.0
+    for count, epsilon in zip(found.rounds, found.epsilons, strict=True):
+        table.add_row(f"{count:,}", words.number(epsilon), words.bar(epsilon / top, 30).rstrip("-"))
+    return table
+
+
+def _interpolate(found: Picture, alpha: float) -> float:
+    """Smallest false negative rate after all releases: convex, so the lower neighbour's chord
+    would overstate it; the next tabulated rate to the right is a valid lower bound."""
+    rates = found.trade_offs[-1][1]
+    return next(r for a, r in zip(found.false_positives, rates, strict=True) if a >= alpha)
+
+
+def _mention_picture(out: Console, plot: str | None) -> None:
+    if plot is not None:
+        out.print(f"\nPicture written to {plot}")
+
+
+def _table(*headings: str, right: tuple[int, ...] = ()) -> Table:
+    from rich import box
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_header=any(headings[:1]))
+    for index, heading in enumerate(headings):
+        table.add_column(
+            heading, justify="right" if index in right else "left",
+            no_wrap=index in right, overflow="fold",
+        )  # fmt: skip
+    return table

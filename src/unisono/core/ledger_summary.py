@@ -1,0 +1,101 @@
+"""What a ledger file says, rebuilt from its lines alone: no lock, no repair, no writing.
+
+A reader of the book (an ethics board, an auditor) may have no right to write it; `Ledger.open`
+needs that right because it repairs and locks. `summary` is a pure function of the lines.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from unisono.core.events import NOTHING, Composed, compose, composed_from_json
+from unisono.core.ledger import FORMAT
+from unisono.core.policy import Policy
+from unisono.core.trust import Viewer
+from unisono.errors import LedgerCorrupted, UnisonoError
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One grant: when, what for, how many releases, and its cost against each viewer."""
+
+    number: int
+    time: str
+    purpose: str
+    releases: int
+    cost: Mapping[Viewer, Composed]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Policy, entries and what each viewer has been shown."""
+
+    policy: Policy
+    created: str
+    simulated: bool
+    entries: tuple[Entry, ...]
+    histories: Mapping[Viewer, Composed]
+    grants: Mapping[Viewer, int]
+
+
+def summary(lines: Sequence[Mapping[str, Any]]) -> Summary:
+    """The book that `lines` (from `journal.read`) tell; anything unexpected is corruption."""
+    if not lines or lines[0].get("format") != FORMAT:
+        raise LedgerCorrupted(
+            f"the file does not begin with the policy of a {FORMAT} file: it is not a ledger, or "
+            "its beginning is lost"
+        )
+    try:
+        header = lines[0]
+        policy = Policy.from_json(header["policy"])
+        simulated, created = header["entropy"] == "simulation", str(header["time"])
+        costs, entries = _entries(lines[1:])
+    except UnisonoError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise LedgerCorrupted(
+            f"a line of the ledger cannot be understood ({error!r}): it was written by another "
+            "version, or damaged before it was chained; restore a backup"
+        ) from None
+    times = Counter(name for name, _ in entries)
+    viewers = sorted({viewer for name in times for viewer in costs[name]})
+    histories = {viewer: _history(viewer, costs, times) for viewer in viewers}
+    grants = {v: sum(n for name, n in times.items() if v in costs[name]) for v in viewers}
+    shown = tuple(entry for _, entry in entries)
+    return Summary(policy, created, simulated, shown, histories, grants)
+
+
+_Costs = dict[str, dict[Viewer, Composed]]
+
+
+def _entries(lines: Sequence[Mapping[str, Any]]) -> tuple[_Costs, list[tuple[str, Entry]]]:
+    costs: _Costs = {}
+    entries = []
+    for line in lines:
+        match line["kind"]:
+            case "cost":
+                costs[line["cost"]] = {
+                    Viewer(v): composed_from_json(parts) for v, parts in line["viewers"].items()
+                }
+            case "grant":
+                name = line["cost"]
+                entry = Entry(
+                    int(line["number"]), str(line["time"]), str(line["purpose"]),
+                    int(line["releases"]), costs[name],
+                )  # fmt: skip
+                entries.append((name, entry))
+            case other:
+                raise LedgerCorrupted(
+                    f"unknown line {other!r}: it was written by another version; an unknown line "
+                    "is never taken as free"
+                )
+    return costs, entries
+
+
+def _history(viewer: Viewer, costs: _Costs, times: Counter[str]) -> Composed:
+    return compose(
+        costs[name][viewer] * count
+        for name, count in times.items()
+        if costs[name].get(viewer, NOTHING) != NOTHING
+    )

@@ -1,0 +1,44 @@
+"""Shared fixtures: policies, ledgers and small parties."""
+
+import jax
+import numpy as np
+import pytest
+
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.events import Event, Gaussian, bounded_sum
+from unisono.core.ledger import Ledger
+from unisono.core.policy import Budget, Policy
+from unisono.core.trust import FINAL_MODEL, ITERATES, SERVER
+
+jax.config.update("jax_platforms", "cpu")
+
+
+@pytest.fixture
+def policy():
+    return Policy("ages", Budget(1.0, 1e-6))
+
+
+@pytest.fixture
+def event():
+    """A Gaussian release of epsilon about 0.397 at delta 1e-6 under replace-one."""
+    return Event(Gaussian(20.0), bounded_sum(l1=1.0, l2=1.0, linf=1.0))
+
+
+@pytest.fixture
+def cost(event):
+    return {viewer: event * 1 for viewer in (FINAL_MODEL, ITERATES, SERVER)}
+
+
+@pytest.fixture
+def ledger(policy):
+    return Ledger.in_memory(policy, ACCOUNTANT, seed=1)
+
+
+@pytest.fixture
+def file_ledger(tmp_path, policy):
+    return Ledger.create(tmp_path / "ages.ledger", policy, ACCOUNTANT)
+
+
+@pytest.fixture
+def generator():
+    return np.random.default_rng(20240229)

@@ -1,0 +1,443 @@
+"""The ledger: authorises first, never forgets, never overspends, is the only source of noise."""
+
+import copy
+import math
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unisono.accounting import gaussian
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.events import Composed, Event, Gaussian, NoNoise, Poisson, bounded_sum
+from unisono.core.grant import Draw, Grant
+from unisono.core.journal import MemoryJournal
+from unisono.core.ledger import Ledger, verify
+from unisono.core.policy import Budget, Policy
+from unisono.core.release import disclose, release, share
+from unisono.core.trust import FINAL_MODEL, ITERATES, SERVER, Relation, Unit, Viewer
+from unisono.core.values import Private, Released, Share, clipped_sum
+from unisono.errors import (
+    BudgetExceeded,
+    GrantMisused,
+    InvalidInput,
+    LedgerCorrupted,
+    LedgerUnavailable,
+    UndefinedRelation,
+)
+
+GRID = 1 / 64
+
+
+def contribution(rows=None):
+    return clipped_sum(np.ones((5, 1)) if rows is None else rows, 0.9, GRID)
+
+
+def paid_for(contribution, std=20.0, count=1, sampler=None):
+    sampler = () if sampler is None else (sampler,)
+    event = Event(Gaussian(std), contribution.sensitivity, *sampler)
+    return event, dict.fromkeys((FINAL_MODEL, ITERATES, SERVER), event * count)
+
+
+# -------------------------------------------------------------------- budget
+
+
+def test_spending_survives_a_restart_and_cannot_be_exceeded(file_ledger, cost, event, policy):
+    granted = _spend_everything(file_ledger, event)
+    mu = gaussian.compose([2 / 20], [granted])
+    assert gaussian.epsilon(1e-6, mu) <= 1.0 < gaussian.epsilon(1e-6, math.hypot(mu, 0.1))
+    reopened = Ledger.open(file_ledger._journal.path, ACCOUNTANT, policy)
+    assert reopened.grants == granted
+    assert reopened.spent(SERVER) == pytest.approx(gaussian.epsilon(1e-6, mu))
+    with pytest.raises(BudgetExceeded):
+        reopened.authorize(cost)
+
+
+def test_a_refusal_says_what_was_asked_what_remains_and_what_would_fit(ledger, event):
+    ledger.authorize({SERVER: event * 2})
+    with pytest.raises(BudgetExceeded) as refusal:
+        ledger.authorize({SERVER: event * 50}, releases=50)
+    message = str(refusal.value)
+    assert "refused before reading 'ages'" in message
+    assert "of 1 is spent at delta 1e-06" in message
+    fits = int(message.split("; ")[1].split(" of ")[0])
+    ledger.authorize({SERVER: event * fits})
+    with pytest.raises(BudgetExceeded):
+        ledger.authorize({SERVER: event * 1})
+
+
+def test_a_refusal_writes_nothing(file_ledger, event):
+    before = file_ledger._journal.path.read_bytes()
+    with pytest.raises(BudgetExceeded, match="not even one"):
+        file_ledger.authorize({SERVER: Event(Gaussian(0.1), event.sensitivity) * 1})
+    assert file_ledger._journal.path.read_bytes() == before
+
+
+def test_budgets_are_kept_per_viewer(event):
+    policy = Policy(
+        "ages", Budget(1.0, 1e-6), ((SERVER, Budget(math.inf)), (FINAL_MODEL, Budget(0.5, 1e-6)))
+    )
+    ledger = Ledger.in_memory(policy, ACCOUNTANT, seed=1)
+    clean = Event(NoNoise(), event.sensitivity) * 1
+    ledger.authorize({SERVER: clean, ITERATES: event * 1})
+    assert ledger.spent(SERVER) == math.inf
+    ledger.authorize({SERVER: clean, ITERATES: event * 1})
+    with pytest.raises(BudgetExceeded, match="final result"):
+        ledger.authorize({FINAL_MODEL: event * 2})
+    with pytest.raises(BudgetExceeded, match="every intermediate"):
+        ledger.authorize({ITERATES: clean})
+
+
+def test_unknown_viewers_and_units_and_relations_are_refused(ledger, event):
+    with pytest.raises(InvalidInput, match="unknown viewer"):
+        ledger.authorize({"everyone": event * 1})
+    with pytest.raises(InvalidInput, match="per record"):
+        ledger.authorize({SERVER: Event(event.noise, bounded_sum(l2=1, unit=Unit.PARTY)) * 1})
+    hidden = bounded_sum(l2=1.0, hides_presence=False)
+    book = Ledger.in_memory(
+        Policy("ages", Budget(1, 1e-6), relation=Relation.ADD_OR_REMOVE), ACCOUNTANT
+    )
+    with pytest.raises(UndefinedRelation, match="add-or-remove"):
+        book.authorize({SERVER: Event(event.noise, hidden) * 1})
+    with pytest.raises(InvalidInput, match="pays for nothing"):
+        ledger.authorize({})
+    with pytest.raises(InvalidInput, match="pays for nothing"):
+        ledger.authorize({SERVER: Composed()})
+    with pytest.raises(InvalidInput, match="at least one"):
+        ledger.authorize({SERVER: event * 1}, releases=0)
+    assert ledger.grants == 0
+
+
+@given(st.lists(st.floats(5, 60), min_size=1, max_size=12))
+@settings(max_examples=40, deadline=None)
+def test_whatever_is_authorised_stays_within_budget(stds):
+    """The ledger's own sum never exceeds the budget, whatever mixture is asked for."""
+    ledger = Ledger.in_memory(Policy("d", Budget(1.0, 1e-6)), ACCOUNTANT, seed=0)
+    paid = []
+    for std in stds:
+        event = Event(Gaussian(std), bounded_sum(l2=1.0))
+        try:
+            ledger.authorize({SERVER: event * 1})
+            paid.append(2 / std)
+        except BudgetExceeded:
+            assert gaussian.epsilon(1e-6, math.hypot(*paid, 2 / std)) > 1.0 - 1e-6
+    assert gaussian.epsilon(1e-6, max(math.hypot(*paid, 0.0), 1e-9)) <= 1.0
+
+
+# ------------------------------------------------------- crashes and processes
+
+
+def test_a_grant_taken_and_not_used_is_spent(file_ledger, cost, policy):
+    file_ledger.authorize(cost)
+    path = file_ledger._journal.path
+    del file_ledger
+    assert Ledger.open(path, ACCOUNTANT).spent(SERVER) > 0.3
+
+
+CRASHER = """
+import os, sys
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.ledger import Ledger
+from unisono.core.events import *
+from unisono.core.trust import SERVER, ITERATES
+book = Ledger.open(sys.argv[1], ACCOUNTANT)
+cost = {v: Event(Gaussian(200.0), bounded_sum(l2=1.0)) * 1 for v in (SERVER, ITERATES)}
+print("ready", flush=True)
+while True:
+    book.authorize(cost)
+    print("granted", flush=True)
+"""
+
+
+def test_killing_a_writer_loses_no_grant_it_was_told_about(file_ledger, policy):
+    path = file_ledger._journal.path
+    command = [sys.executable, "-c", CRASHER, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.2)
+        process.kill()
+        told = process.stdout.read().count("granted")
+    book = Ledger.open(path, ACCOUNTANT, policy)
+    assert told <= book.grants <= told + 1
+    assert verify(path).sound
+
+
+def test_two_processes_share_one_budget(file_ledger, policy, event):
+    """Together they get exactly as many grants as one process alone would."""
+    path = str(file_ledger._journal.path)
+    alone = Ledger.in_memory(policy, ACCOUNTANT, seed=1)
+    expected = _spend_everything(alone, event)
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        counts = pool.starmap(_open_and_spend, [(path, 20.0)] * 2)
+    assert sum(counts) == expected
+    assert Ledger.open(path, ACCOUNTANT).grants == expected
+
+
+def _open_and_spend(path, std):
+    event = Event(Gaussian(std), bounded_sum(l1=1.0, l2=1.0, linf=1.0))
+    return _spend_everything(Ledger.open(path, ACCOUNTANT), event)
+
+
+def _spend_everything(ledger, event):
+    count = 0
+    while True:
+        try:
+            ledger.authorize({SERVER: event * 1})
+        except BudgetExceeded:
+            return count
+        count += 1
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*")
+def test_a_forked_process_cannot_use_its_parents_grant(ledger):
+    _, cost = paid_for(contribution())
+    grant = ledger.authorize(cost)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            grant.draw(0)
+            os.write(writer, b"drew")
+        except GrantMisused as error:
+            os.write(writer, str(error).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert b"belongs to process" in os.read(reader, 1000)
+    os.close(reader)
+    os.close(writer)
+    grant.draw(0)
+
+
+# ------------------------------------------------------ identity and integrity
+
+
+def test_identity_comes_from_the_policy_not_the_path(tmp_path, policy):
+    one = Ledger.create(tmp_path / "a", policy, ACCOUNTANT)
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert Ledger.open(tmp_path / "b", ACCOUNTANT, policy).identity == one.identity
+    other = Policy("ages", Budget(2.0, 1e-6))
+    with pytest.raises(InvalidInput, match="another policy"):
+        Ledger.open(tmp_path / "b", ACCOUNTANT, other)
+
+
+def test_truncation_and_rewriting_show_against_a_head_kept_elsewhere(file_ledger, cost, policy):
+    path = file_ledger._journal.path
+    file_ledger.authorize(cost)
+    file_ledger.authorize(cost)
+    head = file_ledger.head
+    assert verify(path, head).sound
+    assert verify(path, head).entries == 2
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-1]))
+    assert verify(path).sound
+    found = verify(path, head)
+    assert not found.sound
+    assert "removed" in found.finding
+    path.write_bytes(b"".join(lines).replace(b'"releases":1', b'"releases":9'))
+    assert not verify(path).sound
+    with pytest.raises(LedgerCorrupted):
+        Ledger.open(path, ACCOUNTANT)
+
+
+def test_a_file_that_is_no_ledger_is_refused(tmp_path):
+    (tmp_path / "x").write_text("hello\n")
+    with pytest.raises(LedgerCorrupted):
+        Ledger.open(tmp_path / "x", ACCOUNTANT)
+    (tmp_path / "y").write_text("")
+    with pytest.raises(LedgerCorrupted, match="not a ledger"):
+        Ledger.open(tmp_path / "y", ACCOUNTANT)
+    assert not verify(tmp_path / "x").sound
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes to read-only files")
+def test_a_read_only_file_is_refused_before_anything_is_spent(file_ledger, cost):
+    os.chmod(file_ledger._journal.path, 0o400)
+    with pytest.raises(LedgerUnavailable, match="permission"):
+        Ledger.open(file_ledger._journal.path, ACCOUNTANT)
+
+
+def test_copies_are_the_same_ledger_and_pickling_is_refused(ledger, cost):
+    assert copy.copy(ledger) is ledger
+    assert copy.deepcopy({"book": ledger})["book"] is ledger
+    grant = ledger.authorize(cost)
+    assert copy.deepcopy(grant) is grant
+    for thing in (ledger, grant, grant.draw(0), Private([1])):
+        with pytest.raises(GrantMisused, match="pickled"):
+            pickle.dumps(thing)
+
+
+def test_simulation_is_stamped_and_kept_apart(tmp_path, policy, cost):
+    Ledger.create(tmp_path / "s", policy, ACCOUNTANT, seed=3)
+    with pytest.raises(InvalidInput, match="give its seed"):
+        Ledger.open(tmp_path / "s", ACCOUNTANT)
+    Ledger.create(tmp_path / "r", policy, ACCOUNTANT)
+    with pytest.raises(InvalidInput, match="predictable"):
+        Ledger.open(tmp_path / "r", ACCOUNTANT, seed=3)
+    assert Ledger.open(tmp_path / "s", ACCOUNTANT, seed=3).authorize(cost).simulated
+
+
+def test_a_seed_repeats_and_os_entropy_does_not(policy):
+    def noise(seed):
+        value = contribution()
+        event, cost = paid_for(value)
+        book = Ledger.in_memory(policy, ACCOUNTANT, seed=seed)
+        return int(release(book.authorize(cost).draw(0), value, event).value[0])
+
+    assert noise(5) == noise(5)
+    assert len({noise(None) for _ in range(6)}) > 1
+
+
+# ------------------------------------------------ the only source of releases
+
+
+def test_release_dispatch_once(ledger):
+    value = contribution()
+    event, cost = paid_for(value)
+    released = release(ledger.authorize(cost).draw(0), value, event)
+    receipt = ledger.dispatch(released)
+    assert (receipt.entry, receipt.index) == (0, 0)
+    with pytest.raises(GrantMisused, match="left already"):
+        ledger.dispatch(released)
+
+
+def test_forged_changed_and_raw_releases_do_not_leave(ledger, policy):
+    value = contribution()
+    event, cost = paid_for(value)
+    released = release(ledger.authorize(cost).draw(0), value, event)
+    forged = Released(released.value - 1, GRID, 0, 0, ledger.identity, True, released.seal)
+    with pytest.raises(GrantMisused, match="changed"):
+        ledger.dispatch(forged)
+    disguised = Share(*(getattr(released, f) for f in released.__dataclass_fields__))
+    with pytest.raises(GrantMisused, match="changed"):
+        ledger.dispatch(disguised)
+    for raw in (np.ones(3), value, Private([1]), None):
+        with pytest.raises(GrantMisused):
+            ledger.dispatch(raw)
+    other = Ledger.in_memory(policy, ACCOUNTANT, seed=1)
+    with pytest.raises(GrantMisused, match="not made under this ledger"):
+        other.dispatch(released)
+
+
+def test_grants_and_draws_are_not_made_by_hand(ledger, cost):
+    with pytest.raises(GrantMisused, match="authorize only"):
+        Grant(object(), ledger, 0, cost, 1, b"0" * 32)
+    with pytest.raises(GrantMisused, match=r"Grant\.draw only"):
+        Draw(object(), ledger.authorize(cost), 0, b"0" * 32)
+    with pytest.raises(GrantMisused, match=r"Ledger\.create"):
+        Ledger(object(), MemoryJournal(), ledger.policy, ACCOUNTANT, None)
+
+
+def test_each_draw_once_in_order_and_no_more_than_paid(ledger):
+    value = contribution()
+    event, cost = paid_for(value, count=3)
+    grant = ledger.authorize(cost, releases=3)
+    draw = grant.draw(1)
+    with pytest.raises(GrantMisused, match="used already"):
+        grant.draw(0)
+    with pytest.raises(GrantMisused, match="used already"):
+        grant.draw(1)
+    with pytest.raises(GrantMisused, match="paid for 3"):
+        grant.draw(3)
+    release(draw, value, event)
+    with pytest.raises(GrantMisused, match="has its noise already"):
+        release(draw, value, event)
+
+
+def test_the_wrong_event_is_refused(ledger):
+    value = contribution()
+    event, cost = paid_for(value)
+    draw = ledger.authorize(cost).draw(0)
+    with pytest.raises(GrantMisused, match="authorize the event"):
+        release(draw, value, Event(Gaussian(1.0), value.sensitivity))
+    release(ledger.authorize(cost).draw(0), value, event)
+
+
+def test_a_contribution_that_moves_further_than_paid_is_refused(ledger):
+    value, wider = contribution(), clipped_sum(np.ones((5, 1)), 1.8, GRID)
+    event, cost = paid_for(value)
+    with pytest.raises(GrantMisused, match="more than was authorised"):
+        release(ledger.authorize(cost).draw(0), wider, event)
+    with pytest.raises(GrantMisused, match="no proved sensitivity"):
+        release(ledger.authorize(cost).draw(0), np.ones(1), event)
+
+
+def test_the_sampler_used_is_the_sampler_accounted(ledger):
+    value = contribution()
+    event, cost = paid_for(value, sampler=Poisson(0.5))
+    draw = ledger.authorize(cost).draw(0)
+    with pytest.raises(GrantMisused, match="accounted as"):
+        release(draw, value, event)
+    coins = draw.sample(Poisson(0.5), 5)
+    assert coins.shape == (5,)
+    with pytest.raises(GrantMisused, match="tossed already"):
+        draw.sample(Poisson(0.5), 5)
+    assert isinstance(release(draw, value, event), Released)
+
+
+def test_two_draws_of_one_grant_have_different_noise(ledger):
+    value = contribution()
+    event, cost = paid_for(value, std=60.0, count=20)
+    grant = ledger.authorize(cost, releases=20)
+    values = {int(release(grant.draw(i), value, event).value[0]) for i in range(20)}
+    assert len(values) > 15
+
+
+def test_clean_values_only_to_a_server_booked_as_trusted(event):
+    policy = Policy("ages", Budget(1.0, 1e-6), ((SERVER, Budget(math.inf)),))
+    ledger = Ledger.in_memory(policy, ACCOUNTANT, seed=1)
+    value = contribution()
+    event, cost = paid_for(value)
+    with pytest.raises(GrantMisused, match="books as trusted"):
+        disclose(ledger.authorize(cost).draw(0), value, event)
+    trusted = cost | {SERVER: Event(NoNoise(), value.sensitivity) * 1}
+    clean = disclose(ledger.authorize(trusted).draw(0), value, event)
+    assert (clean.value == value.value).all()
+
+
+def test_shares_need_a_grid_fine_enough_for_their_gap(ledger):
+    value = contribution()
+    event, cost = paid_for(value)
+    with pytest.raises(GrantMisused, match="finer grid"):
+        share(ledger.authorize(cost).draw(0), value, event, honest=10**6)
+    assert isinstance(share(ledger.authorize(cost).draw(0), value, event, honest=1), Share)
+
+
+def test_private_data_open_to_grants_only(ledger, cost):
+    records = Private(np.arange(3), "patients")
+    assert "patients" in repr(records)
+    assert "0" not in repr(records)
+    for attempt in (lambda: records.open(None), lambda: np.asarray(records)):
+        with pytest.raises(GrantMisused, match="grant"):
+            attempt()
+    assert records.open(ledger.authorize(cost)).sum() == 3
+
+
+# --------------------------------------------------------------------- scale
+
+
+def test_a_hundred_thousand_entries_open_and_answer(tmp_path):
+    """Cost follows distinct events: one definition line, whatever the number of grants."""
+    policy = Policy("big", Budget(3.0, 1e-6))
+    book = Ledger.create(tmp_path / "big", policy, ACCOUNTANT)
+    event = Event(Gaussian(1000.0), bounded_sum(l2=1.0))
+    book.authorize({SERVER: event * 1})
+    line = {"kind": "grant", "number": 0, "releases": 1, "purpose": "", "time": "t"}
+    with book._journal.locked():
+        book._journal.append([line | {"cost": next(iter(book._costs))} for _ in range(99_999)])
+    reopened = Ledger.open(tmp_path / "big", ACCOUNTANT)
+    assert reopened.grants == 100_000
+    assert len(reopened.history(SERVER).parts) == 1
+    expected = gaussian.epsilon(1e-6, gaussian.compose([2 / 1000], [100_000]))
+    assert reopened.spent(SERVER) == pytest.approx(expected)
+
+
+def test_viewers_are_named(ledger, cost):
+    ledger.authorize(cost | {Viewer.colluders(2): cost[SERVER]})
+    assert ledger.viewers == ("colluders:2", "final-model", "iterates", "server")

@@ -1,0 +1,225 @@
+"""Every algorithm on both engines: same ledgers, same integers, same certificate."""
+
+import math
+
+import numpy as np
+import pytest
+
+from unisono.accounting import gaussian
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
+from unisono.core.algorithm import Facts
+from unisono.core.ledger import Ledger
+from unisono.core.policy import Budget, Policy
+from unisono.core.study import Party, Study
+from unisono.core.trust import (
+    FINAL_MODEL,
+    ITERATES,
+    NETWORK,
+    PARTY,
+    SERVER,
+    Relation,
+    Trust,
+    Viewer,
+)
+from unisono.core.values import Private
+from unisono.engines import in_process
+from unisono.errors import BudgetExceeded, InvalidInput
+
+loopback = pytest.importorskip("unisono.engines.flower.loopback", reason="flwr is not installed")
+
+SIZES = (40, 25, 60, 31)
+ENGINES = {"in-process": in_process.run, "flower-loopback": loopback.run}
+ALGORITHMS = {
+    "gradient-perturbation": gradient_perturbation(Settings(epsilon=2.0, delta=1e-5, rounds=12)),
+}
+
+
+def toy(sizes=SIZES, features=3, seed=0):
+    """Rows in the unit ball, labels by a hidden direction with some noise."""
+    generator = np.random.default_rng(seed)
+    direction = np.array([2.0, -1.0, 0.5])[:features]
+    parties = []
+    for size in sizes:
+        rows = generator.normal(size=(size, features))
+        rows /= np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True))
+        labels = np.where(rows @ direction + 0.1 * generator.normal(size=size) > 0, 1.0, -1.0)
+        parties.append((rows, labels))
+    return parties
+
+
+def members(data, trust=Trust.SECURE_SUM, seed=11, budget=3.0):
+    trusted = (SERVER, Viewer.colluders(1)) if trust is Trust.TRUSTED_SERVER else ()
+    exceptions = tuple((viewer, Budget(math.inf)) for viewer in trusted)
+    return [
+        Party(
+            f"party-{j}",
+            Private(columns),
+            Ledger.in_memory(
+                Policy(f"data-{j}", Budget(budget, 1e-5), exceptions), ACCOUNTANT, seed=seed
+            ),
+        )
+        for j, columns in enumerate(data)
+    ]
+
+
+def study(algorithm, trust, sizes=SIZES, survivors=3, colluders=1):
+    return Study(algorithm, Facts(sizes, 3, survivors, colluders), trust)
+
+
+def sums(result):
+    return np.array([m.value for m in result.transcript.seen_by(SERVER) if m.name == "sum"])
+
+
+@pytest.mark.parametrize("trust", list(Trust))
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_engines_agree(name, trust):
+    """Encodings agree within two grid steps a party, so sums within eight; ledgers are equal."""
+    agreed = study(ALGORITHMS[name], trust)
+    results, books = {}, {}
+    for engine, run in ENGINES.items():
+        parties = members(toy(), trust)
+        results[engine] = run(agreed, parties)
+        books[engine] = [(p.ledger.grants, p.ledger.history(ITERATES)) for p in parties]
+    first, second = results.values()
+    assert books["in-process"] == books["flower-loopback"]
+    assert np.abs(sums(first) - sums(second)).max() <= 2 * len(SIZES)
+    assert first.value == pytest.approx(second.value, abs=1e-3)
+    assert first.certificate.lines == second.certificate.lines
+    assert first.certificate.simulated
+
+
+@pytest.mark.parametrize("run", ENGINES.values(), ids=ENGINES)
+def test_learns_something(run):
+    data = toy((400, 300, 500, 350))
+    algorithm = gradient_perturbation(Settings(epsilon=4.0, delta=1e-5, rounds=40))
+    result = run(
+        study(algorithm, Trust.SECURE_SUM, (400, 300, 500, 350)), members(data, budget=4.5)
+    )
+    accuracy = np.mean([np.mean(np.sign(x @ result.value) == y) for x, y in data])
+    assert accuracy > 0.85
+
+
+@pytest.mark.parametrize("run", ENGINES.values(), ids=ENGINES)
+def test_certificate_states_every_viewer(run):
+    result = run(study(ALGORITHMS["gradient-perturbation"], Trust.SECURE_SUM), members(toy()))
+    certificate = result.certificate
+    for viewer in (FINAL_MODEL, ITERATES, SERVER, NETWORK, PARTY, Viewer.colluders(1)):
+        epsilon = certificate.epsilon(viewer, Relation.REPLACE_ONE)
+        assert 1.99 < epsilon <= 2.0
+        assert certificate.epsilon(viewer, Relation.ZERO_OUT) < epsilon
+    text = certificate.text()
+    assert "SIMULATION" in text
+    assert "3 survive, 1 may collude" in text
+    assert (
+        certificate.to_json()["study"]
+        == study(ALGORITHMS["gradient-perturbation"], Trust.SECURE_SUM).hash
+    )
+
+
+def test_one_curious_party_knows_its_own_share():
+    """Without tolerated colluders a party subtracts its share: mu grows by sqrt(m / (m - 1))."""
+    agreed = study(ALGORITHMS["gradient-perturbation"], Trust.SECURE_SUM, survivors=4, colluders=0)
+    certificate = in_process.run(agreed, members(toy(), budget=3.5)).certificate
+    mu = gaussian.mu_for(2.0, 1e-5) * math.sqrt(4 / 3)
+    assert certificate.epsilon(PARTY, Relation.REPLACE_ONE) == pytest.approx(
+        gaussian.epsilon(1e-5, mu), rel=1e-4
+    )
+
+
+@pytest.mark.parametrize("run", ENGINES.values(), ids=ENGINES)
+def test_dropouts_down_to_the_minimum_are_survived_and_no_further(run):
+    agreed = study(ALGORITHMS["gradient-perturbation"], Trust.SECURE_SUM)
+    silent = np.zeros((12, 4), bool)
+    silent[2, 0] = True
+    silent[5, :2] = True  # two survivors, three are needed
+    result = run(agreed, members(toy()), dropouts=silent)
+    iterates = [m.value for m in result.transcript.seen_by(ITERATES) if m.name == "public"]
+    assert not np.array_equal(iterates[2], iterates[3])
+    assert np.array_equal(iterates[5], iterates[6])
+
+
+def test_noise_of_the_sum_has_the_promised_spread():
+    """Empty signal, many rounds: the sum's variance is total * parties / honest.
+
+    False-alarm rate: a chi-square with 1200 degrees of freedom lies within 20 % of its mean
+    but for 1e-6.
+    """
+    rounds = 400
+    algorithm = gradient_perturbation(Settings(epsilon=2.0, delta=1e-5, rounds=rounds))
+    agreed = study(algorithm, Trust.SECURE_SUM)
+    data = [(np.zeros((n, 3)), np.ones(n)) for n in SIZES]
+    result = in_process.run(agreed, members(data))
+    event, grid = algorithm.event(agreed.facts, agreed.trust), algorithm.grid(agreed.facts, None)
+    measured = np.var(sums(result) * grid)
+    assert measured == pytest.approx(event.noise.std**2 * 4 / 2, rel=0.2)
+
+
+def test_messages_under_a_secure_sum_look_uniform_and_the_dealer_opens_once():
+    result = loopback.run(
+        study(ALGORITHMS["gradient-perturbation"], Trust.SECURE_SUM), members(toy())
+    )
+    words = np.concatenate(
+        [
+            np.concatenate(list(m.value.values()))
+            for m in result.transcript.seen_by(SERVER)
+            if m.name == "messages"
+        ]
+    )
+    # 144 uniform 32-bit words: mean within six standard errors.
+    assert abs(words.mean() / 2**32 - 0.5) < 6 * 0.2887 / math.sqrt(len(words))
+    assert not [m for m in result.transcript.seen_by(ITERATES) if m.name == "messages"]
+
+
+@pytest.mark.parametrize("run", ENGINES.values(), ids=ENGINES)
+def test_nobody_pays_when_one_party_cannot(run):
+    parties = members(toy())
+    poor = Ledger.in_memory(Policy("poor", Budget(0.5, 1e-5)), ACCOUNTANT, seed=1)
+    parties[2] = Party("poor", parties[2].data, poor)
+    with pytest.raises(BudgetExceeded, match="'poor'"):
+        run(study(ALGORITHMS["gradient-perturbation"], Trust.SECURE_SUM), parties)
+    assert [p.ledger.grants for p in parties] == [0, 0, 0, 0]
+
+
+def test_bad_studies_are_refused():
+    algorithm = ALGORITHMS["gradient-perturbation"]
+    with pytest.raises(InvalidInput, match="one party alone"):
+        Study(algorithm, Facts((10,), 3, 1), Trust.SECURE_SUM)
+    with pytest.raises(InvalidInput, match="no honest party"):
+        Facts(SIZES, 3, 2, 2)
+    with pytest.raises(InvalidInput, match="at least one record"):
+        Facts((10, 0), 3, 1)
+    agreed = study(algorithm, Trust.SECURE_SUM)
+    with pytest.raises(InvalidInput, match="4 parties, 3 are here"):
+        in_process.run(agreed, members(toy())[:3])
+    with pytest.raises(InvalidInput, match="public sizes"):
+        in_process.run(agreed, members(toy((41, 25, 60, 31))))
+    mixed = members(toy())
+    mixed[0] = Party("real", mixed[0].data, Ledger.in_memory(mixed[0].ledger.policy, ACCOUNTANT))
+    with pytest.raises(InvalidInput, match="one or the other"):
+        in_process.run(agreed, mixed)
+    same = members(toy())
+    same[1] = Party("other", same[1].data, same[0].ledger)
+    with pytest.raises(InvalidInput, match="share one ledger"):
+        in_process.run(agreed, same)
+
+
+def test_not_finite_records_contribute_nothing():
+    data = toy()
+    rows = data[0][0].copy()
+    rows[0] = np.nan
+    clean = in_process.run(
+        study(ALGORITHMS["gradient-perturbation"], Trust.SECURE_SUM),
+        members([(rows, data[0][1]), *data[1:]]),
+    )
+    assert np.isfinite(clean.value).all()
+
+
+@pytest.mark.parametrize("run", ENGINES.values(), ids=ENGINES)
+def test_a_party_that_dropped_out_of_the_wire_is_not_special(run):
+    """Real entropy: two runs differ, nothing is stamped as a simulation."""
+    agreed = study(ALGORITHMS["gradient-perturbation"], Trust.LOCAL)
+    first = run(agreed, members(toy(), seed=None))
+    second = run(agreed, members(toy(), seed=None))
+    assert not first.certificate.simulated
+    assert not np.array_equal(first.value, second.value)

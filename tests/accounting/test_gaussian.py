@@ -339,16 +339,26 @@ def pair_epsilon(gap: float, first: float, second: float, coordinates: int) -> f
         )
         law = stats.ncx2(coordinates, ((1 + b) * gap) ** 2 / v1)
         mean, spread = law.mean(), law.std()
-        y = np.linspace(max(mean - 12 * spread, 1e-12), mean + 14 * spread, 200_001)
+        y = np.linspace(max(mean - 12 * spread, 1e-12), mean + 14 * spread, 20_001)
         loss = constant + c * v1 * y
         density = law.pdf(y) * (y[1] - y[0])
+        return invert(loss, density)
+
+    def line(v1: float, v2: float) -> float:
+        x = np.linspace(gap - 12 * math.sqrt(v1), gap + 12 * math.sqrt(v1), 40_001)
+        log_p = stats.norm.logpdf(x, gap, math.sqrt(v1))
+        return invert(log_p - stats.norm.logpdf(x, 0, math.sqrt(v2)), np.exp(log_p) * (x[1] - x[0]))
+
+    def invert(loss: np.ndarray, density: np.ndarray) -> float:
         low, high = 0.0, 2000.0
-        for _ in range(60):
+        for _ in range(40):
             middle = (low + high) / 2
             delta = np.sum(density * np.maximum(-np.expm1(np.minimum(middle - loss, 0)), 0))
             low, high = (middle, high) if delta > 1e-5 else (low, middle)
         return high
 
+    if coordinates == 1:
+        return max(line(first, second), line(second, first))
     return max(direction(first, second), direction(second, first))
 
 

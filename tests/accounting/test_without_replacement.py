@@ -46,6 +46,13 @@ def test_curve_and_epsilon_against_dp_accounting(sample_size, population, multip
     ) == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-8)
 
 
+def test_fractional_orders_interpolate():
+    orders = [1.25, 1.9, 2.5, 7.3, 20.5]
+    accountant = oracle(orders, 5, 100, 2.0, 1)
+    found = lots.renyi_curve(orders, 5, 100, 1.0, 2.0)
+    np.testing.assert_allclose(found, accountant._rdp, rtol=1e-8)
+
+
 def test_factor_of_two():
     """Clip C, noise sigma: replace-one sensitivity 2 C, so dp-accounting needs sigma/(2 C)."""
     clip, sigma, steps = 3.0, 15.0, 100

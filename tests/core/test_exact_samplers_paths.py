@@ -26,6 +26,7 @@ from unisono.core.noise import (
     discrete_laplace,
     discrete_laplace_share,
     gaussian,
+    laplace,
     poisson,
     polya,
     rounded_gaussian,
@@ -153,6 +154,111 @@ def test_words_beside_every_threshold_get_the_exact_verdict(table: InversionTabl
     exact = draw_from_table(Scripted(script), table, len(script), True)
     np.testing.assert_array_equal(fast, exact)
     assert np.all(np.diff(fast) >= 0)  # inversion is monotone in U
+
+
+@pytest.mark.parametrize("std", [257.0, 300.0, 511.9, 1e6, 2.0**40 + 1])
+def test_the_block_hat_is_never_too_low(std: float) -> None:
+    """E >= 0 at every block and every place in it, in fractions, and the height is not wasted."""
+    blocks = gaussian._blocks(std)
+    assert Fraction(std) ** 2 == blocks.inner * 4**blocks.log_size
+    lowest = min(
+        blocks.exact_height
+        + (j - Fraction(1, 2)) ** 2 / (2 * blocks.inner)
+        - j**2 / (2 * blocks.outer)
+        for j in range(4000)
+    )
+    assert 0 <= lowest < Fraction(1, 10**6)
+
+
+@pytest.mark.parametrize("rounded", [True, False])
+@pytest.mark.parametrize("std", [300.0, 1e6, 2.0**40 + 1])
+def test_block_words_beside_acceptance(std: float, rounded: bool) -> None:
+    """Candidates and verdicts from a separate formula, at words beside exp(-E)."""
+    blocks = gaussian._blocks(std)
+    block_words, place_words, coin_words, candidates = [], [], [], []
+    source = np.random.default_rng(5)
+    for gap in (-(2**22), -(2**19), -3, 0, 3, 2**19, 2**22):
+        for _ in range(6):
+            first, place = (int(w) for w in source.integers(0, 2**64, 2, dtype=np.uint64))
+            j = int(draw_from_table(Scripted([first]), blocks.table, 1, False)[0])
+            b = Fraction(place, 2**64) - Fraction(1, 2)
+            if rounded:
+                candidates.append(math.floor((j + b) * 2**blocks.log_size + Fraction(1, 2)))
+            else:
+                candidates.append(math.floor((j + b) * 2**blocks.log_size))
+                b = Fraction(candidates[-1], 2**blocks.log_size) - j
+            energy = (j + b) ** 2 / blocks.inner - j**2 / blocks.outer
+            energy = energy / 2 + 1 / (8 * (blocks.outer - blocks.inner))
+            with mpmath.workprec(300):
+                ratio = mpmath.mpf(energy.numerator) / energy.denominator
+                edge = int(mpmath.floor(2**64 * mpmath.exp(-ratio)))
+            block_words.append(first)
+            place_words.append(place)
+            coin_words.append(min(max(edge + gap, 0), 2**64 - 1))
+    script = block_words + place_words + coin_words
+    outcomes = [
+        gaussian._propose(Scripted(list(script)), blocks, len(candidates), rounded, exactly)
+        for exactly in (False, True)
+    ]
+    np.testing.assert_array_equal(outcomes[0][0], candidates)
+    np.testing.assert_array_equal(outcomes[0][1], outcomes[1][1])
+    assert outcomes[0][1][:18].all()
+    assert not outcomes[0][1][24:].any()
+
+
+def beside(exponent: Any) -> list[int]:
+    """Words well below, just below, just above and well above 2^64 exp(-exponent)."""
+    edge = int(mpmath.floor(2**64 * mpmath.exp(-exponent)))
+    return [max(edge - 2**40, 0), edge - 1, min(edge + 2, 2**64 - 1), min(edge + 2**40, 2**64 - 1)]
+
+
+@pytest.mark.parametrize("scale", [2.0**20 + 1, 3e7, 2.0**45])
+def test_laplace_block_words_beside_acceptance(scale: float) -> None:
+    """exp(-E) is exp(-|k| / scale) over exp(-(|j| - 1) / s), in the blocks 0 and -1 as well."""
+    source = np.random.default_rng(6)
+    log_size = math.frexp(scale)[1] - 10
+    first = [2**63, 2**63 - 2**53, *(int(w) for w in source.integers(0, 2**64, 8, dtype=np.uint64))]
+    place = [int(w) for w in source.integers(0, 2**64, 10, dtype=np.uint64)]
+    chosen = laplace._inverted(Scripted(list(first)), scale / 2.0**log_size, 10, True)
+    assert {0, -1} <= set(chosen.tolist())
+    k = [(int(j) << log_size) + (w >> (64 - log_size)) for j, w in zip(chosen, place, strict=True)]
+    with mpmath.workprec(300):
+        s = mpmath.mpf(scale) / 2**log_size
+        coins = [
+            beside(abs(mpmath.mpf(a)) / scale - (abs(int(j)) - 1) / s)
+            for a, j in zip(k, chosen, strict=True)
+        ]
+    for side, verdict in enumerate((True, True, False, False)):
+        script = first + place + [words[side] for words in coins]
+        for exactly in (False, True):
+            found, accepted = laplace._propose(Scripted(list(script)), scale, 10, exactly)
+            assert found.tolist() == k
+            assert accepted.tolist() == [verdict] * 10
+
+
+@pytest.mark.parametrize("mean", [2.0**20 + 0.75, 1e9, 2.0**49 + 3])
+def test_poisson_words_beside_acceptance(mean: float) -> None:
+    """exp(-E) is the mass at k over the hat at k, from mpmath's own ln Gamma."""
+    root, centre = math.sqrt(mean), math.floor(mean)
+    steps = np.array([round(z * root) for z in (-6.0, -1.3, -0.4, 0.0, 0.01, 0.9, 1.0, 2.5, 9.0)])
+    with mpmath.workprec(300):
+
+        def log_mass(k: int) -> Any:
+            return k * mpmath.log(mpmath.mpf(mean)) - mpmath.loggamma(k + 1)
+
+        def ratio(k: int) -> Any:
+            return log_mass(k) - log_mass(centre) + mpmath.mpf(abs(k - centre)) / root
+
+        height = counting._height(mean)
+        # No k does better than the height, and some k nearly reaches it.
+        peak = max(ratio(centre + sign * round(root) + i) for sign in (1, -1) for i in range(-2, 3))
+        assert 0 < height - peak < 1e-6
+        coins = [beside(height - ratio(centre + int(step))) for step in steps]
+    for side, verdict in enumerate((True, True, False, False)):
+        script = [words[side] for words in coins]
+        for exactly in (False, True):
+            accepted = counting._accept(Scripted(list(script)), mean, steps, exactly)
+            assert accepted.tolist() == [verdict] * steps.size
 
 
 @pytest.mark.parametrize("scale", [0.3, 5.0, 1e4, 2.0**20])

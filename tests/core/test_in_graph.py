@@ -21,6 +21,7 @@ from unisono.core.noise.in_graph_error import (
     ComposedError,
     cell_error,
     check_std,
+    chernoff_slack,
     composed_error,
     value_error,
 )
@@ -164,6 +165,8 @@ def test_error_bound_holds_on_random_words():
     rows[500:1000, 0] >>= rng.integers(0, 33, 500)  # all exponents down to the tail
     rows[1000:1200, :1] = 0
     rows[1000:1200, 1] >>= rng.integers(0, 33, 200)
+    rows[1100:1200, 1] = 0  # the farthest tail, where the bits dropped from u dominate
+    rows[1100:1200, 3] >>= rng.integers(0, 31, 100)
     rows[1200:, 0] = 2**32 - 1 - (rows[1200:, 0] >> rng.integers(0, 33, 300))  # u near 1
     check_words(rows)
 
@@ -208,14 +211,22 @@ def test_shifted_cell_masses_stay_within_the_cell_error(std):
             assert mpmath.log(mass / narrow) <= kappa / 2
 
 
-@mpmath.workdps(40)
-def test_composed_error_bounds_a_worst_case_log_ratio():
-    # Exact Gaussian approximation of L for masses off by +-kappa with random sign, N pairs.
-    draws, std, delta = 10**8, 64.0, 1e-9
-    bulk = cell_error(6.0, std)
-    deviations = float(-stats.norm.ppf(delta))
-    lower = 0.5 * bulk * math.sqrt(draws / 2) * deviations
-    assert lower < composed_error(draws, std, delta).epsilon < 10**8 * bulk
+@pytest.mark.parametrize("delta", [1e-3, 1e-12])
+def test_chernoff_slack_is_valid_and_grows_like_the_square_root(delta):
+    # Terms +-kappa of mean at most kappa^2: the sum is a shifted binomial with known quantile.
+    pairs, kappa = 10**6, 1e-3
+    heads = stats.binom.isf(delta, pairs, (1 + kappa) / 2)
+    exact = kappa * (2 * heads - pairs)
+    slack = chernoff_slack(pairs, np.ones(1), np.array([kappa]), kappa**2, delta)
+    assert (
+        exact
+        <= slack
+        <= 1.01 * (pairs * kappa**2 + kappa * math.sqrt(2 * pairs * math.log(1 / delta)))
+    )
+    # A rare shell costs about its own size, not its size times ln(1 / delta).
+    rare = np.array([kappa, 0.1])
+    both = chernoff_slack(pairs, np.array([1.0, 1e-30]), rare, kappa**2, delta)
+    assert slack * 0.999 <= both <= slack + 0.1
 
 
 def test_composed_error_is_small_and_grows():

@@ -21,7 +21,7 @@ class DefaultAccountant:
     """Exact or certified bounds, remembered by history."""
 
     def fits(self, history: Composed, relation: Relation, epsilon: float, delta: float) -> bool:
-        return _curve(history, relation).fits(epsilon, delta)
+        return PrivacyCurve(history, relation).fits(epsilon, delta)
 
     def epsilon(self, history: Composed, relation: Relation, delta: float) -> float:
         return _epsilon(history, relation, delta)

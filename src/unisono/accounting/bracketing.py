@@ -24,7 +24,7 @@ from unisono.accounting.planning import (
 
 Terms = Sequence[tuple[Pair, int]]
 
-_LARGEST_GRID = 2**22
+_LARGEST_GRID = 2**21
 _ROUNDS = 7
 
 
@@ -37,6 +37,18 @@ class Bracket(NamedTuple):
     @property
     def width(self) -> float:
         return self.upper - self.lower
+
+
+class _Question(NamedTuple):
+    """What is asked of a curve, and when the answer is good enough.
+
+    ``read`` takes the answer from a curve, ``ceiling(largest, lost)`` bounds it when losses above
+    ``largest`` have mass ``lost``, and ``narrow`` is allowed over actual width of a bracket.
+    """
+
+    read: Callable[[Composed], float]
+    ceiling: Callable[[float, float], float]
+    narrow: Callable[[Bracket], float]
 
 
 class _Aim(NamedTuple):
@@ -60,21 +72,40 @@ def bracket_epsilon(terms: Terms, delta: float, tolerance: float) -> Bracket:
         step = plan_step(law, plan, order, tolerance)
         return _Aim(forward, plan, step, estimate, allowed / float(np.sum(law.counts)))
 
-    return _bracket(terms, delta, aim, lambda curve: curve.epsilon(delta), tolerance)
+    def ceiling(largest: float, lost: float) -> float:
+        return largest if lost <= delta else math.inf
+
+    tail = 1e-6 * delta / _total(terms)
+
+    def narrow(bracket: Bracket) -> float:
+        return tolerance / max(bracket.width, 1e-300)
+
+    return _bracket(terms, tail, aim, _Question(lambda c: c.epsilon(delta), ceiling, narrow))
 
 
 def bracket_delta(terms: Terms, epsilon: float, tolerance: float) -> Bracket:
     """Certified delta at ``epsilon``; ``tolerance`` is relative to its upper bound."""
+    ends = [_extremes(terms, 1e-290 / _total(terms), forward) for forward in (True, False)]
+    if max(end.largest for end in ends) <= epsilon:
+        return Bracket(max(end.infinite for end in ends), max(end.lost for end in ends))
 
     def aim(law: Sketch, forward: bool) -> _Aim:
         estimate, order = delta_and_order(law, epsilon)
         allowed = max(estimate, 1e-280) * min(1e-3, 0.02 * tolerance)
         plan = plan_window(law, order, epsilon, allowed)
-        step = plan_step(law, plan, order, tolerance / max(order, 0.1))
+        step = plan_step(law, plan, order, tolerance / min(max(order, 0.1), 1e3))
         return _Aim(forward, plan, step, estimate, allowed / float(np.sum(law.counts)))
 
-    point = np.array([epsilon])
-    return _bracket(terms, None, aim, lambda curve: float(curve.deltas(point)[0]), tolerance)
+    def read(curve: Composed) -> float:
+        return float(curve.deltas(np.array([epsilon]))[0])
+
+    def ceiling(largest: float, lost: float) -> float:
+        return lost if largest <= epsilon else math.inf
+
+    def narrow(bracket: Bracket) -> float:
+        return tolerance * bracket.upper / max(bracket.width, 1e-300)
+
+    return _bracket(terms, 1e-18 / _total(terms), aim, _Question(read, ceiling, narrow))
 
 
 def estimate_epsilon(terms: Terms, delta: float) -> float:
@@ -99,44 +130,69 @@ def curve_above(terms: Terms, forward: bool, smallest_delta: float) -> Composed:
 
 def _bracket(
     terms: Terms,
-    delta: float | None,
+    tail: float,
     aim: Callable[[Sketch, bool], _Aim],
-    read: Callable[[Composed], float],
-    tolerance: float,
+    question: _Question,
 ) -> Bracket:
     orders = (True,) if all(pair.symmetric for pair, _ in terms) else (True, False)
-    tail = 1e-6 * (delta or 1e-12) / _total(terms)
     aims = [aim(sketch(terms, tail, forward=forward), forward) for forward in orders]
     aims.sort(key=lambda found: -found.estimate)
-    main = _refine(terms, aims[0], read, tolerance, -math.inf)
-    if len(aims) == 1:
+    main = _refine(terms, aims[0], question, -math.inf)
+    if len(aims) == 1 or _ceiling(terms, aims[1], question) <= main.upper:
         return main
     # The error is quadratic in the step, and a third of the distance to the first order is free.
-    spare = (main.upper - aims[1].estimate) / (3.0 * tolerance)
-    step = aims[1].step * math.sqrt(min(max(spare, 1.0), 64.0))
-    other = _refine(terms, aims[1]._replace(step=step), read, tolerance, main.upper)
+    spare = question.narrow(Bracket(aims[1].estimate, main.upper))
+    step = aims[1].step / math.sqrt(min(max(3.0 * spare, 1.0 / 64.0), 1.0))
+    other = _refine(terms, aims[1]._replace(step=step), question, main.upper)
     return Bracket(max(main.lower, other.lower), max(main.upper, other.upper))
 
 
-def _refine(
-    terms: Terms, aim: _Aim, read: Callable[[Composed], float], tolerance: float, enough: float
-) -> Bracket:
+class _Extremes(NamedTuple):
+    """The largest composed loss, what may exceed it, and what is truly infinite."""
+
+    largest: float
+    lost: float
+    infinite: float
+
+
+def _extremes(terms: Terms, cut: float, forward: bool) -> _Extremes:
+    """What the ends of the windows say: sampling bounds the loss in one order, atoms in both."""
+    largest = kept = finite = 0.0
+    for pair, count in terms:
+        low, high = pair.window(cut)
+        cells = pair.cells(np.array([low - 1e-9, high + 1e-9]))
+        largest += count * max((high if forward else -low) + 1e-9, 0.0)
+        lost = float(cells.infinite if forward else cells.vanishing)
+        true = float(cells.truly_infinite if forward else cells.truly_vanishing)
+        kept += count * math.log1p(-lost) if lost < 1.0 else -math.inf
+        finite += count * math.log1p(-true) if true < 1.0 else -math.inf
+    return _Extremes(largest * (1.0 + 1e-9), 0.0 - math.expm1(kept), 0.0 - math.expm1(finite))
+
+
+def _ceiling(terms: Terms, aim: _Aim, question: _Question) -> float:
+    ends = _extremes(terms, aim.cut, aim.forward)
+    return question.ceiling(ends.largest, ends.lost)
+
+
+def _refine(terms: Terms, aim: _Aim, question: _Question, enough: float) -> Bracket:
     """Shorten the step until the bracket is narrow, or its upper end at most ``enough``."""
-    step = aim.step
+    extent = max(pair.window(aim.cut)[1] - pair.window(aim.cut)[0] for pair, _ in terms)
+    finest = max(aim.plan.high - aim.plan.low, extent) / _LARGEST_GRID
+    step = max(aim.step, finest)
     best = Bracket(0.0, math.inf)
     for _ in range(_ROUNDS):
         step = _aligned(terms, step)
         grids = _grids(terms, step, aim.cut)
-        upper = read(_compose(grids, terms, aim.plan, step, aim.forward, upper=True))
+        upper = question.read(_compose(grids, terms, aim.plan, step, aim.forward, upper=True))
         best = Bracket(best.lower, min(best.upper, upper))
         if best.upper <= enough:
             return best
-        lower = read(_compose(grids, terms, aim.plan, step, aim.forward, upper=False))
+        lower = question.read(_compose(grids, terms, aim.plan, step, aim.forward, upper=False))
         best = Bracket(max(best.lower, lower), best.upper)
-        if best.width <= tolerance:
+        if question.narrow(best) >= 1.0:
             return best
-        step *= max(0.15, min(0.9, 0.92 * math.sqrt(tolerance / (upper - lower))))
-        if (aim.plan.high - aim.plan.low) / step > _LARGEST_GRID:
+        step *= max(0.15, min(0.9, 0.92 * math.sqrt(question.narrow(Bracket(lower, upper)))))
+        if step < finest:
             return best
     return best
 

@@ -110,19 +110,22 @@ def _losses(epsilon: float, count: int) -> tuple[FloatArray, FloatArray]:
 
 
 def optimal_delta(total_epsilon: float, epsilon: float, count: int) -> float:
-    r"""Exact delta of ``count`` epsilon-DP parts, rounded up (Kairouz-Oh-Viswanath 2015, Theorem 3.3).
+    r"""Exact delta of ``count`` epsilon-DP parts, rounded up.
 
-    The worst case is randomized response: with losses ``(k - 2 l) epsilon`` of probability p_l,
-    ``delta = sum_l p_l (1 - e^{total - loss_l})_+``.
+    The worst case (Kairouz-Oh-Viswanath 2015, Theorem 3.3) is randomized response: with losses
+    ``(k - 2 l) epsilon`` of probability p_l, ``delta = sum_l p_l (1 - e^{total - loss_l})_+``.
     """
     target = require_epsilon(total_epsilon, zero=True, name="total_epsilon")
-    loss, log_mass = _losses(require_epsilon(epsilon), require_count("count", count))
+    return _delta(target, *_losses(require_epsilon(epsilon), require_count("count", count)))
+
+
+def _delta(target: float, loss: FloatArray, log_mass: FloatArray) -> float:
     kept = loss > target
     if not np.any(kept):
         return 0.0
     terms = log_mass[kept] + np.log(-np.expm1(target - loss[kept]))
-    # The log probabilities carry the rounding error of gammaln(count), hence the margin.
-    margin = 1 + 1e-12 + 2.0**-48 * float(gammaln(count + 2))
+    # The log probabilities carry the rounding error of log-gamma, hence the margin.
+    margin = 1 + 1e-12 + 2.0**-48 * float(gammaln(len(loss) + 1))
     return min(1.0, float(np.exp(logsumexp(terms))) * margin)
 
 
@@ -134,12 +137,13 @@ def optimal(epsilon: float, delta_each: float, count: int, delta: float) -> floa
     """
     epsilon, count = require_epsilon(epsilon), require_count("count", count)
     left = slack(delta_each, count, delta)
-    if optimal_delta(0.0, epsilon, count) <= left:
+    law = _losses(epsilon, count)
+    if _delta(0.0, *law) <= left:
         return 0.0
     high = count * epsilon
-    root = float(brentq(lambda e: optimal_delta(e, epsilon, count) - left, 0.0, high, xtol=1e-12))
+    root = float(brentq(lambda e: _delta(e, *law) - left, 0.0, high, xtol=1e-12))
     step = 1e-13 * (1 + root)
-    while optimal_delta(root, epsilon, count) > left:
+    while _delta(root, *law) > left:
         root, step = root + step, 2 * step
     return min(root, high)
 

@@ -48,8 +48,8 @@ class Composed(NamedTuple):
     ``losses``, shape (n,), ascend from ``max(0, window)``; ``tail[i]`` and ``shrunk[i]`` are the
     sums over ``j >= i`` of the mass and of the mass times ``exp(losses[0] - losses[j])``, shape
     (n+1,). ``remainder`` counts fully at every epsilon: infinite losses and, above, what lies
-    beyond the window. Below, the sum of ``exp(constant - order epsilon)`` over ``wrapped`` bounds
-    what wrap-around may have added.
+    beyond the window. The upper bound is known for epsilon >= ``known_from``. Below, the sum of
+    ``exp(constant - order epsilon)`` over ``wrapped`` bounds what wrap-around may have added.
     """
 
     losses: FloatArray
@@ -57,6 +57,7 @@ class Composed(NamedTuple):
     shrunk: FloatArray
     remainder: float
     upper: bool
+    known_from: float = 0.0
     wrapped: tuple[tuple[float, float], ...] = ()
 
     def deltas(self, epsilon: FloatArray) -> FloatArray:
@@ -67,17 +68,19 @@ class Composed(NamedTuple):
         rounding = (len(self.losses) + 16) * UNIT_ROUNDOFF * self.tail[index]
         if self.upper:
             bound = np.minimum(value + rounding + self.remainder, 1.0)
-            return np.where(epsilon < self.losses[0], 1.0, bound)
+            return np.where(epsilon < self.known_from, 1.0, bound)
         for constant, order in self.wrapped:
             rounding = rounding + np.exp(np.minimum(constant - order * epsilon, 0.0))
-        near = epsilon < self.losses[0] + 690.0
+        near = epsilon < self.losses[0] + 650.0
         return np.where(near, np.maximum(value - rounding, 0.0), 0.0) + self.remainder
 
     def epsilon(self, delta: float) -> float:
         """An epsilon with true ``H(epsilon) <= delta`` (upper) or ``>= delta`` (lower, or 0)."""
         over = np.flatnonzero(self.deltas(self.losses) > delta)
         if not over.size:
-            return float(self.losses[0]) if self.upper else 0.0
+            least = self.known_from if self.upper else 0.0
+            within = self.deltas(np.array([least]))[0] <= delta
+            return least if within or not self.upper else float(self.losses[0])
         last = int(over[-1])
         if last + 1 == len(self.losses):
             return math.inf if self.upper else float(self.losses[last])
@@ -98,29 +101,32 @@ def compose_laws(
     infinite = _any_infinite(laws)
     start = math.floor(plan.low / step)
     size = int(fft.next_fast_len(math.ceil((plan.high - plan.low) / step) + 2, real=True))
-    cumulants, slack = np.zeros(4), 0.0
+    cumulants, slack, drift = np.zeros(3), 0.0, 0.0
     rows, noise = [], []
     for law, count in laws:
-        losses = np.arange(law.first, law.first + len(law.mass)) * step
+        losses = np.arange(law.first, law.first + len(law.mass), dtype=np.float64) * step
         tilted, own = _tilt(law.mass, plan.tilt * losses)
         if own == -math.inf:
             return Composed(np.zeros(1), np.zeros(2), np.zeros(2), infinite, upper)
         orders = (plan.order_lost,) if upper else (plan.order_low, plan.order_high)
-        others = [_tilt(tilted, (order - plan.tilt) * losses)[1] + own for order in orders]
+        others = [_tilt(law.mass, order * losses)[1] for order in orders]
         cumulants[: 1 + len(others)] += count * np.array([own, *others])
-        largest = (abs(plan.tilt) + max(map(abs, orders))) * float(np.max(np.abs(losses)))
+        extent = float(np.max(np.abs(losses)))
+        largest = (abs(plan.tilt) + max(map(abs, orders))) * extent
+        drift += count * 4.0 * UNIT_ROUNDOFF * extent
         slack += count * 8.0 * UNIT_ROUNDOFF * (4.0 + largest)
         rows.append(_folded(tilted, law.first, size))
         noise.append(8.0 * UNIT_ROUNDOFF * (math.log2(size) + 4.0 + largest))
     counts = np.array([count for _, count in laws], np.float64)
     values, error = _circular(rows, counts, np.array(noise), size)
     indices = np.arange(max(start, 0), max(start, 0) + size - max(-start, 0))
-    losses, values = indices * step, values[indices % size]
+    losses, values = indices.astype(np.float64) * step, values[indices % size]
+    wrapped: tuple[tuple[float, float], ...] = ()
     if upper:
         mass, scale = np.maximum(values, 0.0) + error, cumulants[0] + slack
         top = (start + size - 1) * step
         beyond = math.exp(min(cumulants[1] + slack - plan.order_lost * top, 0.0))
-        remainder, wrapped = infinite * (1.0 + 1e-12) + beyond, ()
+        remainder = infinite * (1.0 + 1e-12) + beyond
     else:
         mass, scale = np.maximum(values - error, 0.0), cumulants[0] - slack
         fall_low, fall_high = plan.tilt - plan.order_low, plan.order_high - plan.tilt
@@ -130,8 +136,11 @@ def compose_laws(
         )
         remainder = infinite * (1.0 - 1e-12)
     mass = mass * np.exp(np.minimum(scale - plan.tilt * losses, 690.0))
-    shrunk = mass * np.exp(np.maximum(losses[0] - losses, -700.0))
-    return Composed(losses, _suffix(mass), _suffix(shrunk), remainder, upper, wrapped)
+    shrunk = mass * np.exp(losses[0] - losses)
+    known_from = max(float(losses[0]), 0.0) + drift if start > 0 else 0.0
+    # Nodes k h are rounded; what all uses together can be off by is moved to the safe side.
+    losses = losses + drift if upper else losses - drift
+    return Composed(losses, _suffix(mass), _suffix(shrunk), remainder, upper, known_from, wrapped)
 
 
 def _tilt(mass: FloatArray, exponent: FloatArray) -> tuple[FloatArray, float]:
@@ -170,11 +179,11 @@ def _circular(
         phase += counts[part] @ np.angle(spectrum)
     # Powers are taken as exponentials of logarithms: n u (1 + pi) more, and the phase's own size.
     log_worst += 8.0 * UNIT_ROUNDOFF * (4.0 * np.sum(counts) + np.abs(phase))
-    worst = np.exp(np.minimum(log_worst, 0.0))
+    worst = np.exp(np.minimum(log_worst, 700.0))
     product = np.exp(log_size + 1j * phase)
     # The modulus can fall short by as much as it can exceed.
     doubt = worst - np.exp(2.0 * log_size - log_worst)
-    error = 2.0 * float(np.sum(doubt)) / size
+    error = 1e-290 + 2.0 * float(np.sum(doubt)) / size
     error += 16.0 * UNIT_ROUNDOFF * (math.log2(size) + 4.0) * float(np.sum(worst)) / size
     return fft.irfft(product, n=size), error
 

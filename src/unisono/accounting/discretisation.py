@@ -46,8 +46,8 @@ class Grid(NamedTuple):
         """A law whose composed curves are above those of the pair, in one order."""
         cells = self.cells
         mass = _joined(cells.at_lower, cells.at_upper)
-        mass[0] += cells.below
-        mass[-1] += cells.above
+        mass[0] += cells.below * (1.0 + 1e-12)
+        mass[-1] += cells.above * (1.0 + 1e-12)
         error = _joined(cells.error, cells.error)
         infinite = cells.infinite if forward else cells.vanishing
         mass, error, first = self._ordered(mass, error, forward)
@@ -94,7 +94,7 @@ def discretise(pair: Pair, step: float, tail_mass: float) -> Grid:
     low, high = pair.window(tail_mass)
     # One node beyond each end, so that an atom at the very end is inside.
     first, last = math.floor(low / step) - 1, math.ceil(high / step) + 1
-    nodes = np.arange(first, last + 1) * step
+    nodes = np.arange(first, last + 1, dtype=np.float64) * step
     return Grid(pair.cells(nodes), nodes, first, step)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unisono.accounting.validation import FloatArray, require_epsilon, require_probability
 from unisono.errors import InvalidInput
@@ -137,9 +138,9 @@ class _AtomPair:
         lack_upper = max(1.0 - float(np.sum(upper)), 0.0)
         lack_lower = max(1.0 - float(np.sum(lower)), 0.0)
         return Cells(
-            np.bincount(slot, np.maximum(at_lower, 0.0), size),
-            np.bincount(slot, np.maximum(at_upper, 0.0), size),
-            np.bincount(slot, error, size),
+            _binned(slot, np.maximum(at_lower, 0.0), size),
+            _binned(slot, np.maximum(at_upper, 0.0), size),
+            _binned(slot, error, size),
             below,
             above,
             infinite + lack_upper + float(np.sum(mass[over])) - above,
@@ -147,6 +148,10 @@ class _AtomPair:
             infinite,
             vanishing,
         )
+
+
+def _binned(slot: NDArray[np.intp], values: FloatArray, size: int) -> FloatArray:
+    return np.asarray(np.bincount(slot, weights=values, minlength=size), dtype=np.float64)
 
 
 @dataclass(frozen=True)

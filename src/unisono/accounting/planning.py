@@ -41,6 +41,13 @@ class Sketch(NamedTuple):
         mass = np.exp(exponent - np.max(exponent, axis=-1, keepdims=True))
         return mass / np.sum(mass, axis=-1, keepdims=True)
 
+    def deviation(self, order: float) -> float:
+        """Standard deviation of the composed loss tilted by ``order``."""
+        mass = self.tilted(order)
+        centre = np.sum(mass * self.losses, axis=-1, keepdims=True)
+        variance = float(self.counts @ np.sum(mass * (self.losses - centre) ** 2, axis=-1))
+        return math.sqrt(max(variance, 1e-24))
+
 
 def sketch(terms: Sequence[tuple[Pair, int]], tail_mass: float, *, forward: bool) -> Sketch:
     """Imitate the loss of every pair in one order."""
@@ -94,10 +101,8 @@ def plan_window(law: Sketch, order: float, epsilon: float, allowed: float) -> Pl
     ``order`` is the Renyi order of ``epsilon``. Less tilt shortens the window when single losses
     have heavy tails; more keeps the rounding of the transform small against a small delta.
     """
-    mass = law.tilted(order)
-    centre = np.sum(mass * law.losses, axis=-1, keepdims=True)
-    variance = float(law.counts @ np.sum(mass * (law.losses - centre) ** 2, axis=-1))
-    slopes = np.geomspace(0.1, 60.0, 18) / math.sqrt(max(variance, 1e-24))
+    wide, narrow = sorted((law.deviation(0.0), law.deviation(order)), reverse=True)
+    slopes = np.geomspace(0.1 / wide, 60.0 / max(narrow, 1e-3 * wide), 20)
     log_allowed = math.log(allowed)
     lost = (law.cumulant(slopes) - log_allowed) / slopes
     best = int(np.argmin(lost))
@@ -110,7 +115,7 @@ def plan_window(law: Sketch, order: float, epsilon: float, allowed: float) -> Pl
         lows = (log_allowed + tilt * epsilon - law.cumulant(tilt - slopes)) / slopes
         wraps = (law.cumulant(tilt + slopes) - tilt * epsilon - log_allowed) / slopes
         low, wrap = int(np.argmax(lows)), int(np.argmin(wraps))
-        width = max(high - float(lows[low]), float(wraps[wrap]) - epsilon)
+        width = max(high - float(lows[low]), float(wraps[wrap]) - epsilon, 1e-6 * (1.0 + high))
         orders = (order_lost, tilt - float(slopes[low]), tilt + float(slopes[wrap]))
         excess = max(here + rounding - log_allowed, 0.0)
         plans.append((excess, width, Plan(tilt, high - width, high, *orders)))
@@ -118,16 +123,17 @@ def plan_window(law: Sketch, order: float, epsilon: float, allowed: float) -> Pl
 
 
 def plan_step(law: Sketch, plan: Plan, order: float, tolerance: float) -> float:
-    """Grid step at which the bracket of epsilon should be about 0.7 ``tolerance`` wide.
+    """Grid step at which the bracket of epsilon should be about half as wide as ``tolerance``.
 
     Splitting a loss between nodes at distance h adds a variance of h^2 / 6 (at most |L| h for
     losses nearer to zero than a step), which costs (1 + order) / 2 of it in epsilon above and
-    twice that below.
+    twice that below; but no more than a step per use on either side.
     """
     mass, size = law.tilted(order), np.abs(law.losses)
     step = plan.high - plan.low
-    for _ in range(8):
+    uses = float(np.sum(law.counts))
+    for _ in range(12):
         added = float(law.counts @ np.sum(mass * np.minimum(step**2 / 6.0, size * step), axis=-1))
-        width = 1.5 * (1.0 + order) * max(added, 1e-300)
-        step *= min(math.sqrt(0.7 * tolerance / width), 1.0)
+        width = min(1.5 * (1.0 + order) * max(added, 1e-300), 2.0 * uses * step)
+        step *= min(math.sqrt(0.5 * tolerance / width), 1.0)
     return min(step, (plan.high - plan.low) / 64.0)

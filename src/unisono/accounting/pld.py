@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
-from unisono.accounting import theorems
 from unisono.accounting.bracketing import Bracket, bracket_delta, bracket_epsilon, curve_above
+from unisono.accounting.composition import optimal_delta
 from unisono.accounting.pairs import ApproximatePair, DiscretePair, Pair, PurePair
 from unisono.accounting.shift_pairs import GaussianPair, LaplacePair, Relation
 from unisono.accounting.validation import (
@@ -60,8 +60,10 @@ class Composition:
         """Certified epsilon, at most ``tolerance`` wide unless the grid would be too long."""
         delta = require_delta(delta)
         exact = self._exact()
-        return bracket_epsilon(self.terms, delta, self.tolerance) if exact is None else (
-            _invert(exact, delta)
+        return (
+            bracket_epsilon(self.terms, delta, self.tolerance)
+            if exact is None
+            else (_invert(exact, delta))
         )
 
     def delta(self, epsilon: float) -> Bracket:
@@ -85,7 +87,7 @@ class Composition:
         """
         rates = np.asarray(alpha, dtype=np.float64)
         if not np.all((rates >= 0) & (rates <= 1)):
-            raise InvalidInput(f"alpha is {alpha}, but error rates lie in [0, 1]; clip them")
+            raise InvalidInput(f"alpha is {alpha!r}, but error rates lie in [0, 1]; clip them")
         epsilons, deltas = self._curve()
         factor = np.exp(-epsilons)
         flat = rates.reshape(-1, 1)
@@ -94,7 +96,9 @@ class Composition:
         best = np.max(np.maximum(np.maximum(steep, gentle), 0.0), axis=1)
         return best.reshape(rates.shape)
 
-    def _curve(self, smallest_delta: float = 1e-9, count: int = 200) -> tuple[FloatArray, FloatArray]:
+    def _curve(
+        self, smallest_delta: float = 1e-9, count: int = 200
+    ) -> tuple[FloatArray, FloatArray]:
         """Upper bounds of delta on a grid of epsilons, shape (count,) each."""
         exact = self._exact()
         if exact is not None:
@@ -125,7 +129,7 @@ class Composition:
         pair, count = self.terms[0]
         if len(self.terms) == 1 and isinstance(pair, PurePair):
             each = pair.epsilon
-            return lambda epsilon: theorems.optimal_delta(epsilon, each, count)
+            return lambda epsilon: optimal_delta(epsilon, each, count)
         return None
 
 

@@ -30,7 +30,12 @@ _REACH = 1e6
 
 
 def calibrate_noise(
-    target_epsilon: float, delta: float, build: Build, *, precision: float = 2e-3, guess: float = 1.0
+    target_epsilon: float,
+    delta: float,
+    build: Build,
+    *,
+    precision: float = 2e-3,
+    guess: float = 1.0,
 ) -> float:
     """Smallest noise, within the relative ``precision``, whose certified epsilon is in the target.
 
@@ -84,8 +89,8 @@ def calibrate_noise(
                 break
     if enough is None:
         raise ConditionViolated(
-            f"no noise up to {math.exp(position):g} was certified for epsilon = {target} at delta = "
-            f"{delta}; check that the cost of build(noise) falls as noise rises"
+            f"no noise up to {math.exp(position):g} was certified for epsilon = {target} at "
+            f"delta = {delta}; check that the cost of build(noise) falls as noise rises"
         )
     return math.exp(enough)
 

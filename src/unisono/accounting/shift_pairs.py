@@ -30,7 +30,7 @@ Relation = Literal["add-or-remove", "zero-out", "replace-one"]
 
 
 class _ShiftPair:
-    """Symmetric log-concave noise; the loss rises with the output, so ``{L > e}`` is a half-line."""
+    """Symmetric log-concave noise: the loss rises with the output, {L > e} is a half-line."""
 
     rate: float
     relation: Relation

@@ -29,6 +29,9 @@ from unisono.core.events import (
 from unisono.core.trust import Relation
 from unisono.errors import UndefinedRelation, UnknownEvent
 
+# The bound for fixed-size subsets sums over all orders below; beyond this one it takes seconds.
+_LARGEST_SUBSET_ORDER = 128
+
 
 def discloses(event: Event) -> bool:
     """Whether the event shows the value itself."""
@@ -96,9 +99,12 @@ def renyi_curve(event: Event, relation: Relation, orders: np.ndarray) -> np.ndar
             return renyi.poisson_gaussian(orders, rate, std / distance.in_norm("l2"))
         case Gaussian(std), WithoutReplacement(size, population):
             if relation is Relation.REPLACE_ONE:
-                return sampling_without_replacement.renyi_curve(
-                    orders, size, population, distance.in_norm("l2"), std
+                low = orders <= _LARGEST_SUBSET_ORDER
+                curve = np.full(len(orders), np.inf)
+                curve[low] = sampling_without_replacement.renyi_curve(
+                    orders[low], size, population, distance.in_norm("l2"), std
                 )
+                return curve
         case Skellam(std, grid), Everyone():
             l1, l2 = distance.in_norm("l1") / grid, distance.in_norm("l2") / grid
             return integer_noise.skellam(orders, (std / grid) ** 2, l1, l2)

@@ -123,8 +123,8 @@ def epsilon(rho: float, delta: float) -> float:
 
     ``min_a a rho + log(1 - 1/a) - (log delta + log a)/(a - 1)``, rounded up; every order is valid.
 
-    >>> round(epsilon(0.5, 1e-5), 6)
-    4.728388
+    >>> round(epsilon(0.5, 1e-5), 4)
+    4.7284
     """
     rho, delta = require_non_negative("rho", rho), require_delta(delta)
     if rho == 0:

@@ -61,7 +61,8 @@ app = typer.Typer(
     help=_HELP,
     no_args_is_help=True,
     add_completion=False,
-    pretty_exceptions_show_locals=False,
+    # Local variables in a traceback could hold someone's records.
+    pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(privacy_commands, name="privacy")

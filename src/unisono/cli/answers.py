@@ -1,12 +1,13 @@
 """What a series of releases costs, and the least noise that keeps a promise. No formatting."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from unisono.accounting import gaussian
+from unisono.accounting import gaussian, pld, translate
 from unisono.accounting.calibrate import smallest_scale
 from unisono.accounting.curve import PrivacyCurve
 from unisono.accounting.validation import require_epsilon
@@ -83,7 +84,10 @@ def cost(question: Question, noise: float) -> Cost:
         method=curve.method,
         advantage=advantage,
         guess=0.5 * (1 + advantage),
-        reconstruction=tuple((blind, curve.reconstruction(blind)) for blind in BLIND),
+        # The success at a secret is 1 - f(blind success), f the trade-off curve (E002-13).
+        reconstruction=tuple(
+            (b, 1 - f) for b, f in zip(BLIND, _trade_off(curve, BLIND), strict=True)
+        ),
         relations=tuple(_under(question, noise, r, epsilon) for r in Relation),
     )
 
@@ -189,6 +193,7 @@ class Picture:
     noise: float
     rounds: tuple[int, ...]
     epsilons: tuple[float, ...]
+    guess: float
     false_positives: tuple[float, ...]
     trade_offs: tuple[tuple[int, tuple[float, ...]], ...]
 
@@ -199,6 +204,7 @@ class Picture:
             "relation": str(self.question.relation),
             "sampler": sampler_json(self.question),
             "delta": self.question.delta,
+            "best_guess": self.guess,
             "rounds": self.rounds,
             "epsilon": self.epsilons,
             "false_positive_rate": self.false_positives,
@@ -210,15 +216,23 @@ def picture(question: Question, noise: float, points: int = 24) -> Picture:
     """Epsilon after 1 .. count rounds, and the trade-off curve at the first and last of them."""
     event = question.event(noise)
     event.sensitivity.under(question.relation)
-    rounds = sorted({round(r) for r in np.linspace(1, question.count, points)})
+    # Epsilon grows about like the square root, so that the beginning needs more points.
+    rounds = sorted({round(1 + (question.count - 1) * x * x) for x in np.linspace(0, 1, points)})
     epsilons = [PrivacyCurve(event * n, question.relation).epsilon(question.delta) for n in rounds]
-    alphas = np.concatenate([[0.0], np.geomspace(1e-4, 0.02, 12), np.linspace(0.03, 1, 98)])
+    rates = np.concatenate([[0.0], np.geomspace(1e-4, 0.01, 12), np.linspace(0.02, 1, 99)])
+    alphas = tuple(float(rate) for rate in rates.round(12))
     ends = sorted({1, question.count})
     return Picture(
-        question, noise, tuple(rounds), tuple(epsilons), tuple(float(a) for a in alphas),
+        question, noise, tuple(rounds), tuple(epsilons),
+        PrivacyCurve(question.history(noise), question.relation).guess, alphas,
         tuple((n, _trade_off(PrivacyCurve(event * n, question.relation), alphas)) for n in ends),
     )  # fmt: skip
 
 
-def _trade_off(curve: PrivacyCurve, alphas: np.ndarray) -> tuple[float, ...]:
-    return tuple(curve.trade_off(float(alpha)) for alpha in alphas)
+def _trade_off(curve: PrivacyCurve, alphas: Sequence[float]) -> tuple[float, ...]:
+    """Smallest false negative rates of any test, from one certified curve where there is one."""
+    event, count = curve.history.parts[0]
+    pair = translate.pair(event, curve.relation)
+    if pair is None or translate.gaussian_mu(event, curve.relation) is not None:
+        return tuple(curve.trade_off(alpha) for alpha in alphas)
+    return tuple(float(rate) for rate in pld.compose([(pair, count)]).trade_off(alphas))

@@ -23,6 +23,7 @@ class Spending:
     viewer: Viewer
     budget: Budget
     epsilon: float
+    delta: float
     grants: int
 
     @property
@@ -45,6 +46,10 @@ class Book:
         """Epsilon of one entry by itself, at the delta of the viewer's budget."""
         return _epsilon(self.summary, viewer, entry.cost[viewer])
 
+    def delta(self, viewer: Viewer) -> float:
+        """The delta at which costs against this viewer are stated."""
+        return _delta(self.summary, viewer)
+
     def to_json(self, last: int | None = None) -> dict[str, Any]:
         entries = self.summary.entries if last is None else _last(self.summary.entries, last)
         return {
@@ -58,7 +63,7 @@ class Book:
             "viewers": [
                 {
                     "viewer": str(s.viewer), "meaning": describe(s.viewer), "spent": s.epsilon,
-                    "budget": s.budget.epsilon, "delta": s.budget.delta, "grants": s.grants,
+                    "budget": s.budget.epsilon, "delta": s.delta, "grants": s.grants,
                 }
                 for s in self.spending
             ],
@@ -87,7 +92,7 @@ def read_book(file: Path) -> Book:
     found = summary(lines)
     spending = tuple(
         Spending(viewer, found.policy.budget_for(viewer), _epsilon(found, viewer, history),
-                 found.grants[viewer])
+                 _delta(found, viewer), found.grants[viewer])
         for viewer, history in found.histories.items()
     )  # fmt: skip
     return Book(file, head, is_torn(file), found, spending)
@@ -131,5 +136,10 @@ def _last(entries: tuple[Entry, ...], count: int) -> tuple[Entry, ...]:
 def _epsilon(found: Summary, viewer: Viewer, history: Composed) -> float:
     if history == NOTHING:
         return 0.0
-    delta = found.policy.budget_for(viewer).delta
-    return ACCOUNTANT.epsilon(history, found.policy.relation, delta)
+    return ACCOUNTANT.epsilon(history, found.policy.relation, _delta(found, viewer))
+
+
+def _delta(found: Summary, viewer: Viewer) -> float:
+    """Where a viewer's epsilon is read off: a trusted viewer has no delta of their own."""
+    budget = found.policy.budget_for(viewer)
+    return found.policy.budget.delta if math.isinf(budget.epsilon) else budget.delta

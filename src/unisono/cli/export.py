@@ -29,7 +29,7 @@ def as_csv(book: Book) -> str:
             writer.writerow(
                 [entry.number, _cell(entry.time), _cell(entry.purpose), entry.releases, viewer,
                  history_words(history), words.jsonable(book.alone(entry, viewer)),
-                 book.summary.policy.budget_for(viewer).delta]
+                 book.delta(viewer)]
             )  # fmt: skip
     return text.getvalue()
 
@@ -52,7 +52,7 @@ def as_markdown(book: Book) -> str:
     for s in book.spending:
         lines.append(
             f"| {describe(s.viewer)} | {words.number(s.epsilon)} | "
-            f"{words.number(s.budget.epsilon)} | {words.plain(s.budget.delta)} | {s.grants} |"
+            f"{words.number(s.budget.epsilon)} | {words.plain(s.delta)} | {s.grants} |"
         )
     lines += ["", "## Entries", ""]
     lines += ["| entry | time | purpose | releases | seen by | what | epsilon alone |",

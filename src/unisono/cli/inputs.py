@@ -59,7 +59,10 @@ PURE = frozenset(
 _INTEGER = (MechanismName.DISCRETE_GAUSSIAN, MechanismName.SKELLAM)
 _PICTURES = (".png", ".pdf", ".svg")
 
-MechanismOption = Annotated[MechanismName, typer.Option(help="How the noise is drawn.")]
+MechanismOption = Annotated[
+    MechanismName,
+    typer.Option(metavar="NAME", help=f"How the noise is drawn: {', '.join(MechanismName)}."),
+]
 NoiseOption = Annotated[
     float,
     typer.Option(
@@ -88,8 +91,9 @@ DeltaOption = Annotated[
 RelationOption = Annotated[
     Relation,
     typer.Option(
+        metavar="NAME",
         help="What is hidden: which record you gave (replace-one), your values (zero-out), or "
-        "also that you took part (add-or-remove)."
+        "also that you took part (add-or-remove).",
     ),
 ]
 RecordsOption = Annotated[

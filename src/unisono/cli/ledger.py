@@ -56,12 +56,15 @@ def create(
     \b
     Examples:
       unisono ledger create ages.ledger --dataset ages --epsilon 1 --delta 1e-6
-      unisono ledger create icu.ledger --dataset icu --epsilon 2 --delta 1e-7 --trust-server
+      unisono ledger create icu.ledger --dataset icu --epsilon 2 --delta 1e-7
     """
     import math
 
     from unisono.core.policy import Budget, Policy
+    from unisono.errors import InvalidInput
 
+    if not file.absolute().parent.is_dir():
+        raise InvalidInput(f"cannot create {file}: the folder {file.parent} does not exist")
     exceptions = ((SERVER, Budget(math.inf)),) if trust_server else ()
     policy = Policy(dataset, Budget(epsilon, delta), exceptions, relation, unit, records_per_person)
     warn(inputs.warn_if_large(delta, records))
@@ -117,17 +120,17 @@ def verify(
     \b
     Examples:
       unisono ledger verify ages.ledger
-      unisono ledger verify ages.ledger --head 3f6c...e1 (the 64 characters noted earlier)
+      unisono ledger verify ages.ledger --head 3f6c...e1
     """
     from unisono.cli import ledger_text
-    from unisono.cli.book import check_book, check_head
+    from unisono.cli.book import check_book, check_head, is_torn
     from unisono.errors import LedgerError
 
     finding = check_book(file, check_head(head))
     if json:
         write_json({"file": str(file), **vars(finding), "compared_with_head": head})
     else:
-        ledger_text.write_verification(file, finding, compared=head is not None)
+        ledger_text.write_verification(file, finding, head is not None, is_torn(file))
     if not finding.sound:
         raise typer.Exit(LedgerError.exit_code)
 

@@ -4,23 +4,25 @@ import math
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from unisono.cli import words
 from unisono.cli.book import Book, Spending
 from unisono.cli.output import console
-from unisono.core.events import Composed, NoNoise
+from unisono.core.events import Composed, Event, NoNoise, Poisson, WithoutReplacement
 from unisono.core.ledger import Verification
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import describe
+
+_TORN = "The last line is incomplete: a crash while writing; it never paid for anything."
 
 
 def policy_words(policy: Policy) -> list[str]:
     """The policy as sentences for a reader who has never seen one."""
     name = words.clean(policy.dataset)
     lines = [
-        f"The data set '{name}' protects {words.unit_words(policy.unit)}: "
-        f"{words.RELATION_WORDS[policy.relation]}.",
+        f"The data set '{name}' protects {words.protection_words(policy.unit, policy.relation)}.",
+        _budget_meaning(policy),
         f"Nobody may learn more than {_budget_words(policy.budget)}.",
     ]
     for viewer, budget in policy.exceptions:
@@ -36,6 +38,14 @@ def policy_words(policy: Policy) -> list[str]:
     if not policy.parties_disjoint:
         lines.append("A person may appear at several parties, and is then protected less.")
     return lines
+
+
+def _budget_meaning(policy: Policy) -> str:
+    guess = words.budget_guess(policy.budget.epsilon, policy.budget.delta)
+    return (
+        "Even when all of its budget is spent, an adversary who knows everything else notices "
+        f"such a change with at most {words.percent(guess)} success (50 % is blind guessing)."
+    )
 
 
 def _budget_words(budget: Budget) -> str:
@@ -65,7 +75,7 @@ def write_book(book: Book, last: int) -> None:
         f"Created {words.clean(found.created)}; {words.times(len(found.entries), 'grant')} so far."
     )
     if book.torn:
-        out.print("The last line is incomplete: a crash while writing; it never paid for anything.")
+        out.print(_TORN)
     out.print()
     if not book.spending:
         out.print("Nothing has been spent.")
@@ -82,20 +92,22 @@ def _write_spending(out: Console, spending: Spending) -> None:
     who = describe(spending.viewer)
     out.print(f"Against {who} ({words.times(spending.grants, 'grant')}):")
     if math.isinf(spending.budget.epsilon):
-        out.print("  trusted: no limit" + _spent_unlimited(spending.epsilon))
+        seen = (
+            "has seen clean values"
+            if math.isinf(spending.epsilon)
+            else (
+                f"has learned up to epsilon {words.number(spending.epsilon)} at delta "
+                f"{words.plain(spending.delta)}"
+            )
+        )
+        out.print(f"  trusted, no limit; {seen}")
         return
-    left = max(0.0, 1 - spending.share)
+    left = math.floor(100 * max(0.0, 1 - spending.share))
     out.print(
         f"  [{words.bar(spending.share)}] epsilon {words.number(spending.epsilon)} of "
         f"{words.plain(spending.budget.epsilon)} spent at delta "
-        f"{words.plain(spending.budget.delta)}, {100 * left:.0f} % left"
+        f"{words.plain(spending.delta)}, {left} % left"
     )
-
-
-def _spent_unlimited(epsilon: float) -> str:
-    if math.isinf(epsilon):
-        return "; it has seen clean values"
-    return f"; epsilon {words.number(epsilon)} spent"
 
 
 def _entries_table(book: Book, last: int) -> Table:
@@ -104,15 +116,15 @@ def _entries_table(book: Book, last: int) -> Table:
     entries = book.summary.entries
     shown = entries[-last:]
     table = Table(
-        "entry", "time", "purpose", "releases", "what", "epsilon alone",
+        "entry", Column("time", no_wrap=True), "purpose", "what", Column("epsilon alone", width=8),
         box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left",
         title=f"The last {len(shown)} of {words.times(len(entries), 'entry', 'entries')}",
     )  # fmt: skip
     for entry in shown:
         worst = max(entry.cost, key=lambda viewer: book.alone(entry, viewer))
         table.add_row(
-            str(entry.number), words.clean(entry.time), words.clean(entry.purpose) or "-",
-            str(entry.releases), history_words(entry.cost[worst]),
+            str(entry.number), words.clean(entry.time)[:16].replace("T", " "),
+            words.clean(entry.purpose) or "-", history_words(entry.cost[worst]),
             words.number(book.alone(entry, worst)),
         )  # fmt: skip
     return table
@@ -120,18 +132,26 @@ def _entries_table(book: Book, last: int) -> Table:
 
 def history_words(history: Composed) -> str:
     """What was released, in a few words."""
-    found = []
-    for event, count in history.parts:
-        noise = event.noise
-        if isinstance(noise, NoNoise):
-            found.append(f"{count} x clean value")
-            continue
-        size = getattr(noise, "std", None) or getattr(noise, "scale", None) or noise.epsilon  # type: ignore[union-attr]
-        found.append(f"{count} x {type(noise).__name__} {words.plain(float(size))}")
-    return ", ".join(found) or "nothing"
+    return ", ".join(f"{count} x {_event_words(event)}" for event, count in history.parts) or "-"
 
 
-def write_verification(file: Path, finding: Verification, compared: bool) -> None:
+def _event_words(event: Event) -> str:
+    noise = event.noise
+    if isinstance(noise, NoNoise):
+        return "clean value"
+    sizes = [getattr(noise, name, None) for name in ("std", "scale", "epsilon")]
+    size = next(float(s) for s in sizes if s is not None)
+    match event.sampler:
+        case Poisson(rate):
+            sample = f" at rate {rate:g}"
+        case WithoutReplacement(size=drawn, population=population):
+            sample = f" on {drawn} of {population}"
+        case _:
+            sample = ""
+    return f"{type(noise).__name__} {words.plain(size)}{sample}"
+
+
+def write_verification(file: Path, finding: Verification, compared: bool, torn: bool) -> None:
     out = console()
     if not finding.sound:
         out.print(f"NOT SOUND: {file}", style="bold")
@@ -139,6 +159,8 @@ def write_verification(file: Path, finding: Verification, compared: bool) -> Non
         return
     out.print(f"Sound: {file}", style="bold")
     out.print(f"{finding.finding}; {words.times(finding.entries, 'grant')}.")
+    if torn:
+        out.print(_TORN)
     if compared:
         out.print("The head you gave is part of this book: nothing before it was lost or changed.")
     else:

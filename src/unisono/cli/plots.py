@@ -1,13 +1,14 @@
 """Pictures. Readable in grayscale and by the colour-blind: hue, style and marker all differ."""
 
 import math
+import textwrap
 from typing import Any
 
 import matplotlib
 
 matplotlib.use("Agg")
 
-from matplotlib import pyplot
+from matplotlib import pyplot, ticker
 
 from unisono.cli import words
 from unisono.cli.answers import Picture
@@ -30,10 +31,10 @@ _STYLE: Any = {
     "figure.dpi": 150,
     "savefig.facecolor": "white",
 }
-_ACCUSED = {
-    Relation.REPLACE_ONE: "takes the other record for yours",
-    Relation.ZERO_OUT: "takes blank values for yours",
-    Relation.ADD_OR_REMOVE: "takes an outsider for a member",
+_TELL = {
+    Relation.REPLACE_ONE: "two records apart",
+    Relation.ZERO_OUT: "values from blanks",
+    Relation.ADD_OR_REMOVE: "members from others",
 }
 
 
@@ -41,10 +42,15 @@ def draw_picture(found: Picture, path: str) -> None:
     """Two panels: epsilon over the rounds, and the trade-off curve."""
     with pyplot.rc_context(_STYLE):
         figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
-        figure.suptitle(describe(found.question, found.noise), x=0.01, ha="left", fontsize=10)
+        _head(figure, found.question, found.noise, 110)
         _draw_rounds(left, found)
         _draw_trade_off(right, found)
         _save(figure, path)
+
+
+def _head(figure: Any, question: Question, noise: float, width: int) -> None:
+    text = "\n".join(textwrap.wrap(describe(question, noise), width))
+    figure.suptitle(text, x=0.01, ha="left", fontsize=10)
 
 
 def _draw_rounds(axes: Any, found: Picture) -> None:
@@ -76,14 +82,27 @@ def _draw_trade_off(axes: Any, found: Picture) -> None:
                   label=label)  # fmt: skip
     last = [100 * r for r in found.trade_offs[-1][1]]
     axes.fill_between(alphas, last, 0, color=_DARK, alpha=0.08, linewidth=0)
-    axes.text(3, 3, "no test gets here", color=_DARK, fontsize=8, va="bottom")
-    axes.set_title("How well any test can tell")
-    axes.set_xlabel(f"false alarms, % (test {_ACCUSED[found.question.relation]})")
-    axes.set_ylabel("missed, %")
+    axes.text(3, 3, "no test gets here", color=_DARK, fontsize=9, va="bottom")
+    _mark_best(axes, found)
+    axes.set_title("How well any test can tell " + _TELL[found.question.relation])
+    axes.set_xlabel("false alarms, %")
+    axes.set_ylabel("true cases missed, %")
     axes.set_xlim(0, 100)
     axes.set_ylim(0, 100)
     axes.set_aspect("equal")
     axes.legend(frameon=False, loc="upper right")
+
+
+def _mark_best(axes: Any, found: Picture) -> None:
+    """The point where the most guesses are right, with the certified bound on them."""
+    points = list(zip(found.false_positives, found.trade_offs[-1][1], strict=True))
+    alpha, missed = min(points, key=lambda point: point[0] + point[1])
+    axes.plot(100 * alpha, 100 * missed, marker="o", color=_DARK, markersize=6, clip_on=False)
+    axes.annotate(
+        f"best test: right at most {words.percent(found.guess)}\n(50 % is blind guessing)",
+        (100 * alpha, 100 * missed), textcoords="data", xytext=(41, 68), fontsize=9,
+        arrowprops={"arrowstyle": "-", "color": _GRAY}, color="black", va="center",
+    )  # fmt: skip
 
 
 def draw_comparison(question: Question, noise: float, lines: list[Line], path: str) -> None:
@@ -92,22 +111,18 @@ def draw_comparison(question: Question, noise: float, lines: list[Line], path: s
     if not shown:
         raise InvalidInput("no accountant has a finite epsilon here, so there is nothing to draw")
     with pyplot.rc_context(_STYLE):
-        size = (9, 1.6 + 0.42 * len(shown))
+        size = (9.5, 1.7 + 0.36 * len(shown))
         figure, axes = pyplot.subplots(figsize=size, layout="constrained")
-        figure.suptitle(describe(question, noise), x=0.01, ha="left", fontsize=10)
+        _head(figure, question, noise, 95)
         for row, line in enumerate(reversed(shown)):
             _draw_line(axes, row, line)
-        names = [line.name for line in reversed(shown)]
-        axes.set_yticks(range(len(shown)), names)
+        axes.set_yticks(range(len(shown)), [_wrapped(line.name) for line in reversed(shown)])
+        axes.set_ylim(-0.6, len(shown) - 0.4)
         axes.grid(axis="y", visible=False)
-        axes.set_xscale("log" if _wide(shown) else "linear")
-        if not _wide(shown):
-            axes.set_xlim(left=0, right=1.25 * max(line.epsilon for line in shown))
-        else:
-            axes.set_xlim(right=2.5 * max(line.epsilon for line in shown))
+        _scale(axes, [line.epsilon for line in shown])
         axes.set_xlabel(
-            f"epsilon at delta {words.plain(question.delta)}, {question.relation} "
-            "(smaller is tighter; hollow is not a guarantee)"
+            f"epsilon at delta {words.plain(question.delta)}, {question.relation}\n"
+            "(smaller is tighter; a hollow cross is not a guarantee)"
         )
         _save(figure, path)
 
@@ -121,9 +136,19 @@ def _draw_line(axes: Any, row: int, line: Line) -> None:
                   va="center", color=colour)  # fmt: skip
 
 
-def _wide(lines: list[Line]) -> bool:
-    values = [line.epsilon for line in lines if line.epsilon > 0]
-    return len(values) == len(lines) and max(values) > 20 * min(values)
+def _wrapped(name: str) -> str:
+    return "\n".join(textwrap.wrap(name, 34))
+
+
+def _scale(axes: Any, values: list[float]) -> None:
+    """A logarithmic axis if the answers differ widely; room for the labels at the right."""
+    largest, smallest = max(values), min(values)
+    if smallest > 0 and largest > 20 * smallest:
+        axes.set_xscale("log")
+        axes.set_xlim(smallest / 1.6, largest * (largest / smallest) ** 0.3)
+        axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    else:
+        axes.set_xlim(0, 1.3 * largest or 1)
 
 
 def _save(figure: Any, path: str) -> None:

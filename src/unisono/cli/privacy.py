@@ -17,7 +17,7 @@ app = typer.Typer(
     Examples:
       unisono privacy cost --noise 4 --count 10
       unisono privacy calibrate --epsilon 1 --delta 1e-6
-      unisono privacy compare --noise 1 --rate 0.01 --count 1000 --relation add-or-remove
+      unisono privacy compare --noise 1 --rate 0.01 --relation zero-out
       unisono privacy curve --noise 8 --count 100 --plot curve.png
     """,
 )
@@ -44,8 +44,8 @@ def cost(
     Examples:
       unisono privacy cost --noise 4
       unisono privacy cost --noise 1 --rate 0.01 --count 1000 --delta 1e-5
-      unisono privacy cost --mechanism laplace --noise 10 --delta 0 --relation zero-out
-      unisono privacy cost --noise 4 --subset 256/10000 --count 100 --records 10000
+      unisono privacy cost --mechanism laplace --noise 10 --delta 0
+      unisono privacy cost --noise 4 --subset 256/10000 --count 100
     """
     question = Question(
         mechanism, count, inputs.sampler_from(rate, subset), relation, delta,
@@ -119,8 +119,8 @@ def compare(
     \b
     Examples:
       unisono privacy compare --noise 10 --count 100
-      unisono privacy compare --noise 1 --rate 0.01 --count 1000 --relation add-or-remove
-      unisono privacy compare --mechanism randomized-response --noise 1 --count 1000
+      unisono privacy compare --noise 1 --rate 0.01 --relation zero-out
+      unisono privacy compare --mechanism laplace --noise 2 --count 1000
       unisono privacy compare --noise 4 --count 10 --plot compare.png
     """
     question = Question(

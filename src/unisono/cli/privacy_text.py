@@ -53,11 +53,17 @@ def write_comparison(question: Question, noise: float, lines: list[Line], plot: 
     usable = [line for line in lines if line.valid]
     if usable:
         out.print(
-            f"The tightest true bound is epsilon {words.number(usable[0].epsilon)} "
-            f"({usable[0].name}). Lower numbers below that are marked invalid are not guarantees."
+            f"The tightest true bound is epsilon {words.number(usable[0].epsilon)} at delta "
+            f"{words.plain(question.delta)} under {question.relation}, by: {usable[0].name}.",
+            style="bold",
         )
-        out.print()
-    out.print(_comparison_table(question, lines))
+    if len(usable) < len(lines):
+        out.print("A number marked INVALID is not a guarantee, however small it looks.")
+    out.print()
+    notes = list(dict.fromkeys(line.note for line in lines if line.note))
+    out.print(_comparison_table(lines, notes))
+    for mark, note in enumerate(notes, start=1):
+        out.print(f"[{mark}] {note}")
     _mention_picture(out, plot)
 
 
@@ -74,8 +80,8 @@ def write_picture(found: Picture, plot: str | None) -> None:
     for alpha in (0.01, 0.1):
         missed = _interpolate(found, alpha)
         out.print(
-            f"A test that accuses the innocent at most {words.percent(alpha)} of the time misses "
-            f"at least {100 * missed:.1f} % of the guilty (blind guessing: "
+            f"A test that raises a false alarm {words.percent(alpha)} of the time misses at least "
+            f"{math.floor(1000 * missed) / 10:g} % of the true cases (blind guessing: "
             f"{100 * (1 - alpha):g} %)."
         )
     out.print()
@@ -142,15 +148,16 @@ def _under_words(under: UnderRelation) -> str:
     return f"{words.number(under.epsilon)}  ({words.RELATION_WORDS[under.relation]})"
 
 
-def _comparison_table(question: Question, lines: list[Line]) -> Table:
-    table = _table("accountant", "epsilon", "", "remark", right=(1,))
+def _comparison_table(lines: list[Line], notes: list[str]) -> Table:
+    """One row for each accountant, its remark by number."""
+    table = _table("accountant", "epsilon", "", right=(1,))
     for line in lines:
         shown = words.number(line.epsilon)
         if line.lower is not None:
-            shown = f"{math.floor(line.lower * 1e4) / 1e4:g} .. {shown}"
-        mark = "" if line.valid else "INVALID"
-        table.add_row(line.name, shown, mark, line.note, style=None if line.valid else "dim")
-    table.caption = f"delta {words.plain(question.delta)}, relation {question.relation}"
+            shown = f"{math.floor(line.lower * 1e4) / 1e4:.6g} .. {shown}"
+        remark = "" if line.valid else "INVALID "
+        remark += f"[{notes.index(line.note) + 1}]" if line.note else ""
+        table.add_row(line.name, shown, remark, style=None if line.valid else "dim")
     return table
 
 

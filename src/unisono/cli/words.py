@@ -16,7 +16,7 @@ def number(value: float, digits: int = 4) -> str:
     ('0.1235', '1234567', 'infinite', '2')
     """
     if math.isnan(value):
-        return "none"
+        return "-"
     if math.isinf(value):
         return "infinite"
     return plain(round_up(value, digits), digits)
@@ -108,11 +108,33 @@ RELATION_WORDS = {
     Relation.ADD_OR_REMOVE: "your record there or not",
 }
 
-_UNITS = {Unit.RECORD: "one record", Unit.PARTY: "one whole party"}
+_UNITS = {Unit.RECORD: "each single record", Unit.PARTY: "each whole party"}
+_CHANGES = {
+    Relation.REPLACE_ONE: "exchanging it for any other",
+    Relation.ZERO_OUT: "blanking out its values",
+    Relation.ADD_OR_REMOVE: "adding or removing it",
+}
 
 
-def unit_words(unit: Unit) -> str:
-    return _UNITS[unit]
+def protection_words(unit: Unit, relation: Relation) -> str:
+    """What a policy hides.
+
+    >>> protection_words(Unit.RECORD, Relation.REPLACE_ONE)
+    'each single record: exchanging it for any other must hardly change what anyone sees'
+    """
+    return f"{_UNITS[unit]}: {_CHANGES[relation]} must hardly change what anyone sees"
+
+
+def budget_guess(epsilon: float, delta: float) -> float:
+    """Best success from an even prior under any (epsilon, delta) mechanism.
+
+    The trade-off curve's line with slope -e^epsilon bounds the sum of both errors:
+    success <= (e^epsilon + delta) / (1 + e^epsilon).
+
+    >>> budget_guess(0.0, 0.0), round(budget_guess(1.0, 0.0), 4)
+    (0.5, 0.7311)
+    """
+    return 1.0 if epsilon > 700 else (math.exp(epsilon) + delta) / (1 + math.exp(epsilon))
 
 
 def sampler_words(sampler: Sampler) -> str:

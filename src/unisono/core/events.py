@@ -267,6 +267,13 @@ class Event:
     def fingerprint(self) -> str:
         return _fingerprint(event_to_json(self))
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.noise, self.sensitivity, self.sampler))
+
+    def __hash__(self) -> int:
+        return self._hash  # events are keys everywhere; hash their nested fields once
+
 
 @dataclass(frozen=True)
 class Composed:
@@ -288,13 +295,22 @@ class Composed:
             if int(count) != count or count < 1:
                 raise InvalidInput(f"an event happened {count!r} times: count whole releases")
             merged[event] = merged.get(event, 0) + int(count)
-        ordered = sorted(merged.items(), key=lambda part: part[0].fingerprint)
-        object.__setattr__(self, "parts", tuple(ordered))
+        ordered = tuple(merged.items())
+        if len(ordered) > 1:
+            ordered = tuple(sorted(ordered, key=lambda part: part[0].fingerprint))
+        object.__setattr__(self, "parts", ordered)
 
     def __add__(self, other: "Composed") -> "Composed":
+        if not self.parts:
+            return other
+        if len(self.parts) == len(other.parts) == 1 and self.parts[0][0] == other.parts[0][0]:
+            (event, count), (_, more) = self.parts[0], other.parts[0]
+            return _counted(event, count + more)
         return Composed(self.parts + other.parts)
 
     def __mul__(self, count: int) -> "Composed":
+        if count == 1:
+            return self
         return Composed(tuple((event, n * count) for event, n in self.parts))
 
     @property
@@ -307,6 +323,13 @@ class Composed:
     @cached_property
     def fingerprint(self) -> str:
         return _fingerprint(composed_to_json(self))
+
+
+def _counted(event: Event, count: int) -> Composed:
+    """One event, `count` times, both known to be valid: the hot path of every ledger."""
+    composed = object.__new__(Composed)
+    object.__setattr__(composed, "parts", ((event, count),))
+    return composed
 
 
 NOTHING = Composed()
@@ -386,9 +409,12 @@ def composed_from_json(document: Iterable[Mapping[str, Any]]) -> Composed:
     return Composed(tuple((event_from_json(part), part["count"]) for part in document))
 
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def canonical(document: Any) -> bytes:
     """The one byte string that stands for a JSON document."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    return _ENCODER.encode(document).encode()
 
 
 def _fingerprint(document: Any) -> str:

@@ -22,7 +22,6 @@ from unisono.core.events import (
     NOTHING,
     Composed,
     canonical,
-    compose,
     composed_from_json,
     composed_to_json,
 )
@@ -84,6 +83,8 @@ class Ledger(_Uncopyable):
         self._seed = seed
         self._seal_key = os.urandom(32)
         self._costs: dict[str, dict[Viewer, Composed]] = {}
+        self._histories: dict[Viewer, Composed] = {}
+        self._checked: dict[Any, tuple[dict[Viewer, Composed], str]] = {}
         self._times: Counter[str] = Counter()
         self._grants = 0
         self._dispatched: set[tuple[int, int]] = set()
@@ -144,39 +145,47 @@ class Ledger(_Uncopyable):
 
     def check(self, cost: Cost) -> None:
         """Refuse, as `authorize` would, without writing anything."""
-        cost = {Viewer(viewer): history for viewer, history in cost.items()}
-        self._validate(cost, 1)
+        cost, _ = self._known(cost)
         with self._journal.locked() as news:
             self._learn(news)
-            self._refuse_overspending(cost)
+            self._totals(cost)
 
     def authorize(self, cost: Cost, releases: int = 1, purpose: str = "") -> Grant:
         """Write the cost down and grant `releases` draws, or refuse and spend nothing.
 
         The cost covers all releases of the grant, against each viewer.
         """
-        cost = {Viewer(viewer): history for viewer, history in cost.items()}
-        self._validate(cost, releases)
-        name = _cost_name(cost)
+        if int(releases) != releases or releases < 1:
+            raise InvalidInput(f"releases = {releases!r}: authorize at least one whole release")
+        cost, name = self._known(cost)
         with self._journal.locked() as news:
             self._learn(news)
-            self._refuse_overspending(cost)
+            totals = self._totals(cost)
             lines: list[dict[str, Any]] = []
             if name not in self._costs:
                 lines.append(_cost_line(name, cost))
+            number = self._grants
             lines.append(
-                {"kind": "grant", "number": self._grants, "cost": name, "releases": releases,
+                {"kind": "grant", "number": number, "cost": name, "releases": releases,
                  "purpose": purpose, "time": _now()}
             )  # fmt: skip
             self._journal.append(lines)
-            self._costs[name] = dict(cost)
+            self._costs.setdefault(name, cost)
             self._times[name] += 1
-            number, self._grants = self._grants, self._grants + 1
+            self._grants += 1
+            self._histories.update(totals)
         return Grant(_LEDGERS_ONLY, self, number, cost, releases, self._fresh_secret(number))
 
-    def _validate(self, cost: Cost, releases: int) -> None:
-        if int(releases) != releases or releases < 1:
-            raise InvalidInput(f"releases = {releases!r}: authorize at least one whole release")
+    def _known(self, cost: Cost) -> tuple[dict[Viewer, Composed], str]:
+        """The cost, checked once, and the name under which it is written."""
+        key = tuple(cost.items())
+        if key not in self._checked:
+            checked = {Viewer(viewer): history for viewer, history in key}
+            self._validate(checked)
+            self._checked[key] = (checked, _cost_name(checked))
+        return self._checked[key]
+
+    def _validate(self, cost: Cost) -> None:
         if not cost or all(history == NOTHING for history in cost.values()):
             raise InvalidInput("a cost that touches no viewer pays for nothing: name who sees it")
         for history in cost.values():
@@ -189,14 +198,19 @@ class Ledger(_Uncopyable):
                     )
                 event.sensitivity.under(self.policy.relation)
 
-    def _refuse_overspending(self, cost: Cost) -> None:
-        for viewer in sorted(cost):
+    def _totals(self, cost: Cost) -> dict[Viewer, Composed]:
+        """What each viewer will have seen, or a refusal if some budget cannot bear it."""
+        totals, allowed = {}, None
+        for viewer, history in cost.items():
             budget = self.policy.budget_for(viewer)
-            total = compose([self._history(viewer), cost[viewer]])
-            if total == NOTHING or math.isinf(budget.epsilon):
+            total = totals[viewer] = self._history(viewer) + history
+            # Viewers who have seen the same under the same budget are asked about once.
+            if not total.parts or math.isinf(budget.epsilon) or (total, budget) == allowed:
                 continue
             if not self._fits(total, budget):
-                raise BudgetExceeded(self._refusal(viewer, budget, cost[viewer]))
+                raise BudgetExceeded(self._refusal(viewer, budget, history))
+            allowed = (total, budget)
+        return totals
 
     def _fits(self, history: Composed, budget: Budget) -> bool:
         relation = self.policy.relation
@@ -221,7 +235,7 @@ class Ledger(_Uncopyable):
         low, high = 0, count
         while high - low > 1:
             middle = (low + high) // 2
-            fits = self._fits(compose([history, event * middle]), budget)
+            fits = self._fits(history + event * middle, budget)
             low, high = (middle, high) if fits else (low, middle)
         if low:
             return f"{low} of the {count} releases would fit, or add more noise to each"
@@ -304,11 +318,7 @@ class Ledger(_Uncopyable):
         return frozenset(self._times.items())
 
     def _history(self, viewer: Viewer) -> Composed:
-        return compose(
-            self._costs[name][viewer] * times
-            for name, times in self._times.items()
-            if viewer in self._costs[name] and self._costs[name][viewer] != NOTHING
-        )
+        return self._histories.get(viewer, NOTHING)
 
     def close(self) -> None:
         self._journal.close()
@@ -316,11 +326,11 @@ class Ledger(_Uncopyable):
     # ---------------------------------------------------------- internals
 
     def _learn(self, lines: list[dict[str, Any]]) -> None:
+        pending: Counter[str] = Counter()
         for line in lines:
             match line["kind"]:
                 case "grant":
-                    self._times[line["cost"]] += 1
-                    self._grants += 1
+                    pending[line["cost"]] += 1
                 case "cost":
                     self._costs[line["cost"]] = {
                         Viewer(v): composed_from_json(parts) for v, parts in line["viewers"].items()
@@ -330,6 +340,12 @@ class Ledger(_Uncopyable):
                         f"unknown line {other!r} in {self._journal.path}: it was written by "
                         "another version; an unknown line is never taken as free"
                     )
+
+        for name, times in pending.items():
+            self._times[name] += times
+            self._grants += times
+            for viewer, history in self._costs[name].items():
+                self._histories[viewer] = self._history(viewer) + history * times
 
     def _fresh_secret(self, number: int) -> bytes:
         if self._seed is None:

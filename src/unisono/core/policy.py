@@ -81,7 +81,10 @@ class Policy:
         object.__setattr__(self, "exceptions", ordered)
 
     def budget_for(self, viewer: Viewer) -> Budget:
-        return dict(self.exceptions).get(viewer, self.budget)
+        for named, budget in self.exceptions:
+            if named == viewer:
+                return budget
+        return self.budget
 
     @property
     def identity(self) -> str:

@@ -17,6 +17,7 @@ from unisono.core.events import (
     Gaussian,
     Sampler,
     Sensitivity,
+    positive,
 )
 from unisono.core.trust import Relation
 from unisono.errors import InvalidInput
@@ -30,6 +31,7 @@ def calibrate(
     sampler: Sampler = Everyone(),
 ) -> Event:  # fmt: skip
     """The event whose `count` releases together cost at most (epsilon, delta)."""
+    positive(epsilon=epsilon, count=count)
     if not isinstance(sampler, Everyone):
         raise InvalidInput(
             "discrete Gaussian shares have no accountant under sampling: use Gaussian noise, whose "

@@ -17,7 +17,7 @@ from scipy.special import ndtri
 
 from unisono.accounting import gaussian as exact
 from unisono.accounting.curve import GAP_SHARE
-from unisono.core.events import Event, Everyone, Gaussian, Sampler, Sensitivity
+from unisono.core.events import Event, Everyone, Gaussian, Sampler, Sensitivity, positive
 from unisono.core.noise import rounded_share_gap
 from unisono.core.trust import Relation
 from unisono.errors import InvalidInput
@@ -30,6 +30,7 @@ def calibrate(
     grid: float | None = None,
 ) -> Event:  # fmt: skip
     """The event whose `count` releases together cost at most (epsilon, delta)."""
+    positive(epsilon=epsilon, count=count)
     if not 0 < delta < 1:
         raise InvalidInput(
             f"delta = {delta!r}: Gaussian noise has no pure epsilon; choose delta in (0, 1), or "
@@ -48,7 +49,8 @@ def calibrate(
 
     if isinstance(sampler, Everyone):
         mu = exact.split(exact.mu_for(epsilon, target), count)
-        return event(distance / mu * (1 + 2.0**-50))
+        # The root finder behind the curve is good to 1e-12; stay on the safe side of it.
+        return event(distance / mu * (1 + 1e-11))
     start = distance / exact.mu_for(epsilon, target)
     return event(calibrate_scale(event, relation, epsilon, target, count, start))
 

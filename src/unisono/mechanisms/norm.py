@@ -22,13 +22,13 @@ def calibrate(
     count: int = 1, sampler: Sampler = Everyone(),
 ) -> Event:  # fmt: skip
     """The event whose `count` releases together cost at most (epsilon, delta)."""
+    positive(epsilon=epsilon, count=count)
     distance = sensitivity.under(relation).in_norm("l2")
 
     def event(scale: float) -> Event:
         return Event(NormNoise(scale), sensitivity, sampler)
 
     if delta == 0 and isinstance(sampler, Everyone):
-        positive(epsilon=epsilon, count=count)
         return event(distance * count / epsilon * (1 + 2.0**-50))
     return event(calibrate_scale(event, relation, epsilon, delta, count, start=distance / epsilon))
 

@@ -9,7 +9,7 @@ Shares     exact: h honest shares of variance V/h add up to Skellam noise of var
 
 import math
 
-from unisono.core.events import Event, Everyone, Sampler, Sensitivity, Skellam
+from unisono.core.events import Event, Everyone, Sampler, Sensitivity, Skellam, positive
 from unisono.core.trust import Relation
 from unisono.errors import InvalidInput
 from unisono.mechanisms.sampling import calibrate_scale
@@ -20,6 +20,7 @@ def calibrate(
     grid: float, count: int = 1, sampler: Sampler = Everyone(),
 ) -> Event:  # fmt: skip
     """The event whose `count` releases together cost at most (epsilon, delta)."""
+    positive(epsilon=epsilon, count=count)
     if not isinstance(sampler, Everyone):
         raise InvalidInput(
             "Skellam noise has no accountant under sampling: use Gaussian noise instead"

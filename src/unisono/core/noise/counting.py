@@ -166,9 +166,10 @@ def _accept(
     distance = np.abs(d)
     near = distance < mean / 4
     d[~near] = 0.0
-    u = (d + (centre - mean)) / mean
+    u, at_centre = (d + (centre - mean)) / mean, (centre - mean) / mean
     exponents = (1 + u) * np.log1p(u)
     exponents -= u
+    exponents -= (1 + at_centre) * math.log1p(at_centre) - at_centre
     exponents *= mean
     exponents += 0.5 * np.log1p(d / centre)
     exponents += (1 / (centre + d) - 1 / centre) / 12

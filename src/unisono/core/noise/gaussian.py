@@ -62,7 +62,7 @@ def rounded_gaussian(
     the same output, about ten thousand times slower, for verification.
 
     >>> rounded_gaussian(Keystream(bytes(32)), 10.0, 5)
-    array([...])
+    array([  2, -10, -13,   8,   1])
     """
     std = spread("std", std)
     shape, count = shape_of(size)
@@ -79,7 +79,8 @@ def discrete_gaussian(
     """The discrete Gaussian, exactly: P(k) proportional to exp(-k^2 / (2 std^2)).
 
     >>> discrete_gaussian(Keystream(bytes(32)), 1e9, (2, 2))
-    array([...])
+    array([[  159288852, -1000127989],
+           [-1254467208,   765157051]])
     """
     std = spread("std", std)
     shape, count = shape_of(size)
@@ -108,6 +109,7 @@ class _Blocks(NamedTuple):
     table: InversionTable
     inner: Fraction  # s^2 of the module docstring
     outer: Fraction  # w^2
+    exact_height: Fraction  # h
     height: float
     square: float
     cross: float
@@ -120,12 +122,14 @@ def _blocks(std: float) -> _Blocks:
     s = std / 2.0**log_size
     w = math.sqrt(s * s + s / 2)
     inner, outer = Fraction(s) ** 2, Fraction(w) ** 2
+    exact_height = 1 / (8 * (outer - inner))
     return _Blocks(
         log_size,
         _discrete_table(w),
         inner,
         outer,
-        height=float(1 / (8 * (outer - inner))),
+        exact_height,
+        height=float(exact_height),
         square=float((1 / inner - 1 / outer) / 2),
         cross=float(1 / inner),
         place=float(1 / (2 * inner)),
@@ -168,7 +172,7 @@ def _propose(
             x = uniform.enclose(real) - rational(real, Fraction(1, 2)) + j
         else:
             x = rational(real, Fraction(int(candidates[i]), 1 << log_size))
-        rest = rational(real, 1 / (8 * (outer - inner)) - j * j / (2 * outer))
+        rest = rational(real, blocks.exact_height - j * j / (2 * outer))
         return x * x / rational(real, 2 * inner) + rest
 
     return candidates, accept(stream, exponents, _EXPONENT_ERROR, exact_exponent, always_exact)

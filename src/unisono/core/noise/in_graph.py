@@ -16,7 +16,7 @@ uniforms end near 5.4 and give tails away. The logarithm, sine and cosine are po
 IEEE doubles, written out here so that their error is proved (`in_graph_error`) and not a
 property of somebody's libm. Doubles are switched on locally: the caller's arrays stay 32-bit.
 
-The series (t = 1 - u or its kin, w = d / (2 + d), |w| <= .172, |phi| <= .786):
+The series, with u = (1 + d) 2^-k, 1 + d in [sqrt(1/2), sqrt(2)), w = d / (2 + d), |w| <= .172:
 
     ln(1 + d) = 2 (w + w^3 / 3 + ... + w^19 / 19),   rest < 2 w * 2.4e-17
     sin: through phi^15, rest < 4.7e-17;   cos: through phi^16, rest < 2.1e-18

@@ -139,6 +139,25 @@ def cell_error(radius: float, std: float) -> float:
     return -2 * math.log1p(-eta)
 
 
+def chernoff_slack(
+    pairs: int, chance: np.ndarray, kappa: np.ndarray, mean: float, delta: float
+) -> float:
+    """Smallest t found with P(sum of `pairs` terms > t) <= delta, by Chernoff's bound.
+
+    The terms are independent, of mean at most `mean`, and within +-kappa[j] except for
+    events that `chance[j + 1]` bounds; kappa increases and chance[0] = 1.
+    """
+    best = math.inf
+    # Any rate is valid; beyond 700 / kappa the exponential overflows.
+    for rate in np.geomspace(1e-3, 600.0, 400) / kappa[-1]:
+        x = rate * kappa
+        # exp(x) - 1 - x <= x^2 exp(x) / 2, which does not cancel for small x.
+        excess = np.where(x < 0.01, x**2 * np.exp(x) / 2, np.expm1(x) - x)
+        growth = pairs * math.log1p(rate * mean + float(np.sum(chance * excess)))
+        best = min(best, float((growth - math.log(delta)) / rate))
+    return best
+
+
 def composed_error(draws: int, std: float, delta: float = 1e-12) -> ComposedError:
     """(epsilon, delta) by which `draws` in-graph grid draws may differ from ideal (step 3).
 
@@ -171,14 +190,6 @@ def composed_error(draws: int, std: float, delta: float = 1e-12) -> ComposedErro
     inner = np.maximum(radii[:-1] - 2.5 / std, 0.0)
     chance = np.append(1.0, np.exp(-(inner**2) / 2))
     mean = delta / (2 * draws) + float(np.sum(chance * kappa**2))
-    pairs = (draws + 1) // 2
-    best = math.inf
-    # Any lambda is valid; beyond 700 / kappa the exponential overflows.
-    for rate in np.geomspace(1e-3, 600.0, 400) / kappa[-1]:
-        x = rate * kappa
-        # exp(x) - 1 - x <= x^2 exp(x) / 2, which does not cancel for small x.
-        excess = np.where(x < 0.01, x**2 * np.exp(x) / 2, np.expm1(x) - x)
-        growth = pairs * math.log1p(rate * mean + float(np.sum(chance * excess)))
-        best = min(best, (growth + math.log(2 / delta)) / rate)
+    epsilon = chernoff_slack((draws + 1) // 2, chance, kappa, mean, delta / 2)
     # Summation and cancellation errors of this function itself are far below one in a million.
-    return ComposedError(float(best) * (1 + 1e-6), delta)
+    return ComposedError(epsilon * (1 + 1e-6), delta)

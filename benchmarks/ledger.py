@@ -1,0 +1,79 @@
+"""Authorisations a second, against the disk's own limit in the same run.
+
+    python benchmarks/ledger.py [folder]
+
+The limit is a loop of plain appends of lines of the same length, each with fdatasync, to a file
+beside the ledger; repetitions are interleaved and the best of each is compared.
+"""
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.events import Event, Gaussian, bounded_sum
+from unisono.core.ledger import Ledger
+from unisono.core.policy import Budget, Policy
+from unisono.core.trust import FINAL_MODEL, ITERATES, SERVER
+
+COUNT, REPEATS = 300, 7
+
+
+def plain(path: Path, line: bytes) -> float:
+    """Appends and fdatasyncs a second of the bare disk."""
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+    start = time.perf_counter()
+    for _ in range(COUNT):
+        os.write(descriptor, line)
+        os.fdatasync(descriptor)
+    elapsed = time.perf_counter() - start
+    os.close(descriptor)
+    return COUNT / elapsed
+
+
+def authorise(book: Ledger, cost: dict) -> float:
+    """Authorisations a second."""
+    start = time.perf_counter()
+    for _ in range(COUNT):
+        book.authorize(cost)
+    return COUNT / (time.perf_counter() - start)
+
+
+def main(folder: str) -> None:
+    event = Event(Gaussian(1e5), bounded_sum(l2=1.0))
+    cost = dict.fromkeys((FINAL_MODEL, ITERATES, SERVER), event * 1)
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        path = Path(place) / "ledger"
+        book = Ledger.create(path, Policy("bench", Budget(5.0, 1e-6)), ACCOUNTANT)
+        authorise(book, cost)
+        line = path.read_bytes().splitlines(keepends=True)[-1]
+        rates = [(plain(Path(place) / "plain", line), authorise(book, cost)) for _ in range(REPEATS)]
+        limit, ours = (max(column) for column in zip(*rates, strict=True))
+        print(f"{'disk alone':<28}{limit:>12,.0f} appends/s")
+        print(f"{'ledger':<28}{ours:>12,.0f} authorisations/s")
+        print(f"{'ratio':<28}{ours / limit:>12.2f}  (aim: at least 0.80)")
+
+        with book._journal.locked():
+            entry = {"kind": "grant", "cost": next(iter(book._costs)), "releases": 1,
+                     "number": 0, "purpose": "", "time": ""}  # fmt: skip
+            book._journal.append([entry] * (100_000 - book.grants))
+        start = time.perf_counter()
+        opened = Ledger.open(path, ACCOUNTANT)
+        elapsed = time.perf_counter() - start
+        start = time.perf_counter()
+        opened.spent(SERVER)
+        answer = time.perf_counter() - start
+        print(f"{'open 100,000 entries':<28}{elapsed:>12.2f} s   then answer {answer * 1e3:.2f} ms")
+
+    count, start = 20_000, time.perf_counter()
+    policy = Policy("equal", Budget(5.0, 1e-6))
+    for _ in range(count):
+        Ledger.in_memory(policy, ACCOUNTANT, seed=0).authorize(cost)
+    rate = count / (time.perf_counter() - start)
+    print(f"{'parties of equal history':<28}{rate:>12,.0f} authorisations/s in memory")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else ".")

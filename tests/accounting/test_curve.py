@@ -136,12 +136,12 @@ def test_the_sampler_changes_the_claim():
 def test_answers_are_consistent(noise, count, rate, relation):
     curve = PrivacyCurve(Event(Gaussian(noise), RECORD, Poisson(rate)) * count, relation)
     epsilon = curve.epsilon(1e-5)
-    assert curve.delta(epsilon * (1 + 1e-6) + 1e-9) <= 1e-5 * 1.02
+    assert curve.delta(epsilon + 2e-3) <= 1e-5 * (1 + 2e-3)
     assert curve.fits(epsilon * 1.001 + 1e-6, 1e-5)
     assert not curve.fits(epsilon * 0.98 - 1e-6, 1e-5)
     assert 0 <= curve.advantage <= 1
     for alpha in (0.01, 0.3):
-        assert 1 - alpha - curve.advantage - 1e-6 <= curve.trade_off(alpha) <= 1 - alpha + 1e-12
+        assert 1 - alpha - curve.advantage - 2e-3 <= curve.trade_off(alpha) <= 1 - alpha + 1e-12
         assert curve.reconstruction(alpha) >= alpha - 1e-12
 
 

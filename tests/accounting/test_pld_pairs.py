@@ -40,12 +40,12 @@ def densities(pair, x):
 @pytest.mark.parametrize("pair", SHIFT_PAIRS, ids=str)
 @pytest.mark.parametrize("epsilon", [0.0, 0.03, 0.4, 1.1])
 def test_hockey_stick_is_the_integral(pair, epsilon):
-    x = np.linspace(-40, 45, 850_001)  # the kinks of Laplace lie on the points
+    x = np.linspace(-40, 45, 170_001)  # the kinks of Laplace lie on the points
     upper, lower = densities(pair, x)
     ratio = math.exp(epsilon)
     forward = np.trapezoid(np.maximum(upper - ratio * lower, 0), x)
     reverse = np.trapezoid(np.maximum(lower - ratio * upper, 0), x)
-    assert pair.hockey_stick(epsilon) == pytest.approx((forward, reverse), abs=2e-8)
+    assert pair.hockey_stick(epsilon) == pytest.approx((forward, reverse), abs=3e-7)
 
 
 def test_hockey_stick_catches_a_factor_of_two_in_noise():
@@ -108,7 +108,7 @@ def test_both_laws_are_second_order(pair):
     assert gaps[1] < 0.35 * gaps[0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.integers(0, 20), min_size=2, max_size=6),
     st.lists(st.integers(0, 20), min_size=2, max_size=6),

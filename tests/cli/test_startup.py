@@ -1,5 +1,6 @@
 """The program itself: quick start, version, exit codes, no traceback."""
 
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from unisono.errors import (
 )
 
 RUNNER = CliRunner()
+PLAIN = {name: value for name, value in os.environ.items() if "COLOR" not in name}
 HEAVY = ("jax", "scipy", "matplotlib", "dp_accounting", "numpy")
 COMMANDS = [
     ["privacy", "cost"], ["privacy", "calibrate"], ["privacy", "compare"], ["privacy", "curve"],
@@ -106,7 +108,7 @@ def test_no_color_is_respected():
     for extra in ({}, {"NO_COLOR": "1"}):
         result = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True,
-            env={"FORCE_COLOR": "1", "TERM": "xterm-256color", **extra},
+            env={**PLAIN, "FORCE_COLOR": "1", "TERM": "xterm-256color", **extra},
         )  # fmt: skip
         # Codes 30 to 49 are colours; bold (1) and dim (2) are none.
         shown.append(bool(re.search("\x1b\\[[0-9;]*[34][0-9]", result.stdout)))
@@ -118,6 +120,6 @@ def test_a_terminal_without_unicode_is_served():
     code += " 'skellam']\nfrom unisono.cli import main; main()"
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, timeout=60, check=True,
-        env={"PYTHONIOENCODING": "ascii"},
+        env={**PLAIN, "PYTHONIOENCODING": "ascii"},
     )  # fmt: skip
     assert b"R?nyi" in result.stdout

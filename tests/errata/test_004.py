@@ -55,9 +55,8 @@ def test_who_drew_the_order_is_not_fooled_by_it(target, true):
         assert found > target
         # n fixed passes cost what any order with n uses of each record costs.
         sigma = math.sqrt(n) * 2 * n / gaussian.mu_for(target, delta)
-        assert gaussian.epsilon(delta, hidden_order.capped_mu(n, n, 1.0, sigma)) <= target * (
-            1 + 1e-9
-        )
+        mu = hidden_order.capped_mu(n, n, 1.0, sigma)
+        assert gaussian.epsilon(delta, mu) == pytest.approx(target, rel=1e-9)
 
 
 def test_theorem_1_is_true_only_for_strangers_and_few_records():

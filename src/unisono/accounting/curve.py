@@ -20,6 +20,7 @@ from unisono.core.trust import Relation
 
 # The part of delta that calibration leaves for the gap of rounded shares.
 GAP_SHARE = 1e-9
+_EPSILONS = np.concatenate([[0.0], np.geomspace(1e-3, 60, 60)])
 _ORDERS = np.unique(np.concatenate([np.arange(2, 65), np.geomspace(72, 4096, 40).round()]))
 
 
@@ -47,9 +48,9 @@ class PrivacyCurve:
             return math.inf
         if not self.history.parts:
             return 0.0
-        if self._gap == 0:
+        if self._gap == 0 and self._slack == 0:
             return self._epsilon(delta)
-        return self._epsilon_with_gap(delta)
+        return self._epsilon_of_real_law(delta)
 
     def delta(self, epsilon: float) -> float:
         """Smallest certified delta at this epsilon."""
@@ -58,8 +59,12 @@ class PrivacyCurve:
             return 1.0
         if not self.history.parts:
             return 0.0
-        slack = self._gap * (1 + math.exp(min(epsilon, 700.0)))
-        return min(1.0, self._delta(epsilon) + slack)
+        # P~ <= e^a P + g <= e^a (e^e P' + d) + g and P' <= e^a P~' + g, with e = epsilon - 2a.
+        ideal = epsilon - 2 * self._slack
+        if ideal < 0:
+            return self.delta(2 * self._slack)
+        missed = self._gap * (1 + math.exp(min(epsilon, 700.0)))
+        return min(1.0, math.exp(self._slack) * self._delta(ideal) + missed)
 
     @property
     def advantage(self) -> float:
@@ -76,12 +81,15 @@ class PrivacyCurve:
         alpha = require_probability("false_positive_rate", false_positive_rate)
         if self._disclosed:
             return 0.0
-        if self._mu is not None and self._gap == 0:
+        if self._mu is not None and self._gap == 0 and self._slack == 0:
             return float(ndtr(-self._mu - ndtri(alpha))) if 0 < alpha < 1 else 1.0 - alpha
-        epsilons = np.concatenate([[0.0], np.geomspace(1e-3, 60, 80)])
-        deltas = self._deltas
-        forward = 1 - deltas - np.exp(epsilons) * alpha
-        backward = np.exp(-epsilons) * (1 - deltas - alpha)
+        if not self._renyi_only and self._slack == 0:
+            # Laws within total variation g of the ideal ones shift both error rates by g.
+            shifted = self._composition.trade_off(min(1.0, alpha + self._gap))
+            return max(0.0, float(shifted) - self._gap)
+        deltas = np.array([self.delta(float(epsilon)) for epsilon in _EPSILONS])
+        forward = 1 - deltas - np.exp(_EPSILONS) * alpha
+        backward = np.exp(-_EPSILONS) * (1 - deltas - alpha)
         return float(max(0.0, forward.max(), backward.max()))
 
     def reconstruction(self, blind_success: float) -> float:
@@ -130,11 +138,19 @@ class PrivacyCurve:
 
     @cached_property
     def _gap(self) -> float:
-        return math.fsum(
-            count * event.noise.gap
+        return math.fsum(count * noise.gap for noise, count in self._gaussians)
+
+    @cached_property
+    def _slack(self) -> float:
+        return math.fsum(count * noise.slack for noise, count in self._gaussians)
+
+    @cached_property
+    def _gaussians(self) -> list[tuple[Gaussian, int]]:
+        return [
+            (event.noise, count)
             for event, count in self.history.parts
             if isinstance(event.noise, Gaussian)
-        )
+        ]
 
     @cached_property
     def _pairs(self) -> list[tuple[Pair, int]]:
@@ -144,6 +160,10 @@ class PrivacyCurve:
             if dominating is not None:
                 found.append((dominating, count))
         return found
+
+    @cached_property
+    def _composition(self) -> pld.Composition:
+        return pld.compose(self._pairs)
 
     @cached_property
     def _renyi_only(self) -> bool:
@@ -165,7 +185,7 @@ class PrivacyCurve:
         if self._mu is not None:
             return gaussian.epsilon(delta, self._mu)
         if not self._renyi_only:
-            return min(pld.compose(self._pairs).epsilon(delta).upper, self._pure)
+            return min(self._composition.epsilon(delta).upper, self._pure)
         if self._renyi is not None:
             return renyi.epsilon(_ORDERS, self._renyi, delta)
         return pld.compose(self._mixed(delta)).epsilon(delta).upper
@@ -174,7 +194,7 @@ class PrivacyCurve:
         if self._mu is not None:
             return gaussian.delta(epsilon, self._mu)
         if not self._renyi_only:
-            return pld.compose(self._pairs).delta(epsilon).upper
+            return self._composition.delta(epsilon).upper
         if self._renyi is not None:
             return renyi.delta(_ORDERS, self._renyi, epsilon)
         return pld.compose(self._mixed(1e-6)).delta(epsilon).upper
@@ -192,9 +212,9 @@ class PrivacyCurve:
         rest = renyi.epsilon(_ORDERS, renyi.compose(curves, counts), delta / 2)
         return [*self._pairs, (ApproximatePair(rest, delta / 2), 1)]
 
-    def _epsilon_with_gap(self, delta: float) -> float:
-        """Two laws within total variation g are (epsilon, delta + (1 + e^epsilon) g) close."""
-        high = self._epsilon(delta * (1 - GAP_SHARE))
+    def _epsilon_of_real_law(self, delta: float) -> float:
+        """Epsilon of a law that differs from the ideal one by a slack and a gap."""
+        high = self._epsilon(delta * (1 - GAP_SHARE) * math.exp(-self._slack)) + 2 * self._slack
         if self.delta(high) <= delta:
             return high
         low = high
@@ -207,11 +227,6 @@ class PrivacyCurve:
             low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
         return high
 
-    @cached_property
-    def _deltas(self) -> np.ndarray:
-        epsilons = np.concatenate([[0.0], np.geomspace(1e-3, 60, 80)])
-        return np.array([self.delta(float(e)) for e in epsilons])
-
     def fits(self, epsilon: float, delta: float) -> bool:
         """Whether the history is certainly within (epsilon, delta); cheap bounds come first."""
         if self._disclosed:
@@ -222,13 +237,11 @@ class PrivacyCurve:
             return False
         if self._mu is not None:
             # One comparison against a remembered threshold keeps ledgers at the disk's speed.
-            slack = self._gap * (1 + math.exp(min(epsilon, 700.0)))
-            if slack <= delta * GAP_SHARE:
-                return self._mu <= gaussian.mu_for(epsilon, delta * (1 - GAP_SHARE * (slack > 0)))
-            return self.delta(epsilon) <= delta
-        slack = self._gap * (1 + math.exp(min(epsilon, 700.0)))
-        if self._renyi is not None and slack < delta:
-            if renyi.delta(_ORDERS, self._renyi, epsilon) + slack <= delta:
+            if self._gap == 0 and self._slack == 0:
+                return self._mu <= gaussian.mu_for(epsilon, delta)
+            return self.epsilon(delta) <= epsilon
+        if self._renyi is not None and self._gap == 0 and self._slack == 0:
+            if renyi.delta(_ORDERS, self._renyi, epsilon) <= delta:
                 return True
             if self._renyi_only:
                 return False

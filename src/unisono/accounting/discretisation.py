@@ -62,11 +62,11 @@ class Grid(NamedTuple):
         """A law whose composed curves are below those of the pair, in one order."""
         cells = self.cells
         chords = _joined(cells.at_lower, cells.at_upper)
-        mass = np.maximum(_minorant(chords, cells, self.nodes, self.step), 0.0)
+        below = _minorant(chords, cells, self.nodes, self.step)
         error = _joined(cells.error, cells.error)
         error[1:-1] += error[:-2] + error[2:]
-        infinite = cells.truly_infinite if forward else cells.truly_vanishing
-        mass, error, first = self._ordered(mass, 4.0 * error, forward)
+        infinite = (below.infinite if forward else below.vanishing) * (1.0 - 1e-12)
+        mass, error, first = self._ordered(below.mass, 4.0 * error, forward)
         mass *= 1.0 - 16.0 * UNIT_ROUNDOFF
         moved = np.minimum(mass[1:], error[1:])
         mass[1:] -= moved
@@ -92,8 +92,9 @@ def discretise(pair: Pair, step: float, tail_mass: float) -> Grid:
     dropped below.
     """
     low, high = pair.window(tail_mass)
-    # One node beyond each end, so that an atom at the very end is inside.
-    first, last = math.floor(low / step) - 1, math.ceil(high / step) + 1
+    # One node beyond each end, so that an atom at the very end is inside, and always around 0.
+    first = min(math.floor(low / step), 0) - 1
+    last = max(math.ceil(high / step), 0) + 1
     nodes = np.arange(first, last + 1, dtype=np.float64) * step
     return Grid(pair.cells(nodes), nodes, first, step)
 
@@ -106,39 +107,55 @@ def _joined(at_lower: FloatArray, at_upper: FloatArray) -> FloatArray:
     return joined
 
 
-def _minorant(mass: FloatArray, cells: Cells, nodes: FloatArray, step: float) -> FloatArray:
-    """P-masses of the pair below (module docstring); ``mass`` are those of the chords.
+class _Minorant(NamedTuple):
+    """P-masses at the nodes, P-mass of infinite loss, and Q-mass of losses at minus infinity."""
+
+    mass: FloatArray
+    infinite: float
+    vanishing: float
+
+
+def _minorant(chords: FloatArray, cells: Cells, nodes: FloatArray, step: float) -> _Minorant:
+    """The pair below (module docstring); ``chords`` are the P-masses of the pair above.
 
     Values of the curve are in units of P-mass: ``C = (e^h - 1) A B / (A + B)`` with ``A`` the
     P-mass at the lower end of the cell and ``B`` that at the upper end times ``e^-h``.
-    No node may fall below the tangents of the curve at the outermost nodes (which are ``1 - t`` and
-    the infinite mass, but for the cut). A node that cannot give way passes its share on.
+    The curve of a pair lies above ``1 - t`` and above 0 (cut tails tighten both lines). A node that
+    cannot be lowered as far passes its share on to the next.
     """
-    growth, decay = math.expm1(step), -math.expm1(-step)
-    ratio = np.exp(nodes)
+    growth, decay, ratio = math.expm1(step), -math.expm1(-step), np.exp(nodes)
+    width, weight = np.diff(ratio), chords / ratio
     low, high = cells.at_lower, cells.at_upper * (1.0 - decay)
     total = np.where(low + high > 0, low + high, 1.0)
-    sag = growth * low * high / total
-    drop = np.zeros(len(nodes))
-    drop[1:-1] = np.maximum(sag[1:], sag[:-1])
-    weight, width = mass / ratio, np.diff(ratio)
+    sag, share = growth * low * high / total, high / total
     left = np.concatenate([[0.0], np.cumsum(width * np.cumsum(weight[:-1]))])
+    left += cells.truly_vanishing * ratio
     right = np.concatenate([np.cumsum((width * _from_top(weight))[::-1])[::-1], [0.0]])
-    _give_way(drop, left, sag, high / total)
-    # The same from the other end, with the roles of the ends of a cell exchanged.
+    right += cells.truly_infinite
+    drop = np.maximum(np.append(sag, 0.0), np.append(0.0, sag))
+    _give_way(drop, left, sag, share)
     _give_way(drop[::-1], right[::-1], sag[::-1], (low / total)[::-1])
-    change = np.diff(drop)
-    lowered = mass.copy()
-    lowered[:-1] -= change / growth
-    lowered[1:] += change / decay
-    if np.any(lowered < 0):
-        # Slopes (minus the Q-mass above) are summed from the top, so that small tails stay exact.
-        slope = -_from_top(lowered / ratio)
-        convex = isotonic_regression(slope, weights=width).x
-        rounding = 8.0 * UNIT_ROUNDOFF * np.abs(slope[:-1])
-        lowered[1:-1] = ratio[1:-1] * (np.diff(convex) - rounding)
-        lowered[0] = lowered[-1] = 0.0
-    return lowered
+    lowered = (1.0 - share) * drop[:-1] + share * drop[1:]
+    if np.any(lowered < sag * (1.0 - 1e-9)) or np.any(drop > left * (1.0 + 1e-9)):
+        # No room at this step: P' = Q', which nothing can tell apart, is below every pair.
+        return _Minorant(np.zeros(len(nodes)), 0.0, 0.0)
+    change = np.diff(drop, prepend=0.0)
+    mass = chords + change / np.concatenate([[1.0], np.full(len(sag), decay)])
+    mass[:-1] -= change[1:] / growth
+    infinite = cells.truly_infinite - float(drop[-1])
+    vanishing = cells.truly_vanishing - float(drop[0] / ratio[0])
+    if np.any(mass < 0):
+        # Slopes (minus the Q-mass above) are summed from the top, so that small tails stay exact;
+        # the first belongs to the segment from t = 0.
+        slope = -np.cumsum((mass / ratio)[::-1])[::-1]
+        convex = isotonic_regression(slope, weights=np.concatenate([ratio[:1], width])).x
+        rising = np.maximum(convex, 0.0)
+        infinite -= float(np.sum(rising[1:] * width) + rising[0] * ratio[0])
+        vanishing -= float(slope[0] - convex[0])
+        convex = np.append(np.minimum(convex, 0.0), 0.0)
+        rounding = 8.0 * UNIT_ROUNDOFF * np.abs(slope)
+        mass = ratio * (np.diff(convex) - rounding)
+    return _Minorant(np.maximum(mass, 0.0), max(infinite, 0.0), max(vanishing, 0.0))
 
 
 def _from_top(weight: FloatArray) -> FloatArray:

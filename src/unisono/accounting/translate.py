@@ -95,9 +95,9 @@ def renyi_curve(event: Event, relation: Relation, orders: np.ndarray) -> np.ndar
     if mu is not None:
         return renyi.gaussian(orders, mu)
     match noise, event.sampler:
-        case Gaussian(std), Poisson(rate) if relation is not Relation.REPLACE_ONE:
+        case Gaussian(std=std), Poisson(rate) if relation is not Relation.REPLACE_ONE:
             return renyi.poisson_gaussian(orders, rate, std / distance.in_norm("l2"))
-        case Gaussian(std), WithoutReplacement(size, population):
+        case Gaussian(std=std), WithoutReplacement(size, population):
             if relation is Relation.REPLACE_ONE:
                 low = orders <= _LARGEST_SUBSET_ORDER
                 curve = np.full(len(orders), np.inf)

@@ -43,7 +43,7 @@ def policy_words(policy: Policy) -> list[str]:
 def _budget_meaning(policy: Policy) -> str:
     guess = words.budget_guess(policy.budget.epsilon, policy.budget.delta)
     return (
-        "Even when all of its budget is spent, an adversary who knows everything else notices "
+        "Even when the whole budget is spent, an adversary who knows everything else notices "
         f"such a change with at most {words.percent(guess)} success (50 % is blind guessing)."
     )
 
@@ -116,7 +116,7 @@ def _entries_table(book: Book, last: int) -> Table:
     entries = book.summary.entries
     shown = entries[-last:]
     table = Table(
-        "entry", Column("time", no_wrap=True), "purpose", "what", Column("epsilon alone", width=8),
+        "entry", Column("time", no_wrap=True), "purpose", "what", Column("epsilon alone", width=10),
         box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left",
         title=f"The last {len(shown)} of {words.times(len(entries), 'entry', 'entries')}",
     )  # fmt: skip

@@ -101,18 +101,22 @@ def bounded_sum(
 class Gaussian:
     """Independent N(0, std^2) per coordinate, or integers that post-process it (X-3).
 
-    `gap` bounds the total variation between the law that was drawn and a
-    post-processing of the continuous Gaussian, over all coordinates of one release.
+    The law that was drawn may differ from a post-processing of the continuous Gaussian: over
+    all coordinates of one release their probabilities are within a factor exp(`slack`) but for
+    a mass of `gap` (X-11). Exact samplers have no slack, and no gap unless shares are added.
     """
 
     std: float
     gap: float = 0.0
+    slack: float = 0.0
     norm: ClassVar[str] = "l2"
 
     def __post_init__(self) -> None:
         positive(std=self.std)
         if not 0 <= self.gap < 1:
             raise InvalidInput(f"gap = {self.gap!r} is not a total variation in [0, 1)")
+        if not 0 <= self.slack < 1:
+            raise InvalidInput(f"slack = {self.slack!r} is not a small epsilon in [0, 1)")
 
 
 @dataclass(frozen=True)

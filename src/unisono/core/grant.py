@@ -101,14 +101,14 @@ class Grant(_Uncopyable):
                 "draw the same noise; authorize in this process"
             )
 
-    def _pay(self, event: Event) -> None:
-        if self._unused[event] < 1:
+    def _pay(self, event: Event, times: int) -> None:
+        if self._unused[event] < times:
             known = ", ".join(type(e.noise).__name__ for e in self._unused) or "nothing"
             raise GrantMisused(
                 f"grant {self.number} paid for {known}, and not (or not as often) for {event}: "
                 "authorize the event that is released"
             )
-        self._unused[event] -= 1
+        self._unused[event] -= times
 
     def __repr__(self) -> str:
         return f"<Grant {self.number}: {self._next} of {self.releases} draws used>"
@@ -148,8 +148,8 @@ class Draw(_Uncopyable):
                     )
                 return subset(stream, size, units)
 
-    def take(self, event: Event) -> bytes:
-        """Pay with `event` and receive the key of its noise, once."""
+    def take(self, event: Event, times: int = 1) -> bytes:
+        """Pay with `event` and receive the key of its noise, once; `times` steps share a key."""
         self.grant._here()
         if event.sampler != (self._sampler or Everyone()):
             raise GrantMisused(
@@ -157,7 +157,7 @@ class Draw(_Uncopyable):
                 "used is the one to account"
             )
         key = self._key("noise")
-        self.grant._pay(event)
+        self.grant._pay(event, times)
         self._secret = None
         return key
 

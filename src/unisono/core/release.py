@@ -121,7 +121,7 @@ def noise_steps(
     noise = event.noise
     dimension = int(np.prod(shape))
     match noise:
-        case Gaussian(std, gap):
+        case Gaussian(std, gap, slack) if slack == 0:
             width = std / grid / math.sqrt(honest) * _ROUND_UP
             if honest > 1 and dimension * rounded_share_gap(width, honest) > gap:
                 raise GrantMisused(

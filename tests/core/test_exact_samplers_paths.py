@@ -304,6 +304,10 @@ def test_bernoulli_reads_the_probability_to_its_last_bit() -> None:
         verdicts.append(is_below(uniform, lambda real: rational(real, Fraction(1, 2**70))))
     # Binomial(640, 1/64) leaves [0, 35] with probability below 1e-8.
     assert 1 <= sum(verdicts) <= 35
+    coins = bernoulli(Scripted([0] * 640), 2.0**-70, 640)
+    assert 1 <= coins.sum() <= 35
+    exact = bernoulli(Scripted([0] * 640), 2.0**-70, 640, always_exact=True)
+    np.testing.assert_array_equal(coins, exact)
 
 
 def test_error_bounds_hold_with_room_to_spare() -> None:

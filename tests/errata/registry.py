@@ -243,6 +243,7 @@ ENTRIES = (
             "test_003_algorithm_3.py::test_secret_noise_in_the_state_separates_the_worlds",
             "test_003_algorithm_3.py::test_what_the_published_algorithm_really_costs",
             "test_003_algorithm_3.py::test_an_attack_succeeds_far_more_often_than_allowed",
+            "test_engineering_wire.py::test_a_partys_state_never_sees_its_own_noise",
         ),
         coming="the test simulates the scalar case; the algorithm itself comes with Bayesian "
         "learning, and its audit with it",

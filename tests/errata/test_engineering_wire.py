@@ -1,5 +1,6 @@
-"""X-6 and X-9 on the wire: what a failing or pestered party lets others see."""
+"""X-6, X-9 and E003-16 at a party on the wire: failures, retries, and where the noise stays."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -44,8 +45,8 @@ def ask(number=0):
     return wire.encode("ask", {"study": STUDY.hash, "round": number}, [public])
 
 
-def respond(member):
-    return loopback.Responder(STUDY, member, 1, None, simulation=True)
+def respond(member, study=STUDY):
+    return loopback.Responder(study, member, 1, None, simulation=True)
 
 
 @pytest.mark.parametrize("cause", BAD)
@@ -94,3 +95,26 @@ def test_retries_get_no_second_answer_and_burn_no_budget():
     assert wire.decode(responder.answer(ask(1))).tag == "released"
     assert member.ledger.grants == 1
     assert member.ledger.spent(SERVER) == spent <= 1.0
+
+
+def test_a_partys_state_never_sees_its_own_noise():
+    """E003-16: the engine adds noise after `local`, so states are equal where messages differ."""
+    algorithm = STUDY.algorithm
+
+    def init(facts):
+        return algorithm.init(facts)[0], jnp.zeros(2, jnp.int32)
+
+    def local(public, state, data, mask):
+        _, contribution = algorithm.local(public, None, data, mask)
+        return state + contribution.value, contribution
+
+    keeping = algorithm._replace(init=init, local=local, settle=lambda state, accepted: state)
+    study = Study(keeping, STUDY.facts, STUDY.trust)
+    responders = [respond(party(GOOD, seed=seed), study) for seed in (1, 2)]
+    for number in range(ROUNDS):
+        answers = [wire.decode(r.answer(ask(number))) for r in responders]
+        assert [a.tag for a in answers] == ["released"] * 2
+        assert not np.array_equal(answers[0].arrays[0], answers[1].arrays[0])
+    one, other = (np.asarray(r._state) for r in responders)
+    np.testing.assert_array_equal(one, other)
+    assert np.any(one)

@@ -20,6 +20,7 @@ from unisono.accounting.planning import (
     plan_step,
     plan_window,
     sketch,
+    widened,
 )
 
 Terms = Sequence[tuple[Pair, int]]
@@ -42,10 +43,12 @@ class Bracket(NamedTuple):
 class _Question(NamedTuple):
     """What is asked of a curve, and when the answer is good enough.
 
-    ``read`` takes the answer from a curve, ``ceiling(largest, lost)`` bounds it when losses above
+    ``aim(law, forward, found)`` plans the search, from estimates or from what was found; ``read``
+    takes the answer from a curve, ``ceiling(largest, lost)`` bounds it when losses above
     ``largest`` have mass ``lost``, and ``narrow`` is allowed over actual width of a bracket.
     """
 
+    aim: Callable[..., "_Aim"]
     read: Callable[[Composed], float]
     ceiling: Callable[[float, float], float]
     narrow: Callable[[Bracket], float]
@@ -54,6 +57,7 @@ class _Question(NamedTuple):
 class _Aim(NamedTuple):
     """One order of the pairs, and where to look for the answer."""
 
+    law: Sketch
     forward: bool
     plan: Plan
     step: float
@@ -64,13 +68,16 @@ class _Aim(NamedTuple):
 def bracket_epsilon(terms: Terms, delta: float, tolerance: float) -> Bracket:
     """Certified epsilon at ``delta``, at most ``tolerance`` wide if the grid allows it."""
 
-    def aim(law: Sketch, forward: bool) -> _Aim:
+    def aim(law: Sketch, forward: bool, found: Bracket | None = None) -> _Aim:
         estimate, order = epsilon_and_order(law, delta)
+        if found is not None:
+            estimate = found.upper
+            order = delta_and_order(law, estimate)[1]
         # A relative change kappa of delta moves epsilon by about kappa / order.
         allowed = delta * min(1e-3, 0.02 * tolerance * order)
         plan = plan_window(law, order, max(estimate, 0.0), allowed)
         step = plan_step(law, plan, order, tolerance)
-        return _Aim(forward, plan, step, estimate, allowed / float(np.sum(law.counts)))
+        return _Aim(law, forward, plan, step, estimate, allowed / float(np.sum(law.counts)))
 
     def ceiling(largest: float, lost: float) -> float:
         return largest if lost <= delta else math.inf
@@ -80,7 +87,7 @@ def bracket_epsilon(terms: Terms, delta: float, tolerance: float) -> Bracket:
     def narrow(bracket: Bracket) -> float:
         return tolerance / max(bracket.width, 1e-300)
 
-    return _bracket(terms, tail, aim, _Question(lambda c: c.epsilon(delta), ceiling, narrow))
+    return _bracket(terms, tail, _Question(aim, lambda c: c.epsilon(delta), ceiling, narrow))
 
 
 def bracket_delta(terms: Terms, epsilon: float, tolerance: float) -> Bracket:
@@ -89,12 +96,14 @@ def bracket_delta(terms: Terms, epsilon: float, tolerance: float) -> Bracket:
     if max(end.largest for end in ends) <= epsilon:
         return Bracket(max(end.infinite for end in ends), max(end.lost for end in ends))
 
-    def aim(law: Sketch, forward: bool) -> _Aim:
+    def aim(law: Sketch, forward: bool, found: Bracket | None = None) -> _Aim:
         estimate, order = delta_and_order(law, epsilon)
+        if found is not None:
+            estimate = found.upper
         allowed = max(estimate, 1e-280) * min(1e-3, 0.02 * tolerance)
         plan = plan_window(law, order, epsilon, allowed)
         step = plan_step(law, plan, order, tolerance / min(max(order, 0.1), 1e3))
-        return _Aim(forward, plan, step, estimate, allowed / float(np.sum(law.counts)))
+        return _Aim(law, forward, plan, step, estimate, allowed / float(np.sum(law.counts)))
 
     def read(curve: Composed) -> float:
         return float(curve.deltas(np.array([epsilon]))[0])
@@ -105,7 +114,7 @@ def bracket_delta(terms: Terms, epsilon: float, tolerance: float) -> Bracket:
     def narrow(bracket: Bracket) -> float:
         return tolerance * bracket.upper / max(bracket.width, 1e-300)
 
-    return _bracket(terms, 1e-18 / _total(terms), aim, _Question(read, ceiling, narrow))
+    return _bracket(terms, 1e-18 / _total(terms), _Question(aim, read, ceiling, narrow))
 
 
 def estimate_epsilon(terms: Terms, delta: float) -> float:
@@ -125,17 +134,17 @@ def curve_above(terms: Terms, forward: bool, smallest_delta: float) -> Composed:
     plan = plan._replace(high=max(plan.high, estimate))
     step = _aligned(terms, plan_step(law, plan, order, 1e-3))
     cut = 1e-3 * smallest_delta / _total(terms)
+    plan = widened(law, plan, step)
     return _compose(_grids(terms, step, cut), terms, plan, step, forward, upper=True)
 
 
 def _bracket(
     terms: Terms,
     tail: float,
-    aim: Callable[[Sketch, bool], _Aim],
     question: _Question,
 ) -> Bracket:
     orders = (True,) if all(pair.symmetric for pair, _ in terms) else (True, False)
-    aims = [aim(sketch(terms, tail, forward=forward), forward) for forward in orders]
+    aims = [question.aim(sketch(terms, tail, forward=forward), forward) for forward in orders]
     aims.sort(key=lambda found: -found.estimate)
     main = _refine(terms, aims[0], question, -math.inf)
     if len(aims) == 1 or _ceiling(terms, aims[1], question) <= main.upper:
@@ -183,15 +192,21 @@ def _refine(terms: Terms, aim: _Aim, question: _Question, enough: float) -> Brac
     for _ in range(_ROUNDS):
         step = _aligned(terms, step)
         grids = _grids(terms, step, aim.cut)
-        upper = question.read(_compose(grids, terms, aim.plan, step, aim.forward, upper=True))
+        plan = widened(aim.law, aim.plan, step)
+        upper = question.read(_compose(grids, terms, plan, step, aim.forward, upper=True))
         best = Bracket(best.lower, min(best.upper, upper))
         if best.upper <= enough:
             return best
-        lower = question.read(_compose(grids, terms, aim.plan, step, aim.forward, upper=False))
+        lower = question.read(_compose(grids, terms, plan, step, aim.forward, upper=False))
         best = Bracket(max(best.lower, lower), best.upper)
         if question.narrow(best) >= 1.0:
             return best
-        step *= max(0.15, min(0.9, 0.92 * math.sqrt(question.narrow(Bracket(lower, upper)))))
+        shrink = 0.92 * math.sqrt(question.narrow(Bracket(lower, upper)))
+        # A bound of 0 says that the step is longer than the smaller end of the loss.
+        step *= max(0.15, min(0.9, shrink)) if lower > 0 else 0.15
+        if best.upper < math.inf and abs(best.upper - aim.estimate) > 0.03 * aim.estimate:
+            # The estimate was off (heavy tails): look where the answer is.
+            aim = question.aim(aim.law, aim.forward, best)
         if step < finest:
             return best
     return best

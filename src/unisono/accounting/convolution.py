@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import fft
 
-from unisono.accounting.discretisation import GridLaw
+from unisono.accounting.discretisation import EXCESS, GridLaw
 from unisono.accounting.pairs import UNIT_ROUNDOFF
 from unisono.accounting.validation import FloatArray
 
@@ -46,8 +46,8 @@ class Composed(NamedTuple):
     """A certified bound, from above or from below, of the composed curve ``H``.
 
     ``losses``, shape (n,), ascend from ``max(0, window)``; ``tail[i]`` and ``shrunk[i]`` are the
-    sums over ``j >= i`` of the mass and of the mass times ``exp(losses[0] - losses[j])``, shape
-    (n+1,). ``remainder`` counts fully at every epsilon: infinite losses and, above, what lies
+    sums over ``j >= i`` of the mass and of the mass times ``exp(losses[n // 2] - losses[j])``,
+    shape (n+1,). ``remainder`` counts fully at every epsilon: infinite losses and, above, what lies
     beyond the window. The upper bound is known for epsilon >= ``known_from``. Below, the sum of
     ``exp(constant - order epsilon)`` over ``wrapped`` bounds what wrap-around may have added.
     """
@@ -63,15 +63,17 @@ class Composed(NamedTuple):
     def deltas(self, epsilon: FloatArray) -> FloatArray:
         """The bound of ``H`` at every epsilon >= 0; trivial (0 or 1) where it is not known."""
         index = np.searchsorted(self.losses, epsilon, side="right")
-        kept = np.exp(np.minimum(epsilon - self.losses[0], 700.0)) * self.shrunk[index]
-        value = np.maximum(self.tail[index] - kept, 0.0)
+        origin = self.losses[len(self.losses) // 2]
+        # Farther away the exponentials leave the range of doubles.
+        near = np.abs(epsilon - origin) < 650.0
+        kept = np.exp(np.where(near, epsilon - origin, -700.0)) * self.shrunk[index]
+        value = np.maximum(self.tail[index] - np.where(near, kept, 0.0), 0.0)
         rounding = (len(self.losses) + 16) * UNIT_ROUNDOFF * self.tail[index]
         if self.upper:
             bound = np.minimum(value + rounding + self.remainder, 1.0)
             return np.where(epsilon < self.known_from, 1.0, bound)
         for constant, order in self.wrapped:
             rounding = rounding + np.exp(np.minimum(constant - order * epsilon, 0.0))
-        near = epsilon < self.losses[0] + 650.0
         return np.where(near, np.maximum(value - rounding, 0.0), 0.0) + self.remainder
 
     def epsilon(self, delta: float) -> float:
@@ -98,7 +100,7 @@ def compose_laws(
     laws: Sequence[tuple[GridLaw, int]], plan: Plan, step: float, *, upper: bool
 ) -> Composed:
     """Certified bound of the curve of the composition of ``laws``, each used ``count`` times."""
-    infinite = _any_infinite(laws)
+    infinite = max(_any_infinite(laws), 0.0)
     start = math.floor(plan.low / step)
     size = int(fft.next_fast_len(math.ceil((plan.high - plan.low) / step) + 2, real=True))
     cumulants, slack, drift = np.zeros(3), 0.0, 0.0
@@ -113,7 +115,7 @@ def compose_laws(
         cumulants[: 1 + len(others)] += count * np.array([own, *others])
         extent = float(np.max(np.abs(losses)))
         largest = (abs(plan.tilt) + max(map(abs, orders))) * extent
-        drift += count * 4.0 * UNIT_ROUNDOFF * extent
+        drift += count * (4.0 * UNIT_ROUNDOFF * extent + (0.0 if upper else 2.0 * EXCESS))
         slack += count * 8.0 * UNIT_ROUNDOFF * (4.0 + largest)
         rows.append(_folded(tilted, law.first, size))
         noise.append(8.0 * UNIT_ROUNDOFF * (math.log2(size) + 4.0 + largest))
@@ -136,7 +138,7 @@ def compose_laws(
         )
         remainder = infinite * (1.0 - 1e-12)
     mass = mass * np.exp(np.minimum(scale - plan.tilt * losses, 690.0))
-    shrunk = mass * np.exp(losses[0] - losses)
+    shrunk = mass * np.exp(np.minimum(losses[len(losses) // 2] - losses, 700.0))
     known_from = max(float(losses[0]), 0.0) + drift if start > 0 else 0.0
     # Nodes k h are rounded; what all uses together can be off by is moved to the safe side.
     losses = losses + drift if upper else losses - drift
@@ -168,23 +170,31 @@ def _circular(
 ) -> tuple[FloatArray, float]:
     """Circular convolution of ``rows`` to the powers ``counts``; every entry's error bound."""
     frequencies = size // 2 + 1
-    log_size, log_worst, phase = np.zeros(frequencies), np.zeros(frequencies), np.zeros(frequencies)
+    log_worst = np.zeros(frequencies)
     chunk = max(1, 2**21 // size)
+    spectra = []
     for begin in range(0, len(rows), chunk):
+        spectrum = fft.rfft(np.stack(rows[begin : begin + chunk]), axis=1)
         part = slice(begin, begin + chunk)
-        spectrum = fft.rfft(np.stack(rows[part]), axis=1)
-        modulus = np.maximum(np.abs(spectrum), 1e-300)
-        log_size += counts[part] @ np.log(modulus)
-        log_worst += counts[part] @ np.log(modulus + noise[part, None])
-        phase += counts[part] @ np.angle(spectrum)
-    # Powers are taken as exponentials of logarithms: n u (1 + pi) more, and the phase's own size.
+        log_worst += counts[part] @ np.log(np.abs(spectrum) + noise[part, None])
+        spectra.append(spectrum)
+    # Powers damp most frequencies to nothing; only their bound is kept.
+    active = log_worst > -90.0
+    log_worst = log_worst[active]
+    log_size, phase = np.zeros(len(log_worst)), np.zeros(len(log_worst))
+    for index, spectrum in enumerate(spectra):
+        part = slice(index * chunk, (index + 1) * chunk)
+        kept = spectrum[:, active]
+        log_size += counts[part] @ np.log(np.maximum(np.abs(kept), 1e-300))
+        phase += counts[part] @ np.angle(kept)
+    # Powers are exponentials of logarithms: n u (1 + pi) more, and the phase's own size.
     log_worst += 8.0 * UNIT_ROUNDOFF * (4.0 * np.sum(counts) + np.abs(phase))
     worst = np.exp(np.minimum(log_worst, 700.0))
-    product = np.exp(log_size + 1j * phase)
-    # The modulus can fall short by as much as it can exceed.
-    doubt = worst - np.exp(2.0 * log_size - log_worst)
-    error = 1e-290 + 2.0 * float(np.sum(doubt)) / size
-    error += 16.0 * UNIT_ROUNDOFF * (math.log2(size) + 4.0) * float(np.sum(worst)) / size
+    product = np.zeros(frequencies, dtype=np.complex128)
+    product[active] = np.exp(log_size + 1j * phase)
+    doubt = float(np.sum(worst - np.exp(2.0 * log_size - log_worst))) + math.exp(-90.0) * size
+    rounding = 8.0 * UNIT_ROUNDOFF * (math.log2(size) + 4.0)
+    error = 1e-290 + 2.0 * (doubt + rounding * float(np.sum(worst))) / size
     return fft.irfft(product, n=size), error
 
 

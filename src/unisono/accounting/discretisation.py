@@ -25,6 +25,8 @@ from scipy.optimize import isotonic_regression
 from unisono.accounting.pairs import UNIT_ROUNDOFF, Cells, Pair
 from unisono.accounting.validation import FloatArray
 
+EXCESS = 1e-12
+
 
 class GridLaw(NamedTuple):
     """Masses at the losses ``(first + i) step`` and the mass at infinity, in one order."""
@@ -45,9 +47,7 @@ class Grid(NamedTuple):
     def law_above(self, *, forward: bool) -> GridLaw:
         """A law whose composed curves are above those of the pair, in one order."""
         cells = self.cells
-        mass = _joined(cells.at_lower, cells.at_upper)
-        mass[0] += cells.below * (1.0 + 1e-12)
-        mass[-1] += cells.above * (1.0 + 1e-12)
+        mass = _chords(cells)
         error = _joined(cells.error, cells.error)
         infinite = cells.infinite if forward else cells.vanishing
         mass, error, first = self._ordered(mass, error, forward)
@@ -61,8 +61,7 @@ class Grid(NamedTuple):
     def law_below(self, *, forward: bool) -> GridLaw:
         """A law whose composed curves are below those of the pair, in one order."""
         cells = self.cells
-        chords = _joined(cells.at_lower, cells.at_upper)
-        below = _minorant(chords, cells, self.nodes, self.step)
+        below = _minorant(cells, self.nodes, self.step)
         error = _joined(cells.error, cells.error)
         error[1:-1] += error[:-2] + error[2:]
         infinite = (below.infinite if forward else below.vanishing) * (1.0 - 1e-12)
@@ -107,6 +106,14 @@ def _joined(at_lower: FloatArray, at_upper: FloatArray) -> FloatArray:
     return joined
 
 
+def _chords(cells: Cells) -> FloatArray:
+    """P-masses at the nodes of the pair above, tails included."""
+    mass = _joined(cells.at_lower, cells.at_upper)
+    mass[0] += cells.below * (1.0 + 1e-12)
+    mass[-1] += cells.above * (1.0 + 1e-12)
+    return mass
+
+
 class _Minorant(NamedTuple):
     """P-masses at the nodes, P-mass of infinite loss, and Q-mass of losses at minus infinity."""
 
@@ -115,35 +122,40 @@ class _Minorant(NamedTuple):
     vanishing: float
 
 
-def _minorant(chords: FloatArray, cells: Cells, nodes: FloatArray, step: float) -> _Minorant:
-    """The pair below (module docstring); ``chords`` are the P-masses of the pair above.
+def _minorant(cells: Cells, nodes: FloatArray, step: float) -> _Minorant:
+    """The pair below (module docstring).
 
     Values of the curve are in units of P-mass: ``C = (e^h - 1) A B / (A + B)`` with ``A`` the
     P-mass at the lower end of the cell and ``B`` that at the upper end times ``e^-h``.
-    The curve of a pair lies above ``1 - t`` and above 0 (cut tails tighten both lines). A node that
-    cannot be lowered as far passes its share on to the next.
+    The curve of a pair lies above ``1 - t`` and above 0. A node that cannot be lowered as far as
+    its cells need passes its share on to the next; both lines meet at the node ``t = 1``, so there
+    is a solution. Q may come out heavier than one by ``EXCESS``, to be paid for as a loss per use.
     """
     growth, decay, ratio = math.expm1(step), -math.expm1(-step), np.exp(nodes)
+    chords = _chords(cells)
     width, weight = np.diff(ratio), chords / ratio
     low, high = cells.at_lower, cells.at_upper * (1.0 - decay)
     total = np.where(low + high > 0, low + high, 1.0)
     sag, share = growth * low * high / total, high / total
     left = np.concatenate([[0.0], np.cumsum(width * np.cumsum(weight[:-1]))])
-    left += cells.truly_vanishing * ratio
+    left += cells.vanishing * ratio
     right = np.concatenate([np.cumsum((width * _from_top(weight))[::-1])[::-1], [0.0]])
-    right += cells.truly_infinite
+    right += cells.infinite
     drop = np.maximum(np.append(sag, 0.0), np.append(0.0, sag))
+    # Beyond the outermost nodes the curve must not stay above what no cut is responsible for.
+    drop[0] = max(drop[0], (cells.vanishing - cells.truly_vanishing) * ratio[0])
+    drop[-1] = max(drop[-1], cells.infinite - cells.truly_infinite)
     _give_way(drop, left, sag, share)
     _give_way(drop[::-1], right[::-1], sag[::-1], (low / total)[::-1])
     lowered = (1.0 - share) * drop[:-1] + share * drop[1:]
-    if np.any(lowered < sag * (1.0 - 1e-9)) or np.any(drop > left * (1.0 + 1e-9)):
+    if np.any(lowered < sag * (1.0 - 1e-9)) or np.any(drop > left * (1.0 + 1e-9) + EXCESS * ratio):
         # No room at this step: P' = Q', which nothing can tell apart, is below every pair.
         return _Minorant(np.zeros(len(nodes)), 0.0, 0.0)
     change = np.diff(drop, prepend=0.0)
     mass = chords + change / np.concatenate([[1.0], np.full(len(sag), decay)])
     mass[:-1] -= change[1:] / growth
-    infinite = cells.truly_infinite - float(drop[-1])
-    vanishing = cells.truly_vanishing - float(drop[0] / ratio[0])
+    infinite = cells.infinite - float(drop[-1])
+    vanishing = cells.vanishing - float(drop[0] / ratio[0])
     if np.any(mass < 0):
         # Slopes (minus the Q-mass above) are summed from the top, so that small tails stay exact;
         # the first belongs to the segment from t = 0.

@@ -202,8 +202,8 @@ class ApproximatePair(_AtomPair):
 class DiscretePair(_AtomPair):
     """Two probability vectors: any mechanism whose worst case is known outcome by outcome.
 
-    ``upper[k]`` and ``lower[k]`` are the probabilities of outcome ``k`` under P and Q. A sum below
-    one (by at most 1e-6: a cut tail) is counted as infinite loss.
+    ``upper[k]`` and ``lower[k]`` are the probabilities of outcome ``k`` under P and Q. A tail that
+    was cut has to be an outcome of its own, with probability 0 on the other side.
     """
 
     upper: tuple[float, ...]
@@ -219,7 +219,7 @@ class DiscretePair(_AtomPair):
             for value in values:
                 require_probability(f"an entry of {name}", value)
             total = math.fsum(values)
-            if not 1.0 - 1e-6 <= total <= 1.0 + 1e-12:
+            if abs(total - 1.0) > 1e-12:
                 raise InvalidInput(
                     f"{name} sums to {total}, not to 1; add the missing outcomes or normalise"
                 )

@@ -46,7 +46,14 @@ class Sketch(NamedTuple):
         mass = self.tilted(order)
         centre = np.sum(mass * self.losses, axis=-1, keepdims=True)
         variance = float(self.counts @ np.sum(mass * (self.losses - centre) ** 2, axis=-1))
-        return math.sqrt(max(variance, 1e-24))
+        # A single atom does not deviate at all; its own size then sets the scale.
+        return math.sqrt(max(variance, 1e-6 * float(np.max(self.losses**2)), 1e-24))
+
+    def added_variance(self, order: float, step: float) -> float:
+        """Variance that splitting between nodes adds: h^2 / 6 per use, at most |L| h near zero."""
+        size = np.abs(self.losses)
+        each = np.sum(self.tilted(order) * np.minimum(step**2 / 6.0, size * step), axis=-1)
+        return float(self.counts @ each)
 
 
 def sketch(terms: Sequence[tuple[Pair, int]], tail_mass: float, *, forward: bool) -> Sketch:
@@ -98,7 +105,8 @@ def _minimise(objective: Callable[[FloatArray], FloatArray]) -> tuple[float, flo
 def plan_window(law: Sketch, order: float, epsilon: float, allowed: float) -> Plan:
     """Window and tilt with errors of delta at ``epsilon`` near ``allowed``; short windows win.
 
-    ``order`` is the Renyi order of ``epsilon``. Less tilt shortens the window when single losses
+    ``order`` is the Renyi order of ``epsilon``; the window reaches down to 0.8 ``epsilon`` at
+    least, because estimates are too large. Less tilt shortens the window when single losses
     have heavy tails; more keeps the rounding of the transform small against a small delta.
     """
     wide, narrow = sorted((law.deviation(0.0), law.deviation(order)), reverse=True)
@@ -106,7 +114,7 @@ def plan_window(law: Sketch, order: float, epsilon: float, allowed: float) -> Pl
     log_allowed = math.log(allowed)
     lost = (law.cumulant(slopes) - log_allowed) / slopes
     best = int(np.argmin(lost))
-    high, order_lost = max(float(lost[best]), epsilon), float(slopes[best])
+    high, order_lost = max(float(lost[best]), epsilon + 1e-9), float(slopes[best])
     rounding = math.log(1e-14 * (float(np.sum(law.counts)) + 1e5))
     plans = []
     for share in _SHARES:
@@ -115,25 +123,30 @@ def plan_window(law: Sketch, order: float, epsilon: float, allowed: float) -> Pl
         lows = (log_allowed + tilt * epsilon - law.cumulant(tilt - slopes)) / slopes
         wraps = (law.cumulant(tilt + slopes) - tilt * epsilon - log_allowed) / slopes
         low, wrap = int(np.argmax(lows)), int(np.argmin(wraps))
-        width = max(high - float(lows[low]), float(wraps[wrap]) - epsilon, 1e-6 * (1.0 + high))
+        width = max(high - min(float(lows[low]), 0.8 * epsilon), float(wraps[wrap]) - epsilon)
         orders = (order_lost, tilt - float(slopes[low]), tilt + float(slopes[wrap]))
         excess = max(here + rounding - log_allowed, 0.0)
         plans.append((excess, width, Plan(tilt, high - width, high, *orders)))
     return min(plans)[2]
 
 
-def plan_step(law: Sketch, plan: Plan, order: float, tolerance: float) -> float:
-    """Grid step at which the bracket of epsilon should be about half as wide as ``tolerance``.
+def widened(law: Sketch, plan: Plan, step: float) -> Plan:
+    """``plan`` with room for what the grid itself adds to the spread of the loss."""
+    added = law.added_variance(0.0, step) + law.added_variance(plan.tilt, step)
+    margin = 6.0 * math.sqrt(added)
+    return plan._replace(low=plan.low - margin, high=plan.high + margin)
 
-    Splitting a loss between nodes at distance h adds a variance of h^2 / 6 (at most |L| h for
-    losses nearer to zero than a step), which costs (1 + order) / 2 of it in epsilon above and
-    twice that below; but no more than a step per use on either side.
+
+def plan_step(law: Sketch, plan: Plan, order: float, tolerance: float) -> float:
+    """Grid step at which the bracket of epsilon should be about 0.6 ``tolerance`` wide.
+
+    The variance that the grid adds costs (1 + order) / 2 of it in epsilon above and twice that
+    below; but no more than a step per use on either side.
     """
-    mass, size = law.tilted(order), np.abs(law.losses)
     step = plan.high - plan.low
     uses = float(np.sum(law.counts))
     for _ in range(12):
-        added = float(law.counts @ np.sum(mass * np.minimum(step**2 / 6.0, size * step), axis=-1))
-        width = min(1.5 * (1.0 + order) * max(added, 1e-300), 2.0 * uses * step)
-        step *= min(math.sqrt(0.5 * tolerance / width), 1.0)
+        added = max(law.added_variance(order, step), 1e-300)
+        width = min(1.5 * (1.0 + order) * added, 2.0 * uses * step)
+        step *= min(math.sqrt(0.6 * tolerance / width), 1.0)
     return min(step, (plan.high - plan.low) / 64.0)

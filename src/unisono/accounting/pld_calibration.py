@@ -116,7 +116,8 @@ def calibrate(
     if rate == 1.0:
         mu = gaussian.mu_for(require_epsilon(target_epsilon), require_delta(delta))
         distance = GaussianPair(1.0, 1.0, relation).distance
-        return distance * math.sqrt(count) / mu * (1.0 + 1e-12)
+        # The margin covers the rounding that brackets of the closed form allow for.
+        return distance * math.sqrt(count) / mu * (1.0 + 1e-8)
     # The noise of the central limit theorem: mu_total = q sqrt(T (exp(1/s^2) - 1)).
     mu = gaussian.mu_for(require_epsilon(target_epsilon), require_delta(delta))
     guess = 1.0 / math.sqrt(math.log1p((mu / rate) ** 2 / count))

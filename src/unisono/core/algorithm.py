@@ -3,9 +3,9 @@
 The engine calls them in this order, once per round:
 
     public                 = ask(server_state)
-    party_state, value     = local(public, party_state, data, mask)     at every party
-    party_state            = settle(party_state, accepted)              at every party
-    server_state           = merge(server_state, aggregate)             post-processing only
+    party_state, value     = local(facts, public, party_state, data, mask)   at every party
+    party_state            = settle(party_state, accepted)                   at every party
+    server_state           = merge(server_state, aggregate)                  post-processing only
 
 `local` returns a bounded `Contribution`; the engine adds the noise that `event` names.
 """
@@ -85,7 +85,10 @@ class Aggregate(NamedTuple):
 
 
 class Algorithm(NamedTuple):
-    """A private learning algorithm; see the module's description of the order of calls."""
+    """A private learning algorithm; see the module's description of the order of calls.
+
+    `reach` bounds every coordinate of the clean sum over all parties, from public facts.
+    """
 
     name: str
     settings: Mapping[str, Any]
@@ -96,20 +99,21 @@ class Algorithm(NamedTuple):
     event: Callable[[Facts, Trust], Event]
     init: Callable[[Facts], tuple[Any, Any]]
     ask: Callable[[Any], Any]
-    local: Callable[[Any, Any, Any, Any], tuple[Any, Any]]
+    local: Callable[[Facts, Any, Any, Any, Any], tuple[Any, Any]]
     settle: Callable[[Any, Any], Any]
     merge: Callable[[Any, Aggregate], Any]
     result: Callable[[Any], Any]
+    reach: Callable[[Facts], float]
     sampler: Sampler = Everyone()
 
-    def cost(self, facts: Facts, trust: Trust) -> dict[Viewer, Composed]:
-        """What the whole run shows to each viewer."""
+    def cost(self, facts: Facts, trust: Trust, rounds: int | None = None) -> dict[Viewer, Composed]:
+        """What the whole run, or some rounds of it, show to each viewer."""
         if trust not in self.trusts:
             raise InvalidInput(
                 f"{self.name} cannot run with trust {trust!s}: choose one of "
                 + ", ".join(sorted(self.trusts))
             )
-        return cost_per_viewer(self.event(facts, trust), self.rounds, facts, trust)
+        return cost_per_viewer(self.event(facts, trust), rounds or self.rounds, facts, trust)
 
     def study_hash(self, facts: Facts, trust: Trust) -> str:
         """What all parties agreed on, in one number."""

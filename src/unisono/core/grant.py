@@ -8,8 +8,7 @@ has no noise to add.
 
 import hashlib
 import os
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -72,7 +71,7 @@ class Grant(_Uncopyable):
         self._next = 0
         self._process = os.getpid()
         seen = self.cost.get(ITERATES, Composed())
-        self._unused = Counter(dict(seen.parts))
+        self._unused = dict(seen.parts)
 
     @property
     def simulated(self) -> bool:
@@ -102,7 +101,7 @@ class Grant(_Uncopyable):
             )
 
     def _pay(self, event: Event, times: int) -> None:
-        if self._unused[event] < times:
+        if self._unused.get(event, 0) < times:
             known = ", ".join(type(e.noise).__name__ for e in self._unused) or "nothing"
             raise GrantMisused(
                 f"grant {self.number} paid for {known}, and not (or not as often) for {event}: "
@@ -112,6 +111,22 @@ class Grant(_Uncopyable):
 
     def __repr__(self) -> str:
         return f"<Grant {self.number}: {self._next} of {self.releases} draws used>"
+
+
+def join(grants: Sequence[Grant]) -> Grant:
+    """One grant that draws for many parties of this process at once.
+
+    Used up on the spot, the single grants cannot be drawn from again; the joint key depends on
+    all of their secrets. The noise has the same law as drawn one by one, not the same bits.
+    """
+    first = grants[0]
+    for grant in grants:
+        grant._here()
+        if grant._next or grant.releases != first.releases or grant.cost != first.cost:
+            raise GrantMisused("only fresh grants of one cost can be drawn together")
+        grant._next = grant.releases
+    secret = hashlib.blake2b(b"".join(g._secret for g in grants), digest_size=32).digest()
+    return Grant(_LEDGERS_ONLY, first.ledger, first.number, first.cost, first.releases, secret)
 
 
 class Draw(_Uncopyable):

@@ -152,19 +152,27 @@ class MemoryJournal:
     path = None
 
     def __init__(self) -> None:
-        self.head = GENESIS
-        self.length = 0
         self.lines: list[dict[str, Any]] = []
+        self._head, self._linked = GENESIS, 0
+
+    @property
+    def head(self) -> str:
+        """Linked when it is asked for, so that a hundred thousand books stay cheap."""
+        for line in self.lines[self._linked :]:
+            self._head = link(self._head, canonical(line))
+        self._linked = len(self.lines)
+        return self._head
+
+    @property
+    def length(self) -> int:
+        return len(self.lines)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[list[dict[str, Any]]]:
         yield []
 
     def append(self, documents: Sequence[dict[str, Any]]) -> None:
-        for document in documents:
-            self.head = link(self.head, canonical(document))
-            self.lines.append(document)
-        self.length += len(documents)
+        self.lines.extend(documents)
 
     def close(self) -> None:
         self.lines = []

@@ -13,10 +13,12 @@ import hashlib
 import hmac
 import math
 import os
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
 
 from unisono.core.events import (
     NOTHING,
@@ -28,7 +30,7 @@ from unisono.core.events import (
 from unisono.core.grant import _LEDGERS_ONLY, Grant, _Uncopyable, derive
 from unisono.core.journal import Journal, MemoryJournal, heads, read
 from unisono.core.policy import Budget, Policy
-from unisono.core.trust import Relation, Viewer, describe
+from unisono.core.trust import Relation, Unit, Viewer, describe
 from unisono.errors import (
     BudgetExceeded,
     GrantMisused,
@@ -84,7 +86,6 @@ class Ledger(_Uncopyable):
         self._seal_key = os.urandom(32)
         self._costs: dict[str, dict[Viewer, Composed]] = {}
         self._histories: dict[Viewer, Composed] = {}
-        self._checked: dict[Any, tuple[dict[Viewer, Composed], str]] = {}
         self._times: Counter[str] = Counter()
         self._grants = 0
         self._dispatched: set[tuple[int, int]] = set()
@@ -145,10 +146,10 @@ class Ledger(_Uncopyable):
 
     def check(self, cost: Cost) -> None:
         """Refuse, as `authorize` would, without writing anything."""
-        cost, _ = self._known(cost)
+        known = self._known(cost)
         with self._journal.locked() as news:
             self._learn(news)
-            self._totals(cost)
+            self._totals(known.cost)
 
     def authorize(self, cost: Cost, releases: int = 1, purpose: str = "") -> Grant:
         """Write the cost down and grant `releases` draws, or refuse and spend nothing.
@@ -157,59 +158,84 @@ class Ledger(_Uncopyable):
         """
         if int(releases) != releases or releases < 1:
             raise InvalidInput(f"releases = {releases!r}: authorize at least one whole release")
-        cost, name = self._known(cost)
+        known = self._known(cost)
         with self._journal.locked() as news:
             self._learn(news)
-            totals = self._totals(cost)
-            lines: list[dict[str, Any]] = []
-            if name not in self._costs:
-                lines.append(_cost_line(name, cost))
-            number = self._grants
-            lines.append(
-                {"kind": "grant", "number": number, "cost": name, "releases": releases,
-                 "purpose": purpose, "time": _now()}
-            )  # fmt: skip
-            self._journal.append(lines)
-            self._costs.setdefault(name, cost)
-            self._times[name] += 1
-            self._grants += 1
-            self._histories.update(totals)
-        return Grant(_LEDGERS_ONLY, self, number, cost, releases, self._fresh_secret(number))
+            return self._grant(known, self._totals(known.cost), releases, purpose, _now())
 
-    def _known(self, cost: Cost) -> tuple[dict[Viewer, Composed], str]:
-        """The cost, checked once, and the name under which it is written."""
-        key = tuple(cost.items())
-        if key not in self._checked:
-            checked = {Viewer(viewer): history for viewer, history in key}
-            self._validate(checked)
-            self._checked[key] = (checked, _cost_name(checked))
-        return self._checked[key]
+    def _grant(
+        self, known: "_Known", totals: dict[Viewer, Composed], releases: int, purpose: str,
+        now: str,
+    ) -> Grant:  # fmt: skip
+        """Write first, then remember, then hand out."""
+        number = self._grants
+        lines: list[dict[str, Any]] = [] if known.name in self._costs else [known.line]
+        lines.append(
+            {"kind": "grant", "number": number, "cost": known.name, "releases": releases,
+             "purpose": purpose, "time": now}
+        )  # fmt: skip
+        self._journal.append(lines)
+        self._costs.setdefault(known.name, known.cost)
+        self._times[known.name] += 1
+        self._grants += 1
+        self._histories.update(totals)
+        return Grant(_LEDGERS_ONLY, self, number, known.cost, releases, self._fresh_secret(number))
 
-    def _validate(self, cost: Cost) -> None:
-        if not cost or all(history == NOTHING for history in cost.values()):
-            raise InvalidInput("a cost that touches no viewer pays for nothing: name who sees it")
-        for history in cost.values():
-            for event, _ in history.parts:
-                if event.sensitivity.unit != self.policy.unit:
-                    raise InvalidInput(
-                        f"the release hides a {event.sensitivity.unit}, the policy of "
-                        f"{self.policy.dataset!r} counts per {self.policy.unit}: use a ledger "
-                        "for that unit"
-                    )
-                event.sensitivity.under(self.policy.relation)
+    @staticmethod
+    def authorize_all(
+        ledgers: Sequence["Ledger"], cost: Cost, releases: int = 1, purpose: str = ""
+    ) -> list[Grant]:
+        """Authorise one cost with many parties: all of them, or none.
+
+        Ledgers in memory with equal budgets and equal histories are asked once, so the cost of
+        accounting follows the number of distinct histories.
+        """
+        Ledger.check_all(ledgers, cost)
+        now = _now()
+        totals: dict[Any, dict[Viewer, Composed]] = {}
+        grants = []
+        for ledger in ledgers:
+            if isinstance(ledger._journal, Journal):
+                grants.append(ledger.authorize(cost, releases, purpose))
+                continue
+            known, question = ledger._known(cost), ledger._question
+            if question not in totals:
+                totals[question] = ledger._totals(known.cost)
+            grants.append(ledger._grant(known, totals[question], releases, purpose, now))
+        return grants
+
+    @staticmethod
+    def check_all(ledgers: Sequence["Ledger"], cost: Cost) -> None:
+        """Refuse, as `authorize_all` would, without writing anything."""
+        asked = set()
+        for ledger in ledgers:
+            if isinstance(ledger._journal, Journal) or ledger._question not in asked:
+                ledger.check(cost)
+                asked.add(ledger._question)
+
+    @property
+    def _question(self) -> Any:
+        """Equal for ledgers that must give the same answer to the same cost."""
+        policy = self.policy
+        return (policy.budget, policy.exceptions, policy.relation, policy.unit, self.history_key)
+
+    def _known(self, cost: Cost) -> "_Known":
+        """The cost, checked once per unit and relation, and the name under which it is written."""
+        return _checked_cost(tuple(cost.items()), self.policy.unit, self.policy.relation)
 
     def _totals(self, cost: Cost) -> dict[Viewer, Composed]:
         """What each viewer will have seen, or a refusal if some budget cannot bear it."""
-        totals, allowed = {}, None
+        totals: dict[Viewer, Composed] = {}
+        # Viewers who have seen the same under the same budget are added up and asked about once.
+        known: dict[tuple[int, int, Budget], Composed] = {}
         for viewer, history in cost.items():
-            budget = self.policy.budget_for(viewer)
-            total = totals[viewer] = self._history(viewer) + history
-            # Viewers who have seen the same under the same budget are asked about once.
-            if not total.parts or math.isinf(budget.epsilon) or (total, budget) == allowed:
-                continue
-            if not self._fits(total, budget):
-                raise BudgetExceeded(self._refusal(viewer, budget, history))
-            allowed = (total, budget)
+            budget, before = self.policy.budget_for(viewer), self._history(viewer)
+            key = (id(before), id(history), budget)
+            if key not in known:
+                known[key] = total = before + history
+                if total.parts and not math.isinf(budget.epsilon) and not self._fits(total, budget):
+                    raise BudgetExceeded(self._refusal(viewer, budget, history))
+            totals[viewer] = known[key]
         return totals
 
     def _fits(self, history: Composed, budget: Budget) -> bool:
@@ -380,15 +406,39 @@ def _header(lines: list[dict[str, Any]], path: object) -> tuple[Policy, str]:
     return Policy.from_json(lines[0]["policy"]), lines[0]["entropy"]
 
 
-def _cost_name(cost: Cost) -> str:
-    parts = {str(v): history.fingerprint for v, history in cost.items()}
-    return hashlib.sha256(canonical(parts)).hexdigest()[:32]
+class _Known(NamedTuple):
+    """A cost that may be written: per viewer, by name, and as its line."""
+
+    cost: dict[Viewer, Composed]
+    name: str
+    line: dict[str, Any]
 
 
-def _cost_line(name: str, cost: Cost) -> dict[str, Any]:
-    viewers = {str(v): composed_to_json(history) for v, history in cost.items()}
-    return {"kind": "cost", "cost": name, "viewers": viewers}
+@lru_cache(maxsize=4096)
+def _checked_cost(
+    items: tuple[tuple[str, Composed], ...], unit: Unit, relation: Relation
+) -> _Known:
+    cost = {Viewer(viewer): history for viewer, history in items}
+    if not cost or all(history == NOTHING for history in cost.values()):
+        raise InvalidInput("a cost that touches no viewer pays for nothing: name who sees it")
+    for history in cost.values():
+        for event, _ in history.parts:
+            if event.sensitivity.unit != unit:
+                raise InvalidInput(
+                    f"the release hides a {event.sensitivity.unit}, the policy counts per {unit}: "
+                    "use a ledger for that unit"
+                )
+            event.sensitivity.under(relation)
+    prints = {str(viewer): history.fingerprint for viewer, history in cost.items()}
+    name = hashlib.sha256(canonical(prints)).hexdigest()[:32]
+    viewers = {str(viewer): composed_to_json(history) for viewer, history in cost.items()}
+    return _Known(cost, name, {"kind": "cost", "cost": name, "viewers": viewers})
 
 
 def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return _written_time(int(time.time()))
+
+
+@lru_cache(maxsize=1)
+def _written_time(second: int) -> str:
+    return datetime.datetime.fromtimestamp(second, datetime.UTC).isoformat()

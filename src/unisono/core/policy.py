@@ -8,6 +8,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from unisono.core.events import canonical
@@ -86,7 +87,7 @@ class Policy:
                 return budget
         return self.budget
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """What the data set's ledger is known by, wherever the file lies."""
         return hashlib.sha256(canonical(self.to_json())).hexdigest()

@@ -114,12 +114,17 @@ def _noised(draw: Draw, contribution: Contribution, event: Event, honest: int) -
 
 
 def noise_steps(
-    key: bytes, event: Event, grid: float, shape: tuple[int, ...], honest: int
-) -> np.ndarray:
-    """Integer noise in grid steps: one of `honest` shares of the event's noise."""
+    key: bytes, event: Event, grid: float, shape: tuple[int, ...], honest: int,
+    one: tuple[int, ...] | None = None,
+) -> np.ndarray:  # fmt: skip
+    """Integer noise in grid steps: one of `honest` shares of the event's noise.
+
+    Several releases may be drawn at once: `shape` then begins with their number, and `one` is
+    the shape of each.
+    """
     stream = Keystream(key)
     noise = event.noise
-    dimension = int(np.prod(shape))
+    dimension = int(np.prod(shape if one is None else one))
     match noise:
         case Gaussian(std, gap, slack) if slack == 0:
             width = std / grid / math.sqrt(honest) * _ROUND_UP
@@ -134,7 +139,9 @@ def noise_steps(
         case Laplace(scale):
             return discrete_laplace_share(stream, scale / grid * _ROUND_UP, honest, shape)
         case NormNoise(scale) if honest == 1:
-            return rounded_norm(stream, scale / grid * _ROUND_UP, shape)
+            count = int(np.prod(shape)) // dimension
+            each = [rounded_norm(stream, scale / grid * _ROUND_UP, dimension) for _ in range(count)]
+            return np.concatenate(each).reshape(shape)
         case DiscreteGaussian(std, event_grid, event_dimension, shares):
             if (event_grid, event_dimension, shares) != (grid, dimension, honest):
                 raise GrantMisused(

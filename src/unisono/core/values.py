@@ -59,12 +59,15 @@ class Private(Generic[T]):
 class Contribution:
     """A bounded value on an integer grid, before noise; `value` is in grid steps.
 
-    Made by functions that enforce the bound they state, such as `clipped_sum`.
+    Made by functions that enforce the bound they state, such as `clipped_sum`. Where the
+    bound could not be kept (a solver missed its public tolerance) `valid` is false and the
+    party counts as a dropout (X-5).
     """
 
     value: Any
     grid: float
     sensitivity: Sensitivity
+    valid: Any = True
 
 
 @dataclass(frozen=True)

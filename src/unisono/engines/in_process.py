@@ -8,171 +8,227 @@ secure sum is the ideal functionality: same encoding, shares and modulus as the 
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono.core.algorithm import Aggregate, Algorithm
+from unisono.core.algorithm import Aggregate
 from unisono.core.certificate import certify
 from unisono.core.events import Event
-from unisono.core.grant import Grant
+from unisono.core.grant import Grant, join
+from unisono.core.ledger import Ledger
 from unisono.core.release import noise_steps, server_noise
 from unisono.core.study import Party, Result, Study, require_same_kind
 from unisono.core.transcript import EVERYONE, EVERYONE_AT_THE_END, Transcript
 from unisono.core.trust import SERVER, Trust
 from unisono.core.values import Contribution
+from unisono.engines.checkpoint import Checkpoint
 from unisono.errors import InvalidInput
 
 jax.tree_util.register_dataclass(
-    Contribution, data_fields=["value"], meta_fields=["grid", "sensitivity"]
+    Contribution, data_fields=["value", "valid"], meta_fields=["grid", "sensitivity"]
 )
 
 IDEAL = "ideal functionality inside one process (no network, nobody to hide from)"
 _MODULUS_BITS = 32
-_CHUNK = 64
+# Rounds are compiled in chunks, bounded so that noise and coins of a chunk fit into memory.
+_CHUNK_ROUNDS, _CHUNK_NUMBERS = 64, 2**25
+# Above this many parties their noise is drawn from one joint key per round.
+_JOINT_PARTIES = 64
+# Single messages are kept in the transcript up to this many numbers.
+_RECORDED_NUMBERS = 10**7
 
 
 class Stack(NamedTuple):
     """All parties' arrays, padded to (parties, most records, ...), and which rows are real."""
 
     arrays: tuple[Any, ...]
-    real: Any
+    real: np.ndarray
 
 
 def stack(columns: Sequence[tuple[np.ndarray, ...]]) -> Stack:
     """Pad ragged parties with zero rows."""
-    most = max(len(party[0]) for party in columns)
+    sizes = np.array([len(party[0]) for party in columns])
+    most = int(sizes.max())
     arrays = []
     for position in range(len(columns[0])):
         parts = [np.asarray(party[position], np.float32) for party in columns]
+        if (sizes == most).all():
+            arrays.append(np.stack(parts))
+            continue
         padded = np.zeros((len(parts), most, *parts[0].shape[1:]), np.float32)
         for row, part in zip(padded, parts, strict=True):
             row[: len(part)] = part
         arrays.append(padded)
-    sizes = np.array([len(party[0]) for party in columns])
     return Stack(tuple(arrays), np.arange(most)[None, :] < sizes[:, None])
 
 
 def run(
     study: Study, parties: Sequence[Party], *, dropouts: np.ndarray | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] | None = None, checkpoint: str | Path | None = None,
 ) -> Result:  # fmt: skip
     """Run a study: authorise at every party, then read the data, then learn.
 
     `dropouts` (rounds, parties) is true where a party fails to answer; a round that keeps
     fewer than the agreed minimum of survivors is not opened and leaves the model unchanged.
+    With a `checkpoint` file the run authorises chunk by chunk and can be resumed after a
+    crash: a chunk that was granted and not merged stays spent and gets fresh noise.
     """
     simulated = require_same_kind(study, parties)
     algorithm, facts, trust = study.algorithm, study.facts, study.trust
-    for party in parties:
-        party.ledger.check(study.cost)
-    grants = [
-        party.ledger.authorize(study.cost, algorithm.rounds, purpose=f"study {study.hash[:16]}")
-        for party in parties
-    ]
-    columns = [party.data.open(grant) for party, grant in zip(parties, grants, strict=True)]
-    require_shapes(study, columns)
-    event, grid = algorithm.event(facts, trust), algorithm.grid(facts, trust)
-    require_headroom(study, event, grid)
-    data = stack(columns)
-    sizes = jnp.asarray(facts.records, jnp.float32)
-    server, party_state = algorithm.init(facts)
-    party_states = jax.tree.map(lambda leaf: jnp.stack([leaf] * facts.parties), party_state)
-    alive = np.ones((algorithm.rounds, facts.parties), bool)
-    if dropouts is not None:
-        alive &= ~np.asarray(dropouts, bool).reshape(alive.shape)
+    ledgers = [party.ledger for party in parties]
+    server, state = algorithm.init(facts)
+    states = jax.tree.map(lambda leaf: jnp.stack([leaf] * facts.parties), state)
+    saved = Checkpoint(checkpoint, study.hash) if checkpoint else None
+    first = 0
+    if saved and saved.exists():
+        first, (server, states) = saved.load((server, states))
+    todo = range(first, algorithm.rounds)
+    if todo:
+        Ledger.check_all(ledgers, algorithm.cost(facts, trust, len(todo)))
 
+    alive = _alive(study, dropouts)
     transcript = Transcript()
-    shape = contribution_shape(algorithm, server, party_state, data)
-    central = _central_noise(study, simulated)
-    program = _program(algorithm, grid, facts.minimum_survivors)
-    for start in range(0, algorithm.rounds, _CHUNK):
-        rounds = range(start, min(start + _CHUNK, algorithm.rounds))
-        noise, masks = _randomness(study, event, grid, grants, rounds, shape, data)
-        (server, party_states), seen = program(
-            server, party_states, data.arrays, sizes, masks, noise,
-            np.stack([central(number, shape) for number in rounds]).astype(np.int32),
-            alive[rounds.start : rounds.stop],
-        )  # fmt: skip
-        _record(transcript, trust, rounds, seen)
-        if progress is not None:
-            progress(rounds.stop)
-    value = np.asarray(algorithm.result(server))
+    chunk: _Chunk | None = None
+    for payment in _pieces(study, todo) if saved else [todo] if todo else []:
+        cost = algorithm.cost(facts, trust, len(payment))
+        grants = Ledger.authorize_all(ledgers, cost, len(payment), f"study {study.hash[:16]}")
+        if chunk is None:
+            columns = [p.data.open(grant) for p, grant in zip(parties, grants, strict=True)]
+            require_shapes(study, columns)
+            chunk = _Chunk(study, stack(columns), alive, simulated)
+        joint = [join(grants)] if len(grants) > _JOINT_PARTIES else grants
+        for rounds in _pieces(study, payment):
+            (server, states), seen = chunk.run(server, states, joint, payment.start, rounds)
+            _record(transcript, trust, rounds, seen)
+            if saved:
+                saved.save(rounds.stop, (server, states))
+            if progress is not None:
+                progress(rounds.stop)
+    value = jax.tree.map(np.asarray, algorithm.result(server))
     transcript.record(algorithm.rounds, "result", value, EVERYONE_AT_THE_END)
     certificate = certify(
-        study, {party.name: party.ledger for party in parties}, parties[0].ledger.accountant,
+        study, {party.name: party.ledger for party in parties}, ledgers[0].accountant,
         secure_sum=IDEAL if trust is Trust.SECURE_SUM else "",
     )  # fmt: skip
     return Result(value, certificate, transcript)
 
 
-def _program(algorithm: Algorithm, grid: float, minimum: int) -> Callable[..., Any]:
+class _Chunk:
+    """What stays the same from one chunk of rounds to the next."""
+
+    def __init__(self, study: Study, data: Stack, alive: np.ndarray, simulated: bool) -> None:
+        algorithm, facts, trust = study.algorithm, study.facts, study.trust
+        self.study, self.data, self.alive = study, data, alive
+        self.event, self.grid = algorithm.event(facts, trust), algorithm.grid(facts, trust)
+        require_headroom(study, self.event, self.grid)
+        self.shape = _contribution_shape(study, data)
+        self.sizes = np.asarray(facts.records, np.float32)
+        self.server_noise = None
+        if trust is Trust.TRUSTED_SERVER:
+            self.server_noise = server_noise(algorithm, facts, trust, simulated)
+        numbers = algorithm.rounds * facts.parties * int(np.prod(self.shape))
+        recorded = trust is not Trust.SECURE_SUM and numbers <= _RECORDED_NUMBERS
+        self.program = _program(study, self.grid, recorded)
+
+    def run(
+        self, server: Any, states: Any, grants: Sequence[Grant], offset: int, rounds: range
+    ) -> Any:
+        """Rounds of one chunk, whose draws in these grants begin at round `offset`."""
+        masks, noise = self._draw(grants, offset, rounds)
+        central = np.zeros((len(rounds), *self.shape), np.int64)
+        if self.server_noise is not None:
+            central = np.stack([self.server_noise(number, self.shape) for number in rounds])
+        alive = self.alive[rounds.start : rounds.stop]
+        inputs = (masks, noise.astype(np.int32), central.astype(np.int32), alive)
+        return self.program(server, states, self.data.arrays, self.sizes, inputs)
+
+    def _draw(
+        self, grants: Sequence[Grant], offset: int, rounds: range
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Row masks (rounds, parties, n) and noise in grid steps (rounds, parties, ...)."""
+        study, real = self.study, self.data.real
+        honest = study.facts.honest if study.trust is Trust.SECURE_SUM else 1
+        sampler, silent = study.algorithm.sampler, study.trust is Trust.TRUSTED_SERVER
+        noise = np.zeros((len(rounds), len(real), *self.shape), np.int64)
+        masks = np.zeros((len(rounds), *real.shape), bool)
+        share = len(real) // len(grants)  # parties per grant: 1, or all of them
+        for row, number in enumerate(rounds):
+            for column, grant in enumerate(grants):
+                mine = slice(column * share, (column + 1) * share)
+                draw = grant.draw(number - offset, study.hash.encode())
+                chosen = real[mine]
+                masks[row, mine][chosen] = draw.sample(sampler, int(chosen.sum()))
+                key = draw.take(self.event)
+                if not silent:
+                    shape = (share, *self.shape) if share > 1 else self.shape
+                    drawn = noise_steps(key, self.event, self.grid, shape, honest, self.shape)
+                    noise[row, mine] = drawn
+        return masks, noise
+
+
+def _program(study: Study, grid: float, recorded: bool) -> Callable[..., Any]:
     """One compiled scan over a chunk of rounds."""
+    algorithm, minimum = study.algorithm, study.facts.minimum_survivors
 
     def one_round(data: Any, sizes: Any, carry: Any, inputs: Any) -> Any:
         server, states = carry
         masks, noise, central, alive = inputs
         public = algorithm.ask(server)
-        after, contributions = jax.vmap(algorithm.local, in_axes=(None, 0, 0, 0))(
-            public, states, data, masks
-        )
+        local = partial(algorithm.local, study.facts)
+        after, contributions = jax.vmap(local, in_axes=(None, 0, 0, 0))(public, states, data, masks)
+        alive = jnp.logical_and(alive, contributions.valid)
         survivors = jnp.sum(alive)
         opened = survivors >= minimum
         # int32 sums wrap modulo 2^32, exactly as the secure sum's integers do.
         values = contributions.value + noise
-        arrived = jnp.where(alive[:, None], values, 0)
+        arrived = jnp.where(alive.reshape(-1, *[1] * (values.ndim - 1)), values, 0)
         total = jnp.sum(arrived, axis=0, dtype=jnp.int32) + central
         aggregate = Aggregate(total * grid, survivors, jnp.sum(jnp.where(alive, sizes, 0.0)))
         merged = algorithm.merge(server, aggregate)
         server = jax.tree.map(lambda new, old: jnp.where(opened, new, old), merged, server)
-        accepted = jnp.logical_and(alive, opened)
-        states = jax.vmap(algorithm.settle)(after, accepted)
-        return (server, states), (public, values, jnp.where(opened, total, 0))
+        states = jax.vmap(algorithm.settle)(after, jnp.logical_and(alive, opened))
+        seen = (public, values if recorded else None, jnp.where(opened, total, 0))
+        return (server, states), seen
 
     @jax.jit
-    def chunk(server: Any, states: Any, data: Any, sizes: Any, *inputs: Any) -> Any:
+    def chunk(server: Any, states: Any, data: Any, sizes: Any, inputs: Any) -> Any:
         return jax.lax.scan(partial(one_round, data, sizes), (server, states), inputs)
 
     return chunk
 
 
-def _central_noise(study: Study, simulated: bool) -> Callable[[int, tuple[int, ...]], np.ndarray]:
-    """What a trusted server adds to each sum; nothing where the parties add noise."""
-    if study.trust is Trust.TRUSTED_SERVER:
-        return server_noise(study.algorithm, study.facts, study.trust, simulated)
-    return lambda number, shape: np.zeros(shape, np.int64)
+def _pieces(study: Study, rounds: range) -> list[range]:
+    """Chunks of rounds whose noise and coins fit into memory together."""
+    per_round = study.facts.parties * max(study.facts.records) * 2
+    length = max(1, min(_CHUNK_ROUNDS, _CHUNK_NUMBERS // per_round))
+    return [
+        range(a, min(a + length, rounds.stop)) for a in range(rounds.start, rounds.stop, length)
+    ]
 
 
-def _randomness(
-    study: Study, event: Event, grid: float, grants: Sequence[Grant], rounds: range,
-    shape: tuple[int, ...], data: Stack,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Noise (rounds, parties, d) in grid steps and row masks (rounds, parties, n)."""
-    sampler, trust = study.algorithm.sampler, study.trust
-    honest = study.facts.honest if trust is Trust.SECURE_SUM else 1
-    real = np.asarray(data.real)
-    noise = np.zeros((len(rounds), len(grants), *shape), np.int64)
-    masks = np.zeros((len(rounds), *real.shape), bool)
-    for row, number in enumerate(rounds):
-        for column, grant in enumerate(grants):
-            draw = grant.draw(number, study.hash.encode())
-            coins = draw.sample(sampler, int(real[column].sum()))
-            masks[row, column, : len(coins)] = coins
-            key = draw.take(event)
-            if trust is not Trust.TRUSTED_SERVER:
-                noise[row, column] = noise_steps(key, event, grid, shape, honest)
-    return noise.astype(np.int32), masks
+def _alive(study: Study, dropouts: np.ndarray | None) -> np.ndarray:
+    alive = np.ones((study.algorithm.rounds, study.facts.parties), bool)
+    if dropouts is None:
+        return alive
+    if np.shape(dropouts) != alive.shape:
+        raise InvalidInput(
+            f"dropouts of shape {np.shape(dropouts)}, but the study has {alive.shape} rounds x parties"
+        )
+    return ~np.asarray(dropouts, bool)
 
 
-def contribution_shape(
-    algorithm: Algorithm, server: Any, party: Any, data: Stack
-) -> tuple[int, ...]:
+def _contribution_shape(study: Study, data: Stack) -> tuple[int, ...]:
     """The shape of one party's contribution, without computing it."""
+    algorithm = study.algorithm
+    server, state = algorithm.init(study.facts)
     one = tuple(jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in data.arrays)
     mask = jax.ShapeDtypeStruct(data.real.shape[1:], bool)
-    _, contribution = jax.eval_shape(algorithm.local, algorithm.ask(server), party, one, mask)
+    local = partial(algorithm.local, study.facts)
+    _, contribution = jax.eval_shape(local, algorithm.ask(server), state, one, mask)
     return tuple(contribution.value.shape)
 
 
@@ -190,25 +246,23 @@ def require_shapes(study: Study, columns: Sequence[tuple[np.ndarray, ...]]) -> N
 
 def require_headroom(study: Study, event: Event, grid: float) -> None:
     """The sum of all contributions and noises must fit the modulus, by public bounds."""
-    per_record = event.sensitivity.zero_out
-    assert per_record is not None
-    records = sum(study.facts.records)
-    std = getattr(event.noise, "std", getattr(event.noise, "scale", 0.0))
+    reach = study.algorithm.reach(study.facts)
+    std = getattr(event.noise, "std", 1.5 * getattr(event.noise, "scale", 0.0))
     parties = study.facts.parties
-    tail = 12 * std * (parties / study.facts.honest) ** 0.5
-    tail *= parties**0.5 if study.trust is Trust.LOCAL else 1
-    reach = (records * per_record.in_norm("linf") + tail) / grid
-    if reach >= 2 ** (_MODULUS_BITS - 1):
+    spread = parties if study.trust is Trust.LOCAL else parties / study.facts.honest
+    steps = (reach + 12 * std * spread**0.5) / grid
+    if steps >= 2 ** (_MODULUS_BITS - 1):
         raise InvalidInput(
-            f"sums may reach {reach:.3g} grid steps, beyond a {_MODULUS_BITS}-bit modulus: "
-            "use a coarser grid (a larger clip relative to the noise) or fewer records"
+            f"sums may reach {steps:.3g} grid steps, beyond a {_MODULUS_BITS}-bit modulus: "
+            "use a coarser grid, a smaller clip or fewer records"
         )
 
 
 def _record(transcript: Transcript, trust: Trust, rounds: range, seen: Any) -> None:
-    publics, values, totals = (np.asarray(s) for s in seen)
+    publics, values, totals = seen
     for row, number in enumerate(rounds):
-        transcript.record(number, "public", publics[row], EVERYONE)
-        if trust is not Trust.SECURE_SUM:
-            transcript.record(number, "messages", values[row], frozenset({SERVER}))
-        transcript.record(number, "sum", totals[row], EVERYONE)
+        public = jax.tree.map(lambda leaf, r=row: np.asarray(leaf[r]), publics)
+        transcript.record(number, "public", public, EVERYONE)
+        if values is not None:
+            transcript.record(number, "messages", np.asarray(values[row]), frozenset({SERVER}))
+        transcript.record(number, "sum", np.asarray(totals[row]), EVERYONE)

@@ -6,6 +6,7 @@ the party's own log.
 """
 
 import logging
+from functools import partial
 from typing import Any
 
 import jax
@@ -36,13 +37,13 @@ class Responder:
         self._grant: Grant | None = None
         server, self._state = study.algorithm.init(study.facts)
         self._structure = jax.tree.structure(study.algorithm.ask(server))
-        self._local = jax.jit(study.algorithm.local)
+        self._local = jax.jit(partial(study.algorithm.local, study.facts))
 
     def answer(self, data: bytes) -> bytes:
         """Bytes in, bytes out; raises nothing that depends on the data."""
         try:
             return self._answer(data)
-        except (UnisonoError, ArithmeticError, ValueError) as error:
+        except Exception as error:  # whatever the data provoke must look the same from outside
             log.error("%s: no answer in this round: %s", self.party.name, error)
             return wire.encode("dropout", {"party": self.index})
 
@@ -62,6 +63,8 @@ class Responder:
         coins = draw.sample(algorithm.sampler, len(columns[0]))
         public = jax.tree.unflatten(self._structure, packet.arrays)
         self._state, contribution = self._local(public, self._state, tuple(columns), coins)
+        if not bool(contribution.valid):
+            raise UnisonoError("the solver missed the public tolerance")
         value: Any
         match trust:
             case Trust.SECURE_SUM:

@@ -41,7 +41,8 @@ def coordinate(
     transcript = Transcript()
     for number in range(algorithm.rounds):
         public = algorithm.ask(state)
-        transcript.record(number, "public", np.asarray(public), EVERYONE)
+        seen = jax.tree.map(np.asarray, public)
+        transcript.record(number, "public", seen, EVERYONE)
         packets = exchange(grid, study, number, jax.tree.leaves(public), deadline)
         answers = {int(p.scalars["party"]): p.arrays[0] for p in packets.values()}
         transcript.record(number, "messages", answers, frozenset({SERVER}))
@@ -53,7 +54,7 @@ def coordinate(
             state = merge(state, Aggregate(scaled, len(answers), float(records)))
         if progress is not None:
             progress(number + 1)
-    value = np.asarray(algorithm.result(state))
+    value = jax.tree.map(np.asarray, algorithm.result(state))
     transcript.record(algorithm.rounds, "result", value, EVERYONE_AT_THE_END)
     return value, transcript
 

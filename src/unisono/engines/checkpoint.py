@@ -1,0 +1,63 @@
+"""Where a run stands, on disk: written whole or not at all, readable by its owner only.
+
+A checkpoint holds what the coordinating process knows, never records and never keys: noise of
+rounds that were granted but not merged is gone with the process and cannot be drawn again (X-9).
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from unisono.core.journal import unavailable
+from unisono.errors import InvalidInput
+
+_FORMAT = "unisono-checkpoint-1"
+
+
+class Checkpoint:
+    """One file for one study."""
+
+    def __init__(self, path: str | Path, study: str) -> None:
+        self.path, self.study = Path(path), study
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def save(self, next_round: int, state: Any) -> None:
+        """Replace the checkpoint: a crash leaves the old one or the new one."""
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(state)]
+        header = json.dumps({"format": _FORMAT, "study": self.study, "next_round": next_round})
+        arrays: dict[str, Any] = {f"leaf{i}": leaf for i, leaf in enumerate(leaves)}
+        arrays["header"] = np.frombuffer(header.encode(), np.uint8)
+        draft = self.path.with_name(self.path.name + ".part")
+        try:
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                np.savez(file, **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, self.path)
+        except OSError as error:
+            raise unavailable(self.path, error) from None
+
+    def load(self, like: Any) -> tuple[int, Any]:
+        """The next round and the state, shaped like `like`."""
+        expected, structure = jax.tree.flatten(like)
+        try:
+            with np.load(self.path, allow_pickle=False) as file:
+                header = json.loads(file["header"].tobytes())
+                leaves = [file[f"leaf{i}"] for i in range(len(expected))]
+        except (OSError, ValueError, KeyError) as error:
+            raise InvalidInput(
+                f"{self.path} cannot be read as a checkpoint ({error}): remove it to start anew; "
+                "what was spent stays spent"
+            ) from None
+        if header.get("format") != _FORMAT or header.get("study") != self.study:
+            raise InvalidInput(
+                f"{self.path} belongs to another study: give this study its own checkpoint file"
+            )
+        return int(header["next_round"]), jax.tree.unflatten(structure, leaves)

@@ -1,0 +1,110 @@
+"""Calibration: never over the target, within 0.2 % of the tight noise."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unisono.accounting import gaussian
+from unisono.accounting.pld import GaussianPair, LaplacePair, compose
+from unisono.accounting.pld_calibration import calibrate, calibrate_noise
+from unisono.errors import ConditionViolated, InvalidInput
+
+NOISES = np.random.default_rng(0).uniform(0.8, 2, 100)
+
+
+def check(noise, target, delta, build):
+    """The target holds at the noise and provably fails at 0.2 % less."""
+    tolerance = 2e-4 * target
+    assert compose(build(noise), tolerance=tolerance).epsilon(delta).upper <= target
+    less = compose(build(noise / 1.002), tolerance=tolerance).epsilon(delta)
+    assert less.lower > target * (1 - 1e-4)
+    # A factor of two in the noise would be caught.
+    assert compose(build(noise / 2), tolerance=0.01 * target).epsilon(delta).lower > 1.2 * target
+
+
+@pytest.mark.parametrize(("rate", "count"), [(0.01, 10_000), (0.001, 100_000)])
+def test_the_two_benchmarks(rate, count):
+    noise = calibrate(1.0, 1e-5, rate, count)
+    check(noise, 1.0, 1e-5, lambda s: [(GaussianPair(1 / s, rate), count)])
+
+
+def test_one_factor_on_many_noises():
+    def build(factor):
+        return [(GaussianPair(1 / (factor * noise), 0.01), 1) for noise in NOISES]
+
+    check(calibrate_noise(1.0, 1e-5, build), 1.0, 1e-5, build)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.floats(0.2, 20.0),
+    st.sampled_from([1e-4, 1e-7]),
+    st.floats(0.01, 0.8),
+    st.integers(1, 500),
+    st.sampled_from(["add-or-remove", "replace-one"]),
+)
+def test_any_sampled_gaussian(target, delta, rate, count, relation):
+    noise = calibrate(target, delta, rate, count, relation)
+    check(noise, target, delta, lambda s: [(GaussianPair(1 / s, rate, relation), count)])
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda s: [(LaplacePair(1 / s), 10)],
+        lambda s: [(LaplacePair(1 / s, 0.1), 50)],
+        lambda s: [(LaplacePair(1 / s), 10), (GaussianPair(0.3 / s), 5)],
+    ],
+)
+def test_other_pairs(build):
+    check(calibrate_noise(2.0, 1e-6, build), 2.0, 1e-6, build)
+
+
+def test_part_of_the_cost_may_be_fixed():
+    """The noise then carries only the rest, and small changes of cost are large ones of it."""
+
+    def build(noise):
+        return [(GaussianPair(1 / noise, 0.1), 20), (GaussianPair(0.3), 1)]
+
+    noise = calibrate_noise(2.0, 1e-6, build)
+    assert compose(build(noise), tolerance=1e-3).epsilon(1e-6).upper <= 2.0
+    assert compose(build(noise / 1.01), tolerance=1e-3).epsilon(1e-6).lower > 2.0
+
+
+@pytest.mark.parametrize("relation", ["add-or-remove", "replace-one"])
+def test_without_sampling_it_is_exact(relation):
+    noise = calibrate(1.0, 1e-6, 1.0, 100, relation)
+    factor = 2 if relation == "replace-one" else 1
+    assert noise == pytest.approx(factor * 10 / gaussian.mu_for(1.0, 1e-6), rel=2e-8)
+    assert compose([(GaussianPair(1 / noise, 1.0, relation), 100)]).epsilon(1e-6).upper <= 1.0
+
+
+def test_out_of_reach():
+    with pytest.raises(ConditionViolated, match="out of reach"):
+        calibrate_noise(1.0, 1e-5, lambda s: [(GaussianPair(1 / s), 1), (GaussianPair(2.0), 1)])
+    with pytest.raises(ConditionViolated, match="nothing to calibrate"):
+        calibrate_noise(5.0, 1e-5, lambda s: [(GaussianPair(0.1), 1)])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (0.0, 1e-5, 0.1, 10),
+        (-1.0, 1e-5, 0.1, 10),
+        (math.nan, 1e-5, 0.1, 10),
+        (1.0, 0.0, 0.1, 10),
+        (1.0, 1.0, 0.1, 10),
+        (1.0, 1e-5, 0.0, 10),
+        (1.0, 1e-5, 1.1, 10),
+        (1.0, 1e-5, math.nan, 10),
+        (1.0, 1e-5, 0.1, 0),
+        (1.0, 1e-5, 0.1, 2.5),
+        (1.0, 1e-5, 0.1, 10, "swap"),
+    ],
+)
+def test_bad_input(arguments):
+    with pytest.raises(InvalidInput):
+        calibrate(*arguments)

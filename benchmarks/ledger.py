@@ -14,9 +14,9 @@ from pathlib import Path
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.events import Event, Gaussian, bounded_sum
-from unisono.core.ledger import Ledger
+from unisono.core.ledger import Ledger, everyone
 from unisono.core.policy import Budget, Policy
-from unisono.core.trust import FINAL_MODEL, ITERATES, SERVER
+from unisono.core.trust import SERVER
 
 COUNT, REPEATS = 300, 7
 
@@ -43,13 +43,15 @@ def authorise(book: Ledger, cost: dict) -> float:
 
 def main(folder: str) -> None:
     event = Event(Gaussian(1e5), bounded_sum(l2=1.0))
-    cost = dict.fromkeys((FINAL_MODEL, ITERATES, SERVER), event * 1)
+    cost = everyone(event * 1)
     with tempfile.TemporaryDirectory(dir=folder) as place:
         path = Path(place) / "ledger"
         book = Ledger.create(path, Policy("bench", Budget(5.0, 1e-6)), ACCOUNTANT)
         authorise(book, cost)
         line = path.read_bytes().splitlines(keepends=True)[-1]
-        rates = [(plain(Path(place) / "plain", line), authorise(book, cost)) for _ in range(REPEATS)]
+        rates = [
+            (plain(Path(place) / "plain", line), authorise(book, cost)) for _ in range(REPEATS)
+        ]
         limit, ours = (max(column) for column in zip(*rates, strict=True))
         print(f"{'disk alone':<28}{limit:>12,.0f} appends/s")
         print(f"{'ledger':<28}{ours:>12,.0f} authorisations/s")
@@ -57,8 +59,9 @@ def main(folder: str) -> None:
 
         with book._journal.locked():
             entry = {"kind": "grant", "cost": next(iter(book._costs)), "releases": 1,
-                     "number": 0, "purpose": "", "time": ""}  # fmt: skip
-            book._journal.append([entry] * (100_000 - book.grants))
+                     "purpose": "", "time": ""}  # fmt: skip
+            numbers = range(book.grants, 100_000)
+            book._journal.append([entry | {"number": number} for number in numbers])
         start = time.perf_counter()
         opened = Ledger.open(path, ACCOUNTANT)
         elapsed = time.perf_counter() - start

@@ -6,9 +6,8 @@ import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.events import Event, Gaussian, bounded_sum
-from unisono.core.ledger import Ledger
+from unisono.core.ledger import Ledger, everyone
 from unisono.core.policy import Budget, Policy
-from unisono.core.trust import FINAL_MODEL, ITERATES, SERVER
 
 jax.config.update("jax_platforms", "cpu")
 
@@ -26,7 +25,7 @@ def event():
 
 @pytest.fixture
 def cost(event):
-    return {viewer: event * 1 for viewer in (FINAL_MODEL, ITERATES, SERVER)}
+    return everyone(event * 1)
 
 
 @pytest.fixture

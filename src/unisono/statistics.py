@@ -22,10 +22,10 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
 from unisono.accounting.validation import warn_large_delta
 from unisono.core.events import Distance, Event, Laplace, Sensitivity, bounded_sum
-from unisono.core.ledger import Ledger
+from unisono.core.ledger import Ledger, everyone
 from unisono.core.policy import Budget, Policy
 from unisono.core.release import release
-from unisono.core.trust import FINAL_MODEL, ITERATES, SERVER, Relation, Unit
+from unisono.core.trust import Relation, Unit
 from unisono.core.values import Contribution, require_finite
 from unisono.errors import InvalidInput
 from unisono.mechanisms import gaussian, laplace
@@ -76,7 +76,7 @@ def open_ledger(
 
 def count(condition: Any, *, epsilon: float, ledger: Ledger, delta: float = 0.0) -> Answer:
     """How many records fulfil a condition (an array of true and false)."""
-    flags = np.asarray(condition)
+    flags = _flat(condition)
     if flags.dtype.kind != "b":
         raise InvalidInput(
             f"count takes true/false values, got {flags.dtype}: write a condition, as ages > 65"
@@ -142,7 +142,11 @@ def histogram(
     sensitivity = Sensitivity(Unit.RECORD, moved, once, once)
 
     def contribute() -> Contribution:
-        counts = [np.count_nonzero(labels == category) for category in categories]
+        counts, free = [], np.ones(labels.shape, bool)
+        for category in categories:  # a record counts once, even if categories compare equal
+            hit = (labels == category) & free
+            counts.append(np.count_nonzero(hit))
+            free &= ~hit
         return Contribution(np.array(counts), 1.0, sensitivity)
 
     released, event = _pay_and_release(
@@ -161,10 +165,18 @@ def _bounded(values: Any, bounds: tuple[float, float]) -> tuple[np.ndarray, floa
             f"bounds {bounds!r} are not a finite range: give the public lowest and highest value, "
             "never read from the data"
         )
-    records = require_finite(np.ravel(np.asarray(values)), "the data")
+    records = require_finite(_flat(values), "the data")
     if records.size == 0:
         raise InvalidInput("the data are empty: there is nothing to release; nothing was spent")
     return np.clip(records, low, high), low, high
+
+
+def _flat(values: Any) -> np.ndarray:
+    """One value per record; several values of one record would be one record counted often."""
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise InvalidInput(f"got {array.ndim} dimensions: give a flat list with one value a record")
+    return array
 
 
 def _release_sum(
@@ -195,7 +207,7 @@ def _pay_and_release(
         event = gaussian.calibrate(sensitivity, relation, epsilon, delta)
     else:
         event = laplace.calibrate(sensitivity, relation, epsilon, dimension=columns)
-    cost = dict.fromkeys((FINAL_MODEL, ITERATES, SERVER), event * 1)
+    cost = everyone(event * 1, ledger.policy.colluders)
     grant = ledger.authorize(cost, purpose=name)
     released = release(grant.draw(0), contribute(), event)
     ledger.dispatch(released)

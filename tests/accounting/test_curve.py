@@ -266,3 +266,29 @@ def test_parallel_composition_is_the_worst_party():
     assert theorems.parallel([(1.0, 1e-6), (0.5, 1e-5)]) == (1.0, 1e-5)
     assert theorems.sequential([(1.0, 1e-6), (0.5, 1e-5)]) == pytest.approx((1.5, 1.1e-5))
     assert np.isfinite(PrivacyCurve(Event(Gaussian(1.0), RECORD) * 3, ADD).epsilon(1e-6))
+
+
+def test_sampled_continuous_laplace_has_no_cheap_pure_epsilon():
+    """Its zero-out epsilon before sampling is not its replace-one epsilon after."""
+    curve = PrivacyCurve(Event(Laplace(1.0, discrete=False), RECORD, Poisson(0.9)) * 1, REPLACE)
+    assert curve.epsilon(1e-6) > 1.7
+    assert not curve.fits(1.0, 0.0)
+    assert curve.delta(1.0) > 0.2
+
+
+def test_below_the_slack_delta_is_not_flattered():
+    noise = Gaussian(1000.0, slack=0.1)
+    assert PrivacyCurve(Event(noise, RECORD) * 1, ADD).advantage > 0.2
+
+
+def test_a_gap_does_not_refuse_what_fits():
+    curve = PrivacyCurve(Event(Gaussian(2.0, gap=1e-9), RECORD) * 1, ADD)
+    epsilon = curve.epsilon(1e-6)
+    assert math.isfinite(epsilon)
+    assert curve.fits(epsilon, 1e-6)
+
+
+def test_distances_are_positive_numbers():
+    for value in (0.0, -1e-9, math.nan, math.inf):
+        with pytest.raises(InvalidInput, match="positive finite"):
+            Distance(l2=value)

@@ -8,11 +8,11 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
 from unisono.core.events import Event, Gaussian, Laplace
 from unisono.core.fold import fold, in_graph_event
-from unisono.core.ledger import Ledger
+from unisono.core.ledger import Ledger, everyone
 from unisono.core.policy import Budget, Policy
-from unisono.core.trust import FINAL_MODEL, ITERATES, SERVER, Relation
+from unisono.core.trust import Relation
 from unisono.core.values import Contribution, clipped_sum, sum_sensitivity
-from unisono.errors import GrantMisused
+from unisono.errors import GrantMisused, InvalidInput
 
 GRID, STEPS, DIMENSION = 2.0**-6, 50, 20
 EVENT = in_graph_event(
@@ -22,17 +22,22 @@ EVENT = in_graph_event(
 
 def draw(event=EVENT, count=STEPS, seed=3):
     book = Ledger.in_memory(Policy("d", Budget(100.0, 1e-5)), ACCOUNTANT, seed=seed)
-    cost = dict.fromkeys((FINAL_MODEL, ITERATES, SERVER), event * count)
+    cost = everyone(event * count)
     return book.authorize(cost).draw(0)
 
 
-def collect(state, release, step):
-    rows = jnp.zeros((3, DIMENSION))
-    return state.at[step].set(release(clipped_sum(rows, 1.0, GRID)))
+def before(state, step):
+    return clipped_sum(jnp.zeros((3, DIMENSION)), 1.0, GRID)
 
 
-def run(source, body=collect, event=EVENT):
-    return np.asarray(fold(source, event, GRID, STEPS, body, jnp.zeros((STEPS, DIMENSION))))
+def after(state, noised, step):
+    return state.at[step].set(noised)
+
+
+def run(source, before=before, event=EVENT):
+    return np.asarray(
+        fold(source, event, GRID, STEPS, before, after, jnp.zeros((STEPS, DIMENSION)))
+    )
 
 
 def test_every_step_has_its_own_noise_of_the_right_size():
@@ -61,31 +66,18 @@ def test_all_steps_are_paid_before_the_loop():
         run(draw(count=STEPS - 1))
 
 
-def test_the_body_releases_exactly_once():
-    def twice(state, release, step):
-        contribution = clipped_sum(jnp.zeros((3, DIMENSION)), 1.0, GRID)
-        return state.at[step].set(release(contribution) - release(contribution))
-
-    with pytest.raises(GrantMisused, match="released 2 times"):
-        run(draw(), twice)
-    with pytest.raises(GrantMisused, match="released 0 times"):
-        run(draw(), lambda state, release, step: state)
-
-
 def test_wrong_contributions_and_events_are_refused():
-    def wider(state, release, step):
-        return state.at[step].set(release(clipped_sum(jnp.zeros((3, DIMENSION)), 2.0, GRID)))
-
-    with pytest.raises(GrantMisused, match="moves further"):
-        run(draw(), wider)
-
-    def coarser(state, release, step):
-        return state.at[step].set(release(Contribution(state[0], 1.0, EVENT.sensitivity)))
-
-    with pytest.raises(GrantMisused, match="on the grid"):
-        run(draw(), coarser)
+    with pytest.raises(GrantMisused, match="more than was authorised"):
+        run(draw(), lambda state, step: clipped_sum(jnp.zeros((3, DIMENSION)), 2.0, GRID))
+    with pytest.raises(GrantMisused, match="on grid"):
+        run(draw(), lambda state, step: clipped_sum(jnp.zeros((3, DIMENSION)), 0.5, GRID / 2))
+    with pytest.raises(InvalidInput, match="integer grid"):
+        run(draw(), lambda state, step: Contribution(state[0], GRID, EVENT.sensitivity))
     plain = Event(Gaussian(20.0), EVENT.sensitivity)
     with pytest.raises(GrantMisused, match="in_graph_event"):
         run(draw(plain), event=plain)
+    light = in_graph_event(plain, GRID, 1, STEPS)  # another dimension: too little error
+    with pytest.raises(GrantMisused, match="in_graph_event"):
+        run(draw(light), event=light)
     with pytest.raises(GrantMisused, match="no in-graph sampler"):
         in_graph_event(Event(Laplace(1.0), EVENT.sensitivity), GRID, 1, 1)

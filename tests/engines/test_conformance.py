@@ -24,7 +24,7 @@ from unisono.core.trust import (
 )
 from unisono.core.values import Private
 from unisono.engines import in_process
-from unisono.errors import BudgetExceeded, InvalidInput
+from unisono.errors import BudgetExceeded, GrantMisused, InvalidInput
 
 loopback = pytest.importorskip("unisono.engines.flower.loopback", reason="flwr is not installed")
 
@@ -223,3 +223,58 @@ def test_a_party_that_dropped_out_of_the_wire_is_not_special(run):
     second = run(agreed, members(toy(), seed=None))
     assert not first.certificate.simulated
     assert not np.array_equal(first.value, second.value)
+
+
+@pytest.mark.parametrize("run", ENGINES.values(), ids=ENGINES)
+def test_an_algorithm_that_forgets_its_clip_does_not_run(run):
+    """The contribution is checked against the event before anything is released."""
+    honest = ALGORITHMS["gradient-perturbation"]
+    wild = gradient_perturbation(Settings(epsilon=2.0, delta=1e-5, rounds=12, clip=1000.0))
+    agreed = study(honest._replace(local=wild.local), Trust.LOCAL)
+    if run is in_process.run:
+        with pytest.raises(GrantMisused, match="more than was authorised"):
+            run(agreed, members(toy()))
+    else:  # on the wire it looks like a dropout, so no round is ever opened
+        assert not run(agreed, members(toy())).value.any()
+
+
+def test_a_run_can_be_stopped_and_resumed(tmp_path):
+    """Chunks that were merged are not paid again; what was granted and lost stays spent."""
+    algorithm = gradient_perturbation(Settings(epsilon=2.0, delta=1e-5, rounds=150))
+    agreed = study(algorithm, Trust.SECURE_SUM)
+    parties = members(toy(), budget=3.0)
+    place = tmp_path / "run.checkpoint"
+
+    def stop(done):
+        if done >= 64:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        in_process.run(agreed, parties, checkpoint=place, progress=stop)
+    spent = parties[0].ledger.spent(SERVER)
+    assert oct(place.stat().st_mode)[-3:] == "600"
+    result = in_process.run(agreed, parties, checkpoint=place)
+    assert parties[0].ledger.grants == 3
+    assert spent < parties[0].ledger.spent(SERVER) <= 2.0
+    assert len([m for m in result.transcript.messages if m.name == "sum"]) == 150 - 64
+    other = study(ALGORITHMS["gradient-perturbation"], Trust.SECURE_SUM)
+    with pytest.raises(InvalidInput, match="another study"):
+        in_process.run(other, members(toy()), checkpoint=place)
+    place.write_bytes(b"nonsense")
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        in_process.run(agreed, members(toy()), checkpoint=place)
+
+
+def test_a_thousand_parties_share_one_accounting():
+    """Joint draws above 64 parties: right spread, one distinct history, nothing drawable left."""
+    sizes = (2,) * 1000
+    algorithm = gradient_perturbation(Settings(epsilon=2.0, delta=1e-5, rounds=100))
+    agreed = Study(algorithm, Facts(sizes, 3, 900, 100), Trust.SECURE_SUM)
+    data = [(np.zeros((2, 3)), np.ones(2)) for _ in sizes]
+    parties = members(data)
+    result = in_process.run(agreed, parties)
+    assert len(result.certificate.spending) == 1
+    assert result.certificate.spending[0].parties == 1000
+    event, grid = algorithm.event(agreed.facts, agreed.trust), algorithm.grid(agreed.facts, None)
+    # 300 draws: a variance off by more than 40 % has probability below 1e-5.
+    assert np.var(sums(result) * grid) == pytest.approx(event.noise.std**2 * 1000 / 800, rel=0.4)

@@ -1,6 +1,7 @@
 """Source 003 (Sharma's thesis draft): accounting, DP-SGD and stopping. Algorithm 3: see below."""
 
 import math
+from functools import partial
 
 import jax
 import numpy as np
@@ -154,9 +155,11 @@ def test_dividing_by_the_lot_that_happened_to_be_drawn():
     moved = abs(lot.sum() / len(lot) - neighbour.sum() / len(neighbour))
     assert moved == pytest.approx(10 * clip / expected)
     algorithm = gradient_perturbation(Settings(epsilon=1.0, delta=1e-5, rounds=1, clip=clip))
-    start, _ = algorithm.init(Facts((expected,), 1, 1))
+    facts = Facts((expected,), 1, 1)
+    start, _ = algorithm.init(facts)
     features, labels = np.full((2, 1), 2.0, np.float32), np.array([1.0, -1.0], np.float32)
-    local, merge = jax.jit(algorithm.local), jax.jit(algorithm.merge)
+    local = jax.jit(partial(algorithm.local, facts))
+    merge = jax.jit(algorithm.merge)
     iterates = []
     for mask in ([True, True], [True, False]):
         _, value = local(algorithm.ask(start), None, (features, labels), np.array(mask))

@@ -1,6 +1,7 @@
 """One suite over every mechanism: calibrated within target, noise as stated, tails as stated."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,11 +24,11 @@ from unisono.core.events import (
     WithoutReplacement,
     bounded_sum,
 )
-from unisono.core.ledger import Ledger
+from unisono.core.ledger import Ledger, everyone
 from unisono.core.noise.norm import norm_share
 from unisono.core.policy import Budget, Policy
 from unisono.core.release import noise_steps
-from unisono.core.trust import FINAL_MODEL, ITERATES, SERVER, Relation, Unit
+from unisono.core.trust import Relation, Unit
 from unisono.errors import InvalidInput, UndefinedRelation, UnknownEvent
 from unisono.mechanisms import (
     MECHANISMS,
@@ -65,9 +66,7 @@ def book(seed=0):
 
 def draws(event, count, seed=0):
     """`count` paid draws of one event."""
-    grant = book(seed).authorize(
-        dict.fromkeys((FINAL_MODEL, ITERATES, SERVER), event * count), releases=count
-    )
+    grant = book(seed).authorize(everyone(event * count), releases=count)
     return (grant.draw(i) for i in range(count))
 
 
@@ -104,6 +103,14 @@ def test_unaccountable_sampling_is_refused(name):
         PrivacyCurve(event * 1, Relation.ZERO_OUT).epsilon(1e-5)
 
 
+def in_dimension(event, dimension):
+    """The same noise, authorised in more coordinates."""
+    noise = event.noise
+    if isinstance(noise, (Laplace, DiscreteGaussian)):
+        noise = replace(noise, dimension=dimension)
+    return replace(event, noise=noise)
+
+
 LAWS = {
     "laplace": lambda noise: stats.laplace(scale=noise.scale / GRID),
     "gaussian": lambda noise: stats.norm(scale=noise.std / GRID),
@@ -121,10 +128,7 @@ def test_noise_has_the_law_the_event_names(name):
     if name == "norm":
         values = np.array([noise_steps(key(i), event, GRID, (1,), 1)[0] for i in range(20_000)])
     else:
-        values = noise_steps(key(1), event, GRID, (20_000,), 1) if name != "discrete-gaussian" else (
-            noise_steps(key(1), Event(DiscreteGaussian(event.noise.std, GRID, 20_000), BOUND), GRID,
-                        (20_000,), 1)
-        )  # fmt: skip
+        values = noise_steps(key(1), in_dimension(event, 20_000), GRID, (20_000,), 1)
     uniform = np.random.default_rng(0).uniform(-0.5, 0.5, len(values))
     assert stats.kstest(values + uniform, LAWS[name](event.noise).cdf).pvalue > 1e-6
     half = LAWS[name](type(event.noise)(**{**event.noise.__dict__,
@@ -142,8 +146,7 @@ def _halved(noise):
 def test_tail_bounds_hold(name, dimension):
     """At probability 0.01 over 2,000 vectors, more than 50 misses have probability 1e-7."""
     event = calibrated(name)
-    if name == "discrete-gaussian":
-        event = Event(DiscreteGaussian(event.noise.std, GRID, dimension), BOUND)
+    event = in_dimension(event, dimension)
     bound = MECHANISMS[name].tail(event.noise, dimension, 0.01)
     misses = 0
     for i in range(2000):
@@ -154,7 +157,7 @@ def test_tail_bounds_hold(name, dimension):
 
 
 SHARED = {
-    "laplace": laplace.calibrate(BOUND, Relation.REPLACE_ONE, 1.0),
+    "laplace": laplace.calibrate(BOUND, Relation.REPLACE_ONE, 1.0, dimension=4000),
     "gaussian": gaussian.calibrate(
         BOUND, Relation.REPLACE_ONE, 1.0, 1e-5, shares=5, grid=GRID, dimension=4000
     ),

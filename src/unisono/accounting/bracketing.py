@@ -185,7 +185,8 @@ def _ceiling(terms: Terms, aim: _Aim, question: _Question) -> float:
 
 def _refine(terms: Terms, aim: _Aim, question: _Question, enough: float) -> Bracket:
     """Shorten the step until the bracket is narrow, or its upper end at most ``enough``."""
-    extent = max(pair.window(aim.cut)[1] - pair.window(aim.cut)[0] for pair, _ in terms)
+    windows = [pair.window(aim.cut) for pair, _ in terms]
+    extent = max(max(high, 0.0) - min(low, 0.0) for low, high in windows)
     finest = max(aim.plan.high - aim.plan.low, extent) / _LARGEST_GRID
     step = max(aim.step, finest)
     best = Bracket(0.0, math.inf)

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import fft
 
 from unisono.accounting.discretisation import EXCESS, GridLaw
@@ -62,7 +63,10 @@ class Composed(NamedTuple):
 
     def deltas(self, epsilon: FloatArray) -> FloatArray:
         """The bound of ``H`` at every epsilon >= 0; trivial (0 or 1) where it is not known."""
-        index = np.searchsorted(self.losses, epsilon, side="right")
+        return self._bound(epsilon, np.searchsorted(self.losses, epsilon, side="right"))
+
+    def _bound(self, epsilon: FloatArray, index: NDArray[np.intp]) -> FloatArray:
+        """:meth:`deltas` with the position of the first loss above every epsilon."""
         origin = self.losses[len(self.losses) // 2]
         # Farther away the exponentials leave the range of doubles.
         near = np.abs(epsilon - origin) < 650.0
@@ -78,22 +82,23 @@ class Composed(NamedTuple):
 
     def epsilon(self, delta: float) -> float:
         """An epsilon with true ``H(epsilon) <= delta`` (upper) or ``>= delta`` (lower, or 0)."""
-        over = np.flatnonzero(self.deltas(self.losses) > delta)
+        size = len(self.losses)
+        over = np.flatnonzero(self._bound(self.losses, np.arange(1, size + 1)) > delta)
         if not over.size:
             least = self.known_from if self.upper else 0.0
             within = self.deltas(np.array([least]))[0] <= delta
             return least if within or not self.upper else float(self.losses[0])
         last = int(over[-1])
-        if last + 1 == len(self.losses):
+        if last + 1 == size:
             return math.inf if self.upper else float(self.losses[last])
-        low, high = float(self.losses[last]), float(self.losses[last + 1])
-        for _ in range(30):
-            middle = 0.5 * (low + high)
-            if self.deltas(np.array([middle]))[0] > delta:
-                low = middle
-            else:
-                high = middle
-        return high if self.upper else low
+        # Every point is valid on its own, so rounding cannot mislead the search.
+        points = self.losses[last : last + 2]
+        for _ in range(4):
+            points = np.linspace(points[0], points[-1], 64)
+            above = np.flatnonzero(self.deltas(points[:-1]) > delta)
+            begin = int(above[-1]) if above.size else 0
+            points = points[begin : begin + 2]
+        return float(points[1] if self.upper else points[0])
 
 
 def compose_laws(

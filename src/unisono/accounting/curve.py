@@ -13,9 +13,9 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from unisono.accounting import gaussian, pld, renyi, translate
-from unisono.accounting.pairs import ApproximatePair, Pair
+from unisono.accounting.pairs import ApproximatePair, Pair, PurePair
 from unisono.accounting.validation import require_delta, require_epsilon, require_probability
-from unisono.core.events import Composed, Gaussian
+from unisono.core.events import Composed, Everyone, Gaussian
 from unisono.core.trust import Relation
 
 # The part of delta that calibration leaves for the gap of rounded shares.
@@ -62,7 +62,8 @@ class PrivacyCurve:
         # P~ <= e^a P + g <= e^a (e^e P' + d) + g and P' <= e^a P~' + g, with e = epsilon - 2a.
         ideal = epsilon - 2 * self._slack
         if ideal < 0:
-            return self.delta(2 * self._slack)
+            # e^{2a} P <= e^epsilon P + (e^{2a} - e^epsilon)
+            return min(1.0, self.delta(2 * self._slack) + math.expm1(2 * self._slack))
         missed = self._gap * (1 + math.exp(min(epsilon, 700.0)))
         return min(1.0, math.exp(self._slack) * self._delta(ideal) + missed)
 
@@ -133,7 +134,11 @@ class PrivacyCurve:
             if one is None:
                 return math.inf
             dominating = translate.pair(event, self.relation)
-            total += count * getattr(dominating, "epsilon", one)
+            if isinstance(dominating, PurePair):
+                one = dominating.epsilon
+            elif not isinstance(event.sampler, Everyone):
+                return math.inf  # sampled continuous Laplace: its loss distribution is used instead
+            total += count * one
         return total
 
     @cached_property
@@ -217,10 +222,11 @@ class PrivacyCurve:
         high = self._epsilon(delta * (1 - GAP_SHARE) * math.exp(-self._slack)) + 2 * self._slack
         if self.delta(high) <= delta:
             return high
+        # Delta falls, then rises with the gap's e^epsilon: walk up in small steps.
         low = high
         while self.delta(high) > delta:
-            high = 2 * high + 1e-3
-            if high > 690:
+            low, high = high, 1.02 * high + 1e-3
+            if self._gap * (1 + math.exp(min(high, 700.0))) > delta:
                 return math.inf
         for _ in range(60):
             middle = (low + high) / 2
@@ -239,7 +245,7 @@ class PrivacyCurve:
             # One comparison against a remembered threshold keeps ledgers at the disk's speed.
             if self._gap == 0 and self._slack == 0:
                 return self._mu <= gaussian.mu_for(epsilon, delta)
-            return self.epsilon(delta) <= epsilon
+            return self.delta(epsilon) <= delta or self.epsilon(delta) <= epsilon
         if self._renyi is not None and self._gap == 0 and self._slack == 0:
             if renyi.delta(_ORDERS, self._renyi, epsilon) <= delta:
                 return True

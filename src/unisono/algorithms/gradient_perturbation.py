@@ -58,7 +58,8 @@ class Settings:
             )
         if not (0 <= self.momentum < 1 and 0 <= self.averaged <= 1):
             raise InvalidInput(
-                f"momentum = {self.momentum!r} lies in [0, 1), averaged = {self.averaged!r} in [0, 1]"
+                f"momentum = {self.momentum!r} must lie in [0, 1) and averaged = {self.averaged!r} "
+                "in [0, 1]"
             )
 
     def shape(self, features: int) -> tuple[int, ...]:

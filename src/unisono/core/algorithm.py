@@ -17,15 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from unisono.core.events import Composed, Event, Everyone, Gaussian, NoNoise, Sampler, canonical
-from unisono.core.trust import (
-    FINAL_MODEL,
-    ITERATES,
-    NETWORK,
-    PARTY,
-    SERVER,
-    Trust,
-    Viewer,
-)
+from unisono.core.trust import EVERYONE, PARTY, SERVER, Trust, Viewer
 from unisono.errors import InvalidInput
 
 
@@ -142,15 +134,11 @@ def cost_per_viewer(
     `TRUSTED_SERVER`: the server sees the clean value.
     Messages travel on encrypted channels: the network sees what is published.
     """
-    everyone = [FINAL_MODEL, ITERATES, SERVER, NETWORK]
-    if facts.colluders:
-        everyone.append(Viewer.colluders(facts.colluders))
-    cost = dict.fromkeys(everyone, event * rounds)
-    if facts.parties > 1:
-        cost[PARTY] = event * rounds
+    viewers = [*EVERYONE, *([Viewer.colluders(facts.colluders)] if facts.colluders else [])]
+    cost = dict.fromkeys(viewers, event * rounds)
     if trust is Trust.TRUSTED_SERVER:
         for viewer in cost:
-            if viewer == SERVER or viewer.startswith("colluders"):
+            if viewer == SERVER or viewer.coalition:
                 cost[viewer] = replace(event, noise=NoNoise()) * rounds
     if trust is Trust.SECURE_SUM and facts.parties > 1:
         others = facts.minimum_survivors - 1

@@ -116,7 +116,9 @@ class Certificate:
         rows.append("  this run, at most:")
         relations = [r for r in Relation if any(line.relation == r for line in self.lines)]
         width = max(len(describe(line.viewer)) for line in self.lines)
-        rows.append("    " + " " * width + "".join(f"{r!s:>16}" for r in relations))
+        rows.append(
+            "    " + " " * width + "".join(f"{r!s:>16}" for r in relations) + f"{'at delta':>12}"
+        )
         for viewer in dict.fromkeys(line.viewer for line in self.lines):
             row = f"    {describe(viewer):<{width}}"
             for relation in relations:
@@ -126,8 +128,8 @@ class Certificate:
                     if (line.viewer, line.relation) == (viewer, relation)
                 ]
                 row += f"{_shown(found[0]) if found else '-':>16}"
-            rows.append(row)
-        rows.append(f"    (epsilon at delta = {self.lines[0].delta:g})")
+            delta = next(line.delta for line in self.lines if line.viewer == viewer)
+            rows.append(f"{row}{delta:>12g}")
         rows.append("  spent in all, against the viewer who has seen most:")
         for spending in self.spending:
             worst = max(spending.epsilon, key=lambda v: spending.epsilon[v])
@@ -152,11 +154,13 @@ def certify(
     """Write the certificate of a study from its public facts and the parties' ledgers."""
     facts, trust = study.facts, study.trust
     cost: Mapping[Viewer, Composed] = study.cost
-    first = next(iter(ledgers.values()))
+    books = ledgers.values()
+    policies = {(b.policy.budget, b.policy.exceptions): b.policy for b in books}.values()
     lines = [
         Line(viewer, relation, accountant.epsilon(history, relation, delta), delta)
         for viewer, history in cost.items()
-        for delta in [first.policy.budget_for(viewer).delta]
+        # The strictest party's delta, whose epsilon is the largest.
+        for delta in [min(policy.budget_for(viewer).delta for policy in policies)]
         for relation in history.relations
     ]
     event = next(iter(cost.values())).parts[0][0]
@@ -171,7 +175,7 @@ def certify(
         unit=str(event.sensitivity.unit),
         events=cost,
         lines=lines,
-        spending=_spending(ledgers, list(cost)),
+        spending=_spending(ledgers),
         declarations={
             "records_per_person": max(b.policy.records_per_person for b in ledgers.values()),
             "parties_disjoint": all(b.policy.parties_disjoint for b in ledgers.values()),
@@ -183,7 +187,7 @@ def certify(
     )
 
 
-def _spending(ledgers: Mapping[str, Ledger], viewers: Sequence[Viewer]) -> list[Spending]:
+def _spending(ledgers: Mapping[str, Ledger]) -> list[Spending]:
     """One line per distinct history: accounting cost does not grow with equal parties."""
     groups: dict[Any, list[str]] = {}
     for name, ledger in ledgers.items():
@@ -194,10 +198,11 @@ def _spending(ledgers: Mapping[str, Ledger], viewers: Sequence[Viewer]) -> list[
         Spending(
             parties=len(names),
             example=names[0],
-            epsilon={v: ledgers[names[0]].spent(v) for v in viewers},
-            budget={v: ledgers[names[0]].policy.budget_for(v).epsilon for v in viewers},
+            epsilon={v: book.spent(v) for v in book.viewers},
+            budget={v: book.policy.budget_for(v).epsilon for v in book.viewers},
         )
         for names in groups.values()
+        for book in [ledgers[names[0]]]
     ]
 
 

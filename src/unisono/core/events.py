@@ -39,6 +39,12 @@ class Distance:
     l2: float | None = None
     linf: float | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("l1", "l2", "linf"):
+            value = getattr(self, name)
+            if value is not None:
+                positive(**{name: value})
+
     def in_norm(self, norm: str) -> float:
         value: float | None = getattr(self, norm)
         if value is None:
@@ -377,8 +383,12 @@ def _untag(document: Mapping[str, Any], kinds: Mapping[str, type]) -> Any:
 
 def event_to_json(event: Event) -> dict[str, Any]:
     distances = {
-        str(r): {k: v for k, v in dataclasses.asdict(event.sensitivity.under(r)).items() if v}
-        for r in event.sensitivity.relations
+        str(relation): {
+            norm: value
+            for norm, value in dataclasses.asdict(event.sensitivity.under(relation)).items()
+            if value is not None
+        }
+        for relation in event.sensitivity.relations
     }
     return {
         "noise": _tagged(event.noise),

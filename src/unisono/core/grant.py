@@ -7,7 +7,9 @@ has no noise to add.
 """
 
 import hashlib
+import operator
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -69,6 +71,7 @@ class Grant(_Uncopyable):
         self.ledger, self.number, self.cost, self.releases = ledger, number, dict(cost), releases
         self._secret = secret
         self._next = 0
+        self._lock = threading.RLock()
         self._process = os.getpid()
         seen = self.cost.get(ITERATES, Composed())
         self._unused = dict(seen.parts)
@@ -80,6 +83,11 @@ class Grant(_Uncopyable):
     def draw(self, index: int, public: bytes = b"") -> "Draw":
         """The randomness of release `index`, bound to what was public at that moment."""
         self._here()
+        index = operator.index(index)
+        with self._lock:
+            return self._draw(index, public)
+
+    def _draw(self, index: int, public: bytes) -> "Draw":
         if index < self._next:
             raise GrantMisused(
                 f"draw {index} of grant {self.number} was used already: noise drawn twice cancels; "
@@ -101,6 +109,13 @@ class Grant(_Uncopyable):
             )
 
     def _pay(self, event: Event, times: int) -> None:
+        times = operator.index(times)
+        if times < 1:
+            raise GrantMisused(f"{times} releases cannot be paid for: at least one")
+        with self._lock:
+            self._pay_once(event, times)
+
+    def _pay_once(self, event: Event, times: int) -> None:
         if self._unused.get(event, 0) < times:
             known = ", ".join(type(e.noise).__name__ for e in self._unused) or "nothing"
             raise GrantMisused(
@@ -171,9 +186,14 @@ class Draw(_Uncopyable):
                 f"sampled by {self._sampler}, accounted as {event.sampler}: the sampler that was "
                 "used is the one to account"
             )
-        key = self._key("noise")
-        self.grant._pay(event, times)
-        self._secret = None
+        if times != 1 and not isinstance(event.sampler, Everyone):
+            raise GrantMisused(
+                "one sample serves one release: steps that sample each need a draw of their own"
+            )
+        with self.grant._lock:
+            key = self._key("noise")
+            self.grant._pay(event, times)
+            self._secret = None
         return key
 
     def _key(self, label: str) -> bytes:

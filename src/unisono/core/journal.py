@@ -71,6 +71,11 @@ class Journal:
             if self._create:
                 _sync_folder(self.path.parent)
         except FileExistsError:
+            if self.path.is_file() and b"\n" not in self.path.read_bytes():
+                # A crash before the first line: nothing was ever granted from this file.
+                self.path.unlink()
+                self._open()
+                return
             raise InvalidInput(
                 f"{self.path} exists already: open it, or choose another name; "
                 "a ledger is never overwritten"
@@ -86,6 +91,8 @@ class Journal:
     def locked(self) -> Iterator[list[dict[str, Any]]]:
         """Hold the file alone; yields what other processes have appended meanwhile."""
         with self._thread_lock:
+            if self._file < 0:
+                raise LedgerUnavailable(f"the ledger {self.path} was closed: open it again")
             if self._process != os.getpid():  # a forked child must not share the parent's lock
                 self._open()
             if self._depth == 0:
@@ -99,7 +106,9 @@ class Journal:
                     fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _read_new(self, repair: bool) -> list[dict[str, Any]]:
-        size = os.fstat(self._file).st_size
+        status = os.fstat(self._file)
+        self._require_same_file(status)
+        size = status.st_size
         if size == self._offset:
             return []
         if size < self._offset:
@@ -117,6 +126,18 @@ class Journal:
         self.head = head
         self.length += len(documents)
         return documents
+
+    def _require_same_file(self, open_file: os.stat_result) -> None:
+        """Refuse to write into a file that was moved away or replaced under its name."""
+        try:
+            named = os.stat(self.path)
+        except OSError as error:
+            raise unavailable(self.path, error) from None
+        if (named.st_ino, named.st_dev) != (open_file.st_ino, open_file.st_dev):
+            raise LedgerCorrupted(
+                f"{self.path} was replaced while it was open: spending would go to the old file; "
+                "open it again"
+            )
 
     def append(self, documents: Sequence[dict[str, Any]]) -> None:
         """Write the documents and wait for the disk; on any failure nothing remains."""
@@ -142,8 +163,9 @@ class Journal:
         self.length += len(documents)
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
+        if self._file >= 0:
             os.close(self._file)
+            self._file = -1
 
 
 class MemoryJournal:
@@ -154,6 +176,7 @@ class MemoryJournal:
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []
         self._head, self._linked = GENESIS, 0
+        self._thread_lock, self._process = threading.RLock(), os.getpid()
 
     @property
     def head(self) -> str:
@@ -169,7 +192,13 @@ class MemoryJournal:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[list[dict[str, Any]]]:
-        yield []
+        with self._thread_lock:
+            if self._process != os.getpid():
+                raise LedgerUnavailable(
+                    "a ledger in memory cannot be shared with a forked process: both would spend "
+                    "it; use a ledger file"
+                )
+            yield []
 
     def append(self, documents: Sequence[dict[str, Any]]) -> None:
         self.lines.extend(documents)

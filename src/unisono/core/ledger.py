@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import math
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -30,12 +31,13 @@ from unisono.core.events import (
 from unisono.core.grant import _LEDGERS_ONLY, Grant, _Uncopyable, derive
 from unisono.core.journal import Journal, MemoryJournal, heads, read
 from unisono.core.policy import Budget, Policy
-from unisono.core.trust import Relation, Unit, Viewer, describe
+from unisono.core.trust import EVERYONE, Relation, Unit, Viewer, describe
 from unisono.errors import (
     BudgetExceeded,
     GrantMisused,
     InvalidInput,
     LedgerCorrupted,
+    UnknownEvent,
 )
 
 FORMAT = "unisono-ledger-1"
@@ -89,6 +91,7 @@ class Ledger(_Uncopyable):
         self._times: Counter[str] = Counter()
         self._grants = 0
         self._dispatched: set[tuple[int, int]] = set()
+        self._lock = threading.Lock()
 
     # ------------------------------------------------------------ opening
 
@@ -190,38 +193,49 @@ class Ledger(_Uncopyable):
         Ledgers in memory with equal budgets and equal histories are asked once, so the cost of
         accounting follows the number of distinct histories.
         """
-        Ledger.check_all(ledgers, cost)
+        answers = Ledger._ask_all(ledgers, cost)
         now = _now()
-        totals: dict[Any, dict[Viewer, Composed]] = {}
-        grants = []
-        for ledger in ledgers:
-            if isinstance(ledger._journal, Journal):
-                grants.append(ledger.authorize(cost, releases, purpose))
-                continue
-            known, question = ledger._known(cost), ledger._question
-            if question not in totals:
-                totals[question] = ledger._totals(known.cost)
-            grants.append(ledger._grant(known, totals[question], releases, purpose, now))
-        return grants
+        return [
+            ledger._grant(known, totals, releases, purpose, now)
+            if isinstance(ledger._journal, MemoryJournal)
+            else ledger.authorize(cost, releases, purpose)
+            for ledger, (known, totals) in zip(ledgers, answers, strict=True)
+        ]
 
     @staticmethod
     def check_all(ledgers: Sequence["Ledger"], cost: Cost) -> None:
         """Refuse, as `authorize_all` would, without writing anything."""
-        asked = set()
+        Ledger._ask_all(ledgers, cost)
+
+    @staticmethod
+    def _ask_all(
+        ledgers: Sequence["Ledger"], cost: Cost
+    ) -> list[tuple["_Known", dict[Viewer, Composed]]]:
+        """The answer of every ledger, computed once for those who must answer alike."""
+        answers: dict[Any, tuple[_Known, dict[Viewer, Composed]]] = {}
+        given = []
         for ledger in ledgers:
-            if isinstance(ledger._journal, Journal) or ledger._question not in asked:
-                ledger.check(cost)
-                asked.add(ledger._question)
+            if isinstance(ledger._journal, Journal):
+                with ledger._journal.locked() as news:
+                    ledger._learn(news)
+            question = ledger._question
+            if question not in answers:
+                known = ledger._known(cost)
+                answers[question] = (known, ledger._totals(known.cost))
+            given.append(answers[question])
+        return given
 
     @property
     def _question(self) -> Any:
         """Equal for ledgers that must give the same answer to the same cost."""
         policy = self.policy
-        return (policy.budget, policy.exceptions, policy.relation, policy.unit, self.history_key)
+        return (policy.budget, policy.exceptions, policy.relation, policy.unit, policy.colluders,
+                self.history_key)  # fmt: skip
 
     def _known(self, cost: Cost) -> "_Known":
         """The cost, checked once per unit and relation, and the name under which it is written."""
-        return _checked_cost(tuple(cost.items()), self.policy.unit, self.policy.relation)
+        policy = self.policy
+        return _checked_cost(tuple(cost.items()), policy.unit, policy.relation, policy.colluders)
 
     def _totals(self, cost: Cost) -> dict[Viewer, Composed]:
         """What each viewer will have seen, or a refusal if some budget cannot bear it."""
@@ -292,9 +306,10 @@ class Ledger(_Uncopyable):
                 f"release {index} of entry {entry} was not made under this ledger, or was changed "
                 "after its noise was added"
             )
-        if (entry, index) in self._dispatched:
-            raise GrantMisused(f"release {index} of entry {entry} has left already")
-        self._dispatched.add((entry, index))
+        with self._lock:
+            if (entry, index) in self._dispatched:
+                raise GrantMisused(f"release {index} of entry {entry} has left already")
+            self._dispatched.add((entry, index))
         digest = hashlib.sha256(body).hexdigest()
         return Receipt(entry, index, digest)
 
@@ -319,6 +334,7 @@ class Ledger(_Uncopyable):
 
     def spent(self, viewer: Viewer, delta: float | None = None) -> float:
         """Epsilon spent so far against a viewer, at the budget's delta unless another is given."""
+        self._require_counted(viewer)
         delta = self.policy.budget_for(viewer).delta if delta is None else delta
         with self._journal.locked() as news:
             self._learn(news)
@@ -329,9 +345,16 @@ class Ledger(_Uncopyable):
 
     def history(self, viewer: Viewer) -> Composed:
         """Everything this viewer has been shown, equal events counted together."""
+        self._require_counted(viewer)
         with self._journal.locked() as news:
             self._learn(news)
         return self._history(viewer)
+
+    def _require_counted(self, viewer: Viewer) -> None:
+        if Viewer(viewer).coalition not in (0, self.policy.colluders):
+            raise InvalidInput(
+                f"this ledger counts coalitions of {self.policy.colluders} parties, not {viewer}"
+            )
 
     @property
     def viewers(self) -> tuple[Viewer, ...]:
@@ -352,21 +375,30 @@ class Ledger(_Uncopyable):
     # ---------------------------------------------------------- internals
 
     def _learn(self, lines: list[dict[str, Any]]) -> None:
+        """Take in lines written by others; nothing written before can be redefined."""
         pending: Counter[str] = Counter()
         for line in lines:
-            match line["kind"]:
-                case "grant":
+            match line.get("kind"):
+                case "grant" if line["cost"] in self._costs:
+                    if line["number"] != self._grants + pending.total():
+                        raise LedgerCorrupted(
+                            f"grant {line['number']} in {self._journal.path} is out of order: "
+                            "lines were removed or added by hand"
+                        )
                     pending[line["cost"]] += 1
-                case "cost":
-                    self._costs[line["cost"]] = {
-                        Viewer(v): composed_from_json(parts) for v, parts in line["viewers"].items()
-                    }
+                case "cost" if line["cost"] not in self._costs:
+                    cost = {Viewer(v): composed_from_json(p) for v, p in line["viewers"].items()}
+                    if _cost_name(cost) != line["cost"]:
+                        raise LedgerCorrupted(
+                            f"a cost in {self._journal.path} does not bear its own name: it was "
+                            "changed by hand"
+                        )
+                    self._costs[line["cost"]] = cost
                 case other:
                     raise LedgerCorrupted(
-                        f"unknown line {other!r} in {self._journal.path}: it was written by "
-                        "another version; an unknown line is never taken as free"
+                        f"a line of kind {other!r} in {self._journal.path} cannot stand where it "
+                        "does: it was written by hand or by another version; it is never free"
                     )
-
         for name, times in pending.items():
             self._times[name] += times
             self._grants += times
@@ -384,8 +416,10 @@ def verify(path: str | os.PathLike[str], head: str | None = None) -> Verificatio
     """Check a ledger file; with a `head` kept elsewhere, truncation and rewriting show too."""
     try:
         lines, now = read(path)
-        _header(lines, path)
-    except LedgerCorrupted as error:
+        policy, _ = _header(lines, path)
+        reader = Ledger(_LEDGERS_ONLY, MemoryJournal(), policy, _NO_ACCOUNTANT, None)
+        reader._learn(lines[1:])
+    except (LedgerCorrupted, UnknownEvent) as error:
         return Verification(0, "", False, str(error))
     grants = sum(line["kind"] == "grant" for line in lines)
     if head is not None and head not in heads(path):
@@ -397,6 +431,19 @@ def verify(path: str | os.PathLike[str], head: str | None = None) -> Verificatio
     return Verification(grants, now, True, f"{len(lines)} lines, unbroken chain")
 
 
+class _NoAccountant:
+    """For reading a book without asking what it costs."""
+
+    def fits(self, history: Composed, relation: Relation, epsilon: float, delta: float) -> bool:
+        return False
+
+    def epsilon(self, history: Composed, relation: Relation, delta: float) -> float:
+        return math.inf
+
+
+_NO_ACCOUNTANT = _NoAccountant()
+
+
 def _header(lines: list[dict[str, Any]], path: object) -> tuple[Policy, str]:
     if not lines or lines[0].get("format") != FORMAT:
         raise LedgerCorrupted(
@@ -404,6 +451,11 @@ def _header(lines: list[dict[str, Any]], path: object) -> tuple[Policy, str]:
             "beginning is lost"
         )
     return Policy.from_json(lines[0]["policy"]), lines[0]["entropy"]
+
+
+def _cost_name(cost: Cost) -> str:
+    prints = {str(viewer): history.fingerprint for viewer, history in cost.items()}
+    return hashlib.sha256(canonical(prints)).hexdigest()[:32]
 
 
 class _Known(NamedTuple):
@@ -414,13 +466,41 @@ class _Known(NamedTuple):
     line: dict[str, Any]
 
 
+def everyone(history: Composed, colluders: int = 0) -> dict[Viewer, Composed]:
+    """The cost of releases that every viewer sees with the same noise."""
+    coalition = (Viewer.colluders(colluders),) if colluders else ()
+    return dict.fromkeys((*EVERYONE, *coalition), history)
+
+
+def _complete(items: tuple[tuple[str, Composed], ...], colluders: int) -> dict[Viewer, Composed]:
+    """The cost against everyone the policy protects from; whoever is left out would be free."""
+    named = {Viewer(viewer): history for viewer, history in items}
+    if not named or all(history == NOTHING for history in named.values()):
+        raise InvalidInput("a cost that touches no viewer pays for nothing: name who sees it")
+    missing = [viewer for viewer in EVERYONE if viewer not in named]
+    if missing:
+        raise InvalidInput(
+            f"the cost does not say what {', '.join(missing)} sees: name every viewer, for example "
+            "with everyone(history)"
+        )
+    cost = {viewer: named[viewer] for viewer in EVERYONE}
+    if colluders:
+        # A coalition sees at least what a smaller one sees.
+        larger = sorted((v for v in named if v.coalition >= colluders), key=lambda v: v.coalition)
+        if not larger:
+            raise InvalidInput(
+                f"the policy protects against {colluders} colluding parties, the cost names none "
+                "so large: plan the study for that many colluders"
+            )
+        cost[Viewer.colluders(colluders)] = named[larger[0]]
+    return cost
+
+
 @lru_cache(maxsize=4096)
 def _checked_cost(
-    items: tuple[tuple[str, Composed], ...], unit: Unit, relation: Relation
+    items: tuple[tuple[str, Composed], ...], unit: Unit, relation: Relation, colluders: int
 ) -> _Known:
-    cost = {Viewer(viewer): history for viewer, history in items}
-    if not cost or all(history == NOTHING for history in cost.values()):
-        raise InvalidInput("a cost that touches no viewer pays for nothing: name who sees it")
+    cost = _complete(items, colluders)
     for history in cost.values():
         for event, _ in history.parts:
             if event.sensitivity.unit != unit:
@@ -429,8 +509,7 @@ def _checked_cost(
                     "use a ledger for that unit"
                 )
             event.sensitivity.under(relation)
-    prints = {str(viewer): history.fingerprint for viewer, history in cost.items()}
-    name = hashlib.sha256(canonical(prints)).hexdigest()[:32]
+    name = _cost_name(cost)
     viewers = {str(viewer): composed_to_json(history) for viewer, history in cost.items()}
     return _Known(cost, name, {"kind": "cost", "cost": name, "viewers": viewers})
 

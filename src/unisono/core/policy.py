@@ -54,8 +54,10 @@ or 'inf' for a viewer who is trusted
 class Policy:
     """Budget of one data set: `budget` for every viewer, `exceptions` for named ones.
 
-    `records_per_person` and `parties_disjoint` are declarations that certificates print:
-    a person with several records, or at two parties, is protected less (X-8).
+    The budget also holds against the server together with `colluders` parties; larger
+    coalitions are not counted. `records_per_person` and `parties_disjoint` are declarations
+    that certificates print: a person with several records, or at two parties, is protected
+    less (X-8).
     """
 
     dataset: str
@@ -63,6 +65,7 @@ class Policy:
     exceptions: tuple[tuple[Viewer, Budget], ...] = ()
     relation: Relation = Relation.REPLACE_ONE
     unit: Unit = Unit.RECORD
+    colluders: int = 0
     records_per_person: int = 1
     parties_disjoint: bool = True
 
@@ -74,6 +77,8 @@ class Policy:
                 "the general budget is infinite, which protects nobody: name the trusted viewer "
                 "in the exceptions instead"
             )
+        if self.colluders < 0:
+            raise InvalidInput(f"colluders = {self.colluders!r}: a number of parties, 0 or more")
         if self.records_per_person < 1:
             raise InvalidInput(
                 f"records_per_person = {self.records_per_person!r}: a person has at least one"
@@ -99,6 +104,7 @@ class Policy:
             "exceptions": {str(v): b.to_json() for v, b in self.exceptions},
             "relation": str(self.relation),
             "unit": str(self.unit),
+            "colluders": self.colluders,
             "records_per_person": self.records_per_person,
             "parties_disjoint": self.parties_disjoint,
         }
@@ -112,6 +118,7 @@ class Policy:
             exceptions=tuple(exceptions.items()),
             relation=Relation(document["relation"]),
             unit=Unit(document["unit"]),
+            colluders=document["colluders"],
             records_per_person=document["records_per_person"],
             parties_disjoint=document["parties_disjoint"],
         )

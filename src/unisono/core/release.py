@@ -66,7 +66,7 @@ def disclose(draw: Draw, contribution: Contribution, event: Event) -> Disclosed:
             "a clean value may go only to a server that the ledger books as trusted: authorize "
             "a cost with NoNoise for the viewer 'server'"
         )
-    _check(contribution, event)
+    require_paid_for(contribution, event, contribution.grid)
     draw.take(event)
     return sealed(Disclosed, np.asarray(contribution.value, np.int64), contribution.grid, draw)
 
@@ -85,7 +85,11 @@ def server_noise(
     return noise
 
 
-def _check(contribution: Contribution, event: Event) -> None:
+def require_paid_for(contribution: Contribution, event: Event, grid: float) -> None:
+    """Refuse a contribution that is not what the event was authorised for.
+
+    Works on arrays and on their abstract shapes, so that engines can ask before they compile.
+    """
     if not isinstance(contribution, Contribution):
         raise GrantMisused(
             f"a {type(contribution).__name__} has no proved sensitivity: build a Contribution "
@@ -96,20 +100,27 @@ def _check(contribution: Contribution, event: Event) -> None:
             f"the contribution moves by {contribution.sensitivity}, more than was authorised "
             f"({event.sensitivity}): authorise its true sensitivity"
         )
+    if contribution.grid != grid:
+        raise GrantMisused(f"a contribution on grid {contribution.grid:g}, released on {grid:g}")
+    if np.dtype(contribution.value.dtype) not in (np.dtype(np.int32), np.dtype(np.int64)):
+        raise InvalidInput(
+            f"a contribution of dtype {contribution.value.dtype} is not on the integer grid: round "
+            "it to 32 or 64 bit integers first"
+        )
 
 
 def _noised(draw: Draw, contribution: Contribution, event: Event, honest: int) -> np.ndarray:
-    _check(contribution, event)
+    require_paid_for(contribution, event, getattr(contribution, "grid", 0.0))
     value = np.asarray(contribution.value)
-    if value.dtype.kind not in "iu":
-        raise InvalidInput(
-            f"a contribution of dtype {value.dtype} is not on the integer grid: round it first"
-        )
     if value.size and int(np.abs(value.astype(object)).max()) >= _HEADROOM:
         raise InvalidInput(
             "the contribution overflows 62-bit integers: use a coarser grid or a smaller clip"
         )
     steps = noise_steps(draw.take(event), event, contribution.grid, value.shape, honest)
+    if value.dtype == np.int32:
+        # A sum of 32-bit integers lives modulo 2^32; noise must be added in the same ring, or a
+        # wrapped sum would stand out by 2^32.
+        return (value + steps.astype(np.int32)).astype(np.int64)
     return value.astype(np.int64) + steps
 
 
@@ -134,6 +145,15 @@ def noise_steps(
                     f"more than the gap {gap:g} that was authorised: use a finer grid"
                 )
             return rounded_gaussian(stream, width, shape)
+        case Laplace(discrete=False):
+            raise UnknownEvent(
+                "continuous Laplace noise is for analysis; releases draw the discrete law"
+            )
+        case Laplace(scale, coordinates) if coordinates != dimension:
+            raise GrantMisused(
+                f"authorised in {coordinates} coordinates, released in {dimension}: authorise what "
+                "is released"
+            )
         case Laplace(scale) if honest == 1:
             return discrete_laplace(stream, scale / grid * _ROUND_UP, shape)
         case Laplace(scale):

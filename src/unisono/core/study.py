@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,12 @@ import numpy as np
 from unisono.core.algorithm import Algorithm, Facts
 from unisono.core.certificate import Certificate
 from unisono.core.events import Composed
+from unisono.core.grant import Draw, Grant
 from unisono.core.ledger import Ledger
 from unisono.core.transcript import Transcript
 from unisono.core.trust import Trust, Viewer
 from unisono.core.values import Private
-from unisono.errors import InvalidInput
+from unisono.errors import GrantMisused, InvalidInput
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Study:
     def cost(self) -> Mapping[Viewer, Composed]:
         return self.algorithm.cost(self.facts, self.trust)
 
-    @property
+    @cached_property
     def hash(self) -> str:
         return self.algorithm.study_hash(self.facts, self.trust)
 
@@ -53,6 +55,13 @@ class Party:
     name: str
     data: Private[tuple[np.ndarray, ...]]
     ledger: Ledger
+
+    def open(self, permission: Grant | Draw) -> tuple[np.ndarray, ...]:
+        """The records, for a permission paid by this party's own ledger."""
+        paid_by = permission.grant.ledger if isinstance(permission, Draw) else permission.ledger
+        if paid_by is not self.ledger:
+            raise GrantMisused(f"{self.name} opens its records to grants of its own ledger only")
+        return self.data.open(permission)
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,10 @@ server, party, network, or colluders:<number>
     __slots__ = ()
 
     def __new__(cls, name: str) -> "Viewer":
-        kind, _, number = name.partition(":")
-        counted = kind == "colluders" and number.isdigit() and int(number) > 0
-        if name not in _PLAIN_VIEWERS and not counted:
+        kind, _, number = str(name).partition(":")
+        if kind == "colluders" and number.isascii() and number.isdigit() and int(number) > 0:
+            name = f"colluders:{int(number)}"
+        elif name not in _PLAIN_VIEWERS:
             raise InvalidInput(
                 f"unknown viewer {name!r}: use one of {', '.join(_PLAIN_VIEWERS)}, "
                 "or colluders:<number>"
@@ -64,6 +65,11 @@ server, party, network, or colluders:<number>
         """The server together with `count` parties."""
         return cls(f"colluders:{count}")
 
+    @property
+    def coalition(self) -> int:
+        """How many parties work together with the server; 0 for everyone else."""
+        return int(self.partition(":")[2] or 0)
+
 
 _PLAIN_VIEWERS = ("final-model", "iterates", "server", "party", "network")
 
@@ -72,6 +78,7 @@ ITERATES = Viewer("iterates")
 SERVER = Viewer("server")
 PARTY = Viewer("party")
 NETWORK = Viewer("network")
+EVERYONE = (FINAL_MODEL, ITERATES, SERVER, PARTY, NETWORK)
 
 VIEWER_WORDS = {
     FINAL_MODEL: "anyone who sees the final result",
@@ -90,6 +97,6 @@ def describe(viewer: Viewer) -> str:
     """
     if viewer in VIEWER_WORDS:
         return VIEWER_WORDS[viewer]
-    count = int(viewer.partition(":")[2])
+    count = viewer.coalition
     parties = "party" if count == 1 else "parties"
     return f"the server and {count} {parties} working together"

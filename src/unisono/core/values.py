@@ -27,10 +27,10 @@ _FLOAT32_UNIT = 2.0**-24
 class Private(Generic[T]):
     """Records that answer only to a grant; they do not print, pickle or turn into arrays."""
 
-    __slots__ = ("_value", "name")
+    __slots__ = ("_steps", "_value", "name")
 
-    def __init__(self, value: T, name: str = "records") -> None:
-        self._value, self.name = value, name
+    def __init__(self, value: Any, name: str = "records", steps: tuple[Any, ...] = ()) -> None:
+        self._value, self.name, self._steps = value, name, steps
 
     def open(self, permission: Grant | Draw) -> T:
         """The records, for code that holds a paid permission."""
@@ -39,11 +39,14 @@ class Private(Generic[T]):
                 f"{self.name} open to a grant only, not to a {type(permission).__name__}: "
                 "authorize the release first"
             )
-        return self._value
+        value = self._value
+        for step in self._steps:
+            value = step(value)
+        return value
 
     def map(self, function: Callable[[T], Any]) -> "Private[Any]":
-        """Transform the records; the result is just as private."""
-        return Private(function(self._value), self.name)
+        """Transform the records when they are opened; the result is just as private."""
+        return Private(self._value, self.name, (*self._steps, function))
 
     def __repr__(self) -> str:
         return f"<Private {self.name}>"
@@ -129,7 +132,7 @@ def sealed(kind: type[_Sealed], value: np.ndarray, grid: float, draw: Draw) -> A
 
 
 def sum_sensitivity(
-    clip: float, grid: float, dimension: int, unit: Unit = Unit.RECORD, hides_presence: bool = True
+    clip: float, grid: float, dimension: int, hides_presence: bool = True
 ) -> Sensitivity:
     """Sensitivity of `clipped_sum`: the clip, the float error of clipping, and the rounding.
 
@@ -142,14 +145,13 @@ def sum_sensitivity(
     slack = 1 + 2 * (dimension + 8) * _FLOAT32_UNIT
     norm = clip * slack + grid * math.sqrt(dimension) / 2
     return bounded_sum(
-        l1=norm * math.sqrt(dimension), l2=norm, linf=norm, unit=unit, hides_presence=hides_presence
+        l1=norm * math.sqrt(dimension), l2=norm, linf=norm, hides_presence=hides_presence
     )
 
 
 def clipped_sum(
-    rows: Any, clip: float, grid: float, mask: Any | None = None, unit: Unit = Unit.RECORD,
-    hides_presence: bool = True,
-) -> Contribution:  # fmt: skip
+    rows: Any, clip: float, grid: float, mask: Any | None = None, hides_presence: bool = True
+) -> Contribution:
     """Sum over records of round(clip(row) / grid), as integers: (n, d) -> (d,).
 
     Each row is scaled to l2 norm at most `clip` and rounded to the grid *before* the sum,
@@ -159,6 +161,8 @@ def clipped_sum(
     n * clip / grid below 2^31.
     """
     xp = rows.__array_namespace__()
+    if rows.dtype.itemsize < 4 or rows.dtype.kind != "f":
+        rows = rows.astype(xp.float32)  # the float error below is proved for 32 bits and more
     finite = xp.all(xp.isfinite(rows), axis=-1)
     keep = finite if mask is None else xp.logical_and(finite, mask)
     safe = xp.where(keep[..., None], rows, 0.0)
@@ -169,20 +173,31 @@ def clipped_sum(
     return Contribution(
         xp.sum(steps, axis=-2, dtype=steps.dtype),
         grid,
-        sum_sensitivity(clip, grid, dimension, unit, hides_presence),
+        sum_sensitivity(clip, grid, dimension, hides_presence),
     )
+
+
+def clipped_party(vector: Any, clip: float, grid: float) -> Contribution:
+    """One party's whole vector (d,), scaled to norm at most `clip` and rounded: unit PARTY.
+
+    An absent party's message, or share of noise, is missing too, so only replace-one and
+    zero-out are defined (E003-16).
+    """
+    one = clipped_sum(vector[None, :], clip, grid)
+    bound = one.sensitivity
+    return replace(one, sensitivity=Sensitivity(Unit.PARTY, bound.replace_one, bound.zero_out))
 
 
 def within(actual: Sensitivity, authorised: Sensitivity, norm: str) -> bool:
     """Whether a contribution moves no further than the event that was paid for allows."""
     if actual.unit != authorised.unit:
         return False
-    for relation in authorised.relations:
-        if relation not in actual.relations:
-            return False
-        if actual.under(relation).in_norm(norm) > authorised.under(relation).in_norm(norm):
-            return False
-    return True
+    if not authorised.relations or not set(authorised.relations) <= set(actual.relations):
+        return False
+    return all(
+        actual.under(relation).in_norm(norm) <= authorised.under(relation).in_norm(norm)
+        for relation in authorised.relations
+    )
 
 
 def require_finite(values: np.ndarray, name: str) -> np.ndarray:
@@ -199,5 +214,5 @@ def require_finite(values: np.ndarray, name: str) -> np.ndarray:
 
 __all__ = [
     "Contribution", "Disclosed", "Distance", "Masked", "Private", "Released", "Share",
-    "clipped_sum", "require_finite", "sealed", "sum_sensitivity", "within",
+    "clipped_party", "clipped_sum", "require_finite", "sealed", "sum_sensitivity", "within",
 ]  # fmt: skip

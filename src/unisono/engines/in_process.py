@@ -6,7 +6,9 @@ handed in as an argument; records are arguments too, so no compiled program hold
 secure sum is the ideal functionality: same encoding, shares and modulus as the protocol.
 """
 
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,15 +19,15 @@ import numpy as np
 
 from unisono.core.algorithm import Aggregate
 from unisono.core.certificate import certify
-from unisono.core.events import Event
 from unisono.core.grant import Grant, join
 from unisono.core.ledger import Ledger
-from unisono.core.release import noise_steps, server_noise
+from unisono.core.release import noise_steps, require_paid_for, server_noise
 from unisono.core.study import Party, Result, Study, require_same_kind
 from unisono.core.transcript import EVERYONE, EVERYONE_AT_THE_END, Transcript
 from unisono.core.trust import SERVER, Trust
 from unisono.core.values import Contribution
 from unisono.engines.checkpoint import Checkpoint
+from unisono.engines.requirements import require_columns, require_headroom
 from unisono.errors import InvalidInput
 
 jax.tree_util.register_dataclass(
@@ -33,7 +35,6 @@ jax.tree_util.register_dataclass(
 )
 
 IDEAL = "ideal functionality inside one process (no network, nobody to hide from)"
-_MODULUS_BITS = 32
 # Rounds are compiled in chunks, bounded so that noise and coins of a chunk fit into memory.
 _CHUNK_ROUNDS, _CHUNK_NUMBERS = 64, 2**25
 # Above this many parties their noise is drawn from one joint key per round.
@@ -97,8 +98,9 @@ def run(
         cost = algorithm.cost(facts, trust, len(payment))
         grants = Ledger.authorize_all(ledgers, cost, len(payment), f"study {study.hash[:16]}")
         if chunk is None:
-            columns = [p.data.open(grant) for p, grant in zip(parties, grants, strict=True)]
-            require_shapes(study, columns)
+            columns = [p.open(grant) for p, grant in zip(parties, grants, strict=True)]
+            for index, own in enumerate(columns):
+                require_columns(study, index, own)
             chunk = _Chunk(study, stack(columns), alive, simulated)
         joint = [join(grants)] if len(grants) > _JOINT_PARTIES else grants
         for rounds in _pieces(study, payment):
@@ -124,8 +126,10 @@ class _Chunk:
         algorithm, facts, trust = study.algorithm, study.facts, study.trust
         self.study, self.data, self.alive = study, data, alive
         self.event, self.grid = algorithm.event(facts, trust), algorithm.grid(facts, trust)
-        require_headroom(study, self.event, self.grid)
-        self.shape = _contribution_shape(study, data)
+        require_headroom(study)
+        contribution = _abstract_contribution(study, data)
+        require_paid_for(contribution, self.event, self.grid)
+        self.shape = tuple(contribution.value.shape)
         self.sizes = np.asarray(facts.records, np.float32)
         self.server_noise = None
         if trust is Trust.TRUSTED_SERVER:
@@ -143,7 +147,7 @@ class _Chunk:
         if self.server_noise is not None:
             central = np.stack([self.server_noise(number, self.shape) for number in rounds])
         alive = self.alive[rounds.start : rounds.stop]
-        inputs = (masks, noise.astype(np.int32), central.astype(np.int32), alive)
+        inputs = (masks, noise, central.astype(np.int32), alive)
         return self.program(server, states, self.data.arrays, self.sizes, inputs)
 
     def _draw(
@@ -153,20 +157,32 @@ class _Chunk:
         study, real = self.study, self.data.real
         honest = study.facts.honest if study.trust is Trust.SECURE_SUM else 1
         sampler, silent = study.algorithm.sampler, study.trust is Trust.TRUSTED_SERVER
-        noise = np.zeros((len(rounds), len(real), *self.shape), np.int64)
+        noise = np.zeros((len(rounds), len(real), *self.shape), np.int32)
         masks = np.zeros((len(rounds), *real.shape), bool)
         share = len(real) // len(grants)  # parties per grant: 1, or all of them
+        shape = (share, *self.shape) if share > 1 else self.shape
+        study_hash = study.hash.encode()
+
+        def fill(row: int, mine: slice, key: bytes) -> None:
+            steps = noise_steps(key, self.event, self.grid, shape, honest, self.shape)
+            noise[row, mine] = steps.astype(np.int32)
+
+        jobs = []
         for row, number in enumerate(rounds):
             for column, grant in enumerate(grants):
                 mine = slice(column * share, (column + 1) * share)
-                draw = grant.draw(number - offset, study.hash.encode())
+                draw = grant.draw(number - offset, study_hash)
                 chosen = real[mine]
                 masks[row, mine][chosen] = draw.sample(sampler, int(chosen.sum()))
-                key = draw.take(self.event)
-                if not silent:
-                    shape = (share, *self.shape) if share > 1 else self.shape
-                    drawn = noise_steps(key, self.event, self.grid, shape, honest, self.shape)
-                    noise[row, mine] = drawn
+                jobs.append((row, mine, draw.take(self.event)))
+        if silent:
+            return masks, noise
+        if share == 1:
+            for job in jobs:
+                fill(*job)
+        else:  # large arrays release the interpreter's lock: one thread per core
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                list(pool.map(lambda job: fill(*job), jobs))
         return masks, noise
 
 
@@ -216,46 +232,21 @@ def _alive(study: Study, dropouts: np.ndarray | None) -> np.ndarray:
         return alive
     if np.shape(dropouts) != alive.shape:
         raise InvalidInput(
-            f"dropouts of shape {np.shape(dropouts)}, but the study has {alive.shape} rounds x parties"
+            f"dropouts of shape {np.shape(dropouts)} where the study has {alive.shape}: "
+            "give one row per round and one column per party"
         )
     return ~np.asarray(dropouts, bool)
 
 
-def _contribution_shape(study: Study, data: Stack) -> tuple[int, ...]:
-    """The shape of one party's contribution, without computing it."""
+def _abstract_contribution(study: Study, data: Stack) -> Contribution:
+    """One party's contribution as shapes and bounds, without computing it."""
     algorithm = study.algorithm
     server, state = algorithm.init(study.facts)
     one = tuple(jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in data.arrays)
     mask = jax.ShapeDtypeStruct(data.real.shape[1:], bool)
     local = partial(algorithm.local, study.facts)
     _, contribution = jax.eval_shape(local, algorithm.ask(server), state, one, mask)
-    return tuple(contribution.value.shape)
-
-
-def require_shapes(study: Study, columns: Sequence[tuple[np.ndarray, ...]]) -> None:
-    """Widths, and sizes where they are exact, are public facts: refuse what does not fit."""
-    for index, (party, promised) in enumerate(zip(columns, study.facts.records, strict=True)):
-        rows, width = np.shape(party[0])
-        fits = rows == promised or not study.facts.exact_sizes
-        if not fits or width != study.facts.features:
-            raise InvalidInput(
-                f"party {index} holds {rows} records of {width} features; the study says "
-                f"{promised} of {study.facts.features}: agree on the public sizes first"
-            )
-
-
-def require_headroom(study: Study, event: Event, grid: float) -> None:
-    """The sum of all contributions and noises must fit the modulus, by public bounds."""
-    reach = study.algorithm.reach(study.facts)
-    std = getattr(event.noise, "std", 1.5 * getattr(event.noise, "scale", 0.0))
-    parties = study.facts.parties
-    spread = parties if study.trust is Trust.LOCAL else parties / study.facts.honest
-    steps = (reach + 12 * std * spread**0.5) / grid
-    if steps >= 2 ** (_MODULUS_BITS - 1):
-        raise InvalidInput(
-            f"sums may reach {steps:.3g} grid steps, beyond a {_MODULUS_BITS}-bit modulus: "
-            "use a coarser grid, a smaller clip or fewer records"
-        )
+    return contribution
 
 
 def _record(transcript: Transcript, trust: Trust, rounds: range, seen: Any) -> None:

@@ -53,8 +53,8 @@ def respond(draw: Draw, answers: np.ndarray, event: Event) -> np.ndarray:
     if not isinstance(noise, RandomizedResponse):
         raise InvalidInput(f"{type(noise).__name__} is not randomized response")
     truth = np.asarray(answers)
-    if truth.size == 0 or truth.dtype.kind not in "iub" or truth.min() < 0:
-        raise InvalidInput("answers must be whole numbers from 0, at least one")
+    if truth.ndim != 1 or truth.size == 0 or truth.dtype.kind not in "iub" or truth.min() < 0:
+        raise InvalidInput("answers must be a flat list of whole numbers from 0, one per person")
     if truth.max() >= noise.choices:
         raise InvalidInput(f"answer {truth.max()} is not one of {noise.choices} choices")
     stream = Keystream(draw.take(event))

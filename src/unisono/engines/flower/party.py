@@ -20,6 +20,7 @@ from unisono.core.study import Party, Study
 from unisono.core.trust import Trust
 from unisono.engines import wire
 from unisono.engines.flower.messages import unwrap, wrap
+from unisono.engines.requirements import require_columns, require_headroom
 from unisono.errors import UnisonoError
 from unisono.secagg.ideal import Dealer
 
@@ -36,7 +37,8 @@ class Responder:
         self._dealer, self._simulation = dealer, simulation
         self._grant: Grant | None = None
         server, self._state = study.algorithm.init(study.facts)
-        self._structure = jax.tree.structure(study.algorithm.ask(server))
+        self._public = study.algorithm.ask(server)
+        require_headroom(study)
         self._local = jax.jit(partial(study.algorithm.local, study.facts))
 
     def answer(self, data: bytes) -> bytes:
@@ -46,6 +48,14 @@ class Responder:
         except Exception as error:  # whatever the data provoke must look the same from outside
             log.error("%s: no answer in this round: %s", self.party.name, error)
             return wire.encode("dropout", {"party": self.index})
+
+    def _checked(self, arrays: tuple[np.ndarray, ...]) -> Any:
+        """The public state, if it has the shapes and types that were agreed on."""
+        expected, structure = jax.tree.flatten(self._public)
+        shapes = [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in expected]
+        if [(a.shape, a.dtype) for a in arrays] != shapes:
+            raise UnisonoError("a public state of another shape than the study agreed on")
+        return jax.tree.unflatten(structure, arrays)
 
     def _answer(self, data: bytes) -> bytes:
         packet = wire.decode(data)
@@ -59,9 +69,10 @@ class Responder:
             )
         event = algorithm.event(facts, trust)
         draw = self._grant.draw(number, self.study.hash.encode())
-        columns = [np.asarray(c, np.float32) for c in self.party.data.open(draw)]
+        columns = [np.asarray(c, np.float32) for c in self.party.open(draw)]
+        require_columns(self.study, self.index, columns)
         coins = draw.sample(algorithm.sampler, len(columns[0]))
-        public = jax.tree.unflatten(self._structure, packet.arrays)
+        public = self._checked(packet.arrays)
         self._state, contribution = self._local(public, self._state, tuple(columns), coins)
         if not bool(contribution.valid):
             raise UnisonoError("the solver missed the public tolerance")

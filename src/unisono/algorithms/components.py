@@ -1,0 +1,131 @@
+"""Principal components over several parties: one clipped sum of outer products.
+
+Records are centred and scaled by public bounds, then clipped to the unit ball: |z| <= 1. Each
+contributes the upper triangle of z zᵀ with √2 on the off-diagonal, so that Euclidean distance of
+these vectors is Frobenius distance of the matrices:
+
+    alone     |z zᵀ|_F = |z|² <= 1
+    replaced  |z zᵀ - y yᵀ|_F² = |z|⁴ + |y|⁴ - 2 (z·y)² <= 2
+    l1        sum z_i² + √2 sum_{i<j} |z_i z_j| <= 1 + (d - 1) / √2,  since
+              2 sum_{i<j} |z_i z_j| <= (d - 1) |z|²; twice that when replaced
+
+Eigenvectors and eigenvalues of the noisy matrix are post-processing (Dwork et al. 2014). By Weyl's
+inequality no eigenvalue is off by more than the spectral norm of the noise, which for Gaussian
+noise of standard deviation σ is at most σ (sqrt(2 d) + sqrt(2 log(2 / α))) but for α.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from unisono.algorithms.blocks import Block, Noisy, Size
+from unisono.algorithms.estimates import Estimate
+from unisono.algorithms.readings import Box, size_box
+from unisono.algorithms.statistics import Bounds, Question, require_bounds
+from unisono.core.certificate import Certificate
+from unisono.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Components(Estimate):
+    """Principal components: `value` holds the eigenvalues (count,) of the mean outer product.
+
+    `directions` (count, d) are orthonormal rows on the scale of the bounds, `explained` (count,)
+    is each one's part of the trace. `interval` holds for all eigenvalues at once.
+    """
+
+    directions: Any = None
+    explained: Any = None
+    project: Callable[[np.ndarray], np.ndarray] | None = None
+
+
+def principal_components(
+    columns: Sequence[int], bounds: Sequence[Bounds], count: int, *, name: str = "components"
+) -> Question:
+    """The first `count` principal components of some columns, around the middle of the bounds."""
+    chosen = tuple(int(c) for c in columns)
+    limits = tuple(require_bounds(b, f"column {c}") for c, b in zip(chosen, bounds, strict=True))
+    d = len(chosen)
+    if not 1 <= count <= d:
+        raise InvalidInput(f"{count} components of {d} columns: ask for 1 to {d}")
+    centre = np.array([(low + high) / 2 for low, high in limits], np.float32)
+    half = np.array([(high - low) / 2 for low, high in limits], np.float32)
+    upper = np.triu_indices(d)
+    stretch = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0)).astype(np.float32)
+
+    def scaled(xp: Any, features: Any) -> Any:
+        """Rows in the unit ball, the same for NumPy and JAX."""
+        unit = xp.clip((features[:, list(chosen)] - centre) / half, -1.0, 1.0)
+        norms = xp.sqrt(xp.sum(unit * unit, axis=1, keepdims=True))
+        return unit / xp.maximum(norms, 1.0)
+
+    def rows(sized: bool, public: Any, features: Any) -> Any:
+        z = scaled(jnp, features)
+        products = z[:, upper[0]] * z[:, upper[1]] * stretch
+        if not sized:
+            return products
+        one = jnp.where(jnp.all(jnp.isfinite(z), axis=1), 1.0, jnp.nan)
+        return jnp.concatenate([one[:, None], products], axis=1)
+
+    def build(hidden: bool) -> Block:
+        largest, one = 1 + (d - 1) / math.sqrt(2.0), int(hidden)
+        return Block(
+            name, partial(rows, hidden), Size(largest + one, math.sqrt(1.0 + one)),
+            Size(2 * largest, math.sqrt(2.0)), 1.0, len(stretch) + one,
+            (*[True] * one, *[False] * len(stretch)),
+        )  # fmt: skip
+
+    about = (("kind", "components"), ("columns", chosen), ("bounds", limits), ("count", count))
+    return Question(name, build, partial(_read, name, d, count, partial(scaled, np)), about)
+
+
+def _read(
+    name: str, d: int, count: int, scaled: Callable[[np.ndarray], np.ndarray], noisy: Noisy,
+    probability: float, certificate: Certificate,
+) -> list[Components]:  # fmt: skip
+    hidden = not noisy.exact_sizes
+    level = probability / 2 if hidden else probability
+    size = size_box(noisy, hidden, level, 1)
+    matrix = np.zeros((d, d))
+    upper = np.triu_indices(d)
+    triangle = noisy.values[0, int(hidden) :]
+    matrix[upper] = triangle / np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
+    matrix = matrix + np.triu(matrix, 1).T
+    eigenvalues, vectors = np.linalg.eigh(matrix)
+    order = np.argsort(eigenvalues)[::-1][:count]
+    directions = vectors[:, order].T
+    # The sign of an eigenvector means nothing: the largest entry is made positive.
+    signs = np.sign(directions[np.arange(count), np.abs(directions).argmax(axis=1)])
+    directions = directions * signs[:, None]
+    margin = spectral_bound(noisy, d, level)
+    sums = eigenvalues[order]
+    box = Box(sums - margin, sums, sums + margin).over(size, 1.0).clipped(0.0, 1.0)
+    explained = np.clip(sums, 0.0, None) / max(float(np.clip(eigenvalues, 0, None).sum()), 1e-12)
+    note = (
+        "explained parts of the second moment: "
+        + ", ".join(f"{part:.0%}" for part in explained)
+        + f"; the noise moves no eigenvalue by more than {margin / max(size.low[0], 1.0):.3g}, and "
+        "directions whose eigenvalues are closer than that are not to be trusted."
+    )
+    return [
+        Components(
+            name, box.value, (box.low, box.high), 1 - probability, note, certificate, None,
+            tuple(range(1, count + 1)), directions, explained,
+            lambda rows: scaled(np.asarray(rows, float)) @ directions.T,
+        )
+    ]  # fmt: skip
+
+
+def spectral_bound(noisy: Noisy, d: int, probability: float) -> float:
+    """The spectral norm of noise and rounding, but for `probability`."""
+    width = d * (d + 1) // 2
+    rounding = float(np.linalg.norm(noisy.rounding))
+    if noisy.law.gaussian:
+        tail = math.sqrt(2 * d) + math.sqrt(2 * math.log(2 / probability))
+        return noisy.law.std * tail + rounding
+    return noisy.law.tail(probability, width) * math.sqrt(width) + rounding

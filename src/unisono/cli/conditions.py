@@ -1,0 +1,100 @@
+"""Conditions on one column, `column op value`, read by a small grammar and never evaluated as code.
+
+age >= 65        disease == 'flu'        insured == true        all
+"""
+
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from unisono.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from unisono.data import Table
+
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge,
+    "<": operator.lt, ">": operator.gt,
+}  # fmt: skip
+_GRAMMAR = re.compile(
+    r"""\s*(?P<column>[^=!<>'"]+?)\s*(?P<operator>==|!=|<=|>=|<|>)\s*"""
+    r"""(?:'(?P<single>[^']*)'|"(?P<double>[^"]*)"|(?P<bare>[^\s'"=<>!]+))\s*"""
+)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A test of one column; without a column it holds for every record."""
+
+    text: str
+    column: str | None = None
+    operator: str = "=="
+    value: float | str | bool = True
+
+    def holds(self, table: "Table") -> "np.ndarray":
+        """1 where the condition holds, else 0: (rows,)."""
+        import numpy as np
+
+        if self.column is None:
+            return np.ones(table.rows)
+        compare = _OPERATORS[self.operator]
+        if isinstance(self.value, float):
+            return np.asarray(compare(table.numbers(self.column), self.value), float)
+        from unisono.data import BOOLEAN, TEXT
+
+        kind = BOOLEAN if isinstance(self.value, bool) else TEXT
+        if table.kinds.get(self.column, kind) != kind:
+            raise InvalidInput(
+                f"{self.text!r} compares {kind}, but column {self.column!r} of {table.name} holds "
+                f"{table.kinds[self.column]}s"
+            )
+        present = table.present(self.column)
+        return np.array([float(compare(value, self.value)) for value in present])
+
+
+def parse_condition(text: str) -> Condition:
+    """Read a condition.
+
+    >>> parse_condition("disease == 'flu'")
+    Condition(text="disease == 'flu'", column='disease', operator='==', value='flu')
+    >>> parse_condition("age >= 65").value
+    65.0
+    """
+    if text.strip() == "all":
+        return Condition("all")
+    match = _GRAMMAR.fullmatch(text)
+    if match is None:
+        raise InvalidInput(
+            f"cannot read the condition {text!r}: write COLUMN OPERATOR VALUE with one of "
+            f"{' '.join(_OPERATORS)}, as \"age >= 65\" or \"disease == 'flu'\", or 'all'"
+        )
+    parts = match.groupdict()
+    column, sign, bare = parts["column"], parts["operator"], parts["bare"]
+    if bare is None:
+        quoted = parts["single"] if parts["single"] is not None else parts["double"]
+        return _equality(Condition(text.strip(), column, sign, quoted))
+    if bare in ("true", "false"):
+        return _equality(Condition(text.strip(), column, sign, bare == "true"))
+    try:
+        number = float(bare)
+    except ValueError:
+        raise InvalidInput(
+            f"{bare!r} in the condition {text!r} is not a number: put text in quotes, as "
+            f"\"{column} {sign} '{bare}'\""
+        ) from None
+    if number != number or number in (float("inf"), float("-inf")):
+        raise InvalidInput(f"{bare!r} in the condition {text!r} is not a finite number")
+    return Condition(text.strip(), column, sign, number)
+
+
+def _equality(condition: Condition) -> Condition:
+    if condition.operator not in ("==", "!="):
+        raise InvalidInput(
+            f"{condition.text!r}: text and true/false know == and != only; {condition.operator} "
+            "needs a number"
+        )
+    return condition

@@ -1,0 +1,141 @@
+"""`unisono query`: private statistics over several parties' files, paid from their ledgers."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unisono.cli import inputs
+from unisono.cli.output import warn, write_json
+from unisono.core.trust import Relation, Trust
+
+
+def query(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILES...", help="One CSV or Parquet file per party."),
+    ],
+    epsilon: Annotated[float, typer.Option(help="What this query may cost, for all answers.")],
+    ledger_folder: Annotated[
+        Path, typer.Option(help="Where the ledgers live: one per file, FILE's name + .ledger.")
+    ],
+    delta: inputs.DeltaOption = 1e-6,
+    count: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CONDITION", help="How many records, as \"disease == 'flu'\" or all."),
+    ] = None,
+    proportion: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CONDITION", help="Which part of the records, or of each group."),
+    ] = None,
+    sum: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Sum of a column.")
+    ] = None,
+    mean: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Average of a column.")
+    ] = None,
+    variance: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Variance of a column.")
+    ] = None,
+    deviation: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Standard deviation of a column.")
+    ] = None,
+    quantile: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN:LEVEL", help="A quantile, as age:0.9.")
+    ] = None,
+    median: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Median of a column.")
+    ] = None,
+    minimum: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="The lowest value that noise does not hide."),
+    ] = None,
+    maximum: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="The highest value that noise does not hide."),
+    ] = None,
+    histogram: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN[:BINS]", help="Counts per bin, or per public category."),
+    ] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN,COLUMN", help="Counts per pair of public categories."),
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="One answer per public category.")
+    ] = None,
+    bounds: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=LOW:HIGH", help="Public bounds; values outside are clipped."),
+    ] = None,
+    categories: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=A,B,C", help="Public categories; records with another count nowhere."
+        ),
+    ] = None,
+    whole: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Whole numbers, which are added without rounding."),
+    ] = None,
+    trust: Annotated[
+        Trust, typer.Option(metavar="NAME", help=f"Who adds the noise: {', '.join(Trust)}.")
+    ] = Trust.SECURE_SUM,
+    relation: inputs.RelationOption = Relation.REPLACE_ONE,
+    budget: Annotated[
+        float | None,
+        typer.Option(help="Epsilon that a ledger made by this query may ever spend."),
+    ] = None,
+    budget_delta: Annotated[
+        float | None, typer.Option(help="Delta of that budget [default: --delta].")
+    ] = None,
+    survivors: Annotated[
+        int | None, typer.Option(help="Parties that must answer [default: all].")
+    ] = None,
+    colluders: Annotated[
+        int | None, typer.Option(help="Parties that may work together with the server.")
+    ] = None,
+    nominal_rows: Annotated[
+        int | None,
+        typer.Option(help="Public upper limit of rows per file, where sizes are hidden."),
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    seed: Annotated[
+        int | None, typer.Option(help="Make it a SIMULATION: predictable noise, no privacy.")
+    ] = None,
+    json: inputs.JsonOption = False,
+) -> None:
+    """Ask several parties for statistics, privately; all answers are one release.
+
+    Noise is Gaussian, or discrete Laplace with --delta 0. A ledger is made on first use with
+    --budget and reused later, so that a budget survives from query to query.
+
+    \b
+    Examples:
+      unisono query clinics/*.csv --sum age --bounds age=0:120 --whole age \\
+        --epsilon 1 --budget 4 --ledger-folder ledgers
+      unisono query a.csv b.csv --mean income --median income \\
+        --bounds income=0:200000 --epsilon 0.5 --ledger-folder ledgers
+      unisono query a.parquet b.parquet --proportion "disease == 'flu'" --by population \\
+        --categories population=north,south --epsilon 1 --delta 0 --ledger-folder ledgers
+    """
+    from unisono.cli import query_plan
+    from unisono.cli.query_run import Setting, answer
+
+    asked = query_plan.Asked(
+        count or (), proportion or (), sum or (), mean or (), variance or (), deviation or (),
+        quantile or (), median or (), minimum or (), maximum or (), histogram or (), table or (),
+        by, query_plan.parse_bounds(bounds or ()), query_plan.parse_categories(categories or ()),
+        tuple(whole or ()), delta == 0,
+    )  # fmt: skip
+    setting = Setting(
+        epsilon, delta, relation, trust, ledger_folder, budget, budget_delta, survivors, colluders,
+        nominal_rows, confidence, seed,
+    )  # fmt: skip
+    found = answer(files, asked, setting)
+    warn(inputs.warn_if_large(delta, found.records))
+    if json:
+        write_json(found.to_json())
+    else:
+        typer.echo(found.text())

@@ -1,0 +1,243 @@
+"""From what was asked on the command line to questions and the columns they need."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from unisono.algorithms import statistics
+from unisono.algorithms.quantiles import MAXIMUM, MINIMUM, quantiles
+from unisono.algorithms.statistics import Groups, Question
+from unisono.cli.conditions import Condition, parse_condition
+from unisono.data import Bounds, Table
+from unisono.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of `unisono query` that name statistics, as they were typed."""
+
+    counts: Sequence[str] = ()
+    proportions: Sequence[str] = ()
+    sums: Sequence[str] = ()
+    means: Sequence[str] = ()
+    variances: Sequence[str] = ()
+    deviations: Sequence[str] = ()
+    quantiles: Sequence[str] = ()
+    medians: Sequence[str] = ()
+    minima: Sequence[str] = ()
+    maxima: Sequence[str] = ()
+    histograms: Sequence[str] = ()
+    tables: Sequence[str] = ()
+    by: str | None = None
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    whole: Sequence[str] = ()
+    pure: bool = False
+
+
+@dataclass
+class Inquiry:
+    """Questions, and the number that every record gives for each column they use."""
+
+    asked: Asked
+    questions: list[Question] = field(default_factory=list)
+    slots: dict[tuple[str, Any], int] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the files that are read."""
+        named = []
+        for kind, what in self.slots:
+            name = what.column if kind == "condition" else what
+            if name is not None:
+                named.append(name)
+        return list(dict.fromkeys(named))
+
+    def features(self, table: Table) -> np.ndarray:
+        """One party's records as numbers, (rows, slots); refuses gaps before anything is spent."""
+        columns = []
+        for kind, what in self.slots:
+            if kind == "condition":
+                columns.append(what.holds(table))
+            elif kind == "number":
+                # Bounds clip later; this keeps the largest doubles within single precision.
+                columns.append(np.clip(table.numbers(what), -1e30, 1e30))
+            else:
+                columns.append(table.codes(what, self.asked.categories[what]))
+        return np.column_stack(columns)
+
+    # ------------------------------------------------------------- slots
+
+    def number(self, name: str) -> int:
+        return self._slot("number", name)
+
+    def condition(self, condition: Condition) -> int:
+        return self._slot("condition", condition)
+
+    def groups(self, name: str) -> Groups:
+        if name not in self.asked.categories:
+            raise InvalidInput(
+                f"the categories of {name!r} must be public: name them with "
+                f"--categories {name}=FIRST,SECOND"
+            )
+        return Groups(self._slot("category", name), self.asked.categories[name])
+
+    def bounds(self, name: str) -> tuple[float, float]:
+        if name not in self.asked.bounds:
+            raise InvalidInput(
+                f"the bounds of {name!r} are missing: say what everybody knows about it with "
+                f"--bounds {name}=LOWEST:HIGHEST; they are never read from the data"
+            )
+        return self.asked.bounds[name].pair
+
+    def step(self, name: str) -> float | None:
+        return 1.0 if name in self.asked.whole else None
+
+    def _slot(self, kind: str, what: Any) -> int:
+        return self.slots.setdefault((kind, what), len(self.slots))
+
+
+def inquire(asked: Asked) -> Inquiry:
+    """Build all questions; the same column's moments and quantiles share one block each."""
+    inquiry = Inquiry(asked)
+    by = inquiry.groups(asked.by) if asked.by else None
+    suffix = f" by {asked.by}" if asked.by else ""
+    add = inquiry.questions.append
+    for text in asked.counts:
+        slot = inquiry.condition(parse_condition(text))
+        add(statistics.count(slot, name=f"count of {text}{suffix}", by=by))
+    for text in asked.proportions:
+        slot = inquiry.condition(parse_condition(text))
+        add(statistics.proportion(slot, name=f"proportion of {text}{suffix}", by=by))
+    for name in asked.sums:
+        add(
+            statistics.total(
+                inquiry.number(name), inquiry.bounds(name), name=f"sum of {name}{suffix}",
+                step=inquiry.step(name), by=by,
+            )
+        )  # fmt: skip
+    for name, wanted in _moments(asked).items():
+        spread = wanted != ("mean",) or not asked.pure
+        add(
+            statistics.mean(
+                inquiry.number(name), inquiry.bounds(name), name=f"{name}{suffix}",
+                step=inquiry.step(name), by=by, wanted=wanted, spread=spread,
+            )
+        )  # fmt: skip
+    for name, levels in _quantiles(asked).items():
+        if by is not None:
+            raise InvalidInput(
+                f"quantiles of {name} are taken over all records: leave out --by, or ask for them "
+                "in a query of their own"
+            )
+        add(quantiles(inquiry.number(name), inquiry.bounds(name), levels, name=name))
+    for text in asked.histograms:
+        add(_histogram(inquiry, text, by, suffix))
+    for text in asked.tables:
+        add(_table(inquiry, text))
+    if not inquiry.questions:
+        raise InvalidInput(
+            "nothing was asked: name a statistic, such as --mean age --bounds age=0:120"
+        )
+    return inquiry
+
+
+def _moments(asked: Asked) -> dict[str, tuple[str, ...]]:
+    words = (
+        ("mean", asked.means), ("variance", asked.variances),
+        ("standard deviation", asked.deviations),
+    )  # fmt: skip
+    wanted: dict[str, tuple[str, ...]] = {}
+    for word, names in words:
+        for name in dict.fromkeys(names):
+            wanted[name] = (*wanted.get(name, ()), word)
+    return wanted
+
+
+def _quantiles(asked: Asked) -> dict[str, tuple[float | str, ...]]:
+    wanted: dict[str, tuple[float | str, ...]] = {}
+
+    def want(name: str, level: float | str) -> None:
+        wanted[name] = (*wanted.get(name, ()), level)
+
+    for name in asked.minima:
+        want(name, MINIMUM)
+    for text in asked.quantiles:
+        name, colon, level = text.rpartition(":")
+        try:
+            want(name if colon else text, float(level if colon else "nan"))
+        except ValueError:
+            raise InvalidInput(
+                f"--quantile {text!r}: write COLUMN:LEVEL, as age:0.9 (0.5 is the median)"
+            ) from None
+    for name in asked.medians:
+        want(name, 0.5)
+    for name in asked.maxima:
+        want(name, MAXIMUM)
+    return wanted
+
+
+def _histogram(inquiry: Inquiry, text: str, by: Groups | None, suffix: str) -> Question:
+    name, colon, bins = text.rpartition(":")
+    if not colon:
+        groups = inquiry.groups(text)
+        title = f"histogram of {text}{suffix}"
+        return statistics.histogram(groups.column, groups.labels, name=title, by=by)
+    if not (bins.isascii() and bins.isdecimal() and 1 <= int(bins) <= 10_000):
+        raise InvalidInput(
+            f"--histogram {text!r}: write COLUMN:BINS with 1 to 10000 bins of equal width, or a "
+            "COLUMN with --categories"
+        )
+    low, high = inquiry.bounds(name)
+    edges = np.linspace(low, high, int(bins) + 1)
+    labels = tuple(f"{a:g} to {b:g}" for a, b in pairwise(edges))
+    return statistics.histogram(
+        inquiry.number(name), labels, edges=tuple(edges), name=f"histogram of {name}{suffix}", by=by
+    )
+
+
+def _table(inquiry: Inquiry, text: str) -> Question:
+    names = [part.strip() for part in text.split(",")]
+    if len(names) != 2 or names[0] == names[1] or not all(names):
+        raise InvalidInput(f"--table {text!r}: write two columns, as population,disease")
+    first, second = (inquiry.groups(name) for name in names)
+    return statistics.contingency(first, second, name=f"{names[0]} by {names[1]}")
+
+
+def parse_bounds(texts: Sequence[str]) -> dict[str, Bounds]:
+    """`age=0:120` and so on.
+
+    >>> parse_bounds(["age=0:120"])
+    {'age': Bounds(low=0.0, high=120.0)}
+    """
+    return {name: Bounds.parse(rest) for name, rest in _pairs("--bounds", texts, "0:120")}
+
+
+def parse_categories(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """`population=north,south` and so on.
+
+    >>> parse_categories(["population=north, south"])
+    {'population': ('north', 'south')}
+    """
+    found = {}
+    for name, rest in _pairs("--categories", texts, "north,south"):
+        labels = tuple(part.strip() for part in rest.split(","))
+        if not all(labels) or len(set(labels)) != len(labels):
+            raise InvalidInput(f"--categories {name}={rest}: name each category once, none empty")
+        found[name] = labels
+    return found
+
+
+def _pairs(option: str, texts: Sequence[str], example: str) -> list[tuple[str, str]]:
+    pairs = []
+    for text in texts:
+        name, sign, rest = text.partition("=")
+        if not (name and sign and rest):
+            raise InvalidInput(f"{option} {text!r}: write COLUMN={example}")
+        pairs.append((name, rest))
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise InvalidInput(f"{option} names a column twice: say it once")
+    return pairs

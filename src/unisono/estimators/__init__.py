@@ -1,0 +1,17 @@
+"""Private linear models with scikit-learn's manners.
+
+from unisono.estimators import PrivateLogisticRegression
+model = PrivateLogisticRegression(epsilon=1.0, delta=1e-5, bounds=(low, high))
+model.fit(X, y, parties=hospital)
+print(model.certificate_.text())
+"""
+
+from unisono.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
+from unisono.estimators.ridge import PrivateRidge
+from unisono.estimators.search import Selected, private_search
+from unisono.estimators.statements import PrivacyStatement, RepeatedFits, UnboundedFeatures
+
+__all__ = [
+    "PrivacyStatement", "PrivateLinearSVC", "PrivateLogisticRegression", "PrivateRidge",
+    "RepeatedFits", "Selected", "UnboundedFeatures", "private_search",
+]  # fmt: skip

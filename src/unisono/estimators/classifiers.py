@@ -1,0 +1,166 @@
+"""Private linear classifiers: logistic regression (two or more classes) and the Huber SVM."""
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from unisono.errors import InvalidInput
+from unisono.estimators.foundation import PrivateLinear
+from unisono.estimators.statements import PUBLIC_CLASSES
+
+_PARAMETERS = """
+    Guarantee
+    ---------
+    (epsilon, delta)-differential privacy for one record under `relation`, against everyone who
+    sees the model or every intermediate model, and per viewer as `certificate_` prints it.
+
+    Parameters
+    ----------
+    epsilon, delta : the budget of one fit.
+    bounds : public bounds of the features: (lowest, highest), each a number or one per feature; or
+        one number that bounds the norm of a row. None scales each row on its own to the unit ball,
+        reads nothing from the data and warns (`UnboundedFeatures`) of what that costs.
+    classes : the public set of labels; None takes it from y and treats it as public.
+    relation : "replace-one", "zero-out" or "add-or-remove"; the last needs `records`.
+    trust : "local", "secure-sum" or "trusted-server"; None: local for one party, else secure-sum.
+    algorithm : "auto" or a name of `configuration.ALGORITHMS`.
+    regularisation : λ of λ/2 ||θ||², added to the average loss; the intercept is regularised too.
+        None: the published rule of the algorithm (0 for noisy gradients).
+    rounds : noisy gradients; more do not cost privacy, the noise grows with them.
+    records : public estimate of each party's size, for add-or-remove only.
+    ledger : a Ledger, or a mapping from party to Ledger; None books this fit in memory.
+    minimum_survivors : a round with fewer parties is not opened; None: all must answer.
+    colluders : parties who may pool what they know; None: 1 in a secure sum, else 0.
+    random_state : None draws noise from the operating system. A seed makes the fit a SIMULATION
+        without privacy, which `certificate_` says.
+
+    Attributes
+    ----------
+    coef_, intercept_ : of the scores of a row inside the bounds, up to the row's own positive
+        factor (see `scaling`); the intercept is a constant feature inside the unit ball.
+    classes_, n_features_in_, certificate_ : labels, width, and what is guaranteed to whom.
+    epsilon_spent_ : the most that any party's ledger has spent in all against an untrusted viewer.
+    statements_ : what was assumed.
+
+    Tuning costs: every fit is a release, so each candidate and each fold of a `GridSearchCV` is
+    one (see `RepeatedFits`); `private_search` pays for the choice as well.
+    """
+
+
+class PrivateClassifier(ClassifierMixin, PrivateLinear):
+    """Labels to the numbers of a loss, and scores back to labels."""
+
+    def __init__(
+        self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
+        classes: Any = None, relation: str = "replace-one", trust: str | None = None,
+        algorithm: str = "auto", regularisation: float | None = None, rounds: int = 200,
+        records: Any = None, ledger: Any = None, minimum_survivors: int | None = None,
+        colluders: int | None = None, random_state: Any = None,
+    ) -> None:  # fmt: skip
+        self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
+        self.relation, self.trust, self.algorithm = relation, trust, algorithm
+        self.regularisation, self.rounds, self.records = regularisation, rounds, records
+        self.ledger, self.minimum_survivors, self.colluders = ledger, minimum_survivors, colluders
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # The budget of a fit is meant for thousands of records, not for the checks' fifty.
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    def _loss(self, classes: int) -> str:
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: Any, parties: Any = None) -> Any:
+        """Learn from rows X (n, d), labels y (n,) and the party of each row (n,)."""
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        self.classes_, index = self._public_classes(y)
+        loss = self._loss(len(self.classes_))
+        labels = index if loss == "multinomial" else 2 * index - 1
+        self._parameters = self._learn(X, labels.astype(float), parties, loss, len(self.classes_))
+        self.coef_, self.intercept_ = self._scaling.coefficients(self._parameters)
+        if self.classes is None:
+            self.statements_ = (*self.statements_, PUBLIC_CLASSES)
+        return self
+
+    def _public_classes(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The labels, sorted, and the position of every y among them."""
+        known = np.unique(y if self.classes is None else np.asarray(self.classes))
+        if len(known) < 2:
+            raise InvalidInput(
+                f"{type(self).__name__} needs two classes or more, got one class only "
+                f"({known.tolist()}): there is nothing to tell apart; nothing was spent"
+            )
+        index = np.searchsorted(known, y).clip(0, len(known) - 1)
+        strange = known[index] != y
+        if strange.any():
+            raise InvalidInput(
+                f"{np.count_nonzero(strange)} labels are not among the public classes "
+                f"{known.tolist()}: correct the labels, or agree on more classes; nothing was spent"
+            )
+        return known, index
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores of the scaled rows: (n,), positive for the second of two classes; else (n, k)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        scores = self._scaling.rows(X)[0] @ self._parameters.T
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The likeliest label of every row."""
+        scores = self.decision_function(X)
+        return self.classes_[
+            (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        ]
+
+
+class PrivateLogisticRegression(PrivateClassifier):
+    __doc__ = "Differentially private logistic regression, binary or multinomial." + _PARAMETERS
+
+    def _loss(self, classes: int) -> str:
+        return "logistic" if classes == 2 else "multinomial"
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities (n, k) of the classes."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.stack([expit(-scores), expit(scores)], axis=1)
+        return softmax(scores, axis=1)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of `predict_proba`."""
+        return np.log(self.predict_proba(X))
+
+
+class PrivateLinearSVC(PrivateClassifier):
+    __doc__ = (
+        "Differentially private support vector machine: the hinge loss, rounded at its corner\n"
+        "    (Chaudhuri et al. 2011), for two classes." + _PARAMETERS
+    )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def _loss(self, classes: int) -> str:
+        return "huber-svm"
+
+    def _public_classes(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        known, index = super()._public_classes(y)
+        if len(known) > 2:
+            raise InvalidInput(
+                "Only binary classification is supported. The type of the target is "
+                f"{type_of_target(y)}, with {len(known)} classes: use PrivateLogisticRegression"
+            )
+        return known, index
+
+
+__all__ = ["PrivateClassifier", "PrivateLinearSVC", "PrivateLogisticRegression"]

@@ -1,0 +1,206 @@
+"""Which algorithm learns, and with which settings: a published rule on public facts only.
+
+"auto" takes gradient perturbation where delta > 0 and output perturbation for pure epsilon.
+
+Noisy gradients on rows in the unit ball: T = 200 rounds, each gradient clipped to C = 0.4,
+momentum m = 0.9, the average of the last half of the iterates; "dp-sgd" draws a tenth of the
+records in each round. With n records, p parameters, sensitivity s C (s = 2 for replace-one, else
+1), μ = μ(ε, δ) and noise of `spread` times the planned variance (dropouts, colluders, local noise)
+
+    q = n μ / (s sqrt(p spread)),      η = min( 1.95 (1 + m) / (β + λ),   a q (1 - m) / (C T) )
+
+are the strength of the signal and the learning rate. The first bound keeps heavy-ball descent
+stable for β-smooth losses, the second keeps the noise that T rounds put into the parameters at a
+length of about `a`. Output perturbation regularises with λ = b / q, which keeps its noise at a
+length of about G / b. For pure epsilon q = n ε / (s p sqrt(spread)).
+
+The constants T, C, m, a and b were set once, on a held-out quarter of Adult's *training* file
+(losses of classes) and on synthetic planes (squares); the rule reads no records.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from unisono.accounting import gaussian
+from unisono.core.algorithm import Algorithm, Facts
+from unisono.core.events import Composed, positive
+from unisono.core.study import Party, Result, Study
+from unisono.core.trust import Relation, Trust, Viewer
+from unisono.errors import InvalidInput
+
+_CLIP, _MOMENTUM, _AVERAGED, _RATE = 0.4, 0.9, 0.5, 0.1
+# How long the noise in the parameters may become: the length of useful parameters differs.
+_NOISE_LENGTH = {"logistic": 36.0, "multinomial": 36.0, "huber-svm": 36.0, "squares": 1.0}
+_OUTPUT_BALANCE = 0.3
+
+
+@dataclass(frozen=True)
+class Request:
+    """What an estimator asks for: all of it public. `regularisation` None: the rule's own."""
+
+    algorithm: str
+    loss: str
+    classes: int
+    epsilon: float
+    delta: float
+    relation: Relation
+    regularisation: float | None
+    rounds: int
+
+    def __post_init__(self) -> None:
+        positive(epsilon=self.epsilon, rounds=self.rounds)
+        ridge = self.regularisation
+        if ridge is not None and not (math.isfinite(ridge) and ridge >= 0):
+            raise InvalidInput(
+                f"regularisation = {ridge!r}: give a finite number, zero or above, or None for the "
+                "published rule"
+            )
+        if int(self.rounds) != self.rounds:
+            raise InvalidInput(f"rounds = {self.rounds!r}: count whole rounds")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run costs each viewer, and the run itself."""
+
+    cost: Mapping[Viewer, Composed]
+    run: Callable[[Sequence[Party]], Result]
+
+
+def plan(request: Request, facts: Facts, trust: Trust) -> Plan:
+    """The published rule: an algorithm, its settings and what they cost."""
+    name = request.algorithm
+    if name == "auto":
+        name = "gradient-perturbation" if request.delta else "output-perturbation"
+    if name not in _PLANS:
+        raise InvalidInput(
+            f"algorithm = {request.algorithm!r}: choose one of {', '.join(ALGORITHMS)}"
+        )
+    if not request.delta and name != "output-perturbation":
+        raise InvalidInput(
+            f"delta = {request.delta!r} with {name}: Gaussian noise has no pure epsilon; choose "
+            "delta in (0, 1), or output-perturbation"
+        )
+    return _PLANS[name](request, facts, trust)
+
+
+def signal(request: Request, facts: Facts, trust: Trust, parameters: int) -> float:
+    """q of the module's description.
+
+    >>> request = Request("auto", "logistic", 2, 1.0, 1e-5, Relation.REPLACE_ONE, None, 200)
+    >>> round(signal(request, Facts((10_000,), 10, 1), Trust.LOCAL, 10))
+    424
+    """
+    spread = {
+        Trust.LOCAL: float(facts.parties),
+        Trust.SECURE_SUM: facts.parties / facts.honest,
+        Trust.TRUSTED_SERVER: 1.0,
+    }[trust]
+    twice = 2 if request.relation is Relation.REPLACE_ONE else 1
+    if request.delta:
+        strength = gaussian.mu_for(request.epsilon, request.delta)
+    else:
+        strength = request.epsilon / math.sqrt(parameters)
+    return sum(facts.records) * strength / (twice * math.sqrt(parameters * spread))
+
+
+def _parameters(request: Request, facts: Facts) -> int:
+    return facts.features * (request.classes if request.loss == "multinomial" else 1)
+
+
+def _in_rounds(algorithm: Algorithm, facts: Facts, trust: Trust) -> Plan:
+    """A plan for the engine; JAX has been imported by the algorithm already."""
+    from unisono.engines import in_process
+
+    study = Study(algorithm, facts, trust)
+    return Plan(study.cost, lambda parties: in_process.run(study, parties))
+
+
+def _descent(request: Request) -> dict[str, Any]:
+    """Settings that both kinds of noisy gradient share."""
+    return {
+        "epsilon": request.epsilon, "delta": request.delta, "loss": request.loss,
+        "classes": request.classes, "rounds": int(request.rounds), "clip": _CLIP,
+        "momentum": _MOMENTUM, "averaged": _AVERAGED, "relation": request.relation,
+        "regularisation": request.regularisation or 0.0,
+    }  # fmt: skip
+
+
+def _stable(request: Request) -> float:
+    """The largest learning rate that heavy-ball descent bears."""
+    from unisono.models.losses import loss_named
+
+    smoothness = loss_named(request.loss).smoothness + (request.regularisation or 0.0)
+    return 1.95 * (1 + _MOMENTUM) / smoothness
+
+
+def _gradient_perturbation(request: Request, facts: Facts, trust: Trust) -> Plan:
+    from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
+
+    strength = signal(request, facts, trust, _parameters(request, facts))
+    quiet = _NOISE_LENGTH[request.loss] * (1 - _MOMENTUM) / (_CLIP * request.rounds)
+    rate = min(_stable(request), quiet * strength)
+    settings = Settings(**_descent(request), learning_rate=rate)
+    return _in_rounds(gradient_perturbation(settings), facts, trust)
+
+
+def _dp_sgd(request: Request, facts: Facts, trust: Trust) -> Plan:
+    """As gradient perturbation; the noise of a round comes from its calibrated event."""
+    from unisono.algorithms.dp_sgd_convex import Settings, dp_sgd_convex
+
+    options = _descent(request) | {"rate": _RATE}
+    noise = dp_sgd_convex(Settings(**options)).event(facts, trust).noise
+    parts = facts.parties / (facts.honest if trust is Trust.SECURE_SUM else 1)
+    spread = 1.0 if trust is Trust.TRUSTED_SERVER else parts
+    one_round = noise.std / (_RATE * sum(facts.records))  # type: ignore[union-attr]
+    length = one_round * math.sqrt(request.rounds * _parameters(request, facts) * spread)
+    rate = min(_stable(request), _NOISE_LENGTH[request.loss] * (1 - _MOMENTUM) / length)
+    return _in_rounds(dp_sgd_convex(Settings(**options, learning_rate=rate)), facts, trust)
+
+
+def _output_perturbation(request: Request, facts: Facts, trust: Trust) -> Plan:
+    from unisono.algorithms.output_perturbation import Settings, output_perturbation
+
+    ridge = request.regularisation
+    if ridge is None:
+        ridge = _OUTPUT_BALANCE / signal(request, facts, trust, _parameters(request, facts))
+    settings = Settings(
+        request.epsilon, request.delta, request.loss, request.classes, ridge,
+        relation=request.relation,
+    )  # fmt: skip
+    return _in_rounds(output_perturbation(settings), facts, trust)
+
+
+def _objective_perturbation(request: Request, facts: Facts, trust: Trust) -> Plan:
+    from unisono.algorithms.objective_perturbation import (
+        Settings,
+        agreement,
+        run_objective_perturbation,
+    )
+
+    if trust is not Trust.LOCAL:
+        raise InvalidInput(
+            f"objective perturbation with trust {trust!s}: its noise cannot come in shares; use "
+            "trust local, or gradient-perturbation"
+        )
+    settings = Settings(
+        request.epsilon, request.delta, request.loss, request.regularisation or None,
+        relation=request.relation,
+    )  # fmt: skip
+    return Plan(
+        agreement(settings, facts).cost,
+        lambda parties: run_objective_perturbation(settings, parties, facts),
+    )
+
+
+_PLANS: dict[str, Callable[[Request, Facts, Trust], Plan]] = {
+    "gradient-perturbation": _gradient_perturbation,
+    "objective-perturbation": _objective_perturbation,
+    "output-perturbation": _output_perturbation,
+    "dp-sgd": _dp_sgd,
+}
+ALGORITHMS = ("auto", *_PLANS)
+
+__all__ = ["ALGORITHMS", "Plan", "Request", "plan", "signal"]

@@ -1,0 +1,159 @@
+"""From rows with party labels to parties with ledgers."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.algorithm import Facts
+from unisono.core.events import Composed, NoNoise
+from unisono.core.ledger import Ledger
+from unisono.core.policy import Budget, Policy
+from unisono.core.trust import Relation, Trust, Viewer
+from unisono.errors import InvalidInput
+
+ALONE = "the only party"
+# A nominal size says how large sums may become; more rows than this would wrap around.
+_MOST_OVER_NOMINAL = 4
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Which rows are whose: `names` (m,), and for each party the positions of its rows."""
+
+    names: tuple[str, ...]
+    rows: tuple[np.ndarray, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(len(rows) for rows in self.rows)
+
+
+def membership(parties: Any, records: int) -> Membership:
+    """Rows grouped by their party's label; None puts all rows into one party."""
+    if parties is None:
+        return Membership((ALONE,), (np.arange(records),))
+    labels = np.asarray(parties)
+    if labels.shape != (records,):
+        raise InvalidInput(
+            f"parties of shape {labels.shape} for {records} rows: give one party label for each row"
+        )
+    if labels.dtype.kind == "O":
+        missing = [label for label in labels if label is None or label != label]
+        labels = labels.astype(str)
+    else:
+        missing = list(labels[labels != labels])
+    if missing:
+        raise InvalidInput(f"{len(missing)} rows have no party label: every record belongs to one")
+    names, inverse = np.unique(labels, return_inverse=True)
+    order = np.argsort(inverse, kind="stable")
+    cuts = np.cumsum(np.bincount(inverse))[:-1]
+    return Membership(tuple(str(name) for name in names), tuple(np.split(order, cuts)))
+
+
+def public_sizes(records: Any, members: Membership, relation: Relation) -> tuple[int, ...]:
+    """Record counts that everyone may know.
+
+    Replace-one and zero-out: the true sizes, public by definition. Add-or-remove hides whether a
+    record is there, so its sizes are *nominal* and must not be counted in the data.
+    """
+    if records is None:
+        if relation is Relation.ADD_OR_REMOVE:
+            raise InvalidInput(
+                "add-or-remove hides how many records there are, so their number cannot be read "
+                "from the data: give records, a public estimate per party, or use replace-one"
+            )
+        return members.sizes
+    if relation is not Relation.ADD_OR_REMOVE:
+        raise InvalidInput(
+            f"records is given, but under {relation!s} sizes are exact and public: leave it out"
+        )
+    if isinstance(records, Mapping):
+        _require_names(records, members, "records")
+        sizes = [records[name] for name in members.names]
+    else:
+        sizes = [records] * len(members.names)
+    for name, nominal, held in zip(members.names, sizes, members.sizes, strict=True):
+        if not (isinstance(nominal, (int, np.integer)) and nominal >= 1):
+            raise InvalidInput(f"records of {name} is {nominal!r}: give a whole number above zero")
+        if held > _MOST_OVER_NOMINAL * nominal:
+            raise InvalidInput(
+                f"party {name} holds more than {_MOST_OVER_NOMINAL} times the nominal "
+                f"{nominal} records: agree on a larger public estimate"
+            )
+    return tuple(int(size) for size in sizes)
+
+
+def facts_of(
+    sizes: Sequence[int], features: int, trust: Trust, relation: Relation,
+    minimum_survivors: int | None, colluders: int | None,
+) -> Facts:  # fmt: skip
+    """Public facts; unless told otherwise all survive and, in a secure sum, one may be curious."""
+    if colluders is None:
+        colluders = 1 if trust is Trust.SECURE_SUM and len(sizes) > 1 else 0
+    survivors = len(sizes) if minimum_survivors is None else minimum_survivors
+    exact = relation is not Relation.ADD_OR_REMOVE
+    return Facts(tuple(sizes), features, survivors, colluders, exact_sizes=exact)
+
+
+def ledgers_of(
+    given: Any, members: Membership, cost: Mapping[Viewer, Composed], budget: Budget,
+    relation: Relation, seed: int | None,
+) -> list[Ledger]:  # fmt: skip
+    """The ledger of every party: the given ones, or one in memory for exactly this fit."""
+    if given is None:
+        exceptions = _exceptions(cost, budget, relation)
+        return [
+            Ledger.in_memory(Policy(name, budget, exceptions, relation), ACCOUNTANT, seed=seed)
+            for name in members.names
+        ]
+    if isinstance(given, Ledger):
+        given = dict.fromkeys(members.names, given)
+    if not isinstance(given, Mapping) or not all(isinstance(v, Ledger) for v in given.values()):
+        raise InvalidInput(
+            f"ledger is a {type(given).__name__}: give a Ledger, or a mapping from party to Ledger"
+        )
+    _require_names(given, members, "ledger")
+    found = [given[name] for name in members.names]
+    if len({id(ledger) for ledger in found}) < len(found):
+        raise InvalidInput(
+            f"one ledger for {len(found)} parties: every data set has its own; give a mapping from "
+            "party to Ledger"
+        )
+    if seed is not None and not all(ledger.simulated for ledger in found):
+        raise InvalidInput(
+            "random_state makes a simulation, but the ledger is real and draws from the operating "
+            "system: use random_state=None, or a ledger made with a seed"
+        )
+    return found
+
+
+def _require_names(mapping: Mapping[Any, Any], members: Membership, what: str) -> None:
+    named, present = {str(name) for name in mapping}, set(members.names)
+    if named - present:
+        raise InvalidInput(
+            f"{what} names {sorted(named - present)[:3]}, who hold no records: an empty party "
+            "cannot take part; leave it out of the study"
+        )
+    if present - set(mapping):
+        raise InvalidInput(f"{what} lacks {sorted(present - set(mapping))[:3]}: name every party")
+
+
+def _exceptions(
+    cost: Mapping[Viewer, Composed], budget: Budget, relation: Relation
+) -> tuple[tuple[Viewer, Budget], ...]:
+    """Viewers who by the agreed trust see more than `budget`, each with what it sees."""
+    found = []
+    for viewer, history in cost.items():
+        if any(isinstance(event.noise, NoNoise) for event, _ in history.parts):
+            found.append((viewer, Budget(math.inf, budget.delta)))
+        elif not ACCOUNTANT.fits(history, relation, budget.epsilon, budget.delta):
+            epsilon = ACCOUNTANT.epsilon(history, relation, budget.delta)
+            found.append((viewer, Budget(epsilon * (1 + 1e-6), budget.delta)))
+    return tuple(found)
+
+
+__all__ = ["Membership", "facts_of", "ledgers_of", "membership", "public_sizes"]

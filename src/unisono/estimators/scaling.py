@@ -1,0 +1,116 @@
+"""Rows into the unit ball, each on its own, by public knowledge only.
+
+A row x (d,) becomes w = (u(x), 1) / r(x) (d + 1,) with ||w|| <= 1; the 1 carries the intercept.
+
+    per-feature bounds  u_j = (x_j - shift_j) / scale_j in [-1, 1],   r = ||(u, 1)||
+    norm bound R        u = x / R in the unit ball,                   r = sqrt(2)
+    no bounds           u = x / max(1, ||x||),                        r = sqrt(2)
+
+The scaling of one row reads no other row, so it costs no privacy. Dividing by the row's own
+length r > 0 leaves the sign of θ·(u, 1), and the largest of several scores, as they are.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unisono.core.values import require_finite
+from unisono.errors import InvalidInput
+
+# Bounds are compared after sums of floats: a relative slack for what the user rounded.
+_SLACK = 1e-9
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How rows are brought into the unit ball; `norm` is None for per-feature bounds."""
+
+    shift: np.ndarray
+    scale: np.ndarray
+    norm: float | None
+
+    def rows(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(n, d) features to rows in the unit ball (n, d + 1) and their divisors r (n,).
+
+        Features outside the bounds are clipped: those of unseen rows may well be.
+        """
+        inner = (features - self.shift) / self.scale
+        if self.norm is None:
+            inner = np.clip(inner, -1.0, 1.0)
+        else:
+            lengths = np.linalg.norm(inner, axis=1, keepdims=True)
+            inner = inner / np.maximum(1.0, lengths)
+        whole = np.concatenate([inner, np.ones((len(inner), 1))], axis=1)
+        if self.norm is None:
+            lengths = np.linalg.norm(whole, axis=1)
+        else:
+            lengths = np.full(len(whole), math.sqrt(2))
+        return whole / lengths[:, None], lengths
+
+    def coefficients(self, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Parameters (k, d + 1) for (u, 1) as coefficients (k, d) and intercepts (k,) for x."""
+        slopes = parameters[:, :-1] / self.scale
+        return slopes, parameters[:, -1] - slopes @ self.shift
+
+
+def scaling(bounds: Any, features: int) -> Scaling:
+    """The scaling that public bounds define.
+
+    >>> scaling([(17, 0), (90, 1)], 2).rows(np.array([[90.0, 0.0]]))[0].round(4)
+    array([[0.7071, 0.    , 0.7071]])
+    """
+    nothing, one = np.zeros(features), np.ones(features)
+    if bounds is None:
+        return Scaling(nothing, one, 1.0)
+    array = require_finite(np.asarray(bounds, dtype=float), "bounds")
+    if array.ndim == 0:
+        if array <= 0:
+            raise InvalidInput(f"bounds = {bounds!r}: a bound on the norm of rows is positive")
+        return Scaling(nothing, one * float(array), float(array))
+    if array.shape == (2,):
+        array = np.repeat(array[:, None], features, axis=1)
+    if array.shape != (2, features):
+        raise InvalidInput(
+            f"bounds of shape {array.shape} for {features} features: give (lowest, highest), each "
+            "a number or one number per feature, or one number that bounds the norm of a row"
+        )
+    low, high = array
+    if not (low < high).all():
+        column = int(np.flatnonzero(low >= high)[0])
+        raise InvalidInput(
+            f"bounds of feature {column} are ({low[column]:g}, {high[column]:g}): the lowest value "
+            "must lie below the highest"
+        )
+    # Zero stays zero where the range holds it, so that sparse rows stay short.
+    shift = np.where(low > 0, low, np.where(high < 0, high, 0.0))
+    return Scaling(shift, np.maximum(np.abs(low - shift), np.abs(high - shift)), None)
+
+
+def require_inside(features: np.ndarray, bounds: Any, party: str) -> None:
+    """Refuse records outside public bounds, on the party's own screen, before anything is spent."""
+    if bounds is None:
+        return
+    array = np.asarray(bounds, dtype=float)
+    if array.ndim == 0:
+        outside = np.linalg.norm(features, axis=1) > array * (1 + _SLACK)
+        if outside.any():
+            raise InvalidInput(
+                f"{np.count_nonzero(outside)} rows of party {party} are longer than the public "
+                f"bound {float(array):g}: shorten them by a public rule, or raise the bound"
+            )
+        return
+    low, high = (np.broadcast_to(side, features.shape[1:]) for side in array)
+    slack = _SLACK * (high - low)
+    outside = ((features < low - slack) | (features > high + slack)).any(axis=0)
+    if outside.any():
+        column = int(np.flatnonzero(outside)[0])
+        raise InvalidInput(
+            f"feature {column} of party {party} has values outside its public bounds "
+            f"({low[column]:g}, {high[column]:g}): clip them with numpy.clip, or agree on wider "
+            "bounds; nothing was spent"
+        )
+
+
+__all__ = ["Scaling", "require_inside", "scaling"]

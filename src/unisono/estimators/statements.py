@@ -1,0 +1,64 @@
+"""What an estimator tells its user: warnings that can be filtered by class."""
+
+
+class PrivacyStatement(UserWarning):
+    """Base of the statements below."""
+
+
+class UnboundedFeatures(PrivacyStatement):
+    """No public bounds: every row is scaled on its own, and its length is lost.
+
+    Rows longer than 1 keep their direction only, so features with large numbers drown the others
+    and accuracy suffers; privacy does not. Give `bounds` from public knowledge, never from data.
+    """
+
+
+class RepeatedFits(PrivacyStatement):
+    """The same estimator, or clones of it, were fitted again without a common ledger.
+
+    Every fit is a release. `GridSearchCV` with c candidates and k folds makes c k + 1 fits: a
+    record is in k - 1 of the k folds, so it pays for c (k - 1) + 1 of them, and the scores that
+    choose the winner are data too, and not private. Give a `Ledger`, which adds the fits up and
+    refuses what the budget cannot bear, or choose with `private_search`, which pays for the choice.
+    """
+
+
+UNBOUNDED = (
+    "no public bounds: each row is scaled on its own to the unit ball, so only its direction "
+    "counts; pass bounds=(lowest, highest) known without looking at the data for better accuracy"
+)
+IN_MEMORY = (
+    "the budget of this fit was booked in memory and is forgotten with the process: other releases "
+    "from the same records add to it; pass a Ledger to keep the sum"
+)
+PUBLIC_CLASSES = (
+    "the set of labels was taken from y and is treated as public: pass classes=... to fix it "
+    "without looking at the data"
+)
+
+
+UNBOUNDED_TARGETS = (
+    "no public bounds of the targets: they were clipped to [-1, 1]; pass target_bounds=(lowest, "
+    "highest) known without looking at the data"
+)
+
+
+def repeated(fits: int, epsilon: float, delta: float) -> str:
+    return (
+        f"fit number {fits} of this estimator and its clones without a ledger: if they saw "
+        f"the same records, together they cost up to epsilon = {fits * epsilon:g} at delta = "
+        f"{fits * delta:g} (each fold and each candidate of a grid search is a release); pass a "
+        "Ledger, or use private_search"
+    )
+
+
+__all__ = [
+    "IN_MEMORY",
+    "PUBLIC_CLASSES",
+    "UNBOUNDED",
+    "UNBOUNDED_TARGETS",
+    "PrivacyStatement",
+    "RepeatedFits",
+    "UnboundedFeatures",
+    "repeated",
+]

@@ -1,0 +1,145 @@
+"""Ranges and scales that nobody knows beforehand, learnt across all parties and paid for.
+
+A model needs features of comparable size, and bounds. Reading them from the data would leak; here
+they come from one noisy hierarchical histogram per column (`unisono.algorithms.quantiles`), all
+columns in one release, over a public range so wide that it is certain to hold (thesis, 4.2.2).
+Leaves are spaced by asinh(x / fine), so a range of ±1e9 still resolves single units.
+
+    scaler = PrivateScaler(epsilon=0.2, delta=1e-6, reach=1e9, fine=1.0)
+    scaling = scaler.fit(parties, trust=Trust.SECURE_SUM, records=sizes, features=14)
+    parties = [Party(p.name, p.data.map(scaling.apply), p.ledger) for p in parties]
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unisono.algorithms.estimates import Estimate
+from unisono.algorithms.one_shot import Promise, agree_facts
+from unisono.algorithms.quantiles import quantiles
+from unisono.algorithms.survey import Survey, ask
+from unisono.core.certificate import Certificate
+from unisono.core.events import positive
+from unisono.core.study import Party, Result, Study
+from unisono.core.trust import Relation, Trust
+from unisono.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Private quantiles per column, and what follows from them; all arrays (features,).
+
+    `low` and `high` bound all but a known part of the records, `centre` is the median and `scale`
+    half the spread between the quartiles (never below half of the finest resolution).
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    centre: np.ndarray
+    scale: np.ndarray
+    beyond: float
+    certificate: Certificate
+
+    @property
+    def bounds(self) -> tuple[tuple[float, float], ...]:
+        """Bounds per column, which other algorithms may use as public from now on."""
+        return tuple((float(a), float(b)) for a, b in zip(self.low, self.high, strict=True))
+
+    def transform(self, features: np.ndarray) -> np.ndarray:
+        """Clip (n, features) to the bounds and map them linearly to [-1, 1]."""
+        half = (self.high - self.low) / 2
+        clipped = np.clip(np.asarray(features, float), self.low, self.high)
+        return (clipped - self.low) / half - 1
+
+    def standardise(self, features: np.ndarray) -> np.ndarray:
+        """Clip to the bounds, then subtract the median and divide by the scale."""
+        clipped = np.clip(np.asarray(features, float), self.low, self.high)
+        return (clipped - self.centre) / self.scale
+
+    def apply(self, data: tuple[Any, ...]) -> tuple[Any, ...]:
+        """`transform` on the first array of a party's data: for `Private.map`."""
+        return (self.transform(data[0]), *data[1:])
+
+    @property
+    def text(self) -> str:
+        rows = zip(self.low, self.high, self.centre, self.scale, strict=True)
+        return "\n".join(
+            f"column {i}: {1 - 2 * self.beyond:.0%} of the records in [{a:.5g}, {b:.5g}], median "
+            f"{c:.5g}, scale {s:.5g}"
+            for i, (a, b, c, s) in enumerate(rows)
+        )
+
+
+@dataclass(frozen=True)
+class PrivateScaler:
+    """How to learn a `Scaling`: the promise for all columns together, the public range
+    [-reach, reach] and the finest resolution, and how many records may be left outside."""
+
+    epsilon: float
+    delta: float = 0.0
+    reach: float = 1e9
+    fine: float = 1.0
+    beyond: float = 0.01
+    branching: int = 16
+    depth: int = 2
+    relation: Relation = Relation.REPLACE_ONE
+
+    def __post_init__(self) -> None:
+        positive(epsilon=self.epsilon, reach=self.reach, fine=self.fine, beyond=self.beyond)
+        if self.beyond >= 0.25:
+            raise InvalidInput(
+                f"beyond = {self.beyond!r}: bounds that leave a quarter or more outside on each "
+                "side are no bounds; choose about 0.01"
+            )
+
+    def survey(self, features: int) -> Survey:
+        """The one release that all columns are read from."""
+        levels = (self.beyond, 0.25, 0.5, 0.75, 1 - self.beyond)
+        questions = [
+            quantiles(
+                column, (-self.reach, self.reach), levels, name=f"column {column}",
+                branching=self.branching, depth=self.depth, fine=self.fine,
+            )
+            for column in range(features)
+        ]  # fmt: skip
+        promise = Promise(self.epsilon, self.delta, self.relation)
+        return ask(questions, promise, "private-scaler")
+
+    def read(self, survey: Survey, study: Study, result: Result) -> Scaling:
+        """The scaling that a finished run of `survey` says."""
+        return _scaling(survey.read(study, result), self, result.certificate)
+
+    def fit(
+        self, parties: Sequence[Party], *, records: Sequence[int], features: int,
+        trust: Trust = Trust.SECURE_SUM, exact_sizes: bool = True,
+        minimum_survivors: int | None = None, colluders: int | None = None,
+        run: Callable[..., Result] | None = None,
+    ) -> Scaling:  # fmt: skip
+        """Pay for the scaling at every party and learn it; `run` is the engine's, in process
+        unless given. Sizes and the number of features are public facts."""
+        survey = self.survey(features)
+        facts = agree_facts(
+            records, features, trust, minimum_survivors=minimum_survivors, colluders=colluders,
+            exact_sizes=exact_sizes,
+        )  # fmt: skip
+        study = Study(survey.algorithm, facts, trust)
+        if run is None:
+            from unisono.engines import in_process
+
+            run = in_process.run
+        return self.read(survey, study, run(study, parties))
+
+
+def _scaling(found: list[Estimate], scaler: PrivateScaler, certificate: Certificate) -> Scaling:
+    table = np.array([estimate.value for estimate in found]).reshape(-1, 5)
+    # Noisy quantiles of one tree are ordered, but may coincide: keep a range of positive width.
+    least = scaler.fine / 2
+    low = table[:, 0]
+    high = np.maximum(table[:, 4], low + 2 * least)
+    scale = np.maximum((table[:, 3] - table[:, 1]) / 2, least)
+    return Scaling(low, high, table[:, 2], scale, scaler.beyond, certificate)
+
+
+__all__ = ["PrivateScaler", "Scaling"]

@@ -1,0 +1,240 @@
+"""Output perturbation: sensitivity by brute force, calibration, pure epsilon, dropouts."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+
+from unisono.accounting import gaussian
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.algorithms import output_perturbation as outputs
+from unisono.algorithms.output_perturbation import Settings, output_perturbation, published_laplace
+from unisono.core.algorithm import Facts
+from unisono.core.events import Gaussian, Laplace, NormNoise
+from unisono.core.ledger import Ledger
+from unisono.core.policy import Budget, Policy
+from unisono.core.study import Party, Study
+from unisono.core.trust import FINAL_MODEL, SERVER, Relation, Trust, Viewer
+from unisono.core.values import Private
+from unisono.engines import in_process
+from unisono.errors import InvalidInput
+
+SIZES = (60, 40, 50, 45)
+DIRECTION = np.array([2.0, -1.0, 0.5])
+
+
+def toy(sizes=SIZES, seed=0):
+    generator = np.random.default_rng(seed)
+    parties = []
+    for size in sizes:
+        rows = generator.normal(size=(size, 3))
+        rows /= np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True))
+        labels = np.where(rows @ DIRECTION + 0.1 * generator.normal(size=size) > 0, 1.0, -1.0)
+        parties.append((rows, labels))
+    return parties
+
+
+def members(data, epsilon=100.0, delta=1e-5, trusted=False, seed=3):
+    infinite = Budget(math.inf)
+    exceptions = ((SERVER, infinite), (Viewer.colluders(1), infinite)) if trusted else ()
+    policy = [Policy(f"data-{j}", Budget(epsilon, delta), exceptions) for j in range(len(data))]
+    return [
+        Party(f"party-{j}", Private(columns), Ledger.in_memory(policy[j], ACCOUNTANT, seed=seed))
+        for j, columns in enumerate(data)
+    ]
+
+
+def run(settings, trust, data=None, survivors=3, colluders=1, sizes=SIZES, **options):
+    algorithm = settings if hasattr(settings, "local") else output_perturbation(settings)
+    study = Study(algorithm, Facts(sizes, 3, survivors, colluders), trust)
+    parties = members(toy(sizes) if data is None else data, trusted=trust is Trust.TRUSTED_SERVER)
+    return in_process.run(study, parties, **options)
+
+
+def minimisers(settings, facts, rows, labels, masks):
+    """Values of one party's contribution for a batch of data sets, in the model's units."""
+    grid = outputs.choose_grid(settings, facts)
+
+    @jax.jit
+    @jax.vmap
+    def solve(x, y, mask):
+        contribution = outputs.solve_locally(settings, facts, (x, y), mask, grid)
+        return contribution.value, contribution.valid
+
+    values, valid = solve(np.float32(rows), np.float32(labels), masks)
+    assert np.asarray(valid).all()
+    return np.asarray(values) * grid
+
+
+@pytest.mark.parametrize("loss", ["logistic", "huber-svm", "squares"])
+def test_neighbours_are_never_further_apart_than_the_sensitivity(loss):
+    """Random and adversarial replacements and removals of one record out of eight."""
+    settings = Settings(1.0, loss=loss, regularisation=0.05)
+    facts = Facts((8,), 3, 1)
+    generator = np.random.default_rng(5)
+    rows = generator.normal(size=(200, 8, 3))
+    rows /= np.linalg.norm(rows, axis=2, keepdims=True)
+    labels = generator.choice([-1.0, 1.0], (200, 8))
+    rows[:40] = [1.0, 0.0, 0.0]  # everyone alike, one record against them
+    labels[:40] = -1.0
+    other_rows, other_labels = rows.copy(), labels.copy()
+    other_rows[:, 0] = generator.normal(size=(200, 3)) * 3
+    other_rows[:40, 0] = [1.0, 0.0, 0.0]
+    other_labels[:, 0] = -labels[:, 0]
+    all_on = np.ones((200, 8), bool)
+    one_off = all_on.copy()
+    one_off[:, 0] = False
+    here = minimisers(settings, facts, rows, labels, all_on)
+    replaced = minimisers(settings, facts, other_rows, other_labels, all_on)
+    bound = outputs.sensitivity(settings, facts, outputs.choose_grid(settings, facts))
+    for there, relation in ((replaced, Relation.REPLACE_ONE),):
+        distance = np.linalg.norm(here - there, axis=1).max()
+        assert distance <= bound.under(relation).in_norm("l2")
+        assert np.abs(here - there).sum(1).max() <= bound.under(relation).in_norm("l1")
+    # Zeroing a record out keeps the public divisor, so the row is zeroed, not the count.
+    zeroed = rows.copy()
+    zeroed[:, 0] = 0.0
+    gone = minimisers(settings, facts, zeroed, labels, all_on)
+    if loss != "squares":
+        assert np.linalg.norm(here - gone, axis=1).max() <= bound.zero_out.l2
+
+
+def test_the_bound_is_nearly_attained_where_the_loss_is_linear():
+    """Huber's loss is linear below its bend: with λ = 2 no margin passes 1/2, so θ* is the mean of
+    y x over λ, and a flipped label moves it by exactly 2 / (n λ) (E000-8)."""
+    settings = Settings(1.0, loss="huber-svm", regularisation=2.0, tolerance=1e-4)
+    facts = Facts((8,), 3, 1)
+    generator = np.random.default_rng(2)
+    rows = generator.normal(size=(1, 8, 3))
+    rows /= np.linalg.norm(rows, axis=2, keepdims=True)
+    labels = np.ones((1, 8))
+    flipped = labels.copy()
+    flipped[0, 0] = -1.0
+    on = np.ones((1, 8), bool)
+    here, there = (minimisers(settings, facts, rows, y, on) for y in (labels, flipped))
+    bound = outputs.sensitivity(settings, facts, outputs.choose_grid(settings, facts))
+    distance = np.linalg.norm(here - there)
+    assert distance == pytest.approx(2 / (8 * 2.0), rel=5e-3)
+    assert 0.99 * bound.replace_one.l2 < distance <= bound.replace_one.l2
+
+
+def test_sensitivity_of_the_average_is_the_inventory_formula():
+    settings = Settings(1.0, 1e-6, regularisation=0.1, tolerance=1e-3)
+    facts = Facts((100,) * 10, 5, 10)
+    grid = outputs.choose_grid(settings, facts)
+    distance = outputs.sensitivity(settings, facts, grid).replace_one.l2 / 10
+    tau = settings.required_gradient(facts)
+    assert distance == pytest.approx(2 / (10 * 100 * 0.1) + 2 * tau / (10 * 0.1), rel=2e-3)
+    std = output_perturbation(settings).event(facts, Trust.TRUSTED_SERVER).noise.std
+    assert std / 10 == pytest.approx(distance / gaussian.mu_for(1.0, 1e-6), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("trust", "delta", "law"),
+    [(Trust.LOCAL, 0.0, NormNoise), (Trust.TRUSTED_SERVER, 0.0, NormNoise),
+     (Trust.SECURE_SUM, 0.0, Laplace), (Trust.LOCAL, 1e-5, Gaussian),
+     (Trust.SECURE_SUM, 1e-5, Gaussian)],
+)  # fmt: skip
+def test_every_trust_has_its_noise_and_its_claim(trust, delta, law):
+    settings = Settings(2.0, delta)
+    result = run(settings, trust)
+    event = output_perturbation(settings).event(Facts(SIZES, 3, 3, 1), trust)
+    assert isinstance(event.noise, law)
+    history = result.certificate.events[FINAL_MODEL]
+    claim = ACCOUNTANT.epsilon(history, Relation.REPLACE_ONE, delta)
+    assert 2.0 * (1 - 1e-6) < claim <= 2.0
+    assert np.isfinite(result.value).all()
+
+
+def test_the_published_noise_is_charged_its_true_epsilon():
+    algorithm = published_laplace(Settings(1.0), features=3)
+    assert algorithm.settings["true_epsilon"] == pytest.approx(math.sqrt(3))
+    result = run(algorithm, Trust.SECURE_SUM)
+    claim = ACCOUNTANT.epsilon(result.certificate.events[FINAL_MODEL], Relation.REPLACE_ONE, 0.0)
+    assert claim == pytest.approx(math.sqrt(3), rel=1e-6)
+    assert "published" in result.certificate.algorithm
+    with pytest.raises(InvalidInput, match="the study has 3"):
+        run(published_laplace(Settings(1.0), features=4), Trust.LOCAL)
+    with pytest.raises(InvalidInput, match="pure epsilon"):
+        published_laplace(Settings(1.0, 1e-5), features=3)
+
+
+def test_pooled_noise_is_that_of_one_place_and_errors_fall_with_epsilon():
+    """Sum over 40 seeds of the same study; without colluders the shares add up to one noise.
+
+    A mean of 120 squared normals lies within 50 % of its expectation but for 2e-4 (chi-square).
+    """
+    sizes = (60, 40, 50, 45)
+    errors = {}
+    for epsilon in (1.0, 8.0):
+        settings = Settings(epsilon, 1e-5, regularisation=0.1)
+        algorithm, facts = output_perturbation(settings), Facts(sizes, 3, 4)
+        study = Study(algorithm, facts, Trust.SECURE_SUM)
+        grid = algorithm.grid(facts, Trust.SECURE_SUM)
+        clean = sum(
+            minimisers(
+                settings, Facts((len(y),), 3, 1), x[None], y[None], np.ones((1, len(y)), bool)
+            )[0]
+            for x, y in toy(sizes)
+        )
+        seeds = range(40 if epsilon == 1.0 else 4)
+        values = [in_process.run(study, members(toy(sizes), seed=s)).value for s in seeds]
+        squares = np.mean((np.array(values) * 4 - clean) ** 2)
+        errors[epsilon] = squares
+        if epsilon == 1.0:
+            std = algorithm.event(facts, Trust.SECURE_SUM).noise.std
+            assert squares == pytest.approx(std**2 + grid**2, rel=0.5)
+    assert errors[8.0] < errors[1.0] / 4
+
+
+def test_dropouts_are_left_out_of_the_average():
+    silent = np.zeros((1, 4), bool)
+    silent[0, 1] = True
+    settings = Settings(500.0, 1e-5, regularisation=0.5)
+    facts = Facts(SIZES, 3, 1)
+    result = in_process.run(
+        Study(output_perturbation(settings), Facts(SIZES, 3, 3, 1), Trust.SECURE_SUM),
+        members(toy(), epsilon=1e6), dropouts=silent,
+    )  # fmt: skip
+    alone = [
+        minimisers(settings, Facts((len(y),), 3, 1), x[None], y[None], np.ones((1, len(y)), bool))
+        for j, (x, y) in enumerate(toy())
+        if j != 1
+    ]
+    assert result.value == pytest.approx(np.mean(alone, axis=0)[0], abs=0.1)
+    assert facts.parties == 4
+
+
+def test_a_solver_that_misses_the_tolerance_is_a_dropout(monkeypatch):
+    monkeypatch.setattr(outputs.solver, "NEWTON_STEPS", 0)
+    result = run(Settings(2.0, 1e-5), Trust.SECURE_SUM)
+    assert not result.value.any()  # nobody answered, so the sum was not opened
+
+
+def test_broken_rows_contribute_nothing_and_one_class_is_fine():
+    data = toy()
+    rows = data[0][0].copy()
+    rows[0], rows[1] = np.nan, 1e6
+    broken = [(rows, np.ones(60)), *data[1:]]
+    assert np.isfinite(run(Settings(2.0, 1e-5), Trust.LOCAL, broken).value).all()
+
+
+def test_bad_settings_are_refused():
+    for ridge in (0.0, -1.0, math.nan):
+        with pytest.raises(InvalidInput, match="regularisation"):
+            Settings(1.0, regularisation=ridge)
+    with pytest.raises(InvalidInput, match="delta"):
+        Settings(1.0, 1.0)
+    with pytest.raises(InvalidInput, match="exact sizes"):
+        algorithm = output_perturbation(Settings(1.0, 1e-5, loss="squares"))
+        algorithm.event(Facts((10, 10), 3, 2, exact_sizes=False), Trust.LOCAL)
+
+
+def test_nominal_sizes_hide_presence_at_the_price_of_a_switched_off_record():
+    facts = Facts((40, 50), 3, 2, exact_sizes=False)
+    settings = Settings(1.0, 1e-5, relation=Relation.ADD_OR_REMOVE)
+    event = output_perturbation(settings).event(facts, Trust.LOCAL)
+    assert event.sensitivity.add_or_remove == event.sensitivity.zero_out
+    ratio = event.sensitivity.replace_one.l2 / event.sensitivity.zero_out.l2
+    assert 1.99 < ratio < 2

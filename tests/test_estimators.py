@@ -1,0 +1,376 @@
+"""Estimators: scikit-learn's own checks, guarantees, parties, ledgers and bad input."""
+
+import math
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.ledger import Ledger
+from unisono.core.policy import Budget, Policy
+from unisono.core.trust import FINAL_MODEL, PARTY, SERVER, Relation
+from unisono.engines import compilation_cache
+from unisono.errors import BudgetExceeded, InvalidInput
+from unisono.estimators import (
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
+    PrivateRidge,
+    RepeatedFits,
+    UnboundedFeatures,
+    private_search,
+)
+from unisono.estimators.scaling import scaling
+
+LOGISTIC = {"bounds": (-3, 3), "classes": [0, 1], "rounds": 20}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory, monkeypatch):
+    """Compiled programs of the tests stay out of the user's own cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+def toy(records=2000, features=3, seed=0):
+    generator = np.random.default_rng(seed)
+    X = np.clip(generator.normal(size=(records, features)), -3, 3)
+    return X, (X @ np.arange(1, features + 1) - 0.5 > 0).astype(int)
+
+
+# ------------------------------------------------------------- scikit-learn
+
+# Two rounds: the checks are about manners, not about accuracy. No check is expected to fail.
+quietly = pytest.mark.filterwarnings("ignore::unisono.estimators.PrivacyStatement")
+
+
+@quietly
+@parametrize_with_checks([PrivateLogisticRegression(rounds=2)])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@quietly
+@pytest.mark.slow
+@parametrize_with_checks([PrivateLinearSVC(rounds=2), PrivateRidge(rounds=2)])
+def test_scikit_learn_checks_of_the_others(estimator, check):
+    check(estimator)
+
+
+def test_import_is_light():
+    """Neither the package nor its command line loads scikit-learn; estimators load JAX late."""
+    code = (
+        "import sys, unisono, unisono.cli; assert 'sklearn' not in sys.modules\n"
+        "import unisono.estimators; assert 'jax' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# --------------------------------------------------------------- guarantees
+
+
+@pytest.mark.parametrize("relation", ["replace-one", "zero-out", "add-or-remove"])
+def test_the_certificate_holds_the_budget(relation):
+    X, y = toy(500)
+    extra = {"records": 500} if relation == "add-or-remove" else {}
+    model = PrivateLogisticRegression(0.7, 1e-6, relation=relation, **LOGISTIC, **extra).fit(X, y)
+    epsilon = model.certificate_.epsilon(FINAL_MODEL, Relation(relation))
+    assert 0.699 < epsilon <= 0.7
+    assert model.epsilon_spent_ == pytest.approx(epsilon)
+    assert not model.certificate_.simulated
+
+
+def test_a_seed_is_a_simulation_and_repeats():
+    X, y = toy(300)
+    first, second, third = (
+        PrivateLogisticRegression(random_state=seed, **LOGISTIC).fit(X, y) for seed in (1, 1, 2)
+    )
+    assert first.certificate_.simulated
+    assert "SIMULATION" in first.certificate_.text()
+    assert np.array_equal(first.coef_, second.coef_)
+    assert not np.array_equal(first.coef_, third.coef_)
+
+
+def test_parties_under_a_secure_sum():
+    """By default the promise holds against one curious party too."""
+    X, y = toy()
+    hospital = np.array(["north", "south", "east", "west"])[np.arange(len(X)) % 4]
+    model = PrivateLogisticRegression(1.0, 1e-6, random_state=0, **LOGISTIC)
+    model.fit(X, y, parties=hospital)
+    certificate = model.certificate_
+    assert (certificate.parties, certificate.colluders) == (4, 1)
+    assert certificate.epsilon(PARTY, Relation.REPLACE_ONE) <= 1.0
+    assert model.score(X, y) > 0.9
+    brave = clone(model).set_params(colluders=0, ledger=None)
+    with pytest.warns(RepeatedFits, match=r"epsilon = 2 at delta = 2e-06"):
+        brave.fit(X, y, parties=hospital)
+    assert brave.certificate_.epsilon(FINAL_MODEL, Relation.REPLACE_ONE) <= 1.0
+    assert brave.certificate_.epsilon(PARTY, Relation.REPLACE_ONE) > 1.1
+    assert brave.epsilon_spent_ > 1.1
+
+
+def test_a_trusted_server_sees_everything():
+    X, y = toy(200)
+    model = PrivateLogisticRegression(trust="trusted-server", random_state=0, **LOGISTIC)
+    model.fit(X, y, parties=np.arange(200) % 2)
+    assert math.isinf(model.certificate_.epsilon(SERVER, Relation.REPLACE_ONE))
+    assert model.epsilon_spent_ <= 1.0
+
+
+# Rows that are subnormal in a unit of 1 lose their last bits; nothing here depends on them.
+NUMBERS = st.floats(-1e6, 1e6, allow_subnormal=False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=arrays(float, (5, 3), elements=NUMBERS),
+    bounds=st.sampled_from([None, 2.5, (-1, 4), ([1, -9, -5], [2, -3, 5])]),
+)
+def test_rows_lie_in_the_unit_ball_and_are_scaled_alone(rows, bounds):
+    scale = scaling(bounds, 3)
+    scaled, lengths = scale.rows(rows)
+    assert (np.linalg.norm(scaled, axis=1) <= 1 + 1e-12).all()
+    assert (lengths >= 1).all()
+    assert np.array_equal(scaled[2], scale.rows(rows[2:3])[0][0])
+
+
+# ------------------------------------------------------------------ learning
+
+
+def test_coefficients_speak_of_the_users_units():
+    X, y = toy()
+    X = X * [1.0, 10.0, 100.0] + [0.0, 50.0, -500.0]
+    bounds = np.array([[-3.0, 20.0, -800.0], [3.0, 80.0, -200.0]])
+    model = PrivateLogisticRegression(5.0, bounds=bounds, random_state=0).fit(X, y)
+    scores = X @ model.coef_[0] + model.intercept_[0]
+    assert np.array_equal(model.classes_[(scores > 0).astype(int)], model.predict(X))
+    assert model.score(X, y) > 0.9
+
+
+def test_many_classes():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(3000, 4))
+    y = np.array(["a", "b", "c", "d"])[X.argmax(axis=1)]
+    model = PrivateLogisticRegression(2.0, bounds=6.0, random_state=0).fit(X, y)
+    assert model.coef_.shape == (4, 4)
+    assert model.predict_proba(X).sum(axis=1) == pytest.approx(1.0)
+    assert model.score(X, y) > 0.8
+
+
+def test_support_vectors():
+    X, y = toy()
+    assert PrivateLinearSVC(1.0, bounds=(-3, 3), random_state=0).fit(X, y).score(X, y) > 0.9
+
+
+def test_ridge_finds_the_plane():
+    generator = np.random.default_rng(0)
+    X = generator.uniform(-1, 1, size=(20_000, 2))
+    y = 30 + 5 * X[:, 0] - 3 * X[:, 1] + generator.uniform(-1, 1, 20_000)
+    model = PrivateRidge(1.0, bounds=(-1, 1), target_bounds=(20, 40), random_state=0).fit(X, y)
+    assert model.intercept_ == pytest.approx(30, abs=0.5)
+    assert model.coef_ == pytest.approx([5, -3], abs=0.5)
+    assert model.predict(X) == pytest.approx(X @ model.coef_ + model.intercept_)
+
+
+# ----------------------------------------------------------- ledgers, tuning
+
+
+def book(epsilon=3.0, delta=1e-4, seed=0, relation=Relation.REPLACE_ONE):
+    policy = Policy("ages", Budget(epsilon, delta), relation=relation)
+    return Ledger.in_memory(policy, ACCOUNTANT, seed=seed)
+
+
+def test_one_ledger_pays_for_all_fits_and_refuses_the_last():
+    X, y = toy(200)
+    ledger = book(epsilon=1.2, delta=1e-5)
+    model = PrivateLogisticRegression(1.0, 1e-5, ledger=ledger, **LOGISTIC)
+    model.fit(X, y)
+    with pytest.raises(BudgetExceeded, match="'ages'"):
+        clone(model).fit(X, y)
+    assert ledger.grants == 1
+
+
+def test_grid_search_is_charged_for_every_fit():
+    X, y = toy(200)
+    ledger = book(epsilon=50.0)
+    model = PrivateLogisticRegression(1.0, 1e-5, ledger=ledger, **LOGISTIC)
+    grid = GridSearchCV(model, {"regularisation": [0.0, 0.1]}, cv=3, error_score="raise")
+    grid.fit(X, y)
+    assert ledger.grants == 2 * 3 + 1
+    alone = model.set_params(ledger=None).fit(X, y)
+    with pytest.warns(RepeatedFits, match=r"fit number 2 .* epsilon = 2 at"):
+        clone(alone).fit(X, y)
+    with pytest.warns(RepeatedFits, match="fit number 3"):
+        clone(clone(alone)).fit(X, y)
+
+
+def test_pipeline():
+    X, y = toy(500)
+    pipe = make_pipeline(
+        FunctionTransformer(np.tanh), PrivateLogisticRegression(bounds=(-1, 1), random_state=0)
+    )
+    pipe.fit(X, y, privatelogisticregression__parties=np.arange(500) % 2)
+    assert pipe[-1].certificate_.parties == 2
+    assert pipe.predict(X).shape == (500,)
+
+
+def test_private_search_pays_for_fits_and_choice():
+    X, y = toy(3000)
+    candidates = [
+        PrivateLogisticRegression(1.0, 1e-6, regularisation=r, **LOGISTIC) for r in (50.0, 0.0)
+    ]
+    chosen = private_search(candidates, X, y, epsilon=0.5, random_state=0)
+    assert chosen.position == 1  # the other one always says the same class
+    assert chosen.ledger.grants == 3
+    assert 1.5 < chosen.epsilon <= 2.5
+    assert chosen.delta == pytest.approx(2e-6)
+    poor = book(epsilon=1.0)
+    with pytest.raises(BudgetExceeded):
+        private_search(candidates, X, y, epsilon=0.5, ledger=poor, random_state=0)
+    with pytest.raises(InvalidInput, match="public classes"):
+        private_search([PrivateLogisticRegression()], X, y, epsilon=0.5)
+    with pytest.raises(InvalidInput, match="without candidates"):
+        private_search([], X, y, epsilon=0.5)
+
+
+def test_what_the_user_is_told():
+    X, y = toy(200)
+    with pytest.warns(UnboundedFeatures, match="only its direction"):
+        model = PrivateLogisticRegression(rounds=5).fit(X, y)
+    told = " ".join(model.statements_)
+    assert "treated as public" in told
+    assert "booked in memory" in told
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = PrivateLogisticRegression(ledger=book(), **LOGISTIC).fit(X, y)
+    assert model.statements_ == ()
+
+
+# ----------------------------------------------------------------- bad input
+
+
+def refused(match, X=None, y=None, parties=None, cls=PrivateLogisticRegression, **options):
+    """The fit raises before anything is spent."""
+    rows, labels = toy(60)
+    ledger = options.pop("ledger", None) or book(relation=options.pop("book", "replace-one"))
+    model = cls(**({**LOGISTIC, "ledger": ledger} | options))
+    with pytest.raises(ValueError, match=match):
+        model.fit(rows if X is None else X, labels if y is None else y, parties=parties)
+    if isinstance(ledger, Ledger):
+        assert ledger.grants == 0
+
+
+def test_bad_records():
+    X, y = toy(60)
+    broken = X.copy()
+    broken[3, 1] = np.nan
+    refused("NaN", broken)
+    refused("inconsistent numbers", X, y[:-1])
+    refused("one class only", X, np.zeros(60), classes=None)
+    refused("not among the public classes", X, y + 1)
+    refused("outside its public bounds", X * 10)
+    refused("longer than the public bound 1", X, bounds=1.0)
+    refused("Only binary", X, np.arange(60) % 3, cls=PrivateLinearSVC, classes=None)
+    with pytest.raises(InvalidInput, match="targets lie outside"):
+        PrivateRidge(bounds=(-3, 3), target_bounds=(0, 1)).fit(X, y * 2.0)
+
+
+def test_bad_parties():
+    refused("one party label for each row", parties=[1, 2])
+    refused("no party label", parties=[math.nan] * 60)
+    refused("no party label", parties=[None] + ["a"] * 59)
+    refused("one party alone", trust="secure-sum")
+    half = np.array(["a", "b"])[np.arange(60) % 2]
+    refused("one ledger for 2 parties", parties=half)
+    refused("hold no records", parties=half, ledger={"a": book(), "b": book(), "c": book()})
+    refused("lacks \\['b'\\]", parties=half, ledger={"a": book()})
+    refused("give a Ledger", ledger="book")
+    refused("no honest party", parties=half, colluders=2, ledger={"a": book(), "b": book()})
+
+
+def test_bad_parameters():
+    for name in ("epsilon", "delta", "regularisation", "rounds"):
+        for value in (math.nan, -1.0, math.inf):
+            refused(name, **{name: value})
+    refused("no pure epsilon", delta=0.0, algorithm="gradient-perturbation")
+    refused("relation = 'none'", relation="none")
+    refused("trust = 'blind'", trust="blind")
+    refused("algorithm = 'magic'", algorithm="magic")
+    refused("cannot be read from the data", relation="add-or-remove")
+    refused("more than 4 times", relation="add-or-remove", records=10)
+    refused("whole number", relation="add-or-remove", records=0)
+    refused("leave it out", records=60)
+    refused("positive", bounds=-1.0)
+    refused("lowest value", bounds=(1, -1))
+    refused("shape", bounds=[1, 2, 3])
+    refused("not finite", bounds=(-math.inf, 1))
+    refused("the ledger is real", random_state=1, ledger=book(seed=None))
+    for wrong in ((1, 0), "ab", 3, (0, math.inf)):
+        with pytest.raises(InvalidInput, match="target_bounds"):
+            PrivateRidge(target_bounds=wrong).fit(*toy(10))
+
+
+def test_unfitted():
+    with pytest.raises(NotFittedError):
+        PrivateLogisticRegression().predict([[1.0]])
+
+
+def test_compilation_cache_is_in_the_users_folder(tmp_path, monkeypatch):
+    import jax
+
+    before = jax.config.jax_compilation_cache_dir
+    try:
+        jax.config.update("jax_compilation_cache_dir", None)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        assert compilation_cache.enable() == tmp_path / "unisono" / "jax"
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
+        assert compilation_cache.enable() == tmp_path / "unisono" / "jax"
+        (tmp_path / "file").touch()
+        jax.config.update("jax_compilation_cache_dir", None)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+        assert compilation_cache.enable() is None
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+
+
+# ---------------------------------------------------------------- algorithms
+
+
+@pytest.mark.parametrize(
+    "name", ["gradient-perturbation", "objective-perturbation", "output-perturbation", "dp-sgd"]
+)
+def test_every_algorithm_learns_within_its_budget(name):
+    X, y = toy(4000)
+    model = PrivateLogisticRegression(2.0, 1e-5, algorithm=name, random_state=0, bounds=(-3, 3))
+    model.fit(X, y)
+    assert model.certificate_.epsilon(FINAL_MODEL, Relation.REPLACE_ONE) <= 2.0
+    assert model.epsilon_spent_ <= 2.0
+    assert model.score(X, y) > 0.85
+
+
+def test_pure_epsilon_is_output_perturbation():
+    X, y = toy(4000)
+    model = PrivateLogisticRegression(2.0, 0.0, bounds=(-3, 3), random_state=0).fit(X, y)
+    assert model.certificate_.algorithm == "output-perturbation"
+    assert model.certificate_.epsilon(FINAL_MODEL, Relation.REPLACE_ONE) <= 2.0
+    assert model.score(X, y) > 0.8
+
+
+def test_objective_perturbation_has_no_shares():
+    with pytest.raises(InvalidInput, match="cannot come in shares"):
+        PrivateLogisticRegression(algorithm="objective-perturbation", **LOGISTIC).fit(
+            *toy(60), parties=np.arange(60) % 3
+        )

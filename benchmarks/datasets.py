@@ -111,3 +111,39 @@ def _adult_part(path: Path) -> tuple[np.ndarray, np.ndarray]:
         parts.append((table[name][:, None] == np.array(names.split(", "))).astype(float))
     labels = np.char.startswith(table["income"], ">50K").astype(int)
     return np.concatenate(parts, axis=1), labels
+
+
+# Ranges printed in scikit-learn's description of breast_cancer ("Summary Statistics"): mean,
+# standard error and worst of ten measurements.
+_BREAST_CANCER = (
+    (6.981, 28.11), (9.71, 39.28), (43.79, 188.5), (143.5, 2501.0), (0.053, 0.163),
+    (0.019, 0.345), (0.0, 0.427), (0.0, 0.201), (0.106, 0.304), (0.05, 0.097),
+    (0.112, 2.873), (0.36, 4.885), (0.757, 21.98), (6.802, 542.2), (0.002, 0.031),
+    (0.002, 0.135), (0.0, 0.396), (0.0, 0.053), (0.008, 0.079), (0.001, 0.03),
+    (7.93, 36.04), (12.02, 49.54), (50.41, 251.2), (185.2, 4254.0), (0.071, 0.223),
+    (0.027, 1.058), (0.0, 1.252), (0.0, 0.291), (0.156, 0.664), (0.055, 0.208),
+)  # fmt: skip
+_DIGITS_BOUNDS = (0.0, 16.0)  # its description: counts of 0 to 16 lit pixels
+
+
+def breast_cancer() -> Dataset:
+    """Every fifth record is for testing; values are clipped to the (rounded) published ranges."""
+    from sklearn.datasets import load_breast_cancer
+
+    rows, labels = load_breast_cancer(return_X_y=True)
+    low, high = bounds = np.array(_BREAST_CANCER).T
+    return _every_fifth("breast_cancer", np.clip(rows, low, high), labels, bounds)
+
+
+def digits() -> Dataset:
+    """Ten classes of 8 x 8 images; every fifth record is for testing."""
+    from sklearn.datasets import load_digits
+
+    rows, labels = load_digits(return_X_y=True)
+    bounds = np.repeat(np.array(_DIGITS_BOUNDS)[:, None], rows.shape[1], axis=1)
+    return _every_fifth("digits", rows, labels, bounds)
+
+
+def _every_fifth(name: str, rows: np.ndarray, labels: np.ndarray, bounds: np.ndarray) -> Dataset:
+    held = np.arange(len(rows)) % 5 == 0
+    return Dataset(name, rows[~held], labels[~held], rows[held], labels[held], bounds)

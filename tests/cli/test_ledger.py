@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.cli import app
-from unisono.core.events import Event, Gaussian, NoNoise, bounded_sum
+from unisono.core.events import NOTHING, Event, Gaussian, NoNoise, bounded_sum
 from unisono.core.journal import Journal, read
-from unisono.core.ledger import Ledger
+from unisono.core.ledger import Ledger, everyone
 from unisono.core.ledger_summary import summary
 from unisono.core.policy import Budget, Policy
-from unisono.core.trust import FINAL_MODEL, ITERATES, SERVER
+from unisono.core.trust import FINAL_MODEL, ITERATES, NETWORK, PARTY, SERVER
 from unisono.errors import LedgerCorrupted
 
 RUNNER = CliRunner()
@@ -31,8 +31,11 @@ def book(tmp_path):
     path = tmp_path / "ages.ledger"
     ledger = Ledger.create(path, POLICY, ACCOUNTANT)
     for ward in range(3):
-        ledger.authorize({ITERATES: EVENT * 3, FINAL_MODEL: EVENT * 1}, 3, f"mean age, ward {ward}")
-    ledger.authorize({ITERATES: EVENT * 2, SERVER: Event(NoNoise(), BOUND) * 1}, 2, NASTY)
+        seen = everyone(EVENT * 3) | {FINAL_MODEL: EVENT * 1, SERVER: NOTHING}
+        ledger.authorize(seen, 3, f"mean age, ward {ward}")
+    hidden = dict.fromkeys((FINAL_MODEL, PARTY, NETWORK), NOTHING)
+    clean = Event(NoNoise(), BOUND) * 1
+    ledger.authorize(hidden | {ITERATES: EVENT * 2, SERVER: clean}, 2, NASTY)
     ledger.close()
     return path
 
@@ -55,7 +58,7 @@ def test_summary_agrees_with_the_ledger_itself(book):
     assert tuple(found.histories) == ledger.viewers
     for viewer, history in found.histories.items():
         assert history == ledger.history(viewer)
-    assert found.grants == {FINAL_MODEL: 3, ITERATES: 4, SERVER: 1}
+    assert found.grants == {FINAL_MODEL: 3, ITERATES: 4, NETWORK: 3, PARTY: 3, SERVER: 1}
     ledger.close()
 
 
@@ -165,7 +168,7 @@ def test_verify_understands_every_line(book):
     with journal.locked():
         journal.append([{"kind": "gift"}])
     journal.close()
-    assert "never taken as free" in run("verify", book, code=5)
+    assert "never free" in run("verify", book, code=5)
 
 
 # --------------------------------------------------------------------- export
@@ -182,7 +185,7 @@ def test_export_csv_is_a_table_without_formulas(book, tmp_path):
     target = tmp_path / "book.csv"
     run("export", book, "--format", "csv", "--output", target)
     rows = list(csv.DictReader(io.StringIO(target.read_text())))
-    assert len(rows) == 8
+    assert len(rows) == 14
     assert all(not row["purpose"].startswith("=") for row in rows)
     alone = ACCOUNTANT.epsilon(EVENT * 3, POLICY.relation, 1e-6)
     assert float(rows[1]["epsilon_alone"]) == pytest.approx(alone)

@@ -13,11 +13,11 @@ from unisono.accounting.curve import PrivacyCurve
 from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.events import Event, Gaussian, Poisson, WithoutReplacement, bounded_sum
-from unisono.core.ledger import Ledger
+from unisono.core.ledger import Ledger, everyone
 from unisono.core.policy import Budget, Policy
 from unisono.core.release import release
 from unisono.core.study import Party, Study
-from unisono.core.trust import ITERATES, SERVER, Relation, Trust
+from unisono.core.trust import SERVER, Relation, Trust
 from unisono.core.values import Private, clipped_sum
 from unisono.engines import in_process
 from unisono.errors import BudgetExceeded, GrantMisused, InvalidInput
@@ -101,7 +101,7 @@ def test_a_shuffle_cannot_be_booked_as_poisson():
     value = clipped_sum(rows, 1.0, grid)
     event = Event(Gaussian(20.0), value.sensitivity, Poisson(0.1))
     ledger = book()
-    draw = ledger.authorize({SERVER: event * 1, ITERATES: event * 1}).draw(0)
+    draw = ledger.authorize(everyone(event * 1)).draw(0)
     chosen = draw.sample(WithoutReplacement(1, 10), 10)
     assert chosen.sum() == 1
     with pytest.raises(GrantMisused, match="accounted as"):
@@ -128,9 +128,9 @@ def test_the_ledger_refuses_before_the_step_that_would_overspend(accountant, all
     assert moments.steps_within(10.0, DELTA, 1.0, SIGMA) == 77
     event, ledger = Event(Gaussian(SIGMA), bounded_sum(l2=1.0)), book(accountant=accountant)
     for _ in range(allowed):
-        ledger.authorize({SERVER: event * 1})
+        ledger.authorize(everyone(event * 1))
     with pytest.raises(BudgetExceeded, match="refused before reading"):
-        ledger.authorize({SERVER: event * 1})
+        ledger.authorize(everyone(event * 1))
     assert ledger.grants == allowed
     assert ledger.spent(SERVER) <= 10.0
 
@@ -143,7 +143,7 @@ def test_the_unclipped_sum_is_unbounded():
     moved = np.linalg.norm(whole.value - without.value) * 2.0**-10
     assert moved <= whole.sensitivity.under(Relation.ADD_OR_REMOVE).in_norm("l2") < 1.01
     event = Event(Gaussian(20.0), whole.sensitivity)
-    draw = book().authorize({SERVER: event * 1, ITERATES: event * 1}).draw(0)
+    draw = book().authorize(everyone(event * 1)).draw(0)
     with pytest.raises(GrantMisused, match="no proved sensitivity"):
         release(draw, rows.sum(0), event)
 

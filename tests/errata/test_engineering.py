@@ -19,13 +19,13 @@ from unisono.algorithms.gradient_perturbation import Settings, gradient_perturba
 from unisono.core.algorithm import Facts
 from unisono.core.events import DiscreteGaussian, Event, Gaussian, bounded_sum
 from unisono.core.fold import fold, in_graph_event
-from unisono.core.ledger import Ledger
+from unisono.core.ledger import Ledger, everyone
 from unisono.core.noise import rounded_share_gap
 from unisono.core.noise.in_graph_error import LARGEST_NORMAL, composed_error
 from unisono.core.policy import Budget, Policy
 from unisono.core.release import noise_steps, release
 from unisono.core.study import Party, Study
-from unisono.core.trust import ITERATES, SERVER, Relation, Trust
+from unisono.core.trust import SERVER, Relation, Trust
 from unisono.core.values import Private, clipped_sum
 from unisono.engines import in_process
 from unisono.errors import BudgetExceeded, ConditionViolated, GrantMisused, InvalidInput
@@ -57,12 +57,13 @@ def test_one_key_in_a_scan_repeats_its_noise():
     grid, value = 2.0**-10, clipped_sum(np.zeros((1, 1)), 1.0, 2.0**-10)
     event = in_graph_event(Event(Gaussian(500.0), value.sensitivity), grid, 1, 50)
     ledger = Ledger.in_memory(Policy("d", Budget(1.0, 1e-6)), ACCOUNTANT, seed=1)
-    draw = ledger.authorize({SERVER: event * 50, ITERATES: event * 50}).draw(0)
+    draw = ledger.authorize(everyone(event * 50)).draw(0)
 
-    def body(seen, add_noise, step):
-        return seen.at[step].set(add_noise(value)[0])
-
-    noise = np.asarray(fold(draw, event, grid, 50, body, jnp.zeros(50)))
+    noise = fold(
+        draw, event, grid, 50, lambda seen, step: clipped_sum(jnp.zeros((1, 1)), 1.0, grid),
+        lambda seen, noised, step: seen.at[step].set(noised[0]), jnp.zeros(50),
+    )  # fmt: skip
+    noise = np.asarray(noise)
     assert len(set(noise.tolist())) > 45
 
 
@@ -71,7 +72,7 @@ def test_a_grant_gives_fresh_noise_at_every_step():
     value = clipped_sum(np.zeros((1, 2)), 1.0, 2.0**-10)
     event = Event(Gaussian(500.0), value.sensitivity)
     ledger = Ledger.in_memory(Policy("d", Budget(1.0, 1e-6)), ACCOUNTANT, seed=1)
-    grant = ledger.authorize({SERVER: event * 50, ITERATES: event * 50}, releases=50)
+    grant = ledger.authorize(everyone(event * 50), releases=50)
     noise = [release(grant.draw(i), value, event).value for i in range(50)]
     assert len({tuple(n) for n in noise}) == 50
     with pytest.raises(GrantMisused, match="used already"):

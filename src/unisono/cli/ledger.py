@@ -45,6 +45,9 @@ def create(
     trust_server: Annotated[
         bool, typer.Option("--trust-server", help="The server may see clean values.")
     ] = False,
+    colluders: Annotated[
+        int, typer.Option(help="Hold the budget also against the server and this many parties.")
+    ] = 0,
     records_per_person: Annotated[
         int, typer.Option(help="Records that one person may have at most.")
     ] = 1,
@@ -66,7 +69,10 @@ def create(
     if not file.absolute().parent.is_dir():
         raise InvalidInput(f"cannot create {file}: the folder {file.parent} does not exist")
     exceptions = ((SERVER, Budget(math.inf)),) if trust_server else ()
-    policy = Policy(dataset, Budget(epsilon, delta), exceptions, relation, unit, records_per_person)
+    policy = Policy(
+        dataset, Budget(epsilon, delta), exceptions, relation, unit,
+        colluders=colluders, records_per_person=records_per_person,
+    )  # fmt: skip
     warn(inputs.warn_if_large(delta, records))
     from unisono.accounting.accountant import ACCOUNTANT
     from unisono.cli import ledger_text

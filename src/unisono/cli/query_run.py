@@ -120,10 +120,10 @@ def _facts_before(parties: int, setting: Setting, known: dict[str, Ledger]) -> F
                 f"{ledger.policy.relation!s}"
             )
     colluders = setting.colluders
-    if colluders is None and known:
-        colluders = max(ledger.policy.colluders for ledger in known.values())
-    if colluders is None and parties > 1 and setting.trust is not Trust.TRUSTED_SERVER:
-        colluders = 1
+    if colluders is None:
+        # One curious party is always planned for, and whatever a ledger insists on.
+        usual = 1 if parties > 1 and setting.trust is not Trust.TRUSTED_SERVER else 0
+        colluders = max([usual, *(ledger.policy.colluders for ledger in known.values())])
     hidden = setting.relation is Relation.ADD_OR_REMOVE
     if hidden and setting.nominal_rows is None:
         raise InvalidInput(

@@ -382,7 +382,7 @@ class Ledger(_Uncopyable):
                 case "grant" if line["cost"] in self._costs:
                     if line["number"] != self._grants + pending.total():
                         raise LedgerCorrupted(
-                            f"grant {line['number']} in {self._journal.path} is out of order: "
+                            f"grant {line['number']} is out of order: "
                             "lines were removed or added by hand"
                         )
                     pending[line["cost"]] += 1
@@ -390,13 +390,12 @@ class Ledger(_Uncopyable):
                     cost = {Viewer(v): composed_from_json(p) for v, p in line["viewers"].items()}
                     if _cost_name(cost) != line["cost"]:
                         raise LedgerCorrupted(
-                            f"a cost in {self._journal.path} does not bear its own name: it was "
-                            "changed by hand"
+                            f"a cost does not bear its own name: it was changed by hand"
                         )
                     self._costs[line["cost"]] = cost
                 case other:
                     raise LedgerCorrupted(
-                        f"a line of kind {other!r} in {self._journal.path} cannot stand where it "
+                        f"a line of kind {other!r} cannot stand where it "
                         "does: it was written by hand or by another version; it is never free"
                     )
         for name, times in pending.items():
@@ -500,7 +499,8 @@ def _complete(items: tuple[tuple[str, Composed], ...], colluders: int) -> dict[V
 def _checked_cost(
     items: tuple[tuple[str, Composed], ...], unit: Unit, relation: Relation, colluders: int
 ) -> _Known:
-    cost = _complete(items, colluders)
+    complete = _complete(items, colluders)
+    cost = {viewer: history for viewer, history in complete.items() if history != NOTHING}
     for history in cost.values():
         for event, _ in history.parts:
             if event.sensitivity.unit != unit:

@@ -23,9 +23,9 @@ from sklearn.utils import check_consistent_length
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.events import Distance, Sensitivity, positive
-from unisono.core.ledger import Ledger
+from unisono.core.ledger import Ledger, everyone
 from unisono.core.policy import Budget, Policy
-from unisono.core.trust import FINAL_MODEL, ITERATES, NETWORK, SERVER, Relation, Trust, Unit
+from unisono.core.trust import FINAL_MODEL, Relation, Trust, Unit
 from unisono.errors import InvalidInput
 from unisono.mechanisms import selection
 
@@ -69,8 +69,7 @@ def private_search(
         fitted.append(fresh.fit(X[~judges], y[~judges]))
     once = Distance(linf=1.0)
     event = selection.calibrate(Sensitivity(Unit.RECORD, once, once, once), relation, epsilon)
-    cost = dict.fromkeys((FINAL_MODEL, ITERATES, SERVER, NETWORK), event * 1)
-    grant = book.authorize(cost, purpose="choice among candidates")
+    grant = book.authorize(everyone(event * 1), purpose="choice among candidates")
     scores = np.array([_score(model, X[judges], y[judges]) for model in fitted])
     position = selection.noisy_max(grant.draw(0), scores, event)
     return Selected(fitted[position], position, book.spent(FINAL_MODEL, delta), delta, book)

@@ -43,9 +43,9 @@ def members(data, epsilon=3.0, seed=1):
 
 def density(points, rows, labels, ridge, std):
     """Law of the perturbed minimiser of one-dimensional logistic regression, at these points."""
-    slopes = -(labels * rows * expit(-labels * rows * points[:, None])).sum(1) - ridge * points
+    slopes = -(labels * rows * expit(-labels * rows * points[:, None])).sum(1)
     curve = rows**2 * expit(rows * points[:, None]) * expit(-rows * points[:, None])
-    needed = -slopes  # b = -(sum of gradients + ridge θ); the sign does not matter, b is even
+    needed = -(slopes + ridge * points)  # the b that makes a point the minimiser
     normal = np.exp(-0.5 * (needed / std) ** 2) / (std * math.sqrt(2 * math.pi))
     return normal * (curve.sum(1) + ridge)
 
@@ -55,10 +55,10 @@ def density(points, rows, labels, ridge, std):
 def test_the_proved_profile_bounds_the_exact_one(ridge, std):
     """Hockey-stick divergences of the exact laws, by quadrature, in every direction.
 
-    The bound is within a factor of the truth: a tenth less noise would already break it where
-    the ridge is large.
+    The quadrature errs by less than 1e-6. Where the slope is nearly constant (large ridge) the
+    exact law of a flipped label is a Gaussian pair of μ, so an account of 0.8 μ breaks.
     """
-    points = np.linspace(-14 * (std + 3) / ridge, 14 * (std + 3) / ridge, 400_001)
+    points = np.linspace(-7 * (std + 4) / ridge, 7 * (std + 4) / ridge, 200_001)
     width = points[1] - points[0]
     base = (np.array([0.4, -0.8, 0.9]), np.array([1.0, 1.0, -1.0]))
 
@@ -76,20 +76,18 @@ def test_the_proved_profile_bounds_the_exact_one(ridge, std):
     def hockey_stick(p, q, epsilon):
         return np.maximum(p - math.exp(epsilon) * q, 0).sum()
 
-    tightest = 0.0
+    broken = False
     for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0, 3.0):
+        reached = epsilon >= bend
         for record in (plus, minus):
-            zero_out = gaussian.delta(max(0.0, epsilon - bend), mu) if epsilon >= bend else 1.0
+            zero_out = gaussian.delta(epsilon - bend, mu) if reached else 1.0
             assert hockey_stick(record, without, epsilon) <= zero_out + 1e-6
             assert hockey_stick(without, record, epsilon) <= gaussian.delta(epsilon, mu) + 1e-6
-        if epsilon >= bend:
-            replace_one = math.exp(bend) * gaussian.delta(epsilon - bend, 2 * mu)
-            for pair in ((plus, minus), (minus, plus)):
-                found = hockey_stick(*pair, epsilon)
-                assert found <= replace_one + 1e-6
-                less = math.exp(bend) * gaussian.delta(epsilon - bend, 1.8 * mu)
-                tightest = max(tightest, found / max(less, 1e-9))
-    assert 0 < tightest
+        for pair in ((plus, minus), (minus, plus)) if reached else ():
+            found = hockey_stick(*pair, epsilon)
+            assert found <= math.exp(bend) * gaussian.delta(epsilon - bend, 2 * mu) + 1e-6
+            broken |= found > math.exp(bend) * gaussian.delta(epsilon - bend, 0.8 * mu)
+    assert broken or ridge < 10
 
 
 @pytest.mark.parametrize("relation", [Relation.REPLACE_ONE, Relation.ZERO_OUT])

@@ -54,7 +54,9 @@ def test_reaches_the_tolerance_and_the_certificate_is_true(name, regularisation)
         slopes = scores - y
     else:
         slopes = -y * np.clip((1.5 - y * scores), 0, 1)
-    true = np.linalg.norm((wide.T @ slopes / len(rows) + regularisation * point).ravel().astype(float))
+    true = np.linalg.norm(
+        (wide.T @ slopes / len(rows) + regularisation * point).ravel().astype(float)
+    )
     assert true <= certified
     assert np.linalg.norm(point) <= solver.radius(LOSSES[name], regularisation, 3)
 

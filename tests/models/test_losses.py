@@ -36,9 +36,7 @@ def test_gradients_by_finite_differences(name, generator):
             moved[index] = step
             up = np.asarray(loss.values(parameters + moved, rows, labels))
             down = np.asarray(loss.values(parameters - moved, rows, labels))
-            assert exact[(slice(None), *index)] == pytest.approx(
-                (up - down) / (2 * step), abs=2e-6
-            )
+            assert exact[(slice(None), *index)] == pytest.approx((up - down) / (2 * step), abs=2e-6)
 
 
 @pytest.mark.parametrize("name", [name for name in LOSSES if LOSSES[name].curvatures])

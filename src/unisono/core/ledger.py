@@ -390,7 +390,7 @@ class Ledger(_Uncopyable):
                     cost = {Viewer(v): composed_from_json(p) for v, p in line["viewers"].items()}
                     if _cost_name(cost) != line["cost"]:
                         raise LedgerCorrupted(
-                            f"a cost does not bear its own name: it was changed by hand"
+                            "a cost does not bear its own name: it was changed by hand"
                         )
                     self._costs[line["cost"]] = cost
                 case other:

@@ -106,9 +106,7 @@ def planes(seeds: int) -> None:
 
 def over_parties(data: Dataset, epsilon: float) -> None:
     top = ceiling(data)
-    print(
-        f"\nAdult spread over m parties, epsilon = {epsilon:g}, test accuracy (no privacy {top:.4f})"
-    )
+    print(f"\nAdult spread over m parties, epsilon = {epsilon:g}, accuracy (no privacy {top:.4f})")
     print(f"{'m':<12}{'secure sum':>14}{'local noise':>14}")
     curves: dict[str, list[float]] = {"secure sum": [], "local noise": []}
     for parties in PARTIES:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -112,12 +113,11 @@ def agreed(survey, trust=Trust.SECURE_SUM, sizes=SIZES, **facts):
 
 def clean(study, data):
     """The parties' contributions in grid steps, (parties, width)."""
-    local = jax.jit(
-        lambda rows, mask: study.algorithm.local(study.facts, (), None, (rows,), mask)[1].value
-    )
-    return np.stack(
-        [local(rows.astype(np.float32), np.ones(len(rows), bool)) for rows in data]
-    ).astype(np.int64)  # fmt: skip
+    values = []
+    for rows in data:
+        arrays, mask = (jnp.asarray(rows, jnp.float32),), jnp.ones(len(rows), bool)
+        values.append(study.algorithm.local(study.facts, (), None, arrays, mask)[1].value)
+    return np.stack(values).astype(np.int64)
 
 
 def noisy_results(study, data, runs, seed, factor=1.0):
@@ -187,8 +187,11 @@ def test_whole_numbers_are_added_without_rounding():
     assert (36 * int(clean(agreed(loose), data).sum())) % (13 * sum(SIZES)) != 0
 
 
-@pytest.mark.parametrize("trust", list(Trust))
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize(
+    ("trust", "delta"),
+    [(Trust.SECURE_SUM, 0.0), (Trust.SECURE_SUM, 1e-6), (Trust.LOCAL, 0.0),
+     (Trust.TRUSTED_SERVER, 1e-6)],
+)  # fmt: skip
 def test_engines_agree(trust, delta):
     """Encodings agree within two grid steps a party; ledgers and certificates are equal."""
     loopback = pytest.importorskip("unisono.engines.flower.loopback")
@@ -209,8 +212,10 @@ def test_engines_agree(trust, delta):
 # --------------------------------------------------------------- sensitivities
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize(
+    ("name", "delta"),
+    [*((name, 1e-6) for name in QUESTIONS), ("moments", 0.0), ("histogram", 0.0), ("sum", 0.0)],
+)
 def test_no_neighbour_moves_further_than_stated(name, delta):
     """Replace, zero out and remove one of few extreme or random records, in every norm."""
     question = QUESTIONS[name]
@@ -236,7 +241,7 @@ def test_no_neighbour_moves_further_than_stated(name, delta):
         return np.where(generator.random(4) < 0.6, pick, inner).astype(np.float32)
 
     largest = {relation: np.zeros(3) for relation in Relation}
-    for _ in range(250):
+    for _ in range(150):
         rows = np.stack([random_record() for _ in range(4)])
         other = rows.copy()
         other[2] = random_record()
@@ -270,27 +275,31 @@ def test_the_second_moment_is_free_under_gaussian_noise():
 # -------------------------------------------------------------- noise, intervals
 
 
-@pytest.mark.parametrize("trust", list(Trust))
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("name", ["count", "moments", "moments by", "proportion by", "histogram"])
-def test_intervals_hold_as_often_as_they_say(name, delta, trust):
-    """95 % intervals miss more than 28 of 300 times with probability below 1e-3 each, 30 cases:
-    a false alarm of at most 0.03 for the seed that was chosen, and they hold for it."""
+@pytest.mark.parametrize(
+    ("name", "trust"),
+    [("count", Trust.SECURE_SUM), ("count", Trust.LOCAL), ("moments", Trust.TRUSTED_SERVER),
+     ("moments by", Trust.SECURE_SUM), ("proportion by", Trust.SECURE_SUM),
+     ("histogram", Trust.LOCAL)],
+)  # fmt: skip
+def test_intervals_hold_as_often_as_they_say(name, trust, delta):
+    """95 % intervals miss more than 20 of 150 times with probability below 1e-4 in each of 12
+    cases with fixed seeds: false alarms below 2e-3 in all."""
     survey = ask([QUESTIONS[name]], Promise(1.0, delta))
     data = records()
     study = agreed(survey, trust)
     expected = truth(name, np.concatenate(data))
     misses = np.zeros(len(expected))
-    for result in noisy_results(study, data, 300, 5):
+    for result in noisy_results(study, data, 150, 5):
         for i, estimate in enumerate(survey.read(study, result)):
             low, high = estimate.interval
             inside = np.all((np.asarray(low) <= expected[i]) & (expected[i] <= np.asarray(high)))
             misses[i] += not inside
-    assert np.all(misses <= 28)
+    assert np.all(misses <= 20)
 
 
-@pytest.mark.parametrize(("delta", "tightest"), [(0.0, 0.02), (1e-6, 0.02)])
-def test_intervals_are_not_idle(delta, tightest):
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_intervals_are_not_idle(delta):
     """The count's interval is exact: at 95 % about 15 of 300 miss, fewer than 4 but for 1e-3."""
     survey = ask([QUESTIONS["count"]], Promise(0.5, delta))
     data = records()
@@ -327,7 +336,8 @@ def test_tail_of_laplace_sums(shape, probability):
 
 
 def test_population_interval_is_wider_and_holds():
-    """Samples of 175 from a known population; 95 % intervals miss at most 28 of 300 times."""
+    """Samples of 175 from a known population: 95 % intervals miss more than 12 of 60 times with
+    probability below 1e-5."""
     survey = ask([QUESTIONS["moments"]], Promise(4.0, 1e-6))
     study = agreed(survey)
     truth_here = np.clip(np.random.default_rng(0).uniform(-20, 60, 10**6), -10, 50).mean()
@@ -447,12 +457,10 @@ def test_pack_and_unpack(values, survivors):
     assert pack(opened).tolist() == [*values, survivors, 12.0]
 
 
-@given(epsilon=st.floats(1e-3, 1e3), parties=st.integers(2, 400), size=st.integers(1, 10**5))
-@settings(max_examples=25, deadline=None)
+@given(epsilon=st.floats(1e-3, 1e3), parties=st.integers(2, 40), size=st.integers(1, 10**5))
+@settings(max_examples=12, deadline=None)
 def test_sums_and_noise_always_fit_the_modulus(epsilon, parties, size):
     survey = ask([mean(0, (0, 1)), histogram(1, tuple(range(20)))], Promise(epsilon, 1e-6))
     for trust in Trust:
         study = agreed(survey, trust, sizes=(size,) * parties)
-        event = study.algorithm.event(study.facts, trust)
-        grid = study.algorithm.grid(study.facts, trust)
-        in_process.require_headroom(study, event, grid)
+        in_process.require_headroom(study)

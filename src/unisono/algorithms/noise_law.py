@@ -14,6 +14,7 @@ family with shape m k. The integers that are really drawn differ by less than a 
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import brentq
@@ -70,6 +71,7 @@ class NoiseLaw:
         return self.scale * _laplace_sum_tail(self.shape, each) + self.step
 
 
+@lru_cache(maxsize=4096)
 def _laplace_sum_tail(shape: float, probability: float) -> float:
     """t with P(|X| > t) = probability, X of characteristic function (1 + s²)^-shape.
 

@@ -41,6 +41,7 @@ from unisono.errors import (
 )
 
 FORMAT = "unisono-ledger-1"
+_AHEAD = 64
 Cost = Mapping[Viewer, Composed]
 
 
@@ -87,7 +88,9 @@ class Ledger(_Uncopyable):
         self._seed = seed
         self._seal_key = os.urandom(32)
         self._costs: dict[str, dict[Viewer, Composed]] = {}
-        self._histories: dict[Viewer, Composed] = {}
+        self._histories: dict[Viewer, Composed] | None = {}
+        self._last: tuple[Any, Any] = (None, None)
+        self._room: tuple[_Known | None, int] = (None, 0)
         self._times: Counter[str] = Counter()
         self._grants = 0
         self._dispatched: set[tuple[int, int]] = set()
@@ -152,7 +155,7 @@ class Ledger(_Uncopyable):
         known = self._known(cost)
         with self._journal.locked() as news:
             self._learn(news)
-            self._totals(known.cost)
+            self._require_fits(known.cost)
 
     def authorize(self, cost: Cost, releases: int = 1, purpose: str = "") -> Grant:
         """Write the cost down and grant `releases` draws, or refuse and spend nothing.
@@ -164,12 +167,25 @@ class Ledger(_Uncopyable):
         known = self._known(cost)
         with self._journal.locked() as news:
             self._learn(news)
-            return self._grant(known, self._totals(known.cost), releases, purpose, _now())
+            self._make_room(known)
+            return self._grant(known, releases, purpose, _now())
 
-    def _grant(
-        self, known: "_Known", totals: dict[Viewer, Composed], releases: int, purpose: str,
-        now: str,
-    ) -> Grant:  # fmt: skip
+    def _make_room(self, known: "_Known") -> None:
+        """Refuse if the cost does not fit; else remember for how many equal ones it would.
+
+        Costs only grow, so if sixty-four more fit together, each of them fits in its turn: a
+        loop of equal authorisations is accounted for once in sixty-four.
+        """
+        if self._room[0] is known and self._room[1] > 0:
+            return
+        many = {viewer: history * _AHEAD for viewer, history in known.cost.items()}
+        if self._overspent(many) is None:
+            self._room = (known, _AHEAD)
+        else:
+            self._require_fits(known.cost)
+            self._room = (known, 1)
+
+    def _grant(self, known: "_Known", releases: int, purpose: str, now: str) -> Grant:
         """Write first, then remember, then hand out."""
         number = self._grants
         lines: list[dict[str, Any]] = [] if known.name in self._costs else [known.line]
@@ -181,7 +197,8 @@ class Ledger(_Uncopyable):
         self._costs.setdefault(known.name, known.cost)
         self._times[known.name] += 1
         self._grants += 1
-        self._histories.update(totals)
+        self._histories = None
+        self._room = (known, self._room[1] - 1) if self._room[0] is known else (None, 0)
         return Grant(_LEDGERS_ONLY, self, number, known.cost, releases, self._fresh_secret(number))
 
     @staticmethod
@@ -193,13 +210,13 @@ class Ledger(_Uncopyable):
         Ledgers in memory with equal budgets and equal histories are asked once, so the cost of
         accounting follows the number of distinct histories.
         """
-        answers = Ledger._ask_all(ledgers, cost)
+        checked = Ledger._ask_all(ledgers, cost)
         now = _now()
         return [
-            ledger._grant(known, totals, releases, purpose, now)
+            ledger._grant(known, releases, purpose, now)
             if isinstance(ledger._journal, MemoryJournal)
             else ledger.authorize(cost, releases, purpose)
-            for ledger, (known, totals) in zip(ledgers, answers, strict=True)
+            for ledger, known in zip(ledgers, checked, strict=True)
         ]
 
     @staticmethod
@@ -208,11 +225,9 @@ class Ledger(_Uncopyable):
         Ledger._ask_all(ledgers, cost)
 
     @staticmethod
-    def _ask_all(
-        ledgers: Sequence["Ledger"], cost: Cost
-    ) -> list[tuple["_Known", dict[Viewer, Composed]]]:
-        """The answer of every ledger, computed once for those who must answer alike."""
-        answers: dict[Any, tuple[_Known, dict[Viewer, Composed]]] = {}
+    def _ask_all(ledgers: Sequence["Ledger"], cost: Cost) -> list["_Known"]:
+        """Refuse if one ledger would; those who must answer alike are asked once."""
+        answers: dict[Any, _Known] = {}
         given = []
         for ledger in ledgers:
             if isinstance(ledger._journal, Journal):
@@ -221,7 +236,8 @@ class Ledger(_Uncopyable):
             question = ledger._question
             if question not in answers:
                 known = ledger._known(cost)
-                answers[question] = (known, ledger._totals(known.cost))
+                ledger._require_fits(known.cost)
+                answers[question] = known
             given.append(answers[question])
         return given
 
@@ -234,23 +250,31 @@ class Ledger(_Uncopyable):
 
     def _known(self, cost: Cost) -> "_Known":
         """The cost, checked once per unit and relation, and the name under which it is written."""
-        policy = self.policy
-        return _checked_cost(tuple(cost.items()), policy.unit, policy.relation, policy.colluders)
+        items, policy = tuple(cost.items()), self.policy
+        if items != self._last[0]:
+            checked = _checked_cost(items, policy.unit, policy.relation, policy.colluders)
+            self._last = (items, checked)
+        return self._last[1]
 
-    def _totals(self, cost: Cost) -> dict[Viewer, Composed]:
-        """What each viewer will have seen, or a refusal if some budget cannot bear it."""
-        totals: dict[Viewer, Composed] = {}
-        # Viewers who have seen the same under the same budget are added up and asked about once.
-        known: dict[tuple[int, int, Budget], Composed] = {}
+    def _require_fits(self, cost: Cost) -> None:
+        """Refuse a cost that some viewer's budget cannot bear on top of what is spent."""
+        viewer = self._overspent(cost)
+        if viewer is not None:
+            budget = self.policy.budget_for(viewer)
+            raise BudgetExceeded(self._refusal(viewer, budget, cost[viewer]))
+
+    def _overspent(self, cost: Cost) -> Viewer | None:
+        """The first viewer against whom the cost does not fit."""
+        asked = set()
         for viewer, history in cost.items():
-            budget, before = self.policy.budget_for(viewer), self._history(viewer)
-            key = (id(before), id(history), budget)
-            if key not in known:
-                known[key] = total = before + history
-                if total.parts and not math.isinf(budget.epsilon) and not self._fits(total, budget):
-                    raise BudgetExceeded(self._refusal(viewer, budget, history))
-            totals[viewer] = known[key]
-        return totals
+            budget, total = self.policy.budget_for(viewer), self._history(viewer) + history
+            # Viewers who have seen the same under the same budget are asked about once.
+            if math.isinf(budget.epsilon) or (total, budget) in asked:
+                continue
+            if not self._fits(total, budget):
+                return viewer
+            asked.add((total, budget))
+        return None
 
     def _fits(self, history: Composed, budget: Budget) -> bool:
         relation = self.policy.relation
@@ -367,6 +391,12 @@ class Ledger(_Uncopyable):
         return frozenset(self._times.items())
 
     def _history(self, viewer: Viewer) -> Composed:
+        if self._histories is None:
+            self._histories = {}
+            for name, times in self._times.items():
+                for seen_by, history in self._costs[name].items():
+                    before = self._histories.get(seen_by, NOTHING)
+                    self._histories[seen_by] = before + history * times
         return self._histories.get(viewer, NOTHING)
 
     def close(self) -> None:
@@ -398,11 +428,10 @@ class Ledger(_Uncopyable):
                         f"a line of kind {other!r} cannot stand where it "
                         "does: it was written by hand or by another version; it is never free"
                     )
-        for name, times in pending.items():
-            self._times[name] += times
-            self._grants += times
-            for viewer, history in self._costs[name].items():
-                self._histories[viewer] = self._history(viewer) + history * times
+        self._times.update(pending)
+        self._grants += pending.total()
+        if lines:
+            self._histories, self._room = None, (None, 0)
 
     def _fresh_secret(self, number: int) -> bytes:
         if self._seed is None:

@@ -128,8 +128,12 @@ def picture_epsilon(curves: dict[tuple[str, str], list[float]]) -> str:
         for (owner, title), means in curves.items():
             if owner != name:
                 continue
-            style = "k-" if title == "no privacy" else "s--" if "10 parties" in title else "o-"
-            panel.plot(EPSILONS, means, style, label=title, markersize=4)
+            if title == "no privacy":
+                panel.axhline(means[0], color="black", linewidth=1, label=title)
+                continue
+            color = f"C{ALGORITHMS.index(title.split(',')[0])}"
+            style = "s--" if "10 parties" in title else "o-"
+            panel.plot(EPSILONS, means, style, color=color, label=title, markersize=4)
         panel.set(xscale="log", xlabel="epsilon (delta = 1e-5, replace-one)", title=name,
                   ylabel="test accuracy")  # fmt: skip
         panel.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.events import Event, Gaussian, bounded_sum
-from unisono.core.ledger import Ledger, everyone
+from unisono.core.costs import everyone
+from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import SERVER
 

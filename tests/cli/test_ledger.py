@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.cli import app
+from unisono.core.costs import everyone
 from unisono.core.events import NOTHING, Event, Gaussian, NoNoise, bounded_sum
 from unisono.core.journal import Journal, read
-from unisono.core.ledger import Ledger, everyone
+from unisono.core.ledger import Ledger
 from unisono.core.ledger_summary import summary
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import FINAL_MODEL, ITERATES, NETWORK, PARTY, SERVER

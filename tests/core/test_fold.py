@@ -6,9 +6,10 @@ import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
+from unisono.core.costs import everyone
 from unisono.core.events import Event, Gaussian, Laplace
 from unisono.core.fold import fold, in_graph_event
-from unisono.core.ledger import Ledger, everyone
+from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import Relation
 from unisono.core.values import Contribution, clipped_sum, sum_sensitivity

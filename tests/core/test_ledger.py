@@ -17,15 +17,17 @@ from hypothesis import strategies as st
 
 from unisono.accounting import gaussian
 from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.costs import everyone
 from unisono.core.events import Composed, Event, Gaussian, NoNoise, Poisson, bounded_sum
 from unisono.core.grant import Draw, Grant
 from unisono.core.journal import MemoryJournal
-from unisono.core.ledger import Ledger, everyone, verify
+from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.release import disclose, release, share
 from unisono.core.study import Party
 from unisono.core.trust import FINAL_MODEL, ITERATES, PARTY, SERVER, Relation, Unit, Viewer
 from unisono.core.values import Private, Released, Share, clipped_sum
+from unisono.core.verification import verify
 from unisono.errors import (
     BudgetExceeded,
     GrantMisused,
@@ -148,7 +150,8 @@ def test_a_grant_taken_and_not_used_is_spent(file_ledger, cost, policy):
 CRASHER = """
 import os, sys
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.core.ledger import Ledger, everyone
+from unisono.core.costs import everyone
+from unisono.core.ledger import Ledger
 from unisono.core.events import *
 book = Ledger.open(sys.argv[1], ACCOUNTANT)
 cost = everyone(Event(Gaussian(200.0), bounded_sum(l2=1.0)) * 1)
@@ -175,7 +178,8 @@ def test_killing_a_writer_loses_no_grant_it_was_told_about(file_ledger, policy):
 SPENDER = """
 import sys
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.core.ledger import Ledger, everyone
+from unisono.core.costs import everyone
+from unisono.core.ledger import Ledger
 from unisono.core.events import *
 from unisono.errors import BudgetExceeded
 book, count = Ledger.open(sys.argv[1], ACCOUNTANT), 0

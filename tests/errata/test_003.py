@@ -12,8 +12,9 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
 from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
 from unisono.core.algorithm import Aggregate, Facts
+from unisono.core.costs import everyone
 from unisono.core.events import Event, Gaussian, Poisson, WithoutReplacement, bounded_sum
-from unisono.core.ledger import Ledger, everyone
+from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.release import release
 from unisono.core.study import Party, Study

@@ -17,9 +17,10 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
 from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
 from unisono.core.algorithm import Facts
+from unisono.core.costs import everyone
 from unisono.core.events import DiscreteGaussian, Event, Gaussian, bounded_sum
 from unisono.core.fold import fold, in_graph_event
-from unisono.core.ledger import Ledger, everyone
+from unisono.core.ledger import Ledger
 from unisono.core.noise import rounded_share_gap
 from unisono.core.noise.in_graph_error import LARGEST_NORMAL, composed_error
 from unisono.core.policy import Budget, Policy

@@ -12,6 +12,7 @@ from scipy import stats
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
 from unisono.attacks.audit import audit, check
+from unisono.core.costs import everyone
 from unisono.core.events import (
     DiscreteGaussian,
     Distance,
@@ -24,7 +25,7 @@ from unisono.core.events import (
     WithoutReplacement,
     bounded_sum,
 )
-from unisono.core.ledger import Ledger, everyone
+from unisono.core.ledger import Ledger
 from unisono.core.noise.norm import norm_share
 from unisono.core.policy import Budget, Policy
 from unisono.core.release import noise_steps

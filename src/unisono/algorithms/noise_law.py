@@ -9,7 +9,9 @@ With an event of scale s, `survivors` parties answered and `honest` shares were 
 
 A difference of two Gamma(k) variables (k shares of Laplace noise) is a normal of variance 2 s² G
 with G ~ Gamma(k), which gives its tail to any accuracy. Sums of m such variables stay in the
-family with shape m k. The integers that are really drawn differ by less than a grid step.
+family with shape m k. The integers that are really drawn have no larger moment generating function:
+with q(u) = (cosh u - 1) / u², which increases, it is 1 / (1 - s² u² q(u) / q(1/s)) for discrete
+Laplace noise, against 1 / (1 - s² u²). One grid step is added for their being whole.
 """
 
 import math
@@ -51,7 +53,7 @@ class NoiseLaw:
 
     def summed(self, terms: float) -> "NoiseLaw":
         """The law of the sum of `terms` independent noises."""
-        return replace(self, shape=self.shape * terms, step=self.step * terms)
+        return replace(self, shape=self.shape * terms)
 
     def tail(self, probability: float, numbers: int = 1) -> float:
         """All of `numbers` independent or dependent noises stay below this, but for `probability`.

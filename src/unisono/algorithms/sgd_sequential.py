@@ -19,7 +19,7 @@ import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -91,6 +91,7 @@ def choose_step(settings: Settings, facts: Facts) -> float:
     return choose_grid(sum(facts.records) * settings.lipschitz, facts.features, 1)
 
 
+@lru_cache(maxsize=64)
 def use_event(settings: Settings, facts: Facts) -> Event:
     """One use of every record of a party: each record is in one message only (parallel)."""
     if not facts.exact_sizes:

@@ -9,10 +9,10 @@ from typing import Any
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.events import NOTHING, Composed, composed_to_json
 from unisono.core.journal import read
-from unisono.core.ledger import Verification, verify
 from unisono.core.ledger_summary import Entry, Summary, summary
 from unisono.core.policy import Budget
 from unisono.core.trust import Viewer, describe
+from unisono.core.verification import Verification, verify
 from unisono.errors import InvalidInput, UnisonoError
 
 

@@ -10,9 +10,9 @@ from unisono.cli import words
 from unisono.cli.book import Book, Spending
 from unisono.cli.output import console
 from unisono.core.events import Composed, Event, NoNoise, Poisson, WithoutReplacement
-from unisono.core.ledger import Verification
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import describe
+from unisono.core.verification import Verification
 
 _TORN = "The last line is incomplete: a crash while writing; it never paid for anything."
 

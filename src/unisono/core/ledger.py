@@ -16,33 +16,26 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-from unisono.core.events import (
-    NOTHING,
-    Composed,
-    canonical,
-    composed_from_json,
-    composed_to_json,
-)
+from unisono.core.costs import Cost, KnownCost, checked_cost, cost_name
+from unisono.core.events import NOTHING, Composed, composed_from_json
 from unisono.core.grant import _LEDGERS_ONLY, Grant, _Uncopyable, derive
-from unisono.core.journal import Journal, MemoryJournal, heads, read
+from unisono.core.journal import Journal, MemoryJournal
 from unisono.core.policy import Budget, Policy
-from unisono.core.trust import EVERYONE, Relation, Unit, Viewer, describe
+from unisono.core.trust import Relation, Viewer, describe
 from unisono.errors import (
     BudgetExceeded,
     GrantMisused,
     InvalidInput,
     LedgerCorrupted,
-    UnknownEvent,
 )
 
 FORMAT = "unisono-ledger-1"
 _AHEAD = 64
-Cost = Mapping[Viewer, Composed]
 
 
 class Accountant(Protocol):
@@ -64,16 +57,6 @@ class Receipt:
     digest: str
 
 
-@dataclass(frozen=True)
-class Verification:
-    """What checking a ledger file found."""
-
-    entries: int
-    head: str
-    sound: bool
-    finding: str
-
-
 class Ledger(_Uncopyable):
     """One append-only book per data set; the only source of grants."""
 
@@ -90,7 +73,7 @@ class Ledger(_Uncopyable):
         self._costs: dict[str, dict[Viewer, Composed]] = {}
         self._histories: dict[Viewer, Composed] | None = {}
         self._last: tuple[Any, Any] = (None, None)
-        self._room: tuple[_Known | None, int] = (None, 0)
+        self._room: tuple[KnownCost | None, int] = (None, 0)
         self._times: Counter[str] = Counter()
         self._grants = 0
         self._dispatched: set[tuple[int, int]] = set()
@@ -132,7 +115,7 @@ class Ledger(_Uncopyable):
         """The book at `path`, with all it remembers; `policy` must be its own if given."""
         journal = Journal(path, create=False)
         with journal.locked() as lines:
-            written, entropy = _header(lines, path)
+            written, entropy = header(lines, path)
             if policy is not None and policy.identity != written.identity:
                 raise InvalidInput(
                     f"the ledger {path} belongs to data set {written.dataset!r} under another "
@@ -170,7 +153,7 @@ class Ledger(_Uncopyable):
             self._make_room(known)
             return self._grant(known, releases, purpose, _now())
 
-    def _make_room(self, known: "_Known") -> None:
+    def _make_room(self, known: KnownCost) -> None:
         """Refuse if the cost does not fit; else remember for how many equal ones it would.
 
         Costs only grow, so if sixty-four more fit together, each of them fits in its turn: a
@@ -185,7 +168,7 @@ class Ledger(_Uncopyable):
             self._require_fits(known.cost)
             self._room = (known, 1)
 
-    def _grant(self, known: "_Known", releases: int, purpose: str, now: str) -> Grant:
+    def _grant(self, known: KnownCost, releases: int, purpose: str, now: str) -> Grant:
         """Write first, then remember, then hand out."""
         number = self._grants
         lines: list[dict[str, Any]] = [] if known.name in self._costs else [known.line]
@@ -225,9 +208,9 @@ class Ledger(_Uncopyable):
         Ledger._ask_all(ledgers, cost)
 
     @staticmethod
-    def _ask_all(ledgers: Sequence["Ledger"], cost: Cost) -> list["_Known"]:
+    def _ask_all(ledgers: Sequence["Ledger"], cost: Cost) -> list[KnownCost]:
         """Refuse if one ledger would; those who must answer alike are asked once."""
-        answers: dict[Any, _Known] = {}
+        answers: dict[Any, KnownCost] = {}
         given = []
         for ledger in ledgers:
             if isinstance(ledger._journal, Journal):
@@ -248,11 +231,11 @@ class Ledger(_Uncopyable):
         return (policy.budget, policy.exceptions, policy.relation, policy.unit, policy.colluders,
                 self.history_key)  # fmt: skip
 
-    def _known(self, cost: Cost) -> "_Known":
+    def _known(self, cost: Cost) -> KnownCost:
         """The cost, checked once per unit and relation, and the name under which it is written."""
         items, policy = tuple(cost.items()), self.policy
         if items != self._last[0]:
-            checked = _checked_cost(items, policy.unit, policy.relation, policy.colluders)
+            checked = checked_cost(items, policy.unit, policy.relation, policy.colluders)
             self._last = (items, checked)
         return self._last[1]
 
@@ -418,7 +401,7 @@ class Ledger(_Uncopyable):
                     pending[line["cost"]] += 1
                 case "cost" if line["cost"] not in self._costs:
                     cost = {Viewer(v): composed_from_json(p) for v, p in line["viewers"].items()}
-                    if _cost_name(cost) != line["cost"]:
+                    if cost_name(cost) != line["cost"]:
                         raise LedgerCorrupted(
                             "a cost does not bear its own name: it was changed by hand"
                         )
@@ -440,107 +423,13 @@ class Ledger(_Uncopyable):
         return derive(seed, "grant", self.identity.encode(), number)
 
 
-def verify(path: str | os.PathLike[str], head: str | None = None) -> Verification:
-    """Check a ledger file; with a `head` kept elsewhere, truncation and rewriting show too."""
-    try:
-        lines, now = read(path)
-        policy, _ = _header(lines, path)
-        reader = Ledger(_LEDGERS_ONLY, MemoryJournal(), policy, _NO_ACCOUNTANT, None)
-        reader._learn(lines[1:])
-    except (LedgerCorrupted, UnknownEvent) as error:
-        return Verification(0, "", False, str(error))
-    grants = sum(line["kind"] == "grant" for line in lines)
-    if head is not None and head not in heads(path):
-        finding = (
-            f"the head {head[:12]}… kept elsewhere is not in this file: lines were removed or "
-            "the file was rewritten"
-        )
-        return Verification(grants, now, False, finding)
-    return Verification(grants, now, True, f"{len(lines)} lines, unbroken chain")
-
-
-class _NoAccountant:
-    """For reading a book without asking what it costs."""
-
-    def fits(self, history: Composed, relation: Relation, epsilon: float, delta: float) -> bool:
-        return False
-
-    def epsilon(self, history: Composed, relation: Relation, delta: float) -> float:
-        return math.inf
-
-
-_NO_ACCOUNTANT = _NoAccountant()
-
-
-def _header(lines: list[dict[str, Any]], path: object) -> tuple[Policy, str]:
+def header(lines: list[dict[str, Any]], path: object) -> tuple[Policy, str]:
     if not lines or lines[0].get("format") != FORMAT:
         raise LedgerCorrupted(
             f"{path} does not begin with the policy of a {FORMAT} file: it is not a ledger, or its "
             "beginning is lost"
         )
     return Policy.from_json(lines[0]["policy"]), lines[0]["entropy"]
-
-
-def _cost_name(cost: Cost) -> str:
-    prints = {str(viewer): history.fingerprint for viewer, history in cost.items()}
-    return hashlib.sha256(canonical(prints)).hexdigest()[:32]
-
-
-class _Known(NamedTuple):
-    """A cost that may be written: per viewer, by name, and as its line."""
-
-    cost: dict[Viewer, Composed]
-    name: str
-    line: dict[str, Any]
-
-
-def everyone(history: Composed, colluders: int = 0) -> dict[Viewer, Composed]:
-    """The cost of releases that every viewer sees with the same noise."""
-    coalition = (Viewer.colluders(colluders),) if colluders else ()
-    return dict.fromkeys((*EVERYONE, *coalition), history)
-
-
-def _complete(items: tuple[tuple[str, Composed], ...], colluders: int) -> dict[Viewer, Composed]:
-    """The cost against everyone the policy protects from; whoever is left out would be free."""
-    named = {Viewer(viewer): history for viewer, history in items}
-    if not named or all(history == NOTHING for history in named.values()):
-        raise InvalidInput("a cost that touches no viewer pays for nothing: name who sees it")
-    missing = [viewer for viewer in EVERYONE if viewer not in named]
-    if missing:
-        raise InvalidInput(
-            f"the cost does not say what {', '.join(missing)} sees: name every viewer, for example "
-            "with everyone(history)"
-        )
-    cost = {viewer: named[viewer] for viewer in EVERYONE}
-    if colluders:
-        # A coalition sees at least what a smaller one sees.
-        larger = sorted((v for v in named if v.coalition >= colluders), key=lambda v: v.coalition)
-        if not larger:
-            raise InvalidInput(
-                f"the policy protects against {colluders} colluding parties, the cost names none "
-                "so large: plan the study for that many colluders"
-            )
-        cost[Viewer.colluders(colluders)] = named[larger[0]]
-    return cost
-
-
-@lru_cache(maxsize=4096)
-def _checked_cost(
-    items: tuple[tuple[str, Composed], ...], unit: Unit, relation: Relation, colluders: int
-) -> _Known:
-    complete = _complete(items, colluders)
-    cost = {viewer: history for viewer, history in complete.items() if history != NOTHING}
-    for history in cost.values():
-        for event, _ in history.parts:
-            if event.sensitivity.unit != unit:
-                raise InvalidInput(
-                    f"the release hides a {event.sensitivity.unit}, the policy counts per {unit}: "
-                    "use a ledger for that unit"
-                )
-            event.sensitivity.under(relation)
-    name = _cost_name(cost)
-    viewers = {str(viewer): composed_to_json(history) for viewer, history in cost.items()}
-    return _Known(cost, name, {"kind": "cost", "cost": name, "viewers": viewers})
 
 
 def _now() -> str:

@@ -32,7 +32,7 @@ from unisono.errors import InvalidInput
 
 _CLIP, _MOMENTUM, _AVERAGED, _RATE = 0.4, 0.9, 0.5, 0.1
 # How long the noise in the parameters may become: the length of useful parameters differs.
-_NOISE_LENGTH = {"logistic": 36.0, "multinomial": 36.0, "huber-svm": 12.0, "squares": 1.0}
+_NOISE_LENGTH = {"logistic": 36.0, "multinomial": 36.0, "huber-svm": 12.0, "squares": 0.3}
 _OUTPUT_BALANCE = 0.3
 
 

@@ -72,8 +72,7 @@ def public_sizes(records: Any, members: Membership, relation: Relation) -> tuple
             f"records is given, but under {relation!s} sizes are exact and public: leave it out"
         )
     if isinstance(records, Mapping):
-        _require_names(records, members, "records")
-        sizes = [records[name] for name in members.names]
+        sizes = _by_name(records, members, "records")
     else:
         sizes = [records] * len(members.names)
     for name, nominal, held in zip(members.names, sizes, members.sizes, strict=True):
@@ -116,8 +115,7 @@ def ledgers_of(
         raise InvalidInput(
             f"ledger is a {type(given).__name__}: give a Ledger, or a mapping from party to Ledger"
         )
-    _require_names(given, members, "ledger")
-    found = [given[name] for name in members.names]
+    found = _by_name(given, members, "ledger")
     if len({id(ledger) for ledger in found}) < len(found):
         raise InvalidInput(
             f"one ledger for {len(found)} parties: every data set has its own; give a mapping from "
@@ -131,15 +129,17 @@ def ledgers_of(
     return found
 
 
-def _require_names(mapping: Mapping[Any, Any], members: Membership, what: str) -> None:
-    named, present = {str(name) for name in mapping}, set(members.names)
-    if named - present:
+def _by_name(mapping: Mapping[Any, Any], members: Membership, what: str) -> list[Any]:
+    """The values of a mapping in the order of the parties: all of them, and nobody else."""
+    named, present = {str(name): value for name, value in mapping.items()}, set(members.names)
+    if strangers := sorted(set(named) - present):
         raise InvalidInput(
-            f"{what} names {sorted(named - present)[:3]}, who hold no records: an empty party "
-            "cannot take part; leave it out of the study"
+            f"{what} names {strangers[:3]}, who hold no records: an empty party cannot take part; "
+            "leave it out of the study"
         )
-    if present - set(mapping):
-        raise InvalidInput(f"{what} lacks {sorted(present - set(mapping))[:3]}: name every party")
+    if missing := sorted(present - set(named)):
+        raise InvalidInput(f"{what} lacks {missing[:3]}: name every party")
+    return [named[name] for name in members.names]
 
 
 def _exceptions(

@@ -1,0 +1,234 @@
+"""`unisono query`: right answers, budgets that survive, refusals that spend nothing."""
+
+import json
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import unisono
+from unisono import cli
+from unisono.cli.conditions import parse_condition
+from unisono.data import read_table
+from unisono.errors import InvalidInput
+
+RUNNER = CliRunner()
+AGES = ("--bounds", "age=0:120", "--whole", "age")
+WARDS = ("--categories", "population=north,south")
+
+
+def table(rows, seed):
+    generator = np.random.default_rng(seed)
+    return {
+        "age": generator.integers(18, 90, rows).tolist(),
+        "income": np.round(generator.uniform(1e4, 9e4, rows), 2).tolist(),
+        "disease": generator.choice(["flu", "none"], rows).tolist(),
+        "population": generator.choice(["north", "south"], rows).tolist(),
+    }
+
+
+@pytest.fixture
+def clinics(tmp_path, monkeypatch):
+    """Three files, one of them Parquet; the working folder is theirs."""
+    monkeypatch.chdir(tmp_path)
+    for name, rows, seed in (("a", 200, 1), ("b", 300, 2)):
+        columns = table(rows, seed)
+        lines = [
+            ",".join(columns),
+            *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True)),
+        ]
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    pyarrow.parquet.write_table(pyarrow.table(table(250, 3)), tmp_path / "c.parquet")
+    return tmp_path
+
+
+def query(*options, files=("a.csv", "b.csv", "c.parquet"), budget="1e8"):
+    arguments = ["query", *files, "--ledger-folder", "ledgers", *options]
+    return RUNNER.invoke(cli.app, arguments + (["--budget", budget] if budget else []))
+
+
+def everything():
+    parts = [table(200, 1), table(300, 2), table(250, 3)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def test_answers_are_right_with_hardly_any_noise(clinics):
+    result = query(
+        "--sum", "age", "--mean", "income", "--deviation", "income", "--count", "disease == 'flu'",
+        "--median", "age", "--histogram", "age:4", "--table", "population,disease", *AGES, *WARDS,
+        "--categories", "disease=flu,none", "--bounds", "income=0:100000", "--epsilon", "1e6",
+        "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    found = {answer["name"]: answer for answer in document["answers"]}
+    data = everything()
+    flu = data["disease"] == "flu"
+    assert found["count of disease == 'flu'"]["value"] == pytest.approx(flu.sum(), abs=1)
+    assert found["sum of age"]["value"] == pytest.approx(data["age"].sum(), rel=1e-3)
+    assert found["mean of income"]["value"] == pytest.approx(data["income"].mean(), rel=1e-3)
+    assert found["standard deviation of income"]["value"] == pytest.approx(
+        data["income"].std(), rel=1e-2
+    )
+    assert found["median of age"]["value"] == pytest.approx(np.median(data["age"]), abs=1.1)
+    bins = np.histogram(data["age"], (0, 30, 60, 90, 120))[0]
+    assert found["histogram of age"]["value"] == pytest.approx(bins.tolist(), abs=1)
+    north = data["population"] == "north"
+    cells = [np.sum(a & b) for a in (north, ~north) for b in (flu, ~flu)]
+    assert found["population by disease"]["value"] == pytest.approx(cells, abs=1)
+    assert found["population by disease"]["labels"][0] == "north, flu"
+    assert document["certificate"]["trust"] == "secure-sum"
+    assert sorted(document["ledgers"]) == ["a", "b", "c"]
+
+
+def test_incidence_by_population_in_plain_words(clinics):
+    result = query(
+        "--proportion", "disease == 'flu'", "--by", "population", *WARDS, "--epsilon", "1e4",
+        "--delta", "0",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    assert "north: 0." in result.stdout
+    assert "95% intervals hold for all numbers at once" in result.stdout
+    assert "CERTIFICATE\n" in result.stdout
+    assert "Laplace noise" in result.stdout
+    data = everything()
+    share = np.mean(data["disease"][data["population"] == "north"] == "flu")
+    shown = float(result.stdout.split("north: ")[1].split(" ")[0])
+    assert shown == pytest.approx(share, abs=1e-3)
+
+
+def test_the_budget_survives_from_query_to_query(clinics):
+    asked = ("--count", "age >= 65", "--delta", "0", "--epsilon", "0.6")
+    assert query(*asked, budget="1").exit_code == 0
+    refused = query(*asked, budget=None)
+    assert refused.exit_code == 3
+    assert "0.6" in refused.stderr
+    assert query(*asked[:-1], "0.4", budget=None).exit_code == 0
+    assert query(*asked[:-1], "0.001", budget=None).exit_code == 3
+    assert all(unisono.verify(path).sound for path in (clinics / "ledgers").iterdir())
+
+
+@pytest.mark.parametrize("trust", ["local", "trusted-server"])
+def test_other_trusts(clinics, trust):
+    result = query("--mean", "age", *AGES, "--epsilon", "1e4", "--trust", trust)
+    assert result.exit_code == 0, result.stderr
+    assert f"trust      {trust}" in result.stdout
+
+
+def test_hidden_sizes(clinics):
+    hidden = ("--relation", "add-or-remove", "--count", "all", "--mean", "age", *AGES)
+    assert "--nominal-rows" in query(*hidden, "--epsilon", "1e4").stderr
+    result = query(*hidden, "--epsilon", "1e4", "--nominal-rows", "400", "--json")
+    assert result.exit_code == 0, result.stderr
+    count, mean = json.loads(result.stdout)["answers"]
+    assert count["value"] == pytest.approx(750, abs=1)
+    assert mean["value"] == pytest.approx(everything()["age"].mean(), rel=1e-2)
+    assert "more records" in query(*hidden, "--epsilon", "1", "--nominal-rows", "100").stderr
+
+
+def test_a_simulation_says_so(clinics):
+    first = query("--count", "age >= 65", "--epsilon", "1", "--seed", "7")
+    assert "SIMULATION" in first.stdout
+    assert query("--count", "age >= 65", "--epsilon", "1").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--sum", "height", "--bounds", "height=0:3"), "no column 'height'"),
+        (("--sum", "age"), "--bounds age=LOWEST:HIGHEST"),
+        (("--sum", "age", "--bounds", "age=9:1"), "not a finite range"),
+        (("--sum", "age", "--bounds", "age"), "write COLUMN="),
+        (("--sum", "disease", "--bounds", "disease=0:1"), "holds text"),
+        (("--count", "age > old"), "put text in quotes"),
+        (("--count", "__import__('os').system('true')"), "cannot read the condition"),
+        (("--count", "disease < 'flu'"), "know == and != only"),
+        (("--count", "age == 'flu'"), "holds numbers"),
+        (("--quantile", "age", *AGES), "between 0 and 1"),
+        (("--quantile", "age:half", *AGES), "COLUMN:LEVEL"),
+        (("--median", "age", *AGES, "--by", "population", *WARDS), "leave out --by"),
+        (("--histogram", "age:0", *AGES), "1 to 10000 bins"),
+        (("--histogram", "disease"), "--categories disease="),
+        (("--table", "population", *WARDS), "two columns"),
+        (("--count", "all", "--by", "population"), "--categories population="),
+        (("--count", "all", "--categories", "population=a,a"), "each category once"),
+        ((), "nothing was asked"),
+        (("--count", "all", "--colluders", "0", "--delta", "0"), "colluders to 1 or more"),
+        (("--count", "all", "--survivors", "9"), "minimum_survivors"),
+        (("--count", "all", "--confidence", "2"), "between 0 and 1"),
+    ],
+)
+def test_bad_questions_cost_nothing(clinics, options, message):
+    result = query(*options, "--epsilon", "1")
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert not (clinics / "ledgers").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("age\n30\n\nnan\n", "record 2"),
+        (
+            "age,b\n30,1\n,1\n",
+            "'age' is not a finite number (NaN, infinity or missing) in record 2",
+        ),
+        ("age\n", "no records"),
+        ("age\nthirty\n", "one schema"),
+        ("years\n30\n", "no column 'age'"),
+        ("", "cannot be read"),
+    ],
+)
+def test_bad_files_cost_nothing(clinics, content, message):
+    (clinics / "bad.csv").write_text(content)
+    result = query("--sum", "age", *AGES, "--epsilon", "1", files=("a.csv", "bad.csv"))
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "bad.csv" in result.stderr
+    assert not (clinics / "ledgers").exists()
+
+
+def test_one_party_alone_and_missing_budget(clinics):
+    alone = query("--count", "all", "--epsilon", "1", files=("a.csv",))
+    assert (alone.exit_code, "one party alone" in alone.stderr) == (2, True)
+    poor = query("--count", "all", "--epsilon", "1", budget=None)
+    assert (poor.exit_code, "--budget" in poor.stderr) == (2, True)
+    twice = query("--count", "all", "--epsilon", "1", files=("a.csv", "a.csv"))
+    assert (twice.exit_code, "same name" in twice.stderr) == (2, True)
+    assert not (clinics / "ledgers").exists()
+
+
+def test_values_outside_the_bounds_are_clipped_and_that_is_said(clinics):
+    result = query("--mean", "age", "--bounds", "age=0:40", "--epsilon", "1e5")
+    assert "values outside the bounds were clipped" in result.stdout
+    shown = float(result.stdout.split("mean of age: ")[1].split(",")[0])
+    assert shown == pytest.approx(np.clip(everything()["age"], 0, 40).mean(), abs=0.05)
+
+
+@given(st.text(max_size=30))
+@settings(max_examples=100, deadline=None)
+def test_conditions_are_read_or_refused(text):
+    try:
+        condition = parse_condition(text)
+    except InvalidInput:
+        return
+    assert condition.operator in ("==", "!=", "<=", ">=", "<", ">")
+
+
+@given(value=st.floats(-1e6, 1e6), sign=st.sampled_from(["==", "!=", "<=", ">=", "<", ">"]))
+@settings(max_examples=40, deadline=None)
+def test_conditions_compare_numbers(tmp_path_factory, value, sign):
+    path = tmp_path_factory.getbasetemp() / "numbers.csv"
+    path.write_text("x\n-5\n0\n2.5\n7\n")
+    found = parse_condition(f"x {sign} {value!r}").holds(read_table(path))
+    expected = {
+        "==": np.equal, "!=": np.not_equal, "<=": np.less_equal, ">=": np.greater_equal,
+        "<": np.less, ">": np.greater,
+    }[sign]([-5, 0, 2.5, 7], value)  # fmt: skip
+    assert found.tolist() == expected.astype(float).tolist()

@@ -82,12 +82,12 @@ def line(name: str, columns: list[list[float]], goal: tuple[float, ...] | None =
         reached = all(np.mean(c) >= g for c, g in zip(columns, goal, strict=True))
         wanted = " / ".join(f"{g:.4g}" for g in goal)
         verdict = f"   goal {wanted}: {'reached' if reached else 'MISSED'}"
-    print(f"{name:<44}{cells}{verdict}", flush=True)
+    print(f"{name:<50}{cells}{verdict}", flush=True)
 
 
 def accuracy(data: Dataset, seeds: int) -> None:
     print(f"Adult, {len(data.train)} training and {len(data.test)} test records, delta = {DELTA:g}")
-    print(f"{'test accuracy':<44}" + "".join(f"{f'epsilon {e:g}':>18}" for e in EPSILONS))
+    print(f"{'test accuracy':<50}" + "".join(f"{f'epsilon {e:g}':>18}" for e in EPSILONS))
     top = ceiling(data)
     curves: Scores = {}
     for name, relation, options in ROWS:
@@ -110,9 +110,9 @@ def accuracy(data: Dataset, seeds: int) -> None:
         line(f"diffprivlib, replace-one ({seeds} seeds)", columns)
         curves["diffprivlib, replace-one"] = columns
     except ImportError:
-        print("diffprivlib                                 skipped: pip install diffprivlib")
+        print("diffprivlib                                       skipped: pip install diffprivlib")
     except (TypeError, ValueError, AttributeError) as error:
-        print(f"diffprivlib                                 does not run here: {error}")
+        print(f"diffprivlib                                       does not run here: {error}")
     line("no privacy (same rows)", [[top]] * len(EPSILONS))
     print("picture:", picture(curves, top))
 

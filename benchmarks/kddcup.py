@@ -1,6 +1,6 @@
 """KDDCup99 over 1,000 parties: the comparison of Jayaraman et al. (2018), with noise that is right.
 
-    python benchmarks/kddcup.py [--seeds 5] [--parties 1000] [--epsilon 0.5] [--data folder]
+    python benchmarks/kddcup.py [--seeds 3] [--parties 1000] [--epsilon 0.5] [--data folder]
 
 Task: normal or attack. 70,000 records of the 10 % file drawn with a public seed, 50,000 to train
 on and 20,000 to test on, dealt to the parties in turn: as in the paper. J is the mean logistic loss
@@ -35,7 +35,7 @@ from unisono.algorithms import solver
 from unisono.algorithms.choose import choose
 from unisono.core.algorithm import Algorithm
 from unisono.core.trust import FINAL_MODEL, SERVER, Relation, Trust, Viewer
-from unisono.engines import in_process
+from unisono.engines import compilation_cache, in_process
 from unisono.models.losses import loss_named
 
 RESULTS = Path(__file__).parent / "results"
@@ -49,8 +49,8 @@ LOSS = loss_named("logistic")
 # services and connection states of its feature list. Rates lie in [0, 1]; counters of the last
 # two seconds stop at 511, those of the last 255 connections at 255. What has no natural end is
 # log(1 + x) / log(1 + limit), cut at 1.
-_PROTOCOLS = "tcp udp icmp".split()
-_STATES = "OTH REJ RSTO RSTOS0 RSTR S0 S1 S2 S3 SF SH".split()
+_PROTOCOLS = "tcp udp icmp"
+_STATES = "OTH REJ RSTO RSTOS0 RSTR S0 S1 S2 S3 SF SH"
 _SERVICES = (
     "aol auth bgp courier csnet_ns ctf daytime discard domain domain_u echo eco_i ecr_i efs exec "
     "finger ftp ftp_data gopher harvest hostnames http http_2784 http_443 http_8001 imap4 IRC "
@@ -58,7 +58,7 @@ _SERVICES = (
     "nnsp nntp ntp_u other pm_dump pop_2 pop_3 printer private red_i remote_job rje shell smtp "
     "sql_net ssh sunrpc supdup systat telnet tftp_u tim_i time urh_i urp_i uucp uucp_path vmnet "
     "whois X11 Z39_50"
-).split()
+)
 _CATEGORIES = {1: _PROTOCOLS, 2: _SERVICES, 3: _STATES}
 _LIMITS = {22: 511.0, 23: 511.0, 31: 255.0, 32: 255.0}
 _LOGARITHMIC = {0: 86_400.0, 4: 1e9, 5: 1e9} | dict.fromkeys((7, 8, 9, 10, 12, 15, 16, 17, 18), 1e3)
@@ -102,7 +102,7 @@ def load(folder: Path) -> Split:
     parts = []
     for index, column in enumerate(columns[:-1]):
         if index in _CATEGORIES:
-            parts.append((column[:, None] == np.array(_CATEGORIES[index])).astype(float))
+            parts.append((column[:, None] == np.array(_CATEGORIES[index].split())).astype(float))
             continue
         values = column.astype(float)
         if index in _LOGARITHMIC:
@@ -191,13 +191,14 @@ def run(method: Method, facts: unisono.Facts, dealt: Any, allowed: float, seed: 
     budget = unisono.Budget(allowed * (1 + 1e-6), 0.0 if method.pure else method.delta)
     trusted: tuple[tuple[Viewer, unisono.Budget], ...] = ()
     if method.trust is Trust.TRUSTED_SERVER:
+        # A trusted server's seeded noise follows from the study alone: take fresh entropy.
         trusted = tuple((v, unisono.Budget(math.inf)) for v in (SERVER, Viewer.colluders(1)))
     parties = [
         unisono.Party(
             f"party{j}", unisono.Private((features[j], labels[j])),
             unisono.Ledger.in_memory(
                 unisono.Policy(f"party{j}", budget, exceptions=trusted), unisono.ACCOUNTANT,
-                seed=1_000_003 * seed + j,
+                seed=None if trusted else 1_000_003 * seed + j,
             ),
         )
         for j in range(facts.parties)
@@ -302,7 +303,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--parties", type=int, default=1_000)
     parser.add_argument("--epsilon", type=float, default=0.5)
     parser.add_argument("--data", help="folder of kddcup.data_10_percent.gz (or UNISONO_DATA)")
@@ -312,6 +313,7 @@ def main() -> int:
     except MissingData as reason:
         print(f"skipped: {reason}")
         return 0
+    compilation_cache.enable()
     gaps = table(split, arguments.parties, arguments.epsilon, arguments.seeds)
     title = f"KDDCup99, {arguments.parties} parties, epsilon = {arguments.epsilon:g}"
     print("picture:", picture(gaps, title))

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.core.events import Event, Gaussian, bounded_sum
 from unisono.core.costs import everyone
+from unisono.core.events import Event, Gaussian, bounded_sum
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import SERVER

@@ -28,7 +28,7 @@ _PLACES = {
 }  # fmt: skip
 _WHERE = {name: module for module, names in _PLACES.items() for name in names}
 
-__all__ = sorted([*_WHERE, "__version__"])  # noqa: PLE0605
+__all__ = sorted([*_WHERE, "__version__"])
 
 
 def __getattr__(name: str) -> Any:

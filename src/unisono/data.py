@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow  # type: ignore[import-untyped]
-import pyarrow.csv  # type: ignore[import-untyped]
-import pyarrow.parquet  # type: ignore[import-untyped]
+import pyarrow
+import pyarrow.csv
+import pyarrow.parquet
 
 from unisono.errors import InvalidInput
 

@@ -21,8 +21,8 @@ import numpy as np
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
 from unisono.accounting.validation import warn_large_delta
-from unisono.core.events import Distance, Event, Laplace, Sensitivity, bounded_sum
 from unisono.core.costs import everyone
+from unisono.core.events import Distance, Event, Laplace, Sensitivity, bounded_sum
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.release import release

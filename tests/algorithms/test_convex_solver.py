@@ -1,5 +1,7 @@
 """The local solver: its certificate is true, and it reaches the public tolerance."""
 
+from functools import lru_cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,15 +20,25 @@ def records(n=200, d=6, seed=0, classes=2):
     return rows.astype(np.float32), labels.astype(np.float32)
 
 
+@lru_cache
+def compiled(name, shape, regularisation, tolerance):
+    @jax.jit
+    def run(rows, labels, mask, tilt):
+        count = float(len(rows))
+        return solver.minimise(
+            loss_named(name), rows, labels, mask, count, regularisation, shape, tolerance, tilt
+        )
+
+    return run
+
+
 def solve(name, rows, labels, mask=None, regularisation=1e-3, tolerance=1e-8, tilt=None):
     shape = (rows.shape[1], 3) if name == "multinomial" else (rows.shape[1],)
     mask = np.ones(len(rows), bool) if mask is None else mask
+    tilt = np.zeros(shape) if tilt is None else tilt
     with jax.enable_x64(True):
-        solution = jax.jit(
-            lambda *data: solver.minimise(
-                loss_named(name), *data, float(len(rows)), regularisation, shape, tolerance, tilt
-            )
-        )(rows, labels, mask)
+        run = compiled(name, shape, regularisation, tolerance)
+        solution = run(np.float32(rows), np.float32(labels), mask, tilt)
         return np.asarray(solution.parameters), float(np.asarray(solution.certified))
 
 

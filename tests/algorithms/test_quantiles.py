@@ -36,6 +36,9 @@ LEVELS = ("minimum", 0.1, 0.5, 0.9, "maximum")
 AGES = [np.random.default_rng(j).gamma(4, 10, n)[:, None] for j, n in enumerate(SIZES)]
 
 
+COMPILED = {}
+
+
 def agreed(survey, trust=Trust.SECURE_SUM, **facts):
     return Study(survey.algorithm, agree_facts(SIZES, 1, trust, **facts), trust)
 
@@ -51,8 +54,9 @@ def members(seed=3):
 def encoded(study, rows, mask=None):
     """All records' contribution: rows are rounded one by one, so parties need not be told apart."""
     mask = np.ones(len(rows), bool) if mask is None else np.asarray(mask)
-    local = jax.jit(partial(study.algorithm.local, study.facts, (), None))
-    value = local((np.asarray(rows, np.float32),), mask)[1].value
+    if study.hash not in COMPILED:
+        COMPILED[study.hash] = jax.jit(partial(study.algorithm.local, study.facts, (), None))
+    value = COMPILED[study.hash]((np.asarray(rows, np.float32),), mask)[1].value
     return np.asarray(value).astype(np.int64)
 
 

@@ -22,9 +22,9 @@ import numpy as np
 from scipy.stats import qmc
 
 from unisono.algorithms.blocks import Block, Plan, Size, contribute, plan
+from unisono.algorithms.columns import Bounds, require_bounds
 from unisono.algorithms.noise_law import sum_law
 from unisono.algorithms.one_shot import Promise
-from unisono.algorithms.statistics import Bounds, require_bounds
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
 from unisono.core.certificate import Certificate
 from unisono.core.events import Event

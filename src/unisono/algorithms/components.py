@@ -24,9 +24,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono.algorithms.blocks import Block, Noisy, Size
+from unisono.algorithms.columns import Bounds, require_bounds
 from unisono.algorithms.estimates import Estimate
 from unisono.algorithms.readings import Box, size_box
-from unisono.algorithms.statistics import Bounds, Question, require_bounds
+from unisono.algorithms.survey import Question
 from unisono.core.certificate import Certificate
 from unisono.errors import InvalidInput
 

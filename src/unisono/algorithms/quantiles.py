@@ -29,8 +29,9 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from unisono.algorithms.blocks import Block, Noisy, Size
+from unisono.algorithms.columns import Bounds, require_bounds
 from unisono.algorithms.estimates import Estimate
-from unisono.algorithms.statistics import Bounds, Question, require_bounds
+from unisono.algorithms.survey import Question
 from unisono.core.certificate import Certificate
 from unisono.errors import InvalidInput
 

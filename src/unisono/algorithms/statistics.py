@@ -26,7 +26,6 @@ released in the same event. Values outside the public bounds are clipped, never 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -35,53 +34,26 @@ import numpy as np
 
 from unisono.algorithms import readings
 from unisono.algorithms.blocks import Block, Noisy, Size, codes
+from unisono.algorithms.columns import (
+    Bounds,
+    Groups,
+    centre_of,
+    input_error,
+    is_whole,
+    over_unit,
+    require_bounds,
+    steps_in,
+)
 from unisono.algorithms.estimates import Estimate
 from unisono.algorithms.survey import Question, Survey, ask
 from unisono.core.certificate import Certificate
 from unisono.errors import InvalidInput
-
-Bounds = tuple[float, float]
 
 _ROOT = math.sqrt(2.0)
 _FAR = 1 + _ROOT / 4
 
 
 # ------------------------------------------------------------------- questions
-
-
-@dataclass(frozen=True)
-class Groups:
-    """Public groups: `column` holds the group's number, 0 to len(labels) - 1; other records
-    belong to no group and count nowhere."""
-
-    column: int
-    labels: tuple[Any, ...]
-
-    def __post_init__(self) -> None:
-        if not self.labels or len(set(self.labels)) != len(self.labels):
-            raise InvalidInput(
-                f"groups {self.labels!r}: name at least one, each once, from public knowledge"
-            )
-
-
-def require_bounds(bounds: Bounds, name: str) -> tuple[float, float]:
-    """Public bounds as floats.
-
-    >>> require_bounds((0, 120), "age")
-    (0.0, 120.0)
-    """
-    low, high = (float(b) for b in bounds)
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise InvalidInput(
-            f"bounds {bounds!r} of {name} are not a finite range: give the public lowest and "
-            "highest value, never read from the data"
-        )
-    if (high - low) < 1e-4 * max(abs(low), abs(high)):
-        raise InvalidInput(
-            f"bounds {bounds!r} of {name} are too narrow for where they lie (records are 32-bit "
-            "floats): subtract a public constant from the column first"
-        )
-    return low, high
 
 
 def _grouped(block: Block, by: Groups | None) -> Block:
@@ -116,24 +88,24 @@ def total(
     proportion to the range and not to the largest value.
     """
     low, high = require_bounds(bounds, name)
-    centre, half, multiple = _centred(low, high, step)
+    centre, half, multiple = centre_of(low, high, step)
     unit = max(abs(low), abs(high))
-    whole = 1 if step is None else _multiple(unit, step)
+    whole = 1 if step is None else steps_in(unit, step)
     unit = unit if step is None else whole * step
 
     def rows(public: Any, features: Any) -> Any:
-        return _unit(jnp.clip(features[:, column], low, high), unit, whole, step)[:, None]
+        return over_unit(jnp.clip(features[:, column], low, high), unit, whole, step)[:, None]
 
     def centred(public: Any, features: Any) -> Any:
         clipped = jnp.clip(features[:, column], low, high) - centre
-        return _unit(clipped, half, multiple, step)[:, None]
+        return over_unit(clipped, half, multiple, step)[:, None]
 
     def build(hidden: bool) -> Block:
-        exact = (_whole(low, high, step),)
+        exact = (is_whole(low, high, step),)
         if not hidden and by is None:
             return Block(
                 name, centred, Size(1, 1), Size(2, 2), 1.0, 1, exact, multiple,
-                error=_input_error(low, high),
+                error=input_error(low, high),
             )  # fmt: skip
         # Rounding both values to multiples of the step moves them apart by one step at most.
         within = min(2.0, (high - low + (step or 0.0)) / unit)
@@ -163,12 +135,12 @@ def mean(
     low, high = require_bounds(bounds, name)
     if not spread and wanted != ("mean",):
         raise InvalidInput(f"{wanted} of {name} need the second moment: leave spread=True")
-    centre, half, multiple = _centred(low, high, step)
+    centre, half, multiple = centre_of(low, high, step)
     counted = by is not None
 
     def rows(with_size: bool, public: Any, features: Any) -> Any:
         clipped = jnp.clip(features[:, column], low, high) - centre
-        u = jnp.clip(_unit(clipped, half, multiple, step), -1.0, 1.0)
+        u = jnp.clip(over_unit(clipped, half, multiple, step), -1.0, 1.0)
         parts = [jnp.where(jnp.isfinite(u), 1.0, u)] if with_size else []
         parts += [u] + ([_ROOT * (u * u - 0.75)] if spread else [])
         return jnp.stack(parts, axis=1)
@@ -181,12 +153,12 @@ def mean(
             alone = Size(1 + alone.l1, math.hypot(1.0, alone.l2))
         whole = (
             *((True,) if sized else ()),
-            _whole(low, high, step),
+            is_whole(low, high, step),
             *((False,) if spread else ()),
         )
         block = Block(
             name, partial(rows, sized), alone, within, 1.5 / _ROOT if spread else 1.0, len(whole),
-            whole, multiple, error=_input_error(low, high),
+            whole, multiple, error=input_error(low, high),
         )  # fmt: skip
         return _grouped(block, by)
 
@@ -282,44 +254,6 @@ def histogram(
 def contingency(first: Groups, second: Groups, *, name: str = "table") -> Question:
     """How many records have each pair of public categories."""
     return histogram(second.column, second.labels, name=name, by=first)
-
-
-# ---------------------------------------------------------------------- pieces
-
-
-def _centred(low: float, high: float, step: float | None) -> tuple[float, float, int]:
-    """Centre, half range, and how many steps the half range holds.
-
-    >>> _centred(0.0, 120.0, 1.0), _centred(0.0, 5.0, 1.0), _centred(0.0, 5.0, None)
-    ((60.0, 60.0, 60), (2.0, 3.0, 3), (2.5, 2.5, 1))
-    """
-    if step is None:
-        return (low + high) / 2, (high - low) / 2, 1
-    _multiple(high - low, step)
-    centre = low + step * math.floor((high - low) / (2 * step))
-    multiple = _multiple(max(high - centre, centre - low), step)
-    return centre, multiple * step, multiple
-
-
-def _multiple(reach: float, step: float) -> int:
-    if not (math.isfinite(step) and step > 0):
-        raise InvalidInput(f"step = {step!r} is not a positive number: give 1 for whole numbers")
-    return max(1, math.ceil(reach / step - 1e-9))
-
-
-def _whole(low: float, high: float, step: float | None) -> bool:
-    """Whether float32 holds all multiples of the step between the bounds exactly."""
-    return step is not None and max(abs(low), abs(high)) / step < 2**24
-
-
-def _input_error(low: float, high: float) -> float:
-    """How far a record as float32 is off, in half ranges, with the arithmetic on it."""
-    return 2.0**-21 + 2.0**-23 * max(abs(low), abs(high)) / (high - low)
-
-
-def _unit(values: Any, unit: float, multiple: int, step: float | None) -> Any:
-    """Values over their unit, moved to the nearest multiple of the step where there is one."""
-    return values / unit if step is None else jnp.round(values / step) / multiple
 
 
 __all__ = [

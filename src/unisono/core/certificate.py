@@ -113,7 +113,7 @@ class Certificate:
         ]
         if self.secure_sum:
             rows.append(f"  secure sum {self.secure_sum}")
-        rows.append("  this run, at most:")
+        rows.append("  epsilon of this run, at most:")
         relations = [r for r in Relation if any(line.relation == r for line in self.lines)]
         width = max(len(describe(line.viewer)) for line in self.lines)
         rows.append(
@@ -130,7 +130,7 @@ class Certificate:
                 row += f"{_shown(found[0]) if found else '-':>16}"
             delta = next(line.delta for line in self.lines if line.viewer == viewer)
             rows.append(f"{row}{delta:>12g}")
-        rows.append("  spent in all, against the viewer who has seen most:")
+        rows.append("  epsilon spent in all, against the viewer who has seen most:")
         for spending in self.spending:
             worst = max(spending.epsilon, key=lambda v: spending.epsilon[v])
             rows.append(

@@ -22,8 +22,8 @@ from sklearn.base import clone, is_regressor
 from sklearn.utils import check_consistent_length
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.core.events import Distance, Sensitivity, positive
 from unisono.core.costs import everyone
+from unisono.core.events import Distance, Sensitivity, positive
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import FINAL_MODEL, Relation, Trust, Unit
@@ -66,7 +66,7 @@ def private_search(
         )
     fitted = []
     for candidate in candidates:
-        fresh = clone(candidate).set_params(random_state=random_state)
+        fresh = clone(candidate).set_params(ledger=book, random_state=random_state)
         fitted.append(fresh.fit(X[~judges], y[~judges]))
     once = Distance(linf=1.0)
     event = selection.calibrate(Sensitivity(Unit.RECORD, once, once, once), relation, epsilon)

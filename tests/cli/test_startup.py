@@ -22,7 +22,7 @@ PLAIN = {name: value for name, value in os.environ.items() if "COLOR" not in nam
 HEAVY = ("jax", "scipy", "matplotlib", "dp_accounting", "numpy")
 COMMANDS = [
     ["privacy", "cost"], ["privacy", "calibrate"], ["privacy", "compare"], ["privacy", "curve"],
-    ["ledger", "create"], ["ledger", "show"], ["ledger", "verify"], ["ledger", "export"],
+    ["query"], ["ledger", "create"], ["ledger", "show"], ["ledger", "verify"], ["ledger", "export"],
 ]  # fmt: skip
 
 

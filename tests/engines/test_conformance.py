@@ -2,12 +2,16 @@
 
 import math
 
+import jax
 import numpy as np
 import pytest
 
 from unisono.accounting import gaussian
 from unisono.accounting.accountant import ACCOUNTANT
+from unisono.algorithms import clustering, components, quantiles, statistics
 from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
+from unisono.algorithms.one_shot import Promise
+from unisono.algorithms.survey import ask
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
@@ -30,8 +34,23 @@ loopback = pytest.importorskip("unisono.engines.flower.loopback", reason="flwr i
 
 SIZES = (40, 25, 60, 31)
 ENGINES = {"in-process": in_process.run, "flower-loopback": loopback.run}
+BOX = (-1.0, 1.0)
+SURVEYS = {
+    "moments": ([statistics.mean(0, BOX, wanted=("mean", "variance"))], Promise(1.0, 1e-6)),
+    "histogram-pure": (
+        [statistics.histogram(1, (0, 1, 2), edges=(-1.0, -0.3, 0.3, 1.0))],
+        Promise(1.0),
+    ),
+    "quantiles": ([quantiles.median(2, BOX, branching=4)], Promise(1.0, 1e-6)),
+    "components": (
+        [components.principal_components((0, 1, 2), (BOX,) * 3, 2)],
+        Promise(1.0, 1e-6),
+    ),
+}
 ALGORITHMS = {
     "gradient-perturbation": gradient_perturbation(Settings(epsilon=2.0, delta=1e-5, rounds=12)),
+    **{name: ask(*survey).algorithm for name, survey in SURVEYS.items()},
+    "k-means": clustering.k_means(clustering.Settings((BOX,) * 3, 2, 2.0, 1e-6, rounds=3)),
 }
 
 
@@ -83,6 +102,7 @@ def test_engines_agree(name, trust):
         books[engine] = [(p.ledger.grants, p.ledger.history(ITERATES)) for p in parties]
     first, second = results.values()
     assert books["in-process"] == books["flower-loopback"]
+    assert jax.tree.structure(first.value) == jax.tree.structure(second.value)
     assert np.abs(sums(first) - sums(second)).max() <= 2 * len(SIZES)
     assert first.value == pytest.approx(second.value, abs=1e-3)
     assert first.certificate.lines == second.certificate.lines

@@ -140,7 +140,7 @@ def verdict(secure: Sequence[float], pooled: Sequence[float]) -> str:
 
 def over_parties(records: Records, epsilon: float, seeds: int) -> dict[str, list[float]]:
     print(f"\n{records.name}, epsilon = {epsilon:g}: test accuracy over m "
-          f"(no privacy {records.ceiling:.4f}; mean of {seeds} seeds, of 1 at m = 10,000)")  # fmt: skip
+          f"(no privacy {records.ceiling:.4f}; {seeds} seeds, 1 at m = 10,000)")  # fmt: skip
     print(f"{'m':<8}" + "".join(f"{name:>13}" for name in NAMES)
           + f"{'noise':>9}{'secure - pooled':>26}")  # fmt: skip
     pooled = learn("pooled", records, 1, epsilon, range(max(seeds, 5)))
@@ -189,13 +189,13 @@ def picture(
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 4.8), sharey=True)
     larger = float(np.mean(records.test_labels < 0))
     larger = max(larger, 1 - larger)
-    styles = {"pooled": "k--", "secure sum": "o-", "local noise": "s-", "SGD2": "^-"}
+    styles = {"pooled": "r--", "secure sum": "o-", "local noise": "s-", "SGD2": "^-"}
     for axes, positions, curves in ((left, PARTIES, parties), (right, EPSILONS, epsilons)):
         for name in NAMES:
             axes.plot(positions, curves[name], styles[name], label=name)
-        axes.axhline(records.ceiling, color="green", linewidth=1, label="no privacy")
+        axes.axhline(records.ceiling, color="black", linewidth=1, label="no privacy")
         axes.axhline(larger, color="grey", linestyle=":", label="always the larger class")
-        axes.set(xscale="log", ylim=(0.2, None))
+        axes.set(xscale="log")
         axes.grid(alpha=0.3)
     left.set(xlabel="parties m (the same records in all)", ylabel="test accuracy",
              title=f"{records.name}, epsilon = {epsilon:g}")  # fmt: skip

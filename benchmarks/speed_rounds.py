@@ -112,7 +112,8 @@ def compare(python: str | None, runs: int, rounds: int) -> None:
         print(f"\n{count} parties, ours: {warm.steady * 1e3:.2f} ms a round (steady); "
               f"{warm.total / ROUNDS * 1e3:.2f} ms a round with compilation, ledgers, accounting "
               f"and certificate over {ROUNDS} rounds ({warm.total:.2f} s); first call of the "
-              f"process: {cold.first:.2f} s to {CHUNK} rounds, {cold.total:.2f} s to the end")  # fmt: skip
+              f"process: {cold.first:.2f} s to {CHUNK} rounds, "
+              f"{cold.total:.2f} s to the end")  # fmt: skip
         theirs = peer(python, count, rounds) if python else None
         if isinstance(theirs, str):
             print(f"{count} parties, Flower: not measured: {theirs}")

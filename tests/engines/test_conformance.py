@@ -9,8 +9,14 @@ import pytest
 from unisono.accounting import gaussian
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms import clustering, components, quantiles, statistics
+from unisono.algorithms import dp_sgd_convex as sampled
+from unisono.algorithms import output_perturbation as output
+from unisono.algorithms.dp_sgd_convex import dp_sgd_convex
 from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
 from unisono.algorithms.one_shot import Promise
+from unisono.algorithms.output_perturbation import output_perturbation
+from unisono.algorithms.sgd_synchronous import Settings as SynchronousSettings
+from unisono.algorithms.sgd_synchronous import sgd_synchronous
 from unisono.algorithms.survey import ask
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
@@ -50,6 +56,9 @@ SURVEYS = {
 ALGORITHMS = {
     "gradient-perturbation": gradient_perturbation(Settings(epsilon=2.0, delta=1e-5, rounds=12)),
     **{name: ask(*survey).algorithm for name, survey in SURVEYS.items()},
+    "output-perturbation": output_perturbation(output.Settings(2.0, 1e-5)),
+    "output-perturbation-pure": output_perturbation(output.Settings(2.0)),
+    "dp-sgd-convex": dp_sgd_convex(sampled.Settings(2.0, 1e-5, rounds=12)),
     "k-means": clustering.k_means(clustering.Settings((BOX,) * 3, 2, 2.0, 1e-6, rounds=3)),
 }
 
@@ -91,10 +100,11 @@ def sums(result):
 
 
 @pytest.mark.parametrize("trust", list(Trust))
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", [*ALGORITHMS, "sgd-synchronous"])
 def test_engines_agree(name, trust):
     """Encodings agree within two grid steps a party, so sums within eight; ledgers are equal."""
-    agreed = study(ALGORITHMS[name], trust)
+    synchronous = sgd_synchronous(SynchronousSettings(2.0, 1e-5, rounds=12), trust)
+    agreed = study(ALGORITHMS.get(name, synchronous), trust)
     results, books = {}, {}
     for engine, run in ENGINES.items():
         parties = members(toy(), trust)

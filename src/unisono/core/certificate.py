@@ -9,6 +9,7 @@ import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import metadata
 from typing import Any
 
@@ -214,6 +215,7 @@ def _shown(value: float) -> str:
     return "no protection" if math.isinf(value) else f"{value:.4g}"
 
 
+@lru_cache(maxsize=1)
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for package in ("unisono", "numpy", "scipy", "jax"):

@@ -327,6 +327,11 @@ class Ledger(_Uncopyable):
         return self._seed is not None
 
     @property
+    def seed(self) -> int | None:
+        """The seed of a simulation; None where noise comes from the operating system."""
+        return self._seed
+
+    @property
     def identity(self) -> str:
         return self.policy.identity
 

@@ -72,11 +72,12 @@ def disclose(draw: Draw, contribution: Contribution, event: Event) -> Disclosed:
 
 
 def server_noise(
-    algorithm: Algorithm, facts: Facts, trust: Trust, simulated: bool
+    algorithm: Algorithm, facts: Facts, trust: Trust, seed: int | None
 ) -> Callable[[int, tuple[int, ...]], np.ndarray]:
-    """A trusted server's own noise, in grid steps, fresh in every round."""
-    study = algorithm.study_hash(facts, trust).encode()
-    secret = hashlib.sha256(b"simulation " + study).digest() if simulated else os.urandom(32)
+    """A trusted server's own noise, in grid steps, fresh in every round; a seed simulates."""
+    study = algorithm.study_hash(facts, trust)
+    simulated = hashlib.sha256(f"simulation {seed} {study}".encode()).digest()
+    secret = os.urandom(32) if seed is None else simulated
     event, grid = algorithm.event(facts, trust), algorithm.grid(facts, trust)
 
     def noise(round_number: int, shape: tuple[int, ...]) -> np.ndarray:

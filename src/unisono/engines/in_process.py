@@ -78,7 +78,7 @@ def run(
     With a `checkpoint` file the run authorises chunk by chunk and can be resumed after a
     crash: a chunk that was granted and not merged stays spent and gets fresh noise.
     """
-    simulated = require_same_kind(study, parties)
+    require_same_kind(study, parties)
     algorithm, facts, trust = study.algorithm, study.facts, study.trust
     ledgers = [party.ledger for party in parties]
     server, state = algorithm.init(facts)
@@ -101,7 +101,7 @@ def run(
             columns = [p.open(grant) for p, grant in zip(parties, grants, strict=True)]
             for index, own in enumerate(columns):
                 require_columns(study, index, own)
-            chunk = _Chunk(study, stack(columns), alive, simulated)
+            chunk = _Chunk(study, stack(columns), alive, ledgers[0].seed)
         joint = [join(grants)] if len(grants) > _JOINT_PARTIES else grants
         for rounds in _pieces(study, payment):
             (server, states), seen = chunk.run(server, states, joint, payment.start, rounds)
@@ -122,7 +122,7 @@ def run(
 class _Chunk:
     """What stays the same from one chunk of rounds to the next."""
 
-    def __init__(self, study: Study, data: Stack, alive: np.ndarray, simulated: bool) -> None:
+    def __init__(self, study: Study, data: Stack, alive: np.ndarray, seed: int | None) -> None:
         algorithm, facts, trust = study.algorithm, study.facts, study.trust
         self.study, self.data, self.alive = study, data, alive
         self.event, self.grid = algorithm.event(facts, trust), algorithm.grid(facts, trust)
@@ -133,7 +133,7 @@ class _Chunk:
         self.sizes = np.asarray(facts.records, np.float32)
         self.server_noise = None
         if trust is Trust.TRUSTED_SERVER:
-            self.server_noise = server_noise(algorithm, facts, trust, simulated)
+            self.server_noise = server_noise(algorithm, facts, trust, seed)
         numbers = algorithm.rounds * facts.parties * int(np.prod(self.shape))
         recorded = trust is not Trust.SECURE_SUM and numbers <= _RECORDED_NUMBERS
         self.program = _program(study, self.grid, recorded)
@@ -250,10 +250,10 @@ def _abstract_contribution(study: Study, data: Stack) -> Contribution:
 
 
 def _record(transcript: Transcript, trust: Trust, rounds: range, seen: Any) -> None:
-    publics, values, totals = seen
+    publics, values, totals = jax.tree.map(np.asarray, seen)
     for row, number in enumerate(rounds):
-        public = jax.tree.map(lambda leaf, r=row: np.asarray(leaf[r]), publics)
+        public = jax.tree.map(lambda leaf, r=row: leaf[r], publics)
         transcript.record(number, "public", public, EVERYONE)
         if values is not None:
-            transcript.record(number, "messages", np.asarray(values[row]), frozenset({SERVER}))
-        transcript.record(number, "sum", np.asarray(totals[row]), EVERYONE)
+            transcript.record(number, "messages", values[row], frozenset({SERVER}))
+        transcript.record(number, "sum", totals[row], EVERYONE)

@@ -95,7 +95,9 @@ def run(
     fails = None if silent is None else (lambda number, node: bool(silent[number, node - 1]))
     value, transcript = coordinate(
         study, LoopbackGrid(apps, fails), dealer=dealer, deadline=deadline,
-        server_noise=server_noise(study.algorithm, study.facts, study.trust, simulated),
+        server_noise=server_noise(
+            study.algorithm, study.facts, study.trust, parties[0].ledger.seed
+        ),
         progress=progress,
     )  # fmt: skip
     certificate = certify(

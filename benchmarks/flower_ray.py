@@ -10,6 +10,7 @@ steps. No ledger, no accounting, no secure sum: less than what it is compared wi
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import tempfile
@@ -95,6 +96,9 @@ if __name__ == "__main__":
     parser.add_argument("--parties", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
+    if importlib.util.find_spec("ray") is None or importlib.util.find_spec("flwr") is None:
+        print("skipped: this Python has no flwr[simulation]; install it and name it with --peer")
+        raise SystemExit(0)
     with tempfile.TemporaryDirectory() as home:
         os.environ |= {
             "FLWR_HOME": home, "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1",

@@ -280,7 +280,14 @@ def picture(gaps: dict[str, list[float]], title: str) -> str:
     axes.barh(names, means, color=[colour(name) for name in names])
     for row, name in enumerate(names):
         axes.plot(gaps[name], [row] * len(gaps[name]), "k|", markersize=8)
-        axes.text(means[row] * 1.25, row, f"{means[row]:.1e}", va="center", fontsize=8)
+        axes.text(
+            max(gaps[name]) * 1.3,
+            row,
+            f"{means[row]:.1e}",
+            va="center",
+            fontsize=8,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+        )
     axes.axvline(6e-3, color="green", linestyle=":", label="goal 6e-3")
     axes.set(xscale="log", xlabel="optimality gap J(θ) - J(θ*), lower is better", title=title)
     axes.set_xlim(right=max(means) * 8)

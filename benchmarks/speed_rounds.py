@@ -49,24 +49,22 @@ class Timing(NamedTuple):
 
 def learn(features: np.ndarray, labels: np.ndarray, rounds: int) -> tuple[Timing, float]:
     """Gradient perturbation over features (parties, n, d); accuracy on the training records."""
-    import unisono
+    from unisono import ACCOUNTANT, Budget, Facts, Ledger, Party, Policy, Private, Study, Trust
     from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
     from unisono.engines import in_process
 
     count, size, width = features.shape
     began, busy = time.perf_counter(), time.process_time()
     parties = [
-        unisono.Party(
-            f"p{j}", unisono.Private((features[j], labels[j])),
-            unisono.Ledger.in_memory(
-                unisono.Policy(f"p{j}", unisono.Budget(2.0, 1e-6)), unisono.ACCOUNTANT
-            ),
+        Party(
+            f"p{j}", Private((features[j], labels[j])),
+            Ledger.in_memory(Policy(f"p{j}", Budget(2.0, 1e-6)), ACCOUNTANT),
         )
         for j in range(count)
     ]  # fmt: skip
-    facts = unisono.Facts((size,) * count, width, max(1, count * 9 // 10), count // 10)
+    facts = Facts((size,) * count, width, max(1, count * 9 // 10), count // 10)
     algorithm = gradient_perturbation(Settings(epsilon=1.0, delta=1e-6, rounds=rounds))
-    study = unisono.Study(algorithm, facts, unisono.Trust.SECURE_SUM)
+    study = Study(algorithm, facts, Trust.SECURE_SUM)
     marks: list[float] = []
     result = in_process.run(
         study, parties, progress=lambda _: marks.append(time.perf_counter() - began)
@@ -94,7 +92,8 @@ def peer(python: str, count: int, rounds: int) -> dict[str, Any] | str:
         return f"{type(reason).__name__}: {reason}"
     lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
     if run.returncode or not lines:
-        return (run.stderr.strip().splitlines() or ["no output"])[-1]
+        said = (run.stderr if run.returncode else run.stdout).strip().splitlines()
+        return (said or ["no output"])[-1]
     answer: dict[str, Any] = json.loads(lines[-1])
     if set(answer["answers"]) != {count}:
         return f"clients failed: {answer['answers']} of {count} answered"

@@ -149,6 +149,7 @@ def test_bad_input_is_refused():
 
 def test_a_missed_tolerance_releases_nothing(monkeypatch):
     monkeypatch.setattr(objectives.solver, "NEWTON_STEPS", 0)
+    monkeypatch.setattr(objectives.solver, "_proved_steps", lambda *_: 1)
     objectives._solve.clear_cache()
     with pytest.raises(UnisonoError, match="tolerance"):
         run_objective_perturbation(Settings(1.0, 1e-5), members(toy((30,))), Facts((30,), 3, 1))

@@ -12,80 +12,23 @@ The prefix up to round t costs sqrt(t/T) μ, by `prefix_epsilon` (E000-10).
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
-
-import jax.numpy as jnp
+from typing import Any
 
 from unisono.accounting import gaussian
+from unisono.algorithms.descent import DescentSettings, State, arrived, descend, start
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
-from unisono.core.events import Event, positive
-from unisono.core.trust import Relation, Trust
+from unisono.core.events import Event
+from unisono.core.trust import Trust
 from unisono.core.values import Contribution, clipped_sum, sum_sensitivity
-from unisono.errors import InvalidInput
 from unisono.mechanisms.gaussian import calibrate
 from unisono.models.losses import loss_named
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What the parties agree on; `epsilon` and `delta` hold for the whole run.
+class Settings(DescentSettings):
+    """What the parties agree on; see `DescentSettings`."""
 
-    `averaged` is the last part of the rounds whose iterates are averaged; 0 takes the last one.
-    """
-
-    epsilon: float
-    delta: float
-    loss: str = "logistic"
-    classes: int = 2
-    rounds: int = 100
-    clip: float = 1.0
     learning_rate: float = 4.0
-    momentum: float = 0.0
-    averaged: float = 0.0
-    regularisation: float = 1e-3
-    relation: Relation = Relation.REPLACE_ONE
-
-    def __post_init__(self) -> None:
-        positive(
-            epsilon=self.epsilon, delta=self.delta, rounds=self.rounds, clip=self.clip,
-            learning_rate=self.learning_rate,
-        )  # fmt: skip
-        loss_named(self.loss)
-        if self.delta >= 1 or self.regularisation < 0:
-            raise InvalidInput(
-                f"delta = {self.delta!r}, regularisation = {self.regularisation!r}: delta lies "
-                "in (0, 1) and regularisation is not negative"
-            )
-        if not (0 <= self.momentum < 1 and 0 <= self.averaged <= 1):
-            raise InvalidInput(
-                f"momentum = {self.momentum!r} must lie in [0, 1) and averaged = {self.averaged!r} "
-                "in [0, 1]"
-            )
-
-    def shape(self, features: int) -> tuple[int, ...]:
-        """The shape of the parameters."""
-        return (features, self.classes) if self.loss == "multinomial" else (features,)
-
-
-class State(NamedTuple):
-    """The server's: parameters, velocity, running average of late iterates, round."""
-
-    parameters: Any
-    velocity: Any
-    average: Any
-    round: Any
-
-
-def choose_grid(clip: float, dimension: int, records: int) -> float:
-    """A power of two so fine that rounding adds at most a thousandth to the sensitivity, unless
-    the sum of all records needs coarser steps to fit 32 bits."""
-    fine = clip / (512 * math.sqrt(dimension))
-    coarse = 8 * clip * records / 2**31
-    return (
-        2.0 ** math.floor(math.log2(fine))
-        if fine >= coarse
-        else 2.0 ** math.ceil(math.log2(coarse))
-    )
 
 
 def prefix_epsilon(settings: Settings, rounds: int) -> float:
@@ -97,56 +40,26 @@ def prefix_epsilon(settings: Settings, rounds: int) -> float:
 def gradient_perturbation(settings: Settings) -> Algorithm:
     """The algorithm, with noise calibrated exactly to the settings."""
     loss = loss_named(settings.loss)
-    late = int(settings.rounds * (1 - settings.averaged))
-
-    def dimension(facts: Facts) -> int:
-        return math.prod(settings.shape(facts.features))
-
-    def grid(facts: Facts, trust: Trust) -> float:
-        return choose_grid(settings.clip, dimension(facts), sum(facts.records))
 
     def event(facts: Facts, trust: Trust) -> Event:
-        sensitivity = sum_sensitivity(
-            settings.clip, grid(facts, trust), dimension(facts),
-            hides_presence=not facts.exact_sizes,
-        )  # fmt: skip
+        grid, dimension = settings.grid(facts), settings.dimension(facts)
         return calibrate(
-            sensitivity, settings.relation, settings.epsilon, settings.delta,
-            count=settings.rounds, dimension=dimension(facts), grid=grid(facts, trust),
+            sum_sensitivity(settings.clip, grid, dimension, hides_presence=not facts.exact_sizes),
+            settings.relation, settings.epsilon, settings.delta,
+            count=settings.rounds, dimension=dimension, grid=grid,
             shares=facts.honest if trust is Trust.SECURE_SUM else 1,
         )  # fmt: skip
-
-    def init(facts: Facts) -> tuple[State, None]:
-        zero = jnp.zeros(settings.shape(facts.features), jnp.float32)
-        return State(zero, zero, zero, jnp.int32(0)), None
-
-    def ask(state: State) -> Any:
-        return state.parameters
 
     def local(
         facts: Facts, public: Any, party: None, data: Any, mask: Any
     ) -> tuple[None, Contribution]:
         features, labels = data
         rows = loss.gradients(public, features, labels).reshape(len(features), -1)
-        step = choose_grid(settings.clip, dimension(facts), sum(facts.records))
-        return party, clipped_sum(
-            rows, settings.clip, step, mask, hides_presence=not facts.exact_sizes
-        )
-
-    def settle(party: None, accepted: Any) -> None:
-        return party
+        hides_presence = not facts.exact_sizes
+        return party, clipped_sum(rows, settings.clip, settings.grid(facts), mask, hides_presence)
 
     def merge(state: State, aggregate: Aggregate) -> State:
-        gradient = aggregate.total.reshape(state.parameters.shape) / aggregate.records
-        gradient = gradient + settings.regularisation * state.parameters
-        velocity = settings.momentum * state.velocity + gradient
-        parameters = state.parameters - settings.learning_rate * velocity
-        weight = jnp.where(state.round >= late, 1.0 / (state.round - late + 1), 0.0)
-        average = state.average + weight * (parameters - state.average)
-        return State(parameters, velocity, average, state.round + 1)
-
-    def result(state: State) -> Any:
-        return state.average if settings.averaged else state.parameters
+        return descend(settings, state, aggregate.total / aggregate.records)
 
     return Algorithm(
         name="gradient-perturbation",
@@ -154,13 +67,13 @@ def gradient_perturbation(settings: Settings) -> Algorithm:
         trusts=frozenset(Trust),
         combine="sum",
         rounds=settings.rounds,
-        grid=grid,
+        grid=lambda facts, trust: settings.grid(facts),
         event=event,
-        init=init,
-        ask=ask,
+        init=lambda facts: (start(settings, facts), None),
+        ask=lambda state: state.parameters,
         local=local,
-        settle=settle,
+        settle=lambda party, accepted: party,
         merge=merge,
-        result=result,
+        result=lambda state: arrived(settings, state),
         reach=lambda facts: 1.01 * settings.clip * sum(facts.records),
     )

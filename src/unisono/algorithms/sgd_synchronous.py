@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from unisono.algorithms.gradient_perturbation import choose_grid
+from unisono.algorithms.descent import choose_grid
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
 from unisono.core.events import Event, Gaussian, positive
 from unisono.core.trust import Relation, Trust

@@ -2,20 +2,8 @@
 
 "auto" takes gradient perturbation where delta > 0 and output perturbation for pure epsilon.
 
-Noisy gradients on rows in the unit ball: T = 200 rounds, each gradient clipped to C = 0.4,
-momentum m = 0.9, the average of the last half of the iterates; "dp-sgd" draws a tenth of the
-records in each round. With n records, p parameters, sensitivity s C (s = 2 for replace-one, else
-1), μ = μ(ε, δ) and noise of `spread` times the planned variance (dropouts, colluders, local noise)
-
-    q = n μ / (s sqrt(p spread)),      η = min( 1.95 (1 + m) / (β + λ),   a q (1 - m) / (C T) )
-
-are the strength of the signal and the learning rate. The first bound keeps heavy-ball descent
-stable for β-smooth losses, the second keeps the noise that T rounds put into the parameters at a
-length of about `a`. Output perturbation regularises with λ = b / q, which keeps its noise at a
-length of about G / b. For pure epsilon q = n ε / (s p sqrt(spread)).
-
-The constants T, C, m, a and b were set once, on a held-out quarter of Adult's *training* file
-(losses of classes) and on synthetic planes (squares); the rule reads no records.
+Noisy gradients follow the rule of `algorithms.choose`; "dp-sgd" draws a tenth of the records in
+each round. The rule reads no records.
 """
 
 import math
@@ -23,17 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from unisono.accounting import gaussian
 from unisono.core.algorithm import Algorithm, Facts
 from unisono.core.events import Composed, positive
 from unisono.core.study import Party, Result, Study
 from unisono.core.trust import Relation, Trust, Viewer
 from unisono.errors import InvalidInput
 
-_CLIP, _MOMENTUM, _AVERAGED, _RATE = 0.4, 0.9, 0.5, 0.1
-# How long the noise in the parameters may become: the length of useful parameters differs.
-_NOISE_LENGTH = {"logistic": 36.0, "multinomial": 36.0, "huber-svm": 12.0, "squares": 0.3}
-_OUTPUT_BALANCE = 0.3
+_RATE = 0.1
 
 
 @dataclass(frozen=True)
@@ -86,26 +70,6 @@ def plan(request: Request, facts: Facts, trust: Trust) -> Plan:
     return _PLANS[name](request, facts, trust)
 
 
-def signal(request: Request, facts: Facts, trust: Trust, parameters: int) -> float:
-    """q of the module's description.
-
-    >>> request = Request("auto", "logistic", 2, 1.0, 1e-5, Relation.REPLACE_ONE, None, 200)
-    >>> round(signal(request, Facts((10_000,), 10, 1), Trust.LOCAL, 10))
-    424
-    """
-    spread = {
-        Trust.LOCAL: float(facts.parties),
-        Trust.SECURE_SUM: facts.parties / facts.honest,
-        Trust.TRUSTED_SERVER: 1.0,
-    }[trust]
-    twice = 2 if request.relation is Relation.REPLACE_ONE else 1
-    if request.delta:
-        strength = gaussian.mu_for(request.epsilon, request.delta)
-    else:
-        strength = request.epsilon / math.sqrt(parameters)
-    return sum(facts.records) * strength / (twice * math.sqrt(parameters * spread))
-
-
 def _parameters(request: Request, facts: Facts) -> int:
     return facts.features * (request.classes if request.loss == "multinomial" else 1)
 
@@ -120,34 +84,31 @@ def _in_rounds(algorithm: Algorithm, facts: Facts, trust: Trust) -> Plan:
 
 def _descent(request: Request) -> dict[str, Any]:
     """Settings that both kinds of noisy gradient share."""
+    from unisono.algorithms.choose import AVERAGED, CLIP, MOMENTUM
+
     return {
         "epsilon": request.epsilon, "delta": request.delta, "loss": request.loss,
-        "classes": request.classes, "rounds": int(request.rounds), "clip": _CLIP,
-        "momentum": _MOMENTUM, "averaged": _AVERAGED, "relation": request.relation,
+        "classes": request.classes, "rounds": int(request.rounds), "clip": CLIP,
+        "momentum": MOMENTUM, "averaged": AVERAGED, "relation": request.relation,
         "regularisation": request.regularisation or 0.0,
     }  # fmt: skip
 
 
-def _stable(request: Request) -> float:
-    """The largest learning rate that heavy-ball descent bears."""
-    from unisono.models.losses import loss_named
-
-    smoothness = loss_named(request.loss).smoothness + (request.regularisation or 0.0)
-    return 1.95 * (1 + _MOMENTUM) / smoothness
-
-
 def _gradient_perturbation(request: Request, facts: Facts, trust: Trust) -> Plan:
+    from unisono.algorithms.choose import gradient_rate, signal
     from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
 
-    strength = signal(request, facts, trust, _parameters(request, facts))
-    quiet = _NOISE_LENGTH[request.loss] * (1 - _MOMENTUM) / (_CLIP * request.rounds)
-    rate = min(_stable(request), quiet * strength)
+    strength = signal(
+        facts, trust, request.epsilon, request.delta, request.relation, _parameters(request, facts)
+    )
+    rate = gradient_rate(strength, request.loss, request.regularisation or 0.0, int(request.rounds))
     settings = Settings(**_descent(request), learning_rate=rate)
     return _in_rounds(gradient_perturbation(settings), facts, trust)
 
 
 def _dp_sgd(request: Request, facts: Facts, trust: Trust) -> Plan:
     """As gradient perturbation; the noise of a round comes from its calibrated event."""
+    from unisono.algorithms.choose import MOMENTUM, NOISE_LENGTH, stable_rate
     from unisono.algorithms.dp_sgd_convex import Settings, dp_sgd_convex
 
     options = _descent(request) | {"rate": _RATE}
@@ -156,16 +117,21 @@ def _dp_sgd(request: Request, facts: Facts, trust: Trust) -> Plan:
     spread = 1.0 if trust is Trust.TRUSTED_SERVER else parts
     one_round = noise.std / (_RATE * sum(facts.records))  # type: ignore[union-attr]
     length = one_round * math.sqrt(request.rounds * _parameters(request, facts) * spread)
-    rate = min(_stable(request), _NOISE_LENGTH[request.loss] * (1 - _MOMENTUM) / length)
+    quiet = NOISE_LENGTH[request.loss] * (1 - MOMENTUM) / length
+    rate = min(stable_rate(request.loss, request.regularisation or 0.0), quiet)
     return _in_rounds(dp_sgd_convex(Settings(**options, learning_rate=rate)), facts, trust)
 
 
 def _output_perturbation(request: Request, facts: Facts, trust: Trust) -> Plan:
+    from unisono.algorithms.choose import output_ridge
     from unisono.algorithms.output_perturbation import Settings, output_perturbation
 
     ridge = request.regularisation
     if ridge is None:
-        ridge = _OUTPUT_BALANCE / signal(request, facts, trust, _parameters(request, facts))
+        ridge = output_ridge(
+            facts, trust, request.epsilon, request.delta, request.loss, request.classes,
+            request.relation,
+        )  # fmt: skip
     settings = Settings(
         request.epsilon, request.delta, request.loss, request.classes, ridge,
         relation=request.relation,
@@ -203,4 +169,4 @@ _PLANS: dict[str, Callable[[Request, Facts, Trust], Plan]] = {
 }
 ALGORITHMS = ("auto", *_PLANS)
 
-__all__ = ["ALGORITHMS", "Plan", "Request", "plan", "signal"]
+__all__ = ["ALGORITHMS", "Plan", "Request", "plan"]

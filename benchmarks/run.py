@@ -1,6 +1,6 @@
 """Run every benchmark and keep what it printed in benchmarks/results/.
 
-    python benchmarks/run.py [name ...]
+python benchmarks/run.py [name ...]
 """
 
 import subprocess

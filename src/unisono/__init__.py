@@ -34,7 +34,9 @@ __all__ = sorted([*_WHERE, "__version__"])
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'unisono' has no attribute {name!r}")
-    return getattr(import_module(_WHERE[name]), name)
+    value = getattr(import_module(_WHERE[name]), name)
+    globals()[name] = value  # asked for once
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,7 @@
 """The ledger: authorises first, never forgets, never overspends, is the only source of noise."""
 
 import copy
+import errno
 import math
 import os
 import pickle
@@ -138,6 +139,42 @@ def test_whatever_is_authorised_stays_within_budget(stds):
 
 
 # ------------------------------------------------------- crashes and processes
+
+
+def test_without_the_disks_word_there_is_no_grant_and_the_cost_stays(
+    file_ledger, cost, monkeypatch
+):
+    """A line that may or may not be on the disk counts as spent, and nobody gets its noise."""
+
+    def fail(_):
+        raise OSError(errno.EIO, "bad disk")
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    with pytest.raises(LedgerUnavailable, match="counts as spent"):
+        file_ledger.authorize(cost)
+    monkeypatch.undo()
+    assert file_ledger.grants == 1
+    assert file_ledger.authorize(cost).number == 1
+    assert verify(file_ledger._journal.path).entries == 2
+
+
+def test_threads_share_the_disk_and_the_budget(file_ledger, policy, event):
+    """Eight threads, one file: every grant has its own number, none exceeds the budget."""
+    expected = _spend_everything(Ledger.in_memory(policy, ACCOUNTANT, seed=1), event)
+    costs = [everyone(event * 1), everyone(event * 1, 0)]
+    numbers = []
+
+    def spend(worker):
+        while True:
+            try:
+                numbers.append(file_ledger.authorize(costs[worker % 2]).number)
+            except BudgetExceeded:
+                return
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(spend, range(8)))
+    assert sorted(numbers) == list(range(expected))
+    assert verify(file_ledger._journal.path).entries == expected
 
 
 def test_a_grant_taken_and_not_used_is_spent(file_ledger, cost, policy):

@@ -58,6 +58,8 @@ class Journal:
         self.length = 0
         self._offset = 0
         self._thread_lock = threading.RLock()
+        self._sync_lock = threading.Lock()
+        self._synced = 0
         self._depth = 0
         self._create = create
         self._open()
@@ -141,6 +143,39 @@ class Journal:
 
     def append(self, documents: Sequence[dict[str, Any]]) -> None:
         """Write the documents and wait for the disk; on any failure nothing remains."""
+        before = self._offset, self.head, self.length
+        self.write(documents)
+        try:
+            self.sync(self._offset)
+        except LedgerUnavailable:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, before[0])
+            self._offset, self.head, self.length = before
+            raise
+
+    def sync(self, written: int) -> None:
+        """Wait until the first `written` bytes are on the disk; threads share one wait.
+
+        Bytes reach the disk in their order, so whatever another process built on these lines
+        cannot survive a crash without them.
+        """
+        with self._sync_lock:
+            if self._synced >= written:
+                return
+            target = self._offset
+            try:
+                os.fdatasync(self._file)
+            except OSError as error:
+                raise unavailable(self.path, error, "what was asked counts as spent") from None
+            self._synced = target
+
+    @property
+    def written(self) -> int:
+        """How many bytes this journal has read or written."""
+        return self._offset
+
+    def write(self, documents: Sequence[dict[str, Any]]) -> None:
+        """Append the documents without waiting for the disk; a failed write leaves nothing."""
         if self._depth == 0:
             raise LedgerUnavailable("append outside locked(): another process could interleave")
         head, encoded = self.head, []
@@ -153,7 +188,6 @@ class Journal:
             written = 0
             while written < len(data):
                 written += os.write(self._file, data[written:])
-            os.fdatasync(self._file)
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, self._offset)
@@ -200,8 +234,17 @@ class MemoryJournal:
                 )
             yield []
 
-    def append(self, documents: Sequence[dict[str, Any]]) -> None:
+    @property
+    def written(self) -> int:
+        return len(self.lines)
+
+    def write(self, documents: Sequence[dict[str, Any]]) -> None:
         self.lines.extend(documents)
+
+    append = write
+
+    def sync(self, written: int) -> None:
+        """Memory needs no waiting."""
 
     def close(self) -> None:
         self.lines = []
@@ -225,7 +268,9 @@ def heads(path: str | os.PathLike[str]) -> list[str]:
     return [GENESIS, *(line[-66:-2].decode() for line in lines)]
 
 
-def unavailable(path: object, error: OSError) -> LedgerUnavailable:
+def unavailable(
+    path: object, error: OSError, consequence: str = "nothing was spent"
+) -> LedgerUnavailable:
     """What a user should read when the storage refuses."""
     remedy = {
         errno.ENOSPC: "the disk is full: free some space and try again",
@@ -235,7 +280,7 @@ def unavailable(path: object, error: OSError) -> LedgerUnavailable:
         errno.EROFS: "the disk is read-only: move the ledger to writable storage",
         errno.EISDIR: "that is a folder: name a file",
     }.get(error.errno or 0, error.strerror or str(error))
-    return LedgerUnavailable(f"cannot use the ledger {path}: {remedy}; nothing was spent")
+    return LedgerUnavailable(f"cannot use the ledger {path}: {remedy}; {consequence}")
 
 
 def _sync_folder(folder: Path) -> None:

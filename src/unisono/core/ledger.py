@@ -151,7 +151,11 @@ class Ledger(_Uncopyable):
         with self._journal.locked() as news:
             self._learn(news)
             self._make_room(known)
-            return self._grant(known, releases, purpose, _now())
+            grant = self._grant(known, releases, purpose, _now())
+            written = self._journal.written
+        # Waiting for the disk outside the lock lets others write meanwhile: one sync serves all.
+        self._journal.sync(written)
+        return grant
 
     def _make_room(self, known: KnownCost) -> None:
         """Refuse if the cost does not fit; else remember for how many equal ones it would.
@@ -169,14 +173,14 @@ class Ledger(_Uncopyable):
             self._room = (known, 1)
 
     def _grant(self, known: KnownCost, releases: int, purpose: str, now: str) -> Grant:
-        """Write first, then remember, then hand out."""
+        """Write first, then remember; the caller hands it out once the disk has confirmed."""
         number = self._grants
         lines: list[dict[str, Any]] = [] if known.name in self._costs else [known.line]
         lines.append(
             {"kind": "grant", "number": number, "cost": known.name, "releases": releases,
              "purpose": purpose, "time": now}
         )  # fmt: skip
-        self._journal.append(lines)
+        self._journal.write(lines)
         self._costs.setdefault(known.name, known.cost)
         self._times[known.name] += 1
         self._grants += 1
@@ -234,10 +238,11 @@ class Ledger(_Uncopyable):
     def _known(self, cost: Cost) -> KnownCost:
         """The cost, checked once per unit and relation, and the name under which it is written."""
         items, policy = tuple(cost.items()), self.policy
-        if items != self._last[0]:
+        last = self._last  # one read: another thread may ask about another cost meanwhile
+        if items != last[0]:
             checked = checked_cost(items, policy.unit, policy.relation, policy.colluders)
-            self._last = (items, checked)
-        return self._last[1]
+            last = self._last = (items, checked)
+        return last[1]
 
     def _require_fits(self, cost: Cost) -> None:
         """Refuse a cost that some viewer's budget cannot bear on top of what is spent."""

@@ -59,6 +59,7 @@ def main(folder: str) -> None:
         book = Ledger.create(path, Policy("bench", Budget(5.0, 1e-6)), ACCOUNTANT)
         authorise(book, cost)
         line = path.read_bytes().splitlines(keepends=True)[-1]
+        beside = Path(place) / "plain"
         rates = [
             (plain(beside, line), authorise(book, cost), together(book, cost))
             for _ in range(REPEATS)

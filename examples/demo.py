@@ -71,7 +71,7 @@ def private_model() -> None:
     _, rows, ill = patients(4000, seed=99)
     accuracy = np.mean(np.sign(rows @ result.value) == ill)
     CONSOLE.print(f"Accuracy on 4,000 new patients: [bold]{100 * accuracy:.1f} %[/]")
-    CONSOLE.print(result.certificate.text(), "\n", highlight=False)
+    CONSOLE.print(result.certificate.text(), "\n", highlight=False, soft_wrap=True)
     result.certificate.save(str(FOLDER / "certificate.json"))
 
 
@@ -87,7 +87,8 @@ def main() -> None:
         f"{FOLDER}/. Try:\n"
         "  .venv/bin/unisono ledger show demo/Aalborg.ledger\n"
         "  .venv/bin/unisono privacy cost --mechanism gaussian --noise 4 --count 10 --delta 1e-6\n"
-        "  .venv/bin/unisono privacy compare --noise 1 --rate 0.01 --count 10000 --delta 1e-5"
+        "  .venv/bin/unisono privacy compare --noise 1 --rate 0.01 --count 10000 --delta 1e-5",
+        soft_wrap=True,
     )
 
 

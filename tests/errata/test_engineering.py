@@ -203,7 +203,7 @@ def test_the_certificate_prints_who_may_own_what():
     certificate = in_process.run(study, parties).certificate
     # The weakest declaration of all parties is what may be claimed.
     assert certificate.declarations == {"records_per_person": 3, "parties_disjoint": False}
-    assert "records per person = 3, parties disjoint = False" in certificate.text()
+    assert "records per person: 3, parties disjoint: False" in certificate.text()
     assert certificate.to_json()["declarations"]["records_per_person"] == 3
     # What several rows cost: three records move together.
     one = gaussian.mu_for(1.0, 1e-5)

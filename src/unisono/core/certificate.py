@@ -109,8 +109,8 @@ class Certificate:
             f"  trust      {self.trust}: {_TRUST_WORDS[self.trust]}",
             f"  parties    {self.parties}, at least {self.minimum_survivors} survive, "
             f"{self.colluders} may collude",
-            f"  protects   one {self.unit}, assuming "
-            + ", ".join(f"{k.replace('_', ' ')} = {v}" for k, v in self.declarations.items()),
+            f"  protects   one {self.unit}; "
+            + ", ".join(f"{k.replace('_', ' ')}: {v}" for k, v in self.declarations.items()),
         ]
         if self.secure_sum:
             rows.append(f"  secure sum {self.secure_sum}")
@@ -118,19 +118,19 @@ class Certificate:
         relations = [r for r in Relation if any(line.relation == r for line in self.lines)]
         width = max(len(describe(line.viewer)) for line in self.lines)
         rows.append(
-            "    " + " " * width + "".join(f"{r!s:>16}" for r in relations) + f"{'at delta':>12}"
+            "  " + " " * width + "".join(f"{r!s:>14}" for r in relations) + f"{'at delta':>9}"
         )
         for viewer in dict.fromkeys(line.viewer for line in self.lines):
-            row = f"    {describe(viewer):<{width}}"
+            row = f"  {describe(viewer):<{width}}"
             for relation in relations:
                 found = [
                     line.epsilon
                     for line in self.lines
                     if (line.viewer, line.relation) == (viewer, relation)
                 ]
-                row += f"{_shown(found[0]) if found else '-':>16}"
+                row += f"{_shown(found[0]) if found else '-':>14}"
             delta = next(line.delta for line in self.lines if line.viewer == viewer)
-            rows.append(f"{row}{delta:>12g}")
+            rows.append(f"{row}{delta:>9g}")
         rows.append("  epsilon spent in all, against the viewer who has seen most:")
         for spending in self.spending:
             worst = max(spending.epsilon, key=lambda v: spending.epsilon[v])

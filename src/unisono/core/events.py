@@ -9,257 +9,37 @@ counted twice.
 import dataclasses
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
+from unisono.core.kinds import (
+    DiscreteGaussian,
+    Everyone,
+    Gaussian,
+    Laplace,
+    Noise,
+    NoNoise,
+    NormNoise,
+    Poisson,
+    RandomizedResponse,
+    Sampler,
+    Selection,
+    Skellam,
+    WithoutReplacement,
+)
+from unisono.core.sensitivity import Distance, Sensitivity, bounded_sum, positive
 from unisono.core.trust import Relation, Unit
-from unisono.errors import InvalidInput, UndefinedRelation, UnknownEvent
-
-
-def positive(**values: float) -> None:
-    """Refuse a named parameter that is not a positive finite number."""
-    for name, value in values.items():
-        if not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
-            raise InvalidInput(
-                f"{name} = {value!r} is not a positive finite number: give one greater than zero"
-            )
-
-
-# ---------------------------------------------------------------- sensitivity
-
-
-@dataclass(frozen=True)
-class Distance:
-    """How far apart a bounded value can be on neighbours, in the norms that are known."""
-
-    l1: float | None = None
-    l2: float | None = None
-    linf: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("l1", "l2", "linf"):
-            value = getattr(self, name)
-            if value is not None:
-                positive(**{name: value})
-
-    def in_norm(self, norm: str) -> float:
-        value: float | None = getattr(self, norm)
-        if value is None:
-            raise UndefinedRelation(
-                f"no {norm} sensitivity is known ({self}): bound the value in {norm} first"
-            )
-        return value
-
-
-@dataclass(frozen=True)
-class Sensitivity:
-    """The distance between neighbours under every relation for which it is defined."""
-
-    unit: Unit
-    replace_one: Distance | None = None
-    zero_out: Distance | None = None
-    add_or_remove: Distance | None = None
-
-    def under(self, relation: Relation) -> Distance:
-        distance: Distance | None = getattr(self, relation.replace("-", "_"))
-        if distance is None:
-            defined = ", ".join(self.relations) or "none"
-            raise UndefinedRelation(
-                f"this release bounds nothing under {relation!s} (defined: {defined}): "
-                "ask for a relation it defines, or release through a sum of bounded records"
-            )
-        return distance
-
-    @property
-    def relations(self) -> tuple[Relation, ...]:
-        return tuple(r for r in Relation if getattr(self, r.replace("-", "_")) is not None)
-
-
-def bounded_sum(
-    *,
-    l1: float | None = None,
-    l2: float | None = None,
-    linf: float | None = None,
-    unit: Unit = Unit.RECORD,
-    hides_presence: bool = True,
-) -> Sensitivity:
-    """Sensitivity of a sum in which every unit contributes a vector of at most these norms.
-
-    Removing or zeroing one unit moves the sum by its norm; replacing it by at most twice
-    that. `hides_presence=False` leaves add-or-remove undefined: a sum whose noise comes in
-    shares does not hide whether a *party* took part (E003-16).
-    """  # fmt: skip
-    for name, value in (("l1", l1), ("l2", l2), ("linf", linf)):
-        if value is not None:
-            positive(**{name: value})
-    once = Distance(l1, l2, linf)
-    twice = Distance(*(None if v is None else 2 * v for v in (l1, l2, linf)))
-    return Sensitivity(unit, twice, once, once if hides_presence else None)
-
-
-# ---------------------------------------------------------------------- noise
-
-
-@dataclass(frozen=True)
-class Gaussian:
-    """Independent N(0, std^2) per coordinate, or integers that post-process it (X-3).
-
-    The law that was drawn may differ from a post-processing of the continuous Gaussian: over
-    all coordinates of one release their probabilities are within a factor exp(`slack`) but for
-    a mass of `gap` (X-11). Exact samplers have no slack, and no gap unless shares are added.
-    """
-
-    std: float
-    gap: float = 0.0
-    slack: float = 0.0
-    norm: ClassVar[str] = "l2"
-
-    def __post_init__(self) -> None:
-        positive(std=self.std)
-        if not 0 <= self.gap < 1:
-            raise InvalidInput(f"gap = {self.gap!r} is not a total variation in [0, 1)")
-        if not 0 <= self.slack < 1:
-            raise InvalidInput(f"slack = {self.slack!r} is not a small epsilon in [0, 1)")
-
-
-@dataclass(frozen=True)
-class Laplace:
-    """Independent Laplace noise in each of `dimension` coordinates.
-
-    Releases draw the discrete law P(k) ∝ exp(-|k| / scale) on the grid; `discrete=False` is
-    the textbook's continuous law, for analysis.
-    """
-
-    scale: float
-    dimension: int = 1
-    discrete: bool = True
-    norm: ClassVar[str] = "l1"
-
-    def __post_init__(self) -> None:
-        positive(scale=self.scale, dimension=self.dimension)
-
-
-@dataclass(frozen=True)
-class NormNoise:
-    """Density ∝ exp(-||b||_2 / scale): the vector norm mechanism (INVENTORY 2.1)."""
-
-    scale: float
-    norm: ClassVar[str] = "l2"
-
-    def __post_init__(self) -> None:
-        positive(scale=self.scale)
-
-
-@dataclass(frozen=True)
-class DiscreteGaussian:
-    """Sum of `shares` discrete Gaussians of total variance std^2, in `dimension` coordinates.
-
-    `grid` is the step of the integer grid in the units of `std`.
-    """
-
-    std: float
-    grid: float
-    dimension: int
-    shares: int = 1
-    norm: ClassVar[str] = "l2"
-
-    def __post_init__(self) -> None:
-        positive(std=self.std, grid=self.grid, dimension=self.dimension, shares=self.shares)
-
-
-@dataclass(frozen=True)
-class Skellam:
-    """Poisson minus Poisson of this standard deviation on a grid; closed under sums."""
-
-    std: float
-    grid: float
-    norm: ClassVar[str] = "l2"
-
-    def __post_init__(self) -> None:
-        positive(std=self.std, grid=self.grid)
-
-
-@dataclass(frozen=True)
-class RandomizedResponse:
-    """One answer out of `choices`, kept with odds exp(epsilon) against each other answer."""
-
-    epsilon: float
-    choices: int = 2
-    norm: ClassVar[str] = "linf"
-
-    def __post_init__(self) -> None:
-        positive(epsilon=self.epsilon)
-        if self.choices < 2:
-            raise InvalidInput(f"choices = {self.choices!r}: a response needs at least 2")
-
-
-@dataclass(frozen=True)
-class Selection:
-    """A choice with probability ∝ exp(score / (2 scale)), or permute-and-flip, which costs
-    the same: epsilon = (sensitivity of the scores in linf) / scale."""
-
-    scale: float
-    norm: ClassVar[str] = "linf"
-
-    def __post_init__(self) -> None:
-        positive(scale=self.scale)
-
-
-@dataclass(frozen=True)
-class NoNoise:
-    """The value itself is disclosed: epsilon is infinite against this viewer."""
-
-    norm: ClassVar[str] = "l2"
-
-
-Noise = (
-    Gaussian | Laplace | NormNoise | DiscreteGaussian | Skellam
-    | RandomizedResponse | Selection | NoNoise
-)  # fmt: skip
-
-
-# ------------------------------------------------------------------- samplers
-
-
-@dataclass(frozen=True)
-class Everyone:
-    """No sampling: every unit contributes."""
-
-
-@dataclass(frozen=True)
-class Poisson:
-    """Every unit tosses its own secret coin with probability `rate`."""
-
-    rate: float
-
-    def __post_init__(self) -> None:
-        positive(rate=self.rate)
-        if self.rate > 1:
-            raise InvalidInput(f"rate = {self.rate!r} is above 1: a probability is at most 1")
-
-
-@dataclass(frozen=True)
-class WithoutReplacement:
-    """A secret subset of exactly `size` out of `population` units."""
-
-    size: int
-    population: int
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.size <= self.population:
-            raise InvalidInput(
-                f"cannot draw {self.size!r} of {self.population!r} without replacement: "
-                "size must lie between 1 and the population"
-            )
-
-
-Sampler = Everyone | Poisson | WithoutReplacement
-
-
-# --------------------------------------------------------------------- events
+from unisono.errors import InvalidInput, UnknownEvent
+
+__all__ = [
+    "NOTHING", "Composed", "DiscreteGaussian", "Distance", "Event", "Everyone", "Gaussian",
+    "Laplace", "NoNoise", "Noise", "NormNoise", "Poisson", "RandomizedResponse", "Sampler",
+    "Selection", "Sensitivity", "Skellam", "WithoutReplacement", "bounded_sum", "canonical",
+    "compose", "composed_from_json", "composed_to_json", "event_from_json", "event_to_json",
+    "positive",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

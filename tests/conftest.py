@@ -1,8 +1,11 @@
 """Shared fixtures: policies, ledgers and small parties."""
 
+import os
+
 import jax
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.costs import everyone
@@ -11,6 +14,11 @@ from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 
 jax.config.update("jax_platforms", "cpu")
+
+# Where a red build must mean a change for the worse, examples are the same every time.
+settings.register_profile("continuous-integration", derandomize=True)
+if os.environ.get("CI"):
+    settings.load_profile("continuous-integration")
 
 
 @pytest.fixture

@@ -60,11 +60,12 @@ class Composition:
         """Certified epsilon, at most ``tolerance`` wide unless the grid would be too long."""
         delta = require_delta(delta)
         exact = self._exact()
-        return (
-            bracket_epsilon(self.terms, delta, self.tolerance)
-            if exact is None
-            else (_invert(exact, delta))
-        )
+        if exact is not None:
+            return _invert(exact, delta)
+        bracket = bracket_epsilon(self.terms, delta, self.tolerance)
+        if bracket.width > self.tolerance:  # a coarse grid can miss rare losses: look closer, once
+            bracket = bracket_epsilon(self.terms, delta, self.tolerance / 20)
+        return bracket
 
     def delta(self, epsilon: float) -> Bracket:
         """Certified delta, at most ``tolerance`` wide relative to it (with the same exception)."""

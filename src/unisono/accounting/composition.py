@@ -123,7 +123,10 @@ def _delta(target: float, loss: FloatArray, log_mass: FloatArray) -> float:
     kept = loss > target
     if not np.any(kept):
         return 0.0
-    terms = log_mass[kept] + np.log(-np.expm1(target - loss[kept]))
+    # Losses are rounded products: taken a little larger, their distance to the target, which may be
+    # tiny, is never too small.
+    reach = loss[kept] * (1 + 2.0**-50)
+    terms = log_mass[kept] + np.log(-np.expm1(target - reach))
     # The log probabilities carry the rounding error of log-gamma, hence the margin.
     margin = 1 + 1e-12 + 2.0**-48 * float(gammaln(len(loss) + 1))
     return min(1.0, float(np.exp(logsumexp(terms))) * margin)

@@ -8,6 +8,9 @@ The engine calls them in this order, once per round:
     server_state           = merge(server_state, aggregate)                  post-processing only
 
 `local` returns a bounded `Contribution`; the engine adds the noise that `event` names.
+
+Some algorithms do more: parties with budgets of their own (`own_event`), parties that take turns
+(`schedule`), and several noisy steps at home between two messages (`inner`).
 """
 
 import hashlib
@@ -16,8 +19,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from unisono.core.events import Composed, Event, Everyone, Gaussian, NoNoise, Sampler, canonical
-from unisono.core.trust import EVERYONE, PARTY, SERVER, Trust, Viewer
+import numpy as np
+
+from unisono.core.events import (
+    Composed,
+    Event,
+    Everyone,
+    Gaussian,
+    NoNoise,
+    Sampler,
+    WithoutReplacement,
+    canonical,
+)
+from unisono.core.trust import EVERYONE, NETWORK, PARTY, SERVER, Trust, Unit, Viewer
 from unisono.errors import InvalidInput
 
 
@@ -68,12 +82,42 @@ class Facts:
 class Aggregate(NamedTuple):
     """What the server gets for a round: the noisy sum in value units, and whose it is.
 
-    `records` is the public number of records behind the parties that arrived.
+    `records` is the public number of records behind the parties that arrived. Algorithms that
+    combine "each" get the messages one by one: `total` (parties, ...), zero where `present`
+    (parties,) is false.
     """
 
     total: Any
     survivors: Any
     records: Any
+    present: Any = None
+
+
+class Inner(NamedTuple):
+    """Several noisy steps at home between two messages: each step is a release of its own.
+
+        state   = absorb(facts, public, state, noisy)     after each of `steps` noisy releases
+        message = report(state)                           a vector, rounded to `grid` for the wire
+
+    Neither sees data: the party's state changes by what it released and by public values only
+    (what `local` returns as state is ignored), so the message is post-processing.
+    """
+
+    steps: int
+    absorb: Callable[[Facts, Any, Any, Any], Any]
+    report: Callable[[Any], Any]
+    grid: float
+    reach: float
+
+
+class Schedule(NamedTuple):
+    """Who is asked when, which is public: `asked` (rounds, parties).
+
+    A `stale` party works on the public values that it saw at its last turn (asynchronous).
+    """
+
+    asked: np.ndarray
+    stale: bool = False
 
 
 class Algorithm(NamedTuple):
@@ -97,15 +141,63 @@ class Algorithm(NamedTuple):
     result: Callable[[Any], Any]
     reach: Callable[[Facts], float]
     sampler: Sampler = Everyone()
+    own_event: Callable[[Facts, Trust, int], Event] | None = None
+    schedule: Callable[[Facts], Schedule] | None = None
+    inner: Inner | None = None
 
-    def cost(self, facts: Facts, trust: Trust, rounds: int | None = None) -> dict[Viewer, Composed]:
-        """What the whole run, or some rounds of it, show to each viewer."""
+    @property
+    def alike(self) -> bool:
+        """Whether every party pays the same."""
+        return self.own_event is None and self.schedule is None
+
+    @property
+    def steps(self) -> int:
+        """How many releases a party makes in one of its turns."""
+        return self.inner.steps if self.inner else 1
+
+    def event_of(self, facts: Facts, trust: Trust, party: int) -> Event:
+        """What one party releases in one step."""
+        return self.own_event(facts, trust, party) if self.own_event else self.event(facts, trust)
+
+    def turns(self, facts: Facts, party: int) -> int:
+        """In how many rounds a party is asked."""
+        if self.schedule is None:
+            return self.rounds
+        return int(self.schedule(facts).asked[:, party].sum())
+
+    def cost(
+        self, facts: Facts, trust: Trust, rounds: int | None = None, party: int = 0
+    ) -> dict[Viewer, Composed]:
+        """What the whole run, or some rounds of it, show of one party's data to each viewer."""
+        self.require(facts, trust)
+        releases = (rounds or self.turns(facts, party)) * self.steps
+        return cost_per_viewer(self.event_of(facts, trust, party), releases, facts, trust)
+
+    def require(self, facts: Facts, trust: Trust) -> None:
+        """Refuse a trust that the algorithm does not offer, and what only LOCAL noise can do."""
         if trust not in self.trusts:
             raise InvalidInput(
                 f"{self.name} cannot run with trust {trust!s}: choose one of "
                 + ", ".join(sorted(self.trusts))
             )
-        return cost_per_viewer(self.event(facts, trust), rounds or self.rounds, facts, trust)
+        apart = self.combine == "each" or self.inner is not None or not self.alike
+        if apart and trust is not Trust.LOCAL:
+            raise InvalidInput(
+                f"{self.name} releases per party, which a secure sum cannot hide and a server's "
+                "noise does not cover: use trust LOCAL"
+            )
+        if trust is not Trust.TRUSTED_SERVER and chosen_by_server(self.event(facts, trust)):
+            raise InvalidInput(
+                f"{self.name} draws a fixed number of parties, which somebody must choose: use "
+                "trust TRUSTED_SERVER, or secret coins (Poisson) that every party tosses itself"
+            )
+        if self.schedule is not None:
+            asked = self.schedule(facts).asked
+            if asked.shape != (self.rounds, facts.parties) or not asked.any(axis=0).all():
+                raise InvalidInput(
+                    f"a schedule of shape {asked.shape} for {self.rounds} rounds and "
+                    f"{facts.parties} parties: every party must have a turn"
+                )
 
     def study_hash(self, facts: Facts, trust: Trust) -> str:
         """What all parties agreed on, in one number."""
@@ -123,6 +215,11 @@ class Algorithm(NamedTuple):
         return hashlib.sha256(canonical(agreed)).hexdigest()
 
 
+def chosen_by_server(event: Event) -> bool:
+    """Whether the event speaks of a fixed-size subset of parties, which only a server can draw."""
+    return event.sensitivity.unit is Unit.PARTY and isinstance(event.sampler, WithoutReplacement)
+
+
 def cost_per_viewer(
     event: Event, rounds: int, facts: Facts, trust: Trust
 ) -> dict[Viewer, Composed]:
@@ -131,7 +228,8 @@ def cost_per_viewer(
     `LOCAL`: everyone sees each party's own message, so everyone gets the event itself.
     `SECURE_SUM`: everyone sees sums that hold at least `honest` shares; one curious party
     also knows its own share, so against it only the other survivors' shares count.
-    `TRUSTED_SERVER`: the server sees the clean value.
+    `TRUSTED_SERVER`: the server sees the clean value. If it also draws a subset of *parties*,
+    those asked and the network see who takes part: against them nothing is amplified.
     Messages travel on encrypted channels: the network sees what is published.
     """
     viewers = [*EVERYONE, *([Viewer.colluders(facts.colluders)] if facts.colluders else [])]
@@ -140,6 +238,8 @@ def cost_per_viewer(
         for viewer in cost:
             if viewer == SERVER or viewer.coalition:
                 cost[viewer] = replace(event, noise=NoNoise()) * rounds
+        if chosen_by_server(event):
+            cost[PARTY] = cost[NETWORK] = replace(event, sampler=Everyone()) * rounds
     if trust is Trust.SECURE_SUM and facts.parties > 1:
         others = facts.minimum_survivors - 1
         cost[PARTY] = _with_shares(event, others, facts.honest) * rounds

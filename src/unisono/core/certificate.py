@@ -155,10 +155,16 @@ def certify(
     """Write the certificate of a study from its public facts and the parties' ledgers."""
     facts, trust = study.facts, study.trust
     cost: Mapping[Viewer, Composed] = study.cost
+    kinds = {id(one): one for one in study.costs}.values()  # parties may pay differently
     books = ledgers.values()
     policies = {(b.policy.budget, b.policy.exceptions): b.policy for b in books}.values()
     lines = [
-        Line(viewer, relation, accountant.epsilon(history, relation, delta), delta)
+        Line(
+            viewer,
+            relation,
+            max(accountant.epsilon(one[viewer], relation, delta) for one in kinds),
+            delta,
+        )
         for viewer, history in cost.items()
         # The strictest party's delta, whose epsilon is the largest.
         for delta in [min(policy.budget_for(viewer).delta for policy in policies)]

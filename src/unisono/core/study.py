@@ -32,16 +32,22 @@ class Study:
                 "one party alone in a secure sum: its sum is its own value, so nothing is hidden "
                 "by adding; use trust LOCAL, or invite another party"
             )
-        if self.algorithm.combine == "each" and self.trust is Trust.SECURE_SUM:
-            raise InvalidInput(
-                f"{self.algorithm.name} releases per party, which a secure sum cannot hide: "
-                "use trust LOCAL"
-            )
-        self.cost  # noqa: B018 - refuses a trust that the algorithm does not offer
+        self.algorithm.require(self.facts, self.trust)
 
     @property
     def cost(self) -> Mapping[Viewer, Composed]:
+        """What the run shows of the first party; of every party, where all are alike."""
         return self.algorithm.cost(self.facts, self.trust)
+
+    @cached_property
+    def costs(self) -> Sequence[Mapping[Viewer, Composed]]:
+        """What the run shows of each party."""
+        if self.algorithm.alike:
+            return [self.cost] * self.facts.parties
+        return [
+            self.algorithm.cost(self.facts, self.trust, party=party)
+            for party in range(self.facts.parties)
+        ]
 
     @cached_property
     def hash(self) -> str:

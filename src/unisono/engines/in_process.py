@@ -19,15 +19,28 @@ import numpy as np
 
 from unisono.core.algorithm import Aggregate
 from unisono.core.certificate import certify
+from unisono.core.events import Event
 from unisono.core.grant import Grant, join
 from unisono.core.ledger import Ledger
-from unisono.core.release import noise_steps, require_paid_for, server_noise
+from unisono.core.release import (
+    coins,
+    noise_steps,
+    require_paid_for,
+    server_choice,
+    server_noise,
+)
 from unisono.core.study import Party, Result, Study, require_same_kind
 from unisono.core.transcript import EVERYONE, EVERYONE_AT_THE_END, Transcript
-from unisono.core.trust import SERVER, Trust
+from unisono.core.trust import SERVER, Trust, Unit
 from unisono.core.values import Contribution
 from unisono.engines.checkpoint import Checkpoint
-from unisono.engines.requirements import require_columns, require_headroom
+from unisono.engines.requirements import (
+    asked,
+    require_columns,
+    require_headroom,
+    require_public_state,
+    rounded_report,
+)
 from unisono.errors import InvalidInput
 
 jax.tree_util.register_dataclass(
@@ -82,29 +95,32 @@ def run(
     algorithm, facts, trust = study.algorithm, study.facts, study.trust
     ledgers = [party.ledger for party in parties]
     server, state = algorithm.init(facts)
-    states = jax.tree.map(lambda leaf: jnp.stack([leaf] * facts.parties), state)
+    states = jax.tree.map(lambda leaf: jnp.stack([jnp.asarray(leaf)] * facts.parties), state)
     saved = Checkpoint(checkpoint, study.hash) if checkpoint else None
+    if saved:
+        require_public_state(study, state)
     first = 0
     if saved and saved.exists():
         first, (server, states) = saved.load((server, states))
     todo = range(first, algorithm.rounds)
-    if todo:
-        Ledger.check_all(ledgers, algorithm.cost(facts, trust, len(todo)))
-
     alive = _alive(study, dropouts)
     transcript = Transcript()
     chunk: _Chunk | None = None
+    if todo:
+        _check(study, ledgers, todo)
     for payment in _pieces(study, todo) if saved else [todo] if todo else []:
-        cost = algorithm.cost(facts, trust, len(payment))
-        grants = Ledger.authorize_all(ledgers, cost, len(payment), f"study {study.hash[:16]}")
+        grants = _authorize(study, ledgers, payment)
         if chunk is None:
             columns = [p.open(grant) for p, grant in zip(parties, grants, strict=True)]
             for index, own in enumerate(columns):
                 require_columns(study, index, own)
             chunk = _Chunk(study, stack(columns), alive, ledgers[0].seed)
-        joint = [join(grants)] if len(grants) > _JOINT_PARTIES else grants
+            held = _seen_at_first(study, server)
+        many = algorithm.alike and len(grants) > _JOINT_PARTIES
+        joint = [join(grants)] if many else grants
         for rounds in _pieces(study, payment):
-            (server, states), seen = chunk.run(server, states, joint, payment.start, rounds)
+            carry, seen = chunk.run((server, states, held), joint, payment.start, rounds)
+            server, states, held = carry
             _record(transcript, trust, rounds, seen)
             if saved:
                 saved.save(rounds.stop, (server, states))
@@ -119,107 +135,213 @@ def run(
     return Result(value, certificate, transcript)
 
 
+def _check(study: Study, ledgers: Sequence[Ledger], todo: range) -> None:
+    """Refuse before anything is spent if one party cannot pay for all that is left."""
+    if study.algorithm.alike:
+        Ledger.check_all(ledgers, study.algorithm.cost(study.facts, study.trust, len(todo)))
+        return
+    for ledger, cost in zip(ledgers, study.costs, strict=True):
+        ledger.check(cost)
+
+
+def _authorize(study: Study, ledgers: Sequence[Ledger], rounds: range) -> list[Grant]:
+    """One grant for each party: for these rounds, or for its own turns in the whole run."""
+    algorithm, facts = study.algorithm, study.facts
+    purpose = f"study {study.hash[:16]}"
+    if algorithm.alike:
+        cost = algorithm.cost(facts, study.trust, len(rounds))
+        return Ledger.authorize_all(ledgers, cost, len(rounds) * algorithm.steps, purpose)
+    return [
+        ledger.authorize(cost, algorithm.turns(facts, party) * algorithm.steps, purpose)
+        for party, (ledger, cost) in enumerate(zip(ledgers, study.costs, strict=True))
+    ]
+
+
 class _Chunk:
     """What stays the same from one chunk of rounds to the next."""
 
     def __init__(self, study: Study, data: Stack, alive: np.ndarray, seed: int | None) -> None:
         algorithm, facts, trust = study.algorithm, study.facts, study.trust
         self.study, self.data, self.alive = study, data, alive
-        self.event, self.grid = algorithm.event(facts, trust), algorithm.grid(facts, trust)
+        self.grid = algorithm.grid(facts, trust)
         require_headroom(study)
+        self.asked = asked(study)
+        self.events = [algorithm.event(facts, trust)]
+        if algorithm.own_event is not None:
+            self.events = [algorithm.event_of(facts, trust, p) for p in range(facts.parties)]
         contribution = _abstract_contribution(study, data)
-        require_paid_for(contribution, self.event, self.grid)
+        for event in set(self.events):
+            require_paid_for(contribution, event, self.grid)
         self.shape = tuple(contribution.value.shape)
         self.sizes = np.asarray(facts.records, np.float32)
-        self.server_noise = None
+        self.server_noise, self.chosen = None, server_choice(algorithm, facts, trust, seed)
         if trust is Trust.TRUSTED_SERVER:
             self.server_noise = server_noise(algorithm, facts, trust, seed)
         numbers = algorithm.rounds * facts.parties * int(np.prod(self.shape))
         recorded = trust is not Trust.SECURE_SUM and numbers <= _RECORDED_NUMBERS
         self.program = _program(study, self.grid, recorded)
 
-    def run(
-        self, server: Any, states: Any, grants: Sequence[Grant], offset: int, rounds: range
-    ) -> Any:
+    def run(self, carry: Any, grants: Sequence[Grant], offset: int, rounds: range) -> Any:
         """Rounds of one chunk, whose draws in these grants begin at round `offset`."""
-        masks, noise = self._draw(grants, offset, rounds)
+        masks, noise, takes = self._draw(grants, offset, rounds)
         central = np.zeros((len(rounds), *self.shape), np.int64)
         if self.server_noise is not None:
             central = np.stack([self.server_noise(number, self.shape) for number in rounds])
-        alive = self.alive[rounds.start : rounds.stop]
-        inputs = (masks, noise, central.astype(np.int32), alive)
-        return self.program(server, states, self.data.arrays, self.sizes, inputs)
+            takes &= np.stack([self.chosen(number) for number in rounds])
+        alive, turn = (table[rounds.start : rounds.stop] for table in (self.alive, self.asked))
+        inputs = (masks, noise, takes, central.astype(np.int32), alive & turn, turn)
+        return self.program(carry, self.data.arrays, self.sizes, inputs)
 
     def _draw(
         self, grants: Sequence[Grant], offset: int, rounds: range
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Row masks (rounds, parties, n) and noise in grid steps (rounds, parties, ...)."""
-        study, real = self.study, self.data.real
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Row masks (rounds, steps, parties, n), noise in grid steps (rounds, steps, parties,
+        ...) and which parties contribute (rounds, parties)."""
+        study, real, steps = self.study, self.data.real, self.study.algorithm.steps
         honest = study.facts.honest if study.trust is Trust.SECURE_SUM else 1
-        sampler, silent = study.algorithm.sampler, study.trust is Trust.TRUSTED_SERVER
-        noise = np.zeros((len(rounds), len(real), *self.shape), np.int32)
-        masks = np.zeros((len(rounds), *real.shape), bool)
+        noise = np.zeros((len(rounds), steps, len(real), *self.shape), np.int32)
+        masks = np.zeros((len(rounds), steps, *real.shape), bool)
+        takes = np.ones((len(rounds), len(real)), bool)
         share = len(real) // len(grants)  # parties per grant: 1, or all of them
         shape = (share, *self.shape) if share > 1 else self.shape
         study_hash = study.hash.encode()
 
-        def fill(row: int, mine: slice, key: bytes) -> None:
-            steps = noise_steps(key, self.event, self.grid, shape, honest, self.shape)
-            noise[row, mine] = steps.astype(np.int32)
+        def fill(row: int, step: int, mine: slice, event: Event, key: bytes) -> None:
+            drawn = noise_steps(key, event, self.grid, shape, honest, self.shape)
+            noise[row, step, mine] = drawn.astype(np.int32)
 
         jobs = []
+        turns = np.cumsum(self.asked, axis=0) - self.asked
         for row, number in enumerate(rounds):
             for column, grant in enumerate(grants):
+                if not self.asked[number, column]:
+                    continue
                 mine = slice(column * share, (column + 1) * share)
-                draw = grant.draw(number - offset, study_hash)
-                chosen = real[mine]
-                masks[row, mine][chosen] = draw.sample(sampler, int(chosen.sum()))
-                jobs.append((row, mine, draw.take(self.event)))
-        if silent:
-            return masks, noise
+                event = self.events[column % len(self.events)]
+                first = (turns[number, column] - turns[offset, column]) * steps
+                for step in range(steps):
+                    draw = grant.draw(int(first) + step, study_hash)
+                    chosen = real[mine]
+                    if share > 1 and event.sensitivity.unit is Unit.PARTY:
+                        masks[row, step, mine] = chosen
+                        takes[row, mine] = draw.sample(event.sampler, share)
+                    else:
+                        rows, takes_part = coins(draw, event, int(chosen.sum()))
+                        masks[row, step, mine][chosen] = rows
+                        takes[row, mine] &= takes_part
+                    jobs.append((row, step, mine, event, draw.take(event)))
+        if study.trust is Trust.TRUSTED_SERVER:
+            return masks, noise, takes
         if share == 1:
             for job in jobs:
                 fill(*job)
         else:  # large arrays release the interpreter's lock: one thread per core
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 list(pool.map(lambda job: fill(*job), jobs))
-        return masks, noise
+        return masks, noise, takes
 
 
 def _program(study: Study, grid: float, recorded: bool) -> Callable[..., Any]:
     """One compiled scan over a chunk of rounds."""
-    algorithm, minimum = study.algorithm, study.facts.minimum_survivors
+    algorithm, facts = study.algorithm, study.facts
+    stale = algorithm.schedule is not None and algorithm.schedule(facts).stale
+    each = algorithm.combine == "each"
+    unit = algorithm.inner.grid if algorithm.inner else grid
+    answer = _noisy_steps(study, grid) if algorithm.inner else _one_release(study)
 
     def one_round(data: Any, sizes: Any, carry: Any, inputs: Any) -> Any:
-        server, states = carry
-        masks, noise, central, alive = inputs
+        server, states, held = carry
+        masks, noise, takes, central, alive, turn = inputs
         public = algorithm.ask(server)
-        local = partial(algorithm.local, study.facts)
-        after, contributions = jax.vmap(local, in_axes=(None, 0, 0, 0))(public, states, data, masks)
-        alive = jnp.logical_and(alive, contributions.valid)
+        seen = held if stale else public
+        after, values, valid = answer(seen, states, data, masks, noise, takes)
+        alive = jnp.logical_and(alive, valid)
         survivors = jnp.sum(alive)
-        opened = survivors >= minimum
+        opened = survivors >= jnp.minimum(facts.minimum_survivors, jnp.sum(turn))
+        arrived = jnp.where(_beside(alive, values), values, 0)
         # int32 sums wrap modulo 2^32, exactly as the secure sum's integers do.
-        values = contributions.value + noise
-        arrived = jnp.where(alive.reshape(-1, *[1] * (values.ndim - 1)), values, 0)
-        total = jnp.sum(arrived, axis=0, dtype=jnp.int32) + central
-        aggregate = Aggregate(total * grid, survivors, jnp.sum(jnp.where(alive, sizes, 0.0)))
-        merged = algorithm.merge(server, aggregate)
+        total = arrived if each else jnp.sum(arrived, axis=0, dtype=jnp.int32) + central
+        records = jnp.sum(jnp.where(alive, sizes, 0.0))
+        merged = algorithm.merge(server, Aggregate(total * unit, survivors, records, alive))
         server = jax.tree.map(lambda new, old: jnp.where(opened, new, old), merged, server)
-        states = jax.vmap(algorithm.settle)(after, jnp.logical_and(alive, opened))
-        seen = (public, values if recorded else None, jnp.where(opened, total, 0))
-        return (server, states), seen
+        accepted = jnp.logical_and(jnp.logical_and(alive, opened), takes)
+        settled = jax.vmap(algorithm.settle)(after, accepted)
+        # Whoever had no turn was not asked, and neither works nor settles.
+        states = _where(turn, settled, states)
+        if stale:
+            fresh = jax.tree.map(lambda leaf: jnp.stack([leaf] * facts.parties), public)
+            held = _where(turn, fresh, held)
+        told = (public, values if recorded else None, jnp.where(opened, total, 0))
+        return (server, states, held), told
 
     @jax.jit
-    def chunk(server: Any, states: Any, data: Any, sizes: Any, inputs: Any) -> Any:
-        return jax.lax.scan(partial(one_round, data, sizes), (server, states), inputs)
+    def chunk(carry: Any, data: Any, sizes: Any, inputs: Any) -> Any:
+        return jax.lax.scan(partial(one_round, data, sizes), carry, inputs)
 
     return chunk
 
 
+def _one_release(study: Study) -> Callable[..., Any]:
+    """Every party's answer in a round: its clipped value and its noise, in grid steps."""
+    local = partial(study.algorithm.local, study.facts)
+
+    def answer(public: Any, states: Any, data: Any, masks: Any, noise: Any, takes: Any) -> Any:
+        every = jax.vmap(local, in_axes=(_public_axis(study), 0, 0, 0))
+        after, contributions = every(public, states, data, masks[0])
+        bounded = contributions.value
+        values = jnp.where(_beside(takes, bounded), bounded, 0) + noise[0]
+        return after, values, contributions.valid
+
+    return answer
+
+
+def _noisy_steps(study: Study, grid: float) -> Callable[..., Any]:
+    """Several releases at home, then a report: states change by what was released only."""
+    facts, inner, axis = study.facts, study.algorithm.inner, _public_axis(study)
+    assert inner is not None
+    local = jax.vmap(partial(study.algorithm.local, facts), in_axes=(axis, 0, 0, 0))
+    absorb = jax.vmap(partial(inner.absorb, facts), in_axes=(axis, 0, 0))
+
+    def answer(public: Any, states: Any, data: Any, masks: Any, noise: Any, takes: Any) -> Any:
+        def step(carry: Any, inputs: Any) -> Any:
+            states, valid = carry
+            _, contributions = local(public, states, data, inputs[0])
+            noisy = (contributions.value + inputs[1]) * grid
+            return (absorb(public, states, noisy), valid & contributions.valid), None
+
+        start = (states, jnp.ones(facts.parties, bool))
+        (states, valid), _ = jax.lax.scan(step, start, (masks, noise))
+        return states, jax.vmap(partial(rounded_report, inner))(states), valid
+
+    return answer
+
+
+def _public_axis(study: Study) -> int | None:
+    """Stale parties each hold public values of their own."""
+    schedule = study.algorithm.schedule
+    return 0 if schedule is not None and schedule(study.facts).stale else None
+
+
+def _seen_at_first(study: Study, server: Any) -> Any:
+    """What every party holds before its first turn; only stale parties hold anything."""
+    if _public_axis(study) is None:
+        return None
+    public = study.algorithm.ask(server)
+    return jax.tree.map(lambda leaf: jnp.stack([jnp.asarray(leaf)] * study.facts.parties), public)
+
+
+def _beside(flags: Any, values: Any) -> Any:
+    """Flags (parties,) shaped to go with values (parties, ...)."""
+    return flags.reshape(-1, *[1] * (values.ndim - 1))
+
+
+def _where(flags: Any, new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda n, o: jnp.where(_beside(flags, n), n, o), new, old)
+
+
 def _pieces(study: Study, rounds: range) -> list[range]:
     """Chunks of rounds whose noise and coins fit into memory together."""
-    per_round = study.facts.parties * max(study.facts.records) * 2
+    per_round = study.facts.parties * max(study.facts.records) * 2 * study.algorithm.steps
     length = max(1, min(_CHUNK_ROUNDS, _CHUNK_NUMBERS // per_round))
     return [
         range(a, min(a + length, rounds.stop)) for a in range(rounds.start, rounds.stop, length)

@@ -1,9 +1,13 @@
 """What must hold before a study runs, on whatever engine, by public facts."""
 
 from collections.abc import Sequence
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
+from unisono.core.algorithm import Inner
 from unisono.core.study import Study
 from unisono.core.trust import Trust
 from unisono.errors import InvalidInput
@@ -30,9 +34,15 @@ def require_headroom(study: Study) -> None:
 
     A sum that wraps around is useless, not unsafe: all arithmetic is modulo 2^32.
     """
-    facts, trust = study.facts, study.trust
-    event, grid = study.algorithm.event(facts, trust), study.algorithm.grid(facts, trust)
-    reach = study.algorithm.reach(facts)
+    facts, trust, algorithm = study.facts, study.trust, study.algorithm
+    grid, reach = algorithm.grid(facts, trust), algorithm.reach(facts)
+    event = max(
+        (
+            algorithm.event_of(facts, trust, p)
+            for p in range(1 if algorithm.alike else facts.parties)
+        ),
+        key=lambda event: getattr(event.noise, "std", 0.0),
+    )
     std = getattr(event.noise, "std", 1.5 * getattr(event.noise, "scale", 0.0))
     spread = facts.parties if trust is Trust.LOCAL else facts.parties / facts.honest
     steps = (reach + 12 * std * spread**0.5) / grid
@@ -41,3 +51,29 @@ def require_headroom(study: Study) -> None:
             f"sums may reach {steps:.3g} grid steps, beyond a {MODULUS_BITS}-bit modulus: "
             "use a coarser grid, a smaller clip or fewer records"
         )
+
+
+def require_public_state(study: Study, state: Any) -> None:
+    """Refuse to write down a party's state that was made from its records."""
+    if jax.tree.leaves(state) and study.algorithm.inner is None:
+        raise InvalidInput(
+            f"parties of {study.algorithm.name} remember values without noise, which must not be "
+            "written to disk: run it without a checkpoint"
+        )
+    if study.algorithm.schedule is not None:
+        raise InvalidInput(
+            "a checkpoint of a study in which parties take turns is not offered: run it without"
+        )
+
+
+def asked(study: Study) -> np.ndarray:
+    """Who is asked when: (rounds, parties)."""
+    if study.algorithm.schedule is None:
+        return np.ones((study.algorithm.rounds, study.facts.parties), bool)
+    return np.asarray(study.algorithm.schedule(study.facts).asked, bool)
+
+
+def rounded_report(inner: Inner, state: Any) -> Any:
+    """A party's report in grid steps, kept inside 32 bits; a number that is not finite is 0."""
+    report = jnp.clip(inner.report(state), -inner.reach, inner.reach)
+    return jnp.round(jnp.nan_to_num(report) / inner.grid).astype(jnp.int32)

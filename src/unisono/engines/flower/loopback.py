@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
 from unisono.core.certificate import certify
-from unisono.core.release import server_noise
+from unisono.core.release import server_choice, server_noise
 from unisono.core.study import Party, Result, Study, require_same_kind
 from unisono.core.trust import Trust
 from unisono.engines.flower.party import Responder, party_app
@@ -82,8 +82,8 @@ def run(
 ) -> Result:  # fmt: skip
     """The study through Flower's messages, in this process; same meaning as `in_process.run`."""
     simulated = require_same_kind(study, parties)
-    for party in parties:
-        party.ledger.check(study.cost)
+    for party, cost in zip(parties, study.costs, strict=True):
+        party.ledger.check(cost)
     dealer = None
     if study.trust is Trust.SECURE_SUM:
         dealer = Dealer(os.urandom(32), len(parties), study.facts.minimum_survivors)
@@ -93,11 +93,10 @@ def run(
     }
     silent = None if dropouts is None else np.asarray(dropouts, bool)
     fails = None if silent is None else (lambda number, node: bool(silent[number, node - 1]))
+    server = (study.algorithm, study.facts, study.trust, parties[0].ledger.seed)
     value, transcript = coordinate(
         study, LoopbackGrid(apps, fails), dealer=dealer, deadline=deadline,
-        server_noise=server_noise(
-            study.algorithm, study.facts, study.trust, parties[0].ledger.seed
-        ),
+        server_noise=server_noise(*server), server_choice=server_choice(*server),
         progress=progress,
     )  # fmt: skip
     certificate = certify(

@@ -6,21 +6,30 @@ the party's own log.
 """
 
 import logging
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from unisono.core.grant import Grant
-from unisono.core.release import disclose, release, share
+from unisono.core.algorithm import Inner
+from unisono.core.events import Event
+from unisono.core.grant import Draw, Grant
+from unisono.core.release import coins, disclose, post_processed, release, share
 from unisono.core.study import Party, Study
 from unisono.core.trust import Trust
 from unisono.engines import wire
 from unisono.engines.flower.messages import unwrap, wrap
-from unisono.engines.requirements import require_columns, require_headroom
+from unisono.engines.requirements import (
+    asked,
+    require_columns,
+    require_headroom,
+    rounded_report,
+)
 from unisono.errors import UnisonoError
 from unisono.secagg.ideal import Dealer
 
@@ -36,10 +45,17 @@ class Responder:
         self.study, self.party, self.index = study, party, index
         self._dealer, self._simulation = dealer, simulation
         self._grant: Grant | None = None
-        server, self._state = study.algorithm.init(study.facts)
-        self._public = study.algorithm.ask(server)
+        algorithm, facts = study.algorithm, study.facts
+        server, self._state = algorithm.init(facts)
+        self._public = self._held = algorithm.ask(server)
         require_headroom(study)
-        self._local = jax.jit(partial(study.algorithm.local, study.facts))
+        self._local = jax.jit(partial(algorithm.local, facts))
+        if algorithm.inner is not None:
+            self._absorb = jax.jit(partial(algorithm.inner.absorb, facts))
+        self._asked = asked(study)[:, index]
+        self._stale = algorithm.schedule is not None and algorithm.schedule(facts).stale
+        # The state after the last answer, until the server says whether that answer counted.
+        self._unsettled: tuple[Any, bool] | None = None
 
     def answer(self, data: bytes) -> bytes:
         """Bytes in, bytes out; raises nothing that depends on the data."""
@@ -63,19 +79,55 @@ class Responder:
             raise UnisonoError("an ask for another study than the one agreed on")
         number = int(packet.scalars["round"])
         algorithm, facts, trust = self.study.algorithm, self.study.facts, self.study.trust
+        self._settle(self.index in packet.scalars["accepted"])
+        if not self._asked[number]:
+            return wire.encode("dropout", {"party": self.index})
+        public = self._checked(packet.arrays)
+        public, self._held = (self._held, public) if self._stale else (public, public)
         if self._grant is None:
             self._grant = self.party.ledger.authorize(
-                self.study.cost, algorithm.rounds, purpose=f"study {self.study.hash[:16]}"
+                algorithm.cost(facts, trust, party=self.index),
+                algorithm.turns(facts, self.index) * algorithm.steps,
+                purpose=f"study {self.study.hash[:16]}",
             )
-        event = algorithm.event(facts, trust)
-        draw = self._grant.draw(number, self.study.hash.encode())
+        first = int(self._asked[:number].sum()) * algorithm.steps
+        scalars = {"party": self.index, "round": number}
+        if algorithm.inner is not None:
+            value: Any = self._noisy_steps(algorithm.inner, self._grant, first, public)
+        else:
+            value = self._one_release(self._grant, first, public, number, self._chosen(packet))
+        return wire.encode_value(value, scalars, self._simulation)
+
+    def _settle(self, accepted: bool) -> None:
+        """The state moves on by what the server says became of the last answer: it is public."""
+        if self._unsettled is not None:
+            after, takes_part = self._unsettled
+            self._state = self.study.algorithm.settle(after, accepted and takes_part)
+            self._unsettled = None
+
+    def _chosen(self, packet: wire.Packet) -> bool:
+        """Whether a trusted server drew this party; it always does where it draws nobody."""
+        chosen = packet.scalars.get("chosen")
+        return chosen is None or self.index in chosen
+
+    def _open(self, draw: Draw, event: Event) -> tuple[tuple[np.ndarray, ...], np.ndarray, bool]:
+        """The party's columns, which rows take part, and whether the party does."""
         columns = [np.asarray(c, np.float32) for c in self.party.open(draw)]
         require_columns(self.study, self.index, columns)
-        coins = draw.sample(algorithm.sampler, len(columns[0]))
-        public = self._checked(packet.arrays)
-        self._state, contribution = self._local(public, self._state, tuple(columns), coins)
+        rows, takes_part = coins(draw, event, len(columns[0]))
+        return tuple(columns), rows, takes_part
+
+    def _one_release(self, grant: Grant, index: int, public: Any, number: int, chosen: bool) -> Any:
+        algorithm, facts, trust = self.study.algorithm, self.study.facts, self.study.trust
+        event = algorithm.event_of(facts, trust, self.index)
+        draw = grant.draw(index, self.study.hash.encode())
+        columns, rows, takes_part = self._open(draw, event)
+        after, contribution = self._local(public, self._state, columns, rows)
         if not bool(contribution.valid):
             raise UnisonoError("the solver missed the public tolerance")
+        takes_part = takes_part and chosen
+        if not takes_part:
+            contribution = replace(contribution, value=0 * contribution.value)
         value: Any
         match trust:
             case Trust.SECURE_SUM:
@@ -89,9 +141,24 @@ class Responder:
             case Trust.TRUSTED_SERVER:
                 value = disclose(draw, contribution, event)
                 self.party.ledger.dispatch(value)
-        self._state = algorithm.settle(self._state, True)
-        scalars = {"party": self.index, "round": number}
-        return wire.encode_value(value, scalars, self._simulation)
+        self._unsettled = after, takes_part
+        return value
+
+    def _noisy_steps(self, inner: Inner, grant: Grant, first: int, public: Any) -> Any:
+        """Several releases that stay at home, and a report that post-processes them."""
+        facts, state = self.study.facts, self._state
+        event = self.study.algorithm.event_of(facts, self.study.trust, self.index)
+        for step in range(inner.steps):
+            draw = grant.draw(first + step, self.study.hash.encode())
+            columns, rows, _ = self._open(draw, event)
+            _, contribution = self._local(public, state, columns, rows)
+            noisy = release(draw, contribution, event)
+            steps = jnp.asarray(noisy.value.astype(np.int32))
+            state = self._absorb(public, state, steps * noisy.grid)
+        value = post_processed(draw, np.asarray(rounded_report(inner, state)), inner.grid)
+        self.party.ledger.dispatch(value)
+        self._unsettled = state, True
+        return value
 
 
 def party_app(responder: Responder) -> ClientApp:

@@ -14,13 +14,14 @@ import numpy as np
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from unisono.core.algorithm import Aggregate
+from unisono.core.algorithm import Aggregate, chosen_by_server
 from unisono.core.study import Study
 from unisono.core.transcript import EVERYONE, EVERYONE_AT_THE_END, Transcript
 from unisono.core.trust import SERVER, Trust
 from unisono.core.values import Masked
 from unisono.engines import wire
 from unisono.engines.flower.messages import MESSAGE_TYPE, unwrap, wrap
+from unisono.engines.requirements import asked
 from unisono.errors import InvalidInput
 from unisono.secagg.ideal import Dealer, signed
 
@@ -28,30 +29,42 @@ from unisono.secagg.ideal import Dealer, signed
 def coordinate(
     study: Study, grid: Grid, *, dealer: Dealer | None = None, deadline: float = 30.0,
     server_noise: Callable[[int, tuple[int, ...]], np.ndarray] | None = None,
+    server_choice: Callable[[int], np.ndarray] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[np.ndarray, Transcript]:  # fmt: skip
     """Run all rounds; returns the result and what the server saw.
 
-    `server_noise` draws the noise of a trusted server, in grid steps.
+    `server_noise` draws the noise of a trusted server, in grid steps, and `server_choice` the
+    parties that it asks where a study draws a subset of them.
     """
     algorithm, facts, trust = study.algorithm, study.facts, study.trust
     state, _ = algorithm.init(facts)
     merge = jax.jit(algorithm.merge)
-    step = algorithm.grid(facts, trust)
+    unit = algorithm.inner.grid if algorithm.inner else algorithm.grid(facts, trust)
+    needed = np.minimum(facts.minimum_survivors, asked(study).sum(axis=1))
+    draws = chosen_by_server(algorithm.event(facts, trust))
     transcript = Transcript()
+    accepted: list[int] = []
     for number in range(algorithm.rounds):
         public = algorithm.ask(state)
         seen = jax.tree.map(np.asarray, public)
         transcript.record(number, "public", seen, EVERYONE)
-        packets = exchange(grid, study, number, jax.tree.leaves(public), deadline)
+        scalars: dict[str, Any] = {"study": study.hash, "round": number, "accepted": accepted}
+        if draws:
+            assert server_choice is not None
+            scalars["chosen"] = np.flatnonzero(server_choice(number)).tolist()
+        packets = exchange(grid, study, scalars, jax.tree.leaves(public), deadline)
         answers = {int(p.scalars["party"]): p.arrays[0] for p in packets.values()}
         transcript.record(number, "messages", answers, frozenset({SERVER}))
-        if len(answers) >= facts.minimum_survivors:
+        accepted = []
+        if len(answers) >= needed[number]:
             total = _total(study, number, answers, dealer, server_noise)
             transcript.record(number, "sum", total, EVERYONE)
+            accepted = sorted(answers)
             records = sum(facts.records[party] for party in answers)
-            scaled = jnp.asarray(total.astype(np.int32)) * step
-            state = merge(state, Aggregate(scaled, len(answers), float(records)))
+            present = np.isin(np.arange(facts.parties), accepted)
+            scaled = jnp.asarray(total.astype(np.int32)) * unit
+            state = merge(state, Aggregate(scaled, len(answers), float(records), present))
         if progress is not None:
             progress(number + 1)
     value = jax.tree.map(np.asarray, algorithm.result(state))
@@ -60,10 +73,13 @@ def coordinate(
 
 
 def exchange(
-    grid: Grid, study: Study, number: int, public: list[Any], deadline: float
+    grid: Grid, study: Study, scalars: Mapping[str, Any], public: list[Any], deadline: float
 ) -> Mapping[int, wire.Packet]:
-    """Ask every node and collect well-formed answers of this round until the deadline."""
-    ask = wire.encode("ask", {"study": study.hash, "round": number}, public)
+    """Ask every node and collect well-formed answers of this round until the deadline.
+
+    An ask also says whose answers the last round accepted: parties that remember settle by it.
+    """
+    ask, number = wire.encode("ask", scalars, public), scalars["round"]
     messages = [
         Message(wrap(ask), dst_node_id=node, message_type=MESSAGE_TYPE, ttl=deadline)
         for node in grid.get_node_ids()
@@ -98,6 +114,12 @@ def _total(
         simulated = False
         masked = {p: Masked(v, dealer.bits, simulated) for p, v in answers.items()}
         return dealer.open(number, masked)
+    if study.algorithm.combine == "each":
+        shape = next(iter(answers.values())).shape
+        messages = np.zeros((study.facts.parties, *shape), np.int64)
+        for party, value in answers.items():
+            messages[party] = value
+        return messages
     total = np.sum([v.astype(np.int64) for v in answers.values()], axis=0)
     if study.trust is Trust.TRUSTED_SERVER:
         if server_noise is None:

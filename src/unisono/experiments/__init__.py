@@ -1,0 +1,1 @@
+"""Published experiments, run again: every figure beside the numbers that must be seen."""

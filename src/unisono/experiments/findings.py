@@ -1,0 +1,47 @@
+"""What an experiment gives back: numbers against what was expected, remarks and a picture.
+
+An experiment is a module with `run(quick: bool) -> Findings`. All data are synthetic and all
+noise is simulated: nothing here touches a ledger, because nobody is protected.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Number(NamedTuple):
+    """One number that must be seen: measured, and the range in which it is expected.
+
+    >>> Number("median KL", 0.03, 0.025, 0.06).as_expected
+    True
+    """
+
+    name: str
+    measured: float
+    low: float
+    high: float
+    note: str = ""
+
+    @property
+    def as_expected(self) -> bool:
+        return self.low <= self.measured <= self.high
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The outcome of one experiment; `draw` paints it onto a matplotlib figure.
+
+    `remarks` say in plain words what is seen, and where the source's text and numbers disagree.
+    """
+
+    name: str
+    title: str
+    source: str
+    numbers: tuple[Number, ...]
+    remarks: tuple[str, ...]
+    draw: Callable[[Any], None]
+    size: tuple[float, float] = (8.0, 4.5)
+
+    @property
+    def as_expected(self) -> bool:
+        return all(number.as_expected for number in self.numbers)

@@ -143,11 +143,15 @@ def compose_laws(
         )
         remainder = infinite * (1.0 - 1e-12)
     mass = mass * np.exp(np.minimum(scale - plan.tilt * losses, 690.0))
-    shrunk = mass * np.exp(np.minimum(losses[len(losses) // 2] - losses, 700.0))
+    # Where this overflows, `_bound` either looks too far away (650), or the mass is above e^59,
+    # a bound without content, whose rounding term alone makes the upper bound 1.
+    with np.errstate(over="ignore"):
+        shrunk = mass * np.exp(np.minimum(losses[len(losses) // 2] - losses, 700.0))
+        kept = _suffix(shrunk)
     known_from = max(float(losses[0]), 0.0) + drift if start > 0 else 0.0
     # Nodes k h are rounded; what all uses together can be off by is moved to the safe side.
     losses = losses + drift if upper else losses - drift
-    return Composed(losses, _suffix(mass), _suffix(shrunk), remainder, upper, known_from, wrapped)
+    return Composed(losses, _suffix(mass), kept, remainder, upper, known_from, wrapped)
 
 
 def _tilt(mass: FloatArray, exponent: FloatArray) -> tuple[FloatArray, float]:

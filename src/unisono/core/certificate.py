@@ -133,6 +133,9 @@ class Certificate:
             rows.append(f"{row}{delta:>9g}")
         rows.append("  epsilon spent in all, against the viewer who has seen most:")
         for spending in self.spending:
+            if not spending.epsilon:
+                rows.append(f"    {spending.example} has spent nothing")
+                continue
             worst = max(spending.epsilon, key=lambda v: spending.epsilon[v])
             rows.append(
                 f"    {spending.parties} part{'y' if spending.parties == 1 else 'ies'} like "

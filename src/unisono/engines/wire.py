@@ -40,7 +40,7 @@ def encode(tag: str, scalars: Mapping[str, Any], arrays: Sequence[Any] = ()) -> 
     for array in arrays:
         if not hasattr(array, "dtype") or np.asarray(array).dtype.hasobject:
             raise PrivacyViolation(f"a {type(array).__name__} has no encoding: it may not leave")
-        prepared.append(np.ascontiguousarray(array))
+        prepared.append(np.asarray(array, order="C"))  # keeps scalars scalar
     layout = [[a.dtype.newbyteorder("<").str, list(a.shape)] for a in prepared]
     header = json.dumps(
         {"tag": tag, "scalars": dict(scalars), "arrays": layout}, allow_nan=False

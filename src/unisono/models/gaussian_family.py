@@ -153,9 +153,14 @@ def project(q: Natural, floor: float) -> tuple[Natural, Any]:
     xp = q.precision.__array_namespace__()
     if not q.full:
         return Natural(q.shift, xp.maximum(q.precision, floor)), (q.precision < floor).sum()
-    values, vectors = xp.linalg.eigh((q.precision + q.precision.T) / 2)
-    raised = (vectors * xp.maximum(values, floor)) @ vectors.T
+    values, vectors = xp.linalg.eigh(symmetric(q.precision))
+    raised = symmetric((vectors * xp.maximum(values, floor)) @ vectors.T)
     return Natural(q.shift, raised), (values < floor).sum()
+
+
+def symmetric(matrix: Any) -> Any:
+    """The symmetric part: rounding errors that are not symmetric grow from round to round."""
+    return (matrix + matrix.T) / 2
 
 
 # ---------------------------------------------------- as vectors, for releases

@@ -1,0 +1,66 @@
+"""What every private Bayesian algorithm starts from and gives back."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from unisono.errors import InvalidInput
+from unisono.models.gaussian_family import Natural, prior, project
+
+
+class Answer(NamedTuple):
+    """A private posterior in natural parameters, and how many directions were raised.
+
+    `floored` counts directions whose precision fell below the floor by noise and was raised
+    after the release (post-processing); a large count says that noise drowns the data.
+    """
+
+    shift: Any
+    precision: Any
+    floored: Any
+
+    @property
+    def natural(self) -> Natural:
+        return Natural(self.shift, self.precision)
+
+
+@dataclass(frozen=True)
+class PriorSettings:
+    """Independent normal priors, and the least precision that a posterior may have.
+
+    Data can only sharpen a log-concave posterior, so a precision below the prior's is noise:
+    `least_precision` is the prior's unless it is given. `seed` is for *public* samples.
+    """
+
+    prior_mean: float = 0.0
+    prior_variance: float = 1.0
+    least_precision: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        prior(1, self.prior_mean, self.prior_variance)
+        if not (math.isfinite(self.floor) and self.floor > 0):
+            raise InvalidInput(
+                f"least_precision = {self.least_precision!r}: it is a positive number, or None for "
+                "the prior's precision"
+            )
+
+    @property
+    def floor(self) -> float:
+        given = self.least_precision
+        return 1 / self.prior_variance if given is None else given
+
+
+def start_of(settings: PriorSettings, dimension: int, full: bool = False) -> Natural:
+    """The prior as 32-bit arrays."""
+    made = prior(dimension, settings.prior_mean, settings.prior_variance, full)
+    return Natural(*(jnp.asarray(part, jnp.float32) for part in made))
+
+
+def answer_of(q: Natural, floor: float) -> Answer:
+    """The posterior with its precision raised to the floor; a hair below it is rounding."""
+    fixed, _ = project(q, floor)
+    _, floored = project(q, floor * (1 - 1e-3))
+    return Answer(fixed.shift, fixed.precision, floored)

@@ -12,7 +12,7 @@ from unisono.core.policy import Budget, Policy
 from unisono.core.release import noise_steps
 from unisono.core.study import Party, Study
 from unisono.core.trust import SERVER, Relation, Trust, Unit
-from unisono.core.values import Private, clipped_party
+from unisono.core.values import Private, clipped_updates
 from unisono.engines import in_process
 from unisono.errors import GrantMisused, UnknownEvent
 
@@ -20,7 +20,7 @@ GRID = 2.0**-6
 
 
 def test_a_partys_whole_vector_is_clipped_and_its_absence_is_not_hidden():
-    huge = clipped_party(np.full(4, 1000.0), 1.0, GRID)
+    huge = clipped_updates(np.full((1, 4), 1000.0), 1.0, GRID, Unit.PARTY)[0]
     bound = huge.sensitivity.under(Relation.ZERO_OUT).in_norm("l2")
     assert np.linalg.norm(huge.value * GRID) <= bound < 1.1
     assert huge.sensitivity.unit is Unit.PARTY

@@ -81,5 +81,4 @@ def dp_sgd_convex(settings: Settings) -> Algorithm:
         merge=merge,
         result=lambda state: arrived(settings, state),
         reach=lambda facts: 1.01 * settings.clip * sum(facts.records),
-        sampler=sampler,
     )

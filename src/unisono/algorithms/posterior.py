@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from unisono.errors import InvalidInput
-from unisono.models.gaussian_family import Natural, prior, project
+from unisono.models.gaussian_family import Natural, fall_back, prior
 
 
 class Answer(NamedTuple):
-    """A private posterior in natural parameters, and how many directions were raised.
+    """A private posterior in natural parameters.
 
-    `floored` counts directions whose precision fell below the floor by noise and was raised
-    after the release (post-processing); a large count says that noise drowns the data.
+    `floored` counts directions whose precision noise pushed below the floor: there the answer is
+    the prior (post-processing). A large count says that noise drowns the data.
     """
 
     shift: Any
@@ -59,8 +59,13 @@ def start_of(settings: PriorSettings, dimension: int, full: bool = False) -> Nat
     return Natural(*(jnp.asarray(part, jnp.float32) for part in made))
 
 
-def answer_of(q: Natural, floor: float) -> Answer:
-    """The posterior with its precision raised to the floor; a hair below it is rounding."""
-    fixed, _ = project(q, floor)
-    _, floored = project(q, floor * (1 - 1e-3))
+def usable(settings: PriorSettings, q: Natural) -> tuple[Natural, Any]:
+    """q as a density: the prior wherever noise left too little precision; and how often."""
+    start = start_of(settings, q.shift.shape[0], q.full)
+    return fall_back(q, start, settings.floor)
+
+
+def answer_of(settings: PriorSettings, q: Natural) -> Answer:
+    """The posterior to publish."""
+    fixed, floored = usable(settings, q)
     return Answer(fixed.shift, fixed.precision, floored)

@@ -80,27 +80,36 @@ class Climb:
 def site(
     likelihood: Likelihood, q: Natural, rows: Any, labels: Any, mask: Any, normals: Any = None
 ) -> Natural:
-    """What the records add to the natural parameters, to first order at q; shaped like q."""
+    """What the records add to the natural parameters, to first order at q; shaped like q.
+
+    `mask` (n,) weighs the records, and is 0 for padding.
+    """
     if likelihood.scores is not None:
         found = score_slopes(likelihood, q, rows, labels)
-        slope, bend = jnp.where(mask, found.slope, 0.0), jnp.where(mask, found.bend, 0.0)
+        slope, bend = _weighed(mask, found.slope), _weighed(mask, found.bend)
         if q.full:
             precision = symmetric((rows * bend[:, None]).T @ rows)
             return Natural(slope @ rows + precision @ mean(q), precision)
         precision = bend @ (rows * rows)
         return Natural(slope @ rows + precision * mean(q), precision)
     by_mean, by_variance = expected_gradients(likelihood, q, rows, labels, normals)
-    by_mean = jnp.sum(jnp.where(mask[:, None], by_mean, 0.0), axis=0)
-    by_variance = jnp.sum(jnp.where(mask[:, None], by_variance, 0.0), axis=0)
+    by_mean = jnp.sum(_weighed(mask[:, None], by_mean), axis=0)
+    by_variance = jnp.sum(_weighed(mask[:, None], by_variance), axis=0)
     return Natural(by_mean - 2 * by_variance * mean(q), -2 * by_variance)
+
+
+def _weighed(mask: Any, values: Any) -> Any:
+    """Values times their weights; what padding computes, even NaN, is no matter."""
+    return jnp.where(mask > 0, mask * values, 0.0)
 
 
 def local_optimum(
     likelihood: Likelihood, cavity: Natural, start: Natural, data: Any, mask: Any, climb: Climb,
-    key: Any,
+    key: Any, weight: float = 1.0,
 ) -> Natural:  # fmt: skip
-    """The q that maximises the free energy of these records against a cavity."""
+    """The q that maximises the free energy of these records, each counted `weight` times."""
     rows, labels = data
+    mask = jnp.where(mask, weight, 0.0)
     if likelihood.exact and start.full:  # the site is the same everywhere: one step is exact
         return product(cavity, site(likelihood, start, rows, labels, mask))
     step = _natural_step if climb.method == "natural" else _gradient_step
@@ -139,7 +148,7 @@ def _gradient_step(
     q = from_coordinates(point)
     normals = _normals(likelihood, climb, key, q.shift.shape[0])
     own = data_gradients(likelihood, q, rows, labels, normals)
-    summed = jnp.sum(jnp.where(mask[:, None], own, 0.0), axis=0)
+    summed = jnp.sum(_weighed(mask[:, None], own), axis=0)
     gradient = in_log_variance(q, summed + data_free_gradient(q, cavity))
     first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
     number = number + 1

@@ -29,7 +29,7 @@ from unisono.algorithms.free_energy import (
     in_log_variance,
     to_coordinates,
 )
-from unisono.algorithms.posterior import Answer, PriorSettings, answer_of, start_of
+from unisono.algorithms.posterior import Answer, PriorSettings, answer_of, start_of, usable
 from unisono.algorithms.pvi import ScheduleName, schedule
 from unisono.core.algorithm import Aggregate, Algorithm, Facts, Inner, Schedule
 from unisono.core.events import Event, Poisson, positive
@@ -37,7 +37,7 @@ from unisono.core.trust import Relation, Trust
 from unisono.core.values import Contribution, clipped_sum, sum_sensitivity
 from unisono.errors import InvalidInput
 from unisono.mechanisms.gaussian import calibrate
-from unisono.models.gaussian_family import Natural, power, product, project, quotient
+from unisono.models.gaussian_family import Natural, power, product, quotient
 from unisono.models.likelihoods import Likelihood
 
 # Changes of natural parameters travel as integers: steps of 2^-12, each change below 2^17.
@@ -144,7 +144,8 @@ def dp_sga(settings: Settings, likelihood: Likelihood) -> Algorithm:
     def local(
         facts: Facts, public: Public, state: PartyState, data: Any, mask: Any
     ) -> tuple[PartyState, Contribution]:
-        own = data_gradients(likelihood, where(public, state), *data, normals(public, state))
+        rows, labels = data
+        own = data_gradients(likelihood, where(public, state), rows, labels, normals(public, state))
         return state, clipped_sum(own, settings.clip, grid(facts), mask, not facts.exact_sizes)
 
     def absorb(facts: Facts, public: Public, state: PartyState, noisy: Any) -> PartyState:
@@ -173,10 +174,10 @@ def dp_sga(settings: Settings, likelihood: Likelihood) -> Algorithm:
         return Public(product(server.q, change), server.round + 1)
 
     def ask(server: Public) -> Public:
-        return Public(project(server.q, settings.floor)[0], server.round)
+        return Public(usable(settings, server.q)[0], server.round)
 
     def result(server: Public) -> Answer:
-        return answer_of(server.q, settings.floor)
+        return answer_of(settings, server.q)
 
     def in_turn(facts: Facts) -> Schedule:
         return schedule(settings.order, settings.rounds, facts.parties)
@@ -197,7 +198,6 @@ def dp_sga(settings: Settings, likelihood: Likelihood) -> Algorithm:
         merge=merge,
         result=result,
         reach=lambda facts: 1.01 * settings.clip * max(facts.records),
-        sampler=Poisson(settings.rate),
         own_event=own_event if settings.epsilons or takes_turns else None,
         schedule=in_turn if takes_turns else None,
         inner=Inner(

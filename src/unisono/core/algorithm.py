@@ -7,7 +7,8 @@ The engine calls them in this order, once per round:
     party_state            = settle(party_state, accepted)                   at every party
     server_state           = merge(server_state, aggregate)                  post-processing only
 
-`local` returns a bounded `Contribution`; the engine adds the noise that `event` names.
+`local` returns a bounded `Contribution`; the engine tosses the coins and adds the noise
+that `event` names.
 
 Some algorithms do more: parties with budgets of their own (`own_event`), parties that take turns
 (`schedule`), and several noisy steps at home between two messages (`inner`).
@@ -27,7 +28,6 @@ from unisono.core.events import (
     Everyone,
     Gaussian,
     NoNoise,
-    Sampler,
     WithoutReplacement,
     canonical,
 )
@@ -140,7 +140,6 @@ class Algorithm(NamedTuple):
     merge: Callable[[Any, Aggregate], Any]
     result: Callable[[Any], Any]
     reach: Callable[[Facts], float]
-    sampler: Sampler = Everyone()
     own_event: Callable[[Facts, Trust, int], Event] | None = None
     schedule: Callable[[Facts], Schedule] | None = None
     inner: Inner | None = None

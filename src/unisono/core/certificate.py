@@ -162,16 +162,12 @@ def certify(
     books = ledgers.values()
     policies = {(b.policy.budget, b.policy.exceptions): b.policy for b in books}.values()
     lines = [
-        Line(
-            viewer,
-            relation,
-            max(accountant.epsilon(one[viewer], relation, delta) for one in kinds),
-            delta,
-        )
+        Line(viewer, relation, epsilon, delta)
         for viewer, history in cost.items()
         # The strictest party's delta, whose epsilon is the largest.
         for delta in [min(policy.budget_for(viewer).delta for policy in policies)]
         for relation in history.relations
+        for epsilon in _worst(accountant, [one[viewer] for one in kinds], relation, delta)
     ]
     event = next(iter(cost.values())).parts[0][0]
     return Certificate(
@@ -195,6 +191,16 @@ def certify(
         secure_sum=secure_sum,
         versions=_versions(),
     )
+
+
+def _worst(
+    accountant: Accountant, histories: Sequence[Composed], relation: Relation, delta: float
+) -> list[float]:
+    """The largest epsilon of these histories, or nothing where the relation has no guarantee."""
+    try:
+        return [max(accountant.epsilon(history, relation, delta) for history in histories)]
+    except UndefinedRelation:
+        return []
 
 
 def _spending(ledgers: Mapping[str, Ledger]) -> list[Spending]:

@@ -101,10 +101,10 @@ def server_choice(
 ) -> Callable[[int], np.ndarray]:
     """Which parties a trusted server asks in a round: a fresh secret subset, or everyone."""
     secret = _server_secret(algorithm, facts, trust, seed)
-    sampler = algorithm.sampler
+    sampler = algorithm.event(facts, trust).sampler
 
     def chosen(round_number: int) -> np.ndarray:
-        if not (chosen_by_server(algorithm.event(facts, trust)) and trust is Trust.TRUSTED_SERVER):
+        if not chosen_by_server(algorithm.event(facts, trust)):
             return np.ones(facts.parties, bool)
         assert isinstance(sampler, WithoutReplacement)
         return subset(

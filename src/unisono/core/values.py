@@ -177,15 +177,28 @@ def clipped_sum(
     )
 
 
-def clipped_party(vector: Any, clip: float, grid: float) -> Contribution:
-    """One party's whole vector (d,), scaled to norm at most `clip` and rounded: unit PARTY.
+def clipped_updates(rows: Any, clip: float, grid: float, unit: Unit) -> tuple[Contribution, Any]:
+    """Updates (k, d) of a party's k shards, each scaled to norm at most `clip` and rounded, and
+    their sum as a contribution; also the k rounded updates, in grid steps.
 
-    An absent party's message, or share of noise, is missing too, so only replace-one and
-    zero-out are defined (E003-16).
+    A record lies in one shard and may move that shard's update anywhere in the ball, whether it is
+    replaced or zeroed: twice the clip. A whole party (k = 1) without records sends zero, so that
+    zeroing it moves its update by the clip. Presence is hidden in neither case: an absent party's
+    share of noise is missing too (E003-16).
     """
-    one = clipped_sum(vector[None, :], clip, grid)
-    bound = one.sensitivity
-    return replace(one, sensitivity=Sensitivity(Unit.PARTY, bound.replace_one, bound.zero_out))
+    xp = rows.__array_namespace__()
+    if unit is Unit.PARTY and rows.shape[0] != 1:
+        raise InvalidInput(f"{rows.shape[0]} shards of one party: to hide a party it has one")
+    steps = xp.stack([clipped_sum(rows[k : k + 1], clip, grid).value for k in range(rows.shape[0])])
+    total = xp.sum(steps, axis=0, dtype=steps.dtype)
+    return Contribution(total, grid, update_sensitivity(clip, grid, rows.shape[1], unit)), steps
+
+
+def update_sensitivity(clip: float, grid: float, dimension: int, unit: Unit) -> Sensitivity:
+    """Sensitivity of `clipped_updates`."""
+    bound = sum_sensitivity(clip, grid, dimension)
+    zeroed = bound.zero_out if unit is Unit.PARTY else bound.replace_one
+    return Sensitivity(unit, bound.replace_one, zeroed)
 
 
 def within(actual: Sensitivity, authorised: Sensitivity, norm: str) -> bool:
@@ -214,5 +227,6 @@ def require_finite(values: np.ndarray, name: str) -> np.ndarray:
 
 __all__ = [
     "Contribution", "Disclosed", "Distance", "Masked", "Private", "Released", "Share",
-    "clipped_party", "clipped_sum", "require_finite", "sealed", "sum_sensitivity", "within",
+    "clipped_sum", "clipped_updates", "require_finite", "sealed", "sum_sensitivity",
+    "update_sensitivity", "within",
 ]  # fmt: skip

@@ -158,6 +158,26 @@ def project(q: Natural, floor: float) -> tuple[Natural, Any]:
     return Natural(q.shift, raised), (values < floor).sum()
 
 
+def fall_back(q: Natural, prior: Natural, floor: float) -> tuple[Natural, Any]:
+    """q, but the prior in every direction whose precision lies below `floor`; and how many.
+
+    Such a direction holds noise alone: a raised precision with the noisy shift would put its mean
+    anywhere. A hair below the floor (a thousandth) is rounding.
+    """
+    xp = q.precision.__array_namespace__()
+    least = floor * (1 - 1e-3)
+    if not q.full:
+        low = q.precision < least
+        shift = xp.where(low, prior.shift, q.shift)
+        return Natural(shift, xp.where(low, prior.precision, q.precision)), low.sum()
+    values, vectors = xp.linalg.eigh(symmetric(q.precision))
+    low = values < least
+    shift = vectors @ xp.where(low, vectors.T @ prior.shift, vectors.T @ q.shift)
+    along = ((vectors.T @ prior.precision) * vectors.T).sum(-1)
+    precision = (vectors * xp.where(low, along, values)) @ vectors.T
+    return Natural(shift, symmetric(precision)), low.sum()
+
+
 def symmetric(matrix: Any) -> Any:
     """The symmetric part: rounding errors that are not symmetric grow from round to round."""
     return (matrix + matrix.T) / 2

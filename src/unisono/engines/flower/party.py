@@ -6,6 +6,7 @@ the party's own log.
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -55,7 +56,7 @@ class Responder:
         self._asked = asked(study)[:, index]
         self._stale = algorithm.schedule is not None and algorithm.schedule(facts).stale
         # The state after the last answer, until the server says whether that answer counted.
-        self._unsettled: tuple[Any, bool] | None = None
+        self._unsettled: tuple[int, Any, bool] | None = None
 
     def answer(self, data: bytes) -> bytes:
         """Bytes in, bytes out; raises nothing that depends on the data."""
@@ -79,7 +80,7 @@ class Responder:
             raise UnisonoError("an ask for another study than the one agreed on")
         number = int(packet.scalars["round"])
         algorithm, facts, trust = self.study.algorithm, self.study.facts, self.study.trust
-        self._settle(self.index in packet.scalars["accepted"])
+        self._settle(packet.scalars["counted"])
         if not self._asked[number]:
             return wire.encode("dropout", {"party": self.index})
         public = self._checked(packet.arrays)
@@ -93,16 +94,20 @@ class Responder:
         first = int(self._asked[:number].sum()) * algorithm.steps
         scalars = {"party": self.index, "round": number}
         if algorithm.inner is not None:
-            value: Any = self._noisy_steps(algorithm.inner, self._grant, first, public)
+            value: Any = self._noisy_steps(algorithm.inner, self._grant, first, public, number)
         else:
             value = self._one_release(self._grant, first, public, number, self._chosen(packet))
         return wire.encode_value(value, scalars, self._simulation)
 
-    def _settle(self, accepted: bool) -> None:
-        """The state moves on by what the server says became of the last answer: it is public."""
+    def _settle(self, counted: Sequence[int]) -> None:
+        """The state moves on by what the server says became of the last answer: it is public.
+
+        `counted` names, for every party, the last round whose opened sum held its answer.
+        """
         if self._unsettled is not None:
-            after, takes_part = self._unsettled
-            self._state = self.study.algorithm.settle(after, accepted and takes_part)
+            number, after, takes_part = self._unsettled
+            accepted = counted[self.index] == number and takes_part
+            self._state = self.study.algorithm.settle(after, accepted)
             self._unsettled = None
 
     def _chosen(self, packet: wire.Packet) -> bool:
@@ -141,10 +146,10 @@ class Responder:
             case Trust.TRUSTED_SERVER:
                 value = disclose(draw, contribution, event)
                 self.party.ledger.dispatch(value)
-        self._unsettled = after, takes_part
+        self._unsettled = number, after, takes_part
         return value
 
-    def _noisy_steps(self, inner: Inner, grant: Grant, first: int, public: Any) -> Any:
+    def _noisy_steps(self, inner: Inner, grant: Grant, first: int, public: Any, number: int) -> Any:
         """Several releases that stay at home, and a report that post-processes them."""
         facts, state = self.study.facts, self._state
         event = self.study.algorithm.event_of(facts, self.study.trust, self.index)
@@ -157,7 +162,7 @@ class Responder:
             state = self._absorb(public, state, steps * noisy.grid)
         value = post_processed(draw, np.asarray(rounded_report(inner, state)), inner.grid)
         self.party.ledger.dispatch(value)
-        self._unsettled = state, True
+        self._unsettled = number, state, True
         return value
 
 

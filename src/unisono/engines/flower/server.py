@@ -44,25 +44,25 @@ def coordinate(
     needed = np.minimum(facts.minimum_survivors, asked(study).sum(axis=1))
     draws = chosen_by_server(algorithm.event(facts, trust))
     transcript = Transcript()
-    accepted: list[int] = []
+    counted = [-1] * facts.parties  # the last round whose opened sum held each party's answer
     for number in range(algorithm.rounds):
         public = algorithm.ask(state)
         seen = jax.tree.map(np.asarray, public)
         transcript.record(number, "public", seen, EVERYONE)
-        scalars: dict[str, Any] = {"study": study.hash, "round": number, "accepted": accepted}
+        scalars: dict[str, Any] = {"study": study.hash, "round": number, "counted": counted}
         if draws:
             assert server_choice is not None
             scalars["chosen"] = np.flatnonzero(server_choice(number)).tolist()
         packets = exchange(grid, study, scalars, jax.tree.leaves(public), deadline)
         answers = {int(p.scalars["party"]): p.arrays[0] for p in packets.values()}
         transcript.record(number, "messages", answers, frozenset({SERVER}))
-        accepted = []
         if len(answers) >= needed[number]:
             total = _total(study, number, answers, dealer, server_noise)
             transcript.record(number, "sum", total, EVERYONE)
-            accepted = sorted(answers)
+            for party in answers:
+                counted[party] = number
             records = sum(facts.records[party] for party in answers)
-            present = np.isin(np.arange(facts.parties), accepted)
+            present = np.isin(np.arange(facts.parties), list(answers))
             scaled = jnp.asarray(total.astype(np.int32)) * unit
             state = merge(state, Aggregate(scaled, len(answers), float(records), present))
         if progress is not None:
@@ -77,7 +77,7 @@ def exchange(
 ) -> Mapping[int, wire.Packet]:
     """Ask every node and collect well-formed answers of this round until the deadline.
 
-    An ask also says whose answers the last round accepted: parties that remember settle by it.
+    An ask also says which answers counted: parties that remember settle by it.
     """
     ask, number = wire.encode("ask", scalars, public), scalars["round"]
     messages = [

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from unisono.algorithms.descent import choose_grid
 from unisono.algorithms.free_energy import (
@@ -101,8 +102,13 @@ class Public(NamedTuple):
     round: Any
 
 
-def dp_sga(settings: Settings, likelihood: Likelihood) -> Algorithm:
-    """The algorithm for a likelihood; q is mean-field."""
+def dp_sga(settings: Settings, likelihood: Likelihood, start: Natural | None = None) -> Algorithm:
+    """The algorithm for a likelihood; q is mean-field.
+
+    A `start` is what is known of all parties' factors together from an earlier release, such as the
+    posterior of `one_shot_regression` divided by its prior: the hybrid that the thesis proposes and
+    never runs (003 §4.2.3). Each party begins with an equal part of it; both releases are paid for.
+    """
 
     def grid(facts: Facts, trust: Trust | None = None) -> float:
         return choose_grid(settings.clip, _dimension(facts), max(facts.records))
@@ -165,8 +171,14 @@ def dp_sga(settings: Settings, likelihood: Likelihood) -> Algorithm:
 
     def init(facts: Facts) -> tuple[Public, PartyState]:
         q = start_of(settings, likelihood.size(facts.features))
-        nothing = power(q, 0.0)
-        party = PartyState(nothing, to_coordinates(q), nothing, jnp.int32(0))
+        known = power(q, 0.0)
+        if start is not None:
+            known = Natural(*(jnp.asarray(part, jnp.float32) for part in start))
+            _require_diagonal(known, q)
+        q = product(q, known)
+        party = PartyState(
+            power(known, 1 / facts.parties), to_coordinates(q), power(q, 0.0), jnp.int32(0)
+        )
         return Public(q, jnp.int32(0)), party
 
     def merge(server: Public, aggregate: Aggregate) -> Public:
@@ -185,7 +197,11 @@ def dp_sga(settings: Settings, likelihood: Likelihood) -> Algorithm:
     takes_turns = settings.order != "synchronous"
     return Algorithm(
         name="pvi-dp-sga",
-        settings={**asdict(settings), "likelihood": likelihood.name},
+        settings={
+            **asdict(settings),
+            "likelihood": likelihood.name,
+            "start": [] if start is None else [np.asarray(part).tolist() for part in start],
+        },
         trusts=frozenset({Trust.LOCAL}),
         combine="sum",
         rounds=settings.rounds,
@@ -205,6 +221,14 @@ def dp_sga(settings: Settings, likelihood: Likelihood) -> Algorithm:
             _REPORT_REACH,
         ),
     )  # fmt: skip
+
+
+def _require_diagonal(known: Natural, q: Natural) -> None:
+    if known.precision.shape != q.precision.shape or not bool(jnp.all(known.precision >= 0)):
+        raise InvalidInput(
+            f"a start with precision of shape {known.precision.shape}: q is mean-field, so give "
+            f"non-negative precisions of shape {q.precision.shape}"
+        )
 
 
 def _on_grid(change: Natural) -> Natural:

@@ -88,7 +88,7 @@ def count(condition: Any, *, epsilon: float, ledger: Ledger, delta: float = 0.0)
         lambda: Contribution(np.array([np.count_nonzero(flags)]), 1.0, sensitivity),
         sensitivity, 1, epsilon, delta, ledger, "count", flags.size,
     )  # fmt: skip
-    return _answer("count", float(released[0]), event, 1, ledger, delta, 1.0)
+    return _answer("count", float(released[0]), event, 1, ledger, delta, 1.0, step=1.0)
 
 
 def total(
@@ -153,7 +153,7 @@ def histogram(
     released, event = _pay_and_release(
         contribute, sensitivity, len(categories), epsilon, delta, ledger, "histogram", labels.size
     )
-    return _answer("histogram", released, event, len(categories), ledger, delta, 1.0)
+    return _answer("histogram", released, event, len(categories), ledger, delta, 1.0, step=1.0)
 
 
 # ------------------------------------------------------------------ pieces
@@ -216,15 +216,17 @@ def _pay_and_release(
 
 
 def _answer(
-    name: str, value: Any, event: Event, columns: int, ledger: Ledger, delta: float, factor: float
-) -> Answer:
+    name: str, value: Any, event: Event, columns: int, ledger: Ledger, delta: float, factor: float,
+    step: float = 0.0,
+) -> Answer:  # fmt: skip
+    """`step` is the grid where it is coarse: tails of integer noise reach one step further."""
     relation = ledger.policy.relation
     curve = PrivacyCurve(event * 1, relation)
     tail = laplace.tail if isinstance(event.noise, Laplace) else gaussian.tail
     return Answer(
         name=name,
         value=value,
-        margin=tail(event.noise, columns, 0.05) * factor,  # type: ignore[arg-type]
+        margin=(tail(event.noise, columns, 0.05) + step) * factor,  # type: ignore[arg-type]
         epsilon=curve.epsilon(delta),
         delta=delta,
         relation=relation,

@@ -33,6 +33,11 @@ class Agreement:
         return self
 
     @property
+    def costs(self) -> Sequence[Mapping[Viewer, Composed]]:
+        """What the run shows of each party: all pay alike."""
+        return [self.cost] * self.facts.parties
+
+    @property
     def hash(self) -> str:
         """What all parties agreed on, in one number."""
         facts = self.facts

@@ -1,4 +1,4 @@
-"""The command line: `unisono privacy ...`, `unisono ledger ...` and `unisono query ...`.
+"""The command line: `unisono privacy`, `unisono ledger`, `unisono query`, `unisono reproduce`.
 
 Only typer is imported here; JAX, SciPy, matplotlib and the accountants are imported inside the
 commands that need them, so that `unisono --help` answers at once.
@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from unisono.cli.ledger import app as ledger_commands
 from unisono.cli.privacy import app as privacy_commands
 from unisono.cli.query import query as query_command
+from unisono.cli.reproduce import reproduce as reproduce_command
 from unisono.errors import UnisonoError
 
 INTERRUPTED = 130
@@ -26,6 +27,7 @@ Examples:
   unisono privacy calibrate --epsilon 1 --delta 1e-6 how much noise do I need?
   unisono ledger show ages.ledger                    what has been spent?
   unisono query a.csv b.csv --mean age ...           ask several parties at once
+  unisono reproduce composition                      run an experiment again
 
 \b
 Exit codes:
@@ -70,6 +72,7 @@ app = typer.Typer(
 app.add_typer(privacy_commands, name="privacy")
 app.add_typer(ledger_commands, name="ledger")
 app.command()(query_command)
+app.command()(reproduce_command)
 
 
 @app.callback()

@@ -115,7 +115,7 @@ def run(
             for index, own in enumerate(columns):
                 require_columns(study, index, own)
             chunk = _Chunk(study, stack(columns), alive, ledgers[0].seed)
-            held = _seen_at_first(study, server)
+            held = seen_at_first(study, server)
         many = algorithm.alike and len(grants) > _JOINT_PARTIES
         joint = [join(grants)] if many else grants
         for rounds in _pieces(study, payment):
@@ -169,7 +169,7 @@ class _Chunk:
         self.events = [algorithm.event(facts, trust)]
         if algorithm.own_event is not None:
             self.events = [algorithm.event_of(facts, trust, p) for p in range(facts.parties)]
-        contribution = _abstract_contribution(study, data)
+        contribution = abstract_contribution(study, data)
         for event in set(self.events):
             require_paid_for(contribution, event, self.grid)
         self.shape = tuple(contribution.value.shape)
@@ -179,7 +179,7 @@ class _Chunk:
             self.server_noise = server_noise(algorithm, facts, trust, seed)
         numbers = algorithm.rounds * facts.parties * int(np.prod(self.shape))
         recorded = trust is not Trust.SECURE_SUM and numbers <= _RECORDED_NUMBERS
-        self.program = _program(study, self.grid, recorded)
+        self.compiled = program(study, self.grid, recorded)
 
     def run(self, carry: Any, grants: Sequence[Grant], offset: int, rounds: range) -> Any:
         """Rounds of one chunk, whose draws in these grants begin at round `offset`."""
@@ -190,7 +190,7 @@ class _Chunk:
             takes &= np.stack([self.chosen(number) for number in rounds])
         alive, turn = (table[rounds.start : rounds.stop] for table in (self.alive, self.asked))
         inputs = (masks, noise, takes, central.astype(np.int32), alive & turn, turn)
-        return self.program(carry, self.data.arrays, self.sizes, inputs)
+        return self.compiled(carry, self.data.arrays, self.sizes, inputs)
 
     def _draw(
         self, grants: Sequence[Grant], offset: int, rounds: range
@@ -241,7 +241,7 @@ class _Chunk:
         return masks, noise, takes
 
 
-def _program(study: Study, grid: float, recorded: bool) -> Callable[..., Any]:
+def program(study: Study, grid: float, recorded: bool) -> Callable[..., Any]:
     """One compiled scan over a chunk of rounds."""
     algorithm, facts = study.algorithm, study.facts
     stale = algorithm.schedule is not None and algorithm.schedule(facts).stale
@@ -322,7 +322,7 @@ def _public_axis(study: Study) -> int | None:
     return 0 if schedule is not None and schedule(study.facts).stale else None
 
 
-def _seen_at_first(study: Study, server: Any) -> Any:
+def seen_at_first(study: Study, server: Any) -> Any:
     """What every party holds before its first turn; only stale parties hold anything."""
     if _public_axis(study) is None:
         return None
@@ -360,7 +360,7 @@ def _alive(study: Study, dropouts: np.ndarray | None) -> np.ndarray:
     return ~np.asarray(dropouts, bool)
 
 
-def _abstract_contribution(study: Study, data: Stack) -> Contribution:
+def abstract_contribution(study: Study, data: Stack) -> Contribution:
     """One party's contribution as shapes and bounds, without computing it."""
     algorithm = study.algorithm
     server, state = algorithm.init(study.facts)

@@ -1,0 +1,294 @@
+"""Bayesian algorithms on both engines: parties that remember, take turns, or differ in budget."""
+
+import math
+
+import numpy as np
+import pytest
+
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.algorithms import pvi_analytic, pvi_dp_sga, pvi_natural_gradient, pvi_updates
+from unisono.algorithms.pvi import infer
+from unisono.core.algorithm import Facts
+from unisono.core.ledger import Ledger
+from unisono.core.policy import Budget, Policy
+from unisono.core.study import Party, Study
+from unisono.core.trust import ITERATES, NETWORK, PARTY, SERVER, Relation, Trust, Unit, Viewer
+from unisono.core.values import Private
+from unisono.engines import in_process
+from unisono.errors import BudgetExceeded, InvalidInput
+from unisono.models import gaussian_family as family
+from unisono.models import likelihoods
+
+loopback = pytest.importorskip("unisono.engines.flower.loopback", reason="flwr is not installed")
+
+SIZES = (40, 25, 60, 31)
+ENGINES = {"in-process": in_process.run, "flower-loopback": loopback.run}
+DELTA = 1e-5
+
+
+def toy(seed=0, features=2):
+    generator = np.random.default_rng(seed)
+    truth = np.array([1.5, -1.0])[:features]
+    rows = [generator.normal(size=(n, features)) for n in SIZES]
+    return [(x, x @ truth + 0.5 * generator.normal(size=len(x))) for x in rows]
+
+
+def signs(data):
+    return [(x, np.where(y > 0, 1.0, -1.0)) for x, y in data]
+
+
+def members(data, epsilons, unit, relation, trust, seed=5):
+    exceptions = ()
+    if trust is Trust.TRUSTED_SERVER:
+        open_to = (SERVER, Viewer.colluders(1), PARTY, NETWORK)
+        exceptions = tuple((viewer, Budget(math.inf, DELTA)) for viewer in open_to)
+    return [
+        Party(
+            f"party-{index}",
+            Private(columns),
+            Ledger.in_memory(
+                Policy(f"data-{index}", Budget(epsilon, DELTA), exceptions, relation, unit=unit),
+                ACCOUNTANT,
+                seed=seed,
+            ),
+        )
+        for index, (columns, epsilon) in enumerate(zip(data, epsilons, strict=True))
+    ]
+
+
+def dp_sga(**changes):
+    settings = {
+        "epsilon": 8.0, "delta": DELTA, "rounds": 6, "steps": 3, "rate": 0.5, "clip": 2.0,
+        "prior_variance": 4.0, "relation": Relation.ZERO_OUT, **changes,
+    }  # fmt: skip
+    return pvi_dp_sga.dp_sga(pvi_dp_sga.Settings(**settings), likelihoods.logistic())
+
+
+def updates(**changes):
+    settings = {
+        "epsilon": 8.0, "delta": DELTA, "rounds": 8, "clip": 5.0, "damping": 0.5,
+        "prior_variance": 4.0, **changes,
+    }  # fmt: skip
+    return pvi_updates.clipped_update_inference(
+        pvi_updates.Settings(**settings), likelihoods.logistic()
+    )
+
+
+OWN = (2.0, 4.0, 6.0, 8.0)
+CASES = {
+    "dp-sga": (dp_sga(), Trust.LOCAL, {}),
+    "dp-sga-in-turn": (dp_sga(order="sequential", epsilons=OWN), Trust.LOCAL, {"epsilons": OWN}),
+    "dp-sga-stale": (dp_sga(order="asynchronous"), Trust.LOCAL, {}),
+    "a-party": (updates(), Trust.SECURE_SUM, {"unit": Unit.PARTY}),
+    "a-party-by-coins": (updates(rate=0.5), Trust.SECURE_SUM, {"unit": Unit.PARTY}),
+    "a-subset-of-parties": (
+        updates(subset=2, relation=Relation.REPLACE_ONE),
+        Trust.TRUSTED_SERVER,
+        {"unit": Unit.PARTY, "relation": Relation.REPLACE_ONE},
+    ),
+    "virtual-parties": (updates(unit=Unit.RECORD, shards=5), Trust.SECURE_SUM, {}),
+    "local-averaging": (updates(unit=Unit.RECORD, shards=5, averaged=True), Trust.LOCAL, {}),
+    "natural-gradient": (
+        pvi_natural_gradient.natural_gradient_pvi(
+            pvi_natural_gradient.Settings(
+                epsilon=8.0, delta=DELTA, rounds=6, full=True, relation=Relation.ZERO_OUT
+            ),
+            likelihoods.probit(),
+        ),
+        Trust.SECURE_SUM,
+        {},
+    ),
+    "one-shot": (
+        pvi_analytic.one_shot_regression(
+            pvi_analytic.Settings(8.0, DELTA, clip=4.0, relation=Relation.ZERO_OUT)
+        ),
+        Trust.SECURE_SUM,
+        {},
+    ),
+    "iterated": (
+        pvi_analytic.iterated_regression(
+            pvi_analytic.IteratedSettings(
+                8.0, DELTA, clip=4.0, relation=Relation.ZERO_OUT, rounds=5, placement="local"
+            )
+        ),
+        Trust.LOCAL,
+        {},
+    ),
+}
+
+
+def agreed(name):
+    algorithm, trust, _ = CASES[name]
+    return Study(algorithm, Facts(SIZES, 2, 3, 1), trust)
+
+
+def parties(name, data=None):
+    _, trust, kinds = CASES[name]
+    return members(
+        data or signs(toy()),
+        [epsilon * 1.0001 for epsilon in kinds.get("epsilons", (8.0,) * 4)],
+        kinds.get("unit", Unit.RECORD),
+        kinds.get("relation", Relation.ZERO_OUT),
+        trust,
+    )
+
+
+def sums(result):
+    return [m.value for m in result.transcript.seen_by(SERVER) if m.name == "sum"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_engines_agree_with_dropouts(name):
+    """Same ledgers, same sums within rounding, same posterior, whoever fails to answer."""
+    study = agreed(name)
+    silent = np.zeros((study.algorithm.rounds, 4), bool)
+    if study.algorithm.rounds > 3:
+        silent[1, 2] = True
+        silent[3, :2] = True  # two of four are fewer than the three that must survive
+    results, books = [], []
+    for run in ENGINES.values():
+        people = parties(name)
+        results.append(run(study, people, dropouts=silent))
+        books.append([(p.ledger.grants, p.ledger.history(ITERATES)) for p in people])
+    first, second = results
+    assert books[0] == books[1]
+    scale = np.abs(np.asarray(first.value.shift)).max() + 1.0
+    assert np.asarray(first.value.shift) == pytest.approx(
+        np.asarray(second.value.shift), abs=1e-3 * scale
+    )
+    assert first.certificate.lines == second.certificate.lines
+    assert first.value.floored == second.value.floored
+
+
+def test_every_party_keeps_its_own_epsilon():
+    study = agreed("dp-sga-in-turn")
+    people = parties("dp-sga-in-turn")
+    result = in_process.run(study, people)
+    for party, epsilon in zip(people, OWN, strict=True):
+        assert epsilon * 0.97 < party.ledger.spent(SERVER) <= epsilon
+    # The certificate speaks for the party that is protected least.
+    assert result.certificate.epsilon(SERVER, Relation.ZERO_OUT) == pytest.approx(8.0, rel=0.03)
+    rounds = [study.algorithm.turns(study.facts, party) for party in range(4)]
+    assert rounds == [2, 2, 1, 1]
+
+
+def test_one_poor_party_stops_everyone_before_anything_is_spent():
+    people = parties("dp-sga-in-turn")
+    poor = Ledger.in_memory(
+        Policy("poor", Budget(1.0, DELTA), (), Relation.ZERO_OUT), ACCOUNTANT, seed=1
+    )
+    people[0] = Party("poor", people[0].data, poor)
+    for run in ENGINES.values():
+        with pytest.raises(BudgetExceeded, match="'poor'"):
+            run(agreed("dp-sga-in-turn"), people)
+        assert [p.ledger.grants for p in people] == [0, 0, 0, 0]
+
+
+def test_without_noise_worth_speaking_of_updates_find_the_posterior():
+    """Clipped updates with a vast clip and budget are partitioned inference (fix A of E003-16)."""
+    data = signs(toy())
+    prior = family.prior(2, 0.0, 4.0)
+    reference = infer(likelihoods.logistic(), prior, data, passes=40, damping=0.5).posterior
+    algorithm = updates(epsilon=1e4, clip=60.0, rounds=40)
+    study = Study(algorithm, Facts(SIZES, 2, 4, 0), Trust.TRUSTED_SERVER)
+    people = members(data, (math.inf,) * 4, Unit.PARTY, Relation.ZERO_OUT, Trust.TRUSTED_SERVER)
+    found = in_process.run(study, people).value
+    assert float(family.kl(found.natural, reference)) < 0.05
+
+
+def test_a_server_that_draws_parties_amplifies_for_outsiders_only():
+    study = agreed("a-subset-of-parties")
+    certificate = in_process.run(study, parties("a-subset-of-parties")).certificate
+    outside = certificate.epsilon(ITERATES, Relation.REPLACE_ONE)
+    inside = certificate.epsilon(PARTY, Relation.REPLACE_ONE)
+    assert outside <= 8.0
+    assert inside > outside
+    assert certificate.epsilon(NETWORK, Relation.REPLACE_ONE) == inside
+    assert certificate.epsilon(SERVER, Relation.REPLACE_ONE) == math.inf
+    with pytest.raises(InvalidInput, match="TRUSTED_SERVER"):
+        Study(study.algorithm, study.facts, Trust.SECURE_SUM)
+
+
+def test_what_parties_remember_is_not_written_to_disk(tmp_path):
+    """X-9: factors without noise are private; those made of releases may be saved."""
+    with pytest.raises(InvalidInput, match="must not be written"):
+        in_process.run(agreed("a-party"), parties("a-party"), checkpoint=tmp_path / "a")
+    with pytest.raises(InvalidInput, match="take turns"):
+        in_process.run(
+            agreed("dp-sga-in-turn"), parties("dp-sga-in-turn"), checkpoint=tmp_path / "b"
+        )
+    result = in_process.run(agreed("dp-sga"), parties("dp-sga"), checkpoint=tmp_path / "c")
+    again = in_process.run(agreed("dp-sga"), parties("dp-sga"), checkpoint=tmp_path / "c")
+    assert np.array_equal(result.value.shift, again.value.shift)
+
+
+def test_an_empty_party_sends_nothing_but_noise():
+    """A party whose records are all zeroed out proposes no change, in any round (E003-16)."""
+    algorithm = updates(epsilon=1e-2)  # noise moves q far away from the prior
+    study = Study(algorithm, Facts(SIZES, 2, 3, 1), Trust.SECURE_SUM)
+    server, state = algorithm.init(study.facts)
+    rows, labels = signs(toy())[0]
+    columns = (rows.astype(np.float32), labels.astype(np.float32))
+    nobody = np.zeros(len(labels), bool)
+    generator = np.random.default_rng(0)
+    for _ in range(5):
+        state, contribution = algorithm.local(
+            study.facts, algorithm.ask(server), state, columns, nobody
+        )
+        assert not np.asarray(contribution.value).any()
+        state = algorithm.settle(state, True)
+        noise = generator.normal(size=4).astype(np.float32) * 100
+        server = algorithm.merge(server, _aggregate(noise))
+
+
+def _aggregate(total):
+    from unisono.core.algorithm import Aggregate
+
+    return Aggregate(total, 4, float(sum(SIZES)), np.ones(4, bool))
+
+
+def test_the_hybrid_starts_where_an_earlier_release_left_off():
+    """003 §4.2.3: both releases are in the ledger, and the climb begins at the first posterior."""
+    data = [(x[:, :1], y) for x, y in toy()]
+    facts = Facts(SIZES, 1, 3, 1)
+    first = pvi_analytic.one_shot_regression(
+        pvi_analytic.Settings(
+            2.0, DELTA, clip=4.0, noise_std=0.5, prior_variance=4.0, relation=Relation.ZERO_OUT
+        )
+    )
+    people = members(data, (6.0,) * 4, Unit.RECORD, Relation.ZERO_OUT, Trust.LOCAL)
+    known = in_process.run(Study(first, facts, Trust.LOCAL), people).value
+    factor = family.Natural(known.shift, np.diagonal(known.precision) - 1 / 4)
+    settings = pvi_dp_sga.Settings(
+        epsilon=2.0, delta=DELTA, rounds=2, steps=5, rate=0.5, prior_variance=4.0,
+        relation=Relation.ZERO_OUT,
+    )  # fmt: skip
+    second = pvi_dp_sga.dp_sga(settings, likelihoods.linear(0.5), start=factor)
+    server, _ = second.init(facts)
+    assert np.asarray(server.q.shift) == pytest.approx(known.shift, rel=1e-4)
+    in_process.run(Study(second, facts, Trust.LOCAL), people)
+    spent = people[0].ledger.spent(SERVER)
+    assert 2.0 < spent < 4.0  # composed, and no worse than the sum
+    with pytest.raises(InvalidInput, match="mean-field"):
+        pvi_dp_sga.dp_sga(settings, likelihoods.linear(0.5), start=known.natural).init(facts)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: pvi_updates.Settings(relation=Relation.ADD_OR_REMOVE), "presence"),
+        (lambda: pvi_updates.Settings(shards=3), "one shard"),
+        (lambda: pvi_updates.Settings(rate=0.5, subset=2), "by `rate` or by `subset`"),
+        (lambda: pvi_updates.Settings(unit=Unit.RECORD, rate=0.5), "unit PARTY"),
+        (lambda: pvi_updates.Settings(prior_variance=0.0), "positive number"),
+        (lambda: pvi_updates.Settings(damping=0.0), "damping"),
+        (lambda: pvi_dp_sga.Settings(rate=2.0), "probability"),
+        (lambda: pvi_dp_sga.Settings(epsilons=(1.0, -1.0)), "epsilons"),
+        (lambda: pvi_dp_sga.Settings(least_precision=0.0), "least_precision"),
+        (lambda: Study(dp_sga(epsilons=(1.0,)), Facts(SIZES, 2, 3), Trust.LOCAL).costs, "one for"),
+        (lambda: Study(dp_sga(), Facts(SIZES, 2, 3), Trust.SECURE_SUM), "trust"),
+    ],
+)
+def test_bad_settings_are_refused(make, message):
+    with pytest.raises(InvalidInput, match=message):
+        make()

@@ -152,9 +152,9 @@ def test_engines_agree_with_dropouts(name):
         books.append([(p.ledger.grants, p.ledger.history(ITERATES)) for p in people])
     first, second = results
     assert books[0] == books[1]
-    scale = np.abs(np.asarray(first.value.shift)).max() + 1.0
+    scale = float(np.abs(first.value.shift).max()) + 1.0
     assert np.asarray(first.value.shift) == pytest.approx(
-        np.asarray(second.value.shift), abs=1e-3 * scale
+        np.asarray(second.value.shift), abs=1e-2 * scale
     )
     assert first.certificate.lines == second.certificate.lines
     assert first.value.floored == second.value.floored
@@ -189,9 +189,9 @@ def test_without_noise_worth_speaking_of_updates_find_the_posterior():
     data = signs(toy())
     prior = family.prior(2, 0.0, 4.0)
     reference = infer(likelihoods.logistic(), prior, data, passes=40, damping=0.5).posterior
-    algorithm = updates(epsilon=1e4, clip=60.0, rounds=40)
+    algorithm = updates(epsilon=1e8, clip=30.0, rounds=24)
     study = Study(algorithm, Facts(SIZES, 2, 4, 0), Trust.TRUSTED_SERVER)
-    people = members(data, (math.inf,) * 4, Unit.PARTY, Relation.ZERO_OUT, Trust.TRUSTED_SERVER)
+    people = members(data, (1.1e8,) * 4, Unit.PARTY, Relation.ZERO_OUT, Trust.TRUSTED_SERVER)
     found = in_process.run(study, people).value
     assert float(family.kl(found.natural, reference)) < 0.05
 
@@ -270,7 +270,8 @@ def test_the_hybrid_starts_where_an_earlier_release_left_off():
     spent = people[0].ledger.spent(SERVER)
     assert 2.0 < spent < 4.0  # composed, and no worse than the sum
     with pytest.raises(InvalidInput, match="mean-field"):
-        pvi_dp_sga.dp_sga(settings, likelihoods.linear(0.5), start=known.natural).init(facts)
+        whole = family.Natural(known.shift, known.precision)
+        pvi_dp_sga.dp_sga(settings, likelihoods.linear(0.5), start=whole).init(facts)
 
 
 @pytest.mark.parametrize(

@@ -9,60 +9,23 @@ The victim's shard is so large that it is always clipped, or empty: neighbours u
 
 import math
 
-import numpy as np
 import pytest
 
 from unisono.accounting import gaussian, published_gaussian
 from unisono.attacks.audit import audit, check
 from unisono.errors import AuditFailed
+from unisono.experiments.dataset_level import (
+    DAMPING,
+    EMPTY,
+    LARGE,
+    ROUNDS,
+    found_at,
+    noise_free,
+    published,
+    views,
+)
 
-ROUNDS, DAMPING, DELTA = 78, 0.1, 1e-5
-LARGE, EMPTY = 1e6, 0.0
-
-
-def published(victim, parties, sigma, runs, seed):
-    """Sums S (rounds, runs) when every client's state holds its own noise."""
-    generator = np.random.default_rng(seed)
-    share = np.float32(sigma / math.sqrt(parties))
-    statistics = np.zeros(parties, np.float32)
-    statistics[0] = victim
-    blocks = []
-    for start in range(0, runs, 40):  # small blocks stay in the cache
-        size = min(40, runs - start)
-        state = np.zeros((size, parties), np.float32)
-        sums = np.empty((ROUNDS, size))
-        for number in range(ROUNDS):
-            sent = generator.standard_normal((size, parties), dtype=np.float32)
-            sent *= share
-            sent += np.clip(statistics - state, -1, 1)
-            sums[number] = sent.sum(axis=1)
-            sent *= np.float32(DAMPING)
-            state += sent
-        blocks.append(sums)
-    return np.concatenate(blocks, axis=1)
-
-
-def noise_free(victim, parties, sigma, runs, seed):
-    """Sums S (rounds, runs) when states are functions of data and public values only.
-
-    The states are then the same in every run, and only the sum of the shares is random.
-    """
-    generator = np.random.default_rng(seed)
-    statistics = np.zeros(parties)
-    statistics[0] = victim
-    state, sums = np.zeros(parties), np.empty((ROUNDS, runs))
-    for number in range(ROUNDS):
-        update = np.clip(statistics - state, -1, 1)
-        state += DAMPING * update
-        sums[number] = update.sum() + sigma * generator.standard_normal(runs)
-    return sums
-
-
-def views(sums):
-    """Scores of the final model and of all rounds: V_i = S_i + eta sum of earlier S."""
-    earlier = np.cumsum(sums, axis=0) - sums
-    weights = 1 + DAMPING * np.arange(ROUNDS)
-    return DAMPING * sums.sum(axis=0), weights @ (sums + DAMPING * earlier)
+DELTA = 1e-5
 
 
 def separation(inside, outside):
@@ -109,10 +72,7 @@ def test_an_attack_succeeds_far_more_often_than_allowed():
     assert allowed == pytest.approx(0.084, abs=5e-4)
 
     def found(worlds):
-        return [
-            float(np.mean(inside > np.quantile(outside, 0.95)))
-            for inside, outside in zip(*worlds, strict=True)
-        ]
+        return [found_at(0.05, inside, outside) for inside, outside in zip(*worlds, strict=True)]
 
     worlds = [views(published(v, 1000, sigma, 400, 7 + k)) for k, v in enumerate((LARGE, EMPTY))]
     final, transcript = found(worlds)

@@ -39,9 +39,8 @@ def from_coordinates(point: Any) -> Natural:
 def to_coordinates(q: Natural) -> Any:
     """Where a diagonal density stands: (m, log v), shape (2p,).
 
-    >>> import numpy as np
-    >>> to_coordinates(Natural(np.array([6.0]), np.array([2.0]))).round(4).tolist()
-    [3.0, -0.6931000113487244]
+    >>> to_coordinates(Natural(jnp.array([6.0]), jnp.array([1.0]))).tolist()
+    [6.0, -0.0]
     """
     return jnp.concatenate([mean(q), -jnp.log(q.precision)])
 

@@ -13,8 +13,9 @@ from unisono.models.gaussian_family import Natural, fall_back, prior
 class Answer(NamedTuple):
     """A private posterior in natural parameters.
 
-    `floored` counts directions whose precision noise pushed below the floor: there the answer is
-    the prior (post-processing). A large count says that noise drowns the data.
+    `floored` counts directions whose precision noise pushed below what a posterior can have; there
+    the answer was repaired after the release, to the prior or its precision. A large count says
+    that noise drowns the data.
     """
 
     shift: Any

@@ -1,0 +1,265 @@
+"""Natural-gradient inference: exact where conjugate, the optimum elsewhere, noise, bad input."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.accounting.curve import PrivacyCurve
+from unisono.algorithms.pvi_natural_gradient import (
+    Settings,
+    damped_for_noise,
+    natural_gradient_pvi,
+)
+from unisono.core.algorithm import Aggregate, Facts
+from unisono.core.ledger import Ledger
+from unisono.core.policy import Budget, Policy
+from unisono.core.study import Party, Study
+from unisono.core.trust import SERVER, Relation, Trust
+from unisono.core.values import Private
+from unisono.engines import in_process
+from unisono.errors import InvalidInput
+from unisono.models.gaussian_family import Natural, covariance, mean, variances
+from unisono.models.likelihoods import linear, logistic, predictive, two_layer
+
+SIZES = (60, 40, 50)
+PLENTY = {"epsilon": 1e8, "delta": 0.5}  # noise of about a ten-thousandth of the clip per round
+NEWTON = {"step": 1.0, "momentum": 0.0, "memory": 0.0, "averaged": 0.0}
+STD = 0.5
+
+
+def toy(kind, features=3, seed=0):
+    generator = np.random.default_rng(seed)
+    theta = generator.normal(size=features)
+    data = []
+    for size in SIZES:
+        rows = generator.normal(size=(size, features)) + 0.5  # correlated second moments
+        score = rows @ theta
+        if kind == "linear":
+            labels = score + STD * generator.normal(size=size)
+        else:
+            labels = np.where(generator.random(size) < 1 / (1 + np.exp(-score)), 1.0, -1.0)
+        data.append((rows, labels))
+    return data
+
+
+def pooled(data):
+    return tuple(np.concatenate(column) for column in zip(*data, strict=True))
+
+
+def facts_of(data, **options):
+    sizes = tuple(len(rows) for rows, _ in data)
+    return Facts(sizes, data[0][0].shape[1], len(data), exact_sizes=False, **options)
+
+
+def run(algorithm, data, trust=Trust.LOCAL, dropouts=None, minimum=None):
+    parties = []
+    for number, own in enumerate(data):
+        trusted = ((SERVER, Budget(math.inf)),)
+        policy = Policy(f"data-{number}", Budget(1e9, 0.5), trusted, Relation.ADD_OR_REMOVE)
+        ledger = Ledger.in_memory(policy, ACCOUNTANT, seed=number)
+        parties.append(Party(f"party-{number}", Private(own), ledger))
+    facts = facts_of(data)
+    if minimum:
+        facts = Facts(facts.records, facts.features, minimum, exact_sizes=False)
+    return in_process.run(Study(algorithm, facts, trust), parties, dropouts=dropouts).value
+
+
+@pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.TRUSTED_SERVER])
+@pytest.mark.parametrize("full", [True, False])
+def test_one_newton_step_is_the_exact_posterior_of_a_line(full, trust):
+    """Full covariance: the conjugate posterior. Diagonal: one step reaches P = P0 + diag(XᵀX)/s²
+    and m = P⁻¹ Xᵀy / s² from m = 0."""
+    data = toy("linear")
+    settings = Settings(
+        prior_variance=4.0, rounds=1, clip=200.0, bend_weight=2.0, full=full, **NEWTON, **PLENTY
+    )
+    answer = run(natural_gradient_pvi(settings, linear(STD)), data, trust)
+    rows, labels = pooled(data)
+    bend = rows.T @ rows / STD**2
+    precision = np.eye(3) / 4 + (bend if full else np.diag(np.diag(bend)))
+    expected = np.linalg.solve(precision, rows.T @ labels / STD**2)
+    found = answer.precision if full else np.diag(answer.precision)
+    np.testing.assert_allclose(found, precision, atol=2e-3 * np.abs(precision).max())
+    np.testing.assert_allclose(mean(answer.natural), expected, atol=5e-3)
+    assert answer.floored == 0
+
+
+def test_mean_field_iterations_reach_the_exact_mean_of_a_line():
+    """Undamped diagonal steps overshoot on correlated columns; damped ones find XᵀX's solution,
+    with the mean-field variances 1 / diagonal of the precision. The prior is strong enough to
+    show if it is left out."""
+    data = toy("linear")
+    settings = Settings(
+        prior_variance=0.05,
+        rounds=60,
+        clip=200.0,
+        bend_weight=1.0,
+        step=0.3,
+        momentum=0.5,
+        **PLENTY,
+    )
+    answer = run(natural_gradient_pvi(settings, linear(STD)), data)
+    rows, labels = pooled(data)
+    precision = np.eye(3) / 0.05 + rows.T @ rows / STD**2
+    exact = np.linalg.solve(precision, rows.T @ labels / STD**2)
+    np.testing.assert_allclose(mean(answer.natural), exact, atol=5e-3)
+    np.testing.assert_allclose(variances(answer.natural), 1 / np.diag(precision), rtol=5e-3)
+
+
+def free_energy_optimum(rows, labels, prior_variance, full):
+    """The best Gaussian by direct maximisation of the free energy, in mean and Cholesky factor;
+    its own quadrature and its own parameters."""
+    size = rows.shape[1]
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    weights = weights / weights.sum()
+    lower = np.tril_indices(size) if full else (np.arange(size), np.arange(size))
+
+    def parts(point):
+        factor = np.zeros((size, size))
+        factor[lower] = point[size:]
+        return point[:size], factor
+
+    def loss(point):
+        centre, factor = parts(point)
+        width = np.linalg.norm(rows @ factor, axis=1)
+        scores = (rows @ centre)[:, None] + width[:, None] * nodes
+        fit = -np.logaddexp(0, -labels[:, None] * scores) @ weights
+        entropy = np.log(np.abs(np.diag(factor))).sum()
+        shrink = (centre @ centre + (factor**2).sum()) / (2 * prior_variance)
+        return -(fit.sum() + entropy - shrink)
+
+    first = np.concatenate([np.zeros(size), np.eye(size)[lower] * 0.3])
+    centre, factor = parts(minimize(loss, first, method="BFGS", options={"gtol": 1e-7}).x)
+    return centre, factor @ factor.T
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_without_noise_logistic_regression_reaches_the_variational_optimum(full):
+    data = toy("logistic")
+    settings = Settings(
+        prior_variance=4.0, rounds=60, clip=30.0, bend_weight=1.0, step=0.4, momentum=0.3,
+        memory=0.5, full=full, **PLENTY,
+    )  # fmt: skip
+    answer = run(natural_gradient_pvi(settings, logistic()), data)
+    centre, spread = free_energy_optimum(*pooled(data), 4.0, full)
+    np.testing.assert_allclose(mean(answer.natural), centre, atol=1e-2)
+    np.testing.assert_allclose(covariance(answer.natural), spread, atol=2e-3)
+
+
+def test_clipping_bounds_what_one_record_says():
+    """A record a thousand times too long moves the released sum by at most the clip."""
+    data = toy("logistic")
+    settings = Settings(clip=0.5)
+    algorithm, facts = natural_gradient_pvi(settings, logistic()), facts_of(data)
+    server, party = algorithm.init(facts)
+    rows, labels = (jnp.asarray(c, jnp.float32) for c in data[0])
+    wild = rows.at[0].multiply(1e3)
+    mask = jnp.ones(len(rows), bool)
+
+    def told(rows, mask):
+        own = algorithm.local(facts, algorithm.ask(server), party, (rows, labels), mask)[1]
+        return np.asarray(own.value) * own.grid
+
+    moved = np.linalg.norm(told(wild, mask) - told(wild, mask.at[0].set(False)))
+    distance = algorithm.event(facts, Trust.LOCAL).sensitivity.under(Relation.ADD_OR_REMOVE).l2
+    assert 0.49 < moved <= distance < 0.502
+
+
+@pytest.mark.parametrize("relation", [Relation.ADD_OR_REMOVE, Relation.REPLACE_ONE])
+@pytest.mark.parametrize("rate", [1.0, 0.2])
+def test_the_whole_run_costs_what_it_says(relation, rate):
+    settings = Settings(epsilon=1.0, rounds=4, relation=relation, rate=rate)
+    algorithm, facts = natural_gradient_pvi(settings, logistic()), facts_of(toy("logistic"))
+    curve = PrivacyCurve(algorithm.event(facts, Trust.LOCAL) * 4, relation)
+    assert 0.98 < curve.epsilon(settings.delta) <= 1.0 + 1e-9
+
+
+def test_noise_that_drowns_the_data_is_flagged_and_leaves_a_density():
+    """At epsilon 0.01 the noise of a bend (std > 100) dwarfs 150 records: a floor must act. Six
+    coordinates would all miss it with chance 1/64 in a fresh draw; the seeds are fixed."""
+    data = toy("logistic", features=6)
+    answer = run(natural_gradient_pvi(Settings(epsilon=0.01, rounds=5), logistic()), data)
+    assert answer.floored >= 1
+    assert (answer.precision >= 1 - 1e-6).all()  # the prior's precision
+    full = run(natural_gradient_pvi(Settings(epsilon=0.01, rounds=5, full=True), logistic()), data)
+    assert full.floored >= 1
+    assert np.linalg.eigvalsh(full.precision).min() > 0.9
+
+
+def test_missing_parties_are_stood_for_by_public_sizes():
+    """One of three equal parties never answers: the posterior is that of the two others, counted
+    as if they were three."""
+    half = toy("linear")[0]
+    data = [half, half, half]
+    settings = Settings(rounds=1, clip=200.0, bend_weight=1.0, **NEWTON, **PLENTY)
+    algorithm = natural_gradient_pvi(settings, linear(STD))
+    absent = np.array([[False, True, False]])
+    lost = run(algorithm, data, dropouts=absent, minimum=2)
+    whole = run(algorithm, data)
+    np.testing.assert_allclose(lost.precision, whole.precision, rtol=5e-3)
+
+
+def test_a_sampled_sum_counts_for_all_records():
+    """Coins of probability 1/2 halve the sum; the server doubles it."""
+    facts, total = facts_of(toy("logistic")), jnp.arange(6.0)
+    means = []
+    for rate, scale in ((1.0, 2.0), (0.5, 1.0)):
+        algorithm = natural_gradient_pvi(Settings(rate=rate), logistic())
+        arrived = Aggregate(scale * total, 3, jnp.float32(sum(SIZES)))
+        means.append(algorithm.merge(algorithm.init(facts)[0], arrived).mean)
+    np.testing.assert_allclose(means[0], means[1], rtol=1e-6)
+    assert np.abs(means[0]).max() > 0.05
+
+
+def test_damping_follows_the_noise_of_the_opened_sum():
+    facts = facts_of(toy("logistic"))
+    settings, likelihood = Settings(rounds=4), logistic()
+    std = natural_gradient_pvi(settings, likelihood).event(facts, Trust.LOCAL).noise.std
+    local = damped_for_noise(settings, likelihood, facts, Trust.LOCAL, 2.0).damping
+    shared = damped_for_noise(settings, likelihood, facts, Trust.SECURE_SUM, 2.0).damping
+    assert local == pytest.approx(2.0 * std * math.sqrt(3) / 2)
+    assert shared == pytest.approx(local / math.sqrt(3), rel=1e-3)
+
+
+@pytest.mark.slow
+def test_a_small_network_learns_what_no_line_can():
+    """Labels by the sign of x1 x2; a line guesses half of them."""
+    generator = np.random.default_rng(2)
+    data = []
+    for _ in range(2):
+        rows = generator.uniform(-2, 2, size=(200, 2))
+        data.append((rows, np.sign(rows[:, 0] * rows[:, 1])))
+    model = two_layer(2, 8)
+    settings = Settings(
+        prior_variance=4.0, rounds=150, clip=5.0, bend_weight=1.0, step=0.3, momentum=0.8,
+        damping=2.0, spread=1.0, seed=1, **PLENTY,
+    )  # fmt: skip
+    answer = run(natural_gradient_pvi(settings, model), data)
+    rows, labels = pooled(data)
+    normals = jnp.asarray(generator.normal(size=(32, model.size(2))), jnp.float32)
+    q = Natural(*(jnp.asarray(part) for part in answer.natural))
+    chances = np.asarray(predictive(model, q, jnp.asarray(rows, jnp.float32), normals))
+    assert np.mean((chances > 0.5) == (labels > 0)) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"clip": 0.0}, "clip"), ({"momentum": 1.0}, "momentum"), ({"memory": -0.1}, "memory"),
+        ({"rate": 1.5}, "rate"), ({"damping": -1.0}, "damping"), ({"delta": 1.0}, "delta"),
+        ({"averaged": 2.0}, "averaged"), ({"prior_variance": 0.0}, "variance"),
+        ({"spread": math.nan}, "spread"),
+    ],
+)  # fmt: skip
+def test_bad_settings_are_refused(wrong, words):
+    with pytest.raises(InvalidInput, match=words):
+        Settings(**wrong)
+
+
+def test_a_sampled_likelihood_has_no_full_covariance():
+    with pytest.raises(InvalidInput, match="diagonal"):
+        natural_gradient_pvi(Settings(full=True), two_layer(2, 3))

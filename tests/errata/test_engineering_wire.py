@@ -42,7 +42,9 @@ def party(data, name="p", epsilon=1.0, seed=1):
 
 def ask(number=0):
     public = np.zeros(2, np.float32)
-    return wire.encode("ask", {"study": STUDY.hash, "round": number}, [public])
+    return wire.encode(
+        "ask", {"study": STUDY.hash, "round": number, "counted": [-1, -1, -1]}, [public]
+    )
 
 
 def respond(member, study=STUDY):

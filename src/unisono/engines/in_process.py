@@ -43,10 +43,6 @@ from unisono.engines.requirements import (
 )
 from unisono.errors import InvalidInput
 
-jax.tree_util.register_dataclass(
-    Contribution, data_fields=["value", "valid"], meta_fields=["grid", "sensitivity"]
-)
-
 IDEAL = "ideal functionality inside one process (no network, nobody to hide from)"
 # Rounds are compiled in chunks, bounded so that noise and coins of a chunk fit into memory.
 _CHUNK_ROUNDS, _CHUNK_NUMBERS = 64, 2**25

@@ -10,9 +10,15 @@ import numpy as np
 from unisono.core.algorithm import Inner
 from unisono.core.study import Study
 from unisono.core.trust import Trust
+from unisono.core.values import Contribution
 from unisono.errors import InvalidInput
 
 MODULUS_BITS = 32
+
+# Every engine compiles functions that return contributions.
+jax.tree_util.register_dataclass(
+    Contribution, data_fields=["value", "valid"], meta_fields=["grid", "sensitivity"]
+)
 
 
 def require_columns(study: Study, index: int, columns: Sequence[np.ndarray]) -> None:

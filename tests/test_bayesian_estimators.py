@@ -77,15 +77,9 @@ quietly = pytest.mark.filterwarnings("ignore::unisono.estimators.PrivacyStatemen
 
 
 @quietly
-@parametrize_with_checks([BayesianLinearRegression()])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
-
-
-@quietly
 @pytest.mark.slow
-@parametrize_with_checks([BayesianLogisticRegression(rounds=2)])
-def test_scikit_learn_checks_of_the_classifier(estimator, check):
+@parametrize_with_checks([BayesianLinearRegression(), BayesianLogisticRegression(rounds=2)])
+def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 

@@ -9,18 +9,21 @@ and offers the change of its factor in natural parameters:
 
 The thesis lets the party add its own share of noise to t_j and correct it later. Then the query of
 a round depends on secret noise, composition does not apply, and the true epsilon is about six times
-the stated one (E003-16, shown by `unisono reproduce dataset-level`). Here t_j is a function of the
-party's records and of public values, so T rounds compose: μ = sqrt(T) Δ / σ, whatever the server
-asks. The price: noise stays in q, with variance ρ² σ² T.
+the stated one (E003-16, shown by `unisono reproduce dataset-level`). Here t_j is a function of its
+own records, of public values and of its own coins, which are fresh in every round; so T rounds
+compose: μ = sqrt(T) Δ / σ, whatever the server asks. The price: noise stays in q, with variance
+ρ² σ² T.
 
 * `unit` PARTY, one shard: hides a whole party's records (zero-out or replace-one; *not* its
   presence, because an absent party's share of noise is missing too). The server may also add the
-  noise (TRUSTED_SERVER), and parties may be sampled: by secret coins of their own, or a fixed
-  number drawn by a trusted server (003 §3.2.2).
+  noise (TRUSTED_SERVER). Parties may be sampled: by secret coins of their own, or a fixed number
+  in each round (003 §3.2.2). A fixed-size subset cannot stay secret where parties remember, for
+  what the others remember betrays who was drawn; so it is public, nothing is amplified, and
+  every party pays for its own turns.
 * `unit` RECORD, k shards: hides one record. It lies in one shard, whose update moves by up to 2C.
-  With `averaged` the party keeps one factor and averages the shards' proposals, each weighing its
-  records k times (local averaging); otherwise every shard is a virtual party with its own factor
-  (perturbed local parameters); both after Heikkilä et al. 2022. Row numbers assign the shards.
+  With `averaged` every shard guesses the whole party's factor, weighing its records k times, and
+  the guesses are averaged (local averaging); otherwise every shard is a virtual party with its own
+  factor (perturbed local parameters); both after Heikkilä et al. 2022. Row numbers assign shards.
 """
 
 import math
@@ -30,12 +33,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from unisono.algorithms.descent import choose_grid
 from unisono.algorithms.posterior import Answer, PriorSettings, answer_of, start_of, usable
 from unisono.algorithms.pvi import Climb, local_optimum
-from unisono.core.algorithm import Aggregate, Algorithm, Facts
-from unisono.core.events import Event, Everyone, Poisson, Sampler, WithoutReplacement, positive
+from unisono.core.algorithm import Aggregate, Algorithm, Facts, Schedule
+from unisono.core.events import Event, Everyone, Poisson, Sampler, positive
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import Contribution, clipped_updates, update_sensitivity
 from unisono.errors import InvalidInput
@@ -55,9 +59,9 @@ from unisono.models.likelihoods import Likelihood
 class Settings(PriorSettings):
     """What the parties agree on; `epsilon` and `delta` hold for the whole run.
 
-    `rate`: every party takes part with this probability, by a secret coin. `subset`: a trusted
-    server draws this many parties a round. `precision_weight` scales precisions against shifts
-    before the joint clip. `full` is the shape of q's covariance.
+    `rate`: every party takes part with this probability, by a secret coin. `subset`: this many
+    parties are asked in a round, publicly drawn by `seed`. `precision_weight` scales precisions
+    against shifts before the joint clip. `full` is the shape of q's covariance.
     """
 
     epsilon: float = 1.0
@@ -100,10 +104,20 @@ class Settings(PriorSettings):
         if self.rate is not None:
             Poisson(self.rate)
 
-    def sampler(self, parties: int) -> Sampler:
-        if self.subset is not None:
-            return WithoutReplacement(self.subset, parties)
+    @property
+    def sampler(self) -> Sampler:
         return Everyone() if self.rate is None else Poisson(self.rate)
+
+    def turns(self, parties: int) -> Schedule:
+        """Who is asked when: everyone, or a public random subset of fixed size in each round."""
+        if self.subset is None:
+            return Schedule(np.ones((self.rounds, parties), bool))
+        if not 1 <= self.subset <= parties:
+            raise InvalidInput(
+                f"subset = {self.subset!r} of {parties} parties: it lies between 1 and all of them"
+            )
+        ranks = np.random.default_rng(self.seed).random((self.rounds, parties)).argsort(axis=1)
+        return Schedule(ranks.argsort(axis=1) < self.subset)
 
     @property
     def step(self) -> float:
@@ -112,7 +126,8 @@ class Settings(PriorSettings):
 
 
 class PartyState(NamedTuple):
-    """Factors (k, p) or (1, p) in packed form, made from records: private, without noise."""
+    """Every shard's factor (k, p), packed and without noise: private. No shard's factor depends on
+    another's records, or one record would move all updates of later rounds."""
 
     factors: Any
     proposed: Any
@@ -127,14 +142,12 @@ class Public(NamedTuple):
 
 def clipped_update_inference(settings: Settings, likelihood: Likelihood) -> Algorithm:
     """The algorithm for a likelihood, calibrated exactly (sampled: by loss distributions)."""
-    weight, full, kept = settings.precision_weight, settings.full, settings.shards
+    weight, full = settings.precision_weight, settings.full
     if full and likelihood.scores is None:
         raise InvalidInput(
             f"a full covariance needs a likelihood of a score; {likelihood.name!r} is sampled: "
             "use full=False"
         )
-    if settings.averaged:
-        kept = 1
 
     def size(facts: Facts) -> int:
         return packed_size(likelihood.size(facts.features), full)
@@ -146,8 +159,9 @@ def clipped_update_inference(settings: Settings, likelihood: Likelihood) -> Algo
     def event(facts: Facts, trust: Trust) -> Event:
         return calibrate(
             update_sensitivity(settings.clip, grid(facts), size(facts), settings.unit),
-            settings.relation, settings.epsilon, settings.delta, count=settings.rounds,
-            sampler=settings.sampler(facts.parties), dimension=size(facts), grid=grid(facts),
+            settings.relation, settings.epsilon, settings.delta,
+            count=int(settings.turns(facts.parties).asked.sum(axis=0).max()),
+            sampler=settings.sampler, dimension=size(facts), grid=grid(facts),
             shares=facts.honest if trust is Trust.SECURE_SUM else 1,
         )  # fmt: skip
 
@@ -165,22 +179,19 @@ def clipped_update_inference(settings: Settings, likelihood: Likelihood) -> Algo
         best = local_optimum(
             likelihood, cavity, public.q, data, mask, settings.climb, key, weight=times
         )
-        return to_vector(quotient(best, public.q))
+        # Nobody's records add nothing, exactly: what a climb makes of rounding errors is not sent.
+        return jnp.where(jnp.any(mask), to_vector(quotient(best, public.q)), 0.0)
 
     def local(
         facts: Facts, public: Public, state: PartyState, data: Any, mask: Any
     ) -> tuple[PartyState, Contribution]:
         sharded, masks = _in_shards(data, mask, settings.shards)
         keys = jax.random.fold_in(jax.random.key(settings.seed), public.round)
-        factors = jnp.broadcast_to(state.factors, (settings.shards, size(facts)))
         changes = jax.vmap(update, in_axes=(None, 0, 0, 0, None))(
-            public, factors, sharded, masks, keys
+            public, state.factors, sharded, masks, keys
         )
         contribution, steps = clipped_updates(changes, settings.clip, grid(facts), settings.unit)
-        moved = settings.step * grid(facts) * steps
-        if settings.averaged:
-            moved = jnp.sum(moved, axis=0, keepdims=True)
-        return PartyState(state.factors, moved), contribution
+        return PartyState(state.factors, settings.damping * grid(facts) * steps), contribution
 
     def settle(state: PartyState, accepted: Any) -> PartyState:
         moved = jnp.where(accepted, state.proposed, 0.0)
@@ -188,7 +199,7 @@ def clipped_update_inference(settings: Settings, likelihood: Likelihood) -> Algo
 
     def init(facts: Facts) -> tuple[Public, PartyState]:
         q = start_of(settings, likelihood.size(facts.features), full)
-        nothing = jnp.zeros((kept, size(facts)), jnp.float32)
+        nothing = jnp.zeros((settings.shards, size(facts)), jnp.float32)
         return Public(q, jnp.int32(0)), PartyState(nothing, nothing)
 
     def merge(server: Public, aggregate: Aggregate) -> Public:
@@ -213,6 +224,7 @@ def clipped_update_inference(settings: Settings, likelihood: Likelihood) -> Algo
         merge=merge,
         result=result,
         reach=lambda facts: 1.01 * settings.clip * facts.parties * settings.shards,
+        schedule=None if settings.subset is None else lambda facts: settings.turns(facts.parties),
     )
 
 

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono.core.algorithm import chosen_by_server
 from unisono.core.events import Event, Everyone, Poisson
 from unisono.core.grant import derive
 from unisono.core.release import noise_steps
@@ -30,8 +29,6 @@ class Replay:
     """A study that can be run again and again on worlds of one shape."""
 
     def __init__(self, study: Study) -> None:
-        if chosen_by_server(study.algorithm.event(study.facts, study.trust)):
-            raise InvalidInput("subsets that a server draws are not replayed: use secret coins")
         self.study = study
         self._batch: Callable[..., Any] | None = None
 
@@ -46,7 +43,7 @@ class Replay:
         the event whose noise is really drawn, to see whether an audit notices.
         """
         algorithm, facts, trust = self.study.algorithm, self.study.facts, self.study.trust
-        data = stack(columns)
+        data = stack(self.study, columns)
         real = data.real.copy()
         for party, mask in enumerate(present or ()):
             real[party, : len(mask)] &= mask

@@ -31,7 +31,7 @@ from unisono.core.events import (
     WithoutReplacement,
     canonical,
 )
-from unisono.core.trust import EVERYONE, NETWORK, PARTY, SERVER, Trust, Unit, Viewer
+from unisono.core.trust import EVERYONE, PARTY, SERVER, Trust, Unit, Viewer
 from unisono.errors import InvalidInput
 
 
@@ -179,17 +179,26 @@ class Algorithm(NamedTuple):
                 f"{self.name} cannot run with trust {trust!s}: choose one of "
                 + ", ".join(sorted(self.trusts))
             )
-        apart = self.combine == "each" or self.inner is not None or not self.alike
+        apart = self.combine == "each" or self.inner is not None or self.own_event is not None
         if apart and trust is not Trust.LOCAL:
             raise InvalidInput(
                 f"{self.name} releases per party, which a secure sum cannot hide and a server's "
                 "noise does not cover: use trust LOCAL"
             )
-        if trust is not Trust.TRUSTED_SERVER and chosen_by_server(self.event(facts, trust)):
+        if self.schedule is not None and trust is Trust.SECURE_SUM:
             raise InvalidInput(
-                f"{self.name} draws a fixed number of parties, which somebody must choose: use "
-                "trust TRUSTED_SERVER, or secret coins (Poisson) that every party tosses itself"
+                f"in {self.name} parties take turns, and shares of noise are missing from a secure "
+                "sum in which not everyone takes part: use trust LOCAL or TRUSTED_SERVER"
             )
+        event = self.event(facts, trust)
+        whole = event.sensitivity.unit is Unit.PARTY
+        if whole and isinstance(event.sampler, WithoutReplacement):
+            raise InvalidInput(
+                "a fixed number of parties is drawn by somebody who then knows them: ask them by a "
+                "public schedule, or let every party toss a secret coin (Poisson)"
+            )
+        if whole and self.inner is not None and not isinstance(event.sampler, Everyone):
+            raise InvalidInput("parties that toss coins for themselves send one release a round")
         if self.schedule is not None:
             asked = self.schedule(facts).asked
             if asked.shape != (self.rounds, facts.parties) or not asked.any(axis=0).all():
@@ -214,11 +223,6 @@ class Algorithm(NamedTuple):
         return hashlib.sha256(canonical(agreed)).hexdigest()
 
 
-def chosen_by_server(event: Event) -> bool:
-    """Whether the event speaks of a fixed-size subset of parties, which only a server can draw."""
-    return event.sensitivity.unit is Unit.PARTY and isinstance(event.sampler, WithoutReplacement)
-
-
 def cost_per_viewer(
     event: Event, rounds: int, facts: Facts, trust: Trust
 ) -> dict[Viewer, Composed]:
@@ -227,8 +231,7 @@ def cost_per_viewer(
     `LOCAL`: everyone sees each party's own message, so everyone gets the event itself.
     `SECURE_SUM`: everyone sees sums that hold at least `honest` shares; one curious party
     also knows its own share, so against it only the other survivors' shares count.
-    `TRUSTED_SERVER`: the server sees the clean value. If it also draws a subset of *parties*,
-    those asked and the network see who takes part: against them nothing is amplified.
+    `TRUSTED_SERVER`: the server sees the clean value.
     Messages travel on encrypted channels: the network sees what is published.
     """
     viewers = [*EVERYONE, *([Viewer.colluders(facts.colluders)] if facts.colluders else [])]
@@ -237,8 +240,6 @@ def cost_per_viewer(
         for viewer in cost:
             if viewer == SERVER or viewer.coalition:
                 cost[viewer] = replace(event, noise=NoNoise()) * rounds
-        if chosen_by_server(event):
-            cost[PARTY] = cost[NETWORK] = replace(event, sampler=Everyone()) * rounds
     if trust is Trust.SECURE_SUM and facts.parties > 1:
         others = facts.minimum_survivors - 1
         cost[PARTY] = _with_shares(event, others, facts.honest) * rounds

@@ -19,14 +19,13 @@ from unisono.core.events import (
     Composed,
     Event,
     Everyone,
-    NoNoise,
     Poisson,
     Sampler,
     WithoutReplacement,
 )
 from unisono.core.noise import Keystream, bernoulli
 from unisono.core.noise.subset import subset
-from unisono.core.trust import ITERATES, SERVER, Viewer
+from unisono.core.trust import ITERATES, Viewer
 from unisono.errors import GrantMisused
 
 _LEDGERS_ONLY = object()
@@ -183,17 +182,6 @@ class Draw(_Uncopyable):
                         "the event would claim another population"
                     )
                 return subset(stream, size, units)
-
-    def chosen_by_server(self, sampler: Sampler) -> None:
-        """A trusted server tossed the coins: it sees clean values, and its entry must say so."""
-        seen = self.grant.cost.get(SERVER, Composed())
-        if not any(isinstance(event.noise, NoNoise) for event, _ in seen.parts):
-            raise GrantMisused(
-                "only a server that the ledger books as trusted may choose who takes part"
-            )
-        if self._sampler is not None:
-            raise GrantMisused("the coins of this draw were tossed already: one sample per release")
-        self._sampler = sampler
 
     def take(self, event: Event, times: int = 1) -> bytes:
         """Pay with `event` and receive the key of its noise, once; `times` steps share a key."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from unisono.core.algorithm import Algorithm, Facts, chosen_by_server
+from unisono.core.algorithm import Algorithm, Facts
 from unisono.core.events import (
     DiscreteGaussian,
     Event,
@@ -22,7 +22,6 @@ from unisono.core.events import (
     NoNoise,
     NormNoise,
     Skellam,
-    WithoutReplacement,
 )
 from unisono.core.grant import Draw, derive
 from unisono.core.noise import (
@@ -35,7 +34,6 @@ from unisono.core.noise import (
     skellam,
 )
 from unisono.core.noise.norm import rounded_norm
-from unisono.core.noise.subset import subset
 from unisono.core.trust import SERVER, Trust, Unit
 from unisono.core.values import Contribution, Disclosed, Released, Share, sealed, within
 from unisono.errors import GrantMisused, InvalidInput, UnknownEvent
@@ -87,7 +85,9 @@ def server_noise(
     algorithm: Algorithm, facts: Facts, trust: Trust, seed: int | None
 ) -> Callable[[int, tuple[int, ...]], np.ndarray]:
     """A trusted server's own noise, in grid steps, fresh in every round; a seed simulates."""
-    secret = _server_secret(algorithm, facts, trust, seed)
+    study = algorithm.study_hash(facts, trust)
+    simulated = hashlib.sha256(f"simulation {seed} {study}".encode()).digest()
+    secret = os.urandom(32) if seed is None else simulated
     event, grid = algorithm.event(facts, trust), algorithm.grid(facts, trust)
 
     def noise(round_number: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -96,43 +96,11 @@ def server_noise(
     return noise
 
 
-def server_choice(
-    algorithm: Algorithm, facts: Facts, trust: Trust, seed: int | None
-) -> Callable[[int], np.ndarray]:
-    """Which parties a trusted server asks in a round: a fresh secret subset, or everyone."""
-    secret = _server_secret(algorithm, facts, trust, seed)
-    sampler = algorithm.event(facts, trust).sampler
-
-    def chosen(round_number: int) -> np.ndarray:
-        if not chosen_by_server(algorithm.event(facts, trust)):
-            return np.ones(facts.parties, bool)
-        assert isinstance(sampler, WithoutReplacement)
-        return subset(
-            Keystream(derive(secret, "subset", round_number)), sampler.size, sampler.population
-        )
-
-    return chosen
-
-
-def _server_secret(algorithm: Algorithm, facts: Facts, trust: Trust, seed: int | None) -> bytes:
-    study = algorithm.study_hash(facts, trust)
-    simulated = hashlib.sha256(f"simulation {seed} {study}".encode()).digest()
-    return os.urandom(32) if seed is None else simulated
-
-
 def coins(draw: Draw, event: Event, records: int) -> tuple[np.ndarray, bool]:
-    """Which records take part (records,), and whether the party does.
-
-    Records, or the party as a whole, toss secret coins of their own; a fixed-size subset of
-    *parties* is the choice of a trusted server.
-    """
+    """Which records take part (records,), and whether the party does: each unit tosses its own."""
     if event.sensitivity.unit is not Unit.PARTY:
         return draw.sample(event.sampler, records), True
-    everyone = np.ones(records, bool)
-    if chosen_by_server(event):
-        draw.chosen_by_server(event.sampler)
-        return everyone, True
-    return everyone, bool(draw.sample(event.sampler, 1)[0])
+    return np.ones(records, bool), bool(draw.sample(event.sampler, 1)[0])
 
 
 def require_paid_for(contribution: Contribution, event: Event, grid: float) -> None:

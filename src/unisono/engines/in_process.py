@@ -26,7 +26,6 @@ from unisono.core.release import (
     coins,
     noise_steps,
     require_paid_for,
-    server_choice,
     server_noise,
 )
 from unisono.core.study import Party, Result, Study, require_same_kind
@@ -36,6 +35,7 @@ from unisono.core.values import Contribution
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.requirements import (
     asked,
+    padded_length,
     require_columns,
     require_headroom,
     require_public_state,
@@ -59,10 +59,10 @@ class Stack(NamedTuple):
     real: np.ndarray
 
 
-def stack(columns: Sequence[tuple[np.ndarray, ...]]) -> Stack:
+def stack(study: Study, columns: Sequence[tuple[np.ndarray, ...]]) -> Stack:
     """Pad ragged parties with zero rows."""
     sizes = np.array([len(party[0]) for party in columns])
-    most = int(sizes.max())
+    most = padded_length(study, int(sizes.max()))
     arrays = []
     for position in range(len(columns[0])):
         parts = [np.asarray(party[position], np.float32) for party in columns]
@@ -110,7 +110,7 @@ def run(
             columns = [p.open(grant) for p, grant in zip(parties, grants, strict=True)]
             for index, own in enumerate(columns):
                 require_columns(study, index, own)
-            chunk = _Chunk(study, stack(columns), alive, ledgers[0].seed)
+            chunk = _Chunk(study, stack(study, columns), alive, ledgers[0].seed)
             held = seen_at_first(study, server)
         many = algorithm.alike and len(grants) > _JOINT_PARTIES
         joint = [join(grants)] if many else grants
@@ -170,7 +170,7 @@ class _Chunk:
             require_paid_for(contribution, event, self.grid)
         self.shape = tuple(contribution.value.shape)
         self.sizes = np.asarray(facts.records, np.float32)
-        self.server_noise, self.chosen = None, server_choice(algorithm, facts, trust, seed)
+        self.server_noise = None
         if trust is Trust.TRUSTED_SERVER:
             self.server_noise = server_noise(algorithm, facts, trust, seed)
         numbers = algorithm.rounds * facts.parties * int(np.prod(self.shape))
@@ -183,7 +183,6 @@ class _Chunk:
         central = np.zeros((len(rounds), *self.shape), np.int64)
         if self.server_noise is not None:
             central = np.stack([self.server_noise(number, self.shape) for number in rounds])
-            takes &= np.stack([self.chosen(number) for number in rounds])
         alive, turn = (table[rounds.start : rounds.stop] for table in (self.alive, self.asked))
         inputs = (masks, noise, takes, central.astype(np.int32), alive & turn, turn)
         return self.compiled(carry, self.data.arrays, self.sizes, inputs)
@@ -303,7 +302,8 @@ def _noisy_steps(study: Study, grid: float) -> Callable[..., Any]:
             states, valid = carry
             _, contributions = local(public, states, data, inputs[0])
             noisy = (contributions.value + inputs[1]) * grid
-            return (absorb(public, states, noisy), valid & contributions.valid), None
+            valid = valid & contributions.valid
+            return (_where(valid, absorb(public, states, noisy), states), valid), None
 
         start = (states, jnp.ones(facts.parties, bool))
         (states, valid), _ = jax.lax.scan(step, start, (masks, noise))

@@ -14,6 +14,7 @@ from unisono.core.values import Contribution
 from unisono.errors import InvalidInput
 
 MODULUS_BITS = 32
+_LANES = 64
 
 # Every engine compiles functions that return contributions.
 jax.tree_util.register_dataclass(
@@ -66,10 +67,20 @@ def require_public_state(study: Study, state: Any) -> None:
             f"parties of {study.algorithm.name} remember values without noise, which must not be "
             "written to disk: run it without a checkpoint"
         )
-    if study.algorithm.schedule is not None:
+    if not study.algorithm.alike:
         raise InvalidInput(
-            "a checkpoint of a study in which parties take turns is not offered: run it without"
+            "a checkpoint of a study in which parties take turns, or pay differently, is not "
+            "offered: run it without"
         )
+
+
+def padded_length(study: Study, records: int) -> int:
+    """To how many rows a party's columns are padded, with rows that count for nothing.
+
+    Vector instructions treat the last few rows of an array differently. Where the number of
+    records is hidden, an added record must not change how the others' floats are rounded (X-1).
+    """
+    return records if study.facts.exact_sizes else -(-records // _LANES) * _LANES
 
 
 def asked(study: Study) -> np.ndarray:

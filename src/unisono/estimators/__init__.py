@@ -4,14 +4,24 @@ from unisono.estimators import PrivateLogisticRegression
 model = PrivateLogisticRegression(epsilon=1.0, delta=1e-5, bounds=(low, high))
 model.fit(X, y, parties=hospital)
 print(model.certificate_.text())
+
+`BayesianLinearRegression` and `BayesianLogisticRegression` answer with a `Posterior`.
 """
 
+from unisono.estimators.bayesian import BayesianLinearRegression, BayesianLogisticRegression
 from unisono.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
+from unisono.estimators.posterior import Posterior
 from unisono.estimators.ridge import PrivateRidge
 from unisono.estimators.search import Selected, private_search
-from unisono.estimators.statements import PrivacyStatement, RepeatedFits, UnboundedFeatures
+from unisono.estimators.statements import (
+    DrownedByNoise,
+    PrivacyStatement,
+    RepeatedFits,
+    UnboundedFeatures,
+)
 
 __all__ = [
+    "BayesianLinearRegression", "BayesianLogisticRegression", "DrownedByNoise", "Posterior",
     "PrivacyStatement", "PrivateLinearSVC", "PrivateLogisticRegression", "PrivateRidge",
     "RepeatedFits", "Selected", "UnboundedFeatures", "private_search",
 ]  # fmt: skip

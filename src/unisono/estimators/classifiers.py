@@ -9,50 +9,28 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unisono.errors import InvalidInput
+from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateLinear
 from unisono.estimators.statements import PUBLIC_CLASSES
 
-_PARAMETERS = """
-    Guarantee
-    ---------
-    (epsilon, delta)-differential privacy for one record under `relation`, against everyone who
-    sees the model or every intermediate model, and per viewer as `certificate_` prints it.
-
-    Parameters
-    ----------
-    epsilon, delta : the budget of one fit.
-    bounds : public bounds of the features: (lowest, highest), each a number or one per feature; or
-        one number that bounds the norm of a row. None scales each row on its own to the unit ball,
-        reads nothing from the data and warns (`UnboundedFeatures`) of what that costs.
-    classes : the public set of labels; None takes it from y and treats it as public.
-    relation : "replace-one", "zero-out" or "add-or-remove"; the last needs `records`.
-    trust : "local", "secure-sum" or "trusted-server"; None: local for one party, else secure-sum.
-    algorithm : "auto" or a name of `configuration.ALGORITHMS`.
-    regularisation : λ of λ/2 ||θ||², added to the average loss; the intercept is regularised too.
-        None: the published rule of the algorithm (0 for noisy gradients).
-    rounds : noisy gradients; more do not cost privacy, the noise grows with them.
-    records : public estimate of each party's size, for add-or-remove only.
-    ledger : a Ledger, or a mapping from party to Ledger; None books this fit in memory.
-    minimum_survivors : a round with fewer parties is not opened; None: all must answer.
-    colluders : parties who may pool what they know; None: 1 in a secure sum, else 0.
-    random_state : None draws noise from the operating system. A seed makes the fit a SIMULATION
-        without privacy, which `certificate_` says.
-
-    Attributes
-    ----------
-    coef_, intercept_ : of the scores of a row inside the bounds, up to the row's own positive
-        factor (see `scaling`); the intercept is a constant feature inside the unit ball.
-    classes_, n_features_in_, certificate_ : labels, width, and what is guaranteed to whom.
-    epsilon_spent_ : the most that any party's ledger has spent in all against an untrusted viewer.
-    statements_ : what was assumed.
-
-    Tuning costs: every fit is a release, so each candidate and each fold of a `GridSearchCV` is
-    one (see `RepeatedFits`); `private_search` pays for the choice as well.
-    """
+ALGORITHM = (
+    'algorithm : "auto" or a name of `configuration.ALGORITHMS`.',
+    "regularisation : λ of λ/2 ||θ||², added to the average loss; the intercept is regularised "
+    "too. None: the published rule of the algorithm (0 for noisy gradients).",
+    "rounds : noisy gradients; more do not cost privacy, the noise grows with them.",
+)
+COEFFICIENTS = (
+    "coef_, intercept_ : of the scores of a row inside the bounds, up to the row's own positive "
+    "factor (see `scaling`); the intercept is a constant feature inside the unit ball."
+)
+_PARAMETERS = ("bounds", "classes", "relation", "trust", *ALGORITHM, *PARTIES)
+_ATTRIBUTES = (COEFFICIENTS, "classes_ : the labels, sorted.")
 
 
 class PrivateClassifier(ClassifierMixin, PrivateLinear):
     """Labels to the numbers of a loss, and scores back to labels."""
+
+    _binary = False
 
     def __init__(
         self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
@@ -80,31 +58,14 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):
         """Learn from rows X (n, d), labels y (n,) and the party of each row (n,)."""
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
-        self.classes_, index = self._public_classes(y)
+        self.classes_, index = public_classes(self, y, self.classes, self._binary)
         loss = self._loss(len(self.classes_))
         labels = index if loss == "multinomial" else 2 * index - 1
         self._parameters = self._learn(X, labels.astype(float), parties, loss, len(self.classes_))
         self.coef_, self.intercept_ = self._scaling.coefficients(self._parameters)
         if self.classes is None:
-            self.statements_ = (*self.statements_, PUBLIC_CLASSES)
+            self._tell(PUBLIC_CLASSES)
         return self
-
-    def _public_classes(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The labels, sorted, and the position of every y among them."""
-        known = np.unique(y if self.classes is None else np.asarray(self.classes))
-        if len(known) < 2:
-            raise InvalidInput(
-                f"{type(self).__name__} needs two classes or more, got one class only "
-                f"({known.tolist()}): there is nothing to tell apart; nothing was spent"
-            )
-        index = np.searchsorted(known, y).clip(0, len(known) - 1)
-        strange = known[index] != y
-        if strange.any():
-            raise InvalidInput(
-                f"{np.count_nonzero(strange)} labels are not among the public classes "
-                f"{known.tolist()}: correct the labels, or agree on more classes; nothing was spent"
-            )
-        return known, index
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores of the scaled rows: (n,), positive for the second of two classes; else (n, k)."""
@@ -122,7 +83,10 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):
 
 
 class PrivateLogisticRegression(PrivateClassifier):
-    __doc__ = "Differentially private logistic regression, binary or multinomial." + _PARAMETERS
+    __doc__ = documented(
+        "Differentially private logistic regression, binary or multinomial.",
+        _PARAMETERS, _ATTRIBUTES,
+    )  # fmt: skip
 
     def _loss(self, classes: int) -> str:
         return "logistic" if classes == 2 else "multinomial"
@@ -140,10 +104,12 @@ class PrivateLogisticRegression(PrivateClassifier):
 
 
 class PrivateLinearSVC(PrivateClassifier):
-    __doc__ = (
+    __doc__ = documented(
         "Differentially private support vector machine: the hinge loss, rounded at its corner\n"
-        "    (Chaudhuri et al. 2011), for two classes." + _PARAMETERS
-    )
+        "    (Chaudhuri et al. 2011), for two classes.",
+        _PARAMETERS, _ATTRIBUTES,
+    )  # fmt: skip
+    _binary = True
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -153,14 +119,30 @@ class PrivateLinearSVC(PrivateClassifier):
     def _loss(self, classes: int) -> str:
         return "huber-svm"
 
-    def _public_classes(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        known, index = super()._public_classes(y)
-        if len(known) > 2:
-            raise InvalidInput(
-                "Only binary classification is supported. The type of the target is "
-                f"{type_of_target(y)}, with {len(known)} classes: use PrivateLogisticRegression"
-            )
-        return known, index
+
+def public_classes(
+    estimator: Any, y: np.ndarray, classes: Any, binary: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The labels, sorted, and the position of every y among them."""
+    known = np.unique(y if classes is None else np.asarray(classes))
+    if len(known) < 2:
+        raise InvalidInput(
+            f"{type(estimator).__name__} needs two classes or more, got one class only "
+            f"({known.tolist()}): there is nothing to tell apart; nothing was spent"
+        )
+    index = np.searchsorted(known, y).clip(0, len(known) - 1)
+    strange = known[index] != y
+    if strange.any():
+        raise InvalidInput(
+            f"{np.count_nonzero(strange)} labels are not among the public classes "
+            f"{known.tolist()}: correct the labels, or agree on more classes; nothing was spent"
+        )
+    if binary and len(known) > 2:
+        raise InvalidInput(
+            "Only binary classification is supported. The type of the target is "
+            f"{type_of_target(y)}, with {len(known)} classes: use PrivateLogisticRegression"
+        )
+    return known, index
 
 
-__all__ = ["PrivateClassifier", "PrivateLinearSVC", "PrivateLogisticRegression"]
+__all__ = ["PrivateClassifier", "PrivateLinearSVC", "PrivateLogisticRegression", "public_classes"]

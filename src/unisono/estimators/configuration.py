@@ -18,6 +18,7 @@ from unisono.core.trust import Relation, Trust, Viewer
 from unisono.errors import InvalidInput
 
 _RATE = 0.1
+ENGINES = ("in-process", "flower")
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,28 @@ def _parameters(request: Request, facts: Facts) -> int:
     return facts.features * (request.classes if request.loss == "multinomial" else 1)
 
 
-def _in_rounds(algorithm: Algorithm, facts: Facts, trust: Trust) -> Plan:
-    """A plan for the engine; JAX has been imported by the algorithm already."""
-    from unisono.engines import in_process
+def in_rounds(algorithm: Algorithm, facts: Facts, trust: Trust, engine: str = "in-process") -> Plan:
+    """A plan for an engine; JAX has been imported by the algorithm already."""
+    run, study = runner(engine), Study(algorithm, facts, trust)
+    return Plan(study.cost, lambda parties: run(study, parties))
 
-    study = Study(algorithm, facts, trust)
-    return Plan(study.cost, lambda parties: in_process.run(study, parties))
+
+def runner(engine: str) -> Callable[[Study, Sequence[Party]], Result]:
+    """The function that runs a study; Flower is imported only if it is asked for."""
+    if engine == "in-process":
+        from unisono.engines import in_process
+
+        return in_process.run
+    if engine != "flower":
+        raise InvalidInput(f"engine = {engine!r}: choose one of {', '.join(ENGINES)}")
+    try:
+        from unisono.engines.flower import loopback
+    except ModuleNotFoundError as missing:
+        raise InvalidInput(
+            f"engine = 'flower', but {missing.name} is not installed: pip install unisono[flower], "
+            "or use engine='in-process'"
+        ) from missing
+    return loopback.run
 
 
 def _descent(request: Request) -> dict[str, Any]:
@@ -103,7 +120,7 @@ def _gradient_perturbation(request: Request, facts: Facts, trust: Trust) -> Plan
     )
     rate = gradient_rate(strength, request.loss, request.regularisation or 0.0, int(request.rounds))
     settings = Settings(**_descent(request), learning_rate=rate)
-    return _in_rounds(gradient_perturbation(settings), facts, trust)
+    return in_rounds(gradient_perturbation(settings), facts, trust)
 
 
 def _dp_sgd(request: Request, facts: Facts, trust: Trust) -> Plan:
@@ -119,7 +136,7 @@ def _dp_sgd(request: Request, facts: Facts, trust: Trust) -> Plan:
     length = one_round * math.sqrt(request.rounds * _parameters(request, facts) * spread)
     quiet = NOISE_LENGTH[request.loss] * (1 - MOMENTUM) / length
     rate = min(stable_rate(request.loss, request.regularisation or 0.0), quiet)
-    return _in_rounds(dp_sgd_convex(Settings(**options, learning_rate=rate)), facts, trust)
+    return in_rounds(dp_sgd_convex(Settings(**options, learning_rate=rate)), facts, trust)
 
 
 def _output_perturbation(request: Request, facts: Facts, trust: Trust) -> Plan:
@@ -136,7 +153,7 @@ def _output_perturbation(request: Request, facts: Facts, trust: Trust) -> Plan:
         request.epsilon, request.delta, request.loss, request.classes, ridge,
         relation=request.relation,
     )  # fmt: skip
-    return _in_rounds(output_perturbation(settings), facts, trust)
+    return in_rounds(output_perturbation(settings), facts, trust)
 
 
 def _objective_perturbation(request: Request, facts: Facts, trust: Trust) -> Plan:
@@ -169,4 +186,4 @@ _PLANS: dict[str, Callable[[Request, Facts, Trust], Plan]] = {
 }
 ALGORITHMS = ("auto", *_PLANS)
 
-__all__ = ["ALGORITHMS", "Plan", "Request", "plan"]
+__all__ = ["ALGORITHMS", "ENGINES", "Plan", "Request", "in_rounds", "plan", "runner"]

@@ -1,6 +1,7 @@
-"""What all private linear estimators share: from rows to a study, a run and its certificate."""
+"""What all private estimators share: from rows to a study, a run and its certificate."""
 
 import warnings
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -8,14 +9,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from unisono.accounting.validation import warn_large_delta
+from unisono.core.algorithm import Facts
 from unisono.core.certificate import Certificate
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget
-from unisono.core.study import Party
+from unisono.core.study import Party, Result
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
 from unisono.errors import InvalidInput
-from unisono.estimators.configuration import Request, plan
+from unisono.estimators.configuration import Plan, Request, plan
 from unisono.estimators.members import facts_of, ledgers_of, membership, public_sizes
 from unisono.estimators.scaling import Scaling, require_inside, scaling
 from unisono.estimators.statements import (
@@ -27,17 +29,14 @@ from unisono.estimators.statements import (
 )
 
 
-class PrivateLinear(BaseEstimator):
-    """Parameters, checks and the run; subclasses know the loss and the labels."""
+class PrivateEstimator(BaseEstimator):
+    """Parameters, checks and the run; subclasses know the algorithm and the labels."""
 
     epsilon: float
     delta: float
     bounds: Any
     relation: Any
     trust: Any
-    algorithm: str
-    regularisation: float | None
-    rounds: int
     records: Any
     ledger: Any
     minimum_survivors: int | None
@@ -55,17 +54,18 @@ class PrivateLinear(BaseEstimator):
             self._fits = [0]
         return self._fits
 
-    def _learn(
-        self, X: np.ndarray, labels: np.ndarray, parties: Any, loss: str, classes: int
-    ) -> np.ndarray:
-        """Run the study on rows (n, d) and labels (n,); parameters (k, d + 1).
+    def _run(
+        self, X: np.ndarray, labels: np.ndarray, parties: Any,
+        planned: Callable[[Facts, Trust, Relation], Plan],
+    ) -> Result:  # fmt: skip
+        """Run the planned study on rows (n, d) and labels (n,).
 
         Everything that can be refused is refused before a ledger is asked; then the ledgers
         authorise, and only then are the rows read by the algorithm.
         """
         relation, budget = self._relation(), Budget(self.epsilon, self.delta)
         members = membership(parties, len(X))
-        scale = scaling(self.bounds, X.shape[1])
+        scale = self._scale(X.shape[1])
         for name, rows in zip(members.names, members.rows, strict=True):
             require_inside(X[rows], self.bounds, name)
         trust = self._trust(len(members.names))
@@ -74,21 +74,19 @@ class PrivateLinear(BaseEstimator):
         facts = facts_of(
             sizes, X.shape[1] + 1, trust, relation, self.minimum_survivors, self.colluders
         )
-        request = Request(
-            self.algorithm, loss, classes, self.epsilon, self.delta, relation,
-            self.regularisation, self.rounds,
-        )  # fmt: skip
         _prepare()
-        planned = plan(request, facts, trust)
-        ledgers = ledgers_of(self.ledger, members, planned.cost, budget, relation, self._seed())
+        plan = planned(facts, trust, relation)
+        ledgers = ledgers_of(self.ledger, members, plan.cost, budget, relation, self._seed())
         data = self._in_the_ball(scale, X, labels)
-        result = planned.run([
+        result = plan.run([
             Party(name, Private(tuple(column[rows] for column in data)), ledger)
             for name, rows, ledger in zip(members.names, members.rows, ledgers, strict=True)
         ])  # fmt: skip
         self._state(scale, result.certificate, ledgers)
-        parameters = np.asarray(result.value, float)
-        return parameters.T if parameters.ndim == 2 else parameters[None, :]
+        return result
+
+    def _scale(self, features: int) -> Scaling:
+        return scaling(self.bounds, features)
 
     def _in_the_ball(
         self, scale: Scaling, X: np.ndarray, labels: np.ndarray
@@ -126,18 +124,45 @@ class PrivateLinear(BaseEstimator):
             for viewer, spent in group.epsilon.items()
             if group.budget[viewer] < float("inf")
         )
-        statements = []
+        self.statements_: tuple[str, ...] = ()
         if self.bounds is None:
-            statements.append(UNBOUNDED)
-            warnings.warn(UNBOUNDED, UnboundedFeatures, stacklevel=4)
+            self._tell(UNBOUNDED, UnboundedFeatures, depth=4)
         if self.ledger is None:
-            statements.append(IN_MEMORY)
+            self._tell(IN_MEMORY)
             count = self._count()
             count[0] += 1
             if count[0] > 1:
                 message = repeated(count[0], self.epsilon, self.delta)
-                warnings.warn(message, RepeatedFits, stacklevel=4)
-        self.statements_ = tuple(statements)
+                warnings.warn(message, RepeatedFits, stacklevel=5)
+
+    def _tell(self, text: str, category: type[Warning] | None = None, depth: int = 1) -> None:
+        """Add to `statements_`, and warn whoever called `fit`, which is `depth` calls above."""
+        self.statements_ = (*self.statements_, text)
+        if category is not None:
+            warnings.warn(text, category, stacklevel=depth + 2)
+
+
+class PrivateLinear(PrivateEstimator):
+    """Linear models by the minimum of a loss, which subclasses name."""
+
+    algorithm: str
+    regularisation: float | None
+    rounds: int
+
+    def _learn(
+        self, X: np.ndarray, labels: np.ndarray, parties: Any, loss: str, classes: int
+    ) -> np.ndarray:
+        """Parameters (k, d + 1) from rows (n, d) and labels (n,)."""
+
+        def planned(facts: Facts, trust: Trust, relation: Relation) -> Plan:
+            request = Request(
+                self.algorithm, loss, classes, self.epsilon, self.delta, relation,
+                self.regularisation, self.rounds,
+            )  # fmt: skip
+            return plan(request, facts, trust)
+
+        parameters = np.asarray(self._run(X, labels, parties, planned).value, float)
+        return parameters.T if parameters.ndim == 2 else parameters[None, :]
 
 
 def _prepare() -> None:
@@ -151,4 +176,4 @@ def _unknown(name: str, value: Any, choices: Any) -> NoReturn:
     raise InvalidInput(f"{name} = {value!r}: choose one of {', '.join(map(str, choices))}")
 
 
-__all__ = ["PrivateLinear"]
+__all__ = ["PrivateEstimator", "PrivateLinear"]

@@ -31,8 +31,8 @@ class Scaling:
     scale: np.ndarray
     norm: float | None
 
-    def rows(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(n, d) features to rows in the unit ball (n, d + 1) and their divisors r (n,).
+    def whole(self, features: np.ndarray) -> np.ndarray:
+        """(n, d) features to rows (u, 1) (n, d + 1), not yet divided by r.
 
         Features outside the bounds are clipped: those of unseen rows may well be.
         """
@@ -42,7 +42,11 @@ class Scaling:
         else:
             lengths = np.linalg.norm(inner, axis=1, keepdims=True)
             inner = inner / np.maximum(1.0, lengths)
-        whole = np.concatenate([inner, np.ones((len(inner), 1))], axis=1)
+        return np.concatenate([inner, np.ones((len(inner), 1))], axis=1)
+
+    def rows(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(n, d) features to rows in the unit ball (n, d + 1) and their divisors r (n,)."""
+        whole = self.whole(features)
         if self.norm is None:
             lengths = np.linalg.norm(whole, axis=1)
         else:
@@ -55,8 +59,11 @@ class Scaling:
         return slopes, parameters[:, -1] - slopes @ self.shift
 
 
-def scaling(bounds: Any, features: int) -> Scaling:
+def scaling(bounds: Any, features: int, centred: str = "none") -> Scaling:
     """The scaling that public bounds define.
+
+    Per-feature ranges begin at the bound nearest to zero; with `centred` "away from zero" those
+    that do not hold zero, and with "all" every range, are centred instead.
 
     >>> scaling([(17, 0), (90, 1)], 2).rows(np.array([[90.0, 0.0]]))[0].round(4)
     array([[0.7071, 0.    , 0.7071]])
@@ -85,6 +92,8 @@ def scaling(bounds: Any, features: int) -> Scaling:
         )
     # Zero stays zero where the range holds it, so that sparse rows stay short.
     shift = np.where(low > 0, low, np.where(high < 0, high, 0.0))
+    if centred != "none":
+        shift = np.where((shift != 0) | (centred == "all"), (low + high) / 2, shift)
     return Scaling(shift, np.maximum(np.abs(low - shift), np.abs(high - shift)), None)
 
 
@@ -113,4 +122,34 @@ def require_inside(features: np.ndarray, bounds: Any, party: str) -> None:
         )
 
 
-__all__ = ["Scaling", "require_inside", "scaling"]
+@dataclass(frozen=True)
+class Targets:
+    """Targets y as t = (y - centre) / half in [-1, 1]; `bounds` None clips silently."""
+
+    bounds: Any
+    centre: float
+    half: float
+
+    def scaled(self, y: np.ndarray) -> np.ndarray:
+        outside = np.count_nonzero(np.abs(y - self.centre) > self.half * (1 + _SLACK))
+        if outside and self.bounds is not None:
+            raise InvalidInput(
+                f"{outside} targets lie outside their public bounds {self.bounds!r}: clip "
+                "them with numpy.clip, or agree on wider bounds; nothing was spent"
+            )
+        return np.clip((y - self.centre) / self.half, -1.0, 1.0)
+
+
+def target_scaling(bounds: Any) -> Targets:
+    """The scaling of targets that their public (lowest, highest) define."""
+    try:
+        low, high = (-1.0, 1.0) if bounds is None else bounds
+        fine = math.isfinite(low) and math.isfinite(high) and low < high
+    except (TypeError, ValueError):
+        fine = False
+    if not fine:
+        raise InvalidInput(f"target_bounds = {bounds!r}: give the public (lowest, highest) target")
+    return Targets(bounds, (low + high) / 2, (high - low) / 2)
+
+
+__all__ = ["Scaling", "Targets", "require_inside", "scaling", "target_scaling"]

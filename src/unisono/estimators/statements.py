@@ -23,6 +23,10 @@ class RepeatedFits(PrivacyStatement):
     """
 
 
+class DrownedByNoise(PrivacyStatement):
+    """Noise drowned the data in some directions, where a posterior falls back to the prior."""
+
+
 UNBOUNDED = (
     "no public bounds: each row is scaled on its own to the unit ball, so only its direction "
     "counts; pass bounds=(lowest, highest) known without looking at the data for better accuracy"
@@ -41,6 +45,10 @@ UNBOUNDED_TARGETS = (
     "no public bounds of the targets: they were clipped to [-1, 1]; pass target_bounds=(lowest, "
     "highest) known without looking at the data"
 )
+UNKNOWN_SPREAD = (
+    "no noise_std: the spread of targets about the line was taken as half the width of their "
+    "bounds, the largest possible; pass a public noise_std for narrower intervals"
+)
 
 
 def repeated(fits: int, epsilon: float, delta: float) -> str:
@@ -57,6 +65,8 @@ __all__ = [
     "PUBLIC_CLASSES",
     "UNBOUNDED",
     "UNBOUNDED_TARGETS",
+    "UNKNOWN_SPREAD",
+    "DrownedByNoise",
     "PrivacyStatement",
     "RepeatedFits",
     "UnboundedFeatures",

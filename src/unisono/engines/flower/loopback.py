@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
 from unisono.core.certificate import certify
-from unisono.core.release import server_choice, server_noise
+from unisono.core.release import server_noise
 from unisono.core.study import Party, Result, Study, require_same_kind
 from unisono.core.trust import Trust
 from unisono.engines.flower.party import Responder, party_app
@@ -96,7 +96,7 @@ def run(
     server = (study.algorithm, study.facts, study.trust, parties[0].ledger.seed)
     value, transcript = coordinate(
         study, LoopbackGrid(apps, fails), dealer=dealer, deadline=deadline,
-        server_noise=server_noise(*server), server_choice=server_choice(*server),
+        server_noise=server_noise(*server),
         progress=progress,
     )  # fmt: skip
     certificate = certify(

@@ -23,10 +23,12 @@ from unisono.core.grant import Draw, Grant
 from unisono.core.release import coins, disclose, post_processed, release, share
 from unisono.core.study import Party, Study
 from unisono.core.trust import Trust
+from unisono.core.values import Contribution
 from unisono.engines import wire
 from unisono.engines.flower.messages import unwrap, wrap
 from unisono.engines.requirements import (
     asked,
+    padded_length,
     require_columns,
     require_headroom,
     rounded_report,
@@ -96,7 +98,7 @@ class Responder:
         if algorithm.inner is not None:
             value: Any = self._noisy_steps(algorithm.inner, self._grant, first, public, number)
         else:
-            value = self._one_release(self._grant, first, public, number, self._chosen(packet))
+            value = self._one_release(self._grant, first, public, number)
         return wire.encode_value(value, scalars, self._simulation)
 
     def _settle(self, counted: Sequence[int]) -> None:
@@ -110,27 +112,22 @@ class Responder:
             self._state = self.study.algorithm.settle(after, accepted)
             self._unsettled = None
 
-    def _chosen(self, packet: wire.Packet) -> bool:
-        """Whether a trusted server drew this party; it always does where it draws nobody."""
-        chosen = packet.scalars.get("chosen")
-        return chosen is None or self.index in chosen
-
     def _open(self, draw: Draw, event: Event) -> tuple[tuple[np.ndarray, ...], np.ndarray, bool]:
         """The party's columns, which rows take part, and whether the party does."""
         columns = [np.asarray(c, np.float32) for c in self.party.open(draw)]
         require_columns(self.study, self.index, columns)
         rows, takes_part = coins(draw, event, len(columns[0]))
-        return tuple(columns), rows, takes_part
+        padding = padded_length(self.study, len(rows)) - len(rows)
+        padded = [np.pad(c, [(0, padding)] + [(0, 0)] * (c.ndim - 1)) for c in columns]
+        return tuple(padded), np.pad(rows, (0, padding)), takes_part
 
-    def _one_release(self, grant: Grant, index: int, public: Any, number: int, chosen: bool) -> Any:
+    def _one_release(self, grant: Grant, index: int, public: Any, number: int) -> Any:
         algorithm, facts, trust = self.study.algorithm, self.study.facts, self.study.trust
         event = algorithm.event_of(facts, trust, self.index)
         draw = grant.draw(index, self.study.hash.encode())
         columns, rows, takes_part = self._open(draw, event)
         after, contribution = self._local(public, self._state, columns, rows)
-        if not bool(contribution.valid):
-            raise UnisonoError("the solver missed the public tolerance")
-        takes_part = takes_part and chosen
+        _require_valid(contribution)
         if not takes_part:
             contribution = replace(contribution, value=0 * contribution.value)
         value: Any
@@ -157,6 +154,7 @@ class Responder:
             draw = grant.draw(first + step, self.study.hash.encode())
             columns, rows, _ = self._open(draw, event)
             _, contribution = self._local(public, state, columns, rows)
+            _require_valid(contribution)
             noisy = release(draw, contribution, event)
             steps = jnp.asarray(noisy.value.astype(np.int32))
             state = self._absorb(public, state, steps * noisy.grid)
@@ -164,6 +162,11 @@ class Responder:
         self.party.ledger.dispatch(value)
         self._unsettled = number, state, True
         return value
+
+
+def _require_valid(contribution: Contribution) -> None:
+    if not bool(contribution.valid):
+        raise UnisonoError("the solver missed the public tolerance")
 
 
 def party_app(responder: Responder) -> ClientApp:

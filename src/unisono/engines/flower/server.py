@@ -14,7 +14,7 @@ import numpy as np
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from unisono.core.algorithm import Aggregate, chosen_by_server
+from unisono.core.algorithm import Aggregate
 from unisono.core.study import Study
 from unisono.core.transcript import EVERYONE, EVERYONE_AT_THE_END, Transcript
 from unisono.core.trust import SERVER, Trust
@@ -29,20 +29,17 @@ from unisono.secagg.ideal import Dealer, signed
 def coordinate(
     study: Study, grid: Grid, *, dealer: Dealer | None = None, deadline: float = 30.0,
     server_noise: Callable[[int, tuple[int, ...]], np.ndarray] | None = None,
-    server_choice: Callable[[int], np.ndarray] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[np.ndarray, Transcript]:  # fmt: skip
     """Run all rounds; returns the result and what the server saw.
 
-    `server_noise` draws the noise of a trusted server, in grid steps, and `server_choice` the
-    parties that it asks where a study draws a subset of them.
+    `server_noise` draws the noise of a trusted server, in grid steps.
     """
     algorithm, facts, trust = study.algorithm, study.facts, study.trust
     state, _ = algorithm.init(facts)
     merge = jax.jit(algorithm.merge)
     unit = algorithm.inner.grid if algorithm.inner else algorithm.grid(facts, trust)
     needed = np.minimum(facts.minimum_survivors, asked(study).sum(axis=1))
-    draws = chosen_by_server(algorithm.event(facts, trust))
     transcript = Transcript()
     counted = [-1] * facts.parties  # the last round whose opened sum held each party's answer
     for number in range(algorithm.rounds):
@@ -50,9 +47,6 @@ def coordinate(
         seen = jax.tree.map(np.asarray, public)
         transcript.record(number, "public", seen, EVERYONE)
         scalars: dict[str, Any] = {"study": study.hash, "round": number, "counted": counted}
-        if draws:
-            assert server_choice is not None
-            scalars["chosen"] = np.flatnonzero(server_choice(number)).tolist()
         packets = exchange(grid, study, scalars, jax.tree.leaves(public), deadline)
         answers = {int(p.scalars["party"]): p.arrays[0] for p in packets.values()}
         transcript.record(number, "messages", answers, frozenset({SERVER}))

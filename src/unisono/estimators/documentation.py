@@ -1,0 +1,62 @@
+"""One wording for what several estimators have in common."""
+
+import textwrap
+
+_GUARANTEE = """
+    Guarantee
+    ---------
+    (epsilon, delta)-differential privacy for one record under `relation`, against everyone who
+    sees the model or every intermediate model, and per viewer as `certificate_` prints it.
+"""
+_TUNING = """
+    Tuning costs: every fit is a release, so each candidate and each fold of a `GridSearchCV` is
+    one (see `RepeatedFits`); `private_search` pays for the choice as well.
+    """
+_COMMON = {
+    "budget": "epsilon, delta : the budget of one fit.",
+    "bounds": "bounds : public bounds of the features: (lowest, highest), each a number or one per "
+    "feature; or one number that bounds the norm of a row. None scales each row on its own to the "
+    "unit ball, reads nothing from the data and warns (`UnboundedFeatures`) of what that costs.",
+    "target_bounds": "target_bounds : public (lowest, highest) target; None takes (-1, 1) and "
+    "clips.",
+    "classes": "classes : the public set of labels; None takes it from y and treats it as public.",
+    "relation": 'relation : "replace-one", "zero-out" or "add-or-remove"; the last needs '
+    "`records`.",
+    "trust": 'trust : "local", "secure-sum" or "trusted-server"; None: local for one party, else '
+    "secure-sum.",
+    "records": "records : public estimate of each party's size, for add-or-remove only.",
+    "ledger": "ledger : a Ledger, or a mapping from party to Ledger; None books this fit in "
+    "memory.",
+    "minimum_survivors": "minimum_survivors : a round with fewer parties is not opened; None: all "
+    "must answer.",
+    "colluders": "colluders : parties who may pool what they know; None: 1 in a secure sum, else "
+    "0.",
+    "random_state": "random_state : None draws noise from the operating system. A seed makes the "
+    "fit a SIMULATION without privacy, which `certificate_` says.",
+    "engine": 'engine : "in-process", or "flower": the same study through Flower\'s messages.',
+}
+PARTIES = ("records", "ledger", "minimum_survivors", "colluders", "random_state")
+_FITTED = (
+    "n_features_in_, certificate_ : width, and what is guaranteed to whom.",
+    "epsilon_spent_ : the most that any party's ledger has spent in all against an untrusted "
+    "viewer.",
+    "statements_ : what was assumed.",
+)
+
+
+def documented(summary: str, parameters: tuple[str, ...], attributes: tuple[str, ...]) -> str:
+    """A class's docstring; a parameter is the name of a common one, or its own description."""
+    named = [_COMMON.get(text, text) for text in ("budget", *parameters)]
+    return (
+        f"{summary}\n{_GUARANTEE}\n    Parameters\n    ----------\n{_listed(named)}\n"
+        f"\n    Attributes\n    ----------\n{_listed([*attributes, *_FITTED])}\n{_TUNING}"
+    )
+
+
+def _listed(texts: list[str]) -> str:
+    return "\n".join(
+        textwrap.fill(text, 98, initial_indent=" " * 4, subsequent_indent=" " * 8) for text in texts
+    )
+
+
+__all__ = ["PARTIES", "documented"]

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from unisono.algorithms import free_energy
 from unisono.algorithms.pvi import Climb, infer, schedule
 from unisono.errors import InvalidInput
 from unisono.models import gaussian_family as family
@@ -171,26 +170,6 @@ def test_joint_local_maxima_need_not_maximise_the_global_free_energy():
     assert abs(best) == pytest.approx(math.sqrt(4 * math.log(1.6)), abs=2e-3)
     assert whole.max() - whole[middle] == pytest.approx(0.260, abs=5e-4)
     assert 2 * local == pytest.approx(whole - penalty, abs=1e-12)  # the identity, M = 2
-
-
-def test_free_energy_gradients_are_its_derivatives():
-    """E003-21: with both halves of (4.17); the printed one is not the gradient of F."""
-    with jax.enable_x64(True):
-        rows = jnp.array([[1.0, 0.3], [-0.5, 2.0], [0.2, 0.1]])
-        labels = jnp.array([1.0, -1.0, 1.0])
-        cavity = Natural(jnp.array([0.3, -1.0]), jnp.array([0.5, 2.0]))
-        point = jnp.array([0.4, -0.3, 0.2, -0.6])
-        for likelihood in (likelihoods.linear(0.5), likelihoods.logistic(), likelihoods.probit()):
-
-            def energy(point, likelihood=likelihood):
-                q = free_energy.from_coordinates(point)
-                return free_energy.free_energy(likelihood, q, cavity, rows, labels)
-
-            q = free_energy.from_coordinates(point)
-            own = free_energy.data_gradients(likelihood, q, rows, labels).sum(0)
-            made = free_energy.in_log_variance(q, own + free_energy.data_free_gradient(q, cavity))
-            expected = np.asarray(jax.grad(energy)(point))
-            assert np.asarray(made) == pytest.approx(expected, rel=1e-4, abs=1e-4)
 
 
 def test_schedules():

@@ -1,7 +1,9 @@
 """Bayesian algorithms on both engines: parties that remember, take turns, or differ in budget."""
 
 import math
+from functools import partial
 
+import jax
 import numpy as np
 import pytest
 
@@ -241,12 +243,13 @@ def test_an_empty_party_sends_nothing_but_noise(method, full):
     nobody = np.zeros(len(labels), bool)
     generator = np.random.default_rng(0)
     public = algorithm.ask(server)
+    local = jax.jit(partial(algorithm.local, study.facts))
     for scale in (1.0, 1e4, 1e8):
         noise = scale * generator.normal(size=public.q.precision.shape)
         hostile = public.q._replace(precision=(noise + noise.T).astype(np.float32))
         for q in (public.q, hostile):
             asked = public._replace(q=q)
-            state, contribution = algorithm.local(study.facts, asked, state, columns, nobody)
+            state, contribution = local(asked, state, columns, nobody)
             assert not np.asarray(contribution.value).any()
             state = algorithm.settle(state, True)
 
@@ -275,10 +278,10 @@ def test_one_record_moves_one_shard_however_long_the_run(averaged):
     )
     states = [start, start]
     everyone = np.ones(20, bool)
-    public = algorithm.ask(server)
+    public, local = algorithm.ask(server), jax.jit(partial(algorithm.local, facts))
     for _ in range(30):
         made = [
-            algorithm.local(facts, public, state, (rows, marks), everyone)
+            local(public, state, (rows, marks), everyone)
             for state, marks in zip(states, (labels, others), strict=True)
         ]
         apart = (made[0][1].value - made[1][1].value) * algorithm.grid(facts, Trust.LOCAL)

@@ -1,8 +1,8 @@
 """Every erratum that touches privacy, and the tests that show it.
 
 `REQUIRED` is the list of ids that must be here; `test_registry.py` fails if one is missing, if a
-test named here does not exist, or if its docstring does not begin with the id. The page
-`docs/errata.md` is written from this file by `write_page.py`.
+test named here does not exist, or if the docstring of one in this folder does not begin with the
+id. The page `docs/errata.md` is written from this file by `write_page.py`.
 """
 
 from typing import NamedTuple
@@ -22,8 +22,9 @@ class Pending(NamedTuple):
 class Entry(NamedTuple):
     """One erratum: the published claim, what holds instead, and its tests or why there are none.
 
-    `tests` are "file::function" in this folder. `coming` names a part that arrives later, in
-    addition to the tests that exist.
+    `tests` are "file::function" in this folder. `elsewhere` are "folder/file::function" beside it,
+    which try the whole algorithm. `coming` names a part that arrives later, in addition to the
+    tests that exist.
     """
 
     id: str
@@ -34,6 +35,7 @@ class Entry(NamedTuple):
     tests: tuple[str, ...] = ()
     pending: Pending | None = None
     coming: str = ""
+    elsewhere: tuple[str, ...] = ()
 
 
 SOURCES = {
@@ -238,15 +240,20 @@ ENTRIES = (
         "Clients feed their secret noise share back into their state and then correct it: the "
         "accountant says 8.59, the final model costs 51.3 and all rounds 84.1.",
         "Noise is added by the engine after the local step, so states are functions of data and "
-        "public values; the attack then stays within what is allowed.",
+        "public values; the attack then stays within what is allowed. Every private "
+        "algorithm of partitioned inference is audited.",
         (
             "test_003_algorithm_3.py::test_secret_noise_in_the_state_separates_the_worlds",
             "test_003_algorithm_3.py::test_what_the_published_algorithm_really_costs",
             "test_003_algorithm_3.py::test_an_attack_succeeds_far_more_often_than_allowed",
             "test_engineering_wire.py::test_a_partys_state_never_sees_its_own_noise",
         ),
-        coming="the test simulates the scalar case; the algorithm itself comes with Bayesian "
-        "learning, and its audit with it",
+        elsewhere=(
+            "algorithms/test_pvi_audit.py::test_claims_hold_and_are_not_idle",
+            "algorithms/test_pvi_audit.py::test_halved_noise_is_caught",
+            "algorithms/test_pvi_analytic.py::test_factors_are_functions_of_what_was_released",
+            "engines/test_bayesian.py::test_one_record_moves_one_shard_however_long_the_run",
+        ),
     ),
     Entry(
         "E003-27", CONDITION, "Algorithms 2 and 3, \"until convergence\"",
@@ -322,10 +329,13 @@ ENTRIES = (
         "X-5", ENGINEERING, "solver tolerance",
         "The gradient norm a solver reached depends on the data, so it cannot be in the "
         "sensitivity.",
-        "A public tolerance τ adds 2τ/λ to the sensitivity.",
+        "A public tolerance τ adds 2τ/λ to the sensitivity; whoever misses it releases nothing.",
         ("test_engineering.py::test_inexact_minimisers_stay_within_the_public_tolerance",),
-        coming="the test checks the inequality; a party that misses τ and drops out comes with "
-        "output perturbation in convex learning",
+        elsewhere=(
+            "algorithms/test_convex_output.py::"
+            "test_a_solver_that_misses_the_tolerance_is_a_dropout",
+            "algorithms/test_convex_objective.py::test_a_missed_tolerance_releases_nothing",
+        ),
     ),
     Entry(
         "X-6", ENGINEERING, "failures that depend on data",
@@ -340,9 +350,13 @@ ENTRIES = (
     Entry(
         "X-7", ENGINEERING, "copies",
         "Cloning an estimator deep-copies its ledger and doubles the budget.",
-        "A copy is the same ledger; pickling is refused.",
+        "A copy is the same ledger; pickling is refused. Every fit of a search is a release, and "
+        "so is the choice.",
         ("test_engineering.py::test_copies_of_a_ledger_share_one_budget",),
-        coming="cross-validation folds as releases and paid tuning come with the estimators",
+        elsewhere=(
+            "test_estimators.py::test_grid_search_is_charged_for_every_fit",
+            "test_estimators.py::test_private_search_pays_for_fits_and_choice",
+        ),
     ),
     Entry(
         "X-8", ENGINEERING, "identity",
@@ -353,21 +367,29 @@ ENTRIES = (
     Entry(
         "X-9", ENGINEERING, "retries and checkpoints",
         "A server that asks again burns budget or gets the same noise twice.",
-        "Attempts are paid for in advance, a repeated ask is a dropout, no key is used again, and "
-        "ledgers are readable by their owner only.",
+        "Attempts are paid for in advance, a repeated ask is a dropout, no key is used again, "
+        "ledgers are readable by their owner only, and values without noise are not written to "
+        "checkpoints.",
         (
             "test_engineering.py::test_grants_taken_are_spent_and_keys_are_never_used_again",
             "test_engineering_wire.py::test_retries_get_no_second_answer_and_burn_no_budget",
         ),
-        coming="checkpoints, and a number of retries that is calibrated for, come with resumable "
-        "runs",
+        coming="a number of retries that is calibrated for",
+        elsewhere=(
+            "engines/test_conformance.py::test_a_run_can_be_stopped_and_resumed",
+            "engines/test_bayesian.py::test_what_parties_remember_is_not_written_to_disk",
+        ),
     ),
     Entry(
         "X-10", ENGINEERING, "a coordinator who names records",
         "In SGD1 the coordinator may name one record n² times.",
         "A public cap of k_max uses per record: μ = √k_max 2nL/σ.",
         ("test_engineering.py::test_a_coordinator_who_names_one_record_again_and_again",),
-        coming="the party that enforces the cap comes with SGD1",
+        elsewhere=(
+            "algorithms/test_convex_sgd.py::"
+            "test_sgd1_owner_refuses_a_coordinator_who_names_one_record_again_and_again",
+            "algorithms/test_convex_sgd.py::test_sgd1_is_charged_the_capped_cost_against_everyone",
+        ),
     ),
     Entry(
         "X-11", ENGINEERING, "samplers inside compiled programs",

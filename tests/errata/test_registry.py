@@ -20,12 +20,24 @@ def collectable():
     for path in sorted(HERE.glob("test_*.py")):
         if path.name == Path(__file__).name:
             continue
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                name = f"{path.name}::{node.name}"
-                assert name not in found, f"{name} is defined twice, so one is never run"
-                found[name] = ast.get_docstring(node) or ""
+        for node in functions(path):
+            name = f"{path.name}::{node.name}"
+            assert name not in found, f"{name} is defined twice, so one is never run"
+            found[name] = ast.get_docstring(node) or ""
     return found
+
+
+def functions(path):
+    """All test functions of one file."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    return [n for n in body if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")]
+
+
+def exists(name):
+    """Whether "folder/file::function" is a test of this project."""
+    file, _, function = name.partition("::")
+    path = HERE.parent / file
+    return path.exists() and [node.name for node in functions(path)].count(function) == 1
 
 
 def problems(entries, required, tests):
@@ -49,6 +61,11 @@ def problems(entries, required, tests):
                 found.append(f"{entry.id} names {name}, which does not exist")
             elif not tests[name].startswith(f"{entry.id}: "):
                 found.append(f"the docstring of {name} does not begin with {entry.id}")
+        found += [
+            f"{entry.id} names {name}, which does not exist"
+            for name in entry.elsewhere
+            if not exists(name)
+        ]
     named = {name for entry in entries for name in entry.tests}
     return found + [f"{name} is not registered" for name in tests if name not in named]
 
@@ -68,6 +85,8 @@ def test_required_ids_are_known_and_distinct():
         ({"id": "E999-1"}, "E000-2 is required but not registered"),
         ({"id": "E000-3"}, "E000-3 is registered 2 times"),
         ({"tests": ("test_000.py::test_nothing",)}, "does not exist"),
+        ({"elsewhere": ("algorithms/test_pvi.py::test_nothing",)}, "does not exist"),
+        ({"elsewhere": ("algorithms/test_nothing.py::test_nothing",)}, "does not exist"),
         ({"tests": ("test_001.py::test_a_thousand_randomized_responses",)}, "does not begin with"),
         ({"tests": ()}, "is not registered"),
         ({"tests": ()}, "needs tests or a reason"),

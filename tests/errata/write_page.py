@@ -12,7 +12,8 @@ HEAD = """\
 Unisono was built from five public documents. Several formulas in them promise more privacy than
 they give, and several ways of programming a correct formula make it false. Each line below says
 where, what is wrong, what Unisono does instead, and which test shows the published version fail
-and ours hold. Run them all with `pytest tests/errata`.
+and ours hold. Run them all with `pytest tests/errata`; tests named with a folder, and
+`test_estimators.py`, lie beside it in `tests`.
 
 *This page is written by `python tests/errata/write_page.py` from `tests/errata/registry.py`; a test
 fails when it is out of date.*
@@ -34,7 +35,8 @@ def row(entry):
     """One line of the table."""
     shown = entry.instead + (f" *Still to come: {entry.coming}.*" if entry.coming else "")
     if entry.pending is None:
-        tests = "<br>".join(f"`{name.replace('::', '` `')}`" for name in entry.tests)
+        names = (*entry.tests, *entry.elsewhere)
+        tests = "<br>".join(f"`{name.replace('::', '` `')}`" for name in names)
     else:
         tests = f"pending: {entry.pending.reason} (comes with {entry.pending.capability})"
     cells = (entry.id, entry.where, f"**{entry.severity}.** {entry.claim}", shown, tests)

@@ -160,21 +160,22 @@ def clipped_sum(
     arrays alike; integers are 32 bits wide under JAX, so the caller keeps
     n * clip / grid below 2^31.
     """
+    steps = _clipped_steps(rows, clip, grid, mask)
+    total = steps.__array_namespace__().sum(steps, axis=-2, dtype=steps.dtype)
+    return Contribution(total, grid, sum_sensitivity(clip, grid, rows.shape[-1], hides_presence))
+
+
+def _clipped_steps(rows: Any, clip: float, grid: float, mask: Any | None = None) -> Any:
+    """Every row scaled to norm at most `clip` and rounded, in grid steps: (n, d) integers."""
     xp = rows.__array_namespace__()
     if rows.dtype.itemsize < 4 or rows.dtype.kind != "f":
-        rows = rows.astype(xp.float32)  # the float error below is proved for 32 bits and more
+        rows = rows.astype(xp.float32)  # the float error is proved for 32 bits and more
     finite = xp.all(xp.isfinite(rows), axis=-1)
     keep = finite if mask is None else xp.logical_and(finite, mask)
     safe = xp.where(keep[..., None], rows, 0.0)
     norms = xp.sqrt(xp.sum(safe * safe, axis=-1, keepdims=True))
     scaled = safe * (xp.minimum(1.0, clip / xp.maximum(norms, 1e-30)) / grid)
-    steps = xp.asarray(xp.round(scaled), dtype=xp.int64 if xp is np else xp.int32)
-    dimension = rows.shape[-1]
-    return Contribution(
-        xp.sum(steps, axis=-2, dtype=steps.dtype),
-        grid,
-        sum_sensitivity(clip, grid, dimension, hides_presence),
-    )
+    return xp.asarray(xp.round(scaled), dtype=xp.int64 if xp is np else xp.int32)
 
 
 def clipped_updates(rows: Any, clip: float, grid: float, unit: Unit) -> tuple[Contribution, Any]:
@@ -189,7 +190,7 @@ def clipped_updates(rows: Any, clip: float, grid: float, unit: Unit) -> tuple[Co
     xp = rows.__array_namespace__()
     if unit is Unit.PARTY and rows.shape[0] != 1:
         raise InvalidInput(f"{rows.shape[0]} shards of one party: to hide a party it has one")
-    steps = xp.stack([clipped_sum(rows[k : k + 1], clip, grid).value for k in range(rows.shape[0])])
+    steps = _clipped_steps(rows, clip, grid)
     total = xp.sum(steps, axis=0, dtype=steps.dtype)
     return Contribution(total, grid, update_sensitivity(clip, grid, rows.shape[1], unit)), steps
 

@@ -114,12 +114,13 @@ def local_optimum(
         return product(cavity, site(likelihood, start, rows, labels, mask))
     step = _natural_step if climb.method == "natural" else _gradient_step
     take = partial(step, likelihood, cavity, rows, labels, mask, climb)
-    keys = jax.random.split(key, climb.steps)
+    sampled = likelihood.scores is None
+    keys = jax.random.split(key, climb.steps) if sampled else None
     first: Any = start
     if climb.method == "gradient":
         point = to_coordinates(start)
         first = (point, 0 * point, 0 * point, 0)
-    last, _ = jax.lax.scan(lambda state, key: (take(state, key), None), first, keys)
+    last, _ = jax.lax.scan(lambda state, key: (take(state, key), None), first, keys, climb.steps)
     return last if climb.method == "natural" else from_coordinates(last[0])
 
 
@@ -240,8 +241,8 @@ def infer(
             factors = jax.tree.map(lambda all_, one: all_.at[mine].add(one), factors, moved)
             return (product(q, moved), factors, held), product(q, moved)
         seen = held if turns.stale else q
-        over = jax.vmap(change, in_axes=(0 if turns.stale else None, 0, 0, 0, 0))
-        moved = over(seen, factors, data, mask, jax.random.split(key, len(asked)))
+        over = jax.vmap(change, in_axes=(0 if turns.stale else None, 0, 0, 0, None))
+        moved = over(seen, factors, data, mask, key)
         moved = jax.tree.map(
             lambda leaf: jnp.where(asked.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, 0.0), moved
         )

@@ -11,7 +11,8 @@ The entropy and the cavity need no noise and are added after it (INVENTORY 2.4),
 (4.17) restored (E003-21); the chain rule to log v is post-processing. The party's factor becomes
 t <- t (q_new / q_old)^ρ, a function of what it released, so T turns of `steps` releases compose as
 Poisson-sampled Gaussians, accounted by a certified loss distribution. Every party may have its own
-epsilon, and parties may take turns in any public order. n is the *public* size of the party.
+epsilon, and parties may take turns in any public order. n is the public size of a party, on
+average: it only sets the scale of steps.
 """
 
 from dataclasses import asdict, dataclass

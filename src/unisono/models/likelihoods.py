@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import log_ndtr, ndtr
+from jax.scipy.special import erf, log_ndtr
 
 from unisono.errors import InvalidInput
 from unisono.models.gaussian_family import Natural, mean, sample, score_variances, variances
@@ -179,12 +179,14 @@ def logistic() -> Likelihood:
         return -jnp.logaddexp(0.0, -y * s), y * chance, -chance * (1 - chance)
 
     def mixture(s: Any, v: Any) -> tuple[Any, Any]:
-        """E[σ] and E[σ'] over scores N(s, v)."""
-        weights, scales = (jnp.asarray(part, s.dtype) for part in _MIXTURE.T)
-        narrowed = scales / jnp.sqrt(1 + scales**2 * v[:, None])
-        at = narrowed * s[:, None]
-        heights = narrowed * jnp.exp(-0.5 * at**2) / math.sqrt(2 * math.pi)
-        return ndtr(at) @ weights, heights @ weights
+        """E[σ] and E[σ'] over scores N(s, v); written out, so that it compiles into one loop."""
+        above, height = 0.0 * s, 0.0 * s
+        for weight, scale in _MIXTURE.tolist():
+            narrowed = scale * jax.lax.rsqrt(1 + scale**2 * v)
+            at = narrowed * s
+            above = above + weight * erf(at * math.sqrt(0.5))
+            height = height + weight * narrowed * jnp.exp(-0.5 * at * at)
+        return 0.5 + 0.5 * above, height / math.sqrt(2 * math.pi)
 
     def expected(s: Any, v: Any, y: Any) -> tuple[Any, Any]:
         chance, height = mixture(-y * s, v)

@@ -67,7 +67,7 @@ MODEL = {"noise_std": 0.5, "prior_variance": 25.0}
 def test_one_shot_without_noise_is_the_exact_posterior(trust):
     data = toy()
     found = run(one_shot_regression(Settings(**PLENTY, clip=60.0, **MODEL)), data, trust).value
-    assert float(kl(found.natural, exact(data))) < 1e-3
+    assert float(kl(found.natural, exact(data))) < 3e-3
     assert int(found.floored) == 0
 
 

@@ -174,6 +174,53 @@ def test_every_party_keeps_its_own_epsilon():
     assert rounds == [2, 2, 1, 1]
 
 
+@pytest.mark.parametrize("name", ["one-shot", "natural-gradient"])
+def test_other_algorithms_keep_own_epsilons_too(name):
+    if name == "one-shot":
+        algorithm = pvi_analytic.one_shot_regression(
+            pvi_analytic.Settings(8.0, DELTA, relation=Relation.ZERO_OUT, epsilons=OWN)
+        )
+    else:
+        algorithm = pvi_natural_gradient.natural_gradient_pvi(
+            pvi_natural_gradient.Settings(
+                delta=DELTA, rounds=3, relation=Relation.ZERO_OUT, epsilons=OWN
+            ),
+            likelihoods.logistic(),
+        )
+    study = Study(algorithm, Facts(SIZES, 2, 3, 1), Trust.LOCAL)
+    people = parties("dp-sga-in-turn")
+    in_process.run(study, people)
+    for party, epsilon in zip(people, OWN, strict=True):
+        assert party.ledger.spent(SERVER) == pytest.approx(epsilon, rel=1e-3)
+    with pytest.raises(InvalidInput, match="use trust LOCAL"):
+        Study(algorithm, Facts(SIZES, 2, 3, 1), Trust.SECURE_SUM)
+
+
+def test_a_removed_record_does_not_change_how_others_are_rounded():
+    """X-1: vector instructions treat the tail of an array differently; hidden sizes are padded."""
+    settings = pvi_natural_gradient.Settings(rounds=1, clip=1e3)
+    algorithm = pvi_natural_gradient.natural_gradient_pvi(settings, likelihoods.logistic())
+    study = Study(algorithm, Facts((70,), 9, 1, exact_sizes=False), Trust.LOCAL)
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(71, 9))
+    labels = np.where(generator.random(71) < 0.5, 1.0, -1.0)
+    server, _ = algorithm.init(study.facts)
+    local = jax.jit(partial(algorithm.local, study.facts))
+    for count in (71, 70, 66):
+        data = in_process.stack(study, [(rows[:count], labels[:count])])
+        assert data.real.shape == (1, 128)
+        whole = [np.asarray(array[0]) for array in data.arrays]
+        for record in (0, 33, count - 1):
+            alone = np.zeros(128, bool)
+            alone[record] = True
+            _, one = local(algorithm.ask(server), None, tuple(whole), alone)
+            reference = in_process.stack(study, [(rows, labels)])
+            _, same = local(
+                algorithm.ask(server), None, tuple(a[0] for a in reference.arrays), alone
+            )
+            assert np.array_equal(one.value, same.value)
+
+
 def test_one_poor_party_stops_everyone_before_anything_is_spent():
     people = parties("dp-sga-in-turn")
     poor = Ledger.in_memory(

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from unisono.core.events import positive
 from unisono.errors import InvalidInput
 from unisono.models.gaussian_family import Natural, fall_back, prior
 
@@ -52,6 +53,17 @@ class PriorSettings:
     def floor(self) -> float:
         given = self.least_precision
         return 1 / self.prior_variance if given is None else given
+
+
+def own_epsilon(epsilons: tuple[float, ...], parties: int, party: int) -> float:
+    """One party's own epsilon, where every party has been given one."""
+    if len(epsilons) != parties:
+        raise InvalidInput(f"{len(epsilons)} epsilons for {parties} parties: give one for each")
+    return epsilons[party]
+
+
+def positive_epsilons(epsilons: tuple[float, ...]) -> None:
+    positive(**{f"epsilons[{index}]": value for index, value in enumerate(epsilons)})
 
 
 def start_of(settings: PriorSettings, dimension: int, full: bool = False) -> Natural:

@@ -22,7 +22,7 @@ can make a precision negative. Raising it in every statistic (4.20) or every loc
 biases the sum upwards; raising it once, after the sum, does not (E003-22).
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import jax
@@ -31,7 +31,7 @@ import numpy as np
 
 from unisono.algorithms.descent import choose_grid
 from unisono.algorithms.one_shot import Promise
-from unisono.algorithms.posterior import Answer
+from unisono.algorithms.posterior import Answer, own_epsilon, positive_epsilons
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
 from unisono.core.events import Event, positive
 from unisono.core.trust import Relation, Trust
@@ -57,6 +57,7 @@ class Settings:
 
     `noise_std` is σ_e, the spread of targets about the line; the prior is N(prior_mean,
     prior_variance) in every coordinate; `clip` bounds the norm of a record's (xy, xxᵀ).
+    `epsilons` gives every party its own, under trust LOCAL.
     """
 
     epsilon: float
@@ -66,9 +67,11 @@ class Settings:
     prior_mean: float = 0.0
     prior_variance: float = 1.0
     relation: Relation = Relation.REPLACE_ONE
+    epsilons: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         Promise(self.epsilon, self.delta, self.relation)
+        positive_epsilons(self.epsilons)
         positive(clip=self.clip, noise_std=self.noise_std)
         prior(1, self.prior_mean, self.prior_variance)
 
@@ -122,10 +125,17 @@ def _regression(
     def grid(facts: Facts, trust: Trust) -> float:
         return choose_grid(plan.clip, packed_size(facts.features, True), sum(facts.records))
 
-    def event(facts: Facts, trust: Trust) -> Event:
+    def promised(promise: Promise, facts: Facts, trust: Trust) -> Event:
         width, step = packed_size(facts.features, True), grid(facts, trust)
         bound = sum_sensitivity(plan.clip, step, width, hides_presence=not facts.exact_sizes)
         return promise.event(bound, width, step, facts, trust)
+
+    def event(facts: Facts, trust: Trust) -> Event:
+        return promised(promise, facts, trust)
+
+    def own_event(facts: Facts, trust: Trust, party: int) -> Event:
+        own = replace(promise, epsilon=own_epsilon(plan.epsilons, facts.parties, party))
+        return promised(own, facts, trust)
 
     def init(facts: Facts) -> tuple[Natural, None]:
         kept, size = facts.parties if combine == "each" else 1, facts.features
@@ -171,6 +181,7 @@ def _regression(
         merge=merge,
         result=result,
         reach=lambda facts: 1.01 * plan.clip * sum(facts.records),
+        own_event=own_event if plan.epsilons else None,
     )
 
 

@@ -31,7 +31,15 @@ from unisono.algorithms.free_energy import (
     in_log_variance,
     to_coordinates,
 )
-from unisono.algorithms.posterior import Answer, PriorSettings, answer_of, start_of, usable
+from unisono.algorithms.posterior import (
+    Answer,
+    PriorSettings,
+    answer_of,
+    own_epsilon,
+    positive_epsilons,
+    start_of,
+    usable,
+)
 from unisono.algorithms.pvi import ScheduleName, schedule
 from unisono.core.algorithm import Aggregate, Algorithm, Facts, Inner, Schedule
 from unisono.core.events import Event, Poisson, positive
@@ -76,8 +84,8 @@ class Settings(PriorSettings):
             epsilon=self.epsilon, delta=self.delta, rounds=self.rounds, steps=self.steps,
             clip=self.clip, learning_rate=self.learning_rate, variance_rate=self.variance_rate,
             step_limit=self.step_limit, samples=self.samples,
-            **{f"epsilons[{i}]": value for i, value in enumerate(self.epsilons)},
         )  # fmt: skip
+        positive_epsilons(self.epsilons)
         Poisson(self.rate)
         if self.delta >= 1 or not 0 < self.damping <= 1:
             raise InvalidInput(
@@ -128,11 +136,9 @@ def dp_sga(settings: Settings, likelihood: Likelihood, start: Natural | None = N
         )  # fmt: skip
 
     def own_event(facts: Facts, trust: Trust, party: int) -> Event:
-        if settings.epsilons and len(settings.epsilons) != facts.parties:
-            raise InvalidInput(
-                f"{len(settings.epsilons)} epsilons for {facts.parties} parties: give one for each"
-            )
-        epsilon = settings.epsilons[party] if settings.epsilons else settings.epsilon
+        epsilon = settings.epsilon
+        if settings.epsilons:
+            epsilon = own_epsilon(settings.epsilons, facts.parties, party)
         turns = schedule(settings.order, settings.rounds, facts.parties).asked[:, party].sum()
         return priced(facts, epsilon, int(turns) * settings.steps)
 

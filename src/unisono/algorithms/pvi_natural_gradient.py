@@ -37,7 +37,13 @@ import jax
 import jax.numpy as jnp
 
 from unisono.algorithms.descent import choose_grid
-from unisono.algorithms.posterior import Answer, PriorSettings, start_of
+from unisono.algorithms.posterior import (
+    Answer,
+    PriorSettings,
+    own_epsilon,
+    positive_epsilons,
+    start_of,
+)
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
 from unisono.core.events import Event, Everyone, Gaussian, Poisson, positive
 from unisono.core.trust import Relation, Trust
@@ -55,7 +61,8 @@ class Settings(PriorSettings):
     `step` is ρ, `momentum` μ, `damping` λ, `bend_weight` κ and `memory` the largest β_t.
     `averaged` is the last part of the rounds whose means are averaged; 0 takes the last one.
     `full` asks for a full covariance: d (d + 1) / 2 bends instead of d, at the same sensitivity.
-    `spread` scatters the starting mean (public normals), which networks need.
+    `spread` scatters the starting mean (public normals), which networks need. `epsilons` gives
+    every party its own, under trust LOCAL.
     """
 
     epsilon: float = 1.0
@@ -73,6 +80,7 @@ class Settings(PriorSettings):
     samples: int = 1
     spread: float = 0.0
     relation: Relation = Relation.ADD_OR_REMOVE
+    epsilons: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,6 +88,7 @@ class Settings(PriorSettings):
             epsilon=self.epsilon, delta=self.delta, rounds=self.rounds, clip=self.clip,
             bend_weight=self.bend_weight, step=self.step, rate=self.rate, samples=self.samples,
         )  # fmt: skip
+        positive_epsilons(self.epsilons)
         fractions = {"momentum": self.momentum, "memory": self.memory}
         for name, value in fractions.items():
             if not 0 <= value < 1:
@@ -130,16 +139,22 @@ def natural_gradient_pvi(settings: Settings, likelihood: Likelihood) -> Algorith
     def grid(facts: Facts, trust: Trust | None = None) -> float:
         return choose_grid(settings.clip, dimension(facts), sum(facts.records))
 
-    @lru_cache(maxsize=64)
-    def event(facts: Facts, trust: Trust) -> Event:
+    @lru_cache(maxsize=1024)
+    def priced(facts: Facts, trust: Trust, epsilon: float) -> Event:
         size, step = dimension(facts), grid(facts)
         return calibrate(
             sum_sensitivity(settings.clip, step, size, hides_presence=not facts.exact_sizes),
-            settings.relation, settings.epsilon, settings.delta, count=settings.rounds,
+            settings.relation, epsilon, settings.delta, count=settings.rounds,
             sampler=Poisson(settings.rate) if settings.rate < 1 else Everyone(),
             dimension=size, grid=step,
             shares=facts.honest if trust is Trust.SECURE_SUM else 1,
         )  # fmt: skip
+
+    def event(facts: Facts, trust: Trust) -> Event:
+        return priced(facts, trust, settings.epsilon)
+
+    def own_event(facts: Facts, trust: Trust, party: int) -> Event:
+        return priced(facts, trust, own_epsilon(settings.epsilons, facts.parties, party))
 
     def prior_of(state: State) -> Natural:
         return start_of(settings, state.mean.shape[0], full)
@@ -202,6 +217,7 @@ def natural_gradient_pvi(settings: Settings, likelihood: Likelihood) -> Algorith
         merge=merge,
         result=result,
         reach=lambda facts: 1.01 * settings.clip * sum(facts.records),
+        own_event=own_event if settings.epsilons else None,
     )
 
 

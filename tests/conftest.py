@@ -1,6 +1,7 @@
 """Shared fixtures: policies, ledgers and small parties."""
 
 import os
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -14,6 +15,10 @@ from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 
 jax.config.update("jax_platforms", "cpu")
+# Many tests compile the same programs: workers, and later runs, share them.
+_COMPILED = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
+jax.config.update("jax_compilation_cache_dir", str(_COMPILED))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 # Where a red build must mean a change for the worse, examples are the same every time.
 settings.register_profile("continuous-integration", derandomize=True)

@@ -23,7 +23,7 @@ from unisono.models import likelihoods
 
 loopback = pytest.importorskip("unisono.engines.flower.loopback", reason="flwr is not installed")
 
-SIZES = (40, 25, 60, 31)
+SIZES = (40, 25, 40, 40)
 ENGINES = {"in-process": in_process.run, "flower-loopback": loopback.run}
 DELTA = 1e-5
 

@@ -241,8 +241,12 @@ def infer(
             factors = jax.tree.map(lambda all_, one: all_.at[mine].add(one), factors, moved)
             return (product(q, moved), factors, held), product(q, moved)
         seen = held if turns.stale else q
-        over = jax.vmap(change, in_axes=(0 if turns.stale else None, 0, 0, 0, None))
-        moved = over(seen, factors, data, mask, key)
+        sampled = likelihood.scores is None
+        keys = jax.random.split(key, len(asked)) if sampled else key
+        over = jax.vmap(
+            change, in_axes=(0 if turns.stale else None, 0, 0, 0, 0 if sampled else None)
+        )
+        moved = over(seen, factors, data, mask, keys)
         moved = jax.tree.map(
             lambda leaf: jnp.where(asked.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, 0.0), moved
         )

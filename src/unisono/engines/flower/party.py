@@ -8,7 +8,7 @@ the party's own log.
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -52,9 +52,7 @@ class Responder:
         server, self._state = algorithm.init(facts)
         self._public = self._held = algorithm.ask(server)
         require_headroom(study)
-        self._local = jax.jit(partial(algorithm.local, facts))
-        if algorithm.inner is not None:
-            self._absorb = jax.jit(partial(algorithm.inner.absorb, facts))
+        self._local, self._absorb = _compiled(_Same(study))
         self._asked = asked(study)[:, index]
         self._stale = algorithm.schedule is not None and algorithm.schedule(facts).stale
         # The state after the last answer, until the server says whether that answer counted.
@@ -162,6 +160,27 @@ class Responder:
         self.party.ledger.dispatch(value)
         self._unsettled = number, state, True
         return value
+
+
+class _Same:
+    """A study as a key: the same object, not an equal one."""
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+
+    def __hash__(self) -> int:
+        return id(self.study)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.study is self.study
+
+
+@lru_cache(maxsize=8)
+def _compiled(same: _Same) -> tuple[Any, Any]:
+    """`local` and `absorb`, compiled once for all parties of a study in this process."""
+    algorithm, facts = same.study.algorithm, same.study.facts
+    absorb = jax.jit(partial(algorithm.inner.absorb, facts)) if algorithm.inner else None
+    return jax.jit(partial(algorithm.local, facts)), absorb
 
 
 def _require_valid(contribution: Contribution) -> None:

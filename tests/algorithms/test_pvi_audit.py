@@ -20,6 +20,7 @@ from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.errors import AuditFailed
 from unisono.models import likelihoods
+from unisono.models.gaussian_family import Natural
 
 EPSILON, DELTA, CONFIDENCE = 4.0, 1e-5, 0.999
 RUNS, PILOT = 4000, 1000
@@ -81,12 +82,12 @@ def updates(**changes):
     return pvi_updates.clipped_update_inference(settings, likelihoods.logistic())
 
 
-def dp_sga():
+def dp_sga(start=None, **changes):
     settings = pvi_dp_sga.Settings(
         epsilon=EPSILON, delta=DELTA, rounds=6, steps=1, rate=0.5, clip=0.5, learning_rate=0.01,
-        variance_rate=1e-4, relation=Relation.ZERO_OUT,
+        variance_rate=1e-4, relation=Relation.ZERO_OUT, **changes,
     )  # fmt: skip
-    return pvi_dp_sga.dp_sga(settings, likelihoods.logistic())
+    return pvi_dp_sga.dp_sga(settings, likelihoods.logistic(), start)
 
 
 def analytic(rounds):
@@ -116,6 +117,15 @@ CASES = {
     ),
     # Coins make the worst case rarer than a threshold on a sum can use.
     "dp-sga": one_record_less(Study(dp_sga(), ALONE, Trust.LOCAL))._replace(tight=False),
+    "dp-sga-stale": one_record_less(
+        Study(dp_sga(order="asynchronous"), THREE, Trust.LOCAL)
+    )._replace(tight=False),
+    "hybrid": one_record_less(
+        Study(dp_sga(Natural(np.ones(2), np.full(2, 3.0))), ALONE, Trust.LOCAL)
+    )._replace(tight=False),
+    "a-public-subset": one_party_less(
+        Study(updates(subset=2), THREE, Trust.TRUSTED_SERVER), tight=False
+    ),
     "a-party-by-coins": one_party_less(
         Study(updates(rate=0.5), THREE, Trust.SECURE_SUM), tight=False
     ),

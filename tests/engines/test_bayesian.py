@@ -17,6 +17,7 @@ from unisono.core.study import Party, Study
 from unisono.core.trust import ITERATES, NETWORK, PARTY, SERVER, Relation, Trust, Unit, Viewer
 from unisono.core.values import Private
 from unisono.engines import in_process
+from unisono.engines.rounds import stack
 from unisono.errors import BudgetExceeded, InvalidInput
 from unisono.models import gaussian_family as family
 from unisono.models import likelihoods
@@ -207,14 +208,14 @@ def test_a_removed_record_does_not_change_how_others_are_rounded():
     server, _ = algorithm.init(study.facts)
     local = jax.jit(partial(algorithm.local, study.facts))
     for count in (71, 70, 66):
-        data = in_process.stack(study, [(rows[:count], labels[:count])])
+        data = stack(study, [(rows[:count], labels[:count])])
         assert data.real.shape == (1, 128)
         whole = [np.asarray(array[0]) for array in data.arrays]
         for record in (0, 33, count - 1):
             alone = np.zeros(128, bool)
             alone[record] = True
             _, one = local(algorithm.ask(server), None, tuple(whole), alone)
-            reference = in_process.stack(study, [(rows, labels)])
+            reference = stack(study, [(rows, labels)])
             _, same = local(
                 algorithm.ask(server), None, tuple(a[0] for a in reference.arrays), alone
             )

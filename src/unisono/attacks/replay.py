@@ -18,8 +18,8 @@ from unisono.core.grant import derive
 from unisono.core.release import noise_steps
 from unisono.core.study import Study
 from unisono.core.trust import Trust, Unit
-from unisono.engines.in_process import abstract_contribution, program, seen_at_first, stack
 from unisono.engines.requirements import asked
+from unisono.engines.rounds import abstract_contribution, program, seen_at_first, stack
 from unisono.errors import InvalidInput
 
 _BATCH = 250

@@ -21,7 +21,7 @@ from unisono.core.release import noise_steps
 from unisono.core.study import Party, Study
 from unisono.core.trust import Trust
 from unisono.core.values import Private
-from unisono.engines import in_process
+from unisono.engines import rounds
 
 Records = Sequence[tuple[np.ndarray, np.ndarray]]
 
@@ -87,7 +87,7 @@ def simulate(
     if not silent:
         key = np.random.default_rng(seed).bytes(32)
         noise = noise_steps(key, event, grid, shape, honest, one).sum(axis=2).astype(np.int32)
-    stack = in_process.stack(Study(algorithm, facts, trust), data)
+    stack = rounds.stack(Study(algorithm, facts, trust), data)
     states = jax.tree.map(lambda leaf: jnp.stack([leaf] * facts.parties), state)
     records = jnp.float32(sum(facts.records))
 

@@ -57,7 +57,9 @@ def test_parquet_reads_as_csv_does(tmp_path, write):
 
 
 def test_a_table_prints_no_records(write):
-    shown = repr(read_table(write(GOOD)))
+    path = write(GOOD)
+    # The path is shown, and may hold any digits.
+    shown = repr(read_table(path)).replace(str(path), "")
     assert "3 records" in shown
     assert "flu" not in shown
     assert "30" not in shown

@@ -18,6 +18,7 @@ from unisono.core.grant import derive
 from unisono.core.release import noise_steps
 from unisono.core.study import Study
 from unisono.core.trust import Trust, Unit
+from unisono.engines.batches import in_turn, numbered
 from unisono.engines.requirements import asked
 from unisono.engines.rounds import abstract_contribution, program, seen_at_first, stack
 from unisono.errors import InvalidInput
@@ -47,13 +48,14 @@ class Replay:
         real = data.real.copy()
         for party, mask in enumerate(present or ()):
             real[party, : len(mask)] &= mask
+        worlds = (data.arrays, real)
         shape = tuple(abstract_contribution(self.study, data).value.shape)
         self._batch = self._batch or self._compile()
         opened = []
         for begin in range(0, runs, _BATCH):
             secret = hashlib.sha256(f"replay {seed} {begin}".encode()).digest()
             inputs = self._inputs(real, shape, secret, fault)
-            opened.append(np.asarray(self._batch(data.arrays, inputs)))
+            opened.append(np.asarray(self._batch(worlds, inputs)))
         unit = algorithm.inner.grid if algorithm.inner else algorithm.grid(facts, trust)
         return np.concatenate(opened)[:runs] * unit
 
@@ -87,17 +89,34 @@ class Replay:
             steps = noise_steps(key, law, grid, total, share, shape)
             return steps.reshape(*leading, *shape).astype(np.int32)
 
+        def each_round(label: str, party: int, leading: tuple[int, ...], share: int) -> np.ndarray:
+            """Noise (runs, rounds, ...); drawn round by round only where it changes with them."""
+            if algorithm.round_event is None:
+                return drawn(label, algorithm.event_of(facts, trust, party), leading, share)
+            once = (leading[0], *leading[2:])
+            laws = (algorithm.event_of(facts, trust, party, t) for t in range(leading[1]))
+            parts = [drawn(f"{label} {t}", law, once, share) for t, law in enumerate(laws)]
+            return np.stack(parts, axis=1)
+
         noise = np.zeros((*counts, facts.parties, *shape), np.int32)
         masks = np.zeros((*counts, *real.shape), bool)
         takes = np.ones((*counts[:2], facts.parties), bool)
         for party in range(facts.parties):
             event = algorithm.event_of(facts, trust, party)
-            masks[:, :, :, party], takes[:, :, party] = _tossed(coins, event, counts, real[party])
+            # Where records come in batches, empty places toss coins too.
+            units = real[party] if algorithm.batch is None else np.ones_like(real[party])
+            masks[:, :, :, party], takes[:, :, party] = _tossed(coins, event, counts, units)
             if trust is not Trust.TRUSTED_SERVER:
-                noise[:, :, :, party] = drawn(f"party {party}", event, counts, honest)
+                noise[:, :, :, party] = each_round(f"party {party}", party, counts, honest)
+        if algorithm.rows is not None:
+            turns = np.stack([in_turn(self.study, t) for t in range(algorithm.rounds)])
+            shown = turns[None, :, None, None]
+            masks = np.broadcast_to(shown, (*counts, facts.parties, turns.shape[1]))
+        elif algorithm.batch is not None:
+            masks = numbered(self.study, masks)
         central = np.zeros((*counts[:2], *shape), np.int32)
         if trust is Trust.TRUSTED_SERVER:
-            central = drawn("server", algorithm.event(facts, trust), counts[:2], 1)
+            central = each_round("server", 0, counts[:2], 1)
         return masks, noise, takes, central
 
 

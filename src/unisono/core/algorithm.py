@@ -11,7 +11,8 @@ The engine calls them in this order, once per round:
 that `event` names.
 
 Some algorithms do more: parties with budgets of their own (`own_event`), parties that take turns
-(`schedule`), and several noisy steps at home between two messages (`inner`).
+(`schedule`), several noisy steps at home between two messages (`inner`), noise that changes from
+round to round (`round_event`), and records that arrive as a small batch (`batch`).
 """
 
 import hashlib
@@ -30,6 +31,8 @@ from unisono.core.events import (
     NoNoise,
     WithoutReplacement,
     canonical,
+    compose,
+    releases_of,
 )
 from unisono.core.trust import EVERYONE, PARTY, SERVER, Trust, Unit, Viewer
 from unisono.errors import InvalidInput
@@ -72,6 +75,13 @@ class Facts:
     @property
     def parties(self) -> int:
         return len(self.records)
+
+    @property
+    def places(self) -> int:
+        """In how many places a party's records lie where they arrive in batches: all parties
+        alike, and with room to spare where sizes are hidden."""
+        most = max(self.records)
+        return most if self.exact_sizes else 64 * math.ceil((most + most / 32 + 64) / 64)
 
     @property
     def honest(self) -> int:
@@ -124,6 +134,10 @@ class Algorithm(NamedTuple):
     """A private learning algorithm; see the module's description of the order of calls.
 
     `reach` bounds every coordinate of the clean sum over all parties, from public facts.
+
+    With `batch` a party's `local` gets only the rows that its coins chose, padded to this many:
+    those that do not fit are left out, which `event` accounts for. `rows` then names, in place of
+    coins, whose turn it is in a round: row numbers (batch,), the same for every party.
     """
 
     name: str
@@ -143,20 +157,34 @@ class Algorithm(NamedTuple):
     own_event: Callable[[Facts, Trust, int], Event] | None = None
     schedule: Callable[[Facts], Schedule] | None = None
     inner: Inner | None = None
+    round_event: Callable[[Facts, Trust, int], Event] | None = None
+    batch: Callable[[Facts], int] | None = None
+    rows: Callable[[Facts, int], np.ndarray] | None = None
 
     @property
     def alike(self) -> bool:
-        """Whether every party pays the same."""
-        return self.own_event is None and self.schedule is None
+        """Whether every party pays the same, and the same in every round."""
+        return self.own_event is None and self.schedule is None and self.round_event is None
 
     @property
     def steps(self) -> int:
         """How many releases a party makes in one of its turns."""
         return self.inner.steps if self.inner else 1
 
-    def event_of(self, facts: Facts, trust: Trust, party: int) -> Event:
-        """What one party releases in one step."""
+    def event_of(self, facts: Facts, trust: Trust, party: int, number: int = 0) -> Event:
+        """What one party releases in one step of round `number`."""
+        if self.round_event is not None:
+            return self.round_event(facts, trust, number)
         return self.own_event(facts, trust, party) if self.own_event else self.event(facts, trust)
+
+    def events(self, facts: Facts, trust: Trust) -> list[Event]:
+        """All kinds of release of a run."""
+        if self.round_event is not None:
+            found = (self.round_event(facts, trust, number) for number in range(self.rounds))
+        else:
+            parties = range(facts.parties if self.own_event else 1)
+            found = (self.event_of(facts, trust, party) for party in parties)
+        return list(dict.fromkeys(found))
 
     def turns(self, facts: Facts, party: int) -> int:
         """In how many rounds a party is asked."""
@@ -169,8 +197,21 @@ class Algorithm(NamedTuple):
     ) -> dict[Viewer, Composed]:
         """What the whole run, or some rounds of it, show of one party's data to each viewer."""
         self.require(facts, trust)
+        if self.round_event is not None:
+            if rounds not in (None, self.rounds):
+                raise InvalidInput(f"{self.name} pays for its whole schedule of noise, or not")
+            history = compose(
+                self.round_event(facts, trust, number) * 1 for number in range(self.rounds)
+            )
+            return _cost_per_viewer(history, facts, trust)
+        event = self.event_of(facts, trust, party)
         releases = (rounds or self.turns(facts, party)) * self.steps
-        return cost_per_viewer(self.event_of(facts, trust, party), releases, facts, trust)
+        if releases % releases_of(event):
+            raise InvalidInput(
+                f"{self.name} is one event of {releases_of(event)} releases, and cannot be paid "
+                f"for in parts ({releases})"
+            )
+        return cost_per_viewer(event, releases // releases_of(event), facts, trust)
 
     def require(self, facts: Facts, trust: Trust) -> None:
         """Refuse a trust that the algorithm does not offer, and what only LOCAL noise can do."""
@@ -190,6 +231,8 @@ class Algorithm(NamedTuple):
                 f"in {self.name} parties take turns, and shares of noise are missing from a secure "
                 "sum in which not everyone takes part: use trust LOCAL or TRUSTED_SERVER"
             )
+        if self.round_event is not None and (self.inner or self.own_event or self.schedule):
+            raise InvalidInput("noise that changes by rounds is for parties that all pay alike")
         event = self.event(facts, trust)
         whole = event.sensitivity.unit is Unit.PARTY
         if whole and isinstance(event.sampler, WithoutReplacement):
@@ -234,16 +277,24 @@ def cost_per_viewer(
     `TRUSTED_SERVER`: the server sees the clean value.
     Messages travel on encrypted channels: the network sees what is published.
     """
+    return _cost_per_viewer(event * rounds, facts, trust)
+
+
+def _cost_per_viewer(history: Composed, facts: Facts, trust: Trust) -> dict[Viewer, Composed]:
     viewers = [*EVERYONE, *([Viewer.colluders(facts.colluders)] if facts.colluders else [])]
-    cost = dict.fromkeys(viewers, event * rounds)
+    cost = dict.fromkeys(viewers, history)
     if trust is Trust.TRUSTED_SERVER:
         for viewer in cost:
             if viewer == SERVER or viewer.coalition:
-                cost[viewer] = replace(event, noise=NoNoise()) * rounds
+                cost[viewer] = _each(history, lambda event: replace(event, noise=NoNoise()))
     if trust is Trust.SECURE_SUM and facts.parties > 1:
         others = facts.minimum_survivors - 1
-        cost[PARTY] = _with_shares(event, others, facts.honest) * rounds
+        cost[PARTY] = _each(history, lambda event: _with_shares(event, others, facts.honest))
     return cost
+
+
+def _each(history: Composed, change: Callable[[Event], Event]) -> Composed:
+    return Composed(tuple((change(event), count) for event, count in history.parts))
 
 
 def _with_shares(event: Event, present: int, planned: int) -> Event:

@@ -18,6 +18,7 @@ from unisono.core.kinds import (
     DiscreteGaussian,
     Everyone,
     Gaussian,
+    GaussianRun,
     Laplace,
     Noise,
     NoNoise,
@@ -35,10 +36,10 @@ from unisono.errors import InvalidInput, UnknownEvent
 
 __all__ = [
     "NOTHING", "Composed", "DiscreteGaussian", "Distance", "Event", "Everyone", "Gaussian",
-    "Laplace", "NoNoise", "Noise", "NormNoise", "Poisson", "RandomizedResponse", "Sampler",
-    "Selection", "Sensitivity", "Skellam", "WithoutReplacement", "bounded_sum", "canonical",
-    "compose", "composed_from_json", "composed_to_json", "event_from_json", "event_to_json",
-    "positive",
+    "GaussianRun", "Laplace", "NoNoise", "Noise", "NormNoise", "Poisson",
+    "RandomizedResponse", "Sampler", "Selection", "Sensitivity", "Skellam", "WithoutReplacement",
+    "bounded_sum", "canonical", "compose", "composed_from_json", "composed_to_json",
+    "event_from_json", "event_to_json", "positive", "releases_of",
 ]  # fmt: skip
 
 
@@ -115,6 +116,11 @@ class Composed:
         return _fingerprint(composed_to_json(self))
 
 
+def releases_of(event: Event) -> int:
+    """How many releases one event covers: one, unless its noise is that of a whole run."""
+    return getattr(event.noise, "rounds", 1)
+
+
 def _counted(event: Event, count: int) -> Composed:
     """One event, `count` times, both known to be valid: the hot path of every ledger."""
     composed = object.__new__(Composed)
@@ -133,7 +139,7 @@ def compose(histories: Iterable[Composed]) -> Composed:
 # ----------------------------------------------------------------------- JSON
 
 _NOISE_KINDS: dict[str, type] = {
-    "gaussian": Gaussian, "laplace": Laplace, "norm": NormNoise,
+    "gaussian": Gaussian, "gaussian-run": GaussianRun, "laplace": Laplace, "norm": NormNoise,
     "discrete-gaussian": DiscreteGaussian, "skellam": Skellam,
     "randomized-response": RandomizedResponse, "selection": Selection, "none": NoNoise,
 }  # fmt: skip

@@ -22,6 +22,7 @@ from unisono.core.events import (
     Poisson,
     Sampler,
     WithoutReplacement,
+    releases_of,
 )
 from unisono.core.noise import Keystream, bernoulli
 from unisono.core.noise.subset import subset
@@ -74,7 +75,7 @@ class Grant(_Uncopyable):
         self._lock = threading.RLock()
         self._process = os.getpid()
         seen = self.cost.get(ITERATES, Composed())
-        self._unused = dict(seen.parts)
+        self._unused = {event: count * releases_of(event) for event, count in seen.parts}
 
     @property
     def simulated(self) -> bool:
@@ -86,6 +87,17 @@ class Grant(_Uncopyable):
         index = operator.index(index)
         with self._lock:
             return self._draw(index, public)
+
+    def places(self, records: int, slots: int) -> np.ndarray:
+        """Where a party's records lie among `slots` places: drawn evenly, the same for the grant.
+
+        A record that is added or removed then leaves all others where they are, and the arithmetic
+        on them as it was: the two worlds differ in one place, which is full or empty (X-1).
+        """
+        if records > slots:
+            raise GrantMisused(f"{records} records do not fit into {slots} places")
+        seed = np.frombuffer(derive(self._secret, "places"), np.uint32)
+        return np.random.default_rng(seed.tolist()).permutation(slots)[:records]
 
     def _draw(self, index: int, public: bytes) -> "Draw":
         if index < self._next:

@@ -30,6 +30,18 @@ class Gaussian:
 
 
 @dataclass(frozen=True)
+class GaussianRun(Gaussian):
+    """`rounds` releases with independent noise that are one event: what they show together moves
+    by the event's sensitivity (matrix mechanisms, whose releases hold a record several times)."""
+
+    rounds: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive(rounds=self.rounds)
+
+
+@dataclass(frozen=True)
 class Laplace:
     """Independent Laplace noise in each of `dimension` coordinates.
 

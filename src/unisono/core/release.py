@@ -88,9 +88,10 @@ def server_noise(
     study = algorithm.study_hash(facts, trust)
     simulated = hashlib.sha256(f"simulation {seed} {study}".encode()).digest()
     secret = os.urandom(32) if seed is None else simulated
-    event, grid = algorithm.event(facts, trust), algorithm.grid(facts, trust)
+    grid = algorithm.grid(facts, trust)
 
     def noise(round_number: int, shape: tuple[int, ...]) -> np.ndarray:
+        event = algorithm.event_of(facts, trust, 0, round_number)
         return noise_steps(derive(secret, "server", round_number), event, grid, shape, honest=1)
 
     return noise
@@ -163,6 +164,8 @@ def noise_steps(
                     f"more than the gap {gap:g} that was authorised: use a finer grid"
                 )
             return rounded_gaussian(stream, width, shape)
+        case Gaussian():
+            return _in_graph_steps(key, share_width(event, grid, honest), shape)
         case Laplace(discrete=False):
             raise UnknownEvent(
                 "continuous Laplace noise is for analysis; releases draw the discrete law"
@@ -197,3 +200,27 @@ def noise_steps(
                 f"{type(noise).__name__} cannot be added to an integer sum in {honest} shares: "
                 "use Gaussian, discrete Laplace, discrete Gaussian or Skellam noise"
             )
+
+
+def share_width(event: Event, grid: float, honest: int) -> float:
+    """The standard deviation of one share of in-graph noise, in grid steps, never too narrow.
+
+    It is handed to the program as a 32-bit float: rounded up to one.
+    """
+    assert isinstance(event.noise, Gaussian)
+    width = event.noise.std / grid / math.sqrt(honest) * _ROUND_UP
+    return float(np.nextafter(np.float32(width), np.float32(np.inf)))
+
+
+def party_keys(key: bytes, parties: int) -> np.ndarray:
+    """ChaCha20 keys (parties, 8) for noise in the graph: the key itself, or one for each party."""
+    keys = [key] if parties == 1 else [derive(key, "party", number) for number in range(parties)]
+    return np.stack([np.frombuffer(own, "<u4") for own in keys])
+
+
+def _in_graph_steps(key: bytes, width: float, shape: tuple[int, ...]) -> np.ndarray:
+    """The noise that a compiled program would draw from this key."""
+    from unisono.core.noise.chacha import key_from_bytes
+    from unisono.core.noise.in_graph import gaussian_on_grid
+
+    return np.asarray(gaussian_on_grid(key_from_bytes(key), shape, width), np.int64)

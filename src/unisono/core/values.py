@@ -165,6 +165,35 @@ def clipped_sum(
     return Contribution(total, grid, sum_sensitivity(clip, grid, rows.shape[-1], hides_presence))
 
 
+def blocked_sum_sensitivity(
+    grid: float, dimension: int, block: int, terms: int, gauges: int = 0, gauge: float = 0.0,
+    hides_presence: bool = True,
+) -> Sensitivity:  # fmt: skip
+    """Sensitivity of sums that are added in float32 within blocks of records, then rounded.
+
+    Every record is scaled to l2 norm at most 1, a block of at most b records is added up in floats
+    (a matrix product, in any order), each coordinate is rounded to the grid, and blocks are added
+    as integers. u = 2^-24. Then (X-1):
+
+    * The norm of a record is computed from `terms` squares: too small by at most a relative
+      (terms + 16) u, so that the scaled record is longer than 1 by no more; doubled here.
+    * A float sum of b products errs in each coordinate by at most γ = 1.01 (b + 4) u times the sum
+      of absolute values. By Minkowski's inequality the error of the whole vector is at most γ times
+      the sum of the b norms, γ b. Both worlds have such an error, in the one block that differs:
+      the others hold the same numbers in the same places, and the same program rounds them alike.
+    * Rounding two numbers moves their difference by at most one step: sqrt(d) steps in all.
+
+    A record also adds `gauges` numbers of size at most `gauge` each, on the grid.
+    """
+    positive(grid=grid, dimension=dimension, block=block, terms=terms)
+    length = 1 + 2 * (terms + 16) * _FLOAT32_UNIT
+    error = 2 * 1.01 * (block + 4) * _FLOAT32_UNIT * block * length
+    norm = math.hypot(length + error, gauge * math.sqrt(gauges))
+    norm += grid * math.sqrt(dimension + gauges)
+    coordinates = math.sqrt(dimension + gauges)
+    return bounded_sum(l1=norm * coordinates, l2=norm, linf=norm, hides_presence=hides_presence)
+
+
 def _clipped_steps(rows: Any, clip: float, grid: float, mask: Any | None = None) -> Any:
     """Every row scaled to norm at most `clip` and rounded, in grid steps: (n, d) integers."""
     xp = rows.__array_namespace__()
@@ -228,6 +257,6 @@ def require_finite(values: np.ndarray, name: str) -> np.ndarray:
 
 __all__ = [
     "Contribution", "Disclosed", "Distance", "Masked", "Private", "Released", "Share",
-    "clipped_sum", "clipped_updates", "require_finite", "sealed", "sum_sensitivity",
-    "update_sensitivity", "within",
+    "blocked_sum_sensitivity", "clipped_sum", "clipped_updates", "require_finite", "sealed",
+    "sum_sensitivity", "update_sensitivity", "within",
 ]  # fmt: skip

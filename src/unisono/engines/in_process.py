@@ -18,25 +18,37 @@ import numpy as np
 
 from unisono.core.certificate import certify
 from unisono.core.events import Event
-from unisono.core.grant import Grant, join
+from unisono.core.grant import Draw, Grant, join
 from unisono.core.ledger import Ledger
 from unisono.core.release import (
     coins,
     noise_steps,
+    party_keys,
     require_paid_for,
     server_noise,
+    share_width,
 )
 from unisono.core.study import Party, Result, Study, require_same_kind
 from unisono.core.transcript import EVERYONE, EVERYONE_AT_THE_END, Transcript
 from unisono.core.trust import SERVER, Trust, Unit
+from unisono.engines.batches import in_turn, numbered, tossed
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.requirements import (
     asked,
+    drawn_in_graph,
     require_columns,
     require_headroom,
     require_public_state,
+    require_sampler_error,
 )
-from unisono.engines.rounds import Stack, abstract_contribution, program, seen_at_first, stack
+from unisono.engines.rounds import (
+    Keys,
+    Stack,
+    abstract_contribution,
+    program,
+    seen_at_first,
+    stack,
+)
 from unisono.errors import InvalidInput
 
 IDEAL = "ideal functionality inside one process (no network, nobody to hide from)"
@@ -82,7 +94,7 @@ def run(
             columns = [p.open(grant) for p, grant in zip(parties, grants, strict=True)]
             for index, own in enumerate(columns):
                 require_columns(study, index, own)
-            chunk = _Chunk(study, stack(study, columns), alive, ledgers[0].seed)
+            chunk = _Chunk(study, stack(study, columns, grants), alive, ledgers[0].seed)
             held = seen_at_first(study, server)
         many = algorithm.alike and len(grants) > _JOINT_PARTIES
         joint = [join(grants)] if many else grants
@@ -134,49 +146,45 @@ class _Chunk:
         self.grid = algorithm.grid(facts, trust)
         require_headroom(study)
         self.asked = asked(study)
-        self.events = [algorithm.event(facts, trust)]
-        if algorithm.own_event is not None:
-            self.events = [algorithm.event_of(facts, trust, p) for p in range(facts.parties)]
         contribution = abstract_contribution(study, data)
-        for event in set(self.events):
+        dimension = int(np.prod(contribution.value.shape))
+        for event in algorithm.events(facts, trust):
             require_paid_for(contribution, event, self.grid)
+            require_sampler_error(study, event, dimension)
+        self.in_graph = drawn_in_graph(study)
         self.shape = tuple(contribution.value.shape)
         self.sizes = np.asarray(facts.records, np.float32)
         self.server_noise = None
         if trust is Trust.TRUSTED_SERVER:
             self.server_noise = server_noise(algorithm, facts, trust, seed)
-        numbers = algorithm.rounds * facts.parties * int(np.prod(self.shape))
-        recorded = trust is not Trust.SECURE_SUM and numbers <= _RECORDED_NUMBERS
-        self.compiled = program(study, self.grid, recorded)
+        remembered = algorithm.rounds * dimension <= _RECORDED_NUMBERS
+        every = algorithm.rounds * facts.parties * dimension <= _RECORDED_NUMBERS
+        recorded = trust is not Trust.SECURE_SUM and every
+        self.compiled = program(study, self.grid, recorded, remembered)
 
     def run(self, carry: Any, grants: Sequence[Grant], offset: int, rounds: range) -> Any:
         """Rounds of one chunk, whose draws in these grants begin at round `offset`."""
         masks, noise, takes = self._draw(grants, offset, rounds)
-        central = np.zeros((len(rounds), *self.shape), np.int64)
+        central = np.zeros(len(rounds), np.int32)
         if self.server_noise is not None:
-            central = np.stack([self.server_noise(number, self.shape) for number in rounds])
+            drawn = [self.server_noise(number, self.shape) for number in rounds]
+            central = np.stack(drawn).astype(np.int32)
         alive, turn = (table[rounds.start : rounds.stop] for table in (self.alive, self.asked))
-        inputs = (masks, noise, takes, central.astype(np.int32), alive & turn, turn)
-        return self.compiled(carry, self.data.arrays, self.sizes, inputs)
+        inputs = (masks, noise, takes, central, alive & turn, turn)
+        return self.compiled(carry, tuple(self.data), self.sizes, inputs)
 
     def _draw(
         self, grants: Sequence[Grant], offset: int, rounds: range
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Row masks (rounds, steps, parties, n), noise in grid steps (rounds, steps, parties,
-        ...) and which parties contribute (rounds, parties)."""
-        study, real, steps = self.study, self.data.real, self.study.algorithm.steps
-        honest = study.facts.honest if study.trust is Trust.SECURE_SUM else 1
-        noise = np.zeros((len(rounds), steps, len(real), *self.shape), np.int32)
-        masks = np.zeros((len(rounds), steps, *real.shape), bool)
-        takes = np.ones((len(rounds), len(real)), bool)
-        share = len(real) // len(grants)  # parties per grant: 1, or all of them
-        shape = (share, *self.shape) if share > 1 else self.shape
+    ) -> tuple[np.ndarray, Any, np.ndarray]:
+        """Row masks (rounds, steps, parties, n) or row numbers of batches, noise in grid steps
+        (rounds, steps, parties, ...) or its keys, and which parties contribute (rounds, parties).
+        """
+        study, algorithm, facts = self.study, self.study.algorithm, self.study.facts
+        steps, parties = algorithm.steps, len(self.data.real)
+        takes = np.ones((len(rounds), parties), bool)
+        share = parties // len(grants)  # parties per grant: 1, or all of them
         study_hash = study.hash.encode()
-
-        def fill(row: int, step: int, mine: slice, event: Event, key: bytes) -> None:
-            drawn = noise_steps(key, event, self.grid, shape, honest, self.shape)
-            noise[row, step, mine] = drawn.astype(np.int32)
-
+        masks, noise = self._empty(len(rounds))
         jobs = []
         turns = np.cumsum(self.asked, axis=0) - self.asked
         for row, number in enumerate(rounds):
@@ -184,34 +192,81 @@ class _Chunk:
                 if not self.asked[number, column]:
                     continue
                 mine = slice(column * share, (column + 1) * share)
-                event = self.events[column % len(self.events)]
+                event = algorithm.event_of(facts, study.trust, column, number)
                 first = (turns[number, column] - turns[offset, column]) * steps
                 for step in range(steps):
                     draw = grant.draw(int(first) + step, study_hash)
-                    chosen = real[mine]
-                    if share > 1 and event.sensitivity.unit is Unit.PARTY:
-                        masks[row, step, mine] = chosen
-                        takes[row, mine] = draw.sample(event.sampler, share)
-                    else:
-                        rows, takes_part = coins(draw, event, int(chosen.sum()))
-                        masks[row, step, mine][chosen] = rows
-                        takes[row, mine] &= takes_part
+                    rows, part = self._chosen(draw, event, mine, number)
+                    masks[row, step, mine] = rows
+                    takes[row, mine] &= part
                     jobs.append((row, step, mine, event, draw.take(event)))
+        if study.trust is not Trust.TRUSTED_SERVER:
+            self._fill(noise, jobs)
+        return masks, noise, takes
+
+    def _empty(self, rounds: int) -> tuple[np.ndarray, Any]:
+        """Where masks or row numbers, and noise or keys, of a chunk are written."""
+        study, steps = self.study, self.study.algorithm.steps
+        real, batch = self.data.real, study.algorithm.batch
+        masks = np.zeros((rounds, steps, *real.shape), bool)
+        if batch is not None:
+            masks = np.full((rounds, steps, len(real), batch(study.facts)), -1, np.int32)
         if study.trust is Trust.TRUSTED_SERVER:
-            return masks, noise, takes
-        if share == 1:
+            return masks, np.zeros((rounds, steps, len(real), *[1] * len(self.shape)), np.int32)
+        if self.in_graph:
+            words = np.zeros((rounds, steps, len(real), 8), np.uint32)
+            return masks, Keys(words, np.ones((rounds, steps), np.float32))
+        return masks, np.zeros((rounds, steps, len(real), *self.shape), np.int32)
+
+    def _chosen(self, draw: Draw, event: Event, mine: slice, number: int) -> tuple[Any, Any]:
+        """Masks or row numbers of the parties of one draw, and whether they contribute."""
+        study, real = self.study, self.data.real[mine]
+        if study.algorithm.rows is not None:
+            return in_turn(study, number), True
+        if event.sensitivity.unit is Unit.PARTY and len(real) > 1:
+            return real, draw.sample(event.sampler, len(real))
+        if study.algorithm.batch is not None:
+            return numbered(study, tossed(study, draw, event, int(real[0].sum()), len(real))), True
+        rows = np.zeros_like(real)
+        chosen, part = coins(draw, event, int(real.sum()))
+        rows[real] = chosen
+        return rows, part
+
+    def _fill(self, noise: Any, jobs: list[tuple[int, int, slice, Event, bytes]]) -> None:
+        """Every job's noise, drawn here by exact samplers, or the keys to draw it in the graph."""
+        study, facts = self.study, self.study.facts
+        honest = facts.honest if study.trust is Trust.SECURE_SUM else 1
+        if self.in_graph:
+            for row, step, mine, event, key in jobs:
+                noise.words[row, step, mine] = party_keys(key, mine.stop - mine.start)
+                noise.width[row, step] = share_width(event, self.grid, honest)
+            return
+
+        def fill(job: tuple[int, int, slice, Event, bytes]) -> None:
+            row, step, mine, event, key = job
+            count = mine.stop - mine.start
+            shape = (count, *self.shape) if count > 1 else self.shape
+            drawn = noise_steps(key, event, self.grid, shape, honest, self.shape)
+            noise[row, step, mine] = drawn.astype(np.int32)
+
+        if len(self.data.real) <= _JOINT_PARTIES:
             for job in jobs:
-                fill(*job)
+                fill(job)
         else:  # large arrays release the interpreter's lock: one thread per core
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                list(pool.map(lambda job: fill(*job), jobs))
-        return masks, noise, takes
+                list(pool.map(fill, jobs))
 
 
 def _pieces(study: Study, rounds: range) -> list[range]:
     """Chunks of rounds whose noise and coins fit into memory together."""
-    per_round = study.facts.parties * max(study.facts.records) * 2 * study.algorithm.steps
+    rows = max(study.facts.records) * 2
+    if study.algorithm.batch is not None:
+        rows = study.algorithm.batch(study.facts) + study.facts.places // 8
+    per_round = study.facts.parties * rows * study.algorithm.steps
     length = max(1, min(_CHUNK_ROUNDS, _CHUNK_NUMBERS // per_round))
+    # A last piece of another length would be compiled anew: prefer a length that divides evenly.
+    even = (n for n in range(length, length // 2, -1) if len(rounds) % n == 0)
+    length = next(even, length)
     return [
         range(a, min(a + length, rounds.stop)) for a in range(rounds.start, rounds.stop, length)
     ]
@@ -230,6 +285,8 @@ def _alive(study: Study, dropouts: np.ndarray | None) -> np.ndarray:
 
 
 def _record(transcript: Transcript, trust: Trust, rounds: range, seen: Any) -> None:
+    if seen is None:  # too much to keep
+        return
     publics, values, totals = jax.tree.map(np.asarray, seen)
     for row, number in enumerate(rounds):
         public = jax.tree.map(lambda leaf, r=row: leaf[r], publics)

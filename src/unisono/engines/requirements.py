@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono.core.algorithm import Inner
+from unisono.core.events import Event
+from unisono.core.in_graph import require_error_paid
 from unisono.core.study import Study
 from unisono.core.trust import Trust
 from unisono.core.values import Contribution
@@ -25,7 +27,7 @@ jax.tree_util.register_dataclass(
 def require_columns(study: Study, index: int, columns: Sequence[np.ndarray]) -> None:
     """Widths, and sizes where they are exact, are public facts: refuse what does not fit."""
     facts = study.facts
-    rows, width = np.shape(columns[0])
+    rows, width = len(columns[0]), int(np.prod(np.shape(columns[0])[1:]))
     promised = facts.records[index]
     if (rows != promised and facts.exact_sizes) or width != facts.features:
         raise InvalidInput(
@@ -44,10 +46,7 @@ def require_headroom(study: Study) -> None:
     facts, trust, algorithm = study.facts, study.trust, study.algorithm
     grid, reach = algorithm.grid(facts, trust), algorithm.reach(facts)
     event = max(
-        (
-            algorithm.event_of(facts, trust, p)
-            for p in range(1 if algorithm.alike else facts.parties)
-        ),
+        algorithm.events(facts, trust),
         key=lambda event: getattr(event.noise, "std", 0.0),
     )
     std = getattr(event.noise, "std", 1.5 * getattr(event.noise, "scale", 0.0))
@@ -72,6 +71,20 @@ def require_public_state(study: Study, state: Any) -> None:
             "a checkpoint of a study in which parties take turns, or pay differently, is not "
             "offered: run it without"
         )
+
+
+def drawn_in_graph(study: Study) -> bool:
+    """Whether noise is drawn inside the compiled program: its events carry a sampler's error."""
+    return bool(getattr(study.algorithm.event(study.facts, study.trust).noise, "slack", 0.0))
+
+
+def require_sampler_error(study: Study, event: Event, dimension: int) -> None:
+    """Refuse an event whose in-graph noise was accounted for another dimension or fewer steps."""
+    algorithm, facts, trust = study.algorithm, study.facts, study.trust
+    if drawn_in_graph(study):
+        shares = facts.honest if trust is Trust.SECURE_SUM else 1
+        steps = algorithm.rounds * algorithm.steps
+        require_error_paid(event, algorithm.grid(facts, trust), dimension, steps, shares)
 
 
 def padded_length(study: Study, records: int) -> int:

@@ -13,8 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono.core.algorithm import Aggregate
+from unisono.core.grant import Grant
+from unisono.core.noise.chacha import CHACHA20
+from unisono.core.noise.in_graph import gaussian_on_grid
 from unisono.core.study import Study
 from unisono.core.values import Contribution
+from unisono.engines.batches import gathered, placed
 from unisono.engines.requirements import padded_length, rounded_report
 
 
@@ -25,36 +29,57 @@ class Stack(NamedTuple):
     real: np.ndarray
 
 
-def stack(study: Study, columns: Sequence[tuple[np.ndarray, ...]]) -> Stack:
-    """Pad ragged parties with zero rows."""
+def stack(
+    study: Study, columns: Sequence[tuple[np.ndarray, ...]], grants: Sequence[Grant] = ()
+) -> Stack:
+    """Pad ragged parties with zero rows; where batches are drawn, put records into places."""
+    if study.algorithm.batch is not None:
+        given: Sequence[Grant | None] = grants or [None] * len(columns)
+        own = [placed(study, g, c, i) for i, (c, g) in enumerate(zip(columns, given, strict=True))]
+        arrays = tuple(np.stack(parts) for parts in zip(*(c for c, _ in own), strict=True))
+        return Stack(arrays, np.stack([full for _, full in own]))
     sizes = np.array([len(party[0]) for party in columns])
     most = padded_length(study, int(sizes.max()))
-    arrays = []
+    padded_arrays = []
     for position in range(len(columns[0])):
         parts = [np.asarray(party[position], np.float32) for party in columns]
         if (sizes == most).all():
-            arrays.append(np.stack(parts))
+            padded_arrays.append(np.stack(parts))
             continue
         padded = np.zeros((len(parts), most, *parts[0].shape[1:]), np.float32)
         for row, part in zip(padded, parts, strict=True):
             row[: len(part)] = part
-        arrays.append(padded)
-    return Stack(tuple(arrays), np.arange(most)[None, :] < sizes[:, None])
+        padded_arrays.append(padded)
+    return Stack(tuple(padded_arrays), np.arange(most)[None, :] < sizes[:, None])
 
 
 def abstract_contribution(study: Study, data: Stack) -> Contribution:
     """One party's contribution as shapes and bounds, without computing it."""
     algorithm = study.algorithm
     server, state = algorithm.init(study.facts)
-    one = tuple(jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in data.arrays)
-    mask = jax.ShapeDtypeStruct(data.real.shape[1:], bool)
+    rows = data.real.shape[1] if algorithm.batch is None else algorithm.batch(study.facts)
+    one = tuple(jax.ShapeDtypeStruct((rows, *a.shape[2:]), a.dtype) for a in data.arrays)
+    mask = jax.ShapeDtypeStruct((rows,), bool)
     local = partial(algorithm.local, study.facts)
     _, contribution = jax.eval_shape(local, algorithm.ask(server), state, one, mask)
     return contribution
 
 
-def program(study: Study, grid: float, recorded: bool) -> Callable[..., Any]:
-    """One compiled scan over a chunk of rounds."""
+class Keys(NamedTuple):
+    """Noise that the program draws itself: ChaCha20 keys (..., parties, 8), and the width of one
+    share in grid steps (...)."""
+
+    words: Any
+    width: Any
+
+
+def program(
+    study: Study, grid: float, recorded: bool, remembered: bool = True
+) -> Callable[..., Any]:
+    """One compiled scan over a chunk of rounds.
+
+    `recorded` tells the parties' own messages, `remembered` what everybody saw in every round.
+    """
     algorithm, facts = study.algorithm, study.facts
     stale = algorithm.schedule is not None and algorithm.schedule(facts).stale
     each = algorithm.combine == "each"
@@ -83,7 +108,8 @@ def program(study: Study, grid: float, recorded: bool) -> Callable[..., Any]:
         if stale:
             fresh = jax.tree.map(lambda leaf: jnp.stack([leaf] * facts.parties), public)
             held = _where(turn, fresh, held)
-        told = (public, values if recorded else None, jnp.where(opened, total, 0))
+        opened_sum = jnp.where(opened, total, 0)
+        told = (public, values if recorded else None, opened_sum) if remembered else None
         return (server, states, held), told
 
     @jax.jit
@@ -95,13 +121,16 @@ def program(study: Study, grid: float, recorded: bool) -> Callable[..., Any]:
 
 def _one_release(study: Study) -> Callable[..., Any]:
     """Every party's answer in a round: its clipped value and its noise, in grid steps."""
-    local = partial(study.algorithm.local, study.facts)
+    local = _every(
+        study, partial(study.algorithm.local, study.facts), (_public_axis(study), 0, 0, 0)
+    )
 
     def answer(public: Any, states: Any, data: Any, masks: Any, noise: Any, takes: Any) -> Any:
-        every = jax.vmap(local, in_axes=(_public_axis(study), 0, 0, 0))
-        after, contributions = every(public, states, data, masks[0])
+        rows, mask = _rows(study, data, masks[0])
+        after, contributions = local(public, states, rows, mask)
         bounded = contributions.value
-        values = jnp.where(_beside(takes, bounded), bounded, 0) + noise[0]
+        taken = jnp.where(_beside(takes, bounded), bounded, 0)
+        values = taken + _drawn(study, jax.tree.map(lambda leaf: leaf[0], noise), bounded.shape[1:])
         return after, values, contributions.valid
 
     return answer
@@ -111,14 +140,16 @@ def _noisy_steps(study: Study, grid: float) -> Callable[..., Any]:
     """Several releases at home, then a report: states change by what was released only."""
     facts, inner, axis = study.facts, study.algorithm.inner, _public_axis(study)
     assert inner is not None
-    local = jax.vmap(partial(study.algorithm.local, facts), in_axes=(axis, 0, 0, 0))
-    absorb = jax.vmap(partial(inner.absorb, facts), in_axes=(axis, 0, 0))
+    local = _every(study, partial(study.algorithm.local, facts), (axis, 0, 0, 0))
+    absorb = _every(study, partial(inner.absorb, facts), (axis, 0, 0))
 
     def answer(public: Any, states: Any, data: Any, masks: Any, noise: Any, takes: Any) -> Any:
         def step(carry: Any, inputs: Any) -> Any:
             states, valid = carry
-            _, contributions = local(public, states, data, inputs[0])
-            noisy = (contributions.value + inputs[1]) * grid
+            rows, mask = _rows(study, data, inputs[0])
+            _, contributions = local(public, states, rows, mask)
+            bounded = contributions.value
+            noisy = (bounded + _drawn(study, inputs[1], bounded.shape[1:])) * grid
             valid = valid & contributions.valid
             return (_where(valid, absorb(public, states, noisy), states), valid), None
 
@@ -127,6 +158,42 @@ def _noisy_steps(study: Study, grid: float) -> Callable[..., Any]:
         return states, jax.vmap(partial(rounded_report, inner))(states), valid
 
     return answer
+
+
+def _every(study: Study, function: Callable[..., Any], axes: tuple[int | None, ...]) -> Any:
+    """A party's function for all of them at once. One party alone is not vectorised: a loop whose
+    length depends on its batch stays a loop."""
+    if study.facts.parties > 1:
+        return jax.vmap(function, in_axes=axes)
+
+    def alone(*arguments: Any) -> Any:
+        own = [
+            argument if axis is None else jax.tree.map(lambda leaf: leaf[0], argument)
+            for argument, axis in zip(arguments, axes, strict=True)
+        ]
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], function(*own))
+
+    return alone
+
+
+def _rows(study: Study, data: Any, masks: Any) -> tuple[Any, Any]:
+    """What the parties' functions see: all rows and a mask, or the batch that coins chose."""
+    arrays, real = data
+    if study.algorithm.batch is None:
+        return arrays, masks
+    return _every(study, gathered, (0, 0, 0))(arrays, real, masks)
+
+
+def _drawn(study: Study, noise: Any, shape: tuple[int, ...]) -> Any:
+    """Noise in grid steps, (parties, ...): given, or drawn here from one key for each party."""
+    if not isinstance(noise, Keys):
+        return noise
+
+    def one(words: Any) -> Any:
+        key = jax.random.wrap_key_data(words, impl=CHACHA20)
+        return gaussian_on_grid(key, shape, noise.width)
+
+    return _every(study, one, (0,))(noise.words)
 
 
 def _public_axis(study: Study) -> int | None:

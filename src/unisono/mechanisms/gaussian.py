@@ -12,12 +12,23 @@ Shares     h honest parties each add round(N(0, std^2 / h)); the sum differs fro
 """
 
 import math
+from collections.abc import Sequence
 
 from scipy.special import ndtri
 
 from unisono.accounting import gaussian as exact
+from unisono.accounting.calibrate import smallest_scale
 from unisono.accounting.curve import GAP_SHARE
-from unisono.core.events import Event, Everyone, Gaussian, Sampler, Sensitivity, positive
+from unisono.core.events import (
+    Event,
+    Everyone,
+    Gaussian,
+    Sampler,
+    Sensitivity,
+    compose,
+    positive,
+)
+from unisono.core.in_graph import in_graph_event
 from unisono.core.noise import rounded_share_gap
 from unisono.core.trust import Relation
 from unisono.errors import InvalidInput
@@ -27,31 +38,49 @@ from unisono.mechanisms.sampling import calibrate_scale
 def calibrate(
     sensitivity: Sensitivity, relation: Relation, epsilon: float, delta: float, *,
     count: int = 1, sampler: Sampler = Everyone(), dimension: int = 1, shares: int = 1,
-    grid: float | None = None,
+    grid: float | None = None, in_graph: bool = False, missed: float = 0.0,
+    scales: Sequence[tuple[float, int]] = (),
 ) -> Event:  # fmt: skip
-    """The event whose `count` releases together cost at most (epsilon, delta)."""
+    """The event whose `count` releases together cost at most (epsilon, delta).
+
+    `in_graph` noise is drawn inside a compiled program, whose sampler has an error (X-11).
+    `missed` is the chance that a release was not what it claims to be, such as a batch that
+    overflowed. With `scales` there are, for each pair (factor, times), so many releases with so
+    much wider noise, and the event is that of factor 1.
+    """
     positive(epsilon=epsilon, count=count)
     if not 0 < delta < 1:
         raise InvalidInput(
             f"delta = {delta!r}: Gaussian noise has no pure epsilon; choose delta in (0, 1), or "
             "use Laplace or norm noise"
         )
-    if shares > 1 and grid is None:
+    if (shares > 1 or in_graph) and grid is None:
         raise InvalidInput("shares of noise are rounded to a grid: give its step")
     distance = sensitivity.under(relation).in_norm("l2")
-    target = delta * (1 - GAP_SHARE) if shares > 1 else delta
+    target = delta * (1 - GAP_SHARE) if shares > 1 or in_graph or missed else delta
 
     def event(std: float) -> Event:
-        gap = 0.0
+        gap = missed
         if shares > 1 and grid is not None:
-            gap = dimension * rounded_share_gap(std / grid / math.sqrt(shares), shares)
-        return Event(Gaussian(std, gap), sensitivity, sampler)
+            gap += dimension * rounded_share_gap(std / grid / math.sqrt(shares), shares)
+        ideal = Event(Gaussian(std, gap), sensitivity, sampler)
+        if not in_graph or grid is None:
+            return ideal
+        return in_graph_event(ideal, grid, dimension, count, shares)
 
-    if isinstance(sampler, Everyone):
+    plain = isinstance(sampler, Everyone) and not in_graph and not scales
+    if plain:
         mu = exact.split(exact.mu_for(epsilon, target), count)
         # The root finder behind the curve is good to 1e-12; stay on the safe side of it.
         return event(distance / mu * (1 + 1e-11))
     start = distance / exact.mu_for(epsilon, target)
+    if scales:
+        return event(
+            smallest_scale(
+                lambda std: compose(event(std * factor) * times for factor, times in scales),
+                relation, epsilon, target, start=start,
+            )
+        )  # fmt: skip
     return event(calibrate_scale(event, relation, epsilon, target, count, start))
 
 

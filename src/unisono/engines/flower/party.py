@@ -25,12 +25,14 @@ from unisono.core.study import Party, Study
 from unisono.core.trust import Trust
 from unisono.core.values import Contribution
 from unisono.engines import wire
+from unisono.engines.batches import gathered, in_turn, numbered, placed, tossed
 from unisono.engines.flower.messages import unwrap, wrap
 from unisono.engines.requirements import (
     asked,
     padded_length,
     require_columns,
     require_headroom,
+    require_sampler_error,
     rounded_report,
 )
 from unisono.errors import UnisonoError
@@ -110,22 +112,32 @@ class Responder:
             self._state = self.study.algorithm.settle(after, accepted)
             self._unsettled = None
 
-    def _open(self, draw: Draw, event: Event) -> tuple[tuple[np.ndarray, ...], np.ndarray, bool]:
-        """The party's columns, which rows take part, and whether the party does."""
+    def _open(self, draw: Draw, event: Event, number: int) -> tuple[Any, np.ndarray, bool]:
+        """The party's rows, which of them take part, and whether the party does."""
+        study, facts = self.study, self.study.facts
         columns = [np.asarray(c, np.float32) for c in self.party.open(draw)]
-        require_columns(self.study, self.index, columns)
-        rows, takes_part = coins(draw, event, len(columns[0]))
-        padding = padded_length(self.study, len(rows)) - len(rows)
-        padded = [np.pad(c, [(0, padding)] + [(0, 0)] * (c.ndim - 1)) for c in columns]
-        return tuple(padded), np.pad(rows, (0, padding)), takes_part
+        require_columns(study, self.index, columns)
+        if study.algorithm.batch is None:
+            rows, takes_part = coins(draw, event, len(columns[0]))
+            padding = padded_length(study, len(rows)) - len(rows)
+            padded = [np.pad(c, [(0, padding)] + [(0, 0)] * (c.ndim - 1)) for c in columns]
+            return tuple(padded), np.pad(rows, (0, padding)), takes_part
+        spread, full = placed(study, draw.grant, columns, self.index)
+        if study.algorithm.rows is not None:
+            chosen = in_turn(study, number)
+        else:
+            chosen = numbered(study, tossed(study, draw, event, facts.records[self.index]))[0]
+        batch, mask = gathered(tuple(spread), full, chosen)
+        return batch, mask, True
 
     def _one_release(self, grant: Grant, index: int, public: Any, number: int) -> Any:
         algorithm, facts, trust = self.study.algorithm, self.study.facts, self.study.trust
-        event = algorithm.event_of(facts, trust, self.index)
+        event = algorithm.event_of(facts, trust, self.index, number)
         draw = grant.draw(index, self.study.hash.encode())
-        columns, rows, takes_part = self._open(draw, event)
+        columns, rows, takes_part = self._open(draw, event, number)
         after, contribution = self._local(public, self._state, columns, rows)
         _require_valid(contribution)
+        require_sampler_error(self.study, event, int(np.prod(contribution.value.shape)))
         if not takes_part:
             contribution = replace(contribution, value=0 * contribution.value)
         value: Any
@@ -150,9 +162,10 @@ class Responder:
         event = self.study.algorithm.event_of(facts, self.study.trust, self.index)
         for step in range(inner.steps):
             draw = grant.draw(first + step, self.study.hash.encode())
-            columns, rows, _ = self._open(draw, event)
+            columns, rows, _ = self._open(draw, event, number)
             _, contribution = self._local(public, state, columns, rows)
             _require_valid(contribution)
+            require_sampler_error(self.study, event, int(np.prod(contribution.value.shape)))
             noisy = release(draw, contribution, event)
             steps = jnp.asarray(noisy.value.astype(np.int32))
             state = self._absorb(public, state, steps * noisy.grid)

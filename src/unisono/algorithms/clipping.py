@@ -1,0 +1,216 @@
+"""Sums of clipped per-record gradients of any loss, by blocks of records.
+
+A record's gradient g = (g_1, ..., g_K), cut into K groups of parameters, becomes
+
+    flat         u = g min(1, C / ||g||) / C                        one group, K = 1
+    per layer    u_k = g_k min(1, C_k / ||g_k||) / (C_k sqrt(K))    one group for each array
+    normalised   u = g / (||g|| + 0.01)                             no bound to choose
+
+so that ||u|| <= 1 in every case: the noise is the same whatever the bounds are, and bounds may
+change from round to round. The server multiplies by what the parties divided by.
+
+A record may add gauges, numbers in [-κ, κ]: whether its norm is within each bound, from which the
+bounds follow a quantile of the norms (Andrew et al. 2021), and its loss, cut to a public range.
+They are released together with the gradient by the same Gaussian: ||(u, gauges)||² <= 1 + m κ².
+A record whose loss or gradient is not finite adds nothing at all.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from unisono.core.events import Sensitivity, positive
+from unisono.core.values import Contribution, blocked_sum_sensitivity
+from unisono.errors import InvalidInput
+from unisono.models.per_record import PerRecord, masked
+
+Style = Literal["flat", "per-layer", "normalised"]
+STYLES: tuple[Style, ...] = ("flat", "per-layer", "normalised")
+_SOFT = 0.01
+# Squares below the smallest float vanish; this much more than what a sum of them can lose keeps
+# computed norms from being too small.
+_UNDERFLOW = 1e-30
+
+
+@dataclass(frozen=True)
+class Clipping:
+    """How gradients are bounded, all of it public.
+
+    With a `quantile` the bounds move, by steps of `rate` in their logarithm, until this part of the
+    records lies within them. With a `loss_range` the average loss, cut to [0, loss_range], is
+    released too. `gauge` is κ: each gauge costs a share κ² / 2 of the noise. Records are added up
+    in blocks of `block`: the memory they take, not the result, depends on it (but for rounding).
+    """
+
+    style: Style = "flat"
+    bound: float = 1.0
+    quantile: float | None = None
+    rate: float = 0.2
+    loss_range: float = 0.0
+    gauge: float = 0.1
+    block: int = 128
+
+    def __post_init__(self) -> None:
+        positive(bound=self.bound, rate=self.rate, gauge=self.gauge, block=self.block)
+        if self.style not in STYLES:
+            raise InvalidInput(f"clipping {self.style!r}: choose one of {', '.join(STYLES)}")
+        if self.quantile is not None and not 0 < self.quantile < 1:
+            raise InvalidInput(
+                f"quantile = {self.quantile!r}: the part of the gradients that stays unclipped "
+                "lies in (0, 1)"
+            )
+        if self.quantile is not None and self.style == "normalised":
+            raise InvalidInput("normalised gradients have no bound that could follow a quantile")
+        if not (math.isfinite(self.loss_range) and self.loss_range >= 0):
+            raise InvalidInput(f"loss_range = {self.loss_range!r}: a number, or 0 for no release")
+        if not 1e-12 <= self.bound <= 1e12 or self.block > 4096:
+            raise InvalidInput(
+                f"bound = {self.bound!r}, block = {self.block!r}: bounds lie in [1e-12, 1e12] and "
+                "blocks hold at most 4096 records, or float32 arithmetic loses too much"
+            )
+
+    def groups(self, problem: PerRecord) -> int:
+        return len(problem.leaves) if self.style == "per-layer" else 1
+
+    def gauges(self, problem: PerRecord) -> int:
+        """How many numbers a record adds besides its gradient."""
+        followed = 0 if self.quantile is None else self.groups(problem)
+        return followed + (1 if self.loss_range else 0)
+
+    def length(self, problem: PerRecord) -> int:
+        """How many numbers are released in all."""
+        return problem.dimension + self.gauges(problem)
+
+    def start(self, problem: PerRecord) -> Any:
+        """The first bounds (groups,): of a whole gradient of norm `bound`."""
+        groups = self.groups(problem)
+        return jnp.full(groups, self.bound / math.sqrt(groups), jnp.float32)
+
+    def sensitivity(self, problem: PerRecord, grid: float, hides_presence: bool) -> Sensitivity:
+        """How far one record moves the sum."""
+        return blocked_sum_sensitivity(
+            grid, problem.dimension, self.block, problem.terms, self.gauges(problem), self.gauge,
+            hides_presence,
+        )  # fmt: skip
+
+
+class Reading(NamedTuple):
+    """What the server reads from a noisy sum: gradient leaves, and averages of the gauges."""
+
+    gradient: list[Any]
+    within: Any
+    loss: Any
+
+
+def clipped_sum(
+    problem: PerRecord, clipping: Clipping, parameters: Any, bounds: Any, records: Any, mask: Any,
+    grid: float, hides_presence: bool,
+) -> Contribution:  # fmt: skip
+    """Σ over records of (u, gauges), as integers on the grid: (dimension + gauges,).
+
+    Works through the batch in blocks, as many as hold a record whose mask is on.
+    """
+    rows = mask.shape[0]
+    size = min(clipping.block, rows)
+    count = -(-rows // size)
+    padding = count * size - rows
+
+    def blocks(column: Any) -> Any:
+        padded = jnp.pad(column, [(0, padding)] + [(0, 0)] * (column.ndim - 1))
+        return padded.reshape(count, size, *column.shape[1:])
+
+    records, mask = jax.tree.map(blocks, records), blocks(mask)
+
+    def add(number: Any, total: list[Any]) -> list[Any]:
+        own = jax.tree.map(lambda column: column[number], records)
+        steps = _block(problem, clipping, parameters, bounds, own, mask[number], grid)
+        return [a + b for a, b in zip(total, steps, strict=True)]
+
+    total = [jnp.zeros(leaf.shape, jnp.int32) for leaf in problem.leaves]
+    total.append(jnp.zeros(clipping.gauges(problem), jnp.int32))
+    if count == 1:
+        total = add(0, total)
+    else:
+        last = jnp.max(jnp.where(jnp.any(mask, axis=1), jnp.arange(1, count + 1), 0))
+        total = jax.lax.fori_loop(0, last, add, total)
+    vector = jnp.concatenate([part.reshape(-1) for part in total])
+    return Contribution(vector, grid, clipping.sensitivity(problem, grid, hides_presence))
+
+
+def _block(
+    problem: PerRecord, clipping: Clipping, parameters: Any, bounds: Any, records: Any, mask: Any,
+    grid: float,
+) -> list[Any]:  # fmt: skip
+    """One block's sum in grid steps: a float sum per array of parameters, rounded once."""
+    pieces = problem.pieces(parameters, records)
+    squares = problem.squares(pieces)
+    finite = jnp.isfinite(pieces.losses) & jnp.all(jnp.isfinite(squares), axis=1)
+    keep = mask & finite
+    pieces = masked(pieces, keep)
+    squares = jnp.where(keep[:, None], squares, 0.0) + _UNDERFLOW
+    weights, within = _weights(clipping, squares, bounds)
+    weights = jnp.where(keep[:, None], weights / grid, 0.0)
+    sums = problem.weighted(pieces, weights)
+    steps = [jnp.round(part).astype(jnp.int32) for part in sums]
+    readings = _gauges(clipping, within, pieces.losses)
+    gauge = jnp.round(clipping.gauge / grid * readings).astype(jnp.int32)
+    return [*steps, jnp.sum(jnp.where(keep[:, None], gauge, 0), axis=0)]
+
+
+def _weights(clipping: Clipping, squares: Any, bounds: Any) -> tuple[Any, Any]:
+    """What each array of each record's gradient is multiplied with, (n, leaves), and whether each
+    group of parameters is within its bound, (n, groups)."""
+    if clipping.style != "per-layer":
+        squares = jnp.sum(squares, axis=1, keepdims=True)
+    norms = jnp.sqrt(squares)
+    within = norms <= bounds
+    if clipping.style == "normalised":
+        return 1.0 / (norms + _SOFT), within
+    return jnp.minimum(1.0, bounds / norms) / (bounds * math.sqrt(norms.shape[1])), within
+
+
+def _gauges(clipping: Clipping, within: Any, losses: Any) -> Any:
+    """Numbers in [-1, 1] of every record: (n, gauges)."""
+    found = []
+    if clipping.quantile is not None:
+        found.append(jnp.where(within, 1.0, -1.0))
+    if clipping.loss_range:
+        part = jnp.clip(losses / clipping.loss_range, 0.0, 1.0)
+        found.append(1.0 - 2.0 * part[:, None])
+    return jnp.concatenate(found, axis=1) if found else jnp.zeros((len(losses), 0))
+
+
+def read(problem: PerRecord, clipping: Clipping, bounds: Any, total: Any, expected: Any) -> Reading:
+    """A noisy sum (dimension + gauges,) over `expected` records, taken apart.
+
+    The gauges are centred, so that a batch that happens to be larger or smaller than expected
+    moves the estimates towards the middle only.
+    """
+    scale = jnp.ones(1)
+    if clipping.style != "normalised":
+        scale = bounds * math.sqrt(bounds.shape[0])
+    gradient, begin = [], 0
+    for number, leaf in enumerate(problem.leaves):
+        part = total[begin : begin + leaf.size].reshape(leaf.shape)
+        gradient.append(part * (scale[number if len(scale) > 1 else 0] / expected))
+        begin += leaf.size
+    means = total[begin:] / (clipping.gauge * expected)
+    followed = 0 if clipping.quantile is None else clipping.groups(problem)
+    loss = jnp.float32(jnp.nan)
+    if clipping.loss_range:
+        loss = clipping.loss_range * (1.0 - means[followed]) / 2.0
+    return Reading(gradient, (1.0 + means[:followed]) / 2.0, loss)
+
+
+def moved(clipping: Clipping, bounds: Any, within: Any) -> Any:
+    """Bounds after a round: C <- C exp(-rate (part within - quantile)).
+
+    More within than wanted: the bound falls; fewer: it rises (from both sides).
+    """
+    if clipping.quantile is None:
+        return bounds
+    gap = jnp.clip(within, 0.0, 1.0) - clipping.quantile
+    return jnp.clip(bounds * jnp.exp(-clipping.rate * gap), 1e-12, 1e12)

@@ -13,7 +13,8 @@ would be measured against the terms and not against the clipped gradient (X-1).
 
 No layer library is needed: the loss is traced once, and the program that comes out is read. An
 operation that is the only one to use a parameter, and multiplies it with something of the record,
-gets a zero added to its result (whose derivative is δ), and remembers its input x.
+is written as a product of matrices; a zero is added to its result, whose derivative is δ, and its
+input x is remembered. A convolution becomes the product of the patches under its window.
 """
 
 import math
@@ -84,7 +85,7 @@ class PerRecord:
         self.leaves = tuple(
             Leaf(
                 name, leaf.shape,
-                "outer" if k in outer and outer[k].joined is not None else "whole",
+                "outer" if k in outer and outer[k].rows == 1 else "whole",
                 outer[k].terms if k in outer else max(1, math.prod(leaf.shape)),
             )
             for k, (name, leaf) in enumerate(zip(names, leaves, strict=True))
@@ -114,7 +115,7 @@ class PerRecord:
         count = rows[0].shape[0]
         copies = [jnp.broadcast_to(flat[k], (count, *flat[k].shape)) for k in self._copied]
         zeros = {
-            at: jnp.zeros((count, *site.shape), flat[site.leaf].dtype)
+            at: jnp.zeros((count, site.rows, site.outer), jnp.float32)
             for at, site in self._sites.items()
         }
 
@@ -126,7 +127,7 @@ class PerRecord:
         slopes, (losses, inputs) = jax.grad(total, argnums=(0, 1), has_aux=True)(copies, zeros)
         found: dict[int, Any] = dict(zip(self._copied, slopes[0], strict=True))
         for at, site in self._sites.items():
-            found[site.leaf] = jax.vmap(site.product)(inputs[at], slopes[1][at])
+            found[site.leaf] = jax.vmap(site.piece)(inputs[at], slopes[1][at])
         return Pieces(losses, tuple(found[k] for k in range(len(flat))))
 
     def _one(self, flat: Any, copies: Any, zeros: Any, rows: Any) -> tuple[Any, Any]:
@@ -135,12 +136,13 @@ class PerRecord:
         values = [own.get(k, leaf) for k, leaf in enumerate(flat)]
         inputs = {}
 
-        def meet(at: int, operands: list[Any], result: Any) -> Any:
+        def meet(at: int, operands: list[Any]) -> Any:
             site = self._sites.get(at)
             if site is None:
-                return result
-            inputs[at] = operands[site.data]
-            return result + zeros[at]
+                return None
+            inputs[at] = site.rows_of(operands[site.data])
+            matrix = site.matrix_of(operands[1 - site.data])
+            return site.shaped(jnp.matmul(inputs[at], matrix) + zeros[at])
 
         loss = evaluate(self._program, [*values, *rows], meet)
         return loss, inputs
@@ -151,15 +153,14 @@ class PerRecord:
 
     def weighted(self, pieces: Pieces, weights: Any) -> list[Any]:
         """Σ_i w_i g_i for weights (n, leaves), as a list of arrays of the parameters' shapes."""
-        outer = {site.leaf: site for site in self._sites.values() if site.joined is not None}
+        outer = {site.leaf: site for site in self._sites.values() if site.rows == 1}
         sums = []
         for k, piece in enumerate(pieces.leaves):
             own = weights[:, k]
             if k in outer:
                 x, slope = piece
-                join = outer[k].joined
-                assert join is not None
-                sums.append(join(jnp.matmul(x.T, own[:, None] * slope, precision="highest")))
+                product = jnp.matmul(x.T, own[:, None] * slope, precision="highest")
+                sums.append(outer[k].weights_of(product))
             else:
                 sums.append(jnp.tensordot(own, piece, 1, precision="highest"))
         return sums

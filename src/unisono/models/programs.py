@@ -20,14 +20,30 @@ _INLINED = ("jit", "pjit", "closed_call", "core_call")
 
 @dataclass(frozen=True)
 class Site:
-    """Where a parameter meets a record: y = x W (`product`) or y = conv(x, W)."""
+    """Where a parameter meets a record, in matrix form: y = shaped(rows_of(x) matrix_of(W)), with
+    rows (r, p), a matrix (p, o) and a product (r, o). A dense layer sees one row; a convolution
+    sees one row for each place of its window."""
 
     leaf: int
-    product: Callable[[Any, Any], Any]  # (x of one record, δ of one record) -> piece of the leaf
-    joined: Callable[[Any], Any] | None  # Σ x ⊗ δ as (p, o) -> the parameter's own shape
-    shape: tuple[int, ...]  # of the result, where δ is added
-    terms: int
     data: int  # which operand is the record's
+    rows: int
+    inner: int
+    outer: int
+    rows_of: Callable[[Any], Any]
+    matrix_of: Callable[[Any], Any]
+    weights_of: Callable[[Any], Any]  # the inverse of matrix_of
+    shaped: Callable[[Any], Any]
+
+    @property
+    def terms(self) -> int:
+        """How many squares are added up in the norm of one record's gradient."""
+        return self.inner + self.outer if self.rows == 1 else self.inner * self.outer
+
+    def piece(self, rows: Any, slope: Any) -> Any:
+        """One record's gradient: the pair of an outer product, or the sum over several rows."""
+        if self.rows == 1:
+            return rows[0], slope[0]
+        return self.weights_of(jnp.matmul(rows.T, slope))
 
 
 def inlined(jaxpr: Any) -> Any:
@@ -96,8 +112,8 @@ def _renamed(jaxpr: Any) -> Any:
     )
 
 
-def evaluate(closed: Any, arguments: list[Any], meet: Callable[[int, list[Any], Any], Any]) -> Any:
-    """Run a program, showing every single result to `meet` before it is used."""
+def evaluate(closed: Any, arguments: list[Any], meet: Callable[[int, list[Any]], Any]) -> Any:
+    """Run a program; where `meet` has an answer for an operation, that is its result."""
     jaxpr = closed.jaxpr
     known = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     known.update(zip(jaxpr.invars, arguments, strict=True))
@@ -107,10 +123,12 @@ def evaluate(closed: Any, arguments: list[Any], meet: Callable[[int, list[Any], 
 
     for at, equation in enumerate(jaxpr.eqns):
         operands = [read(value) for value in equation.invars]
-        settings = equation.primitive.get_bind_params(equation.params)
-        with equation.ctx.manager:
-            result = equation.primitive.bind(*operands, **settings)
-        results = result if equation.primitive.multiple_results else [meet(at, operands, result)]
+        result = meet(at, operands)
+        if result is None:
+            settings = equation.primitive.get_bind_params(equation.params)
+            with equation.ctx.manager:
+                result = equation.primitive.bind(*operands, **settings)
+        results = result if equation.primitive.multiple_results else [result]
         known.update(zip(equation.outvars, results, strict=True))
     return read(jaxpr.outvars[0])
 
@@ -158,19 +176,15 @@ def _dense(equation: Any, leaf: int, position: int) -> Site | None:
     rows = math.prod(data.shape[axis] for axis in rest)
     inner = math.prod(weights.shape[axis] for axis in ours)
     outer = math.prod(weights.shape[axis] for axis in free)
-    order = [*ours, *free]
-    back = list(np.argsort(order))
-
-    def split(x: Any, slope: Any) -> tuple[Any, Any]:
-        """x as (rows, p) and δ as (rows, o)."""
-        x = jnp.transpose(x, [*rest, *theirs]).reshape(rows, inner)
-        slope = slope.reshape(outer, rows).T if position == 0 else slope.reshape(rows, outer)
-        return x, slope
-
-    def joined(matrix: Any) -> Any:
-        return matrix.reshape([weights.shape[axis] for axis in order]).transpose(back)
-
-    return _site(equation, leaf, 1 - position, split, joined, rows, inner, outer)
+    shape = equation.outvars[0].aval.shape
+    matrix_of, weights_of = _matrix_form(weights.shape, [*ours, *free], inner, outer)
+    return Site(
+        leaf, 1 - position, rows, inner, outer,
+        rows_of=lambda x: jnp.transpose(x, [*rest, *theirs]).reshape(rows, inner),
+        matrix_of=matrix_of, weights_of=weights_of,
+        # The result has the axes of its first operand first.
+        shaped=lambda product: (product.T if position == 0 else product).reshape(shape),
+    )  # fmt: skip
 
 
 def _convolution(equation: Any, leaf: int, position: int) -> Site | None:
@@ -188,21 +202,31 @@ def _convolution(equation: Any, leaf: int, position: int) -> Site | None:
     outer = kernel.shape[layout.rhs_spec[0]]
     # The patches' columns are ordered (window..., channel).
     order = [*layout.rhs_spec[2:], layout.rhs_spec[1], layout.rhs_spec[0]]
-    back = list(np.argsort(order))
+    matrix_of, weights_of = _matrix_form(kernel.shape, order, inner, outer)
+    back = list(np.argsort([*layout.out_spec[2:], layout.out_spec[1], layout.out_spec[0]]))
 
-    def split(x: Any, slope: Any) -> tuple[Any, Any]:
+    def rows_of(x: Any) -> Any:
         image = jnp.transpose(x, [*layout.lhs_spec[2:], layout.lhs_spec[1], layout.lhs_spec[0]])
         found = _patches(
             image[..., 0], window, places, settings["window_strides"], settings["padding"],
             settings["rhs_dilation"],
         )  # fmt: skip
-        moved = jnp.transpose(slope, [*layout.out_spec[2:], layout.out_spec[1], layout.out_spec[0]])
-        return found.reshape(rows, inner), moved.reshape(rows, outer)
+        return found.reshape(rows, inner)
 
-    def joined(matrix: Any) -> Any:
-        return matrix.reshape([kernel.shape[axis] for axis in order]).transpose(back)
+    return Site(
+        leaf, 0, rows, inner, outer, rows_of=rows_of, matrix_of=matrix_of, weights_of=weights_of,
+        shaped=lambda product: product.reshape(*places, outer, 1).transpose(back),
+    )  # fmt: skip
 
-    return _site(equation, leaf, 0, split, joined, rows, inner, outer)
+
+def _matrix_form(shape: Any, order: list[int], inner: int, outer: int) -> tuple[Any, Any]:
+    """Weights of any shape as a matrix (p, o), and back."""
+    back = list(np.argsort(order))
+    sizes = [shape[axis] for axis in order]
+    return (
+        lambda weights: jnp.transpose(weights, order).reshape(inner, outer),
+        lambda matrix: matrix.reshape(sizes).transpose(back),
+    )
 
 
 def _patches(
@@ -222,25 +246,6 @@ def _patches(
         taps.append(image[cut])
     stacked = jnp.stack(taps, axis=len(window))
     return stacked.reshape(*places, math.prod(window), image.shape[-1])
-
-
-def _site(
-    equation: Any, leaf: int, data: int, split: Any, joined: Any, rows: int, inner: int, outer: int
-) -> Site:
-    shape = equation.outvars[0].aval.shape
-    if rows == 1:
-        # One row: the gradient is an outer product, and is never formed.
-        def pair(x: Any, slope: Any) -> Any:
-            x, slope = split(x, slope)
-            return x[0], slope[0]
-
-        return Site(leaf, pair, joined, shape, inner + outer, data)
-
-    def whole(x: Any, slope: Any) -> Any:
-        x, slope = split(x, slope)
-        return joined(jnp.matmul(x.T, slope))
-
-    return Site(leaf, whole, None, shape, inner * outer, data)
 
 
 _READERS: dict[str, Callable[[Any, int, int], Site | None]] = {

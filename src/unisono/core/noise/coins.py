@@ -21,13 +21,29 @@ def bernoulli(
 ) -> NDArray[np.bool_]:
     """Coins with P(True) = probability, exactly the rational value of the double.
 
-    These are the secret coins of Poisson sampling.
+    These are the secret coins of Poisson sampling. One byte settles 255 of 256 coins: U < p is
+    decided unless the byte is the first digit of p in base 256, and then by the digits that follow.
     """
     probability = real_number("probability", probability)
     if not 0 <= probability <= 1:
         raise InvalidInput(f"probability must lie in [0, 1], got {probability!r}")
     shape, count = shape_of(size)
     exact = Fraction(probability)
+    if always_exact or exact == 1:
+        return _by_words(stream, exact, count, always_exact).reshape(shape)
+    digit = math.floor(exact * 256)
+    digits = np.frombuffer(stream.bytes(count), np.uint8)
+    out = digits < digit
+    tied = np.flatnonzero(digits == digit)
+    if tied.size:
+        out[tied] = _by_words(stream, exact * 256 - digit, tied.size, False)
+    return out.reshape(shape)
+
+
+def _by_words(
+    stream: Keystream, exact: Fraction, count: int, always_exact: bool
+) -> NDArray[np.bool_]:
+    """Coins from 64-bit words, with more bits where those do not settle them."""
     scaled = exact * 2**64
     below, above = math.floor(scaled), math.ceil(scaled)
     out = np.empty(count, dtype=np.bool_)
@@ -42,7 +58,7 @@ def bernoulli(
         for i in np.flatnonzero(doubtful):
             uniform = LazyUniform(stream, words[i], position + 8 * int(i))
             part[i] = is_below(uniform, lambda real: rational(real, exact))
-    return out.reshape(shape)
+    return out
 
 
 def bernoulli_exp(

@@ -29,14 +29,14 @@ def bernoulli(
         raise InvalidInput(f"probability must lie in [0, 1], got {probability!r}")
     shape, count = shape_of(size)
     exact = Fraction(probability)
-    if always_exact or exact == 1:
-        return _by_words(stream, exact, count, always_exact).reshape(shape)
+    if exact == 1:
+        return np.ones(shape, np.bool_)
     digit = math.floor(exact * 256)
     digits = np.frombuffer(stream.bytes(count), np.uint8)
     out = digits < digit
     tied = np.flatnonzero(digits == digit)
     if tied.size:
-        out[tied] = _by_words(stream, exact * 256 - digit, tied.size, False)
+        out[tied] = _by_words(stream, exact * 256 - digit, tied.size, always_exact)
     return out.reshape(shape)
 
 

@@ -1,9 +1,9 @@
 """The data sets of the accuracy benchmarks, scaled by public knowledge only.
 
 Adult comes from the folder in the environment variable UNISONO_DATA (files `adult.data.gz` and
-`adult.test.gz` of the UCI archive); breast_cancer and digits ship with scikit-learn. Every bound
-and category stands here as a constant from the documentation of the data: nothing is read from
-training records.
+`adult.test.gz` of the UCI archive), MNIST from the same folder (the four `*-ubyte.gz` files);
+breast_cancer and digits ship with scikit-learn. Every bound and category stands here as a
+constant from the documentation of the data: nothing is read from training records.
 """
 
 import csv
@@ -111,6 +111,37 @@ def _adult_part(path: Path) -> tuple[np.ndarray, np.ndarray]:
         parts.append((table[name][:, None] == np.array(names.split(", "))).astype(float))
     labels = np.char.startswith(table["income"], ">50K").astype(int)
     return np.concatenate(parts, axis=1), labels
+
+
+_MNIST_SIDE = 28
+_MNIST_BOUNDS = (0.0, 1.0)  # grey levels 0 .. 255 over 255
+
+
+def mnist(folder: Path) -> Dataset:
+    """Ten handwritten digits with the official split: rows of 28 x 28 grey levels in [0, 1]."""
+    train, test = (
+        _idx(folder / f"{part}-images-idx3-ubyte.gz", header=16)
+        .reshape(-1, _MNIST_SIDE**2)
+        .astype(np.float32)
+        / 255
+        for part in ("train", "t10k")
+    )
+    train_labels, test_labels = (
+        _idx(folder / f"{part}-labels-idx1-ubyte.gz", header=8) for part in ("train", "t10k")
+    )
+    bounds = np.repeat(np.array(_MNIST_BOUNDS)[:, None], _MNIST_SIDE**2, axis=1)
+    return Dataset("mnist", train, train_labels, test, test_labels, bounds)
+
+
+def _idx(path: Path, header: int) -> np.ndarray:
+    """The bytes of an IDX file behind its header (a magic number and the lengths of its axes)."""
+    if not path.exists():
+        raise MissingData(
+            f"{path.name} is not in {path.parent}: download MNIST's four gzipped IDX files and "
+            "set UNISONO_DATA to their folder"
+        )
+    with gzip.open(path, "rb") as file:
+        return np.frombuffer(file.read(), np.uint8, offset=header)
 
 
 # Ranges printed in scikit-learn's description of breast_cancer ("Summary Statistics"): mean,

@@ -170,6 +170,10 @@ ENTRIES = (
             "test_002.py::test_the_bound_on_one_activation_gradient_is_false",
             "test_002.py::test_typical_activations_say_nothing_about_the_worst_record",
         ),
+        elsewhere=(
+            "experiments/test_laplace_gradients.py::"
+            "test_the_worst_record_outgrows_typical_ones_with_the_features",
+        ),
     ),
     Entry(
         "E002-10", CONDITION, "eq. (4.10)",
@@ -178,6 +182,12 @@ ENTRIES = (
         (
             "test_002.py::test_public_weights_bound_every_gradient",
             "test_002.py::test_the_typical_case_constant_is_exceeded_by_a_worst_record",
+        ),
+        elsewhere=(
+            "experiments/test_laplace_gradients.py::"
+            "test_the_bound_holds_and_the_search_is_no_idle_talk",
+            "experiments/test_laplace_gradients.py::"
+            "test_laplace_drowns_what_clipping_and_gaussian_noise_let_through",
         ),
     ),
     # ------------------------------------------------------------------ source 003

@@ -25,13 +25,14 @@ THESIS = {
     "hybrid": _HERE + "hybrid",
     "one-shot": _HERE + "one_shot",
 }
-# What sources 000, 001 and 004 state and never ran.
+# What sources 000, 001, 002 and 004 state and never ran.
 CONSTRUCTED = {
     "noise-by-dimension": _HERE + "noise_by_dimension",
     "output-or-gradient": _HERE + "output_or_gradient",
     "histogram-accuracy": _HERE + "histogram_accuracy",
     "sgd-bounds": _HERE + "sgd_bounds",
     "composition": _HERE + "composition",
+    "laplace-gradients": _HERE + "laplace_gradients",
 }
 EXPERIMENTS = {**THESIS, **CONSTRUCTED}
 GROUPS = {"all": EXPERIMENTS, "thesis": THESIS, "constructed": CONSTRUCTED}

@@ -8,13 +8,14 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 from scipy import stats
 
 from unisono.core.noise import in_graph_error
-from unisono.core.noise.chacha import key_from_seed
+from unisono.core.noise.chacha import LANES, Use, key_from_bytes, key_from_seed
 from unisono.core.noise.in_graph import OUT_OF_RANGE, gaussian_on_grid, normal, normal_pair
 from unisono.core.noise.in_graph_error import (
     LARGEST_NORMAL,
@@ -115,6 +116,39 @@ def test_vectorised_and_single_draws_agree():
     assert normal(keys[0], ()).shape == ()
     assert normal(keys[0], (0, 3)).shape == (0, 3)
     assert normal(keys[0], 5).dtype == jnp.float32
+
+
+@pytest.mark.parametrize("size", [100, 5001])
+def test_grid_noise_is_made_of_the_openssl_keystream(size):
+    # The same words from another implementation, paired as documented, give the same noise.
+    secret, std = bytes(range(7, 39)), 1000.0
+    noise = np.asarray(gaussian_on_grid(key_from_bytes(secret), (size,), std))
+    blocks = -(-size // 8)
+    lanes = blocks if blocks <= LANES else min(-(-blocks // 4), LANES)
+    parts = 1 if blocks <= LANES else 2
+    tiles = -(-blocks // (parts * lanes))
+    nonce = bytes(4) + np.array([Use.GRID, 0, 0], "<u4").tobytes()  # counter 0, then the nonce
+    cipher = Cipher(algorithms.ChaCha20(secret, nonce), None).encryptor()
+    stream = np.frombuffer(cipher.update(bytes(64 * tiles * parts * lanes)), "<u4")
+    stream = stream.reshape(tiles, parts, lanes, 2, 8).swapaxes(2, 3)
+    stream = (stream if parts == 2 else stream.swapaxes(3, 4)).reshape(tiles, 4, -1)
+    rows = jnp.asarray(stream.swapaxes(0, 1).astype(np.uint32))
+    pairs = np.stack([np.asarray(x) for x in pair_of(*rows)], axis=1)
+    np.testing.assert_array_equal(noise, np.rint(std * pairs).astype(np.int32).ravel()[:size])
+
+
+def test_long_draws_agree_eager_in_a_scan_and_vectorised():
+    key = key_from_seed(17)
+    draw = partial(gaussian_on_grid, shape=(70, 60), std=900.0)
+    eager = np.stack([draw(jax.random.fold_in(key, i)) for i in range(3)])
+
+    @jax.jit
+    def run(key):
+        return lax.scan(lambda c, i: (c, draw(jax.random.fold_in(key, i))), 0, jnp.arange(3))[1]
+
+    np.testing.assert_array_equal(run(key), eager)
+    keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(3))
+    np.testing.assert_array_equal(jax.jit(jax.vmap(draw))(keys), eager)
 
 
 def test_the_callers_precision_is_left_alone():

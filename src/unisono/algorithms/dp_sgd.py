@@ -33,13 +33,14 @@ from unisono.core.algorithm import Aggregate, Algorithm, Facts
 from unisono.core.events import Event, Everyone, Gaussian, Poisson, Sampler, positive
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Contribution
-from unisono.errors import InvalidInput
+from unisono.errors import ConditionViolated, InvalidInput
 from unisono.mechanisms.gaussian import calibrate
 
 # A batch overflows with at most this probability; times e^epsilon it vanishes beside any delta.
 _OVERFLOW = 1e-18
 # Rounding to the grid adds at most this part to the sensitivity.
 _GRID_SHARE = 1 / 128
+IN_GRAPH_EPSILON = 15.0
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,12 @@ class Settings:
     @property
     def sampler(self) -> Sampler:
         return Everyone() if self.rate == 1 else Poisson(self.rate)
+
+    @property
+    def in_graph(self) -> bool:
+        """Whether noise is drawn in the compiled program. Its sampler misses with a chance that
+        e^epsilon multiplies: beyond 15 the exact sampler is taken."""
+        return self.epsilon <= IN_GRAPH_EPSILON
 
     def scale(self, number: int) -> float:
         """The factor of the noise in round `number`."""
@@ -118,18 +125,23 @@ def dp_sgd(settings: Settings, problem: Problem, optimizer: Any) -> Algorithm:
     dimension = clipping.length(plan)
     averaging = Averaging(settings.rounds, settings.averaged, settings.decay)
 
-    @lru_cache(maxsize=16)
-    def base(facts: Facts, trust: Trust) -> Event:
+    def priced(facts: Facts, step: float, shares: int) -> Event:
         return calibrate(
-            clipping.sensitivity(plan, grid(facts), hides_presence=not facts.exact_sizes),
+            clipping.sensitivity(plan, step, hides_presence=not facts.exact_sizes),
             settings.relation, settings.epsilon, settings.delta, count=settings.rounds,
-            sampler=settings.sampler, dimension=dimension, grid=grid(facts), in_graph=True,
-            shares=facts.honest if trust is Trust.SECURE_SUM else 1,
-            missed=overflow(settings, facts), scales=_levels(settings),
+            sampler=settings.sampler, dimension=dimension, grid=step,
+            in_graph=settings.in_graph, shares=shares, missed=overflow(settings, facts),
+            scales=_levels(settings),
         )  # fmt: skip
 
+    @lru_cache(maxsize=16)
+    def base(facts: Facts, trust: Trust) -> Event:
+        return priced(facts, grid(facts), facts.honest if trust is Trust.SECURE_SUM else 1)
+
+    @lru_cache(maxsize=16)
     def grid(facts: Facts, trust: Trust | None = None) -> float:
-        return choose_grid(dimension, facts, settings.rate)
+        fine = choose_grid(dimension, facts, settings.rate)
+        return proved_grid(fine, lambda step: priced(facts, step, 1))
 
     def local(
         facts: Facts, public: Public, party: None, data: Any, mask: Any
@@ -163,7 +175,7 @@ def dp_sgd(settings: Settings, problem: Problem, optimizer: Any) -> Algorithm:
         trusts=frozenset(Trust),
         combine="sum",
         rounds=settings.rounds,
-        grid=grid,
+        grid=lambda facts, trust: grid(facts),
         event=base,
         init=init,
         ask=lambda state: Public(state.parameters, state.bounds),
@@ -214,6 +226,21 @@ def overflow(settings: Settings, facts: Facts) -> float:
     if size >= facts.places:
         return 0.0
     return float(facts.parties * binom.sf(size, facts.places, settings.rate))
+
+
+def proved_grid(fine: float, priced: Callable[[float], Event]) -> float:
+    """The first of coarser and coarser grids on which the noise has a proved in-graph sampler:
+    beside wide noise, coarse steps cost little."""
+    for factor in (1, 8, 64, 512):
+        try:
+            priced(fine * factor)
+        except ConditionViolated:
+            continue
+        return fine * factor
+    raise InvalidInput(
+        f"no grid from {fine:g} to {512 * fine:g} suits the noise of this budget: it is too wide "
+        "or too narrow to be drawn in a compiled program; choose another epsilon or fewer rounds"
+    )
 
 
 def choose_grid(dimension: int, facts: Facts, rate: float) -> float:

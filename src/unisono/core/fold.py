@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from unisono.core import pytrees as pytrees  # steps return contributions
 from unisono.core.events import Event, Gaussian
 from unisono.core.grant import Draw
 from unisono.core.in_graph import in_graph_event, require_error_paid

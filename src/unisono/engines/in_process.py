@@ -215,7 +215,7 @@ class _Chunk:
             return masks, np.zeros((rounds, steps, len(real), *[1] * len(self.shape)), np.int32)
         if self.in_graph:
             words = np.zeros((rounds, steps, len(real), 8), np.uint32)
-            return masks, Keys(words, np.ones((rounds, steps), np.float32))
+            return masks, Keys(words, np.ones((rounds, steps, len(real)), np.float32))
         return masks, np.zeros((rounds, steps, len(real), *self.shape), np.int32)
 
     def _chosen(self, draw: Draw, event: Event, mine: slice, number: int) -> tuple[Any, Any]:
@@ -239,7 +239,7 @@ class _Chunk:
         if self.in_graph:
             for row, step, mine, event, key in jobs:
                 noise.words[row, step, mine] = party_keys(key, mine.stop - mine.start)
-                noise.width[row, step] = share_width(event, self.grid, honest)
+                noise.width[row, step, mine] = share_width(event, self.grid, honest)
             return
 
         def fill(job: tuple[int, int, slice, Event, bytes]) -> None:

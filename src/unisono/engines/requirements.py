@@ -7,21 +7,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from unisono.core import pytrees as pytrees  # engines compile functions of contributions
 from unisono.core.algorithm import Inner
 from unisono.core.events import Event
 from unisono.core.in_graph import require_error_paid
 from unisono.core.study import Study
 from unisono.core.trust import Trust
-from unisono.core.values import Contribution
 from unisono.errors import InvalidInput
 
 MODULUS_BITS = 32
 _LANES = 64
-
-# Every engine compiles functions that return contributions.
-jax.tree_util.register_dataclass(
-    Contribution, data_fields=["value", "valid"], meta_fields=["grid", "sensitivity"]
-)
 
 
 def require_columns(study: Study, index: int, columns: Sequence[np.ndarray]) -> None:

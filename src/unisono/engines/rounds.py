@@ -66,8 +66,8 @@ def abstract_contribution(study: Study, data: Stack) -> Contribution:
 
 
 class Keys(NamedTuple):
-    """Noise that the program draws itself: ChaCha20 keys (..., parties, 8), and the width of one
-    share in grid steps (...)."""
+    """Noise that the program draws itself: ChaCha20 keys (..., parties, 8), and the width of each
+    party's share in grid steps (..., parties)."""
 
     words: Any
     width: Any
@@ -189,11 +189,10 @@ def _drawn(study: Study, noise: Any, shape: tuple[int, ...]) -> Any:
     if not isinstance(noise, Keys):
         return noise
 
-    def one(words: Any) -> Any:
-        key = jax.random.wrap_key_data(words, impl=CHACHA20)
-        return gaussian_on_grid(key, shape, noise.width)
+    def one(words: Any, width: Any) -> Any:
+        return gaussian_on_grid(jax.random.wrap_key_data(words, impl=CHACHA20), shape, width)
 
-    return _every(study, one, (0,))(noise.words)
+    return _every(study, one, (0, 0))(noise.words, noise.width)
 
 
 def _public_axis(study: Study) -> int | None:

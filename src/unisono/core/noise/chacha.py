@@ -22,7 +22,7 @@ bits. One key still gives one draw: use `fold_in(key, step)` inside a loop (ERRA
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from enum import IntEnum
 from functools import partial
 
@@ -32,16 +32,15 @@ import numpy as np
 from jax import Array, lax
 from jax.extend.random import define_prng_impl
 
+from unisono.core.noise.chacha_block import BLOCK_WORDS, block, wide_blocks, wide_start
 from unisono.errors import InvalidInput
 
 KEY_BYTES = 32
 KEY_WORDS = 8
-BLOCK_WORDS = 16
 MAX_BLOCKS = 2**32
-# 16 KiB of state stays in the first-level cache; measured faster than 128 and 512.
+# Below, compiling matters more than running; above, blocks are made in tiles of this many.
 LANES = 256
 
-_CONSTANTS = np.frombuffer(b"expand 32-byte k", dtype="<u4").astype(np.uint32)
 _UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
@@ -56,71 +55,46 @@ class Use(IntEnum):
     GRID = 6
 
 
-def _rotate(x: Array, bits: int) -> Array:
-    return (x << np.uint32(bits)) | (x >> np.uint32(32 - bits))
+def keystream_map(
+    function: Callable[[Array], Array], key: Array, blocks: int, use: Use, detail: int = 0
+) -> Array:
+    """`function` of consecutive parts of a stream of at least `blocks` blocks, stacked.
 
-
-def _round(state: Array, shift_b: int, shift_c: int, shift_d: int) -> Array:
-    """Four quarter rounds at once on the rows of `state` (16, n), then the rows' rotation."""
-    a, b, c, d = (state[4 * row : 4 * row + 4] for row in range(4))
-    a = a + b
-    d = _rotate(d ^ a, 16)
-    c = c + d
-    b = _rotate(b ^ c, 12)
-    a = a + b
-    d = _rotate(d ^ a, 8)
-    c = c + d
-    b = _rotate(b ^ c, 7)
-    rows = [a]
-    for row, shift in ((b, shift_b), (c, shift_c), (d, shift_d)):
-        rows += [row[shift:], row[:shift]]
-    # One array and a barrier per round: without them XLA recomputes the quarter rounds
-    # for each of the 16 words, or copies all of them, and takes about twice as long.
-    return lax.optimization_barrier(jnp.concatenate(rows))
-
-
-def block(key: Array, counter: Array, nonce: Array) -> Array:
-    """The block function of RFC 8439 section 2.3 at many counters.
-
-    key uint32[8], counter uint32[n], nonce uint32[3] -> uint32[16, n]; column j, read as
-    little-endian bytes, is the keystream block at counter[j].
+    The parts are uint32[p, 2, lanes, 8], equally large and small enough for the cache. Entry
+    [i, s, j, w] is word 8 s + w of the part's block i * lanes + j: the words are left in the
+    order in which they are computed, because transposing costs and the order of noise is free.
+    Up to LANES blocks are one part, computed in the order [0, s, w, j].
     """
-    n = counter.shape[0]
-    fixed = jnp.concatenate([jnp.asarray(_CONSTANTS), key])
-    start = jnp.concatenate(
-        [
-            jnp.broadcast_to(fixed[:, None], (12, n)),
-            counter[None],
-            jnp.broadcast_to(nonce[:, None], (3, n)),
-        ]
-    )
+    if not 0 < blocks <= MAX_BLOCKS - 4 * LANES:
+        raise InvalidInput(
+            f"{blocks} ChaCha20 blocks asked from one key, but the 32-bit counter allows 1 to"
+            f" {MAX_BLOCKS - 4 * LANES}; draw the array in parts with jax.random.fold_in(key, part)"
+        )
+    nonce = jnp.array([int(use), detail, 0], dtype=jnp.uint32)
+    if blocks <= LANES:
+        stream = block(key, jnp.arange(blocks, dtype=jnp.uint32), nonce)
+        return function(stream.reshape(1, 2, 8, blocks))[None]
+    # Two loops of at least two steps each: XLA fuses everything within a loop, and would
+    # compute the rounds again for every use of their words, but it fuses nothing across one.
+    lanes = min(-(-blocks // 4), LANES)
+    start = wide_start(key, nonce)
+    first = jnp.arange(2 * -(-blocks // (2 * lanes)), dtype=jnp.uint32) * np.uint32(lanes)
 
-    def double_round(_: int, state: Array) -> Array:
-        return _round(_round(state, 1, 2, 3), 3, 2, 1)
+    def part(first: Array) -> Array:
+        return function(lax.map(lambda counter: wide_blocks(start, counter, lanes), first))
 
-    return lax.fori_loop(0, 10, double_round, start) + start
+    return lax.map(part, first.reshape(-1, 2))
 
 
 @partial(jax.jit, static_argnames=("blocks", "use", "detail"))
 def keystream(key: Array, blocks: int, use: Use, detail: int = 0) -> Array:
-    """At least `blocks` blocks of the stream (key, use, detail): uint32[tiles, 16, lanes].
+    """At least `blocks` blocks of the stream (key, use, detail): uint32[parts, 2, lanes, 8].
 
-    Entry [t, w, l] is word w of block t * lanes + l; the words are left in the order in
-    which they are computed, because transposing costs and the order of noise is free.
+    Entry [i, s, j, w] is word 8 s + w of block i * lanes + j.
     """
-    if not 0 < blocks <= MAX_BLOCKS - LANES:
-        raise InvalidInput(
-            f"{blocks} ChaCha20 blocks asked from one key, but the 32-bit counter allows 1 to"
-            f" {MAX_BLOCKS - LANES}; draw the array in parts with jax.random.fold_in(key, part)"
-        )
-    nonce = jnp.array([int(use), detail, 0], dtype=jnp.uint32)
-    lanes = min(blocks, LANES)
-    tiles = -(-blocks // lanes)
-    lane = jnp.arange(lanes, dtype=jnp.uint32)
-    if tiles == 1:
-        return block(key, lane, nonce)[None]
-    first = jnp.arange(tiles, dtype=jnp.uint32) * np.uint32(lanes)
-    return lax.map(lambda start: block(key, start + lane, nonce), first)
+    parts = keystream_map(lambda words: words, key, blocks, use, detail)
+    parts = parts.reshape(-1, *parts.shape[2:])
+    return parts if blocks > LANES else parts.swapaxes(2, 3)
 
 
 def _random_bits(key: Array, bit_width: int, shape: Sequence[int]) -> Array:

@@ -10,6 +10,9 @@ One pair of normals takes four words (h, l, a, m) of the keystream:
 
     (x, y) = sqrt(-2 ln u) (+-cos phi, sin phi), swapped or not       (Box and Muller)
 
+The four words of a pair stand at the same place in the four quarters of a part of the
+keystream (`keystream_map`), so that all of them are read in order.
+
 phi in (-pi/4, pi/4), a sign and a swap cover the circle evenly. Where u is small the bits of
 the angle's tail refine u instead: the largest value is sqrt(2 * 95 ln 2) = 11.48, while 23-bit
 uniforms end near 5.4 and give tails away. The logarithm, sine and cosine are power series in
@@ -25,7 +28,7 @@ The series, with u = (1 + d) 2^-k, 1 + d in [sqrt(1/2), sqrt(2)), w = d / (2 + d
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -34,7 +37,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from unisono.core.noise.chacha import Use, key_words, keystream
+from unisono.core.noise.chacha import Use, key_words, keystream_map
 from unisono.core.noise.in_graph_error import MAX_STD, MIN_STD, check_std
 from unisono.errors import InvalidInput
 
@@ -119,11 +122,18 @@ def normal_pair(h: Array, l: Array, a: Array, m: Array) -> tuple[Array, Array]: 
         return jnp.where(swap, other, one), jnp.where(swap, one, other)
 
 
-def _pairs(words: Array, size: int, use: Use) -> tuple[Array, Array]:
-    """At least size / 2 pairs: two float64[tiles, 4, lanes]."""
-    stream = keystream(words, -(-size // (2 * PAIRS_PER_BLOCK)), use)
-    h, l, a, m = (stream[:, 4 * row : 4 * row + 4] for row in range(4))  # noqa: E741
-    return normal_pair(h, l, a, m)
+def _of_pairs(
+    finish: Callable[[Array], Array], words: Array, shape: tuple[int, ...], use: Use
+) -> Array:
+    """`finish` of independent standard normals in double precision, in the given shape."""
+    size = math.prod(shape)
+
+    def pairs(stream: Array) -> Array:
+        h, l, a, m = stream.reshape(4, -1)  # noqa: E741
+        return jnp.stack([finish(x) for x in normal_pair(h, l, a, m)])
+
+    noise = keystream_map(pairs, words, -(-size // (2 * PAIRS_PER_BLOCK)), use)
+    return noise.reshape(-1)[:size].reshape(shape)
 
 
 def _checked_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -136,10 +146,8 @@ def _checked_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
 
 @partial(jax.jit, static_argnames=("shape", "dtype"))
 def _normal(words: Array, shape: tuple[int, ...], dtype: Any) -> Array:
-    size = math.prod(shape)
     with jax.enable_x64(True):
-        pair = [lax.convert_element_type(x, dtype) for x in _pairs(words, size, Use.NORMAL)]
-        return jnp.stack(pair).reshape(-1)[:size].reshape(shape)
+        return _of_pairs(lambda x: lax.convert_element_type(x, dtype), words, shape, Use.NORMAL)
 
 
 def normal(key: Array, shape: int | Sequence[int] = (), dtype: Any = jnp.float32) -> Array:
@@ -170,15 +178,14 @@ def normal(key: Array, shape: int | Sequence[int] = (), dtype: Any = jnp.float32
 
 @partial(jax.jit, static_argnames=("shape",))
 def _grid(words: Array, shape: tuple[int, ...], std: Array) -> Array:
-    size = math.prod(shape)
     with jax.enable_x64(True):
         scale = _double(std)
         nearest = lax.RoundingMethod.TO_NEAREST_EVEN
-        pair = [
-            lax.convert_element_type(lax.round(scale * x, nearest), np.int32)
-            for x in _pairs(words, size, Use.GRID)
-        ]
-        noise = jnp.stack(pair).reshape(-1)[:size].reshape(shape)
+
+        def on_grid(x: Array) -> Array:
+            return lax.convert_element_type(lax.round(scale * x, nearest), np.int32)
+
+        noise = _of_pairs(on_grid, words, shape, Use.GRID)
         inside = (scale >= np.float64(MIN_STD)) & (scale <= np.float64(MAX_STD))
         return jnp.where(inside, noise, np.int32(OUT_OF_RANGE))
 

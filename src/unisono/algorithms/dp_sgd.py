@@ -211,6 +211,7 @@ def _by_rounds(
     return event
 
 
+@lru_cache(maxsize=64)
 def batch_size(rate: float, facts: Facts) -> int:
     """To how many rows a party's batch is padded: one in 10^18 batches is larger."""
     if rate == 1:

@@ -1,4 +1,4 @@
-"""Private linear models with scikit-learn's manners.
+"""Private models with scikit-learn's manners: linear ones, and networks of dense layers.
 
 from unisono.estimators import PrivateLogisticRegression
 model = PrivateLogisticRegression(epsilon=1.0, delta=1e-5, bounds=(low, high))
@@ -10,6 +10,7 @@ print(model.certificate_.text())
 
 from unisono.estimators.bayesian import BayesianLinearRegression, BayesianLogisticRegression
 from unisono.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
+from unisono.estimators.networks import PrivateClassifier, PrivateRegressor
 from unisono.estimators.posterior import Posterior
 from unisono.estimators.ridge import PrivateRidge
 from unisono.estimators.search import Selected, private_search
@@ -22,6 +23,7 @@ from unisono.estimators.statements import (
 
 __all__ = [
     "BayesianLinearRegression", "BayesianLogisticRegression", "DrownedByNoise", "Posterior",
-    "PrivacyStatement", "PrivateLinearSVC", "PrivateLogisticRegression", "PrivateRidge",
-    "RepeatedFits", "Selected", "UnboundedFeatures", "private_search",
+    "PrivacyStatement", "PrivateClassifier", "PrivateLinearSVC", "PrivateLogisticRegression",
+    "PrivateRegressor", "PrivateRidge", "RepeatedFits", "Selected", "UnboundedFeatures",
+    "private_search",
 ]  # fmt: skip

@@ -27,7 +27,7 @@ _PARAMETERS = ("bounds", "classes", "relation", "trust", *ALGORITHM, *PARTIES)
 _ATTRIBUTES = (COEFFICIENTS, "classes_ : the labels, sorted.")
 
 
-class PrivateClassifier(ClassifierMixin, PrivateLinear):
+class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
     """Labels to the numbers of a loss, and scores back to labels."""
 
     _binary = False
@@ -82,7 +82,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):
         ]
 
 
-class PrivateLogisticRegression(PrivateClassifier):
+class PrivateLogisticRegression(PrivateLinearClassifier):
     __doc__ = documented(
         "Differentially private logistic regression, binary or multinomial.",
         _PARAMETERS, _ATTRIBUTES,
@@ -103,7 +103,7 @@ class PrivateLogisticRegression(PrivateClassifier):
         return np.log(self.predict_proba(X))
 
 
-class PrivateLinearSVC(PrivateClassifier):
+class PrivateLinearSVC(PrivateLinearClassifier):
     __doc__ = documented(
         "Differentially private support vector machine: the hinge loss, rounded at its corner\n"
         "    (Chaudhuri et al. 2011), for two classes.",
@@ -145,4 +145,6 @@ def public_classes(
     return known, index
 
 
-__all__ = ["PrivateClassifier", "PrivateLinearSVC", "PrivateLogisticRegression", "public_classes"]
+__all__ = [
+    "PrivateLinearClassifier", "PrivateLinearSVC", "PrivateLogisticRegression", "public_classes"
+]  # fmt: skip

@@ -54,8 +54,10 @@ def membership(parties: Any, records: int) -> Membership:
     return Membership(tuple(str(name) for name in names), tuple(np.split(order, cuts)))
 
 
-def public_sizes(records: Any, members: Membership, relation: Relation) -> tuple[int, ...]:
-    """Record counts that everyone may know.
+def public_sizes(
+    records: Any, members: Membership, relation: Relation, name: str = "records"
+) -> tuple[int, ...]:
+    """Record counts that everyone may know; the user gave them as `name`.
 
     Replace-one and zero-out: the true sizes, public by definition. Add-or-remove hides whether a
     record is there, so its sizes are *nominal* and must not be counted in the data.
@@ -64,23 +66,23 @@ def public_sizes(records: Any, members: Membership, relation: Relation) -> tuple
         if relation is Relation.ADD_OR_REMOVE:
             raise InvalidInput(
                 "add-or-remove hides how many records there are, so their number cannot be read "
-                "from the data: give records, a public estimate per party, or use replace-one"
+                f"from the data: give {name}, a public estimate per party, or use replace-one"
             )
         return members.sizes
     if relation is not Relation.ADD_OR_REMOVE:
         raise InvalidInput(
-            f"records is given, but under {relation!s} sizes are exact and public: leave it out"
+            f"{name} is given, but under {relation!s} sizes are exact and public: leave it out"
         )
     if isinstance(records, Mapping):
-        sizes = _by_name(records, members, "records")
+        sizes = _by_name(records, members, name)
     else:
         sizes = [records] * len(members.names)
-    for name, nominal, held in zip(members.names, sizes, members.sizes, strict=True):
+    for party, nominal, held in zip(members.names, sizes, members.sizes, strict=True):
         if not (isinstance(nominal, (int, np.integer)) and nominal >= 1):
-            raise InvalidInput(f"records of {name} is {nominal!r}: give a whole number above zero")
+            raise InvalidInput(f"{name} of {party} is {nominal!r}: give a whole number above zero")
         if held > _MOST_OVER_NOMINAL * nominal:
             raise InvalidInput(
-                f"party {name} holds more than {_MOST_OVER_NOMINAL} times the nominal "
+                f"party {party} holds more than {_MOST_OVER_NOMINAL} times the nominal "
                 f"{nominal} records: agree on a larger public estimate"
             )
     return tuple(int(size) for size in sizes)
@@ -96,6 +98,16 @@ def facts_of(
     survivors = len(sizes) if minimum_survivors is None else minimum_survivors
     exact = relation is not Relation.ADD_OR_REMOVE
     return Facts(tuple(sizes), features, survivors, colluders, exact_sizes=exact)
+
+
+def require_room(facts: Facts, members: Membership) -> None:
+    """Refuse a party whose records do not fit where hidden sizes put them."""
+    for name, held in zip(members.names, members.sizes, strict=True):
+        if held > facts.places:
+            raise InvalidInput(
+                f"party {name} holds {held} records, more than the {facts.places} places that the "
+                "public sizes leave: agree on a larger estimate; nothing was spent"
+            )
 
 
 def ledgers_of(
@@ -123,8 +135,8 @@ def ledgers_of(
         )
     if seed is not None and not all(ledger.simulated for ledger in found):
         raise InvalidInput(
-            "random_state makes a simulation, but the ledger is real and draws from the operating "
-            "system: use random_state=None, or a ledger made with a seed"
+            "a seed (random_state) makes a simulation, but the ledger is real and draws from the "
+            "operating system: leave the seed out, or use a ledger made with one"
         )
     return found
 
@@ -156,4 +168,6 @@ def _exceptions(
     return tuple(found)
 
 
-__all__ = ["Membership", "facts_of", "ledgers_of", "membership", "public_sizes"]
+__all__ = [
+    "Membership", "facts_of", "ledgers_of", "membership", "public_sizes", "require_room"
+]  # fmt: skip

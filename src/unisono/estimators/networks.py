@@ -1,0 +1,240 @@
+"""Private networks with scikit-learn's manners: dense layers, trained by DP-SGD.
+
+Rows are scaled by public bounds alone (`scaling`): zero stays zero where a range holds it, other
+ranges are centred. The row (u, 1) enters the first layer as it is; gradients are clipped, not rows.
+
+What is not given follows a rule of public facts (`schedules`); no record is looked at. The second
+half of the iterates is averaged.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from unisono.core.algorithm import Facts
+from unisono.core.events import positive
+from unisono.core.trust import Relation, Trust
+from unisono.errors import InvalidInput
+from unisono.estimators.classifiers import public_classes
+from unisono.estimators.configuration import Plan, in_rounds
+from unisono.estimators.documentation import PARTIES, documented
+from unisono.estimators.foundation import PrivateEstimator
+from unisono.estimators.members import membership, require_room
+from unisono.estimators.scaling import Scaling, scaling, target_scaling
+from unisono.estimators.schedules import (
+    AVERAGED,
+    BATCH,
+    CLASSES,
+    MOMENTUM,
+    ROUNDS,
+    SQUARES,
+    quiet_rate,
+    require_converged,
+    schedule,
+)
+from unisono.estimators.statements import PUBLIC_CLASSES, UNBOUNDED_TARGETS, UnboundedFeatures
+
+_PARAMETERS = (
+    "hidden : sizes of the layers between rows and scores.",
+    'activation : "tanh", "relu", "softplus", "sigmoid" or "identity".',
+    'epochs, batch_size, learning_rate : None and "auto" follow the rule of the module. More epochs'
+    " do not cost privacy, the noise grows with them.",
+    "clip : bound on the norm of one record's gradient.",
+    "relation", "trust", *PARTIES, "engine",
+)  # fmt: skip
+_FITTED = (
+    "parameters_ : weights and biases, layer by layer, for scaled rows (u, 1).",
+    "rounds_, learning_rate_ : what was used.",
+)
+
+
+class PrivateNetwork(PrivateEstimator):
+    """From rows to trained layers; subclasses know what the outputs mean."""
+
+    hidden: Any
+    activation: str
+    epochs: float | None
+    batch_size: Any
+    learning_rate: Any
+    clip: float
+    engine: str
+
+    def _train(self, X: np.ndarray, labels: np.ndarray, parties: Any, classes: int) -> None:
+        """Sets `parameters_`; `classes` is 0 for regression."""
+        layers = (X.shape[1] + 1, _sizes(self.hidden), classes, self.activation)
+
+        def planned(facts: Facts, trust: Trust, relation: Relation) -> Plan:
+            require_room(facts, membership(parties, len(X)))
+            return self._plan(facts, trust, relation, layers)
+
+        value = self._run(X, labels, parties, planned).value
+        require_converged(value.parameters, self.learning_rate_)
+        self.parameters_, self._layers = value.parameters, layers
+
+    def _plan(self, facts: Facts, trust: Trust, relation: Relation, layers: Any) -> Plan:
+        import jax
+        import optax
+
+        from unisono.algorithms.clipping import Clipping
+        from unisono.algorithms.dp_sgd import Settings, dp_sgd
+        from unisono.algorithms.optimise import Problem
+        from unisono.models.networks import mlp
+
+        network = mlp(*layers)
+        first = jax.jit(network.init)(jax.random.key(0))
+        total = sum(facts.records)
+        batch = min(total, BATCH) if self.batch_size == "auto" else self.batch_size
+        rounds = ROUNDS if self.epochs is None else None
+        rate, rounds = schedule(total, batch, None, self.epochs, rounds)
+        settings = Settings(
+            self.epsilon, self.delta, rounds, rate, Clipping(bound=self.clip), averaged=AVERAGED,
+            relation=relation,
+        )  # fmt: skip
+        step = self.learning_rate
+        if step == "auto":
+            size = sum(leaf.size for leaf in jax.tree.leaves(first))
+            length, fastest = CLASSES if network.classes else SQUARES
+            step = min(length * quiet_rate(facts, trust, settings, size), fastest) / self.clip
+        positive(learning_rate=step)
+        self.rounds_, self.learning_rate_ = rounds, step
+        record = (np.zeros(layers[0], np.float32), np.zeros((), np.float32))
+        problem = Problem(network.loss, first, record)
+        algorithm = dp_sgd(settings, problem, optax.sgd(step, momentum=MOMENTUM))
+        return in_rounds(algorithm, facts, trust, self.engine)
+
+    def _scale(self, features: int) -> Scaling:
+        return scaling(self.bounds, features, centred="away from zero")
+
+    def _in_the_ball(
+        self, scale: Scaling, X: np.ndarray, labels: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return scale.whole(X), labels
+
+    def _outputs(self, X: Any) -> np.ndarray:
+        """Scores (n, classes) or values (n,), in 64 bits: alike in whatever company a row comes."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        import jax
+
+        from unisono.models.networks import mlp
+
+        with jax.enable_x64(True):
+            parameters = jax.tree.map(lambda leaf: np.asarray(leaf, float), self.parameters_)
+            return np.asarray(mlp(*self._layers).predict(parameters, self._scaling.whole(X)))
+
+
+class PrivateClassifier(ClassifierMixin, PrivateNetwork):
+    __doc__ = documented(
+        "A differentially private network of dense layers for two or more classes.\n\n"
+        "    Gaussian noise on sums of clipped gradients, over secret Poisson coins (DP-SGD).",
+        ("bounds", "classes", *_PARAMETERS),
+        (*_FITTED, "classes_ : the labels, sorted."),
+    )
+
+    def __init__(
+        self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
+        classes: Any = None, hidden: Any = (64,), activation: str = "tanh",
+        epochs: float | None = None, batch_size: Any = "auto", learning_rate: Any = "auto",
+        clip: float = 1.0, relation: str = "replace-one", trust: str | None = None,
+        records: Any = None, ledger: Any = None, minimum_survivors: int | None = None,
+        colluders: int | None = None, random_state: Any = None, engine: str = "in-process",
+    ) -> None:  # fmt: skip
+        self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
+        self.hidden, self.activation, self.epochs = hidden, activation, epochs
+        self.batch_size, self.learning_rate, self.clip = batch_size, learning_rate, clip
+        self.relation, self.trust, self.records, self.ledger = relation, trust, records, ledger
+        self.minimum_survivors, self.colluders = minimum_survivors, colluders
+        self.random_state, self.engine = random_state, engine
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    def fit(self, X: Any, y: Any, parties: Any = None) -> Any:
+        """Learn from rows X (n, d), labels y (n,) and the party of each row (n,)."""
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        self.classes_, index = public_classes(self, y, self.classes, binary=False)
+        self._train(X, index.astype(float), parties, len(self.classes_))
+        if self.classes is None:
+            self._tell(PUBLIC_CLASSES)
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores (n, k); of two classes the difference (n,), positive for the second."""
+        scores = self._outputs(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The likeliest label of every row."""
+        likeliest = self._outputs(X).argmax(axis=1)
+        return self.classes_[likeliest]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities (n, k) of the classes."""
+        return softmax(self._outputs(X), axis=1)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithms of `predict_proba`."""
+        return np.log(self.predict_proba(X))
+
+
+class PrivateRegressor(RegressorMixin, PrivateNetwork):
+    __doc__ = documented(
+        "A differentially private network of dense layers for one number.\n\n"
+        "    Least squares on targets scaled to [-1, 1], by DP-SGD as in `PrivateClassifier`.",
+        ("bounds", "target_bounds", *_PARAMETERS),
+        _FITTED,
+    )
+
+    def __init__(
+        self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
+        target_bounds: tuple[float, float] | None = None, hidden: Any = (64,),
+        activation: str = "tanh", epochs: float | None = None, batch_size: Any = "auto",
+        learning_rate: Any = "auto", clip: float = 1.0, relation: str = "replace-one",
+        trust: str | None = None, records: Any = None, ledger: Any = None,
+        minimum_survivors: int | None = None, colluders: int | None = None,
+        random_state: Any = None, engine: str = "in-process",
+    ) -> None:  # fmt: skip
+        self.epsilon, self.delta, self.bounds = epsilon, delta, bounds
+        self.target_bounds = target_bounds
+        self.hidden, self.activation, self.epochs = hidden, activation, epochs
+        self.batch_size, self.learning_rate, self.clip = batch_size, learning_rate, clip
+        self.relation, self.trust, self.records, self.ledger = relation, trust, records, ledger
+        self.minimum_survivors, self.colluders = minimum_survivors, colluders
+        self.random_state, self.engine = random_state, engine
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    def fit(self, X: Any, y: Any, parties: Any = None) -> Any:
+        """Learn from rows X (n, d), targets y (n,) and the party of each row (n,)."""
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        self._targets = target_scaling(self.target_bounds)
+        self._train(X, self._targets.scaled(y), parties, 0)
+        if self.target_bounds is None:
+            self._tell(UNBOUNDED_TARGETS, UnboundedFeatures)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The expected target of every row, in its units."""
+        outputs = self._outputs(X)
+        return self._targets.half * outputs + self._targets.centre
+
+
+def _sizes(hidden: Any) -> tuple[int, ...]:
+    """`hidden` as a tuple of whole numbers."""
+    sizes = np.atleast_1d(np.asarray(hidden, object))
+    if not all(isinstance(size, (int, np.integer)) and size >= 1 for size in sizes):
+        raise InvalidInput(f"hidden = {hidden!r}: give the sizes of layers, such as (64,)")
+    return tuple(int(size) for size in sizes)
+
+
+__all__ = ["PrivateClassifier", "PrivateRegressor"]

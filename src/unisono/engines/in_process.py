@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from unisono.core.algorithm import Algorithm
 from unisono.core.certificate import certify
 from unisono.core.events import Event
 from unisono.core.grant import Draw, Grant, join
@@ -62,7 +63,8 @@ _RECORDED_NUMBERS = 10**7
 
 def run(
     study: Study, parties: Sequence[Party], *, dropouts: np.ndarray | None = None,
-    progress: Callable[[int], None] | None = None, checkpoint: str | Path | None = None,
+    progress: Callable[[int], None] | None = None,
+    watch: Callable[[int, Any], None] | None = None, checkpoint: str | Path | None = None,
 ) -> Result:  # fmt: skip
     """Run a study: authorise at every party, then read the data, then learn.
 
@@ -70,6 +72,9 @@ def run(
     fewer than the agreed minimum of survivors is not opened and leaves the model unchanged.
     With a `checkpoint` file the run authorises chunk by chunk and can be resumed after a
     crash: a chunk that was granted and not merged stays spent and gets fresh noise.
+
+    After every chunk `progress` gets the number of rounds done, and `watch` also the result so far,
+    which makes whoever watches a viewer of iterates.
     """
     require_same_kind(study, parties)
     algorithm, facts, trust = study.algorithm, study.facts, study.trust
@@ -106,13 +111,19 @@ def run(
                 saved.save(rounds.stop, (server, states))
             if progress is not None:
                 progress(rounds.stop)
-    value = jax.tree.map(np.asarray, algorithm.result(server))
+            if watch is not None:
+                watch(rounds.stop, _result(algorithm, server))
+    value = _result(algorithm, server)
     transcript.record(algorithm.rounds, "result", value, EVERYONE_AT_THE_END)
     certificate = certify(
         study, {party.name: party.ledger for party in parties}, ledgers[0].accountant,
         secure_sum=IDEAL if trust is Trust.SECURE_SUM else "",
     )  # fmt: skip
     return Result(value, certificate, transcript)
+
+
+def _result(algorithm: Algorithm, server: Any) -> Any:
+    return jax.tree.map(np.asarray, algorithm.result(server))
 
 
 def _check(study: Study, ledgers: Sequence[Ledger], todo: range) -> None:
@@ -143,6 +154,7 @@ class _Chunk:
     def __init__(self, study: Study, data: Stack, alive: np.ndarray, seed: int | None) -> None:
         algorithm, facts, trust = study.algorithm, study.facts, study.trust
         self.study, self.data, self.alive = study, data, alive
+        self.records = data.real.sum(axis=1)
         self.grid = algorithm.grid(facts, trust)
         require_headroom(study)
         self.asked = asked(study)
@@ -226,7 +238,8 @@ class _Chunk:
         if event.sensitivity.unit is Unit.PARTY and len(real) > 1:
             return real, draw.sample(event.sampler, len(real))
         if study.algorithm.batch is not None:
-            return numbered(study, tossed(study, draw, event, int(real[0].sum()), len(real))), True
+            records = int(self.records[mine][0])
+            return numbered(study, tossed(study, draw, event, records, len(real))), True
         rows = np.zeros_like(real)
         chosen, part = coins(draw, event, int(real.sum()))
         rows[real] = chosen

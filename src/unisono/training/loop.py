@@ -6,25 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from unisono.accounting.validation import warn_large_delta
 from unisono.core.certificate import Certificate
-from unisono.core.policy import Budget
 from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
 from unisono.errors import InvalidInput
-from unisono.estimators.members import facts_of, ledgers_of, public_sizes, require_room
-from unisono.estimators.schedules import require_converged, schedule
-from unisono.training.choices import (
-    LEARNING_RATE,
-    Request,
-    built,
-    clipping_of,
-    model_of,
-    optimizer_of,
-    problem_of,
-)
+from unisono.estimators.members import facts_of, public_sizes, require_room
+from unisono.estimators.schedules import require_converged
+from unisono.training.books import books_of, epsilons_of, warn_delta
+from unisono.training.choices import Choice, Request, chosen
 from unisono.training.data import Collected, collect
+from unisono.training.model import model_of, problem_of
 from unisono.training.progress import Step, following
 
 
@@ -33,16 +25,16 @@ class Trained:
     """What came out: the model, and what it cost.
 
     `epsilon` is the largest of this run against any viewer who is not trusted, at `delta`: that of
-    the ledger, if one was given.
-    `bounds` are the last clipping bounds; `loss` is the last round's noisy average, or None unless
-    it was released (`Clipping(loss_range=...)`).
+    the ledger, if one was given. `certificate.unit` says whether it is for a record or a party.
+    `bounds` are the last clipping bounds, None where they stay at home; `loss` is the last round's
+    noisy average, or None unless it was released (`Clipping(loss_range=...)`).
     """
 
     parameters: Any
     certificate: Certificate
     epsilon: float
     delta: float
-    bounds: np.ndarray
+    bounds: np.ndarray | None
     loss: float | None
     network: Any = None
 
@@ -57,14 +49,14 @@ class Trained:
 
 
 def train(
-    model: Any, records: Any, *, epsilon: float, delta: float, parameters: Any = None,
-    parties: Any = None, sizes: Any = None, batch_size: int | None = None,
-    rate: float | None = None, epochs: float | None = None, rounds: int | None = None,
-    clipping: Any = 1.0, optimizer: Any = None, learning_rate: float | None = None,
-    averaged: float = 0.0, decay: float = 0.0, noise_scales: tuple[float, ...] = (),
-    algorithm: str = "dp-sgd", relation: str = "add-or-remove", trust: str | None = None,
-    minimum_survivors: int | None = None, colluders: int | None = None, ledger: Any = None,
-    seed: int | None = None, progress: bool | Callable[[Step], None] = True,
+    model: Any, records: Any, *, delta: float, epsilon: float | None = None,
+    algorithm: str = "dp-sgd", parameters: Any = None, parties: Any = None, sizes: Any = None,
+    batch_size: int | None = None, rate: float | None = None, epochs: float | None = None,
+    rounds: int | None = None, clipping: Any = None, optimizer: Any = None,
+    learning_rate: float | None = None, averaged: float = 0.0, decay: float = 0.0,
+    relation: str | None = None, trust: str | None = None, minimum_survivors: int | None = None,
+    colluders: int | None = None, ledger: Any = None, seed: int | None = None,
+    progress: bool | Callable[[Step], None] = True, **options: Any,
 ) -> Trained:  # fmt: skip
     """Train a `Network`, or any `loss(parameters, record)`, under a budget.
 
@@ -74,62 +66,75 @@ def train(
     parameters : any pytree of float32 arrays, public; a Network has its own, from a fixed key.
     sizes : for add-or-remove, a public estimate of each party's size, or a mapping from party.
     batch_size or rate, epochs or rounds : the expected batch of all parties together and how long.
-    clipping : a bound on the norm of one record's gradient, or a `Clipping`.
+    clipping : a bound on the norm of one record's gradient, 1 unless given, or a `Clipping`.
     optimizer : of optax; None: momentum 0.9 at `learning_rate`.
     averaged, decay : average the last part of the iterates, or a moving average; free of charge.
+    relation : add-or-remove, unless the algorithm hides parties.
     ledger : a Ledger, or a mapping from party to Ledger; None books the run in memory.
     progress : a bar in a terminal, or a function that gets a `Step` every few rounds.
+
+    What only one algorithm has:
+
+    dp-sgd : noise_scales multiply the noise in equal parts of the run.
+    local-dp-sgd : steps at home in each round (10); epsilons, a mapping from party or one for each
+        in the order of their names, in place of epsilon.
+    dp-ftrl : separation, after how many rounds a record has its turn again, or batch_size, and no
+        rate; bands, over how many rounds noise is correlated; momentum, that of your optimizer.
+    fed-avg : home, the optimizer at home, where a party goes `epochs` times through its records in
+        batches of `batch_size`; rate is the chance of a *party* to take part, clipping bounds the
+        change of its model (None follows the median), optimizer is the server's.
     """
     from unisono.engines import compilation_cache, in_process
 
     compilation_cache.enable()
+    choice, options = chosen(algorithm, options)
     held = collect(records, parties)
-    kind, place = _chosen(Relation, "relation", relation), _trust(trust, held)
+    kind = choice.relation if relation is None else _named(Relation, "relation", relation)
+    place = _trust(trust, choice, held)
     public = public_sizes(sizes, held.members, kind, "sizes")
-    warn_large_delta(delta, sum(public))
+    warn_delta(delta, choice.unit, public)
     facts = facts_of(public, held.features, place, kind, minimum_survivors, colluders)
     require_room(facts, held.members)
-    coin, count = schedule(sum(public), batch_size, rate, epochs, rounds)
     cost, first, network = model_of(model, parameters)
+    own = epsilons_of(epsilon, options.get("epsilons"), held.members.names)
     request = Request(
-        epsilon, delta, coin, count, clipping_of(clipping), averaged, decay, tuple(noise_scales),
-        kind, problem_of(cost, first, held), optimizer_of(optimizer, learning_rate),
+        own, delta, sum(public), batch_size, rate, epochs, rounds, clipping, optimizer,
+        learning_rate, averaged, decay, kind, problem_of(cost, first, held), options,
     )  # fmt: skip
-    study = Study(built(algorithm, request), facts, place)
-    budget = Budget(epsilon, delta)
-    ledgers = ledgers_of(ledger, held.members, study.cost, budget, kind, seed)
+    study = Study(choice.build(request), facts, place)
+    books = books_of(ledger, held.members, study, choice.unit, own, delta, kind, seed)
     people = [
         Party(name, Private(columns), book)
-        for name, columns, book in zip(held.members.names, held.columns, ledgers, strict=True)
+        for name, columns, book in zip(held.members.names, held.columns, books, strict=True)
     ]
     with following(progress, study, kind, delta) as tell:
-        result = in_process.run(study, people, progress=tell)
-        loss = _released(result.value.loss)
-        if tell is not None and loss is not None:
-            tell(count, loss)
-    used = LEARNING_RATE if learning_rate is None else learning_rate
-    require_converged(result.value.parameters, used if optimizer is None else None)
+
+        def watch(done: int, value: Any) -> None:
+            tell(done, choice.read(value).loss)
+
+        result = in_process.run(study, people, watch=watch if tell else None)
+    outcome = choice.read(result.value)
+    own_rate = optimizer is None and options.get("home") is None
+    used = choice.learning_rate if learning_rate is None else learning_rate
+    require_converged(outcome.parameters, used if own_rate else None)
     lines = result.certificate.lines
     seen = [line for line in lines if line.relation is kind and np.isfinite(line.epsilon)]
     worst = max(seen, key=lambda line: line.epsilon)
     return Trained(
-        result.value.parameters, result.certificate, worst.epsilon, worst.delta,
-        result.value.bounds, loss, network,
+        outcome.parameters, result.certificate, worst.epsilon, worst.delta, outcome.bounds,
+        outcome.loss, network,
     )  # fmt: skip
 
 
-def _released(loss: Any) -> float | None:
-    """A loss that was not released is not a number."""
-    return None if np.isnan(loss) else float(loss)
+def _trust(given: str | None, choice: Choice, held: Collected) -> Trust:
+    if given is not None:
+        return _named(Trust, "trust", given)
+    if choice.trust is not None:
+        return choice.trust
+    return Trust.LOCAL if len(held.columns) == 1 else Trust.SECURE_SUM
 
 
-def _trust(given: str | None, held: Collected) -> Trust:
-    if given is None:
-        return Trust.LOCAL if len(held.columns) == 1 else Trust.SECURE_SUM
-    return _chosen(Trust, "trust", given)
-
-
-def _chosen(choices: Any, name: str, value: Any) -> Any:
+def _named(choices: Any, name: str, value: Any) -> Any:
     try:
         return choices(value)
     except ValueError:

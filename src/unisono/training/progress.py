@@ -1,7 +1,7 @@
 """How far a training run is, and what it has cost so far.
 
 The privacy of the first t rounds is that of t releases, by the same accountant as the whole run. A
-loss is shown only if it was released and paid for, and at the end, when the engine hands it over.
+loss is shown only if it was released and paid for.
 """
 
 import sys
@@ -22,7 +22,8 @@ _ANSWERS = 10
 class Step(NamedTuple):
     """After `round` of `rounds`: epsilon at the run's delta, against whoever saw all iterates.
 
-    The noisy loss of the last round comes with one more, last step, if it was released.
+    Where parties have budgets of their own it is the largest. `loss` is that round's noisy average,
+    if it was released.
     """
 
     round: int
@@ -37,18 +38,20 @@ def epsilon_so_far(study: Study, rounds: int, relation: Relation, delta: float) 
     if algorithm.round_event is not None:
         each = [algorithm.round_event(facts, trust, number) * 1 for number in range(rounds)]
         return ACCOUNTANT.epsilon(compose(each), relation, delta)
+    parties = range(facts.parties if algorithm.own_event else 1)
     try:
-        history = algorithm.cost(facts, trust, rounds)[ITERATES]
+        costs = [algorithm.cost(facts, trust, rounds, party) for party in parties]
     except InvalidInput:
-        history = study.cost[ITERATES]
-    return ACCOUNTANT.epsilon(history, relation, delta)
+        costs = [study.cost]
+    histories = dict.fromkeys(cost[ITERATES] for cost in costs)
+    return max(ACCOUNTANT.epsilon(history, relation, delta) for history in histories)
 
 
 @contextmanager
 def following(
     progress: bool | Callable[[Step], None], study: Study, relation: Relation, delta: float
 ) -> Iterator[Callable[..., None] | None]:
-    """What an engine calls after some rounds, and `train` with the loss; None: nobody looks on."""
+    """What is called after some rounds, with their loss or None; None: nobody looks on."""
     if callable(progress):
         yield _thinned(progress, study, relation, delta)
     elif progress and sys.stderr.isatty():

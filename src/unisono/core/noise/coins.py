@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,15 +29,14 @@ def bernoulli(
     if not 0 <= probability <= 1:
         raise InvalidInput(f"probability must lie in [0, 1], got {probability!r}")
     shape, count = shape_of(size)
-    exact = Fraction(probability)
-    if exact == 1:
+    if probability == 1:
         return np.ones(shape, np.bool_)
-    digit = math.floor(exact * 256)
+    digit, rest = _first_digit(probability)
     digits = np.frombuffer(stream.bytes(count), np.uint8)
     out = digits < digit
     tied = np.flatnonzero(digits == digit)
     if tied.size:
-        out[tied] = _by_words(stream, exact * 256 - digit, tied.size, always_exact)
+        out[tied] = _by_words(stream, rest, tied.size, always_exact)
     return out.reshape(shape)
 
 
@@ -44,8 +44,7 @@ def _by_words(
     stream: Keystream, exact: Fraction, count: int, always_exact: bool
 ) -> NDArray[np.bool_]:
     """Coins from 64-bit words, with more bits where those do not settle them."""
-    scaled = exact * 2**64
-    below, above = math.floor(scaled), math.ceil(scaled)
+    below, above = _between(exact)
     out = np.empty(count, dtype=np.bool_)
     for start in range(0, count, CHUNK):
         part = out[start : start + CHUNK]
@@ -59,6 +58,19 @@ def _by_words(
             uniform = LazyUniform(stream, words[i], position + 8 * int(i))
             part[i] = is_below(uniform, lambda real: rational(real, exact))
     return out
+
+
+@lru_cache(maxsize=64)
+def _first_digit(probability: float) -> tuple[int, Fraction]:
+    """The first digit in base 256, and what follows, as a fraction of it."""
+    scaled = 256 * Fraction(probability)
+    return math.floor(scaled), scaled - math.floor(scaled)
+
+
+@lru_cache(maxsize=64)
+def _between(exact: Fraction) -> tuple[int, int]:
+    """The whole numbers around 2^64 p."""
+    return math.floor(exact * 2**64), math.ceil(exact * 2**64)
 
 
 def bernoulli_exp(

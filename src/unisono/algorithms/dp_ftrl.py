@@ -138,7 +138,8 @@ class State(NamedTuple):
 def dp_ftrl(settings: Settings, problem: Problem, optimizer: Any) -> Algorithm:
     """The algorithm for a problem and an optax optimizer; every trust."""
     plan, clipping = planned(problem), settings.clipping
-    plain = dp_sgd.dp_sgd(settings.plain, problem, optimizer)
+    plain_settings = settings.plain
+    plain = dp_sgd.dp_sgd(plain_settings, problem, optimizer)
     dimension = clipping.length(plan)
     steps = settings.coefficients()
     coefficients, memory = steps / _UNIT, len(steps) - 1
@@ -167,7 +168,8 @@ def dp_ftrl(settings: Settings, problem: Problem, optimizer: Any) -> Algorithm:
         # One event of `rounds` releases: calibrated as one release of as many coordinates.
         ideal = calibrate(
             sensitivity(facts), settings.relation, settings.epsilon, settings.delta,
-            dimension=settings.rounds * dimension, grid=grid(facts), in_graph=True,
+            dimension=settings.rounds * dimension, grid=grid(facts),
+            in_graph=plain_settings.in_graph,
             shares=facts.honest if trust is Trust.SECURE_SUM else 1,
         )  # fmt: skip
         return replace(ideal, noise=GaussianRun(**asdict(ideal.noise), rounds=settings.rounds))

@@ -34,6 +34,7 @@ from jax.flatten_util import ravel_pytree
 from unisono.accounting.gaussian import mu_for
 from unisono.algorithms.clipping import Clipping, moved
 from unisono.algorithms.descent import choose_grid
+from unisono.algorithms.dp_sgd import IN_GRAPH_EPSILON
 from unisono.algorithms.optimise import Averaging, Problem, agreed, planned, stepped
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
 from unisono.core.events import Event, Everyone, Poisson, Sampler, positive
@@ -147,7 +148,8 @@ def fed_avg(settings: Settings, problem: Problem, home: Any, server: Any) -> Alg
         return calibrate(
             update_sensitivity(settings.norm, grid(facts), dimension, Unit.PARTY),
             settings.relation, settings.epsilon, settings.delta, count=settings.rounds,
-            sampler=settings.sampler, dimension=dimension, grid=grid(facts), in_graph=True,
+            sampler=settings.sampler, dimension=dimension, grid=grid(facts),
+            in_graph=settings.epsilon <= IN_GRAPH_EPSILON,
             shares=facts.honest if trust is Trust.SECURE_SUM else 1,
         )  # fmt: skip
 

@@ -16,6 +16,9 @@ The claim, in `Trained.certificate`: (epsilon, delta) for one record under `rela
 Gaussian mechanism over secret Poisson coins, against everyone who sees every iterate, and per
 viewer where the trust says so. A `seed` makes a SIMULATION without privacy, as everywhere.
 
+That is `algorithm="dp-sgd"`. With "local-dp-sgd" parties take noisy steps at home, with "dp-ftrl"
+nothing is sampled and noise is correlated, and "fed-avg" hides a whole party (`choices`).
+
 Under add-or-remove the number of records is hidden too: `sizes` are public estimates.
 """
 

@@ -5,6 +5,8 @@
     local-dp-sgd   a record     by a secret coin at home  fresh, of each party's own  local
     dp-ftrl        a record     every s rounds, known     correlated over rounds      every
     fed-avg        a party      if its party's coin says  fresh in every round        every
+
+What one of them alone has is in its entry of `ALGORITHMS`.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,6 +54,10 @@ class Request(NamedTuple):
     def epsilon(self) -> float:
         return max(self.epsilons)
 
+    @property
+    def sampling(self) -> tuple[Any, ...]:
+        return self.records, self.batch_size, self.rate, self.epochs, self.rounds
+
 
 class Outcome(NamedTuple):
     """An algorithm's result: clipping bounds and loss only where it releases them."""
@@ -77,7 +83,7 @@ class Choice(NamedTuple):
 def _dp_sgd(request: Request) -> Algorithm:
     from unisono.algorithms.dp_sgd import Settings, dp_sgd
 
-    rate, rounds = _sampled(request)
+    rate, rounds = schedule(*request.sampling)
     settings = Settings(
         request.epsilon, request.delta, rounds, rate, clipping_of(request.clipping),
         request.averaged, request.decay, tuple(request.options["noise_scales"]), request.relation,
@@ -90,7 +96,7 @@ def _local_dp_sgd(request: Request) -> Algorithm:
     from unisono.algorithms.local_dp_sgd import Settings, local_dp_sgd
 
     steps = _whole(steps=request.options["steps"])
-    rate, rounds = _sampled(request)
+    rate, rounds = schedule(*request.sampling)
     if request.rounds is None:
         rounds = max(1, round(rounds / steps))
     clipping = clipping_of(request.clipping)
@@ -159,13 +165,12 @@ def _fed_avg(request: Request) -> Algorithm:
     rate = 1.0 if request.rate is None else request.rate
     _, rounds = schedule(request.records, None, rate, None, request.rounds)
     home = _optimizer(request.options["home"], request.learning_rate, HOME_RATE, None)
-    clipping = request.clipping
+    followed = Clipping(quantile=0.5) if request.clipping is None else clipping_of(request.clipping)
     settings = Settings(
         request.epsilon, request.delta, rounds, rate,
         _whole(epochs=1 if request.epochs is None else request.epochs),
         _whole(batch_size=32 if request.batch_size is None else request.batch_size),
-        Clipping(quantile=0.5) if clipping is None else clipping_of(clipping),
-        request.averaged, request.decay, request.relation,
+        followed, request.averaged, request.decay, request.relation,
     )  # fmt: skip
     server = optax.sgd(1.0) if request.optimizer is None else request.optimizer
     return fed_avg(settings, request.problem, home, server)
@@ -177,7 +182,6 @@ def _learned(value: Any) -> Outcome:
     return Outcome(value.parameters, value.bounds, loss)
 
 
-# One entry for each algorithm that learns from a loss of one record.
 ALGORITHMS: Mapping[str, Choice] = MappingProxyType(
     {
         "dp-sgd": Choice(_dp_sgd, _learned, {"noise_scales": ()}),
@@ -219,12 +223,6 @@ def clipping_of(given: Any) -> Any:
     return given if isinstance(given, Clipping) else Clipping(bound=1.0 if given is None else given)
 
 
-def _sampled(request: Request) -> tuple[float, int]:
-    return schedule(
-        request.records, request.batch_size, request.rate, request.epochs, request.rounds
-    )
-
-
 def _optimizer(
     given: Any, rate: float | None, usual: float = LEARNING_RATE, momentum: float | None = MOMENTUM
 ) -> Any:
@@ -235,9 +233,7 @@ def _optimizer(
         positive(learning_rate=used)
         return optax.sgd(used, momentum=momentum)
     if rate is not None:
-        raise InvalidInput(
-            f"learning_rate = {rate!r} beside an optimizer: the optimizer has its own"
-        )
+        raise InvalidInput(f"learning_rate = {rate!r} beside an optimizer, which has its own")
     return given
 
 

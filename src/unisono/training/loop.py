@@ -107,12 +107,8 @@ def train(
         Party(name, Private(columns), book)
         for name, columns, book in zip(held.members.names, held.columns, books, strict=True)
     ]
-    with following(progress, study, kind, delta) as tell:
-
-        def watch(done: int, value: Any) -> None:
-            tell(done, choice.read(value).loss)
-
-        result = in_process.run(study, people, watch=watch if tell else None)
+    with following(progress, study, kind, delta, lambda value: choice.read(value).loss) as watch:
+        result = in_process.run(study, people, watch=watch)
     outcome = choice.read(result.value)
     own_rate = optimizer is None and options.get("home") is None
     used = choice.learning_rate if learning_rate is None else learning_rate

@@ -40,39 +40,37 @@ def epsilon_so_far(study: Study, rounds: int, relation: Relation, delta: float) 
         return ACCOUNTANT.epsilon(compose(each), relation, delta)
     parties = range(facts.parties if algorithm.own_event else 1)
     try:
-        costs = [algorithm.cost(facts, trust, rounds, party) for party in parties]
+        histories = [algorithm.cost(facts, trust, rounds, party)[ITERATES] for party in parties]
     except InvalidInput:
-        costs = [study.cost]
-    histories = dict.fromkeys(cost[ITERATES] for cost in costs)
-    return max(ACCOUNTANT.epsilon(history, relation, delta) for history in histories)
+        histories = [study.cost[ITERATES]]
+    return max(ACCOUNTANT.epsilon(one, relation, delta) for one in dict.fromkeys(histories))
 
 
 @contextmanager
 def following(
-    progress: bool | Callable[[Step], None], study: Study, relation: Relation, delta: float
-) -> Iterator[Callable[..., None] | None]:
-    """What is called after some rounds, with their loss or None; None: nobody looks on."""
-    if callable(progress):
-        yield _thinned(progress, study, relation, delta)
-    elif progress and sys.stderr.isatty():
-        with _bar(study.algorithm.rounds, delta) as show:
-            yield _thinned(show, study, relation, delta)
-    else:
-        yield None
-
-
-def _thinned(
-    tell: Callable[[Step], None], study: Study, relation: Relation, delta: float
-) -> Callable[..., None]:
+    progress: bool | Callable[[Step], None], study: Study, relation: Relation, delta: float,
+    loss_of: Callable[[Any], float | None],
+) -> Iterator[Callable[[int, Any], None] | None]:  # fmt: skip
+    """What an engine calls with the rounds done and the result so far; None: nobody looks on."""
     total, last = study.algorithm.rounds, 0
 
-    def after(rounds: int, loss: float | None = None) -> None:
-        nonlocal last
-        if rounds == total or rounds - last >= total / _ANSWERS:
-            last = rounds
-            tell(Step(rounds, total, epsilon_so_far(study, rounds, relation, delta), loss))
+    def watching(tell: Callable[[Step], None]) -> Callable[[int, Any], None]:
+        def watch(done: int, value: Any) -> None:
+            nonlocal last
+            if done == total or done - last >= total / _ANSWERS:
+                last = done
+                spent = epsilon_so_far(study, done, relation, delta)
+                tell(Step(done, total, spent, loss_of(value)))
 
-    return after
+        return watch
+
+    if callable(progress):
+        yield watching(progress)
+    elif progress and sys.stderr.isatty():
+        with _bar(total, delta) as show:
+            yield watching(show)
+    else:
+        yield None
 
 
 @contextmanager

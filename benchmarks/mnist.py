@@ -60,12 +60,13 @@ class Recipe(NamedTuple):
     clip: float = 0.1
 
 
+# Those of 0.5, 2 and 5 lie between the others and were not tuned.
 RECIPES = {
     0.5: Recipe(0.5, 80, 200.0), 1.0: Recipe(1.0, 160, 200.0), 2.0: Recipe(2.0, 240, 200.0),
     3.0: Recipe(3.0, 320, 200.0), 5.0: Recipe(5.0, 480, 250.0), 8.0: Recipe(8.0, 640, 300.0),
 }  # fmt: skip
-# The best of a few learning rates, numbers of rounds and clips on 10,000 held-out training records.
-PIXELS = Recipe(3.0, 320, 2.0, clip=1.0)
+# The best of eight recipes (tanh or relu) on 10,000 held-out training records.
+PIXELS = Recipe(3.0, 240, 2.0, rate=1 / 8, clip=1.0)
 PIXEL_NETWORK = mlp(SIDE**2, (256,), CLASSES, "tanh")
 
 

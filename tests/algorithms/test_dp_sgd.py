@@ -331,6 +331,16 @@ def test_one_run_catches_an_unclipped_sum(monkeypatch):
     assert single_run().epsilon_model_based > 4.0
 
 
+def test_three_and_three_point_nought_are_one_study():
+    facts = Facts((20,), 3, 1, 0, False)
+    whole, point, other = (
+        Study(dp_sgd(Settings(e, DELTA, rounds=4, rate=0.5), problem(), optax.sgd(0.1)), facts,
+              Trust.LOCAL).hash
+        for e in (3, 3.0, 3.5)
+    )  # fmt: skip
+    assert whole == point != other
+
+
 # ------------------------------------------------------------- bad input
 
 

@@ -254,7 +254,7 @@ class Algorithm(NamedTuple):
         """What all parties agreed on, in one number."""
         agreed = {
             "algorithm": self.name,
-            "settings": dict(self.settings),
+            "settings": _as_numbers(dict(self.settings)),
             "rounds": self.rounds,
             "trust": str(trust),
             "records": list(facts.records),
@@ -264,6 +264,15 @@ class Algorithm(NamedTuple):
             "exact_sizes": facts.exact_sizes,
         }
         return hashlib.sha256(canonical(agreed)).hexdigest()
+
+
+def _as_numbers(value: Any) -> Any:
+    """Whole numbers as floats, at any depth: who writes 3 and who writes 3.0 agree."""
+    if isinstance(value, Mapping):
+        return {key: _as_numbers(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_numbers(inner) for inner in value]
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def cost_per_viewer(

@@ -25,14 +25,13 @@ import jax.numpy as jnp
 from unisono.core.events import Sensitivity, positive
 from unisono.core.values import Contribution, blocked_sum_sensitivity
 from unisono.errors import InvalidInput
-from unisono.models.per_record import PerRecord, masked
+from unisono.models.per_record import PerRecord, cut, masked
 
 Style = Literal["flat", "per-layer", "normalised"]
 STYLES: tuple[Style, ...] = ("flat", "per-layer", "normalised")
 _SOFT = 0.01
-# Squares below the smallest float vanish; this much more than what a sum of them can lose keeps
-# computed norms from being too small.
-_UNDERFLOW = 1e-30
+_TINY = 1e-30
+_LEAST, _MOST = 1e-12, 1e12
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Clipping:
             raise InvalidInput("normalised gradients have no bound that could follow a quantile")
         if not (math.isfinite(self.loss_range) and self.loss_range >= 0):
             raise InvalidInput(f"loss_range = {self.loss_range!r}: a number, or 0 for no release")
-        if not 1e-12 <= self.bound <= 1e12 or self.block > 4096:
+        if not _LEAST <= self.bound <= _MOST or self.block > 4096:
             raise InvalidInput(
                 f"bound = {self.bound!r}, block = {self.block!r}: bounds lie in [1e-12, 1e12] and "
                 "blocks hold at most 4096 records, or float32 arithmetic loses too much"
@@ -114,6 +113,8 @@ def clipped_sum(
     Works through the batch in blocks, as many as hold a record whose mask is on.
     """
     rows = mask.shape[0]
+    # Bounds come from the server: whatever it says, they are numbers in range.
+    bounds = jnp.where(jnp.isfinite(bounds), jnp.clip(bounds, _LEAST, _MOST), 1.0)
     size = min(clipping.block, rows)
     count = -(-rows // size)
     padding = count * size - rows
@@ -145,13 +146,11 @@ def _block(
     grid: float,
 ) -> list[Any]:  # fmt: skip
     """One block's sum in grid steps: a float sum per array of parameters, rounded once."""
-    pieces = problem.pieces(parameters, records)
-    squares = problem.squares(pieces)
-    finite = jnp.isfinite(pieces.losses) & jnp.all(jnp.isfinite(squares), axis=1)
-    keep = mask & finite
+    pieces = cut(problem.pieces(parameters, records))
+    norms = problem.norms(pieces)
+    keep = mask & jnp.isfinite(pieces.losses) & jnp.all(jnp.isfinite(norms), axis=1)
     pieces = masked(pieces, keep)
-    squares = jnp.where(keep[:, None], squares, 0.0) + _UNDERFLOW
-    weights, within = _weights(clipping, squares, bounds)
+    weights, within = _weights(clipping, jnp.where(keep[:, None], norms, 0.0), bounds)
     weights = jnp.where(keep[:, None], weights / grid, 0.0)
     sums = problem.weighted(pieces, weights)
     steps = [jnp.round(part).astype(jnp.int32) for part in sums]
@@ -160,16 +159,19 @@ def _block(
     return [*steps, jnp.sum(jnp.where(keep[:, None], gauge, 0), axis=0)]
 
 
-def _weights(clipping: Clipping, squares: Any, bounds: Any) -> tuple[Any, Any]:
+def _weights(clipping: Clipping, norms: Any, bounds: Any) -> tuple[Any, Any]:
     """What each array of each record's gradient is multiplied with, (n, leaves), and whether each
     group of parameters is within its bound, (n, groups)."""
     if clipping.style != "per-layer":
-        squares = jnp.sum(squares, axis=1, keepdims=True)
-    norms = jnp.sqrt(squares)
+        # Of norms up to 1e34: scaled first, or their squares overflow.
+        largest = jnp.maximum(jnp.max(norms, axis=1, keepdims=True), _TINY)
+        parts = norms / largest
+        norms = largest * jnp.sqrt(jnp.sum(parts * parts, axis=1, keepdims=True))
     within = norms <= bounds
     if clipping.style == "normalised":
         return 1.0 / (norms + _SOFT), within
-    return jnp.minimum(1.0, bounds / norms) / (bounds * math.sqrt(norms.shape[1])), within
+    weights = 1.0 / (jnp.maximum(norms, bounds) * math.sqrt(norms.shape[1]))
+    return weights, within
 
 
 def _gauges(clipping: Clipping, within: Any, losses: Any) -> Any:
@@ -213,4 +215,4 @@ def moved(clipping: Clipping, bounds: Any, within: Any) -> Any:
     if clipping.quantile is None:
         return bounds
     gap = jnp.clip(within, 0.0, 1.0) - clipping.quantile
-    return jnp.clip(bounds * jnp.exp(-clipping.rate * gap), 1e-12, 1e12)
+    return jnp.clip(bounds * jnp.exp(-clipping.rate * gap), _LEAST, _MOST)

@@ -186,7 +186,7 @@ def dp_ftrl(settings: Settings, problem: Problem, optimizer: Any) -> Algorithm:
         ).value  # fmt: skip
         value = total + remembered(steps[1:], sums)
         after = PartyState(clock + 1, jnp.concatenate([total[None], sums])[:memory])
-        return after, Contribution(value, grid(facts), sensitivity(facts))
+        return after, Contribution(value, grid(facts), sensitivity(facts), run=settings.rounds)
 
     def settle(party: PartyState, accepted: Any) -> PartyState:
         newest = jnp.where(accepted, party.sums[:1], 0)

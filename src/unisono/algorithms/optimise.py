@@ -90,8 +90,11 @@ def require_finite_loss(problem: Problem) -> None:
 
 def fingerprint(function: Callable[..., Any], *arguments: Any) -> str:
     """A function as a short name of its program: equal wherever the same code is traced."""
-    text = _ADDRESS.sub("", str(jax.make_jaxpr(function)(*arguments)))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    program = jax.make_jaxpr(function)(*arguments)
+    digest = hashlib.sha256(_ADDRESS.sub("", str(program)).encode())
+    for constant in program.consts:  # arrays that the function holds are printed as shapes only
+        digest.update(np.asarray(constant).tobytes())
+    return digest.hexdigest()[:16]
 
 
 def agreed(problem: Problem, optimizer: Any) -> dict[str, str]:

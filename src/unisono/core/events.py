@@ -51,6 +51,13 @@ class Event:
     sensitivity: Sensitivity
     sampler: Sampler = Everyone()
 
+    def __post_init__(self) -> None:
+        if isinstance(self.noise, GaussianRun) and not isinstance(self.sampler, Everyone):
+            raise InvalidInput(
+                f"{self.sampler} in a run of releases that are one event: no proof of "
+                "amplification is known for it; use Everyone"
+            )
+
     def __mul__(self, count: int) -> "Composed":
         return Composed(((self, count),))
 

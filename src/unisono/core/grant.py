@@ -88,16 +88,22 @@ class Grant(_Uncopyable):
         with self._lock:
             return self._draw(index, public)
 
-    def places(self, records: int, slots: int) -> np.ndarray:
-        """Where a party's records lie among `slots` places: drawn evenly, the same for the grant.
+    def places(self, records: int, slots: int) -> tuple[np.ndarray, np.ndarray]:
+        """Which of a party's records are kept, and where each lies among `slots` places: drawn
+        evenly, the same for the grant.
 
         A record that is added or removed then leaves all others where they are, and the arithmetic
-        on them as it was: the two worlds differ in one place, which is full or empty (X-1).
+        on them as it was: the two worlds differ in one place, which is full or empty (X-1). That
+        holds while all records fit; of more than `slots` records a drawn part is left out, and an
+        added record may then stand in another one's place: worlds that are two records apart.
         """
-        if records > slots:
-            raise GrantMisused(f"{records} records do not fit into {slots} places")
         seed = np.frombuffer(derive(self._secret, "places"), np.uint32)
-        return np.random.default_rng(seed.tolist()).permutation(slots)[:records]
+        generator = np.random.default_rng(seed.tolist())
+        where = generator.permutation(slots)[:records]
+        kept = np.arange(records)
+        if records > slots:
+            kept = np.sort(generator.permutation(records)[:slots])
+        return kept, where
 
     def _draw(self, index: int, public: bytes) -> "Draw":
         if index < self._next:

@@ -24,7 +24,8 @@ def run_error(
     noise: Gaussian, grid: float, dimension: int, steps: int, shares: int = 1
 ) -> ComposedError:
     """How far all draws of a run, of every share, are from ideal ones."""
-    width = noise.std / grid / math.sqrt(shares)
+    # The program gets the width as a 32-bit float, rounded up: it must be in range as well.
+    width = noise.std / grid / math.sqrt(shares) * (1 + 2.0**-20)
     for failure in FAILURES[:-1]:
         try:
             error = composed_error(steps * dimension * shares, width, failure)

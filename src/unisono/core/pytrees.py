@@ -5,5 +5,5 @@ import jax
 from unisono.core.values import Contribution
 
 jax.tree_util.register_dataclass(
-    Contribution, data_fields=["value", "valid"], meta_fields=["grid", "sensitivity"]
+    Contribution, data_fields=["value", "valid"], meta_fields=["grid", "sensitivity", "run"]
 )

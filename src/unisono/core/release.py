@@ -22,6 +22,7 @@ from unisono.core.events import (
     NoNoise,
     NormNoise,
     Skellam,
+    releases_of,
 )
 from unisono.core.grant import Draw, derive
 from unisono.core.noise import (
@@ -118,6 +119,11 @@ def require_paid_for(contribution: Contribution, event: Event, grid: float) -> N
         raise GrantMisused(
             f"the contribution moves by {contribution.sensitivity}, more than was authorised "
             f"({event.sensitivity}): authorise its true sensitivity"
+        )
+    if contribution.run != releases_of(event):
+        raise GrantMisused(
+            f"a contribution to a run of {contribution.run} releases, paid by an event of "
+            f"{releases_of(event)}: what single releases show does not add up to one event"
         )
     if contribution.grid != grid:
         raise GrantMisused(f"a contribution on grid {contribution.grid:g}, released on {grid:g}")

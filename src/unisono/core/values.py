@@ -64,13 +64,15 @@ class Contribution:
 
     Made by functions that enforce the bound they state, such as `clipped_sum`. Where the
     bound could not be kept (a solver missed its public tolerance) `valid` is false and the
-    party counts as a dropout (X-5).
+    party counts as a dropout (X-5). Of a `run` of several releases the sensitivity is that of all
+    of them together; only an event of as many releases pays for it.
     """
 
     value: Any
     grid: float
     sensitivity: Sensitivity
     valid: Any = True
+    run: int = 1
 
 
 @dataclass(frozen=True)

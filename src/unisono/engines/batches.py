@@ -5,6 +5,7 @@ place is full changes nothing else about the batch: every other record keeps its
 and so the way its floats are rounded (X-1).
 """
 
+import warnings
 from typing import Any
 
 import jax
@@ -24,22 +25,25 @@ def placed(
 ) -> tuple[list[np.ndarray], Any]:
     """A party's columns in their places, and which places are full."""
     slots, records = study.facts.places, len(columns[0])
-    if records > slots:
-        raise InvalidInput(
-            f"party {index} holds {records} records, more than the {slots} places that the agreed "
-            "size leaves: agree on a larger nominal size first"
-        )
-    where = np.arange(records)
+    kept = where = np.arange(records)
     if not study.facts.exact_sizes:
         if grant is None:
             raise InvalidInput("places of hidden records are drawn from a grant: give it")
-        where = grant.places(records, slots)
+        kept, where = grant.places(records, slots)
+    if records > slots:
+        # Refusing would tell everybody the size; who holds the records may know.
+        warnings.warn(
+            f"party {index} holds {records} records, more than the {slots} places that the agreed "
+            f"size leaves: {records - slots} of them, drawn by lot, are left out; agree on a "
+            "larger nominal size to use them",
+            stacklevel=2,
+        )
     full = np.zeros(slots, bool)
     full[where] = True
     spread = []
     for column in columns:
         out = np.zeros((slots, *np.shape(column)[1:]), np.float32)
-        out[where] = column
+        out[where] = np.asarray(column)[kept]
         spread.append(out)
     return spread, full
 

@@ -13,6 +13,7 @@ Shares     h honest parties each add round(N(0, std^2 / h)); the sum differs fro
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from scipy.special import ndtri
 
@@ -59,14 +60,20 @@ def calibrate(
     distance = sensitivity.under(relation).in_norm("l2")
     target = delta * (1 - GAP_SHARE) if shares > 1 or in_graph or missed else delta
 
-    def event(std: float) -> Event:
+    factors = [factor for factor, _ in scales] or [1.0]
+
+    def event(std: float, factor: float = 1.0) -> Event:
+        """With the rounding gap of the narrowest noise of the run, and the sampler's error as if
+        all noise were the widest."""
         gap = missed
         if shares > 1 and grid is not None:
-            gap += dimension * rounded_share_gap(std / grid / math.sqrt(shares), shares)
-        ideal = Event(Gaussian(std, gap), sensitivity, sampler)
-        if not in_graph or grid is None:
-            return ideal
-        return in_graph_event(ideal, grid, dimension, count, shares)
+            narrowest = std * min(factors) / grid / math.sqrt(shares)
+            gap += dimension * rounded_share_gap(narrowest, shares)
+        ideal = Event(Gaussian(std * max(factors), gap), sensitivity, sampler)
+        if in_graph and grid is not None:
+            ideal = in_graph_event(ideal, grid, dimension, count, shares)
+        assert isinstance(ideal.noise, Gaussian)
+        return replace(ideal, noise=replace(ideal.noise, std=std * factor))
 
     plain = isinstance(sampler, Everyone) and not in_graph and not scales
     if plain:
@@ -77,7 +84,7 @@ def calibrate(
     if scales:
         return event(
             smallest_scale(
-                lambda std: compose(event(std * factor) * times for factor, times in scales),
+                lambda std: compose(event(std, factor) * times for factor, times in scales),
                 relation, epsilon, target, start=start,
             )
         )  # fmt: skip

@@ -28,6 +28,9 @@ from jax.extend.core import ClosedJaxpr
 
 from unisono.errors import InvalidInput
 from unisono.models.programs import evaluate, inlined, sites_of
+from unisono.models.refusals import MIXES, require_apart, require_floats
+
+_SMALLEST, _LARGEST = 1e-15, 1e15
 
 
 class Leaf(NamedTuple):
@@ -46,7 +49,7 @@ class Leaf(NamedTuple):
 
 class Pieces(NamedTuple):
     """All that is needed of n records: losses (n,), and per leaf the pair (x (n, p), δ (n, o)), or
-    the gradients themselves (n, *shape)."""
+    the gradients themselves, (n, o, p) or (n, *shape)."""
 
     losses: Any
     leaves: tuple[Any, ...]
@@ -67,11 +70,11 @@ class PerRecord:
             raise InvalidInput("there are no parameters to learn: give a pytree of arrays")
         names = [jax.tree_util.keystr(path) or "parameters" for path, _ in paths]
         leaves = [leaf for _, leaf in paths]
-        _require_floats(names, leaves)
+        require_floats(names, leaves)
         try:
             program, result = jax.make_jaxpr(loss, return_shape=True)(shapes, _shapes(record))
         except NameError as error:
-            raise InvalidInput(_MIXES.format(error)) from None
+            raise InvalidInput(MIXES.format(error)) from None
         if getattr(result, "shape", None) != ():
             raise InvalidInput(
                 f"the loss of one record returns {jax.tree.map(_words, result)}: it must be one "
@@ -81,6 +84,8 @@ class PerRecord:
         self._program = ClosedJaxpr(flat, program.consts)
         self._text = str(self._program)
         self._sites = sites_of(flat, len(leaves))
+        gradient = jax.make_jaxpr(jax.grad(loss))(shapes, _shapes(record))
+        require_apart(flat, gradient.jaxpr, self._sites.keys())
         outer = {site.leaf: site for site in self._sites.values()}
         self.leaves = tuple(
             Leaf(
@@ -140,30 +145,40 @@ class PerRecord:
             site = self._sites.get(at)
             if site is None:
                 return None
-            inputs[at] = site.rows_of(operands[site.data])
-            matrix = site.matrix_of(operands[1 - site.data])
-            return site.shaped(jnp.matmul(inputs[at], matrix) + zeros[at])
+            inputs[at], product = site.met(operands[site.data], operands[1 - site.data])
+            return site.shaped(product + zeros[at])
 
         loss = evaluate(self._program, [*values, *rows], meet)
         return loss, inputs
 
-    def squares(self, pieces: Pieces) -> Any:
-        """Squared norms of every record's gradient, leaf by leaf: (n, leaves)."""
-        return jnp.stack([_square(piece) for piece in pieces.leaves], axis=1)
+    def norms(self, pieces: Pieces) -> Any:
+        """The norm of every record's gradient, leaf by leaf: (n, leaves)."""
+        return jnp.stack([_norm(piece) for piece in pieces.leaves], axis=1)
 
     def weighted(self, pieces: Pieces, weights: Any) -> list[Any]:
         """Σ_i w_i g_i for weights (n, leaves), as a list of arrays of the parameters' shapes."""
-        outer = {site.leaf: site for site in self._sites.values() if site.rows == 1}
+        sites = {site.leaf: site for site in self._sites.values()}
         sums = []
         for k, piece in enumerate(pieces.leaves):
             own = weights[:, k]
-            if k in outer:
+            if isinstance(piece, tuple):
                 x, slope = piece
-                product = jnp.matmul(x.T, own[:, None] * slope, precision="highest")
-                sums.append(outer[k].weights_of(product))
+                total = jnp.matmul(x.T, own[:, None] * slope, precision="highest")
             else:
-                sums.append(jnp.tensordot(own, piece, 1, precision="highest"))
+                total = jnp.tensordot(own, piece, 1, precision="highest")
+                total = total.T if k in sites else total
+            sums.append(sites[k].weights_of(total) if k in sites else total)
         return sums
+
+
+def cut(pieces: Pieces) -> Pieces:
+    """Pieces whose numbers lie in ±1e15, and are zero below 1e-15: what is added is what the norms
+    saw. The squares of numbers beyond would overflow, or vanish, and a norm be too small."""
+
+    def one(leaf: Any) -> Any:
+        return jnp.where(jnp.abs(leaf) < _SMALLEST, 0.0, jnp.clip(leaf, -_LARGEST, _LARGEST))
+
+    return Pieces(pieces.losses, jax.tree.map(one, pieces.leaves))
 
 
 def masked(pieces: Pieces, keep: Any) -> Pieces:
@@ -175,24 +190,15 @@ def masked(pieces: Pieces, keep: Any) -> Pieces:
     return jax.tree.map(zeroed, pieces)
 
 
-def _square(piece: Any) -> Any:
+def _norm(piece: Any) -> Any:
     if isinstance(piece, tuple):
-        return _row_square(piece[0]) * _row_square(piece[1])
-    return _row_square(piece)
+        return _row_norm(piece[0]) * _row_norm(piece[1])
+    return _row_norm(piece)
 
 
-def _row_square(rows: Any) -> Any:
+def _row_norm(rows: Any) -> Any:
     flat = rows.reshape(len(rows), -1)
-    return jnp.sum(flat * flat, axis=1)
-
-
-# ---------------------------------------------------------------------- refusals
-
-_MIXES = (
-    "the loss communicates between the records of a batch ({}): a record's gradient would hold "
-    "other people's records, and no clip bounds what one record changes. Replace batch "
-    "normalisation by group or layer normalisation"
-)
+    return jnp.sqrt(jnp.sum(flat * flat, axis=1))
 
 
 def _shape(leaf: Any) -> Any:
@@ -207,13 +213,3 @@ def _shapes(record: Any) -> Any:
 
 def _words(leaf: Any) -> str:
     return f"an array of shape {leaf.shape}"
-
-
-def _require_floats(names: list[str], leaves: list[Any]) -> None:
-    for name, leaf in zip(names, leaves, strict=True):
-        if leaf.dtype != np.float32:
-            raise InvalidInput(
-                f"{name} has type {leaf.dtype}: parameters are float32 arrays, because gradients "
-                "are clipped and rounded in 32 bits; convert it, or keep numbers that are not "
-                "learned out of the parameters"
-            )

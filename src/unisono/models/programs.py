@@ -8,20 +8,21 @@ every patch. `evaluate` runs a program and shows each result before it is used.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jaxpr_types
 
+_FLOAT = np.dtype(np.float32)
 _INLINED = ("jit", "pjit", "closed_call", "core_call")
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where a parameter meets a record, in matrix form: y = shaped(rows_of(x) matrix_of(W)), with
-    rows (r, p), a matrix (p, o) and a product (r, o). A dense layer sees one row; a convolution
+    """Where a parameter meets a record, in matrix form: y = shaped(X M) with rows X (r, p) made of
+    x, a matrix M (p, o) made of W and a product (r, o). A dense layer sees one row; a convolution
     sees one row for each place of its window."""
 
     leaf: int
@@ -29,9 +30,8 @@ class Site:
     rows: int
     inner: int
     outer: int
-    rows_of: Callable[[Any], Any]
-    matrix_of: Callable[[Any], Any]
-    weights_of: Callable[[Any], Any]  # the inverse of matrix_of
+    met: Callable[[Any, Any], tuple[Any, Any]]  # X and X M, of x and W
+    weights_of: Callable[[Any], Any]  # W of M
     shaped: Callable[[Any], Any]
 
     @property
@@ -40,10 +40,11 @@ class Site:
         return self.inner + self.outer if self.rows == 1 else self.inner * self.outer
 
     def piece(self, rows: Any, slope: Any) -> Any:
-        """One record's gradient: the pair of an outer product, or the sum over several rows."""
+        """One record's gradient: the pair of an outer product, or the sum over several rows, as
+        a matrix (o, p): CPUs compute this way round faster."""
         if self.rows == 1:
             return rows[0], slope[0]
-        return self.weights_of(jnp.matmul(rows.T, slope))
+        return jnp.matmul(slope.T, rows)
 
 
 def inlined(jaxpr: Any) -> Any:
@@ -158,6 +159,8 @@ def sites_of(jaxpr: Any, count: int) -> dict[int, Site]:
         other = equation.invars[ours.index(False)] if sum(ours) == 1 else None
         if other is None or isinstance(other, jaxpr_types.Literal) or other in made:
             continue
+        if {variable.aval.dtype, other.aval.dtype, equation.outvars[0].aval.dtype} != {_FLOAT}:
+            continue  # norms of other types would overflow or lose digits
         site = reader(equation, parameters[variable], ours.index(True))
         if site is not None:
             found[places[0]] = site
@@ -178,10 +181,13 @@ def _dense(equation: Any, leaf: int, position: int) -> Site | None:
     outer = math.prod(weights.shape[axis] for axis in free)
     shape = equation.outvars[0].aval.shape
     matrix_of, weights_of = _matrix_form(weights.shape, [*ours, *free], inner, outer)
+
+    def met(x: Any, w: Any) -> Any:
+        seen = jnp.transpose(x, [*rest, *theirs]).reshape(rows, inner)
+        return seen, jnp.matmul(seen, matrix_of(w))
+
     return Site(
-        leaf, 1 - position, rows, inner, outer,
-        rows_of=lambda x: jnp.transpose(x, [*rest, *theirs]).reshape(rows, inner),
-        matrix_of=matrix_of, weights_of=weights_of,
+        leaf, 1 - position, rows, inner, outer, met=met, weights_of=weights_of,
         # The result has the axes of its first operand first.
         shaped=lambda product: (product.T if position == 0 else product).reshape(shape),
     )  # fmt: skip
@@ -194,27 +200,43 @@ def _convolution(equation: Any, leaf: int, position: int) -> Site | None:
     layout = settings["dimension_numbers"]
     groups = (settings["feature_group_count"], settings["batch_group_count"])
     one = data.shape[layout.lhs_spec[0]] == 1
-    if position != 1 or groups != (1, 1) or not one or set(settings["lhs_dilation"]) != {1}:
-        return None
-    window = [kernel.shape[axis] for axis in layout.rhs_spec[2:]]
     places = [equation.outvars[0].aval.shape[axis] for axis in layout.out_spec[2:]]
-    rows, inner = math.prod(places), math.prod(window) * kernel.shape[layout.rhs_spec[1]]
-    outer = kernel.shape[layout.rhs_spec[0]]
+    spread = any(step != 1 for step in settings["lhs_dilation"])
+    if position != 1 or groups != (1, 1) or not one or spread or 0 in places:
+        return None
+    axes = [
+        _Axis(*numbers)
+        for numbers in zip(
+            (data.shape[axis] for axis in layout.lhs_spec[2:]),
+            (kernel.shape[axis] for axis in layout.rhs_spec[2:]),
+            places, settings["window_strides"], settings["padding"], settings["rhs_dilation"],
+            strict=True,
+        )
+    ]  # fmt: skip
+    outer, channels = (kernel.shape[axis] for axis in layout.rhs_spec[:2])
+    rows, inner = math.prod(places), math.prod(axis.window for axis in axes) * channels
     # The patches' columns are ordered (window..., channel).
     order = [*layout.rhs_spec[2:], layout.rhs_spec[1], layout.rhs_spec[0]]
     matrix_of, weights_of = _matrix_form(kernel.shape, order, inner, outer)
     back = list(np.argsort([*layout.out_spec[2:], layout.out_spec[1], layout.out_spec[0]]))
 
-    def rows_of(x: Any) -> Any:
+    @jax.custom_vjp
+    def product(image: Any, patches: Any, weights: Any) -> Any:
+        return jnp.matmul(patches, matrix_of(weights))
+
+    def backward(weights: Any, slope: Any) -> Any:
+        return _slope_of_image(axes, jnp.transpose(weights, order), slope), None, None
+
+    product.defvjp(lambda *operands: (product(*operands), operands[2]), backward)
+
+    def met(x: Any, weights: Any) -> Any:
         image = jnp.transpose(x, [*layout.lhs_spec[2:], layout.lhs_spec[1], layout.lhs_spec[0]])
-        found = _patches(
-            image[..., 0], window, places, settings["window_strides"], settings["padding"],
-            settings["rhs_dilation"],
-        )  # fmt: skip
-        return found.reshape(rows, inner)
+        image = image[..., 0]
+        patches = _patches(axes, jax.lax.stop_gradient(image)).reshape(rows, inner)
+        return patches, product(image, patches, weights)
 
     return Site(
-        leaf, 0, rows, inner, outer, rows_of=rows_of, matrix_of=matrix_of, weights_of=weights_of,
+        leaf, 0, rows, inner, outer, met=met, weights_of=weights_of,
         shaped=lambda product: product.reshape(*places, outer, 1).transpose(back),
     )  # fmt: skip
 
@@ -229,23 +251,52 @@ def _matrix_form(shape: Any, order: list[int], inner: int, outer: int) -> tuple[
     )
 
 
-def _patches(
-    image: Any, window: list[int], places: list[int], strides: Any, padding: Any, dilation: Any
-) -> Any:
-    """The part of an image (..., channels) under the window at each place: (places, window, c)."""
+class _Axis(NamedTuple):
+    """A convolution along one axis of an image."""
+
+    size: int
+    window: int
+    places: int
+    stride: int
+    padding: tuple[int, int]
+    dilation: int
+
+    @property
+    def span(self) -> int:
+        return self.dilation * (self.window - 1) + 1
+
+
+def _patches(axes: list[_Axis], image: Any) -> Any:
+    """The part of an image (..., channels) under the window at each place: (rows, *window, c)."""
     # Negative padding crops, as it does in the convolution itself.
-    image = jax.lax.pad(
-        image, jnp.zeros((), image.dtype), [*((a, b, 0) for a, b in padding), (0, 0, 0)]
-    )
-    taps = []
-    for offset in np.ndindex(*window):
-        begin = [o * d for o, d in zip(offset, dilation, strict=True)]
-        cut = tuple(
-            slice(b, b + s * (n - 1) + 1, s) for b, s, n in zip(begin, strides, places, strict=True)
-        )
-        taps.append(image[cut])
-    stacked = jnp.stack(taps, axis=len(window))
-    return stacked.reshape(*places, math.prod(window), image.shape[-1])
+    sides = [*((*axis.padding, 0) for axis in axes), (0, 0, 0)]
+    image = jax.lax.pad(image, jnp.zeros((), image.dtype), sides)
+    span = [*(axis.span for axis in axes), image.shape[-1]]
+    taps = tuple(slice(None, None, axis.dilation) for axis in axes)
+    places = np.array(list(np.ndindex(*(axis.places for axis in axes))), np.int32)
+    corners = places * np.array([axis.stride for axis in axes], np.int32)
+    return jax.vmap(lambda at: jax.lax.dynamic_slice(image, (*at, 0), span)[taps])(corners)
+
+
+def _slope_of_image(axes: list[_Axis], kernel: Any, slope: Any) -> Any:
+    """dl/dx of a convolution from dl/dy (rows, o) and the kernel (*window, c, o): a convolution
+    too, of the slopes, spread by the stride, with the kernel turned round.
+
+    JAX has the same rule, but names the kernel's axes in an order that XLA computes ten times
+    slower inside a loop on CPUs."""
+    count = len(axes)
+    turned = jnp.swapaxes(jnp.flip(kernel, range(count)), -1, -2)
+    sides = []
+    for axis in axes:
+        before = axis.span - 1 - axis.padding[0]
+        spread = axis.stride * (axis.places - 1) + 1
+        sides.append((before, axis.size + axis.span - 1 - spread - before))
+    image = (0, count + 1, *range(1, count + 1))
+    return jax.lax.conv_general_dilated(
+        slope.reshape(1, *(axis.places for axis in axes), -1), turned, [1] * count, sides,
+        [axis.stride for axis in axes], [axis.dilation for axis in axes],
+        jax.lax.ConvDimensionNumbers(image, (count + 1, count, *range(count)), image),
+    )[0]  # fmt: skip
 
 
 _READERS: dict[str, Callable[[Any, int, int], Site | None]] = {

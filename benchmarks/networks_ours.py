@@ -55,12 +55,11 @@ def _trained(model: str, noise: bool) -> Callable[[int], None]:
     grant = ledger.authorize(study.cost, settings.rounds)
     alive = np.ones((settings.rounds, 1), bool)
     chunk = _Chunk(study, stack(study, [records], [grant]), alive, seed=1)
+    del rows, records
     if not noise:
         chunk._fill = lambda noise, jobs: None  # type: ignore[method-assign]
         empty = chunk._empty
         chunk._empty = lambda n: (empty(n)[0], np.zeros((n, 1, 1, 1), np.int32))  # type: ignore
-    # Records stay where the compiled program reads them, as they do in one call of the engine.
-    chunk.data = chunk.data._replace(arrays=tuple(map(jax.numpy.asarray, chunk.data.arrays)))
     server, _ = algorithm.init(facts)
     carry: Any = (server, None, None)
     done = 0

@@ -219,9 +219,15 @@ class PrivacyCurve:
 
     def _epsilon_of_real_law(self, delta: float) -> float:
         """Epsilon of a law that differs from the ideal one by a slack and a gap."""
-        high = self._epsilon(delta * (1 - GAP_SHARE) * math.exp(-self._slack)) + 2 * self._slack
-        if self.delta(high) <= delta:
-            return high
+        missed = delta * GAP_SHARE
+        for _ in range(4):
+            if missed >= delta:
+                break
+            high = self._epsilon((delta - missed) * math.exp(-self._slack)) + 2 * self._slack
+            if self.delta(high) <= delta:
+                return high
+            # What the gap takes of delta, with a little more, as epsilon grows with it.
+            missed = 1.001 * self._gap * (1 + math.exp(min(high, 700.0))) + delta * GAP_SHARE
         # Delta falls, then rises with the gap's e^epsilon: walk up in small steps.
         low = high
         while self.delta(high) > delta:

@@ -232,7 +232,7 @@ def overflow(settings: Settings, facts: Facts) -> float:
 def proved_grid(fine: float, priced: Callable[[float], Event]) -> float:
     """The first of coarser and coarser grids on which the noise has a proved in-graph sampler:
     beside wide noise, coarse steps cost little."""
-    for factor in (1, 8, 64, 512):
+    for factor in (1, 2, 4, 8, 32, 128, 512):
         try:
             priced(fine * factor)
         except ConditionViolated:

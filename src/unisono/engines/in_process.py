@@ -153,7 +153,9 @@ class _Chunk:
 
     def __init__(self, study: Study, data: Stack, alive: np.ndarray, seed: int | None) -> None:
         algorithm, facts, trust = study.algorithm, study.facts, study.trust
-        self.study, self.data, self.alive = study, data, alive
+        # Records are handed to the compiled program's device once, not with every chunk.
+        self.study, self.alive = study, alive
+        self.data = Stack(tuple(jnp.asarray(array) for array in data.arrays), data.real)
         self.records = data.real.sum(axis=1)
         self.grid = algorithm.grid(facts, trust)
         require_headroom(study)

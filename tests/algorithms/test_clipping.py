@@ -1,5 +1,7 @@
 """Sums of clipped gradients: what one record can move, and what the server reads."""
 
+from functools import lru_cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,12 +30,16 @@ def batch(seed=0, size=1.0):
 def summed(clipping, records, mask=None, bounds=None):
     bounds = clipping.start(PLAN) if bounds is None else bounds
     mask = np.ones(COUNT, bool) if mask is None else mask
-    run = jax.jit(
+    return np.asarray(compiled(clipping)(records, mask, bounds), float) * GRID
+
+
+@lru_cache
+def compiled(clipping):
+    return jax.jit(
         lambda records, mask, bounds: (
             clipped_sum(PLAN, clipping, PARAMETERS, bounds, records, mask, GRID, True).value
         )
     )
-    return np.asarray(run(records, mask, bounds), float) * GRID
 
 
 def reference(clipping, records):

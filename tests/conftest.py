@@ -3,6 +3,9 @@
 import os
 from pathlib import Path
 
+# Most of the time goes into compiling small programs: spare it, where nobody else decides.
+os.environ.setdefault("XLA_FLAGS", "--xla_llvm_disable_expensive_passes=true")
+
 import jax
 import numpy as np
 import pytest

@@ -55,6 +55,7 @@ def test_scikit_learn_checks(estimator, check):
 # ------------------------------------------------------------------ learning
 
 
+@pytest.mark.slow
 def test_digits():
     """Every fifth record is held out, and no constant was chosen on it: mean accuracy above .92.
 

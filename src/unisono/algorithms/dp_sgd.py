@@ -128,7 +128,8 @@ def dp_sgd(settings: Settings, problem: Problem, optimizer: Any) -> Algorithm:
     def priced(facts: Facts, step: float, shares: int) -> Event:
         return calibrate(
             clipping.sensitivity(plan, step, hides_presence=not facts.exact_sizes),
-            settings.relation, settings.epsilon, settings.delta, count=settings.rounds,
+            settings.relation, settings.epsilon, settings.delta,
+            count=facts.attempts(settings.rounds),
             sampler=settings.sampler, dimension=dimension, grid=step,
             in_graph=settings.in_graph, shares=shares, missed=overflow(settings, facts),
             scales=_levels(settings),

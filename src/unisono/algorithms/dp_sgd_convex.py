@@ -50,7 +50,8 @@ def dp_sgd_convex(settings: Settings) -> Algorithm:
         grid, dimension = settings.grid(facts), settings.dimension(facts)
         return calibrate(
             sum_sensitivity(settings.clip, grid, dimension, hides_presence=not facts.exact_sizes),
-            settings.relation, settings.epsilon, settings.delta, count=settings.rounds,
+            settings.relation, settings.epsilon, settings.delta,
+            count=facts.attempts(settings.rounds),
             sampler=sampler, dimension=dimension, grid=grid,
             shares=facts.honest if trust is Trust.SECURE_SUM else 1,
         )  # fmt: skip

@@ -147,7 +147,8 @@ def fed_avg(settings: Settings, problem: Problem, home: Any, server: Any) -> Alg
     def event(facts: Facts, trust: Trust) -> Event:
         return calibrate(
             update_sensitivity(settings.norm, grid(facts), dimension, Unit.PARTY),
-            settings.relation, settings.epsilon, settings.delta, count=settings.rounds,
+            settings.relation, settings.epsilon, settings.delta,
+            count=facts.attempts(settings.rounds),
             sampler=settings.sampler, dimension=dimension, grid=grid(facts),
             in_graph=settings.epsilon <= IN_GRAPH_EPSILON,
             shares=facts.honest if trust is Trust.SECURE_SUM else 1,

@@ -46,7 +46,7 @@ def gradient_perturbation(settings: Settings) -> Algorithm:
         return calibrate(
             sum_sensitivity(settings.clip, grid, dimension, hides_presence=not facts.exact_sizes),
             settings.relation, settings.epsilon, settings.delta,
-            count=settings.rounds, dimension=dimension, grid=grid,
+            count=facts.attempts(settings.rounds), dimension=dimension, grid=grid,
             shares=facts.honest if trust is Trust.SECURE_SUM else 1,
         )  # fmt: skip
 

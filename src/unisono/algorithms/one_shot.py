@@ -76,12 +76,13 @@ class Promise:
     ) -> Event:
         """The release of `width` numbers on `grid` that keeps the promise over all rounds."""
         self.require(facts, trust)
+        count = facts.attempts(self.rounds)
         if self.pure:
             return laplace.calibrate(
-                sensitivity, self.relation, self.epsilon, count=self.rounds, dimension=width
+                sensitivity, self.relation, self.epsilon, count=count, dimension=width
             )
         return gaussian.calibrate(
-            sensitivity, self.relation, self.epsilon, self.delta, count=self.rounds,
+            sensitivity, self.relation, self.epsilon, self.delta, count=count,
             dimension=width, grid=grid, shares=facts.honest if trust is Trust.SECURE_SUM else 1,
         )  # fmt: skip
 

@@ -165,15 +165,15 @@ def output_perturbation(settings: Settings) -> Algorithm:
         grid = choose_grid(settings, facts)
         bound = sensitivity(settings, facts, grid)
         relation, epsilon, delta = settings.relation, settings.epsilon, settings.delta
-        p = math.prod(settings.shape(facts.features))
+        p, count = math.prod(settings.shape(facts.features)), facts.attempts(1)
         if delta:
             shares = facts.honest if trust is Trust.SECURE_SUM else 1
             return gaussian.calibrate(
-                bound, relation, epsilon, delta, dimension=p, shares=shares, grid=grid
+                bound, relation, epsilon, delta, count=count, dimension=p, shares=shares, grid=grid
             )
         if trust is Trust.SECURE_SUM:
-            return laplace.calibrate(bound, relation, epsilon, dimension=p)
-        return norm.calibrate(bound, relation, epsilon)
+            return laplace.calibrate(bound, relation, epsilon, count=count, dimension=p)
+        return norm.calibrate(bound, relation, epsilon / count)
 
     return _algorithm("output-perturbation", settings, event, asdict(settings))
 

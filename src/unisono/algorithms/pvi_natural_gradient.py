@@ -144,7 +144,7 @@ def natural_gradient_pvi(settings: Settings, likelihood: Likelihood) -> Algorith
         size, step = dimension(facts), grid(facts)
         return calibrate(
             sum_sensitivity(settings.clip, step, size, hides_presence=not facts.exact_sizes),
-            settings.relation, epsilon, settings.delta, count=settings.rounds,
+            settings.relation, epsilon, settings.delta, count=facts.attempts(settings.rounds),
             sampler=Poisson(settings.rate) if settings.rate < 1 else Everyone(),
             dimension=size, grid=step,
             shares=facts.honest if trust is Trust.SECURE_SUM else 1,

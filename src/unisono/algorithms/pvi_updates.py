@@ -160,7 +160,7 @@ def clipped_update_inference(settings: Settings, likelihood: Likelihood) -> Algo
         return calibrate(
             update_sensitivity(settings.clip, grid(facts), size(facts), settings.unit),
             settings.relation, settings.epsilon, settings.delta,
-            count=int(settings.turns(facts.parties).asked.sum(axis=0).max()),
+            count=facts.attempts(int(settings.turns(facts.parties).asked.sum(axis=0).max())),
             sampler=settings.sampler, dimension=size(facts), grid=grid(facts),
             shares=facts.honest if trust is Trust.SECURE_SUM else 1,
         )  # fmt: skip

@@ -129,7 +129,8 @@ def sgd_synchronous(settings: Settings, trust: Trust = Trust.LOCAL) -> Algorithm
             settings.lipschitz, step, p, hides_presence=not facts.exact_sizes
         )  # fmt: skip
         return calibrate(
-            bound, settings.relation, settings.epsilon, settings.delta, count=settings.rounds,
+            bound, settings.relation, settings.epsilon, settings.delta,
+            count=facts.attempts(settings.rounds),
             dimension=p, grid=step, shares=facts.honest if trust is Trust.SECURE_SUM else 1,
         )  # fmt: skip
 

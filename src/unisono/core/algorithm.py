@@ -45,6 +45,9 @@ class Facts:
     With `exact_sizes` the record counts are true and public, so only replace-one and zero-out
     are defined. Without it they are nominal, a party may hold more or fewer records, and the
     presence of a record is hidden too (add-or-remove, E000-1).
+
+    `retries` is how many failed rounds of a run may be tried again, in all. Every attempt is a
+    release with noise of its own, and noise is calibrated for all of them (X-9).
     """
 
     records: tuple[int, ...]
@@ -52,8 +55,11 @@ class Facts:
     minimum_survivors: int
     colluders: int = 0
     exact_sizes: bool = True
+    retries: int = 0
 
     def __post_init__(self) -> None:
+        if self.retries < 0 or int(self.retries) != self.retries:
+            raise InvalidInput(f"retries = {self.retries!r}: a whole number of rounds, 0 or more")
         if not self.records or min(self.records) < 1:
             raise InvalidInput(
                 f"record counts {self.records!r}: every party needs at least one record, and "
@@ -82,6 +88,10 @@ class Facts:
         alike, and with room to spare where sizes are hidden."""
         most = max(self.records)
         return most if self.exact_sizes else 64 * math.ceil((most + most / 32 + 64) / 64)
+
+    def attempts(self, rounds: int) -> int:
+        """How often a party may be asked in a run of so many rounds."""
+        return rounds + self.retries
 
     @property
     def honest(self) -> int:
@@ -205,7 +215,8 @@ class Algorithm(NamedTuple):
             )
             return _cost_per_viewer(history, facts, trust)
         event = self.event_of(facts, trust, party)
-        releases = (rounds or self.turns(facts, party)) * self.steps
+        turns = facts.attempts(self.turns(facts, party)) if rounds is None else rounds
+        releases = turns * self.steps
         if releases % releases_of(event):
             raise InvalidInput(
                 f"{self.name} is one event of {releases_of(event)} releases, and cannot be paid "
@@ -235,6 +246,11 @@ class Algorithm(NamedTuple):
             raise InvalidInput("noise that changes by rounds is for parties that all pay alike")
         event = self.event(facts, trust)
         whole = event.sensitivity.unit is Unit.PARTY
+        if facts.retries and not (self.alike and self.inner is None and releases_of(event) == 1):
+            raise InvalidInput(
+                f"rounds of {self.name} cannot be tried again, as their noise or their turns "
+                "depend on each other: set retries to 0; a round that fails is left out"
+            )
         if whole and isinstance(event.sampler, WithoutReplacement):
             raise InvalidInput(
                 "a fixed number of parties is drawn by somebody who then knows them: ask them by a "
@@ -262,6 +278,7 @@ class Algorithm(NamedTuple):
             "minimum_survivors": facts.minimum_survivors,
             "colluders": facts.colluders,
             "exact_sizes": facts.exact_sizes,
+            **({"retries": facts.retries} if facts.retries else {}),
         }
         return hashlib.sha256(canonical(agreed)).hexdigest()
 

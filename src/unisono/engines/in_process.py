@@ -18,6 +18,7 @@ import numpy as np
 
 from unisono.core.algorithm import Algorithm
 from unisono.core.certificate import certify
+from unisono.core.costs import Cost
 from unisono.core.events import Event
 from unisono.core.grant import Draw, Grant, join
 from unisono.core.ledger import Ledger
@@ -84,6 +85,8 @@ def run(
     saved = Checkpoint(checkpoint, study.hash) if checkpoint else None
     if saved:
         require_public_state(study, state)
+        if facts.retries:
+            raise InvalidInput("nothing is tried again in one process: set retries to 0")
     first = 0
     if saved and saved.exists():
         first, (server, states) = saved.load((server, states))
@@ -129,7 +132,7 @@ def _result(algorithm: Algorithm, server: Any) -> Any:
 def _check(study: Study, ledgers: Sequence[Ledger], todo: range) -> None:
     """Refuse before anything is spent if one party cannot pay for all that is left."""
     if study.algorithm.alike:
-        Ledger.check_all(ledgers, study.algorithm.cost(study.facts, study.trust, len(todo)))
+        Ledger.check_all(ledgers, _cost(study, todo))
         return
     for ledger, cost in zip(ledgers, study.costs, strict=True):
         ledger.check(cost)
@@ -140,12 +143,19 @@ def _authorize(study: Study, ledgers: Sequence[Ledger], rounds: range) -> list[G
     algorithm, facts = study.algorithm, study.facts
     purpose = f"study {study.hash[:16]}"
     if algorithm.alike:
-        cost = algorithm.cost(facts, study.trust, len(rounds))
-        return Ledger.authorize_all(ledgers, cost, len(rounds) * algorithm.steps, purpose)
+        return Ledger.authorize_all(
+            ledgers, _cost(study, rounds), len(rounds) * algorithm.steps, purpose
+        )
     return [
         ledger.authorize(cost, algorithm.turns(facts, party) * algorithm.steps, purpose)
         for party, (ledger, cost) in enumerate(zip(ledgers, study.costs, strict=True))
     ]
+
+
+def _cost(study: Study, rounds: range) -> Cost:
+    """What these rounds cost; a whole run includes its retries, as on every engine."""
+    whole = len(rounds) == study.algorithm.rounds
+    return study.algorithm.cost(study.facts, study.trust, None if whole else len(rounds))
 
 
 class _Chunk:

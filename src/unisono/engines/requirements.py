@@ -78,7 +78,7 @@ def require_sampler_error(study: Study, event: Event, dimension: int) -> None:
     algorithm, facts, trust = study.algorithm, study.facts, study.trust
     if drawn_in_graph(study):
         shares = facts.honest if trust is Trust.SECURE_SUM else 1
-        steps = algorithm.rounds * algorithm.steps
+        steps = facts.attempts(algorithm.rounds) * algorithm.steps
         require_error_paid(event, algorithm.grid(facts, trust), dimension, steps, shares)
 
 

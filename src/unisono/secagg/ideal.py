@@ -13,6 +13,7 @@ from unisono.core.grant import derive
 from unisono.core.noise import Keystream
 from unisono.core.values import Masked, Share
 from unisono.errors import GrantMisused, InvalidInput
+from unisono.secagg.encoding import signed
 
 DESCRIPTION = "ideal functionality: a dealer inside this process knows the masks"
 
@@ -53,13 +54,3 @@ class Dealer:
         for party, message in messages.items():
             total += message.value.ravel() - self.pad(round_number, party, total.size)
         return signed(total, self.bits).reshape(shape)
-
-
-def signed(residues: np.ndarray, bits: int) -> np.ndarray:
-    """Residues modulo 2^bits as the integers nearest to zero.
-
-    >>> signed(np.array([1, 2**32 - 1], dtype=np.uint64), 32)
-    array([ 1, -1])
-    """
-    shift = np.uint64(64 - bits)
-    return (residues << shift).view(np.int64) >> np.int64(64 - bits)

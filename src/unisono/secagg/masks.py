@@ -1,0 +1,62 @@
+"""Masks: streams of uniform residues from a seed, and seeds that two parties share.
+
+    pair seed   HKDF-SHA256(X25519(own secret, other's public key), info = attempt and pair)
+    stream      AES-256 in counter mode under the seed, which serves once
+
+Streams are added to a vector block by block, so that neither leaves the processor's cache.
+"""
+
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+_BLOCK_BYTES = 1 << 18
+_ZEROS = memoryview(bytes(_BLOCK_BYTES))
+
+
+def public_key(secret: bytes) -> bytes:
+    """The X25519 public key of a secret."""
+    return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+
+
+def shared(secret: bytes, other: bytes, purpose: bytes) -> bytes:
+    """A key that only the two holders know; raises ValueError for a key that shares nothing."""
+    exchanged = X25519PrivateKey.from_private_bytes(secret).exchange(
+        X25519PublicKey.from_public_bytes(other)
+    )
+    return HKDF(SHA256(), length=32, salt=None, info=purpose).derive(exchanged)
+
+
+def is_usable(key: bytes) -> bool:
+    """Whether an agreement with this public key can succeed at all."""
+    try:
+        shared(b"\x01" * 32, key, b"")
+    except ValueError:
+        return False
+    return True
+
+
+def stream(seed: bytes, size: int) -> bytes:
+    """`size` bytes of the stream."""
+    return _encryptor(seed).update(bytes(size))
+
+
+def add(total: np.ndarray, seed: bytes, sign: int) -> None:
+    """Add (sign 1) or subtract (sign -1) the seed's mask, in place, modulo the word's size."""
+    encryptor = _encryptor(seed)
+    block = bytearray(_BLOCK_BYTES)
+    mask = np.frombuffer(block, total.dtype)
+    combine = np.add if sign > 0 else np.subtract
+    length = len(mask)
+    for start in range(0, total.size, length):
+        part = total[start : start + length]
+        encryptor.update_into(_ZEROS[: part.nbytes], block)
+        combine(part, mask[: part.size], out=part)
+
+
+def _encryptor(seed: bytes) -> Any:
+    return Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()

@@ -1,0 +1,84 @@
+"""Who masks with whom: everybody with everybody, or a ring in which each has a few neighbours.
+
+With n parties all pairs cost n masks each; above 100 parties each masks with the k nearest on a
+ring in an order that nobody chooses (it follows from the session's hash), and its secrets are
+shared among those k and itself with threshold τ. Two facts make this safe against a server that
+calls anyone it likes a dropout, and c parties that help it:
+
+* One sum only. Suppose the honest survivors fell into two groups without an edge between them, so
+  that two sums could be told apart. Somewhere on the ring an honest survivor u of one group is
+  followed by an honest survivor of the other, more than k/2 places on. Then u has honest
+  surviving neighbours on one side only, at most k/2; with itself and its colluding neighbours
+  c_u that is at most k/2 + 1 + c_u holders, and its self-mask opens to τ only. So
+  τ = k/2 + c_u + 2 forbids it, whoever dropped out.
+* Colluders alone cannot open anything: c_u < τ.
+
+c_u is the number of colluders among u's k neighbours: hypergeometric, as the order is random to
+whoever chose the colluders. `most_colluders` bounds it for all u together but for a probability
+of 2^-104, which leaves 2^-40 to a coordinator who tries 2^64 studies until the order suits him.
+For all pairs the minimum of survivors is the threshold.
+"""
+
+import math
+from functools import lru_cache
+
+ALL_PAIRS = 100
+_UNSAFE_BITS = 104
+# A ring so wide that honest dropouts hinder fewer rounds than this.
+_STUCK = 1e-6
+
+
+@lru_cache(maxsize=64)
+def choose(parties: int, minimum: int, colluders: int) -> tuple[int, int]:
+    """Neighbours of each party and the threshold of its secrets: (k, τ).
+
+    >>> choose(5, 4, 1)
+    (4, 4)
+    """
+    everybody = parties - 1, minimum
+    if parties <= ALL_PAIRS:
+        return everybody
+    for degree in range(16, parties - 1, 2):
+        threshold = degree // 2 + most_colluders(parties, colluders, degree) + 2
+        missing = degree + 1 - threshold  # how many holders may fail
+        if missing < 0:
+            continue
+        gone = parties - minimum
+        if parties * _tail(parties - 1, gone, degree, missing) <= _STUCK:
+            return degree, threshold
+    return everybody
+
+
+def most_colluders(parties: int, colluders: int, degree: int) -> int:
+    """Colluders among a party's neighbours: more than this at any party has probability 2^-104."""
+    bound = 2.0**-_UNSAFE_BITS / parties
+    found = 0
+    while _tail(parties - 1, colluders, degree, found) > bound:
+        found += 1
+    return found
+
+
+def ring(order: list[int], degree: int, party: int) -> tuple[int, ...]:
+    """The `degree` parties nearest to one on the ring.
+
+    >>> ring([3, 0, 2, 1, 4], 2, 2)
+    (0, 1)
+    """
+    place, half = order.index(party), degree // 2
+    steps = [step for step in range(-half, half + 1) if step]
+    return tuple(sorted(order[(place + step) % len(order)] for step in steps))
+
+
+def _tail(population: int, marked: int, drawn: int, more_than: int) -> float:
+    """The chance that more than so many of `drawn` are marked (without replacement)."""
+    highest = min(marked, drawn)
+    lowest = max(more_than + 1, drawn - (population - marked))
+    whole = _log_binomial(population, drawn)
+    return math.fsum(
+        math.exp(_log_binomial(marked, x) + _log_binomial(population - marked, drawn - x) - whole)
+        for x in range(lowest, highest + 1)
+    )
+
+
+def _log_binomial(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)

@@ -1,0 +1,299 @@
+"""A party's side of the secure sum, as functions from one state to the next.
+
+The protocol follows Bonawitz et al. (2017) in the version against a lying server, with the ring
+of neighbours of Bell et al. (2020). One attempt at one round of one session goes
+
+    announce -> Announced   two one-time X25519 keys, signed
+    deal     -> Dealt       shares of the mask key and of the self-mask's seed, sealed for each
+                            neighbour; a signature over everybody's keys
+    mask     -> Sent        the vector under all masks, if all dealers signed the same keys
+    agree    -> Agreed      a signature over the set of survivors, each of whom signed its vector
+    unmask   -> done        shares of survivors' self-masks and of dropouts' mask keys, if the
+                            minimum of parties signed the same set of survivors
+
+Each step checks what the server passes on with the party's own roster, minimum and session. A step
+takes the state that the step before returned, and whoever holds the states uses each once: no
+message can be had twice. Nothing here draws entropy, reads a clock or sends anything.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from unisono.core.grant import derive
+from unisono.core.values import Share
+from unisono.errors import GrantMisused, PrivacyViolation
+from unisono.secagg import masks, shamir
+from unisono.secagg.encoding import encode
+from unisono.secagg.roster import KEY_BYTES, Identity, digest, framed
+from unisono.secagg.session import Session
+
+BOX_BYTES = 2 * shamir.SHARE_BYTES + 16
+# The key of a box serves for one message, so its nonce may be constant.
+_NONCE = bytes(12)
+
+
+class Announcement(NamedTuple):
+    """Public mask key and box key, one after the other, and a signature."""
+
+    keys: bytes
+    signature: bytes
+
+
+class Deal(NamedTuple):
+    """A commitment to the self-mask and a signature over all keys; a sealed box per neighbour."""
+
+    commitment: bytes
+    signature: bytes
+    boxes: Mapping[int, bytes]
+
+
+class Sealed(NamedTuple):
+    """What the others learn of a masked vector: its digest, signed."""
+
+    digest: bytes
+    signature: bytes
+
+
+@dataclass(frozen=True, repr=False)
+class Announced:
+    session: Session
+    identity: Identity
+    party: int
+    attempt: bytes
+    secret: bytes
+    announcement: Announcement
+
+
+@dataclass(frozen=True, repr=False)
+class Dealt:
+    before: Announced
+    table: Mapping[int, bytes]  # everybody's keys
+    table_digest: bytes
+    self_seed: bytes
+    own_shares: tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, repr=False)
+class Sent:
+    before: Announced
+    dealers: tuple[int, ...]
+    dealers_digest: bytes
+    held: Mapping[int, tuple[bytes, bytes]]  # shares of (mask key, self-mask) of each neighbour
+
+
+@dataclass(frozen=True, repr=False)
+class Agreed:
+    before: Sent
+    survivors: tuple[int, ...]
+    statement: bytes
+
+
+# ------------------------------------------------------------------- steps
+
+
+def announce(
+    session: Session, identity: Identity, party: int, round_number: int, attempt: int, secret: bytes
+) -> tuple[Announced, Announcement]:
+    """Begin an attempt with 32 fresh secret bytes, from which all of its keys follow."""
+    if session.roster.keys[party] != identity.public:
+        raise PrivacyViolation(
+            f"{identity.name} does not hold the key that the roster lists for it: use the key "
+            "whose card went into the roster, or agree on a new roster"
+        )
+    name = session.attempt(round_number, attempt)
+    keys = b"".join(masks.public_key(derive(secret, label)) for label in ("mask", "box"))
+    announcement = Announcement(keys, identity.sign(announced(name, party, keys)))
+    return Announced(session, identity, party, name, secret, announcement), announcement
+
+
+def deal(state: Announced, announcements: Mapping[int, Announcement]) -> tuple[Dealt, Deal]:
+    """Share one's secrets with one's neighbours among those who announced keys."""
+    session, party, attempt = state.session, state.party, state.attempt
+    _require_set(session, announcements, party, "announced keys")
+    if announcements[party] != state.announcement:
+        raise PrivacyViolation("the server passes on another key than this party announced")
+    for other, (keys, signature) in announcements.items():
+        _require_signed(session, other, signature, announced(attempt, other, keys), "its keys")
+    table = {other: announcements[other].keys for other in sorted(announcements)}
+    table_digest = digest_of_table(attempt, table)
+    self_seed = derive(state.secret, "self-mask")
+    holders = [holder for holder in session.holders(party) if holder in table]
+    if len(holders) < session.threshold:
+        raise PrivacyViolation(
+            f"{len(holders)} holders of shares where {session.threshold} open a secret: too few"
+        )
+    shares = [
+        shamir.split(secret, holders, session.threshold, masks.stream(
+            derive(state.secret, label), shamir.randomness(session.threshold)))
+        for secret, label in (
+            (derive(state.secret, "mask"), "shares of the mask key"),
+            (self_seed, "shares of the self-mask"),
+        )
+    ]  # fmt: skip
+    boxes = {
+        other: _box(state, table, party, other).encrypt(
+            _NONCE, shares[0][other] + shares[1][other], table_digest
+        )
+        for other in holders
+        if other != party
+    }
+    commitment = digest("self-mask", attempt, party, self_seed)
+    signature = state.identity.sign(dealt(attempt, party, table_digest, commitment))
+    own = shares[0][party], shares[1][party]
+    return Dealt(state, table, table_digest, self_seed, own), Deal(commitment, signature, boxes)
+
+
+def mask(state: Dealt, deals: Mapping[int, Deal], share: Share) -> tuple[Sent, np.ndarray, Sealed]:
+    """The vector under its masks; `deals` hold of each box only the one for this party."""
+    before = state.before
+    session, party, attempt = before.session, before.party, before.attempt
+    if not isinstance(share, Share):
+        raise GrantMisused(f"only noised shares are masked, not a {type(share).__name__}")
+    _require_set(session, deals, party, "dealt shares")
+    if not set(deals) <= set(state.table):
+        raise PrivacyViolation("a dealer of shares who has not announced keys")
+    for other, one in deals.items():
+        statement = dealt(attempt, other, state.table_digest, one.commitment)
+        _require_signed(session, other, one.signature, statement, "the keys of all")
+    mine = [other for other in session.neighbours(party) if other in deals]
+    held = {other: _opened(state, other, deals[other]) for other in mine}
+    held[party] = state.own_shares
+    dealers_digest = digest_of_dealers(state.table_digest, deals)
+    total = encode(share.value, session.bits).ravel()
+    masks.add(total, state.self_seed, 1)
+    mask_secret = derive(before.secret, "mask")
+    for other in mine:
+        seed = pair_seed(attempt, party, other, mask_secret, mask_key(state.table[other]))
+        masks.add(total, seed, 1 if party < other else -1)
+    sealed = digest("vector", total.tobytes())
+    signature = before.identity.sign(sent(attempt, party, dealers_digest, sealed))
+    dealers = tuple(sorted(deals))
+    return Sent(before, dealers, dealers_digest, held), total, Sealed(sealed, signature)
+
+
+def agree(state: Sent, survivors: Mapping[int, Sealed]) -> tuple[Agreed, bytes]:
+    """Sign the set of survivors, once, if it is large enough and each has signed its vector."""
+    before = state.before
+    _require_set(before.session, survivors, before.party, "sent vectors")
+    if not set(survivors) <= set(state.dealers):
+        raise PrivacyViolation("a survivor who has dealt no shares")
+    for other, (sealed, signature) in survivors.items():
+        statement = sent(before.attempt, other, state.dealers_digest, sealed)
+        _require_signed(before.session, other, signature, statement, "its vector")
+    chosen = tuple(sorted(survivors))
+    statement = agreed(before.attempt, state.dealers_digest, chosen)
+    return Agreed(state, chosen, statement), before.identity.sign(statement)
+
+
+def unmask(state: Agreed, signatures: Mapping[int, bytes]) -> dict[int, bytes]:
+    """One share of each neighbour's secret: the self-mask of survivors, the mask key of dropouts.
+
+    Never both: survivors and dropouts are those who dealt, divided by the one set that was signed.
+    """
+    sender = state.before
+    session = sender.before.session
+    _require_set(session, signatures, None, "signed the set of survivors")
+    if not set(signatures) <= set(state.survivors):
+        raise PrivacyViolation("a set of survivors signed by someone who is not among them")
+    for other, signature in signatures.items():
+        _require_signed(session, other, signature, state.statement, "this set of survivors")
+    alive = set(state.survivors)
+    return {other: pair[1] if other in alive else pair[0] for other, pair in sender.held.items()}
+
+
+# -------------------------------------------------------- what is signed
+
+
+def announced(attempt: bytes, party: int, keys: bytes) -> bytes:
+    return digest("announce", attempt, party, keys)
+
+
+def dealt(attempt: bytes, party: int, table: bytes, commitment: bytes) -> bytes:
+    return digest("deal", attempt, party, table, commitment)
+
+
+def sent(attempt: bytes, party: int, dealers: bytes, sealed: bytes) -> bytes:
+    return digest("masked", attempt, party, dealers, sealed)
+
+
+def agreed(attempt: bytes, dealers: bytes, survivors: Sequence[int]) -> bytes:
+    return digest("survivors", attempt, dealers, *survivors)
+
+
+def digest_of_table(attempt: bytes, table: Mapping[int, bytes]) -> bytes:
+    rows = [framed(party, table[party]) for party in sorted(table)]
+    return digest("keys", attempt, *rows)
+
+
+def digest_of_dealers(table: bytes, deals: Mapping[int, Deal]) -> bytes:
+    rows = [framed(party, deals[party].commitment) for party in sorted(deals)]
+    return digest("dealers", table, *rows)
+
+
+# ------------------------------------------------------------------- keys
+
+
+def mask_key(keys: bytes) -> bytes:
+    return keys[:KEY_BYTES]
+
+
+def box_key(keys: bytes) -> bytes:
+    return keys[KEY_BYTES:]
+
+
+def pair_seed(attempt: bytes, party: int, other: int, secret: bytes, public: bytes) -> bytes:
+    """The seed that two parties share in one attempt."""
+    low, high = sorted((party, other))
+    return masks.shared(secret, public, digest("pair", attempt, low, high))
+
+
+def _box(
+    state: Announced, table: Mapping[int, bytes], sender: int, receiver: int
+) -> ChaCha20Poly1305:
+    """The box for one message from one party to another."""
+    other = receiver if sender == state.party else sender
+    purpose = digest("box", state.attempt, sender, receiver)
+    secret = derive(state.secret, "box")
+    return ChaCha20Poly1305(masks.shared(secret, box_key(table[other]), purpose))
+
+
+def _opened(state: Dealt, dealer: int, deal: Deal) -> tuple[bytes, bytes]:
+    """The two shares in the box that a dealer sent to this party."""
+    party = state.before.party
+    if party not in deal.boxes:
+        raise PrivacyViolation(f"no shares of {state.before.session.roster.names[dealer]} arrived")
+    box = _box(state.before, state.table, dealer, party)
+    try:
+        content = box.decrypt(_NONCE, deal.boxes[party], state.table_digest)
+    except InvalidTag:
+        raise PrivacyViolation(
+            f"the shares of {state.before.session.roster.names[dealer]} were changed on the way"
+        ) from None
+    return content[: shamir.SHARE_BYTES], content[shamir.SHARE_BYTES :]
+
+
+# ------------------------------------------------------------------ checks
+
+
+def _require_set(session: Session, named: Mapping[int, object], own: int | None, did: str) -> None:
+    """Known parties, at least this party's own minimum of them, and itself among them."""
+    if any(not 0 <= party < session.parties for party in named):
+        raise PrivacyViolation("the server names a party that is not in the roster")
+    if len(named) < session.minimum:
+        raise PrivacyViolation(
+            f"{len(named)} parties {did}, this party answers to at least {session.minimum}"
+        )
+    if own is not None and own not in named:
+        raise PrivacyViolation(f"the server leaves this party out of those who {did}")
+
+
+def _require_signed(
+    session: Session, party: int, signature: bytes, message: bytes, what: str
+) -> None:
+    if not session.roster.verify(party, signature, message):
+        raise PrivacyViolation(f"{session.roster.names[party]} has not signed {what}: refused")

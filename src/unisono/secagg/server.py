@@ -1,0 +1,210 @@
+"""The server's side of the secure sum: it passes messages on, and opens one sum per attempt.
+
+Each function takes what parties sent in one step, leaves out what is malformed or not signed (its
+sender counts as a dropout), and refuses to go on with fewer than the minimum. A server that keeps
+to this learns the sum of the survivors' vectors, and so does one that does not.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from unisono.errors import UnisonoError
+from unisono.secagg import masks, shamir
+from unisono.secagg.encoding import signed
+from unisono.secagg.party import (
+    Announcement,
+    Deal,
+    Sealed,
+    agreed,
+    announced,
+    dealt,
+    digest_of_dealers,
+    digest_of_table,
+    mask_key,
+    pair_seed,
+    sent,
+)
+from unisono.secagg.roster import KEY_BYTES, digest
+from unisono.secagg.session import Session
+
+T = TypeVar("T")
+
+
+class TooFew(UnisonoError):
+    """An attempt that keeps too few parties: it is not opened."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Who announced which keys."""
+
+    session: Session
+    attempt: bytes
+    announcements: Mapping[int, Announcement]
+
+    @property
+    def keys(self) -> Mapping[int, bytes]:
+        return {party: one.keys for party, one in self.announcements.items()}
+
+    @property
+    def digest(self) -> bytes:
+        return digest_of_table(self.attempt, self.keys)
+
+
+@dataclass(frozen=True)
+class Dealers:
+    """Who dealt shares of its secrets."""
+
+    table: Table
+    deals: Mapping[int, Deal]
+
+    @property
+    def digest(self) -> bytes:
+        return digest_of_dealers(self.table.digest, self.deals)
+
+    def for_party(self, party: int) -> dict[int, Deal]:
+        """What one party is shown: all signatures, and the boxes meant for it."""
+        return {
+            other: deal._replace(
+                boxes={party: deal.boxes[party]} if party in deal.boxes else {}
+            )
+            for other, deal in self.deals.items()
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Survivors:
+    """Whose vectors are in the sum, and the sum under its masks."""
+
+    dealers: Dealers
+    sealed: Mapping[int, Sealed]
+    masked: np.ndarray
+
+    @property
+    def statement(self) -> bytes:
+        return agreed(self.dealers.table.attempt, self.dealers.digest, sorted(self.sealed))
+
+
+def collect_keys(
+    session: Session, round_number: int, attempt: int, announcements: Mapping[int, Announcement]
+) -> Table:
+    """The keys of all who announced properly; keys that can share nothing are left out."""
+    name = session.attempt(round_number, attempt)
+    fine = {
+        party: one
+        for party, one in sorted(announcements.items())
+        if len(one.keys) == 2 * KEY_BYTES
+        and session.roster.verify(party, one.signature, announced(name, party, one.keys))
+        and all(masks.is_usable(key) for key in (one.keys[:KEY_BYTES], one.keys[KEY_BYTES:]))
+    }
+    return Table(session, name, _enough(session, fine, "announced keys"))
+
+
+def collect_deals(table: Table, deals: Mapping[int, Deal]) -> Dealers:
+    """Those who dealt shares and signed these keys."""
+    session, expected = table.session, table.digest
+    fine = {
+        party: one
+        for party, one in sorted(deals.items())
+        if party in table.keys
+        and session.roster.verify(
+            party, one.signature, dealt(table.attempt, party, expected, one.commitment)
+        )
+    }
+    return Dealers(table, _enough(session, fine, "dealt shares"))
+
+
+def collect_vectors(
+    dealers: Dealers, vectors: Mapping[int, tuple[np.ndarray, Sealed]]
+) -> Survivors:
+    """Add up the masked vectors whose signatures hold."""
+    table, expected = dealers.table, dealers.digest
+    fine: dict[int, Sealed] = {}
+    total: np.ndarray | None = None
+    for party, (vector, sealed) in sorted(vectors.items()):
+        flat = vector.ravel()
+        statement = sent(table.attempt, party, expected, sealed.digest)
+        if (
+            party not in dealers.deals
+            or digest("vector", flat.tobytes()) != sealed.digest
+            or not table.session.roster.verify(party, sealed.signature, statement)
+        ):
+            continue
+        total = flat.copy() if total is None else np.add(total, flat, out=total)
+        fine[party] = sealed
+    _enough(table.session, fine, "sent vectors")
+    assert total is not None
+    return Survivors(dealers, fine, total)
+
+
+def collect_signatures(survivors: Survivors, signatures: Mapping[int, bytes]) -> dict[int, bytes]:
+    """As many valid signatures over the survivors as are needed."""
+    session, statement = survivors.dealers.table.session, survivors.statement
+    fine = {
+        party: one
+        for party, one in sorted(signatures.items())
+        if party in survivors.sealed and session.roster.verify(party, one, statement)
+    }
+    return _enough(session, fine, "signed the set of survivors")
+
+
+def open_sum(survivors: Survivors, shares: Mapping[int, Mapping[int, bytes]]) -> np.ndarray:
+    """The signed sum of the survivors' vectors; `shares[holder][party]` is what parties sent."""
+    dealers, table = survivors.dealers, survivors.dealers.table
+    session, attempt = table.session, table.attempt
+    total = survivors.masked.copy()
+    for party, deal in dealers.deals.items():
+        held = {holder: own[party] for holder, own in shares.items() if party in own}
+        for secret in _candidates(held, session.threshold):
+            if party in survivors.sealed:
+                if digest("self-mask", attempt, party, secret) == deal.commitment:
+                    masks.add(total, secret, -1)
+                    break
+            elif masks.public_key(secret) == mask_key(table.keys[party]):
+                _take_back(survivors, party, secret, total)
+                break
+        else:
+            raise TooFew(
+                f"{len(held)} shares do not open the secret of {session.roster.names[party]}: "
+                f"{session.threshold} good ones are needed"
+            )
+    return signed(total, session.bits)
+
+
+def _take_back(survivors: Survivors, dropout: int, secret: bytes, total: np.ndarray) -> None:
+    """Remove the masks that survivors share with a dropout."""
+    table = survivors.dealers.table
+    for other in table.session.neighbours(dropout):
+        if other in survivors.sealed:
+            key = mask_key(table.keys[other])
+            seed = pair_seed(table.attempt, dropout, other, secret, key)
+            masks.add(total, seed, -1 if other < dropout else 1)
+
+
+def _candidates(held: Mapping[int, bytes], threshold: int) -> Iterator[bytes]:
+    """Secrets that these shares may mean: the first holders', then without each in turn.
+
+    One party that answers with a wrong share is so left out, if enough others answered.
+    """
+    holders = sorted(held)
+    if len(holders) < threshold:
+        return
+    subsets = [holders[:threshold]]
+    if len(holders) > threshold:
+        subsets += [[h for h in holders if h != liar][:threshold] for liar in holders[:threshold]]
+    for subset in subsets:
+        secret = shamir.join({holder: held[holder] for holder in subset})
+        if secret is not None:
+            yield secret
+
+
+def _enough(session: Session, found: dict[int, T], did: str) -> dict[int, T]:
+    if len(found) < session.minimum:
+        raise TooFew(
+            f"{len(found)} of {session.parties} parties {did}, at least {session.minimum} are "
+            "needed before a sum may be opened"
+        )
+    return found

@@ -1,0 +1,105 @@
+"""What all parties of a secure sum agree on before the first message.
+
+The session's id hashes the roster, the study with its privacy, and the parameters of the
+protocol. Every signature covers it, so nothing said in one session means anything in another.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from unisono.errors import InvalidInput
+from unisono.secagg import neighbours
+from unisono.secagg.encoding import word
+from unisono.secagg.roster import Roster, digest
+
+
+@dataclass(frozen=True)
+class Session:
+    """A roster, what is studied, and how many must survive and may collude.
+
+    A set of survivors counts once `minimum` parties have signed it. Two different sets could only
+    both be signed if n - c honest parties signed once each and c colluders twice:
+    2 minimum <= n + c, which is refused.
+
+    >>> from unisono.secagg.roster import Identity
+    >>> people = [Identity(name, bytes([i]) * 32) for i, name in enumerate("abc")]
+    >>> roster = Roster(("a", "b", "c"), tuple(person.public for person in people))
+    >>> Session(roster, b"", 2, 1)
+    Traceback (most recent call last):
+    unisono.errors.InvalidInput: 2 survivors of 3 parties of whom 1 may collude: a lying server \
+could open two different sums; require at least 3 survivors, or tolerate fewer colluders
+    """
+
+    roster: Roster
+    study: bytes
+    minimum: int
+    colluders: int = 0
+    bits: int = 32
+
+    def __post_init__(self) -> None:
+        word(self.bits)
+        if not 0 <= self.colluders < self.minimum <= self.parties:
+            raise InvalidInput(
+                f"{self.minimum} survivors of {self.parties} parties with {self.colluders} "
+                "colluders: survivors are at most all, and more than may collude"
+            )
+        needed = (self.parties + self.colluders) // 2 + 1
+        if self.minimum < needed:
+            remedy = f"require at least {needed} survivors, or " if needed <= self.parties else ""
+            raise InvalidInput(
+                f"{self.minimum} survivors of {self.parties} parties of whom {self.colluders} may "
+                f"collude: a lying server could open two different sums; {remedy}tolerate fewer "
+                "colluders"
+            )
+
+    @property
+    def parties(self) -> int:
+        return len(self.roster)
+
+    @property
+    def degree(self) -> int:
+        """With how many others a party masks."""
+        return neighbours.choose(self.parties, self.minimum, self.colluders)[0]
+
+    @property
+    def threshold(self) -> int:
+        """How many holders open a party's secret of one attempt."""
+        return neighbours.choose(self.parties, self.minimum, self.colluders)[1]
+
+    @cached_property
+    def id(self) -> bytes:
+        return digest(
+            "session", bytes.fromhex(self.roster.hash), self.study, self.parties, self.minimum,
+            self.colluders, self.bits, self.degree, self.threshold,
+        )  # fmt: skip
+
+    def attempt(self, round_number: int, attempt: int) -> bytes:
+        """The id of one attempt at one round."""
+        return digest("attempt", self.id, round_number, attempt)
+
+    def neighbours(self, party: int) -> tuple[int, ...]:
+        """The parties with whom one masks and shares."""
+        return _neighbours(self, party)
+
+    def holders(self, party: int) -> tuple[int, ...]:
+        """Who holds shares of a party's secrets: its neighbours and itself."""
+        return tuple(sorted((*self.neighbours(party), party)))
+
+    def describe(self) -> str:
+        """What certificates say about it."""
+        return (
+            f"X25519, AES-256-CTR, Ed25519, Shamir: {self.minimum} of {self.parties} parties sign "
+            f"and open each sum, {self.colluders} may collude with a lying server; "
+            f"{self.degree} masks per party modulo 2^{self.bits}"
+        )
+
+    @cached_property
+    def _order(self) -> list[int]:
+        return sorted(range(self.parties), key=lambda party: digest("place", self.id, party))
+
+
+@lru_cache(maxsize=4096)
+def _neighbours(session: Session, party: int) -> tuple[int, ...]:
+    if session.degree == session.parties - 1:
+        return tuple(other for other in range(session.parties) if other != party)
+    return neighbours.ring(session._order, session.degree, party)

@@ -224,6 +224,13 @@ class Algorithm(NamedTuple):
             )
         return cost_per_viewer(event, releases // releases_of(event), facts, trust)
 
+    def turn_cost(
+        self, facts: Facts, trust: Trust, party: int, number: int
+    ) -> dict[Viewer, Composed]:
+        """What one party's turn in round `number` shows of its data, where turns are paid singly."""
+        event = self.event_of(facts, trust, party, number)
+        return _cost_per_viewer(event * self.steps, facts, trust)
+
     def require(self, facts: Facts, trust: Trust) -> None:
         """Refuse a trust that the algorithm does not offer, and what only LOCAL noise can do."""
         if trust not in self.trusts:

@@ -75,6 +75,7 @@ class Ledger(_Uncopyable):
         self._last: tuple[Any, Any] = (None, None)
         self._room: tuple[KnownCost | None, int] = (None, 0)
         self._times: Counter[str] = Counter()
+        self._purposes: set[str] = set()
         self._grants = 0
         self._dispatched: set[tuple[int, int]] = set()
         self._lock = threading.Lock()
@@ -140,16 +141,24 @@ class Ledger(_Uncopyable):
             self._learn(news)
             self._require_fits(known.cost)
 
-    def authorize(self, cost: Cost, releases: int = 1, purpose: str = "") -> Grant:
+    def authorize(
+        self, cost: Cost, releases: int = 1, purpose: str = "", once: bool = False
+    ) -> Grant:
         """Write the cost down and grant `releases` draws, or refuse and spend nothing.
 
-        The cost covers all releases of the grant, against each viewer.
+        The cost covers all releases of the grant, against each viewer. What is to be granted
+        `once` is refused if any process was ever granted this purpose.
         """
         if int(releases) != releases or releases < 1:
             raise InvalidInput(f"releases = {releases!r}: authorize at least one whole release")
         known = self._known(cost)
         with self._journal.locked() as news:
             self._learn(news)
+            if once and purpose in self._purposes:
+                raise GrantMisused(
+                    f"{purpose!r} was granted before: its noise is gone with the process that "
+                    "asked, and it is not granted twice"
+                )
             self._make_room(known)
             grant = self._grant(known, releases, purpose, _now())
             written = self._journal.written
@@ -183,6 +192,7 @@ class Ledger(_Uncopyable):
         self._journal.write(lines)
         self._costs.setdefault(known.name, known.cost)
         self._times[known.name] += 1
+        self._purposes.add(purpose)
         self._grants += 1
         self._histories = None
         self._room = (known, self._room[1] - 1) if self._room[0] is known else (None, 0)
@@ -349,6 +359,12 @@ class Ledger(_Uncopyable):
     def grants(self) -> int:
         return self._grants
 
+    def purposes(self) -> frozenset[str]:
+        """What was ever granted, by any process: so a restarted one knows what it paid for."""
+        with self._journal.locked() as news:
+            self._learn(news)
+        return frozenset(self._purposes)
+
     def spent(self, viewer: Viewer, delta: float | None = None) -> float:
         """Epsilon spent so far against a viewer, at the budget's delta unless another is given."""
         self._require_counted(viewer)
@@ -409,6 +425,7 @@ class Ledger(_Uncopyable):
                             "lines were removed or added by hand"
                         )
                     pending[line["cost"]] += 1
+                    self._purposes.add(line["purpose"])
                 case "cost" if line["cost"] not in self._costs:
                     cost = {Viewer(v): composed_from_json(p) for v, p in line["viewers"].items()}
                     if cost_name(cost) != line["cost"]:

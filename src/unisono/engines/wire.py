@@ -20,8 +20,11 @@ from unisono.errors import InvalidInput, PrivacyViolation
 
 MAGIC, VERSION = b"UNIS", 1
 MAXIMUM_BYTES = 1 << 30
-_DTYPES = ("<f4", "<f8", "<i4", "<i8", "<u4", "<u8", "|b1")
-_TAGS = ("ask", "released", "masked", "disclosed", "dropout")
+_DTYPES = ("<f4", "<f8", "<i4", "<i8", "<u4", "<u8", "|b1", "|u1")
+_TAGS = (
+    *("hello", "ask", "released", "masked", "disclosed", "dropout", "finish"),
+    *("announce", "deal", "agree", "unmask"),  # steps of the secure sum
+)
 
 
 class Packet(NamedTuple):
@@ -52,8 +55,10 @@ def encode(tag: str, scalars: Mapping[str, Any], arrays: Sequence[Any] = ()) -> 
     return data
 
 
-def encode_value(value: Any, scalars: Mapping[str, Any], simulation: bool) -> bytes:
-    """Bytes of what a party lets go; everything else is refused."""
+def encode_value(
+    value: Any, scalars: Mapping[str, Any], simulation: bool, others: Sequence[Any] = ()
+) -> bytes:
+    """Bytes of what a party lets go, with `others` that go beside it; all else is refused."""
     tags = {Released: "released", Masked: "masked", Disclosed: "disclosed"}
     if type(value) not in tags:
         raise PrivacyViolation(
@@ -65,7 +70,7 @@ def encode_value(value: Any, scalars: Mapping[str, Any], simulation: bool) -> by
             "a simulated value (seeded noise) may not go over a real wire: use a ledger without "
             "a seed"
         )
-    return encode(tags[type(value)], scalars, [value.value])
+    return encode(tags[type(value)], scalars, [value.value, *others])
 
 
 def decode(data: bytes) -> Packet:

@@ -6,14 +6,17 @@ of neighbours of Bell et al. (2020). One attempt at one round of one session goe
     announce -> Announced   two one-time X25519 keys, signed
     deal     -> Dealt       shares of the mask key and of the self-mask's seed, sealed for each
                             neighbour; a signature over everybody's keys
-    mask     -> Sent        the vector under all masks, if all dealers signed the same keys
+    accept   -> Accepted    nothing is sent: all dealers signed the same keys
+    mask     -> Sent        the vector under all masks, signed
     agree    -> Agreed      a signature over the set of survivors, each of whom signed its vector
     unmask   -> done        shares of survivors' self-masks and of dropouts' mask keys, if the
                             minimum of parties signed the same set of survivors
 
 Each step checks what the server passes on with the party's own roster, minimum and session. A step
 takes the state that the step before returned, and whoever holds the states uses each once: no
-message can be had twice. Nothing here draws entropy, reads a clock or sends anything.
+message can be had twice. An attempt may be begun anew before its vector was sent, with fresh keys:
+every later signature covers the keys, so nothing of the old beginning fits the new one. Nothing
+here draws entropy, reads a clock or sends anything.
 """
 
 from collections.abc import Mapping, Sequence
@@ -79,11 +82,20 @@ class Dealt:
 
 
 @dataclass(frozen=True, repr=False)
+class Accepted:
+    before: Dealt
+    dealers: tuple[int, ...]
+    dealers_digest: bytes
+    partners: tuple[int, ...]
+    held: Mapping[int, tuple[bytes, bytes]]  # shares of (mask key, self-mask) of each partner
+
+
+@dataclass(frozen=True, repr=False)
 class Sent:
     before: Announced
     dealers: tuple[int, ...]
     dealers_digest: bytes
-    held: Mapping[int, tuple[bytes, bytes]]  # shares of (mask key, self-mask) of each neighbour
+    held: Mapping[int, tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -148,32 +160,42 @@ def deal(state: Announced, announcements: Mapping[int, Announcement]) -> tuple[D
     return Dealt(state, table, table_digest, self_seed, own), Deal(commitment, signature, boxes)
 
 
-def mask(state: Dealt, deals: Mapping[int, Deal], share: Share) -> tuple[Sent, np.ndarray, Sealed]:
-    """The vector under its masks; `deals` hold of each box only the one for this party."""
+def accept(state: Dealt, deals: Mapping[int, Deal]) -> Accepted:
+    """Check that all dealers signed the same keys, and open the boxes meant for this party.
+
+    Of each deal only the box for this party is needed. Nothing is read or paid for before this.
+    """
     before = state.before
     session, party, attempt = before.session, before.party, before.attempt
-    if not isinstance(share, Share):
-        raise GrantMisused(f"only noised shares are masked, not a {type(share).__name__}")
     _require_set(session, deals, party, "dealt shares")
     if not set(deals) <= set(state.table):
         raise PrivacyViolation("a dealer of shares who has not announced keys")
     for other, one in deals.items():
         statement = dealt(attempt, other, state.table_digest, one.commitment)
         _require_signed(session, other, one.signature, statement, "the keys of all")
-    mine = [other for other in session.neighbours(party) if other in deals]
-    held = {other: _opened(state, other, deals[other]) for other in mine}
+    partners = tuple(other for other in session.neighbours(party) if other in deals)
+    held = {other: _opened(state, other, deals[other]) for other in partners}
     held[party] = state.own_shares
     dealers_digest = digest_of_dealers(state.table_digest, deals)
-    total = encode(share.value, session.bits).ravel()
-    masks.add(total, state.self_seed, 1)
-    mask_secret = derive(before.secret, "mask")
-    for other in mine:
-        seed = pair_seed(attempt, party, other, mask_secret, mask_key(state.table[other]))
+    return Accepted(state, tuple(sorted(deals)), dealers_digest, partners, held)
+
+
+def mask(state: Accepted, share: Share) -> tuple[Sent, np.ndarray, Sealed]:
+    """The vector under its self-mask and the masks of all pairs, and its signed digest."""
+    if not isinstance(share, Share):
+        raise GrantMisused(f"only noised shares are masked, not a {type(share).__name__}")
+    first = state.before.before
+    party, attempt = first.party, first.attempt
+    total = encode(share.value, first.session.bits).ravel()
+    masks.add(total, state.before.self_seed, 1)
+    secret = derive(first.secret, "mask")
+    for other in state.partners:
+        seed = pair_seed(attempt, party, other, secret, mask_key(state.before.table[other]))
         masks.add(total, seed, 1 if party < other else -1)
     sealed = digest("vector", total.tobytes())
-    signature = before.identity.sign(sent(attempt, party, dealers_digest, sealed))
-    dealers = tuple(sorted(deals))
-    return Sent(before, dealers, dealers_digest, held), total, Sealed(sealed, signature)
+    signature = first.identity.sign(sent(attempt, party, state.dealers_digest, sealed))
+    after = Sent(first, state.dealers, state.dealers_digest, state.held)
+    return after, total, Sealed(sealed, signature)
 
 
 def agree(state: Sent, survivors: Mapping[int, Sealed]) -> tuple[Agreed, bytes]:

@@ -19,7 +19,7 @@ class Session:
 
     A set of survivors counts once `minimum` parties have signed it. Two different sets could only
     both be signed if n - c honest parties signed once each and c colluders twice:
-    2 minimum <= n + c, which is refused.
+    2 minimum <= n + c, which is refused. Sessions that mask nothing only name what is signed.
 
     >>> from unisono.secagg.roster import Identity
     >>> people = [Identity(name, bytes([i]) * 32) for i, name in enumerate("abc")]
@@ -35,9 +35,12 @@ could open two different sums; require at least 3 survivors, or tolerate fewer c
     minimum: int
     colluders: int = 0
     bits: int = 32
+    masked: bool = True
 
     def __post_init__(self) -> None:
         word(self.bits)
+        if not self.masked:
+            return
         if not 0 <= self.colluders < self.minimum <= self.parties:
             raise InvalidInput(
                 f"{self.minimum} survivors of {self.parties} parties with {self.colluders} "
@@ -68,10 +71,11 @@ could open two different sums; require at least 3 survivors, or tolerate fewer c
 
     @cached_property
     def id(self) -> bytes:
-        return digest(
-            "session", bytes.fromhex(self.roster.hash), self.study, self.parties, self.minimum,
-            self.colluders, self.bits, self.degree, self.threshold,
-        )  # fmt: skip
+        agreed = (bytes.fromhex(self.roster.hash), self.study, self.parties, self.minimum,
+                  self.colluders)  # fmt: skip
+        if not self.masked:
+            return digest("session without masks", *agreed)
+        return digest("session", *agreed, self.bits, self.degree, self.threshold)
 
     def attempt(self, round_number: int, attempt: int) -> bytes:
         """The id of one attempt at one round."""

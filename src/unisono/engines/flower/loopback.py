@@ -1,11 +1,10 @@
 """Flower's message path without sockets: a `Grid` that calls the parties' apps directly.
 
-Real Flower messages, records and apps, one process. It serves tests and trying out; its
-secure sum is the ideal functionality, and it may carry simulated values.
+Real Flower messages, records and apps, and the real secure sum, in one process. It serves tests
+and trying out, and may carry simulated values.
 """
 
 import itertools
-import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -19,22 +18,23 @@ from unisono.core.certificate import certify
 from unisono.core.release import server_noise
 from unisono.core.study import Party, Result, Study, require_same_kind
 from unisono.core.trust import Trust
-from unisono.engines.flower.party import Responder, party_app
-from unisono.engines.flower.server import coordinate
+from unisono.engines.distributed.party import Responder
+from unisono.engines.distributed.server import Conditions, coordinate
+from unisono.engines.distributed.sessions import session_of
+from unisono.engines.flower.app import client_app
+from unisono.engines.flower.link import GridLink
 from unisono.errors import InvalidInput
-from unisono.secagg.ideal import DESCRIPTION, Dealer
+from unisono.secagg.roster import Identity, Roster
 
 
 class LoopbackGrid(Grid):
-    """Delivers each message to its node's app at once; `fails` names nodes that stay silent."""
+    """Delivers each message to its node's app at once; nodes in `silent` do not answer."""
 
-    def __init__(
-        self, apps: dict[int, ClientApp], fails: Callable[[int, int], bool] | None = None
-    ) -> None:
-        self._apps, self._fails = apps, fails
+    def __init__(self, apps: dict[int, ClientApp]) -> None:
+        self._apps = apps
+        self.silent: set[int] = set()
         self._replies: dict[str, Message] = {}
         self._numbers = itertools.count(1)
-        self._pushes = itertools.count()
         TaskIdentity.run_id, TaskIdentity.task_id, TaskIdentity.node_id = 1, 1, 1
 
     def set_run(self, run: Any) -> None:
@@ -54,13 +54,13 @@ class LoopbackGrid(Grid):
         return list(self._apps)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        round_number, identifiers = next(self._pushes), []
+        identifiers = []
         for message in messages:
             identifier = f"loopback-{next(self._numbers)}"
             message.metadata.__dict__["_message_id"] = identifier
             node = message.metadata.dst_node_id
             identifiers.append(identifier)
-            if self._fails is not None and self._fails(round_number, node):
+            if node in self.silent:
                 self._replies[identifier] = Message(Error(code=0), reply_to=message)
                 continue
             context = Context(1, node, {}, RecordDict(), {})
@@ -78,29 +78,41 @@ class LoopbackGrid(Grid):
 
 def run(
     study: Study, parties: Sequence[Party], *, dropouts: np.ndarray | None = None,
-    deadline: float = 30.0, progress: Callable[[int], None] | None = None,
+    deadline: float = 30.0, progress: Callable[[int], None] | None = None, at_once: bool = True,
 ) -> Result:  # fmt: skip
-    """The study through Flower's messages, in this process; same meaning as `in_process.run`."""
-    simulated = require_same_kind(study, parties)
+    """The study through Flower's messages, in this process; same meaning as `in_process.run`.
+
+    `at_once` pays for the run in one grant, as in one process; otherwise turn by turn, as real
+    parties do.
+    """
+    require_same_kind(study, parties)
     for party, cost in zip(parties, study.costs, strict=True):
         party.ledger.check(cost)
-    dealer = None
-    if study.trust is Trust.SECURE_SUM:
-        dealer = Dealer(os.urandom(32), len(parties), study.facts.minimum_survivors)
+    identities = [Identity.fresh(party.name) for party in parties]
+    roster = Roster(tuple(i.name for i in identities), tuple(i.public for i in identities))
+    session = session_of(study, roster)
     apps = {
-        index + 1: party_app(Responder(study, party, index, dealer, simulation=simulated))
-        for index, party in enumerate(parties)
+        index + 1: client_app(Responder(study, party, identity, session, at_once=at_once).answer)
+        for index, (party, identity) in enumerate(zip(parties, identities, strict=True))
     }
+    grid = LoopbackGrid(apps)
     silent = None if dropouts is None else np.asarray(dropouts, bool)
-    fails = None if silent is None else (lambda number, node: bool(silent[number, node - 1]))
+
+    def fall_silent(done: int) -> None:
+        """Who drops out of the next round."""
+        if silent is not None and done < len(silent):
+            grid.silent = {int(index) + 1 for index in np.flatnonzero(silent[done])}
+        if progress is not None and done:
+            progress(done)
+
+    fall_silent(0)
     server = (study.algorithm, study.facts, study.trust, parties[0].ledger.seed)
-    value, transcript = coordinate(
-        study, LoopbackGrid(apps, fails), dealer=dealer, deadline=deadline,
-        server_noise=server_noise(*server),
-        progress=progress,
+    outcome = coordinate(
+        study, GridLink(grid), session, conditions=Conditions(deadline, patience=0.0),
+        server_noise=server_noise(*server), progress=fall_silent,
     )  # fmt: skip
     certificate = certify(
         study, {party.name: party.ledger for party in parties}, parties[0].ledger.accountant,
-        secure_sum=DESCRIPTION if dealer else "",
+        secure_sum=session.describe() if study.trust is Trust.SECURE_SUM else "",
     )  # fmt: skip
-    return Result(value, certificate, transcript)
+    return Result(outcome.value, certificate, outcome.transcript)

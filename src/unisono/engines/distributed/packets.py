@@ -1,0 +1,94 @@
+"""The secure sum's messages as arrays of bytes: party numbers, and one row for each of them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from unisono.errors import InvalidInput
+from unisono.secagg.party import BOX_BYTES, Announcement, Deal, Sealed
+from unisono.secagg.roster import KEY_BYTES, SIGNATURE_BYTES
+from unisono.secagg.shamir import SHARE_BYTES
+
+_PAIR = KEY_BYTES + SIGNATURE_BYTES  # a digest or commitment, and a signature
+_ANNOUNCED = 2 * KEY_BYTES + SIGNATURE_BYTES
+
+
+def rows(table: Mapping[int, bytes], width: int) -> list[np.ndarray]:
+    """Numbers (n,) and rows (n, width) of a table."""
+    parties = sorted(table)
+    flat = np.frombuffer(b"".join(table[party] for party in parties), np.uint8)
+    return [np.array(parties, np.int32), flat.reshape(len(parties), width)]
+
+
+def table(arrays: Sequence[np.ndarray], width: int) -> dict[int, bytes]:
+    """The inverse of `rows`; a number that stands twice, or another width, is refused."""
+    parties, data = arrays
+    if parties.dtype != np.int32 or data.dtype != np.uint8 or data.shape != (len(parties), width):
+        raise InvalidInput(f"a table of shape {data.shape} where rows of {width} bytes belong")
+    found = {int(party): row.tobytes() for party, row in zip(parties, data, strict=True)}
+    if len(found) != len(parties):
+        raise InvalidInput("a party stands twice in one table: refused")
+    return found
+
+
+def announcements(found: Mapping[int, Announcement]) -> list[np.ndarray]:
+    return rows({party: one.keys + one.signature for party, one in found.items()}, _ANNOUNCED)
+
+
+def read_announcements(arrays: Sequence[np.ndarray]) -> dict[int, Announcement]:
+    split = 2 * KEY_BYTES
+    return {p: Announcement(r[:split], r[split:]) for p, r in table(arrays, _ANNOUNCED).items()}
+
+
+def pairs(found: Mapping[int, Any]) -> list[np.ndarray]:
+    """A digest or commitment, and a signature, of each party."""
+    return rows({party: one[0] + one[1] for party, one in found.items()}, _PAIR)
+
+
+def read_sealed(arrays: Sequence[np.ndarray]) -> dict[int, Sealed]:
+    return {p: Sealed(r[:KEY_BYTES], r[KEY_BYTES:]) for p, r in table(arrays, _PAIR).items()}
+
+
+def deal(party: int, one: Deal) -> list[np.ndarray]:
+    """What a dealer sends: its commitment and signature, and a box for each neighbour."""
+    return [*pairs({party: one}), *rows(one.boxes, BOX_BYTES)]
+
+
+def read_deal(party: int, arrays: Sequence[np.ndarray]) -> Deal:
+    own = table(arrays[:2], _PAIR)[party]
+    return Deal(own[:KEY_BYTES], own[KEY_BYTES:], table(arrays[2:], BOX_BYTES))
+
+
+def deals(found: Mapping[int, Deal], party: int) -> list[np.ndarray]:
+    """What one party is shown of all deals: the boxes are those for it, by dealer."""
+    boxes = {dealer: one.boxes[party] for dealer, one in found.items() if party in one.boxes}
+    return [*pairs(found), *rows(boxes, BOX_BYTES)]
+
+
+def read_deals(arrays: Sequence[np.ndarray], party: int) -> dict[int, Deal]:
+    boxes = table(arrays[2:], BOX_BYTES)
+    return {
+        dealer: Deal(
+            row[:KEY_BYTES],
+            row[KEY_BYTES:],
+            {party: boxes[dealer]} if dealer in boxes else {},
+        )
+        for dealer, row in table(arrays[:2], _PAIR).items()
+    }
+
+
+def signatures(found: Mapping[int, bytes]) -> list[np.ndarray]:
+    return rows(found, SIGNATURE_BYTES)
+
+
+def read_signatures(arrays: Sequence[np.ndarray]) -> dict[int, bytes]:
+    return table(arrays, SIGNATURE_BYTES)
+
+
+def shares(found: Mapping[int, bytes]) -> list[np.ndarray]:
+    return rows(found, SHARE_BYTES)
+
+
+def read_shares(arrays: Sequence[np.ndarray]) -> dict[int, bytes]:
+    return table(arrays, SHARE_BYTES)

@@ -1,0 +1,229 @@
+"""The party's side: bytes in, bytes out, on the party's own terms.
+
+A `Responder` answers the server's requests out of its own ledger, with its own code, study and
+roster. It pays for a turn before the records are read, answers every step once, and signs what it
+says. Every failure looks like a dropout on the wire (X-6); details go to the party's own log.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from unisono.core.study import Party, Study
+from unisono.core.trust import Trust
+from unisono.core.values import Masked
+from unisono.engines import wire
+from unisono.engines.checkpoint import Checkpoint
+from unisono.engines.distributed import packets
+from unisono.engines.distributed.envelope import seal
+from unisono.engines.distributed.purse import Purse
+from unisono.engines.distributed.work import Worker
+from unisono.errors import InvalidInput, PrivacyViolation
+from unisono.secagg import party as secure_sum
+from unisono.secagg.roster import Identity
+from unisono.secagg.session import Session
+
+log = logging.getLogger("unisono.party")
+
+
+class Responder:
+    """One party in one session.
+
+    `allow` is asked before every turn and raises where the party's policy forbids it. `memory` is a
+    file of the party's own, for algorithms in which a party remembers something between rounds.
+    """
+
+    def __init__(
+        self, study: Study, party: Party, identity: Identity, session: Session, *,
+        at_once: bool = False, allow: Callable[[int], None] | None = None,
+        memory: Path | None = None,
+    ) -> None:  # fmt: skip
+        self.study, self.party, self.session = study, party, session
+        self.index = session.roster.index(identity.name)
+        self._identity, self._allow = identity, allow
+        self._simulation = party.ledger.simulated
+        self.purse = Purse(study, party, self.index, session.id, at_once)
+        self._worker = Worker(study, party, self.index)
+        algorithm, facts = study.algorithm, study.facts
+        server, self._state = algorithm.init(facts)
+        self._public = self._held = algorithm.ask(server)
+        self._result_like = jax.tree.map(np.asarray, algorithm.result(server))
+        self._stale = algorithm.schedule is not None and algorithm.schedule(facts).stale
+        # The state after the last answer, until the server says whether that answer counted.
+        self._unsettled: tuple[int, Any, bool] | None = None
+        self._step: Any = None  # where the secure sum's attempt stands
+        self._place: tuple[int, int] | None = None
+        self.result: Any = None
+        self.finished = False
+        self._memory = Checkpoint(memory, session.id.hex()) if memory else None
+        self._remember()
+
+    def answer(self, data: bytes) -> bytes:
+        """Bytes in, bytes out; raises nothing that depends on the data."""
+        try:
+            packet = self._answer(wire.decode(data))
+        except Exception as error:  # whatever the data provoke must look the same from outside
+            log.error("%s: no answer: %s", self.party.name, error)
+            packet = wire.encode("dropout", {"party": self.index})
+        return seal(self.session, self._identity, data, packet)
+
+    def prepare(self, shapes: list[tuple[int, ...]]) -> None:
+        """Compile for columns of these shapes before anybody waits."""
+        self._worker.prepare(shapes, self._state, self._public)
+
+    def _answer(self, packet: wire.Packet) -> bytes:
+        if packet.scalars.get("session") != self.session.id.hex():
+            raise PrivacyViolation(
+                "a request of another session: roster, study or parameters differ from this party's"
+            )
+        handlers = {
+            "hello": self._hello, "ask": self._ask, "announce": self._announce,
+            "deal": self._deal, "agree": self._agree, "unmask": self._unmask,
+            "finish": self._finish,
+        }  # fmt: skip
+        if packet.tag not in handlers:
+            raise InvalidInput(f"a request with tag {packet.tag!r}, which a party does not answer")
+        return handlers[packet.tag](packet)
+
+    def _reply(self, tag: str, arrays: Sequence[np.ndarray] = (), **scalars: Any) -> bytes:
+        return wire.encode(tag, {"party": self.index, **scalars}, arrays)
+
+    # ---------------------------------------------------------------- turns
+
+    def _hello(self, packet: wire.Packet) -> bytes:
+        return self._reply("hello")
+
+    def _ask(self, packet: wire.Packet) -> bytes:
+        """One turn: pay, read, bound, add noise; under a secure sum also mask."""
+        number, attempt = _place(packet)
+        algorithm, trust = self.study.algorithm, self.study.trust
+        self._settle(packet.scalars["counted"])
+        turn = self.purse.turn(number, attempt)
+        if turn is None:
+            return self._reply("dropout")
+        public = self._checked(packet.arrays[: len(jax.tree.leaves(self._public))])
+        others = packet.arrays[len(jax.tree.leaves(self._public)) :]
+        accepted = None
+        if trust is Trust.SECURE_SUM:  # refuse a lying server before anything is paid
+            dealt = self._take_step(secure_sum.Dealt, packet)
+            accepted = secure_sum.accept(dealt, packets.read_deals(others, self.index))
+        public, self._held = (self._held, public) if self._stale else (public, public)
+        if self._allow is not None:
+            self._allow(number)
+        grant, first = self.purse.pay(number, turn)
+        if algorithm.inner is not None:
+            value, after, part = self._worker.noisy_steps(
+                algorithm.inner, grant, first, public, self._state, number
+            )
+        else:
+            value, after, part = self._worker.one_release(grant, first, public, self._state, number)
+        arrays: list[np.ndarray] = []
+        if accepted is not None:
+            self._step, masked, sealed = secure_sum.mask(accepted, value)
+            arrays = packets.pairs({self.index: sealed})
+            value = Masked(masked, self.session.bits, value.simulated)
+        self._unsettled = number, after, part
+        self._save()
+        return wire.encode_value(
+            value, {"party": self.index, "round": number}, self._simulation, arrays
+        )
+
+    def _checked(self, arrays: tuple[np.ndarray, ...]) -> Any:
+        """The public state, if it has the shapes and types that were agreed on."""
+        expected, structure = jax.tree.flatten(self._public)
+        shapes = [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in expected]
+        if [(a.shape, a.dtype) for a in arrays] != shapes:
+            raise PrivacyViolation("a public state of another shape than the study agreed on")
+        return jax.tree.unflatten(structure, arrays)
+
+    def _settle(self, counted: Sequence[int]) -> None:
+        """The state moves on by what the server says became of the last answer: it is public.
+
+        `counted` names, for every party, the last round whose opened sum held its answer.
+        """
+        if self._unsettled is not None:
+            number, after, takes_part = self._unsettled
+            accepted = counted[self.index] == number and takes_part
+            self._state = self.study.algorithm.settle(after, accepted)
+            self._unsettled = None
+
+    def _finish(self, packet: wire.Packet) -> bytes:
+        """The final result, for everybody."""
+        leaves, structure = jax.tree.flatten(self._result_like)
+        if [a.shape for a in packet.arrays] != [leaf.shape for leaf in leaves]:
+            raise InvalidInput("a result of another shape than the study's")
+        self.result = jax.tree.unflatten(structure, packet.arrays)
+        self.finished = True
+        return self._reply("finish")
+
+    # ----------------------------------------------------------- secure sum
+
+    def _announce(self, packet: wire.Packet) -> bytes:
+        """Begin an attempt, or begin it anew while nothing was sent: older keys are forgotten."""
+        number, attempt = _place(packet)
+        turn = self.purse.turn(number, attempt)
+        if turn is None or turn <= self.purse.last:
+            raise PrivacyViolation(f"round {number}, attempt {attempt} was answered before")
+        self._place = number, attempt
+        self._step, announcement = secure_sum.announce(
+            self.session, self._identity, self.index, number, attempt, os.urandom(32)
+        )
+        return self._reply("announce", packets.announcements({self.index: announcement}))
+
+    def _deal(self, packet: wire.Packet) -> bytes:
+        announced = self._take_step(secure_sum.Announced, packet)
+        self._step, deal = secure_sum.deal(announced, packets.read_announcements(packet.arrays))
+        return self._reply("deal", packets.deal(self.index, deal))
+
+    def _agree(self, packet: wire.Packet) -> bytes:
+        sent = self._take_step(secure_sum.Sent, packet)
+        self._step, signature = secure_sum.agree(sent, packets.read_sealed(packet.arrays))
+        return self._reply("agree", packets.signatures({self.index: signature}))
+
+    def _unmask(self, packet: wire.Packet) -> bytes:
+        agreed = self._take_step(secure_sum.Agreed, packet)
+        shares = secure_sum.unmask(agreed, packets.read_signatures(packet.arrays))
+        return self._reply("unmask", packets.shares(shares))
+
+    def _take_step(self, expected: type, packet: wire.Packet) -> Any:
+        """The state of the attempt, which is used up: every step is answered once."""
+        step, self._step = self._step, None
+        if not isinstance(step, expected) or self._place != _place(packet):
+            raise PrivacyViolation(
+                f"step {packet.tag!r} out of order: each step of an attempt is answered once, "
+                "after the one before it"
+            )
+        return step
+
+    # --------------------------------------------------------------- memory
+
+    @property
+    def _remembers(self) -> bool:
+        return self._stale or bool(jax.tree.leaves(self._state))
+
+    def _save(self) -> None:
+        """Before an answer leaves: what this party would need after a crash, in its own file."""
+        if self._memory is None or not self._remembers or self._unsettled is None:
+            return
+        number, after, part = self._unsettled
+        self._memory.save(number, (self._state, after, np.asarray(part), self._held))
+
+    def _remember(self) -> None:
+        """Go on where an earlier process of this party stopped."""
+        if self._memory is None or not self._remembers or not self._memory.exists():
+            return
+        like = (self._state, self._state, np.asarray(True), self._held)
+        number, (self._state, after, part, self._held) = self._memory.load(like)
+        self._unsettled = number, after, bool(part)
+
+
+def _place(packet: wire.Packet) -> tuple[int, int]:
+    number, attempt = packet.scalars.get("round"), packet.scalars.get("attempt")
+    if type(number) is not int or type(attempt) is not int:
+        raise InvalidInput("a request without a round and an attempt: refused")
+    return number, attempt

@@ -1,0 +1,155 @@
+"""A party's own computation in one turn: open the records, bound, add noise.
+
+The same `local`, samplers and noise as in one process, for one party.
+"""
+
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unisono.core.algorithm import Inner
+from unisono.core.events import Event
+from unisono.core.grant import Draw, Grant
+from unisono.core.release import coins, disclose, post_processed, release, share
+from unisono.core.study import Party, Study
+from unisono.core.trust import Relation, Trust, Unit
+from unisono.core.values import Contribution
+from unisono.engines.batches import gathered, in_turn, numbered, placed, tossed
+from unisono.engines.requirements import (
+    padded_length,
+    require_columns,
+    require_headroom,
+    require_sampler_error,
+    rounded_report,
+)
+from unisono.errors import PrivacyViolation, UnisonoError
+
+# Rounding and 32-bit arithmetic may carry a bounded sum beyond its bound by no more than this.
+_SLACK = 1.001
+
+
+class Worker:
+    """Computes what one party sends in a turn; holds no grant and no state."""
+
+    def __init__(self, study: Study, party: Party, index: int) -> None:
+        self.study, self.party, self.index = study, party, index
+        require_headroom(study)
+        self._local, self._absorb = _compiled(_Same(study))
+
+    def prepare(self, shapes: list[tuple[int, ...]], state: Any, public: Any) -> None:
+        """Compile before the first deadline runs, on zeros shaped like this party's columns."""
+        columns = [np.zeros(shape, np.float32) for shape in shapes]
+        rows: np.ndarray
+        if self.study.algorithm.batch is None:
+            padded, rows = self._padded(columns, np.zeros(len(columns[0]), bool))
+        else:
+            size = self.study.algorithm.batch(self.study.facts)
+            padded = tuple(np.zeros((size, *column.shape[1:]), np.float32) for column in columns)
+            rows = np.zeros(size, bool)
+        jax.block_until_ready(self._local(public, state, padded, rows)[1].value)
+
+    def one_release(
+        self, grant: Grant, index: int, public: Any, state: Any, number: int
+    ) -> tuple[Any, Any, bool]:
+        """The sealed value, the state after it, and whether the party's coin let it take part."""
+        algorithm, facts, trust = self.study.algorithm, self.study.facts, self.study.trust
+        event = algorithm.event_of(facts, trust, self.index, number)
+        draw = grant.draw(index, self.study.hash.encode())
+        columns, rows, takes_part = self._open(draw, event, number)
+        after, contribution = self._local(public, state, columns, rows)
+        self._require_bounded(contribution, event)
+        if not takes_part:
+            contribution = replace(contribution, value=0 * contribution.value)
+        value: Any
+        match trust:
+            case Trust.SECURE_SUM:
+                value = share(draw, contribution, event, facts.honest)
+            case Trust.LOCAL:
+                value = release(draw, contribution, event)
+            case Trust.TRUSTED_SERVER:
+                value = disclose(draw, contribution, event)
+        self.party.ledger.dispatch(value)
+        return value, after, takes_part
+
+    def noisy_steps(
+        self, inner: Inner, grant: Grant, first: int, public: Any, state: Any, number: int
+    ) -> tuple[Any, Any, bool]:
+        """Several releases that stay at home, and a report that post-processes them."""
+        event = self.study.algorithm.event_of(self.study.facts, self.study.trust, self.index)
+        for step in range(inner.steps):
+            draw = grant.draw(first + step, self.study.hash.encode())
+            columns, rows, _ = self._open(draw, event, number)
+            _, contribution = self._local(public, state, columns, rows)
+            self._require_bounded(contribution, event)
+            noisy = release(draw, contribution, event)
+            steps = jnp.asarray(noisy.value.astype(np.int32))
+            state = self._absorb(public, state, steps * noisy.grid)
+        value = post_processed(draw, np.asarray(rounded_report(inner, state)), inner.grid)
+        self.party.ledger.dispatch(value)
+        return value, state, True
+
+    def _open(self, draw: Draw, event: Event, number: int) -> tuple[Any, np.ndarray, bool]:
+        """The party's rows, which of them take part, and whether the party does."""
+        study, facts = self.study, self.study.facts
+        columns = [np.asarray(c, np.float32) for c in self.party.open(draw)]
+        require_columns(study, self.index, columns)
+        if study.algorithm.batch is None:
+            rows, takes_part = coins(draw, event, len(columns[0]))
+            return *self._padded(columns, rows), takes_part
+        spread, full = placed(study, draw.grant, columns, self.index)
+        if study.algorithm.rows is not None:
+            chosen = in_turn(study, number)
+        else:
+            chosen = numbered(study, tossed(study, draw, event, facts.records[self.index]))[0]
+        batch, mask = gathered(tuple(spread), full, chosen)
+        return batch, mask, True
+
+    def _padded(self, columns: list[np.ndarray], rows: np.ndarray) -> tuple[Any, np.ndarray]:
+        padding = padded_length(self.study, len(rows)) - len(rows)
+        padded = [np.pad(c, [(0, padding)] + [(0, 0)] * (c.ndim - 1)) for c in columns]
+        return tuple(padded), np.pad(rows, (0, padding))
+
+    def _require_bounded(self, contribution: Contribution, event: Event) -> None:
+        """Look again, on the integers themselves, before noise is added."""
+        facts, algorithm = self.study.facts, self.study.algorithm
+        if not bool(contribution.valid):
+            raise UnisonoError("the solver missed the public tolerance")
+        value = np.asarray(contribution.value, np.float64)
+        require_sampler_error(self.study, event, value.size)
+        if contribution.sensitivity.unit is Unit.PARTY:
+            size = float(np.sqrt(np.sum(value**2)))
+            zeroed = contribution.sensitivity.under(Relation.ZERO_OUT)
+            bound = zeroed.in_norm("l2") / contribution.grid
+        else:
+            size = float(np.abs(value).max(initial=0.0))
+            bound = algorithm.reach(facts) / contribution.grid + max(facts.records)
+        if size > bound * _SLACK + 1:
+            raise PrivacyViolation(
+                f"a contribution of {size:.6g} grid steps where at most {bound:.6g} were agreed: "
+                "nothing was sent"
+            )
+
+
+class _Same:
+    """A study as a key: the same object, not an equal one."""
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+
+    def __hash__(self) -> int:
+        return id(self.study)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.study is self.study
+
+
+@lru_cache(maxsize=8)
+def _compiled(same: _Same) -> tuple[Any, Any]:
+    """`local` and `absorb`, compiled once for all parties of a study in this process."""
+    algorithm, facts = same.study.algorithm, same.study.facts
+    absorb = jax.jit(partial(algorithm.inner.absorb, facts)) if algorithm.inner else None
+    return jax.jit(partial(algorithm.local, facts)), absorb

@@ -7,7 +7,7 @@ and as text for people.
 import json
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
@@ -59,6 +59,7 @@ class Certificate:
     heads: Mapping[str, str]
     secure_sum: str
     versions: Mapping[str, str]
+    transport: str = ""
 
     def epsilon(self, viewer: Viewer, relation: Relation) -> float:
         """Epsilon of the whole run against a viewer."""
@@ -93,6 +94,7 @@ class Certificate:
             "declarations": dict(self.declarations),
             "entropy": "simulation" if self.simulated else "os",
             "secure_sum": self.secure_sum,
+            "transport": self.transport,
             "ledger_heads": dict(self.heads),
             "versions": dict(self.versions),
         }  # fmt: skip
@@ -109,11 +111,14 @@ class Certificate:
             f"  trust      {self.trust}: {_TRUST_WORDS[self.trust]}",
             f"  parties    {self.parties}, at least {self.minimum_survivors} survive, "
             f"{self.colluders} may collude",
-            f"  protects   one {self.unit}; "
-            + ", ".join(f"{k.replace('_', ' ')}: {v}" for k, v in self.declarations.items()),
-        ]
+            f"  protects   one {self.unit}"
+            + "".join(f"{s} {k.replace('_', ' ')}: {v}" for s, (k, v) in
+                      zip(";,", self.declarations.items(), strict=False)),
+        ]  # fmt: skip
         if self.secure_sum:
             rows.append(f"  secure sum {self.secure_sum}")
+        if self.transport:
+            rows.append(f"  rests on   {self.transport}")
         rows.append("  epsilon of this run, at most:")
         relations = [r for r in Relation if any(line.relation == r for line in self.lines)]
         width = max(len(describe(line.viewer)) for line in self.lines)
@@ -131,7 +136,8 @@ class Certificate:
                 row += f"{_shown(found[0]) if found else '-':>14}"
             delta = next(line.delta for line in self.lines if line.viewer == viewer)
             rows.append(f"{row}{delta:>9g}")
-        rows.append("  epsilon spent in all, against the viewer who has seen most:")
+        if self.spending:
+            rows.append("  epsilon spent in all, against the viewer who has seen most:")
         for spending in self.spending:
             if not spending.epsilon:
                 rows.append(f"    {spending.example} has spent nothing")
@@ -153,21 +159,27 @@ _TRUST_WORDS = {
 
 
 def certify(
-    study: Any, ledgers: Mapping[str, Ledger], accountant: Accountant, secure_sum: str = ""
-) -> Certificate:
-    """Write the certificate of a study from its public facts and the parties' ledgers."""
+    study: Any, ledgers: Mapping[str, Ledger], accountant: Accountant, secure_sum: str = "",
+    delta: float | None = None, transport: str = "",
+) -> Certificate:  # fmt: skip
+    """Write the certificate of a study from its public facts and the parties' ledgers.
+
+    Whoever holds no ledger, such as the server, certifies at the study's own `delta` what the run
+    shows; what parties have spent before is in their certificates. `transport` says what the
+    guarantee also rests on.
+    """
     facts, trust = study.facts, study.trust
     cost: Mapping[Viewer, Composed] = study.cost
     kinds = {id(one): one for one in study.costs}.values()  # parties may pay differently
     books = ledgers.values()
     policies = {(b.policy.budget, b.policy.exceptions): b.policy for b in books}.values()
     lines = [
-        Line(viewer, relation, epsilon, delta)
+        Line(viewer, relation, epsilon, at)
         for viewer, history in cost.items()
         # The strictest party's delta, whose epsilon is the largest.
-        for delta in [min(policy.budget_for(viewer).delta for policy in policies)]
+        for at in [min((p.budget_for(viewer).delta for p in policies), default=delta or 0.0)]
         for relation in history.relations
-        for epsilon in _worst(accountant, [one[viewer] for one in kinds], relation, delta)
+        for epsilon in _worst(accountant, [one[viewer] for one in kinds], relation, at)
     ]
     event = next(iter(cost.values())).parts[0][0]
     return Certificate(
@@ -182,15 +194,23 @@ def certify(
         events=cost,
         lines=lines,
         spending=_spending(ledgers),
-        declarations={
-            "records_per_person": max(b.policy.records_per_person for b in ledgers.values()),
-            "parties_disjoint": all(b.policy.parties_disjoint for b in ledgers.values()),
-        },
+        declarations=_declarations(books),
         simulated=any(ledger.simulated for ledger in ledgers.values()),
         heads={name: ledger.head for name, ledger in list(ledgers.items())[:100]},
         secure_sum=secure_sum,
         versions=_versions(),
+        transport=transport,
     )
+
+
+def _declarations(books: Collection[Ledger]) -> dict[str, Any]:
+    """What the parties declared about their records (X-8)."""
+    if not books:
+        return {}
+    return {
+        "records_per_person": max(book.policy.records_per_person for book in books),
+        "parties_disjoint": all(book.policy.parties_disjoint for book in books),
+    }
 
 
 def _worst(

@@ -22,7 +22,7 @@ MAGIC, VERSION = b"UNIS", 1
 MAXIMUM_BYTES = 1 << 30
 _DTYPES = ("<f4", "<f8", "<i4", "<i8", "<u4", "<u8", "|b1", "|u1")
 _TAGS = (
-    *("hello", "ask", "released", "masked", "disclosed", "dropout", "finish"),
+    *("hello", "ask", "released", "masked", "disclosed", "dropout", "finish", "bundle"),
     *("announce", "deal", "agree", "unmask"),  # steps of the secure sum
 )
 
@@ -99,3 +99,16 @@ def decode(data: bytes) -> Packet:
     if offset != len(data):
         raise InvalidInput("a message longer than its header says: refused")
     return Packet(tag, scalars, tuple(arrays))
+
+
+def bundle(parts: Sequence[bytes], scalars: Mapping[str, Any] | None = None) -> bytes:
+    """Several packets as one."""
+    return encode("bundle", scalars or {}, [np.frombuffer(part, np.uint8) for part in parts])
+
+
+def unbundle(packet: Packet) -> list[Packet]:
+    """The packets of a bundle; a bundle inside a bundle is refused."""
+    parts = [decode(array.tobytes()) for array in packet.arrays]
+    if packet.tag != "bundle" or any(part.tag == "bundle" for part in parts):
+        raise InvalidInput("a bundle of packets in which another one lies: refused")
+    return parts

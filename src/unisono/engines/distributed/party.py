@@ -23,12 +23,14 @@ from unisono.engines.distributed import packets
 from unisono.engines.distributed.envelope import seal
 from unisono.engines.distributed.purse import Purse
 from unisono.engines.distributed.work import Worker
-from unisono.errors import InvalidInput, PrivacyViolation
+from unisono.errors import InvalidInput, PrivacyViolation, UnisonoError
 from unisono.secagg import party as secure_sum
 from unisono.secagg.roster import Identity
 from unisono.secagg.session import Session
 
 log = logging.getLogger("unisono.party")
+# A server bundles at most so many questions.
+_PARTS = 2
 
 
 class Responder:
@@ -56,9 +58,11 @@ class Responder:
         self._stale = algorithm.schedule is not None and algorithm.schedule(facts).stale
         # The state after the last answer, until the server says whether that answer counted.
         self._unsettled: tuple[int, Any, bool] | None = None
-        self._step: Any = None  # where the secure sum's attempt stands
-        self._place: tuple[int, int] | None = None
+        # Where attempts at a secure sum stand, by round and attempt: one that is being opened, and
+        # the next one, which may be set up meanwhile.
+        self._steps: dict[tuple[int, int], Any] = {}
         self.result: Any = None
+        self.opened = 0
         self.finished = False
         self._memory = Checkpoint(memory, session.id.hex()) if memory else None
         self._remember()
@@ -66,11 +70,25 @@ class Responder:
     def answer(self, data: bytes) -> bytes:
         """Bytes in, bytes out; raises nothing that depends on the data."""
         try:
-            packet = self._answer(wire.decode(data))
+            packet = wire.decode(data)
+            if packet.tag == "bundle":
+                parts = [self._answered(part) for part in wire.unbundle(packet)[:_PARTS]]
+                reply = wire.bundle(parts, {"party": self.index})
+            else:
+                reply = self._answered(packet)
+        except UnisonoError as error:
+            reply = self._nothing(error)
+        return seal(self.session, self._identity, data, reply)
+
+    def _answered(self, packet: wire.Packet) -> bytes:
+        try:
+            return self._answer(packet)
         except Exception as error:  # whatever the data provoke must look the same from outside
-            log.error("%s: no answer: %s", self.party.name, error)
-            packet = wire.encode("dropout", {"party": self.index})
-        return seal(self.session, self._identity, data, packet)
+            return self._nothing(error)
+
+    def _nothing(self, error: Exception) -> bytes:
+        log.error("%s: no answer: %s", self.party.name, error)
+        return wire.encode("dropout", {"party": self.index})
 
     def prepare(self, shapes: list[tuple[int, ...]]) -> None:
         """Compile for columns of these shapes before anybody waits."""
@@ -124,7 +142,8 @@ class Responder:
             value, after, part = self._worker.one_release(grant, first, public, self._state, number)
         arrays: list[np.ndarray] = []
         if accepted is not None:
-            self._step, masked, sealed = secure_sum.mask(accepted, value)
+            after_sending, masked, sealed = secure_sum.mask(accepted, value)
+            self._steps = {(number, attempt): after_sending}  # older attempts are over
             arrays = packets.pairs({self.index: sealed})
             value = Masked(masked, self.session.bits, value.simulated)
         self._unsettled = number, after, part
@@ -158,6 +177,7 @@ class Responder:
         if [a.shape for a in packet.arrays] != [leaf.shape for leaf in leaves]:
             raise InvalidInput("a result of another shape than the study's")
         self.result = jax.tree.unflatten(structure, packet.arrays)
+        self.opened = int(packet.scalars["opened"])
         self.finished = True
         return self._reply("finish")
 
@@ -169,20 +189,24 @@ class Responder:
         turn = self.purse.turn(number, attempt)
         if turn is None or turn <= self.purse.last:
             raise PrivacyViolation(f"round {number}, attempt {attempt} was answered before")
-        self._place = number, attempt
-        self._step, announcement = secure_sum.announce(
+        step, announcement = secure_sum.announce(
             self.session, self._identity, self.index, number, attempt, os.urandom(32)
         )
+        being_opened = (secure_sum.Sent, secure_sum.Agreed)
+        kept = {p: s for p, s in self._steps.items() if isinstance(s, being_opened)}
+        self._steps = {**kept, (number, attempt): step}
         return self._reply("announce", packets.announcements({self.index: announcement}))
 
     def _deal(self, packet: wire.Packet) -> bytes:
         announced = self._take_step(secure_sum.Announced, packet)
-        self._step, deal = secure_sum.deal(announced, packets.read_announcements(packet.arrays))
+        step, deal = secure_sum.deal(announced, packets.read_announcements(packet.arrays))
+        self._steps[_place(packet)] = step
         return self._reply("deal", packets.deal(self.index, deal))
 
     def _agree(self, packet: wire.Packet) -> bytes:
         sent = self._take_step(secure_sum.Sent, packet)
-        self._step, signature = secure_sum.agree(sent, packets.read_sealed(packet.arrays))
+        step, signature = secure_sum.agree(sent, packets.read_sealed(packet.arrays))
+        self._steps[_place(packet)] = step
         return self._reply("agree", packets.signatures({self.index: signature}))
 
     def _unmask(self, packet: wire.Packet) -> bytes:
@@ -192,8 +216,8 @@ class Responder:
 
     def _take_step(self, expected: type, packet: wire.Packet) -> Any:
         """The state of the attempt, which is used up: every step is answered once."""
-        step, self._step = self._step, None
-        if not isinstance(step, expected) or self._place != _place(packet):
+        step = self._steps.pop(_place(packet), None)
+        if not isinstance(step, expected):
             raise PrivacyViolation(
                 f"step {packet.tag!r} out of order: each step of an attempt is answered once, "
                 "after the one before it"

@@ -3,6 +3,7 @@
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,15 @@ from unisono.errors import UnisonoError
 from unisono.secagg.session import Session
 
 _PAUSE = 0.2
+
+
+class Ask(NamedTuple):
+    """A question, and the tag of a proper answer."""
+
+    tag: str
+    scalars: Mapping[str, Any]
+    arrays: Sequence[np.ndarray]
+    expected: str
 
 
 class Presence:
@@ -52,28 +62,44 @@ class Presence:
             time.sleep(_PAUSE)
         return self.parties
 
-    def exchange(
-        self, tag: str, scalars: Mapping[str, object],
-        arrays: Sequence[np.ndarray] | Mapping[int, Sequence[np.ndarray]],
-        parties: Sequence[int], expected: str,
-    ) -> dict[int, wire.Packet]:  # fmt: skip
-        """Ask parties, all the same or each its own, and collect well-formed, signed answers."""
-        scalars = {"session": self.session.id.hex(), **scalars}
-        if isinstance(arrays, Mapping):
-            asked = {party: wire.encode(tag, scalars, arrays[party]) for party in parties}
-        else:
-            asked = dict.fromkeys(parties, wire.encode(tag, scalars, arrays))
-        node_of = {party: self._node_of[party] for party in parties if party in self._node_of}
-        requests = {node: asked[party] for party, node in node_of.items()}
+    def exchange(self, asks: Mapping[int, Sequence[Ask]]) -> dict[str, dict[int, wire.Packet]]:
+        """Ask parties, each its own, and collect well-formed, signed answers, by what was asked.
+
+        Several questions to one party travel as one message: a message costs more than its bytes.
+        """
+        written: dict[int, bytes] = {}  # a question to many is written once
+        asked, requests = {}, {}
+        for party, own in asks.items():
+            if party not in self._node_of:
+                continue
+            for ask in own:
+                if id(ask) not in written:
+                    named = {"session": self.session.id.hex(), **ask.scalars}
+                    written[id(ask)] = wire.encode(ask.tag, named, ask.arrays)
+            parts = [written[id(ask)] for ask in own]
+            asked[party] = parts[0] if len(parts) == 1 else wire.bundle(parts)
+            requests[self._node_of[party]] = asked[party]
         replies = self.link.exchange(requests, self.deadline)
         self.bytes_sent += sum(map(len, requests.values()))
         self.bytes_received += sum(map(len, replies.values()))
-        found = {}
-        for party, node in node_of.items():
-            packet = self._opened(asked[party], replies.get(node, b""))
-            if packet is not None and (packet.tag, packet.scalars["party"]) == (expected, party):
-                found[party] = packet
+        found: dict[str, dict[int, wire.Packet]] = {
+            ask.tag: {} for own in asks.values() for ask in own
+        }
+        for party, request in asked.items():
+            packet = self._opened(request, replies.get(self._node_of[party], b""))
+            for ask, answer in zip(asks[party], self._unbundled(packet), strict=False):
+                if (answer.tag, answer.scalars.get("party")) == (ask.expected, party):
+                    found[ask.tag][party] = answer
         return found
+
+    @staticmethod
+    def _unbundled(packet: wire.Packet | None) -> list[wire.Packet]:
+        if packet is None:
+            return []
+        try:
+            return wire.unbundle(packet) if packet.tag == "bundle" else [packet]
+        except UnisonoError:
+            return []
 
     def _opened(self, request: bytes, reply: bytes) -> wire.Packet | None:
         try:

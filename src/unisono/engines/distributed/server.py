@@ -1,13 +1,10 @@
 """The server's side: ask, collect until the deadline, merge; it can be killed and go on.
 
-A round is one exchange, or under a secure sum five: keys, shares, masked vectors, signatures over
-the survivors, and what opens their sum. Setting up keys and shares costs nothing and is repeated
-until enough parties take part. From the masked vectors on an attempt is paid for; if it fails, it
-is tried again with fresh noise as often as the study allows, then the round is left out.
+A round is one exchange, or the several of a secure sum (`opening`). If too few parties answer, an
+attempt fails; it is tried again with fresh noise as often as the study allows, then the round is
+left out.
 """
 
-import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,27 +18,28 @@ from unisono.core.algorithm import Aggregate
 from unisono.core.study import Study
 from unisono.core.transcript import EVERYONE, EVERYONE_AT_THE_END, Transcript
 from unisono.core.trust import SERVER, Trust
-from unisono.engines import wire
 from unisono.engines.checkpoint import Checkpoint
-from unisono.engines.distributed import packets
+from unisono.engines.distributed.answers import agreeing, read
 from unisono.engines.distributed.link import Link
-from unisono.engines.distributed.presence import Presence
+from unisono.engines.distributed.opening import Opening, Place
+from unisono.engines.distributed.presence import Ask, Presence
 from unisono.engines.requirements import asked
 from unisono.errors import InvalidInput
-from unisono.secagg import server as secure_sum
 from unisono.secagg.encoding import signed
+from unisono.secagg.server import TooFew
 from unisono.secagg.session import Session
 
 ServerNoise = Callable[[int, tuple[int, ...]], np.ndarray]
-_PAUSE = 0.2
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """How long the server waits, in seconds: for one answer, and for parties to appear."""
+    """How long the server waits, in seconds: for one answer, and for parties to appear; and
+    whether it sets up the next secure sum while it opens one."""
 
     deadline: float = 30.0
     patience: float = 300.0
+    ahead: bool = True
 
 
 @dataclass(frozen=True)
@@ -90,6 +88,7 @@ class _Run:
         self.attempt = np.asarray(0)
         self.opened = np.asarray(0)
         self.saved = Checkpoint(checkpoint, session.id.hex()) if checkpoint else None
+        self.opening = Opening(session, self.present, conditions.patience, say)
 
     def all(self, progress: Callable[[int], None] | None) -> Outcome:
         algorithm = self.study.algorithm
@@ -105,7 +104,8 @@ class _Run:
         self.transcript.record(algorithm.rounds, "result", value, EVERYONE_AT_THE_END)
         self.present.meet()
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(value)]
-        self.present.exchange("finish", {}, leaves, self.present.parties, "finish")
+        told = Ask("finish", {"opened": int(self.opened)}, leaves, "finish")
+        self.present.exchange({party: [told] for party in self.present.parties})
         traffic = {"sent": self.present.bytes_sent, "received": self.present.bytes_received}
         return Outcome(value, self.transcript, int(self.opened), int(self.attempt), traffic)
 
@@ -140,78 +140,42 @@ class _Run:
             self.state, Aggregate(scaled, len(parties), float(records), present)
         )
 
-    def _scalars(self, number: int) -> dict[str, Any]:
-        return {"round": number, "attempt": int(self.attempt)}
-
     # ------------------------------------------------------------ attempts
 
     def _plain(self, number: int, public: list[Any]) -> tuple[np.ndarray, list[int]] | None:
         """One exchange; every party sends all of its noise, or trusts the server."""
-        trust = self.study.trust
-        scalars = {**self._scalars(number), "counted": self.counted.tolist()}
+        place = Place(number, int(self.attempt))
+        scalars = {**place.scalars, "counted": self.counted.tolist()}
+        expected = "released" if self.study.trust is Trust.LOCAL else "disclosed"
+        ask = Ask("ask", scalars, public, expected)
         self._save(number, begun=True)
-        expected = {Trust.LOCAL: "released"}.get(trust, "disclosed")
-        replies = self.present.exchange("ask", scalars, public, self.present.parties, expected)
-        answers = _agreeing(_read(replies, lambda party, arrays: arrays[0]))
-        self.transcript.record(number, "messages", answers, frozenset({SERVER}))
+        replies = self.present.exchange({party: [ask] for party in self.present.parties})
+        answers = agreeing(read(replies.get("ask", {}), lambda party, arrays: arrays[0]))
+        self._saw(number, answers)
         if len(answers) < self.needed[number]:
             return None
         return _total(self.study, number, answers, self.server_noise), list(answers)
 
     def _secure(self, number: int, public: list[Any]) -> tuple[np.ndarray, list[int]] | None:
-        """Five exchanges; the server learns the sum over the survivors."""
-        dealers = self._set_up(number)
+        """The server learns the sum over the survivors."""
+        place, rounds = Place(number, int(self.attempt)), self.study.algorithm.rounds
+        ahead = self.conditions.ahead and number + 1 < rounds
+        dealers = self.opening.set_up(place)
         if dealers is None:
             return None
         self._save(number, begun=True)
-        scalars, present = self._scalars(number), self.present
         try:
-            asked_with = {**scalars, "counted": self.counted.tolist()}
-            arrays = {
-                party: [*public, *packets.deals(dealers.deals, party)] for party in dealers.deals
-            }
-            replies = present.exchange("ask", asked_with, arrays, list(arrays), "masked")
-            masked = _agreeing(_read(replies, lambda party, arrays: arrays[0]))
-            sealed = _read(replies, lambda party, arrays: packets.read_sealed(arrays[1:])[party])
-            self.transcript.record(number, "messages", masked, frozenset({SERVER}))
-            both = {party: (masked[party], sealed[party]) for party in masked.keys() & sealed}
-            survivors = secure_sum.collect_vectors(dealers, both)
-            alive = list(survivors.sealed)
-            replies = present.exchange(
-                "agree", scalars, packets.pairs(survivors.sealed), alive, "agree"
-            )
-            signatures = _read(replies, lambda p, arrays: packets.read_signatures(arrays)[p])
-            enough = secure_sum.collect_signatures(survivors, signatures)
-            replies = present.exchange(
-                "unmask", scalars, packets.signatures(enough), alive, "unmask"
-            )
-            shares = _read(replies, lambda p, arrays: packets.read_shares(arrays))
-            return secure_sum.open_sum(survivors, shares), alive
-        except secure_sum.TooFew as error:
+            return self.opening.open(
+                place, dealers, public, self.counted.tolist(),
+                Place(number + 1, place.attempt) if ahead else None,
+                lambda masked: self._saw(number, masked),
+            )  # fmt: skip
+        except TooFew as error:
             self.say(f"round {number + 1}: {error}")
             return None
 
-    def _set_up(self, number: int) -> secure_sum.Dealers | None:
-        """Keys and shares, begun anew until enough parties take part or patience ends."""
-        ends = time.monotonic() + self.conditions.patience
-        while True:
-            try:
-                return self._keys_and_shares(number)
-            except secure_sum.TooFew as error:
-                self.say(f"round {number + 1}: {error}")
-                if time.monotonic() > ends:
-                    return None
-                time.sleep(_PAUSE)
-                self.present.meet()
-
-    def _keys_and_shares(self, number: int) -> secure_sum.Dealers:
-        scalars, present = self._scalars(number), self.present
-        replies = present.exchange("announce", scalars, [], present.parties, "announce")
-        announcements = _read(replies, lambda p, arrays: packets.read_announcements(arrays)[p])
-        table = secure_sum.collect_keys(self.session, number, int(self.attempt), announcements)
-        arrays = packets.announcements(table.announcements)
-        replies = present.exchange("deal", scalars, arrays, list(table.keys), "deal")
-        return secure_sum.collect_deals(table, _read(replies, packets.read_deal))
+    def _saw(self, number: int, messages: Any) -> None:
+        self.transcript.record(number, "messages", messages, frozenset({SERVER}))
 
     # ----------------------------------------------------------- going on
 
@@ -234,28 +198,6 @@ class _Run:
             self.say(f"round {first + 1} was under way when the server stopped: it is left out")
             first += 1
         return first
-
-
-def _read(
-    replies: Mapping[int, wire.Packet], read: Callable[[int, tuple[np.ndarray, ...]], Any]
-) -> dict[int, Any]:
-    """What parties said; whoever says something malformed has said nothing."""
-    found = {}
-    for party, packet in replies.items():
-        try:
-            found[party] = read(party, packet.arrays)
-        except (InvalidInput, KeyError, IndexError, ValueError):
-            continue
-    return found
-
-
-def _agreeing(answers: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
-    """The answers whose shape and type most of them have."""
-    kinds = Counter((answer.shape, answer.dtype) for answer in answers.values())
-    if not kinds:
-        return {}
-    usual = kinds.most_common(1)[0][0]
-    return {p: answer for p, answer in answers.items() if (answer.shape, answer.dtype) == usual}
 
 
 def _total(

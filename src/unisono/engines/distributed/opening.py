@@ -1,0 +1,146 @@
+"""The server's exchanges around one secure sum, and the set-up of the next one meanwhile.
+
+    set-up      announce, deal                          free; begun anew until enough take part
+    opening     ask (masked vectors), agree, unmask     paid for by the parties
+
+Setting up is independent of the model, so the next round's two steps travel with the first two of
+this one's opening, and a round takes three exchanges.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unisono.engines import wire
+from unisono.engines.distributed import packets
+from unisono.engines.distributed.answers import agreeing, read
+from unisono.engines.distributed.presence import Ask, Presence
+from unisono.secagg import server as secure_sum
+from unisono.secagg.server import Dealers, Survivors, Table, TooFew
+from unisono.secagg.session import Session
+
+_PAUSE = 0.2
+
+
+class Place(NamedTuple):
+    """A round, and how many retries of the run were used before."""
+
+    round: int
+    attempt: int
+
+    @property
+    def scalars(self) -> dict[str, int]:
+        return self._asdict()
+
+
+class Opening:
+    """Secure sums of one session, one after another."""
+
+    def __init__(
+        self, session: Session, present: Presence, patience: float, say: Callable[[str], None]
+    ) -> None:
+        self.session, self.present, self._patience, self._say = session, present, patience, say
+        self._ready: dict[Place, Dealers] = {}
+
+    def set_up(self, place: Place) -> Dealers | None:
+        """Who takes part: set up before, or now, anew until enough are here or patience ends."""
+        ready = self._ready.pop(place, None)
+        if ready is not None:
+            return ready
+        ends = time.monotonic() + self._patience
+        while True:
+            try:
+                return self._set_up_now(place)
+            except TooFew as error:
+                self._say(f"round {place.round + 1}: {error}")
+                if time.monotonic() > ends:
+                    return None
+                time.sleep(_PAUSE)
+                self.present.meet()
+
+    def _set_up_now(self, place: Place) -> Dealers:
+        announce = _announce(place)
+        replies = self.present.exchange({party: [announce] for party in self.present.parties})
+        table = self._table(place, replies.get("announce", {}))
+        deal = _deal(place, table)
+        replies = self.present.exchange({party: [deal] for party in table.keys})
+        return secure_sum.collect_deals(table, read(replies["deal"], packets.read_deal))
+
+    def open(
+        self, place: Place, dealers: Dealers, public: Sequence[np.ndarray],
+        counted: Sequence[int], coming: Place | None, seen: Callable[[Any], None],
+    ) -> tuple[np.ndarray, list[int]]:  # fmt: skip
+        """The sum over the survivors, and who they are; raises TooFew if it cannot be opened.
+
+        `coming` is set up beside; `seen` is told the masked vectors.
+        """
+        told = {**place.scalars, "counted": list(counted)}
+        asks = {
+            party: [Ask("ask", told, [*public, *packets.deals(dealers.deals, party)], "masked")]
+            for party in dealers.deals
+        }
+        replies = self._beside(asks, self.present.parties, _announce(coming) if coming else None)
+        survivors = _survivors(dealers, replies["ask"], seen)
+        table = self._table_of(coming, replies.get("announce", {}))
+        agree = Ask("agree", place.scalars, packets.pairs(survivors.sealed), "agree")
+        replies = self._beside(
+            {party: [agree] for party in survivors.sealed},
+            list(table.keys) if table else [],
+            _deal(coming, table) if coming and table else None,
+        )
+        if coming and table:
+            self._keep(coming, table, replies.get("deal", {}))
+        signed = read(replies["agree"], lambda p, arrays: packets.read_signatures(arrays)[p])
+        enough = packets.signatures(secure_sum.collect_signatures(survivors, signed))
+        unmask = Ask("unmask", place.scalars, enough, "unmask")
+        replies = self.present.exchange({party: [unmask] for party in survivors.sealed})
+        shares = read(replies["unmask"], lambda p, arrays: packets.read_shares(arrays))
+        return secure_sum.open_sum(survivors, shares), list(survivors.sealed)
+
+    def _beside(
+        self, asks: Mapping[int, list[Ask]], others: Sequence[int], also: Ask | None
+    ) -> dict[str, dict[int, wire.Packet]]:
+        """Ask what belongs to this round, and of `others` also what belongs to the next."""
+        extra = {party: [also] for party in others} if also else {}
+        return self.present.exchange(
+            {party: [*asks.get(party, []), *extra.get(party, [])] for party in {*asks, *extra}}
+        )
+
+    def _table(self, place: Place, replies: Mapping[int, wire.Packet]) -> Table:
+        keys = read(replies, lambda p, arrays: packets.read_announcements(arrays)[p])
+        return secure_sum.collect_keys(self.session, place.round, place.attempt, keys)
+
+    def _table_of(self, coming: Place | None, replies: Mapping[int, wire.Packet]) -> Table | None:
+        """Keys for the round to come; too few, and it is set up in its own time."""
+        if coming is not None:
+            with contextlib.suppress(TooFew):
+                return self._table(coming, replies)
+        return None
+
+    def _keep(self, coming: Place, table: Table, replies: Mapping[int, wire.Packet]) -> None:
+        """Shares for the round to come; too few, and it is set up in its own time."""
+        self._ready.clear()
+        with contextlib.suppress(TooFew):
+            deals = read(replies, packets.read_deal)
+            self._ready[coming] = secure_sum.collect_deals(table, deals)
+
+
+def _survivors(
+    dealers: Dealers, replies: Mapping[int, wire.Packet], seen: Callable[[Any], None]
+) -> Survivors:
+    masked = agreeing(read(replies, lambda p, arrays: arrays[0]))
+    sealed = read(replies, lambda p, arrays: packets.read_sealed(arrays[1:])[p])
+    seen(masked)
+    both = {party: (masked[party], sealed[party]) for party in masked.keys() & sealed}
+    return secure_sum.collect_vectors(dealers, both)
+
+
+def _announce(place: Place) -> Ask:
+    return Ask("announce", place.scalars, [], "announce")
+
+
+def _deal(place: Place, table: Table) -> Ask:
+    return Ask("deal", place.scalars, packets.announcements(table.announcements), "deal")

@@ -1,0 +1,154 @@
+"""`policy.toml`: what a party allows, whatever a study or a server asks.
+
+The party keeps this file to itself and checks it on its own machine: once before it joins
+(`require_allowed`, all objections together) and again in every round (`check_round`). What a study
+costs is computed here from the study itself, per viewer; the epsilon that the study's file claims
+is not believed. The budget over all studies is the ledger's business.
+"""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core import policy as core
+from unisono.core.study import Study
+from unisono.core.trust import Relation, describe
+from unisono.errors import InvalidInput, PrivacyViolation, UnisonoError
+from unisono.studies.policy_file import PolicyFile, load_policy
+from unisono.studies.schema import StudyFile
+
+# ------------------------------------------------------------- before joining
+
+
+def require_allowed(policy: PolicyFile, file: StudyFile, study: Study, party: str) -> None:
+    """Refuse a study that this party does not allow, with every reason.
+
+    Mistakes (a name that is not in the study) alone are `InvalidInput`; whatever would show more
+    than the party allows is a `PrivacyViolation`.
+    """
+    mistakes = []
+    if party not in file.names:
+        mistakes.append(f"the study has no party {party!r}: it names {', '.join(file.names)}")
+    limits = [*_named(policy, file), *_crowd(policy, study), *_cost(policy, file, study, party)]
+    if not mistakes and not limits:
+        return
+    kind: type[UnisonoError] = PrivacyViolation if limits else InvalidInput
+    origin = policy.source.path or "the policy"
+    reasons = "".join(f"\n  - {reason}" for reason in (*mistakes, *limits))
+    raise kind(
+        f"{origin} of data set {policy.dataset.name!r} does not allow "
+        f"{file.source.path or 'this study'}:{reasons}\nnothing was read and nothing was spent"
+    )
+
+
+def _named(policy: PolicyFile, file: StudyFile) -> Iterator[str]:
+    """What is allowed by name."""
+    allow = policy.allow
+    lists: list[tuple[str, Any, tuple[str, ...]]] = [
+        ("trust", allow.trust, (file.trust.mode,)),
+        ("algorithms", allow.algorithms, (file.algorithm.name,)),
+        ("columns", allow.columns, tuple(file.data.columns)),
+        ("servers", allow.servers, () if file.server is None else (file.server.address,)),
+    ]
+    for word, allowed, asked in lists:
+        refused = [] if allowed is None else [one for one in asked if one not in allowed]
+        if refused:
+            yield (
+                f"{word} {', '.join(refused)}: only {', '.join(allowed) or 'nothing'} may be used "
+                f"({policy.source.where(('allow', word))})"
+            )
+
+
+def _crowd(policy: PolicyFile, study: Study) -> Iterator[str]:
+    """Who else must be there."""
+    allow, facts = policy.allow, study.facts
+    if facts.minimum_survivors < allow.minimum_quorum:
+        yield (
+            f"minimum_survivors = {facts.minimum_survivors}: at least {allow.minimum_quorum} "
+            "parties must take part in every round (minimum_quorum)"
+        )
+    if facts.honest < allow.minimum_honest:
+        yield (
+            f"{facts.minimum_survivors} survivors of whom {facts.colluders} may collude: at least "
+            f"{allow.minimum_honest} must be honest (minimum_honest)"
+        )
+    if facts.colluders < policy.budget.colluders:
+        yield (
+            f"colluders = {facts.colluders}: the budget is to hold against "
+            f"{policy.budget.colluders} parties that work with the server"
+        )
+    if facts.retries > allow.maximum_retries:
+        yield f"retries = {facts.retries}: at most {allow.maximum_retries} (maximum_retries)"
+
+
+def _cost(policy: PolicyFile, file: StudyFile, study: Study, party: str) -> Iterator[str]:
+    """What the study shows of this party, to each viewer."""
+    budget, privacy, allow = policy.budget, file.privacy, policy.allow
+    for word, asked, own in (
+        ("unit", privacy.unit, budget.unit), ("relation", privacy.relation, budget.relation)
+    ):  # fmt: skip
+        if asked is not own:
+            yield f'{word} = "{asked}": the budget counts by {word} "{own}"'
+    if privacy.unit is not budget.unit or party not in file.names:
+        return
+    usual = core.Budget(allow.maximum_epsilon, allow.maximum_delta)
+    exceptions, told = dict(policy.core_policy().exceptions), set()
+    for viewer, history in study.costs[file.party(party)].items():
+        limit = exceptions.get(viewer, usual)
+        if math.isinf(limit.epsilon) or (history, limit) in told:
+            continue  # viewers who see the same under the same limit are one reason
+        told.add((history, limit))
+        try:
+            fits = ACCOUNTANT.fits(history, budget.relation, limit.epsilon, limit.delta)
+            shown = "" if fits else _shown(history, budget.relation, limit.delta)
+        except PrivacyViolation as error:
+            fits, shown = False, str(error)
+        if not fits:
+            yield (
+                f"against {describe(viewer)} it costs {shown}: at most epsilon "
+                f"{limit.epsilon:g} at delta {limit.delta:g} in one study"
+            )
+
+
+def _shown(history: Any, relation: Relation, delta: float) -> str:
+    epsilon = ACCOUNTANT.epsilon(history, relation, delta)
+    return f"epsilon {epsilon:.4g}" if math.isfinite(epsilon) else "everything (no noise)"
+
+
+def require_server(policy: PolicyFile, address: str) -> None:
+    """Refuse a server that is not on the list, wherever its address came from."""
+    allowed = policy.allow.servers
+    if allowed is not None and address not in allowed:
+        raise PrivacyViolation(
+            f"{policy.source.path} does not allow the server {address}: only "
+            f"{', '.join(allowed) or 'none'} may be used"
+        )
+
+
+# ------------------------------------------------------------- in every round
+
+
+def check_round(policy: PolicyFile) -> None:
+    """Refuse further rounds once the policy on disk says something else, or is gone.
+
+    A party takes part only as long as its present policy is the one it joined under.
+    """
+    path = policy.source.path
+    try:
+        present = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise PrivacyViolation(
+            f"{path} cannot be read any more: without its policy this party takes no further part"
+        ) from None
+    if present == policy.source.text:
+        return
+    if load_policy(path) != policy:
+        raise PrivacyViolation(
+            f"{path} was changed while the study ran: this party takes no further part; join again "
+            "to be checked against the new policy"
+        )
+
+
+__all__ = ["PolicyFile", "check_round", "load_policy", "require_allowed", "require_server"]

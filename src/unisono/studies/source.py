@@ -1,0 +1,235 @@
+"""TOML in, frozen models out, and errors that point at the line.
+
+A file is read in three steps, each of which may refuse it: TOML, the model's own types and ranges,
+and what the sections say about each other (`checks`). Every refusal names file, line, value, cause
+and remedy, and all of a step's refusals come together.
+"""
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from unisono.errors import InvalidInput
+
+Place = tuple[str | int, ...]
+Fault = tuple[Place, str]
+_LARGEST_FILE = 2**20
+
+
+class Section(BaseModel):
+    """A table of a file: nothing unknown, nothing converted, nothing changed later."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+Model = TypeVar("Model", bound=Section)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a model was read from; models that say the same are equal wherever they lie."""
+
+    path: str = field(default="", compare=False)
+    text: str = field(default="", compare=False)
+
+    @cached_property
+    def lines(self) -> Mapping[Place, int]:
+        """The line on which each key, table or entry of a list of tables begins."""
+        return _lines(self.text)
+
+    def where(self, place: Place) -> str:
+        """`study.toml line 7`, for the place or the nearest table around it."""
+        while place and place not in self.lines:
+            place = place[:-1]
+        return f"{self.path} line {self.lines.get(place, 1)}"
+
+    def refusal(self, faults: Iterable[Fault]) -> InvalidInput:
+        """One error for all faults, in the order of the lines."""
+        found = [(self.where(place), _path(place), words) for place, words in faults]
+        found.sort(key=lambda fault: int(fault[0].rsplit(" ", 1)[1]))
+        return InvalidInput("\n".join(f"{where}: {path}{words}" for where, path, words in found))
+
+
+def read(
+    path: str | Path, model: type[Model], checks: Callable[[Model], Iterable[Fault]] = lambda _: ()
+) -> tuple[Model, Source]:
+    """The model that a file says, and where it was said."""
+    file = Path(path)
+    try:
+        if file.stat().st_size > _LARGEST_FILE:
+            raise InvalidInput(f"{path} is larger than 1 MB: it cannot be the file that is meant")
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(
+            f"{path} cannot be read: {error.strerror}; check the name and the permissions"
+        ) from None
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{path} is not UTF-8 text: is it a TOML file?") from None
+    return parse(text, str(path), model, checks)
+
+
+def parse(
+    text: str, path: str, model: type[Model],
+    checks: Callable[[Model], Iterable[Fault]] = lambda _: (),
+) -> tuple[Model, Source]:  # fmt: skip
+    """The model that a text says; `path` is what errors call it."""
+    source = Source(path, text)
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        words, line = str(error), re.search(r"at line (\d+)", str(error))
+        number = line[1] if line else text.count("\n") + 1
+        raise InvalidInput(f"{path} line {number}: this is not TOML: {words}") from None
+    try:
+        # As JSON, strict models take lists for tuples and names for choices, and nothing else.
+        made = model.model_validate_json(json.dumps(document, default=str))
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        raise source.refusal(_fault(model, document, one) for one in details) from None
+    if faults := list(checks(made)):
+        raise source.refusal(faults)
+    return made, source
+
+
+# ------------------------------------------------------------- lines
+
+
+def _lines(text: str) -> dict[Place, int]:
+    """Statement by statement: a value may go on over lines until it is complete."""
+    found: dict[Place, int] = {}
+    counts: dict[Place, int] = {}
+    table: Place = ()
+    statement, begun = "", 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not statement and (not line.strip() or line.lstrip().startswith("#")):
+            continue
+        begun = begun if statement else number
+        statement += line + "\n"
+        try:
+            said = tomllib.loads(statement)
+        except tomllib.TOMLDecodeError:
+            continue
+        keys = _keys(said, begun == number and statement.lstrip().startswith("["))
+        if statement.lstrip().startswith("[["):
+            outer = _numbered(keys, counts)
+            counts[outer] = counts.get(outer, -1) + 1
+            table, keys = (*outer, counts[outer]), ()
+        elif statement.lstrip().startswith("["):
+            table, keys = _numbered(keys, counts, last=True), ()
+        for depth in range(len(keys) + 1):
+            found.setdefault((*table, *keys[:depth]), begun)
+        statement = ""
+    return found
+
+
+def _keys(said: Any, header: bool) -> tuple[str, ...]:
+    """`a.b = 1` says a.b: the path of single keys; a header's innermost table is empty."""
+    keys: list[str] = []
+    while isinstance(said, dict) and len(said) == 1:
+        [(key, said)] = said.items()
+        keys.append(key)
+        if not header and not isinstance(said, dict):
+            break
+        said = said[0] if header and isinstance(said, list) else said
+    return tuple(keys)
+
+
+def _numbered(keys: Place, counts: Mapping[Place, int], last: bool = False) -> Place:
+    """A header's path, with the number of the present entry after each list of tables."""
+    place: Place = ()
+    for depth, key in enumerate(keys, start=1):
+        place = (*place, key)
+        if place in counts and (last or depth < len(keys)):
+            place = (*place, counts[place])
+    return place
+
+
+def _path(place: Place) -> str:
+    shown = ""
+    for part in place:
+        shown += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if shown else part
+    return f"{shown}: " if shown else ""
+
+
+# ------------------------------------------------------------- words
+
+_WORDS = {
+    "bool_type": "write true or false",
+    "int_type": "write a whole number",
+    "int_from_float": "write a whole number",
+    "float_type": "write a number",
+    "finite_number": "write a finite number",
+    "string_type": "write text in quotes",
+    "tuple_type": "write a list in square brackets",
+    "list_type": "write a list in square brackets",
+    "dict_type": "write a table",
+    "model_type": "write a table",
+    "model_attributes_type": "write a table",
+}
+
+
+def _fault(model: type[BaseModel], document: Any, error: Any) -> Fault:
+    place = _place(error["loc"], document)
+    value, kind, context = error["input"], error["type"], error.get("ctx", {})
+    said = f"{json.dumps(value, default=str, ensure_ascii=False)} "
+    match kind:
+        case "missing":
+            return place, "is missing: add it"
+        case "extra_forbidden":
+            return place, _unknown(model, error["loc"])
+        case "union_tag_not_found":
+            return place, f"{context['discriminator'].strip(chr(39))} is missing: add it"
+        case "union_tag_invalid":
+            key = context["discriminator"].strip("'")
+            return (*place, key), (
+                f"'{context['tag']}' is unknown: choose one of {context['expected_tags']}"
+            )
+        case "literal_error" | "enum":
+            return place, f"{said}is unknown: choose one of {context['expected']}"
+        case "value_error":
+            return place, str(context["error"])
+        case "string_pattern_mismatch":
+            return place, f"{said}does not fit the pattern {context['pattern']}"
+    if kind in _WORDS:
+        return place, f"{said}will not do: {_WORDS[kind]}"
+    return place, f"{said}will not do: {error['msg'][0].lower()}{error['msg'][1:]}"
+
+
+def _place(loc: Place, document: Any) -> Place:
+    """The path in the document: pydantic also names the branch of a choice, which no key is."""
+    place: Place = ()
+    for number, part in enumerate(loc):
+        known = (isinstance(document, dict) and part in document) or (
+            isinstance(document, list) and isinstance(part, int) and part < len(document)
+        )
+        if known:
+            document = document[part]
+        elif number < len(loc) - 1:
+            continue
+        place = (*place, part)
+    return place
+
+
+def _unknown(model: type[BaseModel], loc: Place) -> str:
+    """What might have been meant, among all keys of the format."""
+    keys = sorted(_fields(model.model_json_schema()))
+    if loc[-1] in keys:
+        return "belongs into another table, or to another choice than this one: remove it"
+    close = difflib.get_close_matches(str(loc[-1]), keys, n=1)
+    return f"is unknown: did you mean '{close[0]}'?" if close else "is unknown: remove it"
+
+
+def _fields(schema: Any) -> set[str]:
+    found = set(schema.get("properties", ()))
+    return found.union(*(_fields(inner) for inner in schema.get("$defs", {}).values()))
+
+
+__all__ = ["Fault", "Place", "Section", "Source", "parse", "read"]

@@ -1,0 +1,150 @@
+"""From a party's table to numbers that the study may use: checked, clipped, encoded.
+
+All of it happens on the party's own machine before anything is spent, and its messages belong on
+the party's own screen. Bounds and categories come from the study file, never from the table.
+
+    number      clipped to its public bounds, with a local warning that says how many were outside
+    category    its place in the public list; as a feature of a model, one column of 0 and 1 for
+                each value but the first, which is the reference
+"""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from unisono.data import TEXT, Table
+from unisono.errors import InvalidInput
+from unisono.estimators.scaling import Scaling, Targets, scaling, target_scaling
+from unisono.studies.schema import Category, Number, StudyFile
+
+Values = Mapping[str, np.ndarray]
+
+
+class ClippedValues(UserWarning):
+    """Numbers of this party lie outside the public bounds and were clipped; only it is told."""
+
+
+def values_of(file: StudyFile, table: Table, party: str, room: int) -> Values:
+    """Each column of the study as float64 (records,): numbers in their bounds, categories as
+    places in their lists. `room` is how many records a party may hold where sizes are hidden."""
+    _require_size(file, table, party, room)
+    return {
+        name: _numbers(table, name, column) if isinstance(column, Number)
+        else _codes(table, name, column)
+        for name, column in file.data.columns.items()
+    }  # fmt: skip
+
+
+def _require_size(file: StudyFile, table: Table, party: str, room: int) -> None:
+    stated = file.parties[file.party(party)].records
+    if file.data.sizes == "exact" and table.rows != stated:
+        raise InvalidInput(
+            f"{table.name} holds {table.rows} records, and the study states {stated} for {party}: "
+            "sizes are public and exact here; correct the study file with everybody, or agree on "
+            'sizes = "hidden"; nothing was spent'
+        )
+    if table.rows > room:
+        raise InvalidInput(
+            f"{table.name} holds {table.rows} records, more than the {room} that fit where the "
+            f"study states about {stated} for {party}: agree on a larger estimate; nothing was "
+            "spent"
+        )
+
+
+def _numbers(table: Table, name: str, column: Number) -> np.ndarray:
+    numbers, (low, high) = table.numbers(name), column.bounds
+    outside = int(np.count_nonzero((numbers < low) | (numbers > high)))
+    if outside:
+        warnings.warn(
+            f"{table.name}: {outside} of {table.rows} values of {name!r} lie outside the public "
+            f"bounds {low:g} to {high:g} and are clipped to them; nobody else is told",
+            ClippedValues,
+            stacklevel=2,
+        )
+    return np.clip(numbers, low, high)
+
+
+def _codes(table: Table, name: str, column: Category) -> np.ndarray:
+    codes = table.codes(name, column.values)
+    strange = np.flatnonzero(codes < 0)
+    if len(strange):
+        hint = " (letters, spaces and case count)" if table.kinds[name] == TEXT else ""
+        raise InvalidInput(
+            f"{table.name}: column {name!r} of record {strange[0] + 1} is none of "
+            f"{', '.join(column.values)}{hint}; {len(strange)} such records: correct them, or "
+            "agree on more values; nothing was spent"
+        )
+    return codes
+
+
+# ------------------------------------------------------------- features of a model
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The columns that a model learns from: names (d,) and public ranges (d,)."""
+
+    file: StudyFile
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(
+            name if isinstance(column, Number) else f"{name}={value}"
+            for name, column in self.file.data.features.items()
+            for value in (column.values[1:] if isinstance(column, Category) else (None,))
+        )
+
+    def scaling(self, centred: str = "none") -> Scaling:
+        """How rows come into the unit ball, by the public bounds."""
+        bounds = [
+            pair
+            for column in self.file.data.features.values()
+            for pair in (
+                [column.bounds] if isinstance(column, Number)
+                else [(0.0, 1.0)] * (len(column.values) - 1)
+            )
+        ]  # fmt: skip
+        low, high = zip(*bounds, strict=True)
+        return scaling((low, high), len(bounds), centred)
+
+    def rows(self, values: Values) -> np.ndarray:
+        """One party's features (n, d), in their own units."""
+        columns = []
+        for name, column in self.file.data.features.items():
+            if isinstance(column, Number):
+                columns.append(values[name])
+            else:
+                places = range(1, len(column.values))
+                columns.extend((values[name] == place).astype(float) for place in places)
+        return np.column_stack(columns)
+
+    # --------------------------------------------------------- the target
+
+    @property
+    def target(self) -> str:
+        assert self.file.data.target is not None  # `file.faults` refuses it
+        return self.file.data.target
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The target's values; none where it is a number."""
+        column = self.file.data.columns[self.target]
+        return column.values if isinstance(column, Category) else ()
+
+    @property
+    def targets(self) -> Targets:
+        """The scaling of a number to [-1, 1]."""
+        column = self.file.data.columns[self.target]
+        return target_scaling(column.bounds if isinstance(column, Number) else None)
+
+    def labels(self, values: Values, signed: bool) -> np.ndarray:
+        """Places of classes, or -1 and +1 where two are `signed`; numbers in [-1, 1]."""
+        own = values[self.target]
+        if not self.classes:
+            return self.targets.scaled(own)
+        return 2 * own - 1 if signed else own
+
+
+__all__ = ["ClippedValues", "Frame", "Values", "values_of"]

@@ -1,0 +1,97 @@
+"""A study file in pieces: tests change one of them."""
+
+import numpy as np
+import pytest
+
+from unisono.data import Table
+
+TEXT = """\
+title = "Three hospitals"
+
+[data]
+target = "diagnosis"
+sizes = "exact"
+
+[data.columns]
+radius = { kind = "number", bounds = [5, 30] }
+age = { kind = "number", bounds = [0, 120], whole = true }
+sex = { kind = "category", values = ["f", "m"] }
+diagnosis = { kind = "category", values = ["benign", "malignant"] }
+
+[[parties]]
+name = "north"
+records = 40
+
+[[parties]]
+name = "south"
+records = 50
+
+[[parties]]
+name = "west"
+records = 40
+
+[privacy]
+epsilon = 1
+delta = 1e-4
+unit = "record"
+relation = "replace-one"
+
+[trust]
+mode = "secure-sum"
+minimum_survivors = 3
+colluders = 1
+retries = 0
+
+[algorithm]
+name = "gradient-perturbation"
+rounds = 20
+"""
+
+
+@pytest.fixture
+def text():
+    return TEXT
+
+
+@pytest.fixture
+def change():
+    """`TEXT` with replacements, each of which must be there."""
+
+    def changed(*pairs: tuple[str, str]) -> str:
+        made = TEXT
+        for old, new in pairs:
+            assert old in made, old
+            made = made.replace(old, new)
+        return made
+
+    return changed
+
+
+@pytest.fixture
+def algorithm(change):
+    """The study with another algorithm."""
+
+    def changed(name: str, more: str = "", *pairs: tuple[str, str]) -> str:
+        old = 'name = "gradient-perturbation"\nrounds = 20\n'
+        return change(*pairs, (old, f'name = "{name}"\n{more}\n'))
+
+    return changed
+
+
+@pytest.fixture
+def table():
+    """A party's made-up table, of so many records."""
+
+    def made(records: int, seed: int = 0) -> Table:
+        generator = np.random.default_rng(seed)
+        ill = generator.random(records) < 0.5
+        columns = {
+            "radius": 10 + 8 * ill + generator.normal(size=records),
+            "age": generator.integers(0, 100, records).astype(float),
+            "sex": np.array(["f", "m"], object)[generator.integers(0, 2, records)],
+            "diagnosis": np.array(["benign", "malignant"], object)[ill.astype(int)],
+        }
+        kinds = {"radius": "number", "age": "number", "sex": "text", "diagnosis": "text"}
+        return Table("north.csv", columns, kinds, records)
+
+    return made

@@ -1,0 +1,207 @@
+"""`study.toml`: what it says, its hash, and an error for every line that is wrong."""
+
+import json
+
+import pytest
+
+from unisono.errors import InvalidInput
+from unisono.studies.file import json_schema, load_study, parse_study
+from unisono.studies.schema import StudyFile
+
+
+def test_a_file_says_what_it_says(tmp_path, text):
+    path = tmp_path / "study.toml"
+    path.write_text(text)
+    file = load_study(path)
+    assert file.names == ("north", "south", "west")
+    assert file.privacy.epsilon == 1.0
+    assert file.data.columns["age"].bounds == (0.0, 120.0)
+    assert list(file.data.features) == ["radius", "age", "sex"]
+    assert file.algorithm.rounds == 20
+    assert file.party("south") == 1
+    assert file == parse_study(text)
+    with pytest.raises(InvalidInput, match="has no party 'east': it names north, south, west"):
+        file.party("east")
+
+
+def test_what_is_left_out_is_part_of_the_meaning(change):
+    short = change(("minimum_survivors = 3\ncolluders = 1\nretries = 0\n", ""),
+                   ('unit = "record"\nrelation = "replace-one"\n', ""))  # fmt: skip
+    assert parse_study(short).hash == parse_study(change()).hash
+    layout = change(("epsilon = 1\n", "epsilon = 1.0   # for all\n"))
+    layout = layout.replace('radius = { kind = "number", bounds = [5, 30] }', "").replace(
+        "age = {", 'radius.kind = "number"\nradius.bounds = [\n  5.0,\n  30.0,\n]\nage = {'
+    )
+    assert parse_study(layout).hash == parse_study(change()).hash
+
+
+CHANGES = [
+    ("Three hospitals", "Other"),
+    ('"diagnosis"\nsizes', '"sex"\nsizes'),
+    ("radius =", "size ="),
+    ("[5, 30]", "[5, 31]"),
+    ("whole = true", "whole = false"),
+    ('"f", "m"', '"m", "f"'),
+    ('"benign", "malignant"', '"malign", "malignant"'),
+    ('"north"', '"nord"'),
+    ("records = 50", "records = 51"),
+    ("epsilon = 1", "epsilon = 1.01"),
+    ("delta = 1e-4", "delta = 1e-5"),
+    ('"replace-one"', '"zero-out"'),
+    ('"secure-sum"', '"local"'),
+    ("minimum_survivors = 3", "minimum_survivors = 2"),
+    ("colluders = 1", "colluders = 0"),
+    ("retries = 0", "retries = 1"),
+    ("rounds = 20", "rounds = 21"),
+    ("rounds = 20", 'rounds = 20\nloss = "huber-svm"'),
+    ("[algorithm]", '[server]\naddress = "host:9092"\n[algorithm]'),
+    ('name = "north"\nrecords = 40', 'name = "west"\nrecords = 40'),
+]
+
+
+@pytest.mark.parametrize("pair", CHANGES, ids=lambda pair: pair[1].splitlines()[0])
+def test_every_word_is_in_the_hash(change, pair):
+    pairs = [pair]
+    if pair[1].startswith('name = "west"'):  # the order of the parties
+        pairs = [('"north"', '"x"'), ('"west"', '"north"'), ('"x"', '"west"')]
+    assert parse_study(change(*pairs)).hash != parse_study(change()).hash
+
+
+def test_the_order_of_columns_is_in_the_hash(change):
+    radius = 'radius = { kind = "number", bounds = [5, 30] }\n'
+    moved = change((radius, ""), ("sex =", f"{radius}sex ="))
+    assert parse_study(moved).hash != parse_study(change()).hash
+
+
+# (what is written instead, line, words)
+FAULTS = [
+    (('title = "Three hospitals"', "title = 3"), 1, "title: 3 will not do: write text"),
+    (('target = "diagnosis"', ""), 3, "data.target: is missing: say which column"),
+    (('target = "diagnosis"', 'target = "diagnose"'), 4, "'diagnose' is no column: it has radius"),
+    (('target = "diagnosis"', 'target = "age"'), 4, "'age' is a number, and classes are"),
+    (('sizes = "exact"', 'sizes = "hidden"'), 5, 'data.sizes: "hidden" with relation'),
+    (('sizes = "exact"', 'sizes = "about"'), 5, "\"about\" is unknown: choose one of 'exact'"),
+    (("bounds = [5, 30]", "bounds = [30, 5]"), 8, "bounds 30 to 5 are no range"),
+    (("bounds = [5, 30]", "bounds = [5, inf]"), 8, "Infinity will not do: write a finite"),
+    (("bounds = [5, 30]", "bounds = [5]"), 8, "data.columns.radius.bounds"),
+    (("bounds = [0, 120]", "bound = [0, 120]"), 9, "age.bound: is unknown: did you mean 'bounds'?"),
+    (("whole = true", "whole = 1"), 9, "1 will not do: write true or false"),
+    (('kind = "category", values = ["f"', 'kind = "class", values = ["f"'), 10,
+     "sex.kind: 'class' is unknown: choose one of 'number', 'category'"),
+    (('"f", "m"', '"f", "f"'), 10, "name each value once"),
+    (('"f", "m"', '"f"'), 10, "data.columns.sex.values"),
+    (('"south"', '"north"'), 18, "parties[2].name: 'north' stands twice"),
+    (('"south"', '"../south"'), 18, "does not fit the pattern"),
+    (("records = 50", "records = 0"), 19, "parties[2].records: 0 will not do"),
+    (("records = 50", "records = 5.5"), 19, "5.5 will not do: write a whole number"),
+    (("records = 50", ""), 17, "parties[2].records: is missing"),
+    (("epsilon = 1", "epsilon = -1"), 26, "privacy.epsilon: -1 will not do"),
+    (("epsilon = 1", 'epsilon = "1"'), 26, "privacy.epsilon: \"1\" will not do: write a number"),
+    (("delta = 1e-4", "delta = 1"), 27, "privacy.delta: 1 will not do"),
+    (('unit = "record"', 'unit = "party"'), 28, "gradient-perturbation hides a record"),
+    (('relation = "replace-one"', 'relation = "swap"'), 29, "is unknown: choose one of"),
+    (('mode = "secure-sum"', 'mode = "secret"'), 32, "trust.mode: \"secret\" is unknown"),
+    (("minimum_survivors = 3", "minimum_survivors = 4"), 33, "4 of 3 parties"),
+    (("colluders = 1", "colluders = 3"), 34, "leave no honest party"),
+    (('mode = "secure-sum"\nminimum_survivors = 3\ncolluders = 1\nretries = 0',
+      'mode = "trusted-server"\nretries = 1'), 33, "trust.retries: a trusted server"),
+    (('name = "gradient-perturbation"', 'name = "magic"'), 38, "'magic' is unknown: choose one of"),
+    (('name = "gradient-perturbation"', ""), 37, "algorithm: name is missing"),
+    (("rounds = 20", "rounds = 20\nclusters = 3"), 40, "clusters: belongs into another table"),
+    (("rounds = 20", "rounds = 20\n\n[server]\naddress = \"host\""), 42, "server.address"),
+    (("rounds = 20", "rounds = 20\n\n[server]\naddress = \"host:99999\""), 42, "port 99999"),
+    (("rounds = 20", "rounds = "), 39, "this is not TOML"),
+    (("[privacy]", "[privacy"), 25, "this is not TOML"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pair", "line", "words"), FAULTS)
+def test_errors_point_at_the_line(change, pair, line, words):
+    with pytest.raises(InvalidInput) as caught:
+        parse_study(change(pair), "studies/three.toml")
+    message = str(caught.value)
+    assert f"studies/three.toml line {line}: " in message
+    assert words in message
+    for inside in ("pydantic", "Traceback", "type=", "For further information", "input_value"):
+        assert inside not in message
+
+
+def test_all_errors_come_together_in_order(change):
+    wrong = change(("epsilon = 1", "epsilon = 0"), ("records = 50", "record = 50"),
+                   ("bounds = [5, 30]", "bounds = [6, 5]"))  # fmt: skip
+    with pytest.raises(InvalidInput) as caught:
+        parse_study(wrong)
+    lines = [int(line.split()[2].rstrip(":")) for line in str(caught.value).splitlines()]
+    assert lines == [8, 17, 19, 26]
+
+
+def test_lines_are_found_in_every_way_of_writing(change):
+    dotted = change(("[data]\n", "server.deadline = 9\nserver.address = 'host'\n\n[data]\n"))
+    with pytest.raises(InvalidInput, match=r"line 4: server\.address"):
+        parse_study(dotted)
+    sex = 'sex = { kind = "category", values = ["f", "m"] }'
+    lines = '"sex" = { kind = "category", values = [\n  "f", # [not] = a "key"\n  3,\n] }'
+    quoted = change((sex, lines))
+    with pytest.raises(InvalidInput, match=r"line 10: data\.columns\.sex\.values"):
+        parse_study(quoted)
+    below = change(("retries = 0", "retries = 0\n\n\n[trust.extra]\nx = 1"))
+    with pytest.raises(InvalidInput, match=r"line 38: trust\.extra: is unknown"):
+        parse_study(below)
+
+
+QUESTION = "[[algorithm.questions]]\nask = {ask!r}\ncolumn = {column!r}\n{more}\n"
+
+
+@pytest.mark.parametrize(
+    ("ask", "column", "more", "words"),
+    [
+        ("mean", "sex", "", "'sex' is a category, and a number is needed here"),
+        ("mean", "weight", "", "'weight' is no column"),
+        ("mean", "age", "by = 'radius'", "'radius' is a number, and a category is needed"),
+        ("median", "age", "", "'median' is unknown: choose one of"),
+        ("count", "sex", "value = 'x'", "'x' is none of f, m"),
+        ("count", "sex", "", "value: is missing"),
+        ("histogram", "age", "", "is needed here; give bins"),
+        ("quantiles", "age", "levels = [1.5]", "levels[1]: 1.5 will not do"),
+        ("quantiles", "age", "levels = []", "questions[2].levels"),
+    ],
+)
+def test_questions_are_checked(algorithm, ask, column, more, words):
+    good = QUESTION.format(ask="mean", column="radius", more="")
+    bad = QUESTION.format(ask=ask, column=column, more=more)
+    with pytest.raises(InvalidInput) as caught:
+        parse_study(algorithm("statistics", good + bad, ('target = "diagnosis"\n', "")))
+    assert "algorithm.questions[2]" in str(caught.value)
+    assert words in str(caught.value)
+
+
+def test_a_target_where_none_is_wanted(algorithm):
+    with pytest.raises(InvalidInput, match="k-means has no target") as caught:
+        parse_study(algorithm("k-means", "clusters = 2"))
+    assert "data.columns.sex: is a category: k-means measures distances" in str(caught.value)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(InvalidInput, match="cannot be read: No such file"):
+        load_study(tmp_path / "none.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidInput, match="is not UTF-8 text"):
+        load_study(tmp_path / "binary.toml")
+    (tmp_path / "huge.toml").write_bytes(b"#" * (2**20 + 1))
+    with pytest.raises(InvalidInput, match="larger than 1 MB"):
+        load_study(tmp_path / "huge.toml")
+
+
+def test_a_file_cannot_be_changed(text):
+    with pytest.raises(Exception, match="frozen"):
+        parse_study(text).title = "other"  # type: ignore[misc]
+
+
+def test_the_schema_names_every_table():
+    schema = json.loads(json.dumps(json_schema()))
+    assert set(schema["properties"]) == {
+        "title", "data", "parties", "privacy", "trust", "algorithm", "server"
+    }  # fmt: skip
+    assert schema["additionalProperties"] is False
+    names = {StudyFile.model_fields[name].alias or name for name in StudyFile.model_fields}
+    assert names == set(schema["properties"])

@@ -1,0 +1,197 @@
+"""What a party allows: every objection, in plain words, and none where all is well."""
+
+import pytest
+
+from unisono.core.trust import Relation, Viewer
+from unisono.errors import BudgetExceeded, InvalidInput, PrivacyViolation
+from unisono.studies.build import build
+from unisono.studies.file import parse_study
+from unisono.studies.policy import (
+    check_round,
+    load_policy,
+    require_allowed,
+    require_server,
+)
+
+POLICY = """\
+[dataset]
+name = "north"
+ledger = "north.ledger"
+records_per_person = 2
+
+[budget]
+epsilon = 2.5
+delta = 1e-4
+colluders = 1
+
+[allow]
+maximum_epsilon = 1.0
+maximum_delta = 1e-4
+minimum_quorum = 3
+minimum_honest = 2
+trust = ["secure-sum", "trusted-server"]
+algorithms = ["gradient-perturbation", "statistics"]
+columns = ["radius", "age", "sex", "diagnosis"]
+servers = ["host:9092"]
+"""
+
+
+@pytest.fixture
+def policy(tmp_path):
+    """The policy with replacements, on disk."""
+
+    def made(*pairs):
+        text = POLICY
+        for old, new in pairs:
+            assert old in text
+            text = text.replace(old, new)
+        path = tmp_path / "policy.toml"
+        path.write_text(text)
+        return load_policy(path)
+
+    return made
+
+
+def objections(policy, text, party="north", kind=PrivacyViolation):
+    file = parse_study(text, "study.toml")
+    with pytest.raises(kind) as caught:
+        require_allowed(policy, file, build(file).study, party)
+    message = str(caught.value)
+    assert "nothing was read and nothing was spent" in message
+    return [line[4:] for line in message.splitlines() if line.startswith("  - ")]
+
+
+def test_a_study_within_limits_is_allowed(policy, text):
+    file = parse_study(text)
+    require_allowed(policy(), file, build(file).study, "north")
+
+
+# (changes of the study, words of the one objection)
+STUDIES = [
+    ([("epsilon = 1\n", "epsilon = 1.2\n")], "it costs epsilon 1.2: at most epsilon 1 at delta"),
+    ([("delta = 1e-4", "delta = 2e-4")], "at most epsilon 1 at delta 0.0001 in one study"),
+    ([("minimum_survivors = 3", "minimum_survivors = 2"), ("colluders = 1", "colluders = 0")],
+     "minimum_survivors = 2: at least 3 parties"),
+    ([("colluders = 1", "colluders = 2")], "at least 2 must be honest"),
+    ([("colluders = 1", "colluders = 0")], "the budget is to hold against 1 parties"),
+    ([("retries = 0", "retries = 3")], "retries = 3: at most 0"),
+    ([('"secure-sum"', '"local"')], "trust local: only secure-sum, trusted-server may be used"),
+    ([('name = "gradient-perturbation"', 'name = "sgd-synchronous"')],
+     "algorithms sgd-synchronous: only gradient-perturbation, statistics"),
+    ([("radius =", "income =")], "columns income: only radius, age"),
+    ([("[algorithm]", '[server]\naddress = "elsewhere:9092"\n\n[algorithm]')],
+     "servers elsewhere:9092: only host:9092"),
+    ([('"replace-one"', '"zero-out"')], 'relation = "zero-out": the budget counts by relation'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pairs", "words"), STUDIES)
+def test_every_limit_refuses(policy, change, pairs, words):
+    found = objections(policy(), change(*pairs))
+    assert any(words in reason for reason in found), found
+
+
+def test_all_objections_come_together(policy, change):
+    pairs = [("epsilon = 1\n", "epsilon = 9\n"), ("retries = 0", "retries = 3"),
+             ("radius =", "income =")]  # fmt: skip
+    found = objections(policy(), change(*pairs), party="east")
+    assert len(found) == 3  # the cost is not known for a party that is not there
+    assert found[0].startswith("the study has no party 'east'")
+    found = objections(policy(), change(*pairs))
+    assert [word for word in ("income", "retries", "epsilon 9") if word in str(found)] == [
+        "income", "retries", "epsilon 9"
+    ]  # fmt: skip
+
+
+def test_only_a_wrong_name_is_a_mistake(policy, text):
+    assert objections(policy(), text, "east", InvalidInput) == [
+        "the study has no party 'east': it names north, south, west"
+    ]
+
+
+def test_a_claim_in_the_file_is_not_believed(policy, text):
+    """A study that costs more than its file says is refused by what it costs."""
+    file = parse_study(text)
+    costly = build(parse_study(text.replace("epsilon = 1\n", "epsilon = 4\n"))).study
+    with pytest.raises(PrivacyViolation, match="it costs epsilon 4"):
+        require_allowed(policy(), file, costly, "north")
+
+
+def test_a_trusted_server_needs_an_exception(policy, change):
+    trusted = change(('mode = "secure-sum"', 'mode = "trusted-server"'))
+    found = objections(policy(), trusted)
+    assert any("against the server it costs everything (no noise)" in one for one in found)
+    exceptions = "[budget.exceptions]\nserver = { epsilon = inf }\n"
+    exceptions += '"colluders:1" = { epsilon = inf }\n\n[allow]'
+    allowed = policy(("[allow]", exceptions))
+    file = parse_study(trusted)
+    require_allowed(allowed, file, build(file).study, "north")
+    assert allowed.core_policy().budget_for(Viewer("server")).epsilon == float("inf")
+
+
+def test_units_must_agree(policy, algorithm):
+    pair = ('unit = "record"\nrelation = "replace-one"', 'unit = "party"\nrelation = "zero-out"')
+    found = objections(policy(), algorithm("pvi-clipped-updates", "rounds = 2", pair))
+    assert any('unit = "party": the budget counts by unit "record"' in one for one in found)
+
+
+def test_servers_by_address(policy):
+    require_server(policy(), "host:9092")
+    with pytest.raises(PrivacyViolation, match="does not allow the server other:1"):
+        require_server(policy(), "other:1")
+    require_server(policy(('servers = ["host:9092"]\n', "")), "other:1")
+
+
+def test_the_ledger_is_made_once_and_belongs_to_the_policy(policy, text):
+    own = policy()
+    study = build(parse_study(text)).study
+    book = own.open_ledger()
+    assert own.ledger_path.name == "north.ledger"
+    assert book.policy.relation is Relation.REPLACE_ONE
+    assert (book.policy.records_per_person, book.policy.colluders) == (2, 1)
+    for _ in range(4):  # Gaussian studies compose in squares: four of epsilon 1 fit below 2.5
+        book.authorize(study.cost, releases=20)
+    book.close()
+    again = own.open_ledger()
+    with pytest.raises(BudgetExceeded):
+        again.authorize(study.cost, releases=20)
+    again.close()
+    with pytest.raises(InvalidInput, match="under another policy"):
+        policy(("epsilon = 2.5", "epsilon = 50")).open_ledger()
+
+
+def test_a_policy_that_changes_ends_the_study(policy):
+    own = policy()
+    check_round(own)
+    path = own.ledger_path.parent / "policy.toml"
+    path.write_text("# the same in other words\n" + POLICY)
+    check_round(own)
+    path.write_text(POLICY.replace("maximum_epsilon = 1.0", "maximum_epsilon = 0.5"))
+    with pytest.raises(PrivacyViolation, match="was changed while the study ran"):
+        check_round(own)
+    path.write_text("[dataset")
+    with pytest.raises(InvalidInput, match="this is not TOML"):
+        check_round(own)
+    path.unlink()
+    with pytest.raises(PrivacyViolation, match="cannot be read any more"):
+        check_round(own)
+
+
+@pytest.mark.parametrize(
+    ("pair", "line", "words"),
+    [
+        (("epsilon = 2.5", "epsilon = inf"), 7, "budget.epsilon: Infinity will not do"),
+        (("delta = 1e-4\ncolluders", "delta = 2\ncolluders"), 8, "budget.delta"),
+        (("minimum_quorum = 3\n", ""), 11, "allow.minimum_quorum: is missing"),
+        (("maximum_epsilon = 1.0", "maximum_epsilon = 3.0"), 12, "exceeds the whole budget 2.5"),
+        (("[allow]", "[budget.exceptions]\nsever = { epsilon = 3.0 }\n\n[allow]"), 12,
+         "unknown viewer 'sever'"),
+        (("servers =", "server ="), 19, "allow.server: is unknown: did you mean 'servers'?"),
+        (('["secure-sum", "trusted-server"]', '["secure"]'), 16, "allow.trust[1]: \"secure\""),
+    ],
+)  # fmt: skip
+def test_errors_point_at_the_line(policy, pair, line, words):
+    with pytest.raises(InvalidInput) as caught:
+        policy(pair)
+    assert f"policy.toml line {line}: " in str(caught.value)
+    assert words in str(caught.value)

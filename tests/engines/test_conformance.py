@@ -163,6 +163,46 @@ def test_engines_agree(name, trust):
     assert first.certificate.simulated
 
 
+@pytest.mark.parametrize("trust", list(Trust))
+@pytest.mark.parametrize(
+    "name", ["gradient-perturbation", "moments", "output-perturbation-pure", "k-means", "dp-ftrl"]
+)
+def test_turns_paid_one_by_one_add_up_to_the_run(name, trust):
+    """Real parties pay before every turn: the same history as one payment, in other lines."""
+    algorithm = ALGORITHMS[name]
+    if trust not in algorithm.trusts:
+        pytest.skip(f"{name} does not offer trust {trust}")
+    agreed, parties = study(algorithm, trust), members(toy(), trust)
+    result = loopback.run(agreed, parties, at_once=False)
+    for party in parties:
+        for viewer in (FINAL_MODEL, ITERATES, SERVER, PARTY, NETWORK):
+            assert party.ledger.history(viewer) == agreed.cost[viewer]
+        grants = 1 if name == "dp-ftrl" else algorithm.rounds
+        assert party.ledger.grants == grants
+    assert len(sums(result)) == algorithm.rounds
+
+
+def test_noise_is_calibrated_for_retries_that_are_paid_only_when_used():
+    """Three retries on twelve rounds: all fifteen cost epsilon, the twelve that ran cost less."""
+    agreed = Study(
+        ALGORITHMS["gradient-perturbation"], Facts(SIZES, 3, 3, 1, retries=3), Trust.SECURE_SUM
+    )
+    whole = agreed.algorithm.event(agreed.facts, agreed.trust) * 15
+    assert agreed.cost[SERVER] == whole
+    assert ACCOUNTANT.epsilon(whole, Relation.REPLACE_ONE, 1e-5) == pytest.approx(2.0, rel=1e-4)
+    parties = members(toy())
+    certificate = loopback.run(agreed, parties, at_once=False).certificate
+    assert certificate.epsilon(SERVER, Relation.REPLACE_ONE) == pytest.approx(2.0, rel=1e-4)
+    spent = parties[0].ledger.spent(SERVER)
+    mu = gaussian.mu_for(2.0, 1e-5) * math.sqrt(12 / 15)
+    assert spent == pytest.approx(gaussian.epsilon(1e-5, mu), rel=1e-3)
+
+
+def test_retries_are_refused_where_rounds_depend_on_each_other():
+    with pytest.raises(InvalidInput, match="cannot be tried again"):
+        Study(ALGORITHMS["dp-ftrl"], Facts(SIZES, 3, 3, 1, retries=1), Trust.SECURE_SUM)
+
+
 @pytest.mark.parametrize("run", ENGINES.values(), ids=ENGINES)
 def test_learns_something(run):
     data = toy((400, 300, 500, 350))
@@ -229,7 +269,7 @@ def test_noise_of_the_sum_has_the_promised_spread():
     assert measured == pytest.approx(event.noise.std**2 * 4 / 2, rel=0.2)
 
 
-def test_messages_under_a_secure_sum_look_uniform_and_the_dealer_opens_once():
+def test_messages_under_a_secure_sum_look_uniform():
     result = loopback.run(
         study(ALGORITHMS["gradient-perturbation"], Trust.SECURE_SUM), members(toy())
     )

@@ -19,7 +19,7 @@ from unisono.core.values import Disclosed, Masked, Released
 from unisono.errors import InvalidInput, PrivacyViolation
 
 MAGIC, VERSION = b"UNIS", 1
-MAXIMUM_BYTES = 1 << 30
+MAXIMUM_BYTES, MAXIMUM_HEADER = 1 << 30, 1 << 22
 _DTYPES = ("<f4", "<f8", "<i4", "<i8", "<u4", "<u8", "|b1", "|u1")
 _TAGS = (
     *("hello", "ask", "released", "masked", "disclosed", "dropout", "finish", "bundle"),
@@ -80,13 +80,15 @@ def decode(data: bytes) -> Packet:
     if data[4] != VERSION:
         raise InvalidInput(f"message of version {data[4]}, this is version {VERSION}: update")
     (length,) = struct.unpack_from("<I", data, 5)
+    if length > MAXIMUM_HEADER:
+        raise InvalidInput(f"a message with a header of {length} bytes: refused")
     try:
         header = json.loads(data[9 : 9 + length])
         tag, scalars, layout = header["tag"], header["scalars"], header["arrays"]
         specifications = [(str(d), tuple(int(n) for n in shape)) for d, shape in layout]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise InvalidInput("a message whose header cannot be read: refused") from None
-    if tag not in _TAGS or any(d not in _DTYPES for d, _ in specifications):
+    if not isinstance(scalars, dict) or tag not in _TAGS or any(d not in _DTYPES for d, _ in specifications):
         raise InvalidInput(f"a message with unknown tag {tag!r} or array type: refused")
     arrays, offset = [], 9 + length
     for dtype, shape in specifications:

@@ -104,9 +104,10 @@ class Server(Section):
 
 
 class StudyFile(Section):
-    """The whole file."""
+    """The whole file. A study runs once; to run the same again, agree on the next `edition`."""
 
     title: str = Field(min_length=1)
+    edition: PositiveInt = 1
     data: Data
     parties: tuple[Participant, ...] = Field(min_length=1)
     privacy: Privacy

@@ -23,7 +23,7 @@ from unisono.engines.distributed import packets
 from unisono.engines.distributed.envelope import seal
 from unisono.engines.distributed.purse import Purse
 from unisono.engines.distributed.work import Worker
-from unisono.errors import InvalidInput, PrivacyViolation, UnisonoError
+from unisono.errors import InvalidInput, PrivacyViolation
 from unisono.secagg import party as secure_sum
 from unisono.secagg.roster import Identity
 from unisono.secagg.session import Session
@@ -76,7 +76,7 @@ class Responder:
                 reply = wire.bundle(parts, {"party": self.index})
             else:
                 reply = self._answered(packet)
-        except UnisonoError as error:
+        except Exception as error:
             reply = self._nothing(error)
         return seal(self.session, self._identity, data, reply)
 

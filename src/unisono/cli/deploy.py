@@ -1,0 +1,321 @@
+"""A study between machines: `unisono keygen`, `roster`, `coordinate`, `join`, `local-cluster`."""
+
+import logging
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unisono.cli import inputs
+from unisono.cli.output import warn, write_json
+from unisono.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from unisono.deployment.job import Progress
+
+StudyArgument = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file, study.toml.")]
+RosterOption = Annotated[
+    Path | None,
+    typer.Option(help="The roster of all parties. (default: roster.toml beside the study)"),
+]
+InsecureOption = Annotated[
+    bool, typer.Option("--insecure", help="Without TLS and node keys: on this machine only.")
+]
+DeadlineOption = Annotated[
+    float | None, typer.Option(help="Seconds to wait for an answer. (default: the study's)")
+]
+PatienceOption = Annotated[
+    float, typer.Option(help="Seconds to wait for the other side to appear.")
+]
+
+
+def keygen(
+    name: Annotated[str, typer.Argument(help="The party's name, as in the study.")],
+    folder: Annotated[Path, typer.Option(help="Where the keys go.")] = Path("keys"),
+    json: inputs.JsonOption = False,
+) -> None:
+    """Make a party's keys, and the card that it gives to the others.
+
+    The signing key proves that a message is the party's own, the node key opens the connection.
+    Both stay here, readable by you only; NAME.card is public. Read its fingerprint to the others
+    over the phone: nothing else tells them that the card is yours.
+
+    \b
+    Example:
+      unisono keygen north --folder keys
+    """
+    from unisono.studies.keys import keygen as make
+
+    card = make(folder, name)
+    if json:
+        write_json({"name": name, "folder": str(folder), "fingerprint": card.fingerprint})
+        return
+    typer.echo(f"keys of {name} are in {folder}; give {folder / f'{name}.card'} to the others")
+    typer.echo(f"fingerprint: {card.fingerprint}")
+
+
+def roster(
+    cards: Annotated[
+        list[Path], typer.Argument(help="The cards of all parties, in the order of the study.")
+    ],
+    output: Annotated[Path, typer.Option(help="The roster to write.")] = Path("roster.toml"),
+    json: inputs.JsonOption = False,
+) -> None:
+    """Put the cards of all parties into one roster, which everybody holds.
+
+    \b
+    Example:
+      unisono roster north.card south.card east.card
+    """
+    from unisono.studies.keys import load_card
+    from unisono.studies.roster import make_roster
+
+    members = make_roster([load_card(card) for card in cards], output)
+    if json:
+        write_json({"roster": str(output), "fingerprint": members.fingerprint})
+        return
+    typer.echo(f"{output} names {', '.join(members.roster.names)}")
+    typer.echo(f"fingerprint, the same at every party: {members.fingerprint}")
+
+
+def coordinate(
+    study: StudyArgument,
+    roster: RosterOption = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where the run is kept. (default: STUDY.run)")
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="HOST:PORT for the parties. (default: the study's)")
+    ] = None,
+    listen: Annotated[
+        str | None, typer.Option(help="Address to listen on, as 0.0.0.0. (default: HOST)")
+    ] = None,
+    also: Annotated[
+        list[str] | None, typer.Option(help="Another name of this host, for its certificate.")
+    ] = None,
+    deadline: DeadlineOption = None,
+    patience: PatienceOption = 600.0,
+    stock: Annotated[
+        bool, typer.Option("--stock", help="Also serve stock SuperNodes (weaker; no secure sum).")
+    ] = False,
+    insecure: InsecureOption = False,
+    json: inputs.JsonOption = False,
+) -> None:
+    """Run the server of a study; it learns what the study's trust says, and nothing more.
+
+    Parties need the file tls/authority.crt from the folder to recognise this server. If the server
+    stops for any reason, the same command goes on where it was: nothing is paid twice.
+
+    \b
+    Examples:
+      unisono coordinate study.toml
+      unisono coordinate study.toml --address study.example.org:9092 --listen 0.0.0.0
+    """
+    from unisono.deployment import coordinate as server
+    from unisono.deployment.job import Job
+    from unisono.engines.distributed.server import Conditions
+    from unisono.studies.file import load_study
+
+    file = load_study(study)
+    where = address or (file.server.address if file.server else None)
+    if where is None:
+        raise InvalidInput(
+            f'{study} names no server: add [server] address = "HOST:PORT", or give --address'
+        )
+    place = server.place_of(where, listen, tuple(also or ()), insecure)
+    wait = deadline or (file.server.deadline if file.server else 60.0)
+    home = folder or study.with_suffix(".run")
+    job = Job.begin(home, study, _roster(study, roster), Conditions(wait, patience))
+    if job.finished:
+        raise InvalidInput(f"{home} holds the result of this study already: it runs once")
+    with server.serving(job, place) as link, _bar(json) as follow:
+        if not insecure:
+            typer.echo(f"parties need {server.authority_of(job)}", err=True)
+        typer.echo(f"the server is at {where} ({link.address} here)", err=True)
+        shown = server.run(job, link, follow, stock=stock)
+    _report(shown, home, json)
+
+
+def join(
+    study: StudyArgument,
+    data: Annotated[Path, typer.Option(help="This party's records, .csv or .parquet.")],
+    policy: Annotated[Path, typer.Option(help="What this party allows, policy.toml.")],
+    name: Annotated[
+        str | None, typer.Option(help="This party's name. (default: the policy's data set)")
+    ] = None,
+    roster: RosterOption = None,
+    keys: Annotated[
+        Path | None, typer.Option(help="This party's keys. (default: keys beside the policy)")
+    ] = None,
+    server: Annotated[
+        str | None, typer.Option(help="HOST:PORT of the server. (default: the study's)")
+    ] = None,
+    authority: Annotated[
+        Path | None,
+        typer.Option(help="The server's certificate. (default: authority.crt beside the study)"),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Where the result goes. (default: beside the policy)")
+    ] = None,
+    patience: PatienceOption = 600.0,
+    insecure: InsecureOption = False,
+    json: inputs.JsonOption = False,
+) -> None:
+    """Take part in a study with this party's records, on this party's own terms.
+
+    Before anything is sent, the study is checked against the policy and the budget. In every round
+    this party pays from its own ledger, adds its own noise and signs what it says; only code that
+    is installed here touches the records. If this process stops for any reason, the same command
+    goes on.
+
+    \b
+    Example:
+      unisono join study.toml --data records.csv --policy policy.toml
+    """
+    from unisono.deployment import party
+    from unisono.studies.file import load_study
+    from unisono.studies.policy_file import load_policy
+
+    logging.basicConfig(format="unisono: %(message)s", level=logging.WARNING, stream=sys.stderr)
+    file = load_study(study)
+    where = server or (file.server.address if file.server else None)
+    if where is None:
+        raise InvalidInput(f"{study} names no server: give --server HOST:PORT")
+    own = name or load_policy(policy).dataset.name
+    seat = party.Seat(
+        own, study, _roster(study, roster), data, policy, keys or policy.parent / "keys",
+        output or policy.parent / f"{study.stem}.{own}",
+    )  # fmt: skip
+    rounds = [0]
+
+    def turn(number: int) -> None:
+        typer.echo(f"{own}: round {number + 1} of {rounds[0]}", err=True)
+
+    member = party.Member(seat, where, turn=turn)
+    rounds[0] = member.agreed.built.study.algorithm.rounds
+    _consent(member)
+    member.prepare()
+    done = party.serve(
+        member, where, authority or study.parent / "authority.crt", insecure=insecure,
+        patience=patience,
+        connected=lambda node: typer.echo(f"{own}: connected to {where}", err=True),
+    )  # fmt: skip
+    if not done:
+        raise InvalidInput("the study did not come to its end: join again to go on")
+    _report(member.finish(), seat.output, json)
+
+
+def local_cluster(
+    study: StudyArgument,
+    data: Annotated[
+        Path, typer.Option(help="Folder with NAME.csv or NAME/records.csv for every party.")
+    ],
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Keep keys, ledgers and results here. (default: removed at the end)"),
+    ] = None,
+    deadline: DeadlineOption = None,
+    patience: PatienceOption = 120.0,
+    json: inputs.JsonOption = False,
+) -> None:
+    """Try a study on this machine as between many: a server and a process for each party.
+
+    Keys, roster, certificates and missing policies are made for you; TLS, node keys, signatures
+    and the secure sum are the real ones.
+
+    \b
+    Example:
+      unisono local-cluster study.toml --data hospitals --folder trial
+    """
+    from unisono.deployment.local import find_data, run_local
+    from unisono.engines.distributed.server import Conditions
+    from unisono.studies.file import load_study
+
+    file = load_study(study)
+    wait = deadline or (file.server.deadline if file.server else 60.0)
+    with tempfile.TemporaryDirectory(prefix="unisono-") as scratch:
+        home = folder or Path(scratch)
+        with _bar(json) as follow:
+            shown = run_local(
+                study, find_data(file.names, data), home.resolve(), follow,
+                Conditions(wait, patience),
+            )  # fmt: skip
+        text = (home / "server" / "certificate.txt").read_text(encoding="utf-8")
+        _report(shown, home if folder else None, json, text)
+
+
+# ------------------------------------------------------------------- parts
+
+
+def _roster(study: Path, given: Path | None) -> Path:
+    return given or study.parent / "roster.toml"
+
+
+def _consent(member: Any) -> None:
+    """What taking part will cost, before it costs anything."""
+    from unisono.accounting.accountant import ACCOUNTANT
+
+    built, ledger, name = member.agreed.built, member.ledger, member.seat.name
+    index = built.file.party(name)
+    relation = ledger.policy.relation
+    worst = max(
+        ACCOUNTANT.epsilon(history, relation, built.file.privacy.delta)
+        for viewer, history in built.study.costs[index].items()
+        if ledger.policy.budget_for(viewer).epsilon != float("inf")
+    )
+    typer.echo(
+        f"{name}: {built.file.title!r} costs at most epsilon {worst:.4g} at delta "
+        f"{built.file.privacy.delta:g} ({relation}); budget {ledger.policy.budget.epsilon:g}",
+        err=True,
+    )
+
+
+@contextmanager
+def _bar(quiet: bool) -> Iterator[Callable[["Progress"], None]]:
+    """A bar of rounds on stderr, and the server's words under it."""
+    if quiet or not sys.stderr.isatty():
+        said = [""]
+
+        def plain(progress: "Progress") -> None:
+            if progress.words and progress.words != said[0]:
+                said[0] = progress.words
+                typer.echo(progress.words, err=True)
+
+        yield plain
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def follow(progress: "Progress") -> None:
+            bar.update(
+                task, completed=progress.rounds, total=progress.of or None,
+                description=progress.words or "rounds",
+            )  # fmt: skip
+
+        yield follow
+
+
+def _report(shown: dict[str, Any], folder: Path | None, json: bool, text: str = "") -> None:
+    if json:
+        write_json({"result": shown, "folder": str(folder) if folder else None})
+    else:
+        from unisono.cli.results import result_text
+
+        typer.echo(result_text(shown))
+        if folder is not None and not text:
+            text = (folder / "certificate.txt").read_text(encoding="utf-8")
+        typer.echo(text.rstrip())
+        if folder:
+            typer.echo(f"everything is in {folder}")
+    if "failed" in shown:
+        warn("the study opened no round")
+        raise typer.Exit(1)

@@ -1,0 +1,47 @@
+"""A result in plain words: names and numbers, indented."""
+
+from typing import Any
+
+
+def result_text(shown: dict[str, Any]) -> str:
+    """The document as lines; numbers with four digits.
+
+    >>> print(result_text({"title": "ages", "answers": [{"mean": 41.23456}]}))
+    RESULT  ages
+      answers
+        - mean: 41.23
+    """
+    rest = {key: value for key, value in shown.items() if key not in ("title", "study", "file")}
+    return "\n".join([f"RESULT  {shown.get('title', '')}", *_lines(rest, "  ")])
+
+
+def _lines(value: Any, indent: str) -> list[str]:
+    if isinstance(value, dict):
+        lines = []
+        for key, inner in value.items():
+            if isinstance(inner, (dict, list)) and inner and not _short(inner):
+                lines += [f"{indent}{key}", *_lines(inner, indent + "  ")]
+            else:
+                lines.append(f"{indent}{key}: {_plain(inner)}")
+        return lines
+    if isinstance(value, list):
+        lines = []
+        for inner in value:
+            block = _lines(inner, indent + "  ")
+            block[0] = f"{indent}- {block[0].lstrip()}"
+            lines += block
+        return lines
+    return [f"{indent}{_plain(value)}"]
+
+
+def _short(value: Any) -> bool:
+    """A list of a few plain values stays on one line."""
+    return isinstance(value, list) and not any(isinstance(one, (dict, list)) for one in value)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_plain(one) for one in value) + "]"
+    return str(value)

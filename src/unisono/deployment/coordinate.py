@@ -1,0 +1,85 @@
+"""The server of a study: Flower's SuperLink with TLS, the parties' keys, one submitted run."""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unisono.deployment.files import RESULT, read_json
+from unisono.deployment.job import Job, Progress
+from unisono.engines.flower.app import write_app
+from unisono.engines.flower.certificates import ServerFiles, issue
+from unisono.engines.flower.cluster import SuperLink
+from unisono.errors import InvalidInput
+
+_POLL = 0.1
+_COMPONENT = "unisono.deployment.app:app"
+_STOCK = "unisono.deployment.stock:app"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the server listens, and under which names parties reach it."""
+
+    host: str
+    port: int | None
+    names: tuple[str, ...] = ()
+    insecure: bool = False
+
+
+def place_of(address: str, listen: str | None, names: tuple[str, ...], insecure: bool) -> Place:
+    """The study's address; a server that listens elsewhere is reached by that address too."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise InvalidInput(f"address {address!r}: write HOST:PORT, as 10.0.0.5:9092")
+    return Place(listen or host, int(port), tuple(dict.fromkeys((host, *names))), insecure)
+
+
+def authority_of(job: Job) -> Path:
+    """The certificate that parties need to recognise this server."""
+    return job.folder / "tls" / "authority.crt"
+
+
+def certificates(job: Job, place: Place) -> ServerFiles | None:
+    """TLS files in the job's folder; the authority is made once."""
+    return None if place.insecure else issue(job.folder / "tls", list(place.names))
+
+
+@contextmanager
+def serving(job: Job, place: Place) -> Iterator[SuperLink]:
+    """A SuperLink that admits exactly the parties of the roster."""
+    members = job.agreement().members
+    with SuperLink(
+        job.folder, host=place.host, port=place.port, tls=certificates(job, place),
+        insecure=place.insecure,
+    ) as link, tempfile.TemporaryDirectory() as scratch:  # fmt: skip
+        if not place.insecure:
+            for number, key in enumerate(members.node_keys):
+                public = Path(scratch) / f"{number}.pub"
+                public.write_bytes(key + b"\n")
+                link.register(public)
+        yield link
+
+
+def run(
+    job: Job, link: SuperLink, follow: Callable[[Progress], None], *, stock: bool = False
+) -> dict[str, Any]:
+    """Submit the study and follow it to its end; returns what came out."""
+    with tempfile.TemporaryDirectory() as scratch:
+        client = {"client": _STOCK} if stock else {}
+        app = write_app(Path(scratch) / "unisono-study", _COMPONENT, job.folder.resolve(), **client)
+        submitted = link.submit(app)
+        try:
+            while submitted.alive():
+                follow(job.progress)
+                time.sleep(_POLL)
+            submitted.wait(timeout=0)
+        except BaseException:
+            if link.alive():
+                submitted.stop()
+            raise
+    follow(job.progress)
+    return dict(read_json(job.folder / RESULT))

@@ -1,0 +1,78 @@
+"""What a run leaves behind, written whole or not at all."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unisono.core.certificate import Certificate
+from unisono.core.journal import unavailable
+from unisono.core.study import Result
+from unisono.core.transcript import Transcript
+from unisono.errors import InvalidInput
+from unisono.studies.plan import Built
+
+RESULT, ARRAYS, CERTIFICATE = "result.json", "result.npz", "certificate.json"
+
+
+def folder_for(path: Path) -> Path:
+    """A folder that exists and is its owner's, or a clear refusal."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise InvalidInput(
+            f"{path} cannot be made into a folder: {error.strerror}; choose another place"
+        ) from None
+    return path
+
+
+def write(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Replace a file: whoever reads sees the old one or the new one."""
+    draft = path.with_name(path.name + ".part")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except OSError as error:
+        raise unavailable(path, error) from None
+
+
+def write_json(path: Path, document: Any) -> None:
+    write(path, json.dumps(document, indent=1, allow_nan=False).encode())
+
+
+def read_json(path: Path) -> Any:
+    """The document, or None where there is none yet."""
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        raise InvalidInput(f"{path} is damaged: remove it, or restore it from a backup") from None
+
+
+def save_result(
+    folder: Path, built: Built, value: Any, opened: int, certificate: Certificate
+) -> dict[str, Any]:
+    """The result in plain words, large arrays beside it, and the certificate; returns the first."""
+    result = Result(value, certificate, Transcript())
+    shown: dict[str, Any] = {"title": built.file.title, "rounds_opened": opened}
+    if opened:
+        shown |= built.present(result)
+    else:
+        shown["failed"] = (
+            "in no round did enough parties answer, so nothing was learnt: ask the parties what "
+            "their logs say; what they paid stays spent"
+        )
+    write_json(folder / CERTIFICATE, certificate.to_json())
+    write((folder / CERTIFICATE).with_suffix(".txt"), (certificate.text() + "\n").encode())
+    arrays = built.arrays(result) if opened else {}
+    if arrays:
+        np.savez(folder / ARRAYS, **arrays)  # type: ignore[arg-type]
+    write_json(folder / RESULT, shown)
+    return shown

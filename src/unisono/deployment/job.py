@@ -1,0 +1,96 @@
+"""The server's folder of one study: what it was given, how far it is, and what came out.
+
+study.toml, roster.toml   copies: the run goes on with what it began with
+job.json                  how long to wait
+server.checkpoint         where the run stands; a killed server goes on from here
+progress.json             rounds done and the last words, for whoever looks on
+result.json, ...          the end
+"""
+
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from unisono.deployment.files import RESULT, folder_for, read_json, write_json
+from unisono.engines.distributed.server import Conditions
+from unisono.engines.distributed.sessions import session_of
+from unisono.errors import InvalidInput
+from unisono.secagg.session import Session
+from unisono.studies.build import build
+from unisono.studies.file import load_study
+from unisono.studies.plan import Built
+from unisono.studies.roster import Members, load_roster
+
+_STUDY, _ROSTER, _JOB, _PROGRESS = "study.toml", "roster.toml", "job.json", "progress.json"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is."""
+
+    rounds: int = 0
+    of: int = 0
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What everybody holds: the study, its parties, and the session that follows from both."""
+
+    built: Built
+    members: Members
+    session: Session
+
+
+def agreement(study: Path, roster: Path) -> Agreement:
+    """Read and check what the parties agreed on; the same at the server and at every party."""
+    built, members = build(load_study(study)), load_roster(roster)
+    members.require_parties_of(built.file)
+    return Agreement(built, members, session_of(built.study, members.roster, built.file.hash))
+
+
+@dataclass(frozen=True)
+class Job:
+    """One study at the server."""
+
+    folder: Path
+
+    @classmethod
+    def begin(cls, folder: Path, study: Path, roster: Path, conditions: Conditions) -> "Job":
+        """Set up the folder, or find it set up for the same study."""
+        given, job = agreement(study, roster), cls(folder_for(folder))
+        if (folder / _STUDY).exists():
+            before = job.agreement()
+            if before.session.id != given.session.id:
+                raise InvalidInput(
+                    f"{folder} belongs to another study or roster ({before.built.file.title!r}): "
+                    "give this one its own folder (--folder)"
+                )
+        else:
+            shutil.copyfile(study, folder / _STUDY)
+            shutil.copyfile(roster, folder / _ROSTER)
+        write_json(folder / _JOB, asdict(conditions))
+        return job
+
+    def agreement(self) -> Agreement:
+        return agreement(self.folder / _STUDY, self.folder / _ROSTER)
+
+    @property
+    def conditions(self) -> Conditions:
+        return Conditions(**read_json(self.folder / _JOB))
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "server.checkpoint"
+
+    @property
+    def finished(self) -> bool:
+        return (self.folder / RESULT).exists()
+
+    def note(self, progress: Progress) -> None:
+        write_json(self.folder / _PROGRESS, asdict(progress))
+
+    @property
+    def progress(self) -> Progress:
+        found = read_json(self.folder / _PROGRESS)
+        return Progress(**found) if found else Progress()

@@ -1,0 +1,155 @@
+"""A study on one machine as between many: a server and one process for each party.
+
+Keys, roster, certificates and, where a party brings none, a policy that allows exactly this study
+are made in the folder. Everything runs over TLS with node keys, as it would between hospitals.
+"""
+
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.study import Study
+from unisono.core.trust import SERVER, Trust, Viewer
+from unisono.deployment.coordinate import Place, authority_of, run, serving
+from unisono.deployment.files import folder_for, write
+from unisono.deployment.job import Job, Progress
+from unisono.engines.distributed.server import Conditions
+from unisono.errors import InvalidInput
+from unisono.studies.build import build
+from unisono.studies.file import load_study
+from unisono.studies.keys import keygen
+from unisono.studies.roster import make_roster
+from unisono.studies.schema import StudyFile
+
+_LEAVE = 20.0  # seconds for parties to write their results once the study is over
+_HOST = "127.0.0.1"
+
+
+def find_data(names: Sequence[str], folder: Path) -> dict[str, Path]:
+    """Each party's file in a folder: NAME.csv, NAME.parquet, or records in a folder NAME."""
+    found = {}
+    for name in names:
+        choices = [
+            folder / place
+            for suffix in ("csv", "parquet")
+            for place in (f"{name}.{suffix}", f"{name}/records.{suffix}", f"{name}/{name}.{suffix}")
+        ]
+        there = [choice for choice in choices if choice.is_file()]
+        if not there:
+            raise InvalidInput(
+                f"{folder} has no file for {name!r}: put {name}.csv or {name}/records.csv there"
+            )
+        found[name] = there[0]
+    return found
+
+
+def run_local(
+    study: Path, data: Mapping[str, Path], folder: Path, follow: Callable[[Progress], None],
+    conditions: Conditions,
+) -> dict[str, Any]:  # fmt: skip
+    """Run the study with all its parties on this machine; returns what came out."""
+    file = load_study(study)
+    built = build(file)
+    folder_for(folder)
+    roster = folder / "roster.toml"
+    if not roster.exists():
+        make_roster([keygen(folder / name, name) for name in file.names], roster)
+    for name in file.names:
+        if not _policy(folder, data, name).exists():
+            write(folder / name / "policy.toml", _allowing(file, built.study, name).encode())
+    job = Job.begin(folder / "server", study, roster, conditions)
+    with serving(job, Place(_HOST, _port(file), (_HOST, "localhost"))) as link:
+        commands = [
+            [
+                *(sys.executable, "-m", "unisono", "join", str(study)),
+                *("--name", name, "--data", str(data[name]), "--roster", str(roster)),
+                *("--policy", str(_policy(folder, data, name)), "--keys", str(folder / name)),
+                *("--server", link.address, "--authority", str(authority_of(job))),
+                *("--output", str(folder / name / "output")),
+            ]
+            for name in file.names
+        ]
+        with _processes(commands, [folder / name / "join.log" for name in file.names]) as parties:
+            shown = run(job, link, follow)
+            _wait(parties)
+    return shown
+
+
+def _port(file: StudyFile) -> int | None:
+    """The study's own port, where it names one: policies may allow no other."""
+    return None if file.server is None else int(file.server.address.rpartition(":")[2])
+
+
+def _policy(folder: Path, data: Mapping[str, Path], name: str) -> Path:
+    """The party's own policy beside its data, or the one that is made for it."""
+    own = data[name].parent / "policy.toml"
+    return own if own.exists() and data[name].parent.name == name else folder / name / "policy.toml"
+
+
+def _allowing(file: StudyFile, study: Study, name: str) -> str:
+    """A policy that allows this study once, and nothing else."""
+    privacy, facts = file.privacy, study.facts
+    trusted = {SERVER, Viewer.colluders(facts.colluders)} if facts.colluders else {SERVER}
+    trusted = trusted if study.trust is Trust.TRUSTED_SERVER else set()
+    epsilon = max(
+        ACCOUNTANT.epsilon(history, privacy.relation, privacy.delta)
+        for viewer, history in study.costs[file.party(name)].items()
+        if viewer not in trusted
+    )
+    if not math.isfinite(epsilon):
+        raise InvalidInput(
+            f"no finite epsilon protects {name!r} against every viewer in this study: change its "
+            "trust or the number of survivors"
+        )
+    limit = max(privacy.epsilon, epsilon) * (1 + 1e-6)
+    exceptions = "".join(
+        f'[budget.exceptions."{viewer}"]\nepsilon = inf\n' for viewer in sorted(trusted)
+    )
+    return (
+        f'[dataset]\nname = "{name}"\nledger = "{name}.ledger"\n\n'
+        f"[budget]\nepsilon = {limit!r}\ndelta = {privacy.delta!r}\n"
+        f'relation = "{privacy.relation}"\nunit = "{privacy.unit}"\n'
+        f"colluders = {facts.colluders}\n{exceptions}\n"
+        f"[allow]\nmaximum_epsilon = {limit!r}\nmaximum_delta = {privacy.delta!r}\n"
+        f"minimum_quorum = {facts.minimum_survivors}\nmaximum_retries = {facts.retries}\n"
+        f'trust = ["{study.trust}"]\n'
+    )
+
+
+@contextmanager
+def _processes(
+    commands: Sequence[Sequence[str]], logs: Sequence[Path]
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """One process for each party, all gone at the end."""
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for command, log in zip(commands, logs, strict=True):
+            with log.open("wb") as output:
+                started.append(
+                    subprocess.Popen(
+                        list(command), stdin=subprocess.DEVNULL, stdout=output,
+                        stderr=subprocess.STDOUT,
+                    )
+                )  # fmt: skip
+        yield started
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _wait(parties: Sequence[subprocess.Popen[bytes]]) -> None:
+    ends = time.monotonic() + _LEAVE
+    while any(party.poll() is None for party in parties) and time.monotonic() < ends:
+        time.sleep(0.1)

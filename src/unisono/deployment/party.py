@@ -1,0 +1,131 @@
+"""A party's part: everything is checked on its own machine before it connects.
+
+The order matters. Files, keys, policy and records are checked first; then the ledger is opened and
+asked whether it could pay for the whole study; only then does the party connect. Records are read
+by the algorithm turn by turn, each paid for before.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unisono.core.certificate import certify
+from unisono.core.study import Party
+from unisono.core.values import Private
+from unisono.data import read_table
+from unisono.deployment.files import folder_for, save_result
+from unisono.deployment.job import Agreement, agreement
+from unisono.engines import compilation_cache
+from unisono.engines.distributed.party import Responder
+from unisono.errors import InvalidInput
+from unisono.studies.keys import load_identity, load_node_key
+from unisono.studies.policy import check_round, require_allowed, require_server
+from unisono.studies.policy_file import PolicyFile, load_policy
+
+RESIDENT = "a resident party: only code installed here has touched the records"
+STOCK = (
+    "a stock SuperNode, which runs whatever code the server ships: all of this holds only if the "
+    "server shipped this library unchanged"
+)
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Whose part it is, and where its files lie."""
+
+    name: str
+    study: Path
+    roster: Path
+    data: Path
+    policy: Path
+    keys: Path
+    output: Path
+
+
+class Member:
+    """A party that is ready to answer."""
+
+    def __init__(
+        self, seat: Seat, server: str, *, transport: str = RESIDENT,
+        turn: Callable[[int], None] = lambda number: None,
+    ) -> None:  # fmt: skip
+        self.seat, self._transport, self._turn = seat, transport, turn
+        self.agreed: Agreement = agreement(seat.study, seat.roster)
+        built, session = self.agreed.built, self.agreed.session
+        self._policy: PolicyFile = load_policy(seat.policy)
+        require_server(self._policy, server)
+        require_allowed(self._policy, built.file, built.study, seat.name)
+        identity = load_identity(seat.keys, seat.name)
+        load_node_key(seat.keys, seat.name)
+        if session.roster.keys[session.roster.index(seat.name)] != identity.public:
+            raise InvalidInput(
+                f"the roster {seat.roster} lists another key for {seat.name!r} than {seat.keys} "
+                "holds: send your card again, or use the keys that belong to it"
+            )
+        columns = built.columns(read_table(seat.data, built.column_names), seat.name)
+        folder_for(seat.output)
+        self.ledger = self._policy.open_ledger()
+        party = Party(seat.name, Private(columns, seat.name), self.ledger)
+        self.responder = Responder(
+            built.study, party, identity, session, allow=self._allow,
+            memory=seat.output / "party.memory",
+        )  # fmt: skip
+        self.responder.purse.check()
+        self._shapes = [column.shape for column in columns]
+
+    def prepare(self) -> None:
+        """Compile before anybody waits."""
+        compilation_cache.enable()
+        self.responder.prepare(self._shapes)
+
+    def _allow(self, number: int) -> None:
+        check_round(self._policy)
+        self._turn(number)
+
+    def finish(self) -> dict[str, Any]:
+        """Write the result and this party's own certificate; returns the result."""
+        built, session = self.agreed.built, self.agreed.session
+        certificate = certify(
+            built.study, {self.seat.name: self.ledger}, self.ledger.accountant,
+            secure_sum=session.describe() if session.masked else "", transport=self._transport,
+        )  # fmt: skip
+        answered = self.responder
+        return save_result(self.seat.output, built, answered.result, answered.opened, certificate)
+
+
+def serve(
+    member: Member, address: str, authority: Path | None, *, insecure: bool, patience: float,
+    connected: Callable[[int], None],
+) -> bool:  # fmt: skip
+    """Answer the server until the study is over; returns whether it came to its end."""
+    from unisono.engines.flower import resident
+    from unisono.engines.flower.certificates import load_node_keys
+
+    stop, seat = threading.Event(), member.seat
+    keys = None if insecure else load_node_keys(load_node_key(seat.keys, seat.name))
+
+    def answer(data: bytes) -> bytes:
+        reply = member.responder.answer(data)
+        if member.responder.finished:
+            stop.set()
+        return reply
+
+    resident.serve(
+        answer, address, stop=stop, insecure=insecure, connected=connected, patience=patience,
+        root_certificates=_authority(authority, insecure),
+        keys=keys,
+    )  # fmt: skip
+    return member.responder.finished
+
+
+def _authority(path: Path | None, insecure: bool) -> bytes | None:
+    if insecure:
+        return None
+    if path is None or not path.is_file():
+        raise InvalidInput(
+            f"the server's authority {path} is missing: ask the coordinator for authority.crt, "
+            "which `unisono coordinate` writes, and give it with --authority"
+        )
+    return path.read_bytes()

@@ -120,6 +120,11 @@ CASES = {
 }
 
 
+# In the fast tests: turns and own epsilons, parties' coins, shards that are averaged, full
+# covariances, and one release. The others run the same code with other settings.
+QUICK = ("dp-sga-in-turn", "a-party-by-coins", "local-averaging", "natural-gradient", "one-shot")
+
+
 def agreed(name):
     algorithm, trust, _ = CASES[name]
     return Study(algorithm, Facts(SIZES, 2, 3, 1), trust)
@@ -140,7 +145,10 @@ def sums(result):
     return [m.value for m in result.transcript.seen_by(SERVER) if m.name == "sum"]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
+)
 def test_engines_agree_with_dropouts(name):
     """Same ledgers, same sums within rounding, same posterior, whoever fails to answer."""
     study = agreed(name)
@@ -276,13 +284,17 @@ def test_what_parties_remember_is_not_written_to_disk(tmp_path):
     assert np.array_equal(result.value.shift, again.value.shift)
 
 
-@pytest.mark.parametrize("full", [False, True])
-@pytest.mark.parametrize("method", ["natural", "gradient"])
+@pytest.mark.parametrize(
+    ("method", "full"),
+    [
+        ("natural", True),
+        ("gradient", False),  # plain gradients climb a mean-field q only
+        pytest.param("natural", False, marks=pytest.mark.slow),
+    ],
+)
 def test_an_empty_party_sends_nothing_but_noise(method, full):
     """A party whose records are all zeroed out proposes no change, whatever the server asks: a
     climb would make something of rounding errors and of a hostile q (found by a review)."""
-    if method == "gradient" and full:
-        pytest.skip("plain gradients climb a mean-field q only")
     algorithm = updates(full=full, climb=Climb(method, size=0.05))
     study = Study(algorithm, Facts(SIZES, 2, 3, 1), Trust.SECURE_SUM)
     server, state = algorithm.init(study.facts)

@@ -1,13 +1,15 @@
 """The wire: what may leave, and what may not come in."""
 
 import contextlib
+import json
+import struct
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unisono.core.values import Contribution, Masked, Private
+from unisono.core.values import Contribution, Disclosed, Masked, Private, Released, Share
 from unisono.engines import wire
 from unisono.errors import InvalidInput, PrivacyViolation, UnisonoError
 
@@ -54,13 +56,128 @@ def test_truncated_and_padded_messages_are_refused():
         wire.decode(raw[:4] + b"\x09" + raw[5:])
 
 
+def raw(header, body=b""):
+    """A message with a header of one's own making."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return wire.MAGIC + bytes([wire.VERSION]) + struct.pack("<I", len(text)) + text + body
+
+
+def shaped(*shape, dtype="|u1"):
+    return {"tag": "ask", "scalars": {}, "arrays": [[dtype, list(shape)]]}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"UNIS", id="only-magic"),
+        pytest.param(b"PICKLE" + bytes(20), id="other-magic"),
+        pytest.param(raw(b""), id="no-header"),
+        pytest.param(raw(b"\x80\x04N."), id="pickle-as-header"),
+        pytest.param(raw(b"{"), id="half-a-header"),
+        pytest.param(raw(b"\xff\xfe\xfd"), id="no-text"),
+        pytest.param(raw(b"[" * 10**5 + b"]" * 10**5), id="deep"),
+        pytest.param(raw(b"1" * 10**4), id="a-long-number"),
+        pytest.param(raw([1, 2]), id="a-list-as-header"),
+        pytest.param(raw({"tag": "ask", "scalars": {}}), id="no-layout"),
+        pytest.param(raw({"tag": "exec", "scalars": {}, "arrays": []}), id="unknown-tag"),
+        pytest.param(raw({"tag": ["ask"], "scalars": {}, "arrays": []}), id="a-list-as-tag"),
+        pytest.param(raw({"tag": "ask", "scalars": [], "arrays": []}), id="a-list-of-scalars"),
+        pytest.param(raw(shaped(1, dtype="|O8"), bytes(8)), id="objects"),
+        pytest.param(raw(shaped(1, dtype="<f2"), bytes(2)), id="unknown-type"),
+        pytest.param(raw(shaped(-1), b"x"), id="negative-size"),
+        pytest.param(raw(shaped(-1, -1), b"x"), id="two-negative-sizes"),
+        pytest.param(raw(shaped(2**40)), id="vast"),
+        pytest.param(raw(shaped(2**62, 4)), id="beyond-64-bits"),
+        pytest.param(raw(shaped(0, 10**30)), id="vast-and-empty"),
+        pytest.param(raw(shaped(*[1] * 99), b"x"), id="many-dimensions"),
+        pytest.param(raw(shaped("a"), b"x"), id="a-word-as-size"),
+        pytest.param(
+            raw(b'{"tag":"ask","scalars":{},"arrays":[["|u1",[Infinity]]]}'), id="infinite-size"
+        ),
+        pytest.param(
+            raw(b'{"tag":"ask","scalars":{},"arrays":[["|u1",[NaN]]]}'), id="size-not-a-number"
+        ),
+        pytest.param(wire.MAGIC + b"\x01\xff\xff\xff\xff{}", id="header-beyond-the-end"),
+    ],
+)
+def test_hostile_messages_are_refused(message):
+    with pytest.raises(InvalidInput):
+        wire.decode(message)
+
+
+def test_messages_beyond_the_limit_are_refused_on_both_sides(monkeypatch):
+    small = wire.encode("ask", {}, [np.zeros(4)])
+    large = wire.encode("ask", {}, [np.zeros(40)])
+    monkeypatch.setattr(wire, "MAXIMUM_BYTES", len(small))
+    wire.decode(small)
+    with pytest.raises(InvalidInput, match="not a message of this protocol"):
+        wire.decode(large)
+    with pytest.raises(InvalidInput, match="split it"):
+        wire.encode("ask", {}, [np.zeros(40)])
+
+
+def test_scalars_that_are_not_finite_are_not_sent():
+    """JSON has no NaN: other readers would stumble."""
+    for value in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            wire.encode("ask", {"weight": value})
+
+
+@given(st.recursive(st.none() | st.integers() | st.floats() | st.text(max_size=9),
+                    lambda x: st.lists(x, max_size=4) | st.dictionaries(st.text(max_size=9), x)),
+       st.binary(max_size=40))  # fmt: skip
+@settings(max_examples=60)
+def test_any_header_is_read_or_refused(header, body):
+    """Also one that has the right fields with anything in them."""
+    names = ("tag", "scalars", "arrays")
+    for document in (header, dict.fromkeys(names, header), {**shaped(1), "arrays": header}):
+        with contextlib.suppress(InvalidInput):
+            assert wire.decode(raw(document, body)).tag in ("ask",)
+
+
+def test_a_bundle_holds_packets_and_no_bundles():
+    parts = [wire.encode("ask", {"round": n}, [np.arange(3)]) for n in range(2)]
+    packet = wire.decode(wire.bundle(parts))
+    assert [part.scalars["round"] for part in wire.unbundle(packet)] == [0, 1]
+    for inside in (wire.bundle(parts), b"", b"UNIS", parts[0][:-1]):
+        with pytest.raises(InvalidInput):
+            wire.unbundle(wire.decode(wire.bundle([parts[0], inside])))
+    with pytest.raises(InvalidInput):
+        wire.unbundle(wire.decode(wire.encode("ask", {}, [np.zeros(3, np.float32)])))
+
+
+def sealed(kind):
+    return kind(np.ones(1, np.int64), 1.0, 0, 0, "ledger", simulated=False)
+
+
 @pytest.mark.parametrize(
     "value",
-    [Private([1]), Contribution(np.ones(1), 1.0, None), np.ones(2), None, object()],
-)
+    [
+        Private([1]), Contribution(np.ones(1), 1.0, None), sealed(Share), np.ones(2), None, object()
+    ],
+)  # fmt: skip
 def test_private_things_have_no_encoding(value):
     with pytest.raises(PrivacyViolation, match="may not leave"):
         wire.encode_value(value, {}, simulation=True)
+
+
+@pytest.mark.parametrize(
+    "value", [Private([1]), Contribution(np.ones(1), 1.0, None), sealed(Share)]
+)
+def test_private_things_cannot_go_along_as_arrays(value):
+    with pytest.raises(PrivacyViolation, match="no encoding"):
+        wire.encode("ask", {}, [value])
+    with pytest.raises(PrivacyViolation, match="no encoding"):
+        wire.encode_value(sealed(Released), {}, simulation=False, others=[value])
+    with pytest.raises(TypeError):
+        wire.encode("ask", {"value": value})
+
+
+@pytest.mark.parametrize(("kind", "tag"), [(Released, "released"), (Disclosed, "disclosed")])
+def test_what_may_leave_has_its_own_tag(kind, tag):
+    """The control of the two tests above."""
+    assert wire.decode(wire.encode_value(sealed(kind), {}, simulation=False)).tag == tag
 
 
 def test_objects_cannot_be_smuggled_in_arrays():

@@ -48,9 +48,10 @@ def keygen(
     Example:
       unisono keygen north --folder keys
     """
+    from unisono.deployment.files import folder_for
     from unisono.studies.keys import keygen as make
 
-    card = make(folder, name)
+    card = make(folder_for(folder), name)
     if json:
         write_json({"name": name, "folder": str(folder), "fingerprint": card.fingerprint})
         return
@@ -115,6 +116,7 @@ def coordinate(
       unisono coordinate study.toml
       unisono coordinate study.toml --address study.example.org:9092 --listen 0.0.0.0
     """
+    from unisono.core.trust import Trust
     from unisono.deployment import coordinate as server
     from unisono.deployment.job import Job
     from unisono.engines.distributed.server import Conditions
@@ -125,6 +127,11 @@ def coordinate(
     if where is None:
         raise InvalidInput(
             f'{study} names no server: add [server] address = "HOST:PORT", or give --address'
+        )
+    if stock and file.trust.mode is Trust.SECURE_SUM:
+        raise InvalidInput(
+            "a secure sum needs parties that stay, and a stock SuperNode forgets everything after "
+            "each message: leave out --stock, or agree on trust local"
         )
     place = server.place_of(where, listen, tuple(also or ()), insecure)
     wait = deadline or (file.server.deadline if file.server else 60.0)
@@ -195,17 +202,15 @@ def join(
     def turn(number: int) -> None:
         typer.echo(f"{own}: round {number + 1} of {rounds[0]}", err=True)
 
+    connection = party.connection(where, authority or study.parent / "authority.crt", insecure)
     member = party.Member(seat, where, turn=turn)
     rounds[0] = member.agreed.built.study.algorithm.rounds
     _consent(member)
     member.prepare()
-    done = party.serve(
-        member, where, authority or study.parent / "authority.crt", insecure=insecure,
-        patience=patience,
+    party.serve(
+        member, connection, patience=patience,
         connected=lambda node: typer.echo(f"{own}: connected to {where}", err=True),
     )  # fmt: skip
-    if not done:
-        raise InvalidInput("the study did not come to its end: join again to go on")
     _report(member.finish(), seat.output, json)
 
 

@@ -227,7 +227,7 @@ class Algorithm(NamedTuple):
     def turn_cost(
         self, facts: Facts, trust: Trust, party: int, number: int
     ) -> dict[Viewer, Composed]:
-        """What one party's turn in round `number` shows of its data, where turns are paid singly."""
+        """What one party's turn in round `number` shows of its data, if turns are paid singly."""
         event = self.event_of(facts, trust, party, number)
         return _cost_per_viewer(event * self.steps, facts, trust)
 

@@ -57,10 +57,10 @@ def serving(job: Job, place: Place) -> Iterator[SuperLink]:
         insecure=place.insecure,
     ) as link, tempfile.TemporaryDirectory() as scratch:  # fmt: skip
         if not place.insecure:
-            for number, key in enumerate(members.node_keys):
-                public = Path(scratch) / f"{number}.pub"
-                public.write_bytes(key + b"\n")
-                link.register(public)
+            public = [Path(scratch) / f"{name}.pub" for name in members.roster.names]
+            for path, key in zip(public, members.node_keys, strict=True):
+                path.write_bytes(key + b"\n")
+            link.register(*public)
         yield link
 
 

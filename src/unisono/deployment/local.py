@@ -16,6 +16,7 @@ from typing import Any
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.study import Study
 from unisono.core.trust import SERVER, Trust, Viewer
+from unisono.data import read_table
 from unisono.deployment.coordinate import Place, authority_of, run, serving
 from unisono.deployment.files import folder_for, write
 from unisono.deployment.job import Job, Progress
@@ -56,6 +57,8 @@ def run_local(
     """Run the study with all its parties on this machine; returns what came out."""
     file = load_study(study)
     built = build(file)
+    for name in file.names:  # here rather than in a party's log
+        built.columns(read_table(data[name], built.column_names), name)
     folder_for(folder)
     roster = folder / "roster.toml"
     if not roster.exists():
@@ -75,8 +78,14 @@ def run_local(
             ]
             for name in file.names
         ]
-        with _processes(commands, [folder / name / "join.log" for name in file.names]) as parties:
-            shown = run(job, link, follow)
+        logs = [folder / name / "join.log" for name in file.names]
+        with _processes(commands, logs) as parties:
+
+            def watch(progress: Progress) -> None:
+                follow(progress)
+                _require_enough(parties, logs, built.study.facts.minimum_survivors)
+
+            shown = run(job, link, watch)
             _wait(parties)
     return shown
 
@@ -147,6 +156,21 @@ def _processes(
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def _require_enough(
+    parties: Sequence[subprocess.Popen[bytes]], logs: Sequence[Path], needed: int
+) -> None:
+    """Nobody waits for a study that can no longer be done; the party's own words say why."""
+    gone = [log for party, log in zip(parties, logs, strict=True) if party.poll()]
+    if len(parties) - len(gone) < needed:
+        words = "".join(f"\n{log}: {_last_line(log)}" for log in gone)
+        raise InvalidInput(f"{len(parties) - len(gone)} parties are left of {needed}:{words}")
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1] if lines else "(it said nothing)"
 
 
 def _wait(parties: Sequence[subprocess.Popen[bytes]]) -> None:

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cryptography import x509
+
 from unisono.core.certificate import certify
 from unisono.core.study import Party
 from unisono.core.values import Private
 from unisono.data import read_table
 from unisono.deployment.files import folder_for, save_result
 from unisono.deployment.job import Agreement, agreement
-from unisono.engines import compilation_cache
+from unisono.engines import compilation_cache, wire
 from unisono.engines.distributed.party import Responder
 from unisono.errors import InvalidInput
 from unisono.studies.keys import load_identity, load_node_key
@@ -44,6 +46,22 @@ class Seat:
     output: Path
 
 
+@dataclass(frozen=True)
+class Connection:
+    """Where the server is, and the certificate by which it is known; none without TLS."""
+
+    address: str
+    authority: bytes | None
+
+
+def connection(address: str, authority: Path, insecure: bool) -> Connection:
+    """A connection that may be made; refused before anything else is touched."""
+    from unisono.engines.flower.refusals import require_address
+
+    require_address(address, insecure)
+    return Connection(address, None if insecure else _authority(authority))
+
+
 class Member:
     """A party that is ready to answer."""
 
@@ -58,12 +76,8 @@ class Member:
         require_server(self._policy, server)
         require_allowed(self._policy, built.file, built.study, seat.name)
         identity = load_identity(seat.keys, seat.name)
+        session.roster.require(identity)
         load_node_key(seat.keys, seat.name)
-        if session.roster.keys[session.roster.index(seat.name)] != identity.public:
-            raise InvalidInput(
-                f"the roster {seat.roster} lists another key for {seat.name!r} than {seat.keys} "
-                "holds: send your card again, or use the keys that belong to it"
-            )
         columns = built.columns(read_table(seat.data, built.column_names), seat.name)
         folder_for(seat.output)
         self.ledger = self._policy.open_ledger()
@@ -72,7 +86,11 @@ class Member:
             built.study, party, identity, session, allow=self._allow,
             memory=seat.output / "party.memory",
         )  # fmt: skip
-        self.responder.purse.check()
+        try:
+            self.responder.purse.check()
+        except BaseException:
+            self.ledger.close()
+            raise
         self._shapes = [column.shape for column in columns]
 
     def prepare(self) -> None:
@@ -96,36 +114,55 @@ class Member:
 
 
 def serve(
-    member: Member, address: str, authority: Path | None, *, insecure: bool, patience: float,
-    connected: Callable[[int], None],
-) -> bool:  # fmt: skip
-    """Answer the server until the study is over; returns whether it came to its end."""
+    member: Member, server: Connection, *, patience: float, connected: Callable[[int], None]
+) -> None:
+    """Answer the server until the study is over; refuses a server that runs another one."""
     from unisono.engines.flower import resident
     from unisono.engines.flower.certificates import load_node_keys
 
-    stop, seat = threading.Event(), member.seat
+    stop, seat, insecure = threading.Event(), member.seat, server.authority is None
     keys = None if insecure else load_node_keys(load_node_key(seat.keys, seat.name))
+    other = threading.Event()
 
     def answer(data: bytes) -> bytes:
         reply = member.responder.answer(data)
-        if member.responder.finished:
+        if _greets_others(data, member.agreed.session.id.hex()):
+            other.set()
+        if member.responder.finished or other.is_set():
             stop.set()
         return reply
 
     resident.serve(
-        answer, address, stop=stop, insecure=insecure, connected=connected, patience=patience,
-        root_certificates=_authority(authority, insecure),
-        keys=keys,
+        answer, server.address, stop=stop, insecure=insecure, connected=connected,
+        patience=patience, root_certificates=server.authority, keys=keys,
     )  # fmt: skip
-    return member.responder.finished
-
-
-def _authority(path: Path | None, insecure: bool) -> bytes | None:
-    if insecure:
-        return None
-    if path is None or not path.is_file():
+    if other.is_set():
         raise InvalidInput(
-            f"the server's authority {path} is missing: ask the coordinator for authority.crt, "
-            "which `unisono coordinate` writes, and give it with --authority"
+            f"the server at {server.address} runs another study than {seat.study}, or the same "
+            "with another roster: compare both files with the coordinator's; nothing was spent "
+            "on it"
         )
-    return path.read_bytes()
+
+
+def _greets_others(data: bytes, session: str) -> bool:
+    """Whether it is a greeting to the parties of another session."""
+    try:
+        packet = wire.decode(data)
+    except InvalidInput:
+        return False
+    return packet.tag == "hello" and packet.scalars.get("session") != session
+
+
+def _authority(path: Path) -> bytes:
+    remedy = "ask the coordinator for authority.crt, which `unisono coordinate` writes, and give it"
+    try:
+        content = path.read_bytes()
+        x509.load_pem_x509_certificate(content)
+    except OSError as error:
+        raise InvalidInput(
+            f"the server's authority {path} cannot be read ({error.strerror}): {remedy} with "
+            "--authority"
+        ) from None
+    except ValueError:
+        raise InvalidInput(f"{path} is no certificate: {remedy} with --authority") from None
+    return content

@@ -6,14 +6,14 @@ rounds that were granted but not merged is gone with the process and cannot be d
 
 import json
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from unisono.core.journal import unavailable
-from unisono.errors import InvalidInput
+from unisono.errors import InvalidInput, LedgerUnavailable
 
 _FORMAT = "unisono-checkpoint-1"
 
@@ -42,16 +42,19 @@ class Checkpoint:
                 os.fsync(file.fileno())
             os.replace(draft, self.path)
         except OSError as error:
-            raise unavailable(self.path, error) from None
+            raise LedgerUnavailable(
+                f"{self.path} cannot be written ({error.strerror}): make room or choose another "
+                "place; what was paid stays paid"
+            ) from None
 
     def load(self, like: Any) -> tuple[int, Any]:
         """The next round and the state, shaped like `like`."""
         expected, structure = jax.tree.flatten(like)
         try:
-            with np.load(self.path, allow_pickle=False) as file:
+            with self.path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 header = json.loads(file["header"].tobytes())
                 leaves = [file[f"leaf{i}"] for i in range(len(expected))]
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise InvalidInput(
                 f"{self.path} cannot be read as a checkpoint ({error}): remove it to start anew; "
                 "what was spent stays spent"

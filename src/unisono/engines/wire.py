@@ -21,6 +21,7 @@ from unisono.errors import InvalidInput, PrivacyViolation
 MAGIC, VERSION = b"UNIS", 1
 MAXIMUM_BYTES, MAXIMUM_HEADER = 1 << 30, 1 << 22
 _DTYPES = ("<f4", "<f8", "<i4", "<i8", "<u4", "<u8", "|b1", "|u1")
+_DIMENSIONS = 8
 _TAGS = (
     *("hello", "ask", "released", "masked", "disclosed", "dropout", "finish", "bundle"),
     *("announce", "deal", "agree", "unmask"),  # steps of the secure sum
@@ -88,13 +89,19 @@ def decode(data: bytes) -> Packet:
         specifications = [(str(d), tuple(int(n) for n in shape)) for d, shape in layout]
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise InvalidInput("a message whose header cannot be read: refused") from None
-    if not isinstance(scalars, dict) or tag not in _TAGS or any(d not in _DTYPES for d, _ in specifications):
+    if (
+        not isinstance(scalars, dict)
+        or tag not in _TAGS
+        or any(d not in _DTYPES for d, _ in specifications)
+    ):
         raise InvalidInput(f"a message with unknown tag {tag!r} or array type: refused")
     arrays, offset = [], 9 + length
     for dtype, shape in specifications:
         count = math.prod(shape)
         size = count * np.dtype(dtype).itemsize
-        if any(n < 0 for n in shape) or offset + size > len(data):
+        if len(shape) > _DIMENSIONS or not all(0 <= n <= MAXIMUM_BYTES for n in shape):
+            raise InvalidInput(f"an array of {len(shape)} dimensions or of a strange size: refused")
+        if offset + size > len(data):
             raise InvalidInput("a message shorter than its header says: refused")
         arrays.append(np.frombuffer(data, dtype, count, offset).reshape(shape))
         offset += size

@@ -40,7 +40,7 @@ def choose(parties: int, minimum: int, colluders: int) -> tuple[int, int]:
         return everybody
     for degree in range(16, parties - 1, 2):
         threshold = degree // 2 + most_colluders(parties, colluders, degree) + 2
-        missing = degree + 1 - threshold  # how many holders may fail
+        missing = degree - threshold  # how many neighbours of a dropout may fail with it
         if missing < 0:
             continue
         gone = parties - minimum

@@ -29,12 +29,13 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from unisono.core.grant import derive
 from unisono.core.values import Share
-from unisono.errors import GrantMisused, PrivacyViolation
+from unisono.errors import GrantMisused, InvalidInput, PrivacyViolation
 from unisono.secagg import masks, shamir
 from unisono.secagg.encoding import encode
 from unisono.secagg.roster import KEY_BYTES, Identity, digest, framed
 from unisono.secagg.session import Session
 
+SECRET_BYTES = 32
 BOX_BYTES = 2 * shamir.SHARE_BYTES + 16
 # The key of a box serves for one message, so its nonce may be constant.
 _NONCE = bytes(12)
@@ -112,11 +113,10 @@ def announce(
     session: Session, identity: Identity, party: int, round_number: int, attempt: int, secret: bytes
 ) -> tuple[Announced, Announcement]:
     """Begin an attempt with 32 fresh secret bytes, from which all of its keys follow."""
+    if len(secret) != SECRET_BYTES:
+        raise InvalidInput(f"a secret of {len(secret)} bytes: give {SECRET_BYTES} random ones")
     if session.roster.keys[party] != identity.public:
-        raise PrivacyViolation(
-            f"{identity.name} does not hold the key that the roster lists for it: use the key "
-            "whose card went into the roster, or agree on a new roster"
-        )
+        raise PrivacyViolation(f"{identity.name} does not hold the key of party {party}")
     name = session.attempt(round_number, attempt)
     keys = b"".join(masks.public_key(derive(secret, label)) for label in ("mask", "box"))
     announcement = Announcement(keys, identity.sign(announced(name, party, keys)))
@@ -131,6 +131,8 @@ def deal(state: Announced, announcements: Mapping[int, Announcement]) -> tuple[D
         raise PrivacyViolation("the server passes on another key than this party announced")
     for other, (keys, signature) in announcements.items():
         _require_signed(session, other, signature, announced(attempt, other, keys), "its keys")
+        if not all(masks.is_usable(key) for key in (mask_key(keys), box_key(keys))):
+            raise PrivacyViolation(f"{session.roster.names[other]} announced a key of no use")
     table = {other: announcements[other].keys for other in sorted(announcements)}
     table_digest = digest_of_table(attempt, table)
     self_seed = derive(state.secret, "self-mask")

@@ -97,6 +97,16 @@ class Roster:
             return False
         return True
 
+    def require(self, identity: "Identity") -> int:
+        """The number of the party that holds this key, or a refusal."""
+        number = self.index(identity.name)
+        if self.keys[number] != identity.public:
+            raise InvalidInput(
+                f"the roster lists another key for {identity.name!r} than this party holds: use "
+                "the keys whose card went into the roster, or agree on a new roster"
+            )
+        return number
+
 
 class Identity:
     """A party's own name and signing key; it prints no secret."""

@@ -5,6 +5,7 @@ sender counts as a dropout), and refuses to go on with fewer than the minimum. A
 to this learns the sum of the survivors' vectors, and so does one that does not.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -13,13 +14,14 @@ import numpy as np
 
 from unisono.errors import UnisonoError
 from unisono.secagg import masks, shamir
-from unisono.secagg.encoding import signed
+from unisono.secagg.encoding import signed, word
 from unisono.secagg.party import (
     Announcement,
     Deal,
     Sealed,
     agreed,
     announced,
+    box_key,
     dealt,
     digest_of_dealers,
     digest_of_table,
@@ -98,7 +100,7 @@ def collect_keys(
         for party, one in sorted(announcements.items())
         if len(one.keys) == 2 * KEY_BYTES
         and session.roster.verify(party, one.signature, announced(name, party, one.keys))
-        and all(masks.is_usable(key) for key in (one.keys[:KEY_BYTES], one.keys[KEY_BYTES:]))
+        and all(masks.is_usable(key) for key in (mask_key(one.keys), box_key(one.keys)))
     }
     return Table(session, name, _enough(session, fine, "announced keys"))
 
@@ -124,8 +126,12 @@ def collect_vectors(
     table, expected = dealers.table, dealers.digest
     fine: dict[int, Sealed] = {}
     total: np.ndarray | None = None
+    sizes = Counter(vector.size for vector, _ in vectors.values())
+    kind = (word(table.session.bits), max(sizes, key=lambda size: sizes[size], default=0))
     for party, (vector, sealed) in sorted(vectors.items()):
         flat = vector.ravel()
+        if (flat.dtype, flat.size) != kind:
+            continue
         statement = sent(table.attempt, party, expected, sealed.digest)
         if (
             party not in dealers.deals
@@ -157,7 +163,8 @@ def open_sum(survivors: Survivors, shares: Mapping[int, Mapping[int, bytes]]) ->
     session, attempt = table.session, table.attempt
     total = survivors.masked.copy()
     for party, deal in dealers.deals.items():
-        held = {holder: own[party] for holder, own in shares.items() if party in own}
+        holders = set(session.holders(party)) & survivors.sealed.keys()
+        held = {h: own[party] for h, own in shares.items() if party in own and h in holders}
         for secret in _candidates(held, session.threshold):
             if party in survivors.sealed:
                 if digest("self-mask", attempt, party, secret) == deal.commitment:

@@ -18,7 +18,7 @@ def read(
     for party, packet in replies.items():
         try:
             found[party] = reader(party, packet.arrays)
-        except (InvalidInput, KeyError, IndexError, ValueError):
+        except (InvalidInput, KeyError, IndexError, TypeError, ValueError):
             continue
     return found
 

@@ -23,6 +23,8 @@ def rows(table: Mapping[int, bytes], width: int) -> list[np.ndarray]:
 
 def table(arrays: Sequence[np.ndarray], width: int) -> dict[int, bytes]:
     """The inverse of `rows`; a number that stands twice, or another width, is refused."""
+    if len(arrays) != 2 or arrays[0].ndim != 1:
+        raise InvalidInput("a table without its two arrays: refused")
     parties, data = arrays
     if parties.dtype != np.int32 or data.dtype != np.uint8 or data.shape != (len(parties), width):
         raise InvalidInput(f"a table of shape {data.shape} where rows of {width} bytes belong")

@@ -46,7 +46,7 @@ class Responder:
         memory: Path | None = None,
     ) -> None:  # fmt: skip
         self.study, self.party, self.session = study, party, session
-        self.index = session.roster.index(identity.name)
+        self.index = session.roster.require(identity)
         self._identity, self._allow = identity, allow
         self._simulation = party.ledger.simulated
         self.purse = Purse(study, party, self.index, session.id, at_once)
@@ -120,8 +120,10 @@ class Responder:
         """One turn: pay, read, bound, add noise; under a secure sum also mask."""
         number, attempt = _place(packet)
         algorithm, trust = self.study.algorithm, self.study.trust
-        self._settle(packet.scalars["counted"])
         turn = self.purse.turn(number, attempt)
+        if turn is not None:
+            self.purse.require_new(turn)  # a question that comes twice changes nothing
+        self._settle(packet.scalars["counted"])
         if turn is None:
             return self._reply("dropout")
         public = self._checked(packet.arrays[: len(jax.tree.leaves(self._public))])
@@ -184,18 +186,24 @@ class Responder:
     # ----------------------------------------------------------- secure sum
 
     def _announce(self, packet: wire.Packet) -> bytes:
-        """Begin an attempt, or begin it anew while nothing was sent: older keys are forgotten."""
+        """Begin an attempt, or begin it anew while nothing was sent: older keys are forgotten.
+
+        Keys that were announced and not used yet are announced again.
+        """
         number, attempt = _place(packet)
         turn = self.purse.turn(number, attempt)
-        if turn is None or turn <= self.purse.last:
-            raise PrivacyViolation(f"round {number}, attempt {attempt} was answered before")
-        step, announcement = secure_sum.announce(
-            self.session, self._identity, self.index, number, attempt, os.urandom(32)
-        )
+        if turn is None:
+            raise PrivacyViolation(f"this party has no turn in round {number}")
+        self.purse.require_new(turn)
+        step = self._steps.get((number, attempt))
+        if not isinstance(step, secure_sum.Announced):
+            step, _ = secure_sum.announce(
+                self.session, self._identity, self.index, number, attempt, os.urandom(32)
+            )
         being_opened = (secure_sum.Sent, secure_sum.Agreed)
         kept = {p: s for p, s in self._steps.items() if isinstance(s, being_opened)}
         self._steps = {**kept, (number, attempt): step}
-        return self._reply("announce", packets.announcements({self.index: announcement}))
+        return self._reply("announce", packets.announcements({self.index: step.announcement}))
 
     def _deal(self, packet: wire.Packet) -> bytes:
         announced = self._take_step(secure_sum.Announced, packet)
@@ -216,13 +224,13 @@ class Responder:
 
     def _take_step(self, expected: type, packet: wire.Packet) -> Any:
         """The state of the attempt, which is used up: every step is answered once."""
-        step = self._steps.pop(_place(packet), None)
-        if not isinstance(step, expected):
+        place = _place(packet)
+        if not isinstance(self._steps.get(place), expected):
             raise PrivacyViolation(
                 f"step {packet.tag!r} out of order: each step of an attempt is answered once, "
                 "after the one before it"
             )
-        return step
+        return self._steps.pop(place)
 
     # --------------------------------------------------------------- memory
 

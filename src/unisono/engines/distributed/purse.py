@@ -46,13 +46,17 @@ class Purse:
             )
         return int(self._asked[:number].sum()) + attempt if self._asked[number] else None
 
-    def pay(self, number: int, turn: int) -> tuple[Grant, int]:
-        """The grant of a turn and its first draw; each turn once, and never one before the last."""
+    def require_new(self, turn: int) -> None:
+        """Refuse a turn that was paid for, or one before it."""
         if turn <= self.last:
             raise GrantMisused(
-                f"turn {turn} comes after turn {self.last}, which is paid for: a turn is answered "
-                "once, and earlier ones are over"
+                f"turn {turn} was answered before, or a later one was ({self.last}): a turn is "
+                "answered once, and earlier ones are over"
             )
+
+    def pay(self, number: int, turn: int) -> tuple[Grant, int]:
+        """The grant of a turn and its first draw; each turn once, and never one before the last."""
+        self.require_new(turn)
         algorithm, facts, trust = self.study.algorithm, self.study.facts, self.study.trust
         ledger, steps = self._party.ledger, algorithm.steps
         if not self._at_once:

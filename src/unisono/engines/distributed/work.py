@@ -61,7 +61,7 @@ class Worker:
         draw = grant.draw(index, self.study.hash.encode())
         columns, rows, takes_part = self._open(draw, event, number)
         after, contribution = self._local(public, state, columns, rows)
-        self._require_bounded(contribution, event)
+        self._require_bounded(contribution, event, len(rows))
         if not takes_part:
             contribution = replace(contribution, value=0 * contribution.value)
         value: Any
@@ -84,7 +84,7 @@ class Worker:
             draw = grant.draw(first + step, self.study.hash.encode())
             columns, rows, _ = self._open(draw, event, number)
             _, contribution = self._local(public, state, columns, rows)
-            self._require_bounded(contribution, event)
+            self._require_bounded(contribution, event, len(rows))
             noisy = release(draw, contribution, event)
             steps = jnp.asarray(noisy.value.astype(np.int32))
             state = self._absorb(public, state, steps * noisy.grid)
@@ -113,8 +113,12 @@ class Worker:
         padded = [np.pad(c, [(0, padding)] + [(0, 0)] * (c.ndim - 1)) for c in columns]
         return tuple(padded), np.pad(rows, (0, padding))
 
-    def _require_bounded(self, contribution: Contribution, event: Event) -> None:
-        """Look again, on the integers themselves, before noise is added."""
+    def _require_bounded(self, contribution: Contribution, event: Event, rows: int) -> None:
+        """Look again, on the integers themselves, before noise is added.
+
+        Where sizes are hidden, a party with more records than agreed may reach further: a bound by
+        agreed sizes would refuse for one record's sake, and show it.
+        """
         facts, algorithm = self.study.facts, self.study.algorithm
         if not bool(contribution.valid):
             raise UnisonoError("the solver missed the public tolerance")
@@ -127,6 +131,9 @@ class Worker:
         else:
             size = float(np.abs(value).max(initial=0.0))
             bound = algorithm.reach(facts) / contribution.grid + max(facts.records)
+            if not facts.exact_sizes:
+                record = contribution.sensitivity.under(Relation.ADD_OR_REMOVE).in_norm("linf")
+                bound = max(bound, rows * (record / contribution.grid + 1))
         if size > bound * _SLACK + 1:
             raise PrivacyViolation(
                 f"a contribution of {size:.6g} grid steps where at most {bound:.6g} were agreed: "

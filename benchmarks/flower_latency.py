@@ -1,0 +1,160 @@
+"""Seconds per exchange over Flower: resident parties against stock SuperNodes.
+
+    python benchmarks/flower_latency.py [--quick]
+
+One SuperLink with TLS and node authentication on this machine, three resident parties and three
+stock SuperNodes on it, one run that asks the two kinds in turn: 1e5 float32 to each party and
+the same back. Everybody echoes, so what is timed is the transport. The stock nodes run the
+smallest app there is (Flower alone, nothing of unisono), with Flower's default settings, and are
+asked through the same link as the residents: Flower's own `send_and_receive` would add up to 3 s.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+from unisono.engines.flower.app import server_app, write_app
+from unisono.engines.flower.certificates import (
+    generate_node_keys,
+    issue,
+    load_node_keys,
+    public_path,
+)
+from unisono.engines.flower.cluster import SuperLink
+from unisono.engines.flower.link import GridLink
+from unisono.engines.flower.processes import free_port, script
+from unisono.engines.flower.resident import serve
+
+PARTIES, VALUES = 3, 100_000
+DEADLINE = 60.0
+AIM_SECONDS, AIM_RATIO = 1.0, 5.0
+STOCK = """
+from flwr.app import Message
+from flwr.clientapp import ClientApp
+
+app = ClientApp()
+
+
+@app.query("unisono")
+def echo(message, context):
+    return Message(message.content, reply_to=message)
+"""
+
+
+def measure(link: GridLink, job: Path) -> None:
+    """The server's part: alternates between the kinds, and writes the seconds to the job folder."""
+    order = json.loads((job / "order.json").read_text())
+    while len(nodes := link.nodes()) < 2 * PARTIES:
+        time.sleep(0.1)
+    residents = [node for node in nodes if node in order["residents"]]
+    kinds = {"resident": residents, "stock": [n for n in nodes if n not in residents]}
+    generator = np.random.default_rng(0)
+    seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for _ in range(order["rounds"]):
+        for kind, times in (("resident", order["times"]), ("stock", 1)):
+            for _ in range(times):
+                data = {n: generator.random(VALUES, np.float32).tobytes() for n in kinds[kind]}
+                started = time.perf_counter()
+                replies = link.exchange(data, DEADLINE)
+                seconds[kind].append(time.perf_counter() - started)
+                assert replies == data, f"{kind}: {len(replies)} of {PARTIES} answered"
+    (job / "seconds.json").write_text(json.dumps(seconds))
+
+
+server = server_app(measure)
+
+
+def resident(address: str, key: str, authority: str, told: str) -> None:
+    """One resident party, in a process of its own."""
+    serve(
+        lambda data: data, address, root_certificates=Path(authority).read_bytes(),
+        keys=load_node_keys(Path(key)), stop=threading.Event(),
+        connected=lambda node: Path(told).write_text(str(node)) and None,
+    )  # fmt: skip
+
+
+def run(folder: Path, rounds: int, times: int) -> dict[str, list[float]]:
+    """Seconds of each exchange by kind of party."""
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent)
+    os.environ["FLWR_HOME"] = str(folder / "home")  # of the stock nodes
+    tls = issue(folder / "tls", ["127.0.0.1"])
+    names = [f"{kind}{index}" for kind in ("resident", "stock") for index in range(PARTIES)]
+    keys = [folder / name for name in names]
+    for key in keys:
+        generate_node_keys(key)
+    job = folder / "job"
+    app = write_app(folder / "app", f"{Path(__file__).stem}:server", job, client="stock:app")
+    (app / "stock.py").write_text(STOCK)
+    processes = []
+    with SuperLink(folder, tls=tls) as superlink:
+        try:
+            superlink.register(*map(public_path, keys))
+            own = [superlink.address, str(tls.authority)]
+            processes += [_resident(key, *own) for key in keys[:PARTIES]]
+            processes += [_stock(key, *own) for key in keys[PARTIES:]]
+            told = [key.with_suffix(".node") for key in keys[:PARTIES]]
+            while not all(path.exists() and path.read_text() for path in told):
+                time.sleep(0.1)
+            residents = [int(path.read_text()) for path in told]
+            order = {"residents": residents, "rounds": rounds, "times": times}
+            (job / "order.json").write_text(json.dumps(order))
+            superlink.submit(app).wait(600)
+            return json.loads((job / "seconds.json").read_text())
+        finally:
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                process.wait()
+
+
+def _resident(key: Path, address: str, authority: str) -> subprocess.Popen[bytes]:
+    arguments = [address, str(key), authority, str(key.with_suffix(".node"))]
+    return subprocess.Popen([sys.executable, __file__, "--resident", *arguments])
+
+
+def _stock(key: Path, address: str, authority: str) -> subprocess.Popen[bytes]:
+    port = str(free_port("127.0.0.1"))
+    settings = ["--superlink", address, "--root-certificates", authority]
+    settings += ["--host", "127.0.0.1", "--port", port, "--auth-supernode-private-key", str(key)]
+    return subprocess.Popen(
+        [script("flower-supernode"), *settings],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env={**os.environ, "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"},
+    )  # fmt: skip
+
+
+def report(seconds: dict[str, list[float]]) -> None:
+    print(f"{PARTIES} parties, {VALUES} float32 each way, TLS and node keys, one machine")
+    print(f"{'party':10s}{'exchanges':>10s}{'minimum':>10s}{'median':>10s}  seconds per exchange")
+    for kind, values in seconds.items():
+        row = f"{kind:10s}{len(values):10d}{min(values):10.2f}{statistics.median(values):10.2f}"
+        print(row)
+    medians = {kind: statistics.median(values) for kind, values in seconds.items()}
+    minima = {kind: min(values) for kind, values in seconds.items()}
+    print(
+        f"stock / resident: {medians['stock'] / medians['resident']:.1f} (medians), "
+        f"{minima['stock'] / minima['resident']:.1f} (minima); aim {AIM_RATIO:.0f}"
+    )
+    print(f"resident: median {medians['resident']:.2f} s; aim at most {AIM_SECONDS:.0f} s")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--resident"]:
+        resident(*sys.argv[2:])
+        raise SystemExit(0)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="three rounds in place of eight")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        report(run(Path(temporary), rounds=3 if arguments.quick else 8, times=4))

@@ -1,0 +1,82 @@
+"""Rounds over Flower's grid: bytes to each party, bytes back, and never later than the deadline.
+
+Flower's own `send_and_receive` sleeps three seconds between looks, waits until a killed node has
+missed its heartbeats, and lets a message live for half a day. Here a message lives as long as its
+deadline, so a party never spends privacy budget on a question nobody waits for any more.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from uuid import uuid4
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from unisono.engines import wire
+from unisono.engines.flower.fleet import patient_until
+from unisono.engines.flower.messages import MESSAGE_TYPE, unwrap, wrap
+from unisono.errors import InvalidInput
+
+_SHORTEST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.004, 0.02, 1.3
+# A message is asked for until the deadline, and an expired one may not be asked for.
+_GRACE = 2.0
+
+
+class GridLink:
+    """`Link` over a Flower grid."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+
+    def nodes(self) -> Sequence[int]:
+        """Who counts as connected: a killed party does until it has missed two heartbeats."""
+        return sorted(self._grid.get_node_ids())
+
+    def exchange(self, requests: Mapping[int, bytes], deadline: float) -> Mapping[int, bytes]:
+        """Replies by node; whoever errs, is gone or is late is missing."""
+        if not deadline > 0:
+            raise InvalidInput(f"a deadline of {deadline} s: give the parties time to answer")
+        end = time.monotonic() + deadline
+        replies: dict[int, bytes] = {}
+        with patient_until(end):
+            waiting = self._pushed(requests, deadline)
+            pause = _SHORTEST_PAUSE
+            while waiting:
+                for reply in self._grid.pull_messages(list(waiting)):
+                    node = waiting.pop(reply.metadata.reply_to_message_id, None)
+                    data = _content(reply)
+                    if node is not None and data is not None:
+                        replies[node] = data
+                left = end - time.monotonic()
+                if not waiting or left <= 0:
+                    break
+                time.sleep(min(pause, left))
+                pause = min(_GROWTH * pause, _LONGEST_PAUSE)
+        return replies
+
+    def _pushed(self, requests: Mapping[int, bytes], deadline: float) -> dict[str, int]:
+        """Sends each node its bytes; returns the node behind each message id.
+
+        A message id is a hash of the message. A random group makes it impossible to guess, so
+        that no party can answer in another's name.
+        """
+        messages = [
+            Message(wrap(data), node, MESSAGE_TYPE, ttl=deadline + _GRACE, group_id=uuid4().hex)
+            for node, data in requests.items()
+        ]
+        names = list(self._grid.push_messages(messages))
+        if len(names) != len(messages):
+            size = sum(map(len, requests.values()))
+            raise InvalidInput(f"the SuperLink takes no {size} bytes at once: ask fewer parties")
+        return {name: node for name, node in zip(names, requests, strict=True) if name}
+
+
+def _content(reply: Message) -> bytes | None:
+    """What a party answered, if it is an answer."""
+    if reply.has_error():
+        return None
+    try:
+        data = unwrap(reply)
+    except Exception:  # whatever a party sends, it harms only its own part in this round
+        return None
+    return data if len(data) <= wire.MAXIMUM_BYTES else None

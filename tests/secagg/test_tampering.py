@@ -137,7 +137,7 @@ def test_without_signatures_a_changed_vector_would_change_the_total(monkeypatch)
 
     def changed(message):
         vector = message[0] + np.uint32(1)
-        return vector, message[1]._replace(digest=party.digest("vector", vector.tobytes()))
+        return vector, message[1]._replace(digest=party.digest_of_vector(vector))
 
     relay = Changes("mask", changed)
     assert run(crowd(3, 2), VECTORS, relay=relay).alive == [0, 1]
@@ -200,7 +200,7 @@ def test_a_signed_vector_of_another_shape_leaves_its_sender_out(good, wrong):
     people, state = crowd(3, 2), good.states["mask"][2]
     sent = good.messages["mask"]
     vector = wrong(sent[2][0])
-    fingerprint = party.digest("vector", vector.tobytes())
+    fingerprint = party.digest_of_vector(vector)
     statement = party.sent(state.before.attempt, 2, state.dealers_digest, fingerprint)
     sealed = party.Sealed(fingerprint, people.identities[2].sign(statement))
     survivors = server.collect_vectors(good.dealers, {**sent, 2: (vector, sealed)})

@@ -188,6 +188,7 @@ def join(
     from unisono.studies.policy_file import load_policy
 
     logging.basicConfig(format="unisono: %(message)s", level=logging.WARNING, stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it would log every request
     file = load_study(study)
     where = server or (file.server.address if file.server else None)
     if where is None:

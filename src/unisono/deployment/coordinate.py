@@ -1,5 +1,10 @@
 """The server of a study: Flower's SuperLink with TLS, the parties' keys, one submitted run."""
 
+import contextlib
+import fcntl
+import os
+import signal
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +18,7 @@ from unisono.deployment.job import Job, Progress
 from unisono.engines.flower.app import write_app
 from unisono.engines.flower.certificates import ServerFiles, issue
 from unisono.engines.flower.cluster import SuperLink
+from unisono.engines.flower.processes import marked
 from unisono.errors import InvalidInput
 
 _POLL = 0.1
@@ -52,12 +58,9 @@ def certificates(job: Job, place: Place) -> ServerFiles | None:
 def serving(job: Job, place: Place) -> Iterator[SuperLink]:
     """A SuperLink that admits exactly the parties of the roster."""
     members = job.agreement().members
-    with SuperLink(
-        job.folder, host=place.host, port=place.port, tls=certificates(job, place),
-        insecure=place.insecure,
-    ) as link, tempfile.TemporaryDirectory() as scratch:  # fmt: skip
+    with _alone(job.folder), _superlink(job, place) as link, _scratch() as scratch:
         if not place.insecure:
-            public = [Path(scratch) / f"{name}.pub" for name in members.roster.names]
+            public = [scratch / f"{name}.pub" for name in members.roster.names]
             for path, key in zip(public, members.node_keys, strict=True):
                 path.write_bytes(key + b"\n")
             link.register(*public)
@@ -68,9 +71,9 @@ def run(
     job: Job, link: SuperLink, follow: Callable[[Progress], None], *, stock: bool = False
 ) -> dict[str, Any]:
     """Submit the study and follow it to its end; returns what came out."""
-    with tempfile.TemporaryDirectory() as scratch:
+    with _scratch() as scratch:
         client = {"client": _STOCK} if stock else {}
-        app = write_app(Path(scratch) / "unisono-study", _COMPONENT, job.folder.resolve(), **client)
+        app = write_app(scratch / "unisono-study", _COMPONENT, job.folder.resolve(), **client)
         submitted = link.submit(app)
         try:
             while submitted.alive():
@@ -83,3 +86,51 @@ def run(
             raise
     follow(job.progress)
     return dict(read_json(job.folder / RESULT))
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One coordinator for a folder; what a killed one left running is ended first."""
+    with (folder / "lock").open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InvalidInput(
+                f"another process coordinates the study in {folder}: stop it, or let it go on"
+            ) from None
+        home = str((folder / "flower").resolve())
+        while left := marked("FLWR_HOME", home):
+            for process in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            time.sleep(_POLL)
+        yield
+
+
+def _superlink(job: Job, place: Place) -> SuperLink:
+    if place.port is not None:
+        _require_free(place.host, place.port)
+    return SuperLink(
+        job.folder, host=place.host, port=place.port, tls=certificates(job, place),
+        insecure=place.insecure,
+    )  # fmt: skip
+
+
+def _require_free(host: str, port: int) -> None:
+    """Refuse an address that is not this machine's, or a port that somebody else has."""
+    try:
+        family, kind, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(where)
+    except OSError as error:
+        raise InvalidInput(
+            f"no server can listen at {host}:{port} ({error.strerror}): choose another port, or, "
+            "if that is not an address of this machine, one that is (--listen 0.0.0.0)"
+        ) from None
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)

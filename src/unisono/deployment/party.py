@@ -17,7 +17,7 @@ from unisono.core.certificate import certify
 from unisono.core.study import Party
 from unisono.core.values import Private
 from unisono.data import read_table
-from unisono.deployment.files import folder_for, save_result
+from unisono.deployment.files import folder_for, read_json, save_result, write_json
 from unisono.deployment.job import Agreement, agreement
 from unisono.engines import compilation_cache, wire
 from unisono.engines.distributed.party import Responder
@@ -132,9 +132,18 @@ def serve(
             stop.set()
         return reply
 
+    place = seat.output / "node.json"
+
+    def came_in(node: int) -> None:
+        """Remembered, so that a restarted party need not wait until its last process is missed."""
+        write_json(place, {"node": node, "server": server.address})
+        connected(node)
+
+    before = read_json(place) or {}
     resident.serve(
-        answer, server.address, stop=stop, insecure=insecure, connected=connected,
+        answer, server.address, stop=stop, insecure=insecure, connected=came_in,
         patience=patience, root_certificates=server.authority, keys=keys,
+        previous=before.get("node") if before.get("server") == server.address else None,
     )  # fmt: skip
     if other.is_set():
         raise InvalidInput(

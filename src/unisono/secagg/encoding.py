@@ -27,7 +27,7 @@ def encode(values: np.ndarray, bits: int) -> np.ndarray:
     integers = np.asarray(values)
     if integers.dtype.kind not in "iu":
         raise InvalidInput(f"numbers of type {integers.dtype} are not on the integer grid")
-    return integers.astype(np.int64).view(np.uint64).astype(word(bits))
+    return integers.astype(word(bits))  # numpy's casts of integers keep the residue
 
 
 def signed(residues: np.ndarray, bits: int) -> np.ndarray:
@@ -36,5 +36,5 @@ def signed(residues: np.ndarray, bits: int) -> np.ndarray:
     >>> signed(np.array([1, 2**32 - 1], dtype=np.uint64), 32)
     array([ 1, -1])
     """
-    shift = np.uint64(64 - bits)
-    return (residues.astype(np.uint64) << shift).view(np.int64) >> np.int64(64 - bits)
+    kind = np.dtype(f"<i{word(bits).itemsize}")
+    return residues.astype(word(bits), copy=False).view(kind).astype(np.int64)

@@ -6,6 +6,7 @@
 Streams are added to a vector block by block, so that neither leaves the processor's cache.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -47,15 +48,20 @@ def stream(seed: bytes, size: int) -> bytes:
 
 def add(total: np.ndarray, seed: bytes, sign: int) -> None:
     """Add (sign 1) or subtract (sign -1) the seed's mask, in place, modulo the word's size."""
-    encryptor = _encryptor(seed)
+    add_all(total, [(seed, sign)])
+
+
+def add_all(total: np.ndarray, masks: Sequence[tuple[bytes, int]]) -> None:
+    """Add the masks of many seeds, each with its sign, in place."""
+    streams = [(_encryptor(seed), np.add if sign > 0 else np.subtract) for seed, sign in masks]
     block = bytearray(_BLOCK_BYTES)
     mask = np.frombuffer(block, total.dtype)
-    combine = np.add if sign > 0 else np.subtract
-    length = len(mask)
-    for start in range(0, total.size, length):
-        part = total[start : start + length]
-        encryptor.update_into(_ZEROS[: part.nbytes], block)
-        combine(part, mask[: part.size], out=part)
+    for start in range(0, total.size, len(mask)):
+        part = total[start : start + len(mask)]
+        zeros, own = _ZEROS[: part.nbytes], mask[: part.size]
+        for encryptor, combine in streams:
+            encryptor.update_into(zeros, block)
+            combine(part, own, out=part)
 
 
 def _encryptor(seed: bytes) -> Any:

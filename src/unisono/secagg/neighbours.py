@@ -51,11 +51,12 @@ def choose(parties: int, minimum: int, colluders: int) -> tuple[int, int]:
 
 def most_colluders(parties: int, colluders: int, degree: int) -> int:
     """Colluders among a party's neighbours: more than this at any party has probability 2^-104."""
-    bound = 2.0**-_UNSAFE_BITS / parties
-    found = 0
-    while _tail(parties - 1, colluders, degree, found) > bound:
-        found += 1
-    return found
+    bound, more = 2.0**-_UNSAFE_BITS / parties, 0.0
+    for found in range(min(colluders, degree), -1, -1):
+        more += _chance(parties - 1, colluders, degree, found)
+        if more > bound:
+            return found
+    return 0
 
 
 def ring(order: list[int], degree: int, party: int) -> tuple[int, ...]:
@@ -72,12 +73,17 @@ def ring(order: list[int], degree: int, party: int) -> tuple[int, ...]:
 def _tail(population: int, marked: int, drawn: int, more_than: int) -> float:
     """The chance that more than so many of `drawn` are marked (without replacement)."""
     highest = min(marked, drawn)
-    lowest = max(more_than + 1, drawn - (population - marked))
-    whole = _log_binomial(population, drawn)
     return math.fsum(
-        math.exp(_log_binomial(marked, x) + _log_binomial(population - marked, drawn - x) - whole)
-        for x in range(lowest, highest + 1)
+        _chance(population, marked, drawn, x) for x in range(more_than + 1, highest + 1)
     )
+
+
+def _chance(population: int, marked: int, drawn: int, found: int) -> float:
+    """The chance that exactly so many of `drawn` are marked."""
+    if found < drawn - (population - marked):
+        return 0.0
+    ways = _log_binomial(marked, found) + _log_binomial(population - marked, drawn - found)
+    return math.exp(ways - _log_binomial(population, drawn))
 
 
 def _log_binomial(n: int, k: int) -> float:

@@ -19,6 +19,7 @@ every later signature covers the keys, so nothing of the old beginning fits the 
 here draws entropy, reads a clock or sends anything.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -131,7 +132,9 @@ def deal(state: Announced, announcements: Mapping[int, Announcement]) -> tuple[D
         raise PrivacyViolation("the server passes on another key than this party announced")
     for other, (keys, signature) in announcements.items():
         _require_signed(session, other, signature, announced(attempt, other, keys), "its keys")
-        if not all(masks.is_usable(key) for key in (mask_key(keys), box_key(keys))):
+    for other in session.neighbours(party):
+        keys = announcements[other].keys if other in announcements else b""
+        if keys and not all(masks.is_usable(key) for key in (mask_key(keys), box_key(keys))):
             raise PrivacyViolation(f"{session.roster.names[other]} announced a key of no use")
     table = {other: announcements[other].keys for other in sorted(announcements)}
     table_digest = digest_of_table(attempt, table)
@@ -189,12 +192,13 @@ def mask(state: Accepted, share: Share) -> tuple[Sent, np.ndarray, Sealed]:
     first = state.before.before
     party, attempt = first.party, first.attempt
     total = encode(share.value, first.session.bits).ravel()
-    masks.add(total, state.before.self_seed, 1)
-    secret = derive(first.secret, "mask")
-    for other in state.partners:
-        seed = pair_seed(attempt, party, other, secret, mask_key(state.before.table[other]))
-        masks.add(total, seed, 1 if party < other else -1)
-    sealed = digest("vector", total.tobytes())
+    secret, table = derive(first.secret, "mask"), state.before.table
+    pairs = [
+        (pair_seed(attempt, party, other, secret, mask_key(table[other])), other - party)
+        for other in state.partners
+    ]
+    masks.add_all(total, [(state.before.self_seed, 1), *pairs])
+    sealed = digest_of_vector(total)
     signature = first.identity.sign(sent(attempt, party, state.dealers_digest, sealed))
     after = Sent(first, state.dealers, state.dealers_digest, state.held)
     return after, total, Sealed(sealed, signature)
@@ -252,6 +256,10 @@ def agreed(attempt: bytes, dealers: bytes, survivors: Sequence[int]) -> bytes:
 def digest_of_table(attempt: bytes, table: Mapping[int, bytes]) -> bytes:
     rows = [framed(party, table[party]) for party in sorted(table)]
     return digest("keys", attempt, *rows)
+
+
+def digest_of_vector(vector: np.ndarray) -> bytes:
+    return digest("vector", hashlib.sha256(vector.data).digest())
 
 
 def digest_of_dealers(table: bytes, deals: Mapping[int, Deal]) -> bytes:

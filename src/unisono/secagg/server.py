@@ -25,6 +25,7 @@ from unisono.secagg.party import (
     dealt,
     digest_of_dealers,
     digest_of_table,
+    digest_of_vector,
     mask_key,
     pair_seed,
     sent,
@@ -129,13 +130,13 @@ def collect_vectors(
     sizes = Counter(vector.size for vector, _ in vectors.values())
     kind = (word(table.session.bits), max(sizes, key=lambda size: sizes[size], default=0))
     for party, (vector, sealed) in sorted(vectors.items()):
-        flat = vector.ravel()
+        flat = np.ascontiguousarray(vector).ravel()
         if (flat.dtype, flat.size) != kind:
             continue
         statement = sent(table.attempt, party, expected, sealed.digest)
         if (
             party not in dealers.deals
-            or digest("vector", flat.tobytes()) != sealed.digest
+            or digest_of_vector(flat) != sealed.digest
             or not table.session.roster.verify(party, sealed.signature, statement)
         ):
             continue
@@ -161,34 +162,36 @@ def open_sum(survivors: Survivors, shares: Mapping[int, Mapping[int, bytes]]) ->
     """The signed sum of the survivors' vectors; `shares[holder][party]` is what parties sent."""
     dealers, table = survivors.dealers, survivors.dealers.table
     session, attempt = table.session, table.attempt
-    total = survivors.masked.copy()
+    total, found = survivors.masked.copy(), []
     for party, deal in dealers.deals.items():
         holders = set(session.holders(party)) & survivors.sealed.keys()
         held = {h: own[party] for h, own in shares.items() if party in own and h in holders}
         for secret in _candidates(held, session.threshold):
             if party in survivors.sealed:
                 if digest("self-mask", attempt, party, secret) == deal.commitment:
-                    masks.add(total, secret, -1)
+                    found.append((secret, -1))
                     break
             elif masks.public_key(secret) == mask_key(table.keys[party]):
-                _take_back(survivors, party, secret, total)
+                found += _left_behind(survivors, party, secret)
                 break
         else:
             raise TooFew(
                 f"{len(held)} shares do not open the secret of {session.roster.names[party]}: "
                 f"{session.threshold} good ones are needed"
             )
+    masks.add_all(total, found)
     return signed(total, session.bits)
 
 
-def _take_back(survivors: Survivors, dropout: int, secret: bytes, total: np.ndarray) -> None:
-    """Remove the masks that survivors share with a dropout."""
+def _left_behind(survivors: Survivors, dropout: int, secret: bytes) -> list[tuple[bytes, int]]:
+    """What takes back the masks that survivors share with a dropout."""
     table = survivors.dealers.table
-    for other in table.session.neighbours(dropout):
-        if other in survivors.sealed:
-            key = mask_key(table.keys[other])
-            seed = pair_seed(table.attempt, dropout, other, secret, key)
-            masks.add(total, seed, -1 if other < dropout else 1)
+    return [
+        (pair_seed(table.attempt, dropout, other, secret, mask_key(table.keys[other])),
+         other - dropout)
+        for other in table.session.neighbours(dropout)
+        if other in survivors.sealed
+    ]  # fmt: skip
 
 
 def _candidates(held: Mapping[int, bytes], threshold: int) -> Iterator[bytes]:

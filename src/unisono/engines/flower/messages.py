@@ -1,13 +1,10 @@
-"""Flower messages that carry one packed byte array each.
+"""Flower messages that carry one packed byte string each.
 
-Flower's cost is per object, not per byte, so a message holds a single array of bytes in our
-own wire format; nothing of Flower's own serialisation of models is used.
+Flower's cost is per object, not per byte, so a message holds a single value of bytes in our own
+wire format; nothing of Flower's own serialisation of models is used.
 """
 
-from typing import Any
-
-import numpy as np
-from flwr.app import Array, ArrayRecord, Message, RecordDict
+from flwr.app import ConfigRecord, Message, RecordDict
 
 from unisono.errors import InvalidInput
 
@@ -16,9 +13,8 @@ _RECORD, _KEY = "unisono", "packet"
 
 
 def wrap(data: bytes) -> RecordDict:
-    """A record with one array of bytes."""
-    array = Array(np.frombuffer(data, np.uint8))
-    return RecordDict({_RECORD: ArrayRecord({_KEY: array})})
+    """A record with one string of bytes."""
+    return RecordDict({_RECORD: ConfigRecord({_KEY: data})})
 
 
 def unwrap(message: Message) -> bytes:
@@ -26,5 +22,7 @@ def unwrap(message: Message) -> bytes:
     content = message.content
     if list(content.keys()) != [_RECORD] or list(content[_RECORD].keys()) != [_KEY]:
         raise InvalidInput("a Flower message that does not hold exactly one packet: refused")
-    array: Any = content[_RECORD][_KEY]
-    return bytes(array.numpy().astype(np.uint8).tobytes())
+    data = content[_RECORD][_KEY]
+    if not isinstance(data, bytes):
+        raise InvalidInput(f"a packet of type {type(data).__name__} where bytes belong: refused")
+    return data

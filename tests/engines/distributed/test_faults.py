@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -110,3 +112,9 @@ def test_nobody_is_there(tmp_path):
     outcome = cluster.run()
     assert outcome.opened == 0
     assert [cluster.turns(party) for party in range(4)] == [[]] * 4
+
+
+def test_the_documentation_prints_these_tables():
+    page = Path(__file__).parents[3] / "docs" / "deployment.md"
+    shown = page.read_text().split("faults.py -->\n")[1].split("<!-- end")[0]
+    assert shown.strip() == faults.table().strip()

@@ -13,6 +13,8 @@ from unisono.core.study import Party, Study
 from unisono.core.trust import SERVER, Trust
 from unisono.core.values import Private
 from unisono.engines import wire
+from unisono.engines.distributed.sessions import session_of
+from unisono.secagg.roster import SIGNATURE_BYTES, Identity, Roster
 
 loopback = pytest.importorskip("unisono.engines.flower.loopback", reason="flwr is not installed")
 
@@ -40,29 +42,35 @@ def party(data, name="p", epsilon=1.0, seed=1):
     return Party(name, Private(data), book)
 
 
-def ask(number=0):
-    public = np.zeros(2, np.float32)
-    return wire.encode(
-        "ask", {"study": STUDY.hash, "round": number, "counted": [-1, -1, -1]}, [public]
-    )
+IDENTITIES = [Identity(name, bytes([number]) * 32) for number, name in enumerate("abc")]
+ROSTER = Roster(tuple("abc"), tuple(identity.public for identity in IDENTITIES))
+
+
+def ask(number=0, study=STUDY):
+    session = session_of(study, ROSTER).id.hex()
+    scalars = {"session": session, "round": number, "attempt": 0, "counted": [-1, -1, -1]}
+    return wire.encode("ask", scalars, [np.zeros(2, np.float32)])
 
 
 def respond(member, study=STUDY):
-    return loopback.Responder(study, member, 1, None, simulation=True)
+    """What party b answers, without the signature in front."""
+    session = session_of(study, ROSTER)
+    responder = loopback.Responder(study, member, IDENTITIES[1], session, at_once=True)
+    return responder, lambda data: responder.answer(data)[SIGNATURE_BYTES:]
 
 
 @pytest.mark.parametrize("cause", BAD)
 def test_failures_of_the_data_look_like_any_dropout(cause):
     """X-6: bytes of a party whose data fail equal those of one that cannot or will not answer."""
-    failed = respond(party(BAD[cause])).answer(ask())
-    refused = respond(party(GOOD, epsilon=0.1)).answer(ask())
+    failed = respond(party(BAD[cause]))[1](ask())
+    refused = respond(party(GOOD, epsilon=0.1))[1](ask())
     assert failed == refused == wire.encode("dropout", {"party": 1})
 
 
 @pytest.mark.parametrize("case", ODD)
 def test_odd_data_answer_like_good_data(case):
     """X-6: one class, NaN or huge values change neither size, tag nor form of the answer."""
-    usual, odd = (respond(party(data)).answer(ask()) for data in (GOOD, ODD[case]))
+    usual, odd = (respond(party(data))[1](ask()) for data in (GOOD, ODD[case]))
     assert len(odd) == len(usual)
     assert wire.decode(odd).tag == wire.decode(usual).tag == "released"
     assert wire.decode(odd).scalars == wire.decode(usual).scalars
@@ -89,12 +97,12 @@ def test_the_server_cannot_tell_bad_data_from_silence():
 def test_retries_get_no_second_answer_and_burn_no_budget():
     """X-9: asking the same round again, or a round beyond the paid ones, yields a dropout."""
     member = party(GOOD)
-    responder = respond(member)
-    assert wire.decode(responder.answer(ask(0))).tag == "released"
+    _, answer = respond(member)
+    assert wire.decode(answer(ask(0))).tag == "released"
     spent = member.ledger.spent(SERVER)
     for number in (0, 0, ROUNDS, 10**6):
-        assert wire.decode(responder.answer(ask(number))).tag == "dropout"
-    assert wire.decode(responder.answer(ask(1))).tag == "released"
+        assert wire.decode(answer(ask(number))).tag == "dropout"
+    assert wire.decode(answer(ask(1))).tag == "released"
     assert member.ledger.grants == 1
     assert member.ledger.spent(SERVER) == spent <= 1.0
 
@@ -114,9 +122,9 @@ def test_a_partys_state_never_sees_its_own_noise():
     study = Study(keeping, STUDY.facts, STUDY.trust)
     responders = [respond(party(GOOD, seed=seed), study) for seed in (1, 2)]
     for number in range(ROUNDS):
-        answers = [wire.decode(r.answer(ask(number))) for r in responders]
+        answers = [wire.decode(answer(ask(number, study))) for _, answer in responders]
         assert [a.tag for a in answers] == ["released"] * 2
         assert not np.array_equal(answers[0].arrays[0], answers[1].arrays[0])
-    one, other = (np.asarray(r._state) for r in responders)
+    one, other = (np.asarray(r._state) for r, _ in responders)
     np.testing.assert_array_equal(one, other)
     assert np.any(one)

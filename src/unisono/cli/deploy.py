@@ -264,18 +264,19 @@ def _roster(study: Path, given: Path | None) -> Path:
 def _consent(member: Any) -> None:
     """What taking part will cost, before it costs anything."""
     from unisono.accounting.accountant import ACCOUNTANT
+    from unisono.core.trust import describe
 
-    built, ledger, name = member.agreed.built, member.ledger, member.seat.name
-    index = built.file.party(name)
-    relation = ledger.policy.relation
-    worst = max(
-        ACCOUNTANT.epsilon(history, relation, built.file.privacy.delta)
-        for viewer, history in built.study.costs[index].items()
-        if ledger.policy.budget_for(viewer).epsilon != float("inf")
+    built, policy, name = member.agreed.built, member.ledger.policy, member.seat.name
+    privacy, costs = built.file.privacy, built.study.costs[built.file.party(name)]
+    epsilon, viewer = max(
+        (ACCOUNTANT.epsilon(history, policy.relation, privacy.delta), viewer)
+        for viewer, history in costs.items()
+        if policy.budget_for(viewer).epsilon != float("inf")
     )
     typer.echo(
-        f"{name}: {built.file.title!r} costs at most epsilon {worst:.4g} at delta "
-        f"{built.file.privacy.delta:g} ({relation}); budget {ledger.policy.budget.epsilon:g}",
+        f"{name}: {built.file.title!r} costs at most epsilon {epsilon:.4g} at delta "
+        f"{privacy.delta:g} ({policy.relation}), against {describe(viewer)}; budget "
+        f"{policy.budget.epsilon:g}",
         err=True,
     )
 

@@ -108,12 +108,13 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _superlink(job: Job, place: Place) -> SuperLink:
-    if place.port is not None:
-        _require_free(place.host, place.port)
-    return SuperLink(
+    link = SuperLink(
         job.folder, host=place.host, port=place.port, tls=certificates(job, place),
         insecure=place.insecure,
     )  # fmt: skip
+    if place.port is not None:
+        _require_free(place.host, place.port)
+    return link
 
 
 def _require_free(host: str, port: int) -> None:

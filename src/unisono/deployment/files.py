@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from unisono.core.certificate import Certificate
 from unisono.core.journal import unavailable
 from unisono.core.study import Result
 from unisono.core.transcript import Transcript
-from unisono.errors import InvalidInput
+from unisono.errors import InvalidInput, UnisonoError
 from unisono.studies.plan import Built
 
 RESULT, ARRAYS, CERTIFICATE = "result.json", "result.npz", "certificate.json"
@@ -60,18 +61,22 @@ def save_result(
     folder: Path, built: Built, value: Any, opened: int, certificate: Certificate
 ) -> dict[str, Any]:
     """The result in plain words, large arrays beside it, and the certificate; returns the first."""
+    write_json(folder / CERTIFICATE, certificate.to_json())
+    write((folder / CERTIFICATE).with_suffix(".txt"), (certificate.text() + "\n").encode())
     result = Result(value, certificate, Transcript())
     shown: dict[str, Any] = {"title": built.file.title, "rounds_opened": opened}
+    arrays: Mapping[str, np.ndarray] = {}
     if opened:
-        shown |= built.present(result)
+        try:
+            shown |= json.loads(json.dumps(built.present(result), allow_nan=False))
+            arrays = built.arrays(result)
+        except (UnisonoError, ArithmeticError, ValueError) as error:
+            shown["failed"] = f"what the server sent cannot be read as a result ({error})"
     else:
         shown["failed"] = (
             "in no round did enough parties answer, so nothing was learnt: ask the parties what "
             "their logs say; what they paid stays spent"
         )
-    write_json(folder / CERTIFICATE, certificate.to_json())
-    write((folder / CERTIFICATE).with_suffix(".txt"), (certificate.text() + "\n").encode())
-    arrays = built.arrays(result) if opened else {}
     if arrays:
         np.savez(folder / ARRAYS, **arrays)  # type: ignore[arg-type]
     write_json(folder / RESULT, shown)

@@ -82,9 +82,11 @@ class Member:
         folder_for(seat.output)
         self.ledger = self._policy.open_ledger()
         party = Party(seat.name, Private(columns, seat.name), self.ledger)
+        # As private as the records, so it lies beside their ledger and not with the result.
+        self._memory = self._policy.ledger_path.with_suffix(f".{session.id.hex()[:16]}.memory")
         self.responder = Responder(
             built.study, party, identity, session, allow=self._allow,
-            memory=seat.output / "party.memory",
+            memory=self._memory,
         )  # fmt: skip
         try:
             self.responder.purse.check()
@@ -109,6 +111,7 @@ class Member:
             built.study, {self.seat.name: self.ledger}, self.ledger.accountant,
             secure_sum=session.describe() if session.masked else "", transport=self._transport,
         )  # fmt: skip
+        self._memory.unlink(missing_ok=True)
         answered = self.responder
         return save_result(self.seat.output, built, answered.result, answered.opened, certificate)
 
@@ -126,7 +129,7 @@ def serve(
 
     def answer(data: bytes) -> bytes:
         reply = member.responder.answer(data)
-        if _greets_others(data, member.agreed.session.id.hex()):
+        if member.responder.purse.last < 0 and _greets_others(data, member.agreed.session.id.hex()):
             other.set()
         if member.responder.finished or other.is_set():
             stop.set()

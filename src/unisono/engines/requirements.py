@@ -88,7 +88,7 @@ def padded_length(study: Study, records: int) -> int:
     Vector instructions treat the last few rows of an array differently. Where the number of
     records is hidden, an added record must not change how the others' floats are rounded (X-1).
     """
-    return records if study.facts.exact_sizes else -(-records // _LANES) * _LANES
+    return records if study.facts.exact_sizes else max(1, -(-records // _LANES)) * _LANES
 
 
 def asked(study: Study) -> np.ndarray:

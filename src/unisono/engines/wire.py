@@ -23,7 +23,7 @@ MAXIMUM_BYTES, MAXIMUM_HEADER = 1 << 30, 1 << 22
 _DTYPES = ("<f4", "<f8", "<i4", "<i8", "<u4", "<u8", "|b1", "|u1")
 _DIMENSIONS = 8
 _TAGS = (
-    *("hello", "ask", "released", "masked", "disclosed", "dropout", "finish", "bundle"),
+    *("hello", "ask", "released", "masked", "disclosed", "dropout", "finish", "bundle", "blame"),
     *("announce", "deal", "agree", "unmask"),  # steps of the secure sum
 )
 

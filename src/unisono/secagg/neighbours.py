@@ -14,9 +14,9 @@ calls anyone it likes a dropout, and c parties that help it:
 * Colluders alone cannot open anything: c_u < τ.
 
 c_u is the number of colluders among u's k neighbours: hypergeometric, as the order is random to
-whoever chose the colluders. `most_colluders` bounds it for all u together but for a probability
-of 2^-104, which leaves 2^-40 to a coordinator who tries 2^64 studies until the order suits him.
-For all pairs the minimum of survivors is the threshold.
+whoever chose the colluders before the session was agreed on. `most_colluders` bounds it for all u
+together but for a probability of 2^-104, which leaves 2^-40 to a coordinator who tries 2^64 studies
+until the order suits him. For all pairs the minimum of survivors is the threshold.
 """
 
 import math
@@ -26,6 +26,7 @@ ALL_PAIRS = 100
 _UNSAFE_BITS = 104
 # A ring so wide that honest dropouts hinder fewer rounds than this.
 _STUCK = 1e-6
+_FEWEST, _STRIDE = 16, 1.15
 
 
 @lru_cache(maxsize=64)
@@ -38,15 +39,24 @@ def choose(parties: int, minimum: int, colluders: int) -> tuple[int, int]:
     everybody = parties - 1, minimum
     if parties <= ALL_PAIRS:
         return everybody
-    for degree in range(16, parties - 1, 2):
-        threshold = degree // 2 + most_colluders(parties, colluders, degree) + 2
-        missing = degree - threshold  # how many neighbours of a dropout may fail with it
-        if missing < 0:
-            continue
-        gone = parties - minimum
-        if parties * _tail(parties - 1, gone, degree, missing) <= _STUCK:
-            return degree, threshold
+    lowest, degree = _FEWEST, _FEWEST
+    while degree < parties - 1:  # find a ring that is wide enough, then the narrowest
+        if _threshold(parties, minimum, colluders, degree):
+            for narrower in range(lowest, degree + 1, 2):
+                threshold = _threshold(parties, minimum, colluders, narrower)
+                if threshold:
+                    return narrower, threshold
+        lowest, degree = degree + 2, 2 * math.ceil(_STRIDE * degree / 2)
     return everybody
+
+
+def _threshold(parties: int, minimum: int, colluders: int, degree: int) -> int:
+    """τ of a ring with this many neighbours, or 0 if honest dropouts would hinder it too often."""
+    threshold = degree // 2 + most_colluders(parties, colluders, degree) + 2
+    missing = degree - threshold  # how many neighbours of a dropout may fail with it
+    if missing < 0 or parties * _tail(parties - 1, parties - minimum, degree, missing) > _STUCK:
+        return 0
+    return threshold
 
 
 def most_colluders(parties: int, colluders: int, degree: int) -> int:

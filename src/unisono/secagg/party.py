@@ -42,6 +42,14 @@ BOX_BYTES = 2 * shamir.SHARE_BYTES + 16
 _NONCE = bytes(12)
 
 
+class BadBox(PrivacyViolation):
+    """A dealer's shares cannot be opened: one of the two is lying."""
+
+    def __init__(self, dealer: int, message: str) -> None:
+        super().__init__(message)
+        self.dealer = dealer
+
+
 class Announcement(NamedTuple):
     """Public mask key and box key, one after the other, and a signature."""
 
@@ -297,15 +305,14 @@ def _box(
 def _opened(state: Dealt, dealer: int, deal: Deal) -> tuple[bytes, bytes]:
     """The two shares in the box that a dealer sent to this party."""
     party = state.before.party
+    name = state.before.session.roster.names[dealer]
     if party not in deal.boxes:
-        raise PrivacyViolation(f"no shares of {state.before.session.roster.names[dealer]} arrived")
+        raise BadBox(dealer, f"no shares of {name} arrived")
     box = _box(state.before, state.table, dealer, party)
     try:
         content = box.decrypt(_NONCE, deal.boxes[party], state.table_digest)
     except InvalidTag:
-        raise PrivacyViolation(
-            f"the shares of {state.before.session.roster.names[dealer]} were changed on the way"
-        ) from None
+        raise BadBox(dealer, f"the shares of {name} were changed on the way") from None
     return content[: shamir.SHARE_BYTES], content[shamir.SHARE_BYTES :]
 
 

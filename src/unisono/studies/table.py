@@ -45,11 +45,12 @@ def _require_size(file: StudyFile, table: Table, party: str, room: int) -> None:
             "sizes are public and exact here; correct the study file with everybody, or agree on "
             'sizes = "hidden"; nothing was spent'
         )
-    if table.rows > room:
-        raise InvalidInput(
-            f"{table.name} holds {table.rows} records, more than the {room} that fit where the "
-            f"study states about {stated} for {party}: agree on a larger estimate; nothing was "
-            "spent"
+    if table.rows > room:  # refusing would tell everybody the size
+        warnings.warn(
+            f"{table.name} holds {table.rows} records, and the study states about {stated} for "
+            f"{party}: more than {room} may be left out, drawn by lot; agree on a larger estimate "
+            "to use them",
+            stacklevel=4,
         )
 
 

@@ -1,7 +1,6 @@
 """One fault at every stage of a round: the table that the documentation prints."""
 
 from collections import Counter
-
 from pathlib import Path
 
 import numpy as np

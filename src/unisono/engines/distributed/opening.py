@@ -25,6 +25,10 @@ from unisono.secagg.session import Session
 _PAUSE = 0.2
 
 
+class Spoilt(TooFew):
+    """Shares that could not be opened; nothing was sent, so the same attempt may begin anew."""
+
+
 class Place(NamedTuple):
     """A round, and how many retries of the run were used before."""
 
@@ -44,11 +48,25 @@ class Opening:
     ) -> None:
         self.session, self.present, self._patience, self._say = session, present, patience, say
         self._ready: dict[Place, Dealers] = {}
+        # Of a party whose shares cannot be opened and the one who says so, one is lying: both are
+        # left out from then on, while enough others remain.
+        self._blamed: set[int] = set()
+        # Who did not take part when last asked for this round alone: nobody waits for them.
+        self._silent: set[int] = set()
+
+    @property
+    def _trusted(self) -> list[int]:
+        fine = [party for party in self.present.parties if party not in self._blamed]
+        return fine if len(fine) >= self.session.minimum else self.present.parties
 
     def set_up(self, place: Place) -> Dealers | None:
-        """Who takes part: set up before, or now, anew until enough are here or patience ends."""
+        """Who takes part: set up before, or now, anew until enough are here or patience ends.
+
+        What was set up before serves if everybody who is here is in it: who missed one round is
+        asked again before the next.
+        """
         ready = self._ready.pop(place, None)
-        if ready is not None:
+        if ready is not None and set(self._trusted) - set(ready.deals) <= self._silent:
             return ready
         ends = time.monotonic() + self._patience
         while True:
@@ -63,17 +81,20 @@ class Opening:
 
     def _set_up_now(self, place: Place) -> Dealers:
         announce = _announce(place)
-        replies = self.present.exchange({party: [announce] for party in self.present.parties})
+        replies = self.present.exchange({party: [announce] for party in self._trusted})
         table = self._table(place, replies.get("announce", {}))
         deal = _deal(place, table)
         replies = self.present.exchange({party: [deal] for party in table.keys})
-        return secure_sum.collect_deals(table, read(replies["deal"], packets.read_deal))
+        dealers = secure_sum.collect_deals(table, read(replies["deal"], packets.read_deal))
+        self._silent = set(self._trusted) - set(dealers.deals)
+        return dealers
 
     def open(
         self, place: Place, dealers: Dealers, public: Sequence[np.ndarray],
         counted: Sequence[int], coming: Place | None, seen: Callable[[Any], None],
     ) -> tuple[np.ndarray, list[int]]:  # fmt: skip
-        """The sum over the survivors, and who they are; raises TooFew if it cannot be opened.
+        """The sum over the survivors, and who they are; raises TooFew if it cannot be opened, and
+        `Spoilt` if that is because of bad shares, and nobody has sent anything.
 
         `coming` is set up beside; `seen` is told the masked vectors.
         """
@@ -82,7 +103,9 @@ class Opening:
             party: [Ask("ask", told, [*public, *packets.deals(dealers.deals, party)], "masked")]
             for party in dealers.deals
         }
-        replies = self._beside(asks, self.present.parties, _announce(coming) if coming else None)
+        replies = self._beside(asks, self._trusted, _announce(coming) if coming else None)
+        if self._blame(replies.get("blame", {})) and not replies["ask"]:
+            raise Spoilt("bad shares kept everybody from answering")
         survivors = _survivors(dealers, replies["ask"], seen)
         table = self._table_of(coming, replies.get("announce", {}))
         agree = Ask("agree", place.scalars, packets.pairs(survivors.sealed), "agree")
@@ -99,6 +122,15 @@ class Opening:
         replies = self.present.exchange({party: [unmask] for party in survivors.sealed})
         shares = read(replies["unmask"], lambda p, arrays: packets.read_shares(arrays))
         return secure_sum.open_sum(survivors, shares), list(survivors.sealed)
+
+    def _blame(self, replies: Mapping[int, wire.Packet]) -> bool:
+        """Leave out who is blamed and who blames; whether that is news."""
+        pairs = {(party, packet.scalars.get("dealer")) for party, packet in replies.items()}
+        news = {one for pair in pairs for one in pair if type(one) is int} - self._blamed
+        self._blamed |= news
+        if news:
+            self._ready.clear()
+        return bool(news)
 
     def _beside(
         self, asks: Mapping[int, list[Ask]], others: Sequence[int], also: Ask | None

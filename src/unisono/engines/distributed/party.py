@@ -131,7 +131,11 @@ class Responder:
         accepted = None
         if trust is Trust.SECURE_SUM:  # refuse a lying server before anything is paid
             dealt = self._take_step(secure_sum.Dealt, packet)
-            accepted = secure_sum.accept(dealt, packets.read_deals(others, self.index))
+            try:
+                accepted = secure_sum.accept(dealt, packets.read_deals(others, self.index))
+            except secure_sum.BadBox as error:  # which no record has to do with
+                log.error("%s: no answer: %s", self.party.name, error)
+                return self._reply("blame", dealer=error.dealer)
         public, self._held = (self._held, public) if self._stale else (public, public)
         if self._allow is not None:
             self._allow(number)
@@ -176,10 +180,13 @@ class Responder:
     def _finish(self, packet: wire.Packet) -> bytes:
         """The final result, for everybody."""
         leaves, structure = jax.tree.flatten(self._result_like)
-        if [a.shape for a in packet.arrays] != [leaf.shape for leaf in leaves]:
+        if [(a.shape, a.dtype) for a in packet.arrays] != [(b.shape, b.dtype) for b in leaves]:
             raise InvalidInput("a result of another shape than the study's")
+        opened = packet.scalars["opened"]
+        if type(opened) is not int or not 0 <= opened <= self.study.algorithm.rounds:
+            raise InvalidInput(f"a result of {opened!r} rounds where the study has fewer")
         self.result = jax.tree.unflatten(structure, packet.arrays)
-        self.opened = int(packet.scalars["opened"])
+        self.opened = opened
         self.finished = True
         return self._reply("finish")
 

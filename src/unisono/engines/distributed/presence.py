@@ -88,8 +88,12 @@ class Presence:
         for party, request in asked.items():
             packet = self._opened(request, replies.get(self._node_of[party], b""))
             for ask, answer in zip(asks[party], self._unbundled(packet), strict=False):
-                if (answer.tag, answer.scalars.get("party")) == (ask.expected, party):
+                if answer.scalars.get("party") != party:
+                    continue
+                if answer.tag == ask.expected:
                     found[ask.tag][party] = answer
+                elif answer.tag == "blame":
+                    found.setdefault("blame", {})[party] = answer
         return found
 
     @staticmethod

@@ -21,7 +21,7 @@ from unisono.core.trust import SERVER, Trust
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.distributed.answers import agreeing, read
 from unisono.engines.distributed.link import Link
-from unisono.engines.distributed.opening import Opening, Place
+from unisono.engines.distributed.opening import Opening, Place, Spoilt
 from unisono.engines.distributed.presence import Ask, Presence
 from unisono.engines.requirements import asked
 from unisono.errors import InvalidInput
@@ -160,19 +160,22 @@ class _Run:
         """The server learns the sum over the survivors."""
         place, rounds = Place(number, int(self.attempt)), self.study.algorithm.rounds
         ahead = self.conditions.ahead and number + 1 < rounds
-        dealers = self.opening.set_up(place)
-        if dealers is None:
-            return None
-        self._save(number, begun=True)
-        try:
-            return self.opening.open(
-                place, dealers, public, self.counted.tolist(),
-                Place(number + 1, place.attempt) if ahead else None,
-                lambda masked: self._saw(number, masked),
-            )  # fmt: skip
-        except TooFew as error:
-            self.say(f"round {number + 1}: {error}")
-            return None
+        while True:
+            dealers = self.opening.set_up(place)
+            if dealers is None:
+                return None
+            self._save(number, begun=True)
+            try:
+                return self.opening.open(
+                    place, dealers, public, self.counted.tolist(),
+                    Place(number + 1, place.attempt) if ahead else None,
+                    lambda masked: self._saw(number, masked),
+                )  # fmt: skip
+            except Spoilt as error:
+                self.say(f"round {number + 1}: {error}; it begins anew without whoever is to blame")
+            except TooFew as error:
+                self.say(f"round {number + 1}: {error}")
+                return None
 
     def _saw(self, number: int, messages: Any) -> None:
         self.transcript.record(number, "messages", messages, frozenset({SERVER}))

@@ -50,7 +50,9 @@ class Worker:
             size = self.study.algorithm.batch(self.study.facts)
             padded = tuple(np.zeros((size, *column.shape[1:]), np.float32) for column in columns)
             rows = np.zeros(size, bool)
-        jax.block_until_ready(self._local(public, state, padded, rows)[1].value)
+        contribution = jax.block_until_ready(self._local(public, state, padded, rows))[1]
+        event = self.study.algorithm.event_of(self.study.facts, self.study.trust, self.index)
+        self._require_bounded(contribution, event, len(rows))  # a fault shows before any payment
 
     def one_release(
         self, grant: Grant, index: int, public: Any, state: Any, number: int
@@ -132,7 +134,8 @@ class Worker:
             size = float(np.abs(value).max(initial=0.0))
             bound = algorithm.reach(facts) / contribution.grid + max(facts.records)
             if not facts.exact_sizes:
-                record = contribution.sensitivity.under(Relation.ADD_OR_REMOVE).in_norm("linf")
+                far = contribution.sensitivity.under(Relation.ADD_OR_REMOVE)
+                record = far.in_norm("l2") if far.linf is None else far.linf
                 bound = max(bound, rows * (record / contribution.grid + 1))
         if size > bound * _SLACK + 1:
             raise PrivacyViolation(

@@ -34,7 +34,6 @@ from flwr.proto.node_pb2 import Node
 from flwr.supercore.inflatable.inflatable_object import (
     get_all_nested_objects,
     get_object_tree,
-    iterate_object_tree,
     no_object_id_recompute,
 )
 from flwr.supercore.inflatable.inflatable_protobuf_utils import (
@@ -140,7 +139,9 @@ class Fleet:
         if len(records) != 1 or len(records[0].children) != 1:
             raise InvalidInput("a message that does not hold exactly one record")
         record = records[0].children[0]
-        names = [item.object_id for item in iterate_object_tree(record)]
+        if record.children:  # a packet is one object: nothing else is fetched
+            raise InvalidInput("a message that holds more than one object")
+        names = [record.object_id]
         pull = make_pull_object_fn_protobuf(self._client.PullObject, self._node, metadata.run_id)
         contents = _pulled(names, pull, metadata.ttl)
         if (size := sum(map(len, contents.values()))) > wire.MAXIMUM_BYTES:

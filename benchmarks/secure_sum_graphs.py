@@ -1,0 +1,98 @@
+"""All pairs against a ring of neighbours: a party's time, and its traffic in a round.
+
+    python benchmarks/secure_sum_graphs.py [--quick]
+
+A tenth of the parties may drop out, none colludes. Bytes are those of the packets as they go over
+the wire, with the signatures of replies; the masked vector and the study's public state come on
+top. Set-up is a party's dealing and accepting, which is mostly checking signatures.
+"""
+
+import argparse
+import os
+
+import numpy as np
+
+from secure_sum import BITS, People, alternating, deals_for_the_first, people, share
+from unisono.engines import wire
+from unisono.engines.distributed import packets
+from unisono.secagg import neighbours, party, shamir
+from unisono.secagg.roster import KEY_BYTES, SIGNATURE_BYTES
+from unisono.secagg.session import Session
+
+
+def traffic(session: Session, size: int) -> tuple[int, int]:
+    """Bytes that one party sends and receives in a round, as they go over the wire."""
+    n, around = session.parties, session.neighbours(0)
+    key, signature = bytes(KEY_BYTES), bytes(SIGNATURE_BYTES)
+    everyone = range(n)
+    keys = {i: party.Announcement(2 * key, signature) for i in everyone}
+    boxes = {i: bytes(party.BOX_BYTES) for i in around}
+    deals = {i: party.Deal(key, signature, {0: boxes[i]} if i in boxes else {}) for i in everyone}
+    sealed = {i: party.Sealed(key, signature) for i in everyone}
+    votes = dict.fromkeys(range(session.minimum), signature)
+    pieces = {i: bytes(shamir.SHARE_BYTES) for i in session.holders(0)}
+    vector = np.zeros(size, f"<u{BITS // 8}")
+    place = {"session": session.id.hex(), "round": 0, "attempt": 0}
+    asked = [
+        wire.encode("announce", place), wire.encode("deal", place, packets.announcements(keys)),
+        wire.encode("ask", {**place, "counted": [0] * n}, packets.deals(deals, 0)),
+        wire.encode("agree", place, packets.pairs(sealed)),
+        wire.encode("unmask", place, packets.signatures(votes)),
+    ]  # fmt: skip
+    own = party.Deal(key, signature, boxes)
+    said = [
+        wire.encode("announce", {"party": 0}, packets.announcements({0: keys[0]})),
+        wire.encode("deal", {"party": 0}, packets.deal(0, own)),
+        wire.encode("masked", {"party": 0, "round": 0}, [vector, *packets.pairs({0: sealed[0]})]),
+        wire.encode("agree", {"party": 0}, packets.signatures({0: signature})),
+        wire.encode("unmask", {"party": 0}, packets.shares(pieces)),
+    ]
+    return sum(map(len, said)) + len(said) * SIGNATURE_BYTES, sum(map(len, asked))
+
+
+def graphs(size: int, repetitions: int) -> None:
+    print(f"{size} integers modulo 2^{BITS}, load {os.getloadavg()[0]:.1f}; a party's milliseconds "
+          "and bytes")  # fmt: skip
+    print(f"{'parties':>8}{'graph':>11}{'masks':>7}{'set-up':>10}{'masking':>10}"
+          f"{'sent':>9}{'received':>10}{'streams to open, 5% gone':>26}")  # fmt: skip
+    usual = neighbours.ALL_PAIRS
+    for parties in (5, 100, 300, 1000):
+        for graph in ("all pairs", "ring")[: 1 if parties <= usual else 2]:
+            neighbours.ALL_PAIRS = 10**9 if graph == "all pairs" else usual
+            neighbours.choose.cache_clear()
+            crowd = people(parties, max(parties * 9 // 10, parties // 2 + 1))
+            setup, mask, sent, received = one_party(crowd, size, repetitions)
+            gone = parties // 20
+            count = (parties - gone) + gone * min(crowd.session.degree, parties - gone)
+            print(f"{parties:>8}{graph:>11}{crowd.session.degree:>7}{1e3 * setup:>7.0f} ms"
+                  f"{1e3 * mask:>7.0f} ms{sent - 4 * size:>9}{received:>10}{count:>26}",
+                  flush=True)  # fmt: skip
+    neighbours.ALL_PAIRS = usual
+    neighbours.choose.cache_clear()
+
+
+def one_party(crowd: People, size: int, repetitions: int) -> tuple[float, float, int, int]:
+    dealt, own = party.deal(crowd.states[0], crowd.announcements)
+    deals = {0: own, **deals_for_the_first(crowd, dealt)}
+    accepted = party.accept(dealt, deals)
+    values = share(np.zeros(size, np.int64))
+    first, second, third = alternating(
+        [
+            lambda: party.deal(crowd.states[0], crowd.announcements),
+            lambda: party.accept(dealt, deals),
+            lambda: party.mask(accepted, values),
+        ],
+        repetitions,
+    )
+    return first.wall + second.wall, third.wall, *traffic(crowd.session, size)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer integers")
+    size = 10**4 if parser.parse_args().quick else 10**5
+    graphs(size, 2)
+
+
+if __name__ == "__main__":
+    main()

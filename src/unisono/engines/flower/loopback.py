@@ -108,7 +108,9 @@ def run(
     fall_silent(0)
     server = (study.algorithm, study.facts, study.trust, parties[0].ledger.seed)
     outcome = coordinate(
-        study, GridLink(grid), session, conditions=Conditions(deadline, patience=0.0),
+        study, GridLink(grid), session,
+        # Silence is for single rounds here; a round that is set up ahead carries it over.
+        conditions=Conditions(deadline, patience=0.0, ahead=silent is None),
         server_noise=server_noise(*server), progress=fall_silent,
     )  # fmt: skip
     certificate = certify(

@@ -4,7 +4,9 @@ import os
 from pathlib import Path
 
 # Most of the time goes into compiling small programs: spare it, where nobody else decides.
-os.environ.setdefault("XLA_FLAGS", "--xla_llvm_disable_expensive_passes=true")
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_llvm_disable_expensive_passes=true --xla_backend_optimization_level=1"
+)
 
 import jax
 import numpy as np

@@ -270,7 +270,14 @@ def test_without_noise_the_regression_is_the_textbooks_in_the_users_units():
     assert np.array_equal(model.predict(X), expected)
 
 
-@pytest.mark.parametrize(("trust", "parties"), [("local", 3), ("secure-sum", 3), (None, 1)])
+@pytest.mark.parametrize(
+    ("trust", "parties"),
+    [
+        pytest.param("local", 3, marks=pytest.mark.slow),
+        ("secure-sum", 3),
+        (None, 1),
+    ],
+)
 def test_the_noise_in_the_sum_is_the_noise_that_is_counted(trust, parties, monkeypatch):
     """Rows and targets of zero: the released shift is noise alone. 310 numbers, 16 % is four
     deviations of their spread: a false alarm once in 10 000."""
@@ -326,8 +333,15 @@ def test_intervals_cover_through_the_engine():
 
 
 @quietly
-@pytest.mark.parametrize("relation", ["replace-one", "zero-out", "add-or-remove"])
-@pytest.mark.parametrize("kind", ["linear", "logistic"])
+@pytest.mark.parametrize(
+    ("kind", "relation"),
+    [
+        *(("linear", relation) for relation in ("replace-one", "zero-out", "add-or-remove")),
+        ("logistic", "add-or-remove"),
+        pytest.param("logistic", "replace-one", marks=pytest.mark.slow),
+        pytest.param("logistic", "zero-out", marks=pytest.mark.slow),
+    ],
+)
 def test_certificate_and_ledger(kind, relation):
     extra = {"records": 300} if relation == "add-or-remove" else {}
     ledger = book(relation=Relation(relation), epsilon=1.0, delta=1e-6)
@@ -369,8 +383,15 @@ def test_a_trusted_server_and_a_curious_party():
 
 
 @quietly
-@pytest.mark.parametrize("trust", ["local", "secure-sum"])
-@pytest.mark.parametrize("kind", ["linear", "logistic"])
+@pytest.mark.parametrize(
+    ("kind", "trust"),
+    [
+        ("linear", "secure-sum"),
+        ("logistic", "local"),
+        pytest.param("linear", "local", marks=pytest.mark.slow),
+        pytest.param("logistic", "secure-sum", marks=pytest.mark.slow),
+    ],
+)
 def test_both_engines_give_the_same_posterior(kind, trust):
     """The same simulated noise and the same integers; 32-bit programs may round differently."""
     pytest.importorskip("flwr", reason="Flower is not installed")
@@ -394,7 +415,10 @@ def test_both_engines_give_the_same_posterior(kind, trust):
 # ------------------------------------------------------------------ logistic
 
 
-@pytest.mark.parametrize(("link", "form"), [("logistic", "diagonal"), ("probit", "full")])
+@pytest.mark.parametrize(
+    ("link", "form"),
+    [("logistic", "diagonal"), pytest.param("probit", "full", marks=pytest.mark.slow)],
+)
 def test_the_classifier_learns_and_averages_over_its_posterior(link, form):
     from unisono.models.likelihoods import likelihood_named, predictive
 

@@ -6,8 +6,14 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
+# Blocks that take seconds each to compile; others of the same kind stay.
+SLOW = {"bayesian": {1, 2}, "networks": {0, 2, 3, 4, 5}}
 BLOCKS = [
-    pytest.param(block, id=f"{page.stem}-{number}")
+    pytest.param(
+        block,
+        id=f"{page.stem}-{number}",
+        marks=[pytest.mark.slow] if number in SLOW.get(page.stem, ()) else [],
+    )
     for page in sorted(DOCS.glob("*.md"))
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S))
 ]

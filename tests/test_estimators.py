@@ -18,7 +18,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.ledger import Ledger
@@ -57,8 +57,34 @@ def toy(records=2000, features=3, seed=0):
 quietly = pytest.mark.filterwarnings("ignore::unisono.estimators.PrivacyStatement")
 
 
+# Each of these compiles programs for shapes of its own. check_classifiers_train stays.
+LONGER = {
+    "check_classifiers_classes", "check_dtype_object", "check_pipeline_consistency",
+    "check_supervised_y_2d", "check_classifier_data_not_an_array", "check_estimators_dtypes",
+    "check_fit_check_is_fitted", "check_decision_proba_consistency",
+    "check_f_contiguous_array_estimator", "check_estimators_overwrite_params",
+    "check_positive_only_tag_during_fit", "check_n_features_in_after_fitting",
+    "check_fit2d_1feature",
+}  # fmt: skip
+
+
+def named(check):
+    """A check's name with its arguments, as scikit-learn shows it."""
+    given = ",".join(f"{key}={value}" for key, value in check.keywords.items())
+    return check.func.__name__ + (f"({given})" if given else "")
+
+
+CHECKS = [
+    pytest.param(
+        estimator, check, id=named(check),
+        marks=[pytest.mark.slow] if check.func.__name__ in LONGER else [],
+    )
+    for estimator, check in estimator_checks_generator(PrivateLogisticRegression(rounds=2))
+]  # fmt: skip
+
+
 @quietly
-@parametrize_with_checks([PrivateLogisticRegression(rounds=2)])
+@pytest.mark.parametrize(("estimator", "check"), CHECKS)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -82,7 +108,9 @@ def test_import_is_light():
 # --------------------------------------------------------------- guarantees
 
 
-@pytest.mark.parametrize("relation", ["replace-one", "zero-out", "add-or-remove"])
+@pytest.mark.parametrize(
+    "relation", ["replace-one", "add-or-remove", pytest.param("zero-out", marks=pytest.mark.slow)]
+)
 def test_the_certificate_holds_the_budget(relation):
     X, y = toy(500)
     extra = {"records": 500} if relation == "add-or-remove" else {}
@@ -160,6 +188,7 @@ def test_coefficients_speak_of_the_users_units():
     assert model.score(X, y) > 0.9
 
 
+@pytest.mark.slow
 def test_many_classes():
     generator = np.random.default_rng(0)
     X = generator.normal(size=(3000, 4))
@@ -221,6 +250,7 @@ def test_grid_search_is_charged_for_every_fit():
         clone(clone(alone)).fit(X, y)
 
 
+@pytest.mark.slow
 def test_pipeline():
     X, y = toy(500)
     pipe = make_pipeline(
@@ -358,7 +388,8 @@ def test_compilation_cache_is_in_the_users_folder(tmp_path, monkeypatch):
     [
         ("gradient-perturbation", 0.9),
         ("objective-perturbation", 0.9),
-        ("output-perturbation", 0.7),  # its noise is the largest by far
+        # Its noise is the largest by far. The next test runs it in the fast suite.
+        pytest.param("output-perturbation", 0.7, marks=pytest.mark.slow),
         ("dp-sgd", 0.9),
     ],
 )

@@ -78,6 +78,7 @@ def test_digits():
     assert pickle.loads(pickle.dumps(model)).score(X[held], y[held]) == right[-1]
 
 
+@pytest.mark.slow
 def test_a_curve_that_no_line_follows():
     """R² beyond that of the best line (0), at epsilon 8; seeds are fixed."""
     generator = np.random.default_rng(1)
@@ -160,6 +161,7 @@ def test_bad_input():
     refused("more than the 128 places", *toy(150), relation="add-or-remove", records=40)
 
 
+@pytest.mark.slow
 def test_divergence_is_told():
     X, y = toy(60)
     ledger = book()

@@ -183,7 +183,7 @@ def test_laplace_agrees_with_dp_accounting(scale, rate, count):
     assert found.upper == pytest.approx(law.get_epsilon_for_delta(1e-6), abs=2e-3)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.floats(0.05, 3.0), st.integers(1, 50), st.sampled_from([1e-3, 1e-6, 1e-12]))
 def test_numeric_path_encloses_the_exact_gaussian(mu, count, delta):
     exact = gaussian.epsilon(delta, mu * math.sqrt(count))
@@ -261,7 +261,7 @@ def test_order_and_grouping_of_terms_do_not_matter(terms):
     assert first.width <= 1e-2
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.floats(0.5, 4.0),
     st.floats(0.001, 0.9),

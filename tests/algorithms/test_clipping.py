@@ -17,7 +17,7 @@ from unisono.models.per_record import PerRecord
 
 WIDTH, COUNT, GRID = 4, 11, 2.0**-16
 NETWORK = mlp(WIDTH, (3,), 3, activation="tanh")
-PARAMETERS = NETWORK.init(jax.random.key(3))
+PARAMETERS = jax.jit(NETWORK.init)(jax.random.key(3))
 PLAN = PerRecord(NETWORK.loss, PARAMETERS, (jnp.zeros(WIDTH), jnp.zeros(())))
 
 
@@ -62,7 +62,7 @@ def reference(clipping, records):
 
 
 @pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("block", [1, 4, 128])
+@pytest.mark.parametrize("block", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 128))])
 def test_the_sum_is_the_definition(style, block):
     clipping = Clipping(style=style, bound=0.5, block=block)
     records = batch()
@@ -71,7 +71,9 @@ def test_the_sum_is_the_definition(style, block):
     np.testing.assert_allclose(found, reference(clipping, records), atol=steps + 1e-5)
 
 
-@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize(
+    "style", [s if s == "flat" else pytest.param(s, marks=pytest.mark.slow) for s in STYLES]
+)
 def test_records_that_do_not_count_add_exactly_nothing(style):
     clipping = Clipping(style=style, quantile=None if style == "normalised" else 0.5,
                         loss_range=2.0, block=4)  # fmt: skip
@@ -87,11 +89,14 @@ def test_records_that_do_not_count_add_exactly_nothing(style):
     strange = labels.copy()
     strange[[2, 7]] = np.nan
     loss = PerRecord(lambda p, r: NETWORK.loss(p, r) + 0 * r[1], PARAMETERS, (rows[0], labels[0]))
-    total = clipped_sum(
-        loss, clipping, PARAMETERS, clipping.start(loss), (rows, strange), np.ones(COUNT, bool),
-        GRID, True,
-    ).value  # fmt: skip
-    np.testing.assert_allclose(np.asarray(total) * GRID, kept, atol=1e-6)
+
+    @jax.jit
+    def total(records, mask):
+        bounds = clipping.start(loss)
+        return clipped_sum(loss, clipping, PARAMETERS, bounds, records, mask, GRID, True).value
+
+    found = np.asarray(total((rows, strange), np.ones(COUNT, bool))) * GRID
+    np.testing.assert_allclose(found, kept, atol=1e-6)
 
 
 @settings(max_examples=40, deadline=None)

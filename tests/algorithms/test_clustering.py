@@ -115,6 +115,7 @@ def test_sensitivity_by_brute_force():
         assert 0.95 * bound.under(relation).l2 < seen <= bound.under(relation).l2
 
 
+@pytest.mark.slow  # tests/engines/test_conformance.py has it on every trust
 @pytest.mark.parametrize("trust", [Trust.SECURE_SUM, Trust.TRUSTED_SERVER])
 def test_engines_agree(trust):
     loopback = pytest.importorskip("unisono.engines.flower.loopback")

@@ -127,6 +127,7 @@ def test_eigenvalue_intervals_hold(delta):
     assert moved > 0.2 * float(found.interval[1][0] - found.value[0])
 
 
+@pytest.mark.slow  # tests/engines/test_conformance.py has it on every trust
 def test_engines_agree():
     loopback = pytest.importorskip("unisono.engines.flower.loopback")
     survey = ask([principal_components((0, 2), BOUNDS[::2], 1)], Promise(1.0, 1e-6))

@@ -79,7 +79,10 @@ def stacked(data):
     return (np.stack(columns) for columns in zip(*data, strict=True))
 
 
-@pytest.mark.parametrize("loss", ["logistic", "huber-svm", "squares"])
+@pytest.mark.parametrize(
+    "loss",
+    ["logistic", *(pytest.param(n, marks=pytest.mark.slow) for n in ("huber-svm", "squares"))],
+)
 def test_neighbours_are_never_further_apart_than_the_sensitivity(loss):
     """Random and adversarial replacements and removals of one record out of eight."""
     settings = Settings(1.0, loss=loss, regularisation=0.05)
@@ -177,6 +180,7 @@ def test_shares_add_up_to_the_noise_of_one_place():
     assert np.std(sums) * grid == pytest.approx(pooled, rel=0.03)
 
 
+@pytest.mark.slow
 def test_the_error_falls_with_epsilon():
     """Noise of relative size 1 / epsilon, same seeds: the distance to the minimisers shrinks."""
     clean = minimisers(Settings(1.0), *stacked(toy())).mean(0)

@@ -46,7 +46,9 @@ def signed(name, labels):
     return labels if name == "multinomial" else 2 * (labels > 0) - 1.0
 
 
-@pytest.mark.parametrize("regularisation", [1e-1, 1e-3])
+@pytest.mark.parametrize(
+    "regularisation", [pytest.param(1e-1, marks=pytest.mark.slow), 1e-3]
+)  # fmt: skip
 @pytest.mark.parametrize("name", LOSSES)
 def test_reaches_the_tolerance_and_the_certificate_is_true(name, regularisation):
     """The gradient is recomputed in extended precision by independent formulas."""

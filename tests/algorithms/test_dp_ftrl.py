@@ -272,7 +272,16 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(
+            case, id=name,
+            marks=[pytest.mark.slow] if name in ("trusted-server", "one-band") else [],
+        )
+        for name, case in CASES.items()
+    ],
+)  # fmt: skip
 def test_the_worst_record_moves_the_run_by_nearly_what_is_claimed(case):
     """The same noise in both worlds: their difference is what the record adds, exactly."""
     replay, inside, outside = worlds(*case)
@@ -387,7 +396,9 @@ def sums(result):
     return np.array([m.value for m in result.transcript.messages if m.name == "sum"])
 
 
-@pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.SECURE_SUM])
+@pytest.mark.parametrize(
+    "trust", [pytest.param(Trust.LOCAL, marks=pytest.mark.slow), Trust.SECURE_SUM]
+)
 def test_engines_agree_when_parties_drop_out(trust):
     loopback = pytest.importorskip("unisono.engines.flower.loopback", reason="needs flwr")
     study = Study(DISJOINT, Facts((9, 7, 8), WIDTH, 2), trust)
@@ -441,6 +452,7 @@ def test_clean_sums_are_never_written_to_disk(tmp_path):
         in_process.run(study, parties(records(ALONE)), checkpoint=tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_something_is_learned_with_momentum_and_moving_bounds():
     """A linear classifier of 400 points: momentum, averages and quantile bounds as in DP-SGD."""
     generator = np.random.default_rng(8)

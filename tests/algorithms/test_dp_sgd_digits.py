@@ -85,7 +85,7 @@ def mean_accuracy(parties):
     return np.mean([trained(parties, seed)[0] for seed in SEEDS])
 
 
-@pytest.mark.parametrize("parties", [1, PARTIES])
+@pytest.mark.parametrize("parties", [pytest.param(1, marks=pytest.mark.slow), PARTIES])
 def test_digits_are_learned_within_the_budget(parties):
     assert mean_accuracy(parties) >= 0.945
     certificate = trained(parties, SEEDS[0])[1]
@@ -94,6 +94,7 @@ def test_digits_are_learned_within_the_budget(parties):
         assert 0.99 * EPSILON < claimed <= EPSILON  # the budget is used, and kept
 
 
+@pytest.mark.slow
 def test_federated_equals_pooled():
     """Each of ten parties holds a tenth of the records and adds a tenth of the noise's variance:
     the opened sum has the law of the pooled one, and so has the model."""

@@ -104,7 +104,7 @@ def test_training_at_home_is_plain_minibatch_descent():
         )
 
 
-@pytest.mark.parametrize("bound", [4.0, 0.6])
+@pytest.mark.parametrize("bound", [pytest.param(4.0, marks=pytest.mark.slow), 0.6])
 def test_without_noise_it_is_federated_averaging(bound):
     """By hand, in NumPy: train, clip, average, and move the bound. Rounding to the grid errs by
     half a step of bound * grid in every round."""
@@ -137,6 +137,7 @@ def test_without_noise_it_is_federated_averaging(bound):
     assert found.bound == pytest.approx(clip, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_the_server_may_use_adam():
     """Its first step has the length of its rate in every coordinate: FedAdam."""
     settings = Settings(EPSILON, DELTA, rounds=1, clipping=Clipping(bound=10.0))
@@ -271,7 +272,11 @@ def found_in(study, noise=1.0, runs=4000):
 
 @pytest.mark.parametrize(
     ("facts", "trust"),
-    [(THREE, Trust.SECURE_SUM), (THREE, Trust.TRUSTED_SERVER), (ALONE, Trust.LOCAL)],
+    [
+        (THREE, Trust.SECURE_SUM),
+        pytest.param(THREE, Trust.TRUSTED_SERVER, marks=pytest.mark.slow),
+        (ALONE, Trust.LOCAL),
+    ],
     ids=list("STL"),
 )
 def test_the_claim_holds_and_is_not_idle(facts, trust):

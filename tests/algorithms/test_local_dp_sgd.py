@@ -104,7 +104,10 @@ CLIPPINGS = {
 }
 
 
-@pytest.mark.parametrize("name", CLIPPINGS)
+@pytest.mark.parametrize(
+    "name",
+    [n if n == "quantile" else pytest.param(n, marks=pytest.mark.slow) for n in CLIPPINGS],
+)
 def test_one_party_and_one_step_a_round_is_dp_sgd(name):
     """The same noise, to the last digit, and the same model but for the rounding of reports."""
     shared = {"rounds": 5, "rate": 0.5, "clipping": CLIPPINGS[name], **ZERO_OUT}
@@ -126,6 +129,7 @@ def test_one_party_and_one_step_a_round_is_dp_sgd(name):
     assert states[0].bounds == pytest.approx(np.asarray(expected.bounds), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_with_little_noise_an_engine_finds_what_dp_sgd_finds():
     """4000 records and epsilon 20: the noise of a step is below 1e-4 of a clipped average, and
     both runs end within 3e-3 of each other where they travel by more than 1."""

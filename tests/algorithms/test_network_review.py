@@ -45,7 +45,7 @@ def moved_by(loss, parameters, record, clipping, bounds=None):
     ("size", "weight"),
     [(1.8e19, 2e-19), (1e9, 1e-25), (1e-25, 1e25), (1e-39, 1e38), (3e38, 1e-38), (3e38, 3e38)],
 )
-@pytest.mark.parametrize("bound", [1.0, 1e-12])
+@pytest.mark.parametrize("bound", [1.0, pytest.param(1e-12, marks=pytest.mark.slow)])
 def test_norms_do_not_vanish(style, size, weight, bound):
     """A huge row and a tiny slope: each square left the range of floats on its own."""
 
@@ -170,8 +170,17 @@ def test_single_releases_are_not_paid_by_the_event_of_a_run():
         Event(GaussianRun(4.0, rounds=400), contribution.sensitivity, Poisson(0.1))
 
 
-@pytest.mark.parametrize("scales", [(1.5, 1.0), (4.0, 1.0), (1.0, 0.7)])
-@pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.SECURE_SUM])
+@pytest.mark.parametrize(
+    ("scales", "trust"),
+    [
+        ((1.5, 1.0), Trust.SECURE_SUM),
+        ((4.0, 1.0), Trust.LOCAL),
+        ((1.0, 0.7), Trust.LOCAL),
+        pytest.param((1.5, 1.0), Trust.LOCAL, marks=pytest.mark.slow),
+        pytest.param((4.0, 1.0), Trust.SECURE_SUM, marks=pytest.mark.slow),
+        pytest.param((1.0, 0.7), Trust.SECURE_SUM, marks=pytest.mark.slow),
+    ],
+)
 def test_every_schedule_of_noise_runs_and_is_paid(scales, trust):
     def linear(parameters, record):
         return jnp.sum(parameters * record[0])

@@ -184,6 +184,7 @@ def test_sensitivity_by_brute_force(delta):
     assert bounds.add_or_remove == bounds.zero_out
 
 
+@pytest.mark.slow  # tests/engines/test_conformance.py has it on every trust
 def test_engines_agree():
     loopback = pytest.importorskip("unisono.engines.flower.loopback")
     survey = ask([quantiles(0, (0, 200), (0.5,), branching=4)], Promise(1.0, 1e-6))

@@ -161,7 +161,7 @@ def test_right_without_noise():
         assert estimate.value == pytest.approx(value, rel=2e-3, abs=2e-3), estimate.name
 
 
-@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("exact", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_all_questions_in_one_release(exact):
     survey = ask(list(QUESTIONS.values()), Promise(1e6, 1e-6, Relation.REPLACE_ONE))
     data = records()
@@ -191,8 +191,12 @@ def test_whole_numbers_are_added_without_rounding():
 
 @pytest.mark.parametrize(
     ("trust", "delta"),
-    [(Trust.SECURE_SUM, 0.0), (Trust.LOCAL, 1e-6), (Trust.TRUSTED_SERVER, 1e-6)],
-)  # fmt: skip
+    [
+        (Trust.SECURE_SUM, 0.0),
+        (Trust.TRUSTED_SERVER, 1e-6),
+        pytest.param(Trust.LOCAL, 1e-6, marks=pytest.mark.slow),
+    ],
+)
 def test_engines_agree(trust, delta):
     """Encodings agree within two grid steps a party; ledgers and certificates are equal."""
     loopback = pytest.importorskip("unisono.engines.flower.loopback")

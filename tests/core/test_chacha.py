@@ -119,7 +119,11 @@ def test_block_equals_openssl(key, nonce, counter):
     assert stream(key, counter, nonce, 5) == openssl(key, counter, nonce, 5 * 64)
 
 
-@pytest.mark.parametrize("blocks", [1, LANES, LANES + 1, 1000, 5 * LANES])
+@pytest.mark.parametrize(
+    "blocks",
+    [1, LANES, pytest.param(LANES + 1, marks=pytest.mark.slow), 1000,
+     pytest.param(5 * LANES, marks=pytest.mark.slow)],
+)  # fmt: skip
 def test_keystream_is_the_openssl_stream_without_gap_or_repeat(blocks):
     # Up to LANES blocks, then 4 tiles of a quarter each, then tiles of LANES with a rest.
     secret = bytes(range(100, 132))
@@ -154,7 +158,7 @@ def test_64_bit_words():
     assert np.abs(ones - 2048).max() < 6 * 32
 
 
-@pytest.mark.parametrize("width", [8, 16, 32])
+@pytest.mark.parametrize("width", [*(pytest.param(n, marks=pytest.mark.slow) for n in (8, 16)), 32])
 def test_bits_are_balanced(width):
     values = np.asarray(jax.random.bits(key_from_seed(2), (100, 1000), f"uint{width}"))
     # Standard deviation of each count is 158; 6 of them: false alarm below 32 * 2e-9 per width.

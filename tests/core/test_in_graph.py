@@ -118,7 +118,7 @@ def test_vectorised_and_single_draws_agree():
     assert normal(keys[0], 5).dtype == jnp.float32
 
 
-@pytest.mark.parametrize("size", [100, 5001])
+@pytest.mark.parametrize("size", [pytest.param(100, marks=pytest.mark.slow), 5001])
 def test_grid_noise_is_made_of_the_openssl_keystream(size):
     # The same words from another implementation, paired as documented, give the same noise.
     secret, std = bytes(range(7, 39)), 1000.0

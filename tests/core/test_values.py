@@ -1,6 +1,7 @@
 """Clipped integer sums: the bound they state is the bound they keep."""
 
 import math
+from functools import lru_cache
 
 import jax
 import numpy as np
@@ -13,25 +14,46 @@ from unisono.core.trust import Relation
 from unisono.core.values import clipped_sum, require_finite, sum_sensitivity, within
 from unisono.errors import InvalidInput
 
-rows_strategy = hnp.arrays(
-    np.float32,
-    st.tuples(st.integers(1, 8), st.integers(1, 6)),
-    elements=st.floats(-1e6, 1e6, width=32) | st.sampled_from([np.nan, np.inf, -np.inf, 0.0]),
-)
+
+def matrices(counts, widths):
+    numbers = st.floats(-1e6, 1e6, width=32) | st.sampled_from([np.nan, np.inf, -np.inf, 0.0])
+    return hnp.arrays(np.float32, st.tuples(counts, widths), elements=numbers)
 
 
-@given(rows_strategy, st.floats(0.01, 100), st.sampled_from([2.0**-k for k in range(3, 12)]))
-@settings(max_examples=80, deadline=None)
-def test_removing_a_record_moves_the_sum_by_at_most_the_sensitivity(rows, clip, grid):
-    """X-1: integers, rounded before the sum; holds in NumPy and in compiled float32 JAX."""
+def require_bounded(value, rows, clip, grid):
+    """No record moves value(rows, mask) by more than the sensitivity."""
     bound = sum_sensitivity(clip, grid, rows.shape[1]).under(Relation.ZERO_OUT).in_norm("l2")
-    compiled = jax.jit(lambda r, m: clipped_sum(r, clip, grid, m).value)
-    for value in (lambda m: clipped_sum(rows, clip, grid, m).value, lambda m: compiled(rows, m)):
-        whole = np.asarray(value(np.ones(len(rows), bool)), np.int64)
-        for gone in range(len(rows)):
-            mask = np.arange(len(rows)) != gone
-            moved = np.linalg.norm((whole - np.asarray(value(mask), np.int64)) * grid)
-            assert moved <= bound
+    whole = np.asarray(value(rows, np.ones(len(rows), bool)), np.int64)
+    for gone in range(len(rows)):
+        mask = np.arange(len(rows)) != gone
+        moved = np.linalg.norm((whole - np.asarray(value(rows, mask), np.int64)) * grid)
+        assert moved <= bound
+
+
+@given(
+    matrices(st.integers(1, 8), st.integers(1, 6)),
+    st.floats(0.01, 100),
+    st.sampled_from([2.0**-k for k in range(3, 12)]),
+)
+@settings(max_examples=150, deadline=None)
+def test_removing_a_record_moves_the_sum_by_at_most_the_sensitivity(rows, clip, grid):
+    """X-1: integers, rounded before the sum."""
+    require_bounded(lambda r, m: clipped_sum(r, clip, grid, m).value, rows, clip, grid)
+
+
+@lru_cache
+def compiled_sum(clip, grid):
+    return jax.jit(lambda rows, mask: clipped_sum(rows, clip, grid, mask).value)
+
+
+@given(
+    matrices(st.sampled_from([5, 8]), st.sampled_from([1, 6])),
+    st.sampled_from([(0.013, 2.0**-3), (1.7, 2.0**-11), (97.3, 2.0**-6)]),
+)
+@settings(max_examples=100, deadline=None)
+def test_the_same_holds_in_compiled_float32(rows, scales):
+    """A few shapes and clips, because each is compiled anew."""
+    require_bounded(compiled_sum(*scales), rows, *scales)
 
 
 def test_an_unclipped_or_unrounded_bound_would_not_hold():

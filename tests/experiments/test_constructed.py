@@ -25,7 +25,13 @@ from unisono.experiments import (
 )
 from unisono.experiments.findings import Number
 
-MODULES = (composition, histogram_accuracy, noise_by_dimension, output_or_gradient, sgd_bounds)
+MODULES = (
+    composition,
+    histogram_accuracy,
+    noise_by_dimension,
+    pytest.param(output_or_gradient, marks=pytest.mark.slow),
+    pytest.param(sgd_bounds, marks=pytest.mark.slow),
+)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__.rsplit(".", 1)[1])

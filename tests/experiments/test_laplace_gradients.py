@@ -37,6 +37,7 @@ def whole(weights, record):
     return np.concatenate([by_hidden.reshape(len(by_output), -1), by_output], axis=1)
 
 
+@pytest.mark.slow
 def test_every_number_is_as_expected_and_can_be_drawn(found):
     assert [number for number in found.numbers if not number.as_expected] == []
     figure = Figure(figsize=found.size)
@@ -45,6 +46,7 @@ def test_every_number_is_as_expected_and_can_be_drawn(found):
     assert all(len(remark) > 30 for remark in found.remarks)
 
 
+@pytest.mark.slow
 def test_laplace_drowns_what_clipping_and_gaussian_noise_let_through(found):
     """E002-10: with the noise that the bound asks for, Laplace learns little; DP-SGD learns."""
     left = {number.name.split(": ")[1]: number.measured

@@ -82,7 +82,8 @@ for name, network, width in (
     ("two layers", two_layer(6, 4), 6),
     ("convolutional", convolutional((14, 14, 1), 3), 196),
 ):
-    first = network.init(jax.random.key(0))
+    shapes = jax.eval_shape(network.init, jax.random.key(0))
+    first = jax.tree.map(lambda leaf: normal(*leaf.shape) / leaf.size**0.5, shapes)
     CASES[name] = (network.loss, first, width, None)
 
 
@@ -95,26 +96,27 @@ def test_norms_and_sums_are_those_of_single_gradients(name):
     loss, parameters, width, kinds = CASES[name]
     rows = records(width)
     plan = PerRecord(loss, parameters, jax.tree.map(lambda column: column[0], rows))
-    expected = jax.vmap(jax.grad(loss), in_axes=(None, 0))(parameters, rows)
+    each = jax.jit(jax.vmap(jax.value_and_grad(loss), in_axes=(None, 0)))
+    losses, expected = each(parameters, rows)
     flat = [leaf.reshape(COUNT, -1) for leaf in jax.tree.leaves(expected)]
     pieces = jax.jit(plan.pieces)(parameters, rows)
     norms = np.stack([np.linalg.norm(leaf, axis=1) for leaf in flat], axis=1)
-    np.testing.assert_allclose(plan.norms(pieces), norms, rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(jax.jit(plan.norms)(pieces), norms, rtol=1e-5, atol=1e-9)
     weights = np.random.default_rng(2).uniform(size=norms.shape).astype(np.float32)
-    sums = plan.weighted(pieces, weights)
+    sums = jax.jit(plan.weighted)(pieces, weights)
     for k, (found, leaf) in enumerate(zip(sums, flat, strict=True)):
         assert found.shape == plan.leaves[k].shape
         np.testing.assert_allclose(found.reshape(-1), weights[:, k] @ leaf, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(
-        pieces.losses, jax.vmap(loss, (None, 0))(parameters, rows), rtol=1e-5
-    )
+    np.testing.assert_allclose(pieces.losses, losses, rtol=1e-5)
     if kinds is not None:
         assert {leaf.kind for leaf in plan.leaves} == kinds
 
 
 def test_dense_layers_are_never_held_record_by_record():
     network = mlp(784, (256,), 10)
-    plan = PerRecord(network.loss, network.init(jax.random.key(0)), (normal(784), normal()))
+    first = jax.eval_shape(network.init, jax.random.key(0))
+    first = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), first)
+    plan = PerRecord(network.loss, first, (normal(784), normal()))
     assert {leaf.shape for leaf in plan.leaves if leaf.kind == "outer"} == {(784, 256), (256, 10)}
     assert plan.terms < 1100  # the norm adds 784 + 256 squares, not 200,704
 

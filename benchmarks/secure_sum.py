@@ -128,8 +128,7 @@ def masking(parties: int, size: int, repetitions: int) -> None:
     total, seeds = np.zeros(size, f"<u{BITS // 8}"), [os.urandom(32) for _ in range(parties)]
 
     def only_masks() -> None:
-        for seed in seeds:
-            masks.add(total, seed, 1)
+        masks.add_all(total, [(seed, 1) for seed in seeds])
 
     ours, alone, generator = alternating(
         [lambda: party.mask(accepted, values), only_masks, streams(parties, size)], repetitions
@@ -160,7 +159,7 @@ def unmasking(parties: int, dropouts: int, size: int, repetitions: int) -> None:
             seed = party.pair_seed(attempt, i, other, mask, party.mask_key(table[other]))
             masks.add(masked, seed, 1 if i < other else -1)
     dealers = server.Dealers(server.Table(session, attempt, crowd.announcements), deals)
-    survivors = server.Survivors(dealers, {i: party.Sealed(b"", b"") for i in alive}, masked)
+    survivors = server.Survivors(dealers, dict.fromkeys(alive, b""), masked)
     answers = {i: shares[i] for i in alive}
     assert not server.open_sum(survivors, answers).any()
     count = len(alive) * (1 + dropouts)
@@ -191,7 +190,7 @@ def whole_attempt(crowd: People, values: Share) -> np.ndarray:
         sent[i] = party.mask(party.accept(state, dealers.for_party(i)), values)
     vectors = {i: (vector, sealed) for i, (_, vector, sealed) in sent.items()}
     survivors = server.collect_vectors(dealers, vectors)
-    agreed = {i: party.agree(state, survivors.sealed) for i, (state, _, _) in sent.items()}
+    agreed = {i: party.agree(state, survivors.signatures) for i, (state, _, _) in sent.items()}
     votes = server.collect_signatures(survivors, {i: vote for i, (_, vote) in agreed.items()})
     shares = {i: party.unmask(state, votes) for i, (state, _) in agreed.items()}
     return server.open_sum(survivors, shares)

@@ -28,7 +28,7 @@ def traffic(session: Session, size: int) -> tuple[int, int]:
     keys = {i: party.Announcement(2 * key, signature) for i in everyone}
     boxes = {i: bytes(party.BOX_BYTES) for i in around}
     deals = {i: party.Deal(key, signature, {0: boxes[i]} if i in boxes else {}) for i in everyone}
-    sealed = {i: party.Sealed(key, signature) for i in everyone}
+    sent = dict.fromkeys(everyone, signature)
     votes = dict.fromkeys(range(session.minimum), signature)
     pieces = {i: bytes(shamir.SHARE_BYTES) for i in session.holders(0)}
     vector = np.zeros(size, f"<u{BITS // 8}")
@@ -36,14 +36,16 @@ def traffic(session: Session, size: int) -> tuple[int, int]:
     asked = [
         wire.encode("announce", place), wire.encode("deal", place, packets.announcements(keys)),
         wire.encode("ask", {**place, "counted": [0] * n}, packets.deals(deals, 0)),
-        wire.encode("agree", place, packets.pairs(sealed)),
+        wire.encode("agree", place, packets.signatures(sent)),
         wire.encode("unmask", place, packets.signatures(votes)),
     ]  # fmt: skip
     own = party.Deal(key, signature, boxes)
     said = [
         wire.encode("announce", {"party": 0}, packets.announcements({0: keys[0]})),
         wire.encode("deal", {"party": 0}, packets.deal(0, own)),
-        wire.encode("masked", {"party": 0, "round": 0}, [vector, *packets.pairs({0: sealed[0]})]),
+        wire.encode(
+            "masked", {"party": 0, "round": 0}, [vector, *packets.signatures({0: signature})]
+        ),
         wire.encode("agree", {"party": 0}, packets.signatures({0: signature})),
         wire.encode("unmask", {"party": 0}, packets.shares(pieces)),
     ]

@@ -102,7 +102,7 @@ class Run:
 
     @property
     def alive(self) -> list[int]:
-        return sorted(self.survivors.sealed) if self.survivors else []
+        return sorted(self.survivors.signatures) if self.survivors else []
 
 
 def run(
@@ -162,8 +162,8 @@ def _stages(
     if until == "mask":
         return
     survivors = found.survivors = server.collect_vectors(dealers, sent)
-    sent = ask("agree", survivors.sealed, lambda i, who: party.agree(before("agree")[i], who),
-               lambda index: dict(survivors.sealed))  # fmt: skip
+    sent = ask("agree", survivors.signatures, lambda i, who: party.agree(before("agree")[i], who),
+               lambda index: dict(survivors.signatures))  # fmt: skip
     if until == "agree":
         return
     enough = server.collect_signatures(survivors, sent)

@@ -111,8 +111,7 @@ def test_a_dealer_without_keys_a_survivor_without_shares_a_voter_who_did_not_sur
     done = run(people, VECTORS, {4: "deal", 3: "mask"}, until="mask")
     state = done.states["mask"][0]
     sealed = {i: one for i, (_, one) in done.messages["mask"].items()}
-    statement = party.sent(attempt, 4, state.dealers_digest, bytes(32))
-    outsider = party.Sealed(bytes(32), people.identities[4].sign(statement))
+    outsider = people.identities[4].sign(party.sent(attempt, 4, state.dealers_digest))
     with pytest.raises(PrivacyViolation, match="dealt no shares"):
         party.agree(state, {**sealed, 4: outsider})
 

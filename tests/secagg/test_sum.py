@@ -203,7 +203,7 @@ def test_message_sizes_follow_from_public_facts_alone():
     sent = {stage: size for kind, stage, who, size in seen[0] if kind == "sent" and who == 0}
     assert sent["announce"] == (64, 64)
     assert sent["deal"] == (32, 64, tuple((other, party.BOX_BYTES) for other in (1, 2, 3, 4)))
-    assert sent["mask"] == (9 * 4, (32, 64))
+    assert sent["mask"] == (9 * 4, 64)
     assert sent["agree"] == 64
     assert sent["unmask"] == tuple((other, 33) for other in range(5))
 

@@ -19,7 +19,6 @@ every later signature covers the keys, so nothing of the old beginning fits the 
 here draws entropy, reads a clock or sends anything.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -63,13 +62,6 @@ class Deal(NamedTuple):
     commitment: bytes
     signature: bytes
     boxes: Mapping[int, bytes]
-
-
-class Sealed(NamedTuple):
-    """What the others learn of a masked vector: its digest, signed."""
-
-    digest: bytes
-    signature: bytes
 
 
 @dataclass(frozen=True, repr=False)
@@ -193,8 +185,9 @@ def accept(state: Dealt, deals: Mapping[int, Deal]) -> Accepted:
     return Accepted(state, tuple(sorted(deals)), dealers_digest, partners, held)
 
 
-def mask(state: Accepted, share: Share) -> tuple[Sent, np.ndarray, Sealed]:
-    """The vector under its self-mask and the masks of all pairs, and its signed digest."""
+def mask(state: Accepted, share: Share) -> tuple[Sent, np.ndarray, bytes]:
+    """The vector under its self-mask and the masks of all pairs, and a signature that tells the
+    others that it was sent; the vector itself is signed with the message that carries it."""
     if not isinstance(share, Share):
         raise GrantMisused(f"only noised shares are masked, not a {type(share).__name__}")
     first = state.before.before
@@ -206,20 +199,19 @@ def mask(state: Accepted, share: Share) -> tuple[Sent, np.ndarray, Sealed]:
         for other in state.partners
     ]
     masks.add_all(total, [(state.before.self_seed, 1), *pairs])
-    sealed = digest_of_vector(total)
-    signature = first.identity.sign(sent(attempt, party, state.dealers_digest, sealed))
+    signature = first.identity.sign(sent(attempt, party, state.dealers_digest))
     after = Sent(first, state.dealers, state.dealers_digest, state.held)
-    return after, total, Sealed(sealed, signature)
+    return after, total, signature
 
 
-def agree(state: Sent, survivors: Mapping[int, Sealed]) -> tuple[Agreed, bytes]:
-    """Sign the set of survivors, once, if it is large enough and each has signed its vector."""
+def agree(state: Sent, survivors: Mapping[int, bytes]) -> tuple[Agreed, bytes]:
+    """Sign the set of survivors, once, if it is large enough and each has signed that it sent."""
     before = state.before
     _require_set(before.session, survivors, before.party, "sent vectors")
     if not set(survivors) <= set(state.dealers):
         raise PrivacyViolation("a survivor who has dealt no shares")
-    for other, (sealed, signature) in survivors.items():
-        statement = sent(before.attempt, other, state.dealers_digest, sealed)
+    for other, signature in survivors.items():
+        statement = sent(before.attempt, other, state.dealers_digest)
         _require_signed(before.session, other, signature, statement, "its vector")
     chosen = tuple(sorted(survivors))
     statement = agreed(before.attempt, state.dealers_digest, chosen)
@@ -253,8 +245,8 @@ def dealt(attempt: bytes, party: int, table: bytes, commitment: bytes) -> bytes:
     return digest("deal", attempt, party, table, commitment)
 
 
-def sent(attempt: bytes, party: int, dealers: bytes, sealed: bytes) -> bytes:
-    return digest("masked", attempt, party, dealers, sealed)
+def sent(attempt: bytes, party: int, dealers: bytes) -> bytes:
+    return digest("masked", attempt, party, dealers)
 
 
 def agreed(attempt: bytes, dealers: bytes, survivors: Sequence[int]) -> bytes:
@@ -264,10 +256,6 @@ def agreed(attempt: bytes, dealers: bytes, survivors: Sequence[int]) -> bytes:
 def digest_of_table(attempt: bytes, table: Mapping[int, bytes]) -> bytes:
     rows = [framed(party, table[party]) for party in sorted(table)]
     return digest("keys", attempt, *rows)
-
-
-def digest_of_vector(vector: np.ndarray) -> bytes:
-    return digest("vector", hashlib.sha256(vector.data).digest())
 
 
 def digest_of_dealers(table: bytes, deals: Mapping[int, Deal]) -> bytes:

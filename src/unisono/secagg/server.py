@@ -18,14 +18,12 @@ from unisono.secagg.encoding import signed, word
 from unisono.secagg.party import (
     Announcement,
     Deal,
-    Sealed,
     agreed,
     announced,
     box_key,
     dealt,
     digest_of_dealers,
     digest_of_table,
-    digest_of_vector,
     mask_key,
     pair_seed,
     sent,
@@ -83,12 +81,12 @@ class Survivors:
     """Whose vectors are in the sum, and the sum under its masks."""
 
     dealers: Dealers
-    sealed: Mapping[int, Sealed]
+    signatures: Mapping[int, bytes]
     masked: np.ndarray
 
     @property
     def statement(self) -> bytes:
-        return agreed(self.dealers.table.attempt, self.dealers.digest, sorted(self.sealed))
+        return agreed(self.dealers.table.attempt, self.dealers.digest, sorted(self.signatures))
 
 
 def collect_keys(
@@ -120,28 +118,24 @@ def collect_deals(table: Table, deals: Mapping[int, Deal]) -> Dealers:
     return Dealers(table, _enough(session, fine, "dealt shares"))
 
 
-def collect_vectors(
-    dealers: Dealers, vectors: Mapping[int, tuple[np.ndarray, Sealed]]
-) -> Survivors:
+def collect_vectors(dealers: Dealers, vectors: Mapping[int, tuple[np.ndarray, bytes]]) -> Survivors:
     """Add up the masked vectors whose signatures hold."""
     table, expected = dealers.table, dealers.digest
-    fine: dict[int, Sealed] = {}
+    fine: dict[int, bytes] = {}
     total: np.ndarray | None = None
     sizes = Counter(vector.size for vector, _ in vectors.values())
     kind = (word(table.session.bits), max(sizes, key=lambda size: sizes[size], default=0))
-    for party, (vector, sealed) in sorted(vectors.items()):
-        flat = np.ascontiguousarray(vector).ravel()
+    for party, (vector, signature) in sorted(vectors.items()):
+        flat = vector.ravel()
         if (flat.dtype, flat.size) != kind:
             continue
-        statement = sent(table.attempt, party, expected, sealed.digest)
-        if (
-            party not in dealers.deals
-            or digest_of_vector(flat) != sealed.digest
-            or not table.session.roster.verify(party, sealed.signature, statement)
+        statement = sent(table.attempt, party, expected)
+        if party not in dealers.deals or not table.session.roster.verify(
+            party, signature, statement
         ):
             continue
         total = flat.copy() if total is None else np.add(total, flat, out=total)
-        fine[party] = sealed
+        fine[party] = signature
     _enough(table.session, fine, "sent vectors")
     assert total is not None
     return Survivors(dealers, fine, total)
@@ -153,7 +147,7 @@ def collect_signatures(survivors: Survivors, signatures: Mapping[int, bytes]) ->
     fine = {
         party: one
         for party, one in sorted(signatures.items())
-        if party in survivors.sealed and session.roster.verify(party, one, statement)
+        if party in survivors.signatures and session.roster.verify(party, one, statement)
     }
     return _enough(session, fine, "signed the set of survivors")
 
@@ -164,10 +158,10 @@ def open_sum(survivors: Survivors, shares: Mapping[int, Mapping[int, bytes]]) ->
     session, attempt = table.session, table.attempt
     total, found = survivors.masked.copy(), []
     for party, deal in dealers.deals.items():
-        holders = set(session.holders(party)) & survivors.sealed.keys()
+        holders = set(session.holders(party)) & survivors.signatures.keys()
         held = {h: own[party] for h, own in shares.items() if party in own and h in holders}
         for secret in _candidates(held, session.threshold):
-            if party in survivors.sealed:
+            if party in survivors.signatures:
                 if digest("self-mask", attempt, party, secret) == deal.commitment:
                     found.append((secret, -1))
                     break
@@ -190,7 +184,7 @@ def _left_behind(survivors: Survivors, dropout: int, secret: bytes) -> list[tupl
         (pair_seed(table.attempt, dropout, other, secret, mask_key(table.keys[other])),
          other - dropout)
         for other in table.session.neighbours(dropout)
-        if other in survivors.sealed
+        if other in survivors.signatures
     ]  # fmt: skip
 
 

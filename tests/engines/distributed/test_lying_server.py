@@ -158,8 +158,8 @@ def test_an_older_attempt_is_over_once_the_next_has_begun(tmp_path):
     sent = run.present.exchange(asks)["ask"]
     assert len(sent) == 4
     assert attempt_at(run, 0, 1) is not None
-    sealed = {p: packets.read_sealed(packet.arrays[1:])[p] for p, packet in sent.items()}
-    agree = Ask("agree", place.scalars, packets.pairs(sealed), "agree")
+    signed = {p: packets.read_signatures(packet.arrays[1:])[p] for p, packet in sent.items()}
+    agree = Ask("agree", place.scalars, packets.signatures(signed), "agree")
     assert run.present.exchange({party: [agree] for party in range(4)}) == {"agree": {}}
     assert all(cluster.turns(party) == [0, 1] for party in range(4))
 

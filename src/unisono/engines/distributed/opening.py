@@ -108,9 +108,9 @@ class Opening:
             raise Spoilt("bad shares kept everybody from answering")
         survivors = _survivors(dealers, replies["ask"], seen)
         table = self._table_of(coming, replies.get("announce", {}))
-        agree = Ask("agree", place.scalars, packets.pairs(survivors.sealed), "agree")
+        agree = Ask("agree", place.scalars, packets.signatures(survivors.signatures), "agree")
         replies = self._beside(
-            {party: [agree] for party in survivors.sealed},
+            {party: [agree] for party in survivors.signatures},
             list(table.keys) if table else [],
             _deal(coming, table) if coming and table else None,
         )
@@ -119,9 +119,9 @@ class Opening:
         signed = read(replies["agree"], lambda p, arrays: packets.read_signatures(arrays)[p])
         enough = packets.signatures(secure_sum.collect_signatures(survivors, signed))
         unmask = Ask("unmask", place.scalars, enough, "unmask")
-        replies = self.present.exchange({party: [unmask] for party in survivors.sealed})
+        replies = self.present.exchange({party: [unmask] for party in survivors.signatures})
         shares = read(replies["unmask"], lambda p, arrays: packets.read_shares(arrays))
-        return secure_sum.open_sum(survivors, shares), list(survivors.sealed)
+        return secure_sum.open_sum(survivors, shares), list(survivors.signatures)
 
     def _blame(self, replies: Mapping[int, wire.Packet]) -> bool:
         """Leave out who is blamed and who blames; whether that is news."""
@@ -164,9 +164,9 @@ def _survivors(
     dealers: Dealers, replies: Mapping[int, wire.Packet], seen: Callable[[Any], None]
 ) -> Survivors:
     masked = agreeing(read(replies, lambda p, arrays: arrays[0]))
-    sealed = read(replies, lambda p, arrays: packets.read_sealed(arrays[1:])[p])
+    signed = read(replies, lambda p, arrays: packets.read_signatures(arrays[1:])[p])
     seen(masked)
-    both = {party: (masked[party], sealed[party]) for party in masked.keys() & sealed}
+    both = {party: (masked[party], signed[party]) for party in masked.keys() & signed}
     return secure_sum.collect_vectors(dealers, both)
 
 

@@ -1,16 +1,15 @@
 """The secure sum's messages as arrays of bytes: party numbers, and one row for each of them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from unisono.errors import InvalidInput
-from unisono.secagg.party import BOX_BYTES, Announcement, Deal, Sealed
+from unisono.secagg.party import BOX_BYTES, Announcement, Deal
 from unisono.secagg.roster import KEY_BYTES, SIGNATURE_BYTES
 from unisono.secagg.shamir import SHARE_BYTES
 
-_PAIR = KEY_BYTES + SIGNATURE_BYTES  # a digest or commitment, and a signature
+_PAIR = KEY_BYTES + SIGNATURE_BYTES  # a commitment and a signature
 _ANNOUNCED = 2 * KEY_BYTES + SIGNATURE_BYTES
 
 
@@ -43,18 +42,14 @@ def read_announcements(arrays: Sequence[np.ndarray]) -> dict[int, Announcement]:
     return {p: Announcement(r[:split], r[split:]) for p, r in table(arrays, _ANNOUNCED).items()}
 
 
-def pairs(found: Mapping[int, Any]) -> list[np.ndarray]:
-    """A digest or commitment, and a signature, of each party."""
+def commitments(found: Mapping[int, Deal]) -> list[np.ndarray]:
+    """A commitment and a signature of each dealer."""
     return rows({party: one[0] + one[1] for party, one in found.items()}, _PAIR)
-
-
-def read_sealed(arrays: Sequence[np.ndarray]) -> dict[int, Sealed]:
-    return {p: Sealed(r[:KEY_BYTES], r[KEY_BYTES:]) for p, r in table(arrays, _PAIR).items()}
 
 
 def deal(party: int, one: Deal) -> list[np.ndarray]:
     """What a dealer sends: its commitment and signature, and a box for each neighbour."""
-    return [*pairs({party: one}), *rows(one.boxes, BOX_BYTES)]
+    return [*commitments({party: one}), *rows(one.boxes, BOX_BYTES)]
 
 
 def read_deal(party: int, arrays: Sequence[np.ndarray]) -> Deal:
@@ -65,7 +60,7 @@ def read_deal(party: int, arrays: Sequence[np.ndarray]) -> Deal:
 def deals(found: Mapping[int, Deal], party: int) -> list[np.ndarray]:
     """What one party is shown of all deals: the boxes are those for it, by dealer."""
     boxes = {dealer: one.boxes[party] for dealer, one in found.items() if party in one.boxes}
-    return [*pairs(found), *rows(boxes, BOX_BYTES)]
+    return [*commitments(found), *rows(boxes, BOX_BYTES)]
 
 
 def read_deals(arrays: Sequence[np.ndarray], party: int) -> dict[int, Deal]:

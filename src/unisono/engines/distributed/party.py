@@ -148,9 +148,9 @@ class Responder:
             value, after, part = self._worker.one_release(grant, first, public, self._state, number)
         arrays: list[np.ndarray] = []
         if accepted is not None:
-            after_sending, masked, sealed = secure_sum.mask(accepted, value)
+            after_sending, masked, signature = secure_sum.mask(accepted, value)
             self._steps = {(number, attempt): after_sending}  # older attempts are over
-            arrays = packets.pairs({self.index: sealed})
+            arrays = packets.signatures({self.index: signature})
             value = Masked(masked, self.session.bits, value.simulated)
         self._unsettled = number, after, part
         self._save()
@@ -220,7 +220,7 @@ class Responder:
 
     def _agree(self, packet: wire.Packet) -> bytes:
         sent = self._take_step(secure_sum.Sent, packet)
-        step, signature = secure_sum.agree(sent, packets.read_sealed(packet.arrays))
+        step, signature = secure_sum.agree(sent, packets.read_signatures(packet.arrays))
         self._steps[_place(packet)] = step
         return self._reply("agree", packets.signatures({self.index: signature}))
 

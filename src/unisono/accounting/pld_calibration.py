@@ -68,17 +68,22 @@ def calibrate_noise(
     tolerance = target * precision * slope / 3.0
     enough: float | None = None
     too_little = -math.inf
+    last: tuple[float, float] | None = None
     for attempt in range(_ROUNDS):
         found = certified(position, tolerance * (1.0 if attempt else 4.0))
         if found.upper <= target:
             enough = position if enough is None else min(enough, position)
             if target - found.lower <= 2.0 * tolerance:
                 return math.exp(position)
-        else:
+        elif attempt or found.lower > target:  # the first, coarse bracket alone proves nothing
             too_little = max(too_little, position)
         # Aim a sixth of the precision below the target; estimate and truth run nearly parallel.
         wanted = target - 0.5 * tolerance
         middle = max(found.upper if found.upper < math.inf else 2.0 * target, 1e-3 * target)
+        if last is not None and abs(last[0] - position) > 1e-6:  # what was seen beats the estimate
+            slope = max((last[1] - math.log(middle)) / (position - last[0]), 1e-3)
+            tolerance = min(tolerance, target * precision * slope / 3.0)
+        last = position, math.log(middle)
         position += math.log(middle / wanted) / slope
         if enough is not None and not too_little < position < enough:
             if too_little == -math.inf:

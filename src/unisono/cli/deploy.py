@@ -3,19 +3,15 @@
 import logging
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from unisono.cli import inputs
-from unisono.cli.output import warn, write_json
+from unisono.cli.deploy_text import bar_of_rounds, consent, report, require_flower
+from unisono.cli.output import write_json
 from unisono.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from unisono.deployment.job import Progress
 
 StudyArgument = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file, study.toml.")]
 RosterOption = Annotated[
@@ -116,6 +112,7 @@ def coordinate(
       unisono coordinate study.toml
       unisono coordinate study.toml --address study.example.org:9092 --listen 0.0.0.0
     """
+    require_flower()
     from unisono.core.trust import Trust
     from unisono.deployment import coordinate as server
     from unisono.deployment.job import Job
@@ -139,12 +136,12 @@ def coordinate(
     job = Job.begin(home, study, _roster(study, roster), Conditions(wait, patience))
     if job.finished:
         raise InvalidInput(f"{home} holds the result of this study already: it runs once")
-    with server.serving(job, place) as link, _bar(json) as follow:
+    with server.serving(job, place) as link, bar_of_rounds(json) as follow:
         if not insecure:
             typer.echo(f"parties need {server.authority_of(job)}", err=True)
         typer.echo(f"the server is at {where} ({link.address} here)", err=True)
         shown = server.run(job, link, follow, stock=stock)
-    _report(shown, home, json)
+    report(shown, home, json)
 
 
 def join(
@@ -183,6 +180,7 @@ def join(
     Example:
       unisono join study.toml --data records.csv --policy policy.toml
     """
+    require_flower()
     from unisono.deployment import party
     from unisono.studies.file import load_study
     from unisono.studies.policy_file import load_policy
@@ -206,13 +204,13 @@ def join(
     connection = party.connection(where, authority or study.parent / "authority.crt", insecure)
     member = party.Member(seat, where, turn=turn)
     rounds[0] = member.agreed.built.study.algorithm.rounds
-    _consent(member)
+    consent(member)
     member.prepare()
     party.serve(
         member, connection, patience=patience,
         connected=lambda node: typer.echo(f"{own}: connected to {where}", err=True),
     )  # fmt: skip
-    _report(member.finish(), seat.output, json)
+    report(member.finish(), seat.output, json)
 
 
 def local_cluster(
@@ -237,6 +235,7 @@ def local_cluster(
     Example:
       unisono local-cluster study.toml --data hospitals --folder trial
     """
+    require_flower()
     from unisono.deployment.local import find_data, run_local
     from unisono.engines.distributed.server import Conditions
     from unisono.studies.file import load_study
@@ -245,13 +244,13 @@ def local_cluster(
     wait = deadline or (file.server.deadline if file.server else 60.0)
     with tempfile.TemporaryDirectory(prefix="unisono-") as scratch:
         home = folder or Path(scratch)
-        with _bar(json) as follow:
+        with bar_of_rounds(json) as follow:
             shown = run_local(
                 study, find_data(file.names, data), home.resolve(), follow,
                 Conditions(wait, patience),
             )  # fmt: skip
         text = (home / "server" / "certificate.txt").read_text(encoding="utf-8")
-        _report(shown, home if folder else None, json, text)
+        report(shown, home if folder else None, json, text)
 
 
 # ------------------------------------------------------------------- parts
@@ -259,70 +258,3 @@ def local_cluster(
 
 def _roster(study: Path, given: Path | None) -> Path:
     return given or study.parent / "roster.toml"
-
-
-def _consent(member: Any) -> None:
-    """What taking part will cost, before it costs anything."""
-    from unisono.accounting.accountant import ACCOUNTANT
-    from unisono.core.trust import describe
-
-    built, policy, name = member.agreed.built, member.ledger.policy, member.seat.name
-    privacy, costs = built.file.privacy, built.study.costs[built.file.party(name)]
-    epsilon, viewer = max(
-        (ACCOUNTANT.epsilon(history, policy.relation, privacy.delta), viewer)
-        for viewer, history in costs.items()
-        if policy.budget_for(viewer).epsilon != float("inf")
-    )
-    typer.echo(
-        f"{name}: {built.file.title!r} costs at most epsilon {epsilon:.4g} at delta "
-        f"{privacy.delta:g} ({policy.relation}), against {describe(viewer)}; budget "
-        f"{policy.budget.epsilon:g}",
-        err=True,
-    )
-
-
-@contextmanager
-def _bar(quiet: bool) -> Iterator[Callable[["Progress"], None]]:
-    """A bar of rounds on stderr, and the server's words under it."""
-    if quiet or not sys.stderr.isatty():
-        said = [""]
-
-        def plain(progress: "Progress") -> None:
-            if progress.words and progress.words != said[0]:
-                said[0] = progress.words
-                typer.echo(progress.words, err=True)
-
-        yield plain
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
-        task = bar.add_task("starting", total=None)
-
-        def follow(progress: "Progress") -> None:
-            bar.update(
-                task, completed=progress.rounds, total=progress.of or None,
-                description=progress.words or "rounds",
-            )  # fmt: skip
-
-        yield follow
-
-
-def _report(shown: dict[str, Any], folder: Path | None, json: bool, text: str = "") -> None:
-    if json:
-        write_json({"result": shown, "folder": str(folder) if folder else None})
-    else:
-        from unisono.cli.results import result_text
-
-        typer.echo(result_text(shown))
-        if folder is not None and not text:
-            text = (folder / "certificate.txt").read_text(encoding="utf-8")
-        typer.echo(text.rstrip())
-        if folder:
-            typer.echo(f"everything is in {folder}")
-    if "failed" in shown:
-        warn("the study opened no round")
-        raise typer.Exit(1)

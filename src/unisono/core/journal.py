@@ -120,7 +120,10 @@ class Journal:
             )
         data = os.pread(self._file, size - self._offset, self._offset)
         complete = data.rfind(b"\n") + 1
-        documents, head = parse(data[:complete].split(b"\n")[:-1], self.head, self.length)
+        try:
+            documents, head = parse(data[:complete].split(b"\n")[:-1], self.head, self.length)
+        except LedgerCorrupted as error:
+            raise LedgerCorrupted(f"{self.path}: {error}") from None
         if repair and complete < len(data):  # torn by a crash: it never paid for anything
             os.ftruncate(self._file, self._offset + complete)
             os.fsync(self._file)

@@ -22,13 +22,13 @@ def answer(status, json=None, ahead=0.0):
 @pytest.mark.parametrize(
     ("error", "words", "final"),
     [
-        (answer(412, {"code": 2004, "detail": ""}), "register its .pub", False),
-        (answer(403, {"code": 2001, "detail": ""}), "registered keys only", True),
-        (answer(401, ahead=600), r"clocks differ by \+6\d\d s", True),
-        (answer(401), "does not know this party", False),
-        (answer(503), "status 503", False),
-        (answer(404), "no Flower server", True),
-        (answer(200, ["not", "an", "object"]), "no Flower server", True),
+        (lambda: answer(412, {"code": 2004, "detail": ""}), "holds this party's card", False),
+        (lambda: answer(403, {"code": 2001, "detail": ""}), "registered keys only", True),
+        (lambda: answer(401, ahead=600), r"clocks differ by \+6\d\d s", True),
+        (lambda: answer(401), "does not know this party", False),
+        (lambda: answer(503), "status 503", False),
+        (lambda: answer(404), "no Flower server", True),
+        (lambda: answer(200, ["not", "an", "object"]), "no Flower server", True),
         (
             httpx.ConnectError(
                 "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: "
@@ -44,7 +44,8 @@ def answer(status, json=None, ahead=0.0):
     ],
 )
 def test_reasons(error, words, final):
-    refusal = explain(error, ADDRESS)
+    """Answers are made when they are needed: they bear the time."""
+    refusal = explain(error() if callable(error) else error, ADDRESS)
     assert refusal.final is final
     assert ADDRESS in refusal.reason
     assert re.search(words, refusal.reason)

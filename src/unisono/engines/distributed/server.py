@@ -93,8 +93,7 @@ class _Run:
     def all(self, progress: Callable[[int], None] | None) -> Outcome:
         algorithm = self.study.algorithm
         first = self._resume()
-        if first < algorithm.rounds:
-            self.present.wait(self.session.parties, self.conditions.patience, self.say)
+        self.present.wait(self.session.parties, self.conditions.patience, self.say)
         for number in range(first, algorithm.rounds):
             self._round(number)
             self._save(number + 1, begun=False)

@@ -17,6 +17,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import sysconfig
 import threading
 import time
@@ -28,6 +29,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, Self
 
+from unisono.engines.flower import leashed
 from unisono.engines.flower.certificates import ServerFiles, require_public_key
 from unisono.engines.flower.processes import free_port, marked, script
 from unisono.engines.flower.refusals import is_loopback
@@ -108,14 +110,16 @@ class SuperLink:
             command += ["--database", str(self._database)]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [script("flower-superlink"), *command], env=self._environment(),
+                [sys.executable, leashed.__file__, str(os.getpid()), script("flower-superlink"),
+                 *command], env=self._environment(),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         limit = time.monotonic() + _START
-        while not self._accepts():
-            if self._process.poll() is not None or time.monotonic() > limit:
-                raise ServerFailed(f"the SuperLink at {self.address} did not start:\n{self.tail()}")
+        while self._process.poll() is None and time.monotonic() < limit:
+            if self._accepts():
+                return
             time.sleep(_POLL)
+        raise ServerFailed(f"the SuperLink at {self.address} did not start:\n{self.tail()}")
 
     def stop(self, *, kill: bool = False) -> None:
         """Ends the process and all it started: politely unless `kill`, and then for certain."""

@@ -75,8 +75,9 @@ def _status(response: httpx.Response, address: str) -> Refusal:
     status, code = response.status_code, _flower_code(response)
     if code == ACTIVATION_FAILED:
         return Refusal(
-            f"{address} does not admit this party's transport key: register its .pub file with "
-            "the server, or wait until an earlier process of this party no longer counts",
+            f"{address} does not admit this party's transport key: it is admitted once the server "
+            "runs with a roster that holds this party's card, and an earlier process of this party "
+            "no longer counts",
             False,
         )
     if code == REGISTRATION_DISABLED:

@@ -1,0 +1,93 @@
+"""What studies between machines say: costs before, rounds meanwhile, results after."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from unisono.cli.output import warn, write_json
+from unisono.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from unisono.deployment.job import Progress
+
+
+def require_flower() -> None:
+    """Studies between machines need Flower, which the library alone does not install."""
+    if find_spec("flwr") is None:
+        raise InvalidInput(
+            "studies between machines travel over Flower, which is not installed: "
+            "run pip install 'unisono[flower]'"
+        )
+
+
+def consent(member: Any) -> None:
+    """What taking part will cost, before it costs anything."""
+    from unisono.accounting.accountant import ACCOUNTANT
+    from unisono.core.trust import describe
+
+    built, policy, name = member.agreed.built, member.ledger.policy, member.seat.name
+    privacy, costs = built.file.privacy, built.study.costs[built.file.party(name)]
+    epsilon, viewer = max(
+        (ACCOUNTANT.epsilon(history, policy.relation, privacy.delta), viewer)
+        for viewer, history in costs.items()
+        if policy.budget_for(viewer).epsilon != float("inf")
+    )
+    typer.echo(
+        f"{name}: {built.file.title!r} costs at most epsilon {epsilon:.4g} at delta "
+        f"{privacy.delta:g} ({policy.relation}), against {describe(viewer)}; budget "
+        f"{policy.budget.epsilon:g}",
+        err=True,
+    )
+
+
+@contextmanager
+def bar_of_rounds(quiet: bool) -> Iterator[Callable[["Progress"], None]]:
+    """A bar of rounds on stderr, and the server's words under it."""
+    if quiet or not sys.stderr.isatty():
+        said = [""]
+
+        def plain(progress: "Progress") -> None:
+            words = progress.words or (progress.of and f"round {progress.rounds} of {progress.of}")
+            if words and words != said[0] and not quiet:
+                said[0] = words
+                typer.echo(words, err=True)
+
+        yield plain
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def follow(progress: "Progress") -> None:
+            bar.update(
+                task, completed=progress.rounds, total=progress.of or None,
+                description=progress.words or "rounds",
+            )  # fmt: skip
+
+        yield follow
+
+
+def report(shown: dict[str, Any], folder: Path | None, json: bool, text: str = "") -> None:
+    if json:
+        write_json({"result": shown, "folder": str(folder) if folder else None})
+    else:
+        from unisono.cli.results import result_text
+
+        typer.echo(result_text(shown))
+        if folder is not None and not text:
+            text = (folder / "certificate.txt").read_text(encoding="utf-8")
+        typer.echo(text.rstrip())
+        if folder:
+            typer.echo(f"everything is in {folder}")
+    if "failed" in shown:
+        warn("the study opened no round")
+        raise typer.Exit(1)

@@ -48,8 +48,7 @@ class Opening:
     ) -> None:
         self.session, self.present, self._patience, self._say = session, present, patience, say
         self._ready: dict[Place, Dealers] = {}
-        # Of a party whose shares cannot be opened and the one who says so, one is lying: both are
-        # left out from then on, while enough others remain.
+        # Left out from then on, while enough others remain: who dealt shares that cannot be opened.
         self._blamed: set[int] = set()
         # Who did not take part when last asked for this round alone: nobody waits for them.
         self._silent: set[int] = set()
@@ -104,8 +103,10 @@ class Opening:
             for party in dealers.deals
         }
         replies = self._beside(asks, self._trusted, _announce(coming) if coming else None)
-        if self._blame(replies.get("blame", {})) and not replies["ask"]:
-            raise Spoilt("bad shares kept everybody from answering")
+        if self._blame(replies.get("blame", {})):
+            coming = None  # it is set up in its own time, without them
+            if set(replies["ask"]) <= self._blamed:
+                raise Spoilt("bad shares kept everybody from answering")
         survivors = _survivors(dealers, replies["ask"], seen)
         table = self._table_of(coming, replies.get("announce", {}))
         agree = Ask("agree", place.scalars, packets.signatures(survivors.signatures), "agree")
@@ -124,9 +125,18 @@ class Opening:
         return secure_sum.open_sum(survivors, shares), list(survivors.signatures)
 
     def _blame(self, replies: Mapping[int, wire.Packet]) -> bool:
-        """Leave out who is blamed and who blames; whether that is news."""
-        pairs = {(party, packet.scalars.get("dealer")) for party, packet in replies.items()}
-        news = {one for pair in pairs for one in pair if type(one) is int} - self._blamed
+        """Leave out who is to blame; whether that is news.
+
+        A dealer whom more parties blame than may collude is lying. Otherwise one of the two is,
+        nobody knows which, and both are left out.
+        """
+        news: set[int] = set()
+        for dealer in {packet.scalars.get("dealer") for packet in replies.values()}:
+            blamers = {p for p, packet in replies.items() if packet.scalars.get("dealer") == dealer}
+            if type(dealer) is int:
+                alone = len(blamers) > self.session.colluders
+                news |= {dealer} if alone else {dealer, *blamers}
+        news -= self._blamed
         self._blamed |= news
         if news:
             self._ready.clear()

@@ -5,11 +5,12 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
-.PHONY: help demo test test-slow lint types imports bench docs dist clean
+.PHONY: help demo test test-cluster test-slow lint types imports bench docs dist clean
 
 help:
 	@echo "make demo       a private mean and a private model over five parties, in a minute"
 	@echo "make test       everything that should hold, in a few minutes"
+	@echo "make test-cluster  a real server with TLS, and parties that join it"
 	@echo "make test-slow  the tests that take longer"
 	@echo "make lint       style, types and import directions"
 	@echo "make bench      speed against peers, one table each"
@@ -26,6 +27,9 @@ demo: $(STAMP)
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+
+test-cluster: $(STAMP)
+	$(BIN)/python -m pytest -q -m cluster tests/deployment/test_cluster.py
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow

@@ -148,7 +148,7 @@ def every_algorithm_and_trust():
             yield pytest.param(name, trust, marks=[] if quick else [pytest.mark.slow])
 
 
-@pytest.mark.parametrize(("name", "trust"), every_algorithm_and_trust())
+@pytest.mark.parametrize(("name", "trust"), list(every_algorithm_and_trust()))
 def test_engines_agree(name, trust):
     """Encodings agree within two grid steps a party, so sums within eight; ledgers are equal."""
     synchronous = sgd_synchronous(SynchronousSettings(2.0, 1e-5, rounds=12), trust)

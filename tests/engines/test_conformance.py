@@ -139,7 +139,7 @@ def sums(result):
 
 
 def every_algorithm_and_trust():
-    """Each algorithm under its most demanding trust, and one of them under all; the rest is slow."""
+    """Each algorithm under its most demanding trust, and one under all; the rest is slow."""
     for name in (*ALGORITHMS, "sgd-synchronous"):
         offered = ALGORITHMS[name].trusts if name in ALGORITHMS else frozenset(Trust)
         first = Trust.SECURE_SUM if Trust.SECURE_SUM in offered else Trust.LOCAL

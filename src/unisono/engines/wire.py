@@ -71,7 +71,9 @@ def encode_value(
             "a simulated value (seeded noise) may not go over a real wire: use a ledger without "
             "a seed"
         )
-    return encode(tags[type(value)], scalars, [value.value, *others])
+    # Sums live modulo 2^32, so 32 bits of each number say all; masked ones have that width already.
+    integers = value.value if isinstance(value, Masked) else value.value.astype(np.int32)
+    return encode(tags[type(value)], scalars, [integers, *others])
 
 
 def decode(data: bytes) -> Packet:

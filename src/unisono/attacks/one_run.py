@@ -18,7 +18,8 @@ guesses, split by a wrong and a right one, and f the claimed curve, going down f
 
     h_i = max(h_{i+1}, f(1 - r_{i+1})),        r_i = r_{i+1} + i / (r - i) (h_i - h_{i+1})
 
-bounds h_0 + r_0 from below; beyond r / m the claim is refuted.
+bounds h_0 + r_0 from below; beyond r / m the claim is refuted. `refuted` takes any claimed curve f,
+such as that of sampled Gaussian noise; `one_run` itself reports the Gaussian's.
 """
 
 import math
@@ -31,7 +32,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
 from unisono.accounting import gaussian
-from unisono.errors import InvalidInput
+from unisono.errors import AuditFailed, InvalidInput
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,25 @@ class OneRun:
         )
 
 
+def check(claim_epsilon: float, found: OneRun, gaussian: bool = True) -> None:
+    """Raise AuditFailed where one run refutes the claimed epsilon; a true claim is refused with
+    probability at most 1 - `found.confidence` for each bound that is looked at.
+
+    `gaussian`: the claim is that of Gaussian noise without sampling, so its mu is a claim too.
+    """
+    bounds = {"whatever the mechanism": found.epsilon}
+    if gaussian:
+        bounds["if its noise is Gaussian"] = found.epsilon_model_based
+    words, bound = max(bounds.items(), key=lambda item: item[1])
+    if bound > claim_epsilon:
+        raise AuditFailed(
+            f"the run claims epsilon = {claim_epsilon:g} at delta = {found.delta:g}, but "
+            f"{found.correct} of {found.guesses} guesses about {found.canaries} canaries were "
+            f"right: epsilon is at least {bound:.3f}, {words} (confidence {found.confidence:g}). "
+            "Look for too little noise, a missing clip, or a sensitivity stated too small"
+        )
+
+
 def chance(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
     """Bound on the probability of so many correct guesses under an (epsilon, delta)-private run.
 
@@ -74,12 +94,14 @@ def chance(canaries: int, guesses: int, correct: int, epsilon: float, delta: flo
 
 
 def one_run(
-    scores: ArrayLike, included: ArrayLike, guesses: int, delta: float, confidence: float = 0.95
-) -> OneRun:
+    scores: ArrayLike, included: ArrayLike, guesses: int, delta: float, confidence: float = 0.95,
+    only_in: bool = False,
+) -> OneRun:  # fmt: skip
     """The largest epsilon that one run refutes: scores (m,), included (m,) fair coins.
 
     `guesses`, chosen before the scores are seen, is how many canaries are guessed about: half of
-    them "in" (the highest scores), half "out".
+    them "in" (the highest scores), half "out". With `only_in` all are guessed to be "in", which is
+    better where records are sampled: an included canary that was never drawn looks left out.
     """
     values, coins = np.asarray(scores, float), np.asarray(included, bool)
     if values.ndim != 1 or values.shape != coins.shape or not np.isfinite(values).all():
@@ -94,8 +116,8 @@ def one_run(
     if not (0 <= delta < 1 and 0.5 <= confidence < 1):
         raise InvalidInput(f"delta {delta!r} lies in [0, 1), confidence {confidence!r} in [.5, 1)")
     order = np.argsort(values, kind="stable")
-    half = guesses // 2
-    correct = int(coins[order[-half:]].sum() + (~coins[order[:half]]).sum())
+    half = 0 if only_in else guesses // 2
+    correct = int(coins[order[half - guesses :]].sum() + (~coins[order[:half]]).sum())
     doubt = 1 - confidence
     size = len(values)
     epsilon = _largest(lambda e: chance(size, guesses, correct, e, delta) < doubt, 50.0)
@@ -109,10 +131,17 @@ def gaussian_refuted(canaries: int, guesses: int, correct: int, mu: float, doubt
     >>> gaussian_refuted(100, 50, 50, 0.5, 0.05), gaussian_refuted(100, 50, 25, 0.5, 0.05)
     (True, False)
     """
+    return refuted(canaries, guesses, correct, lambda p: float(ndtr(-ndtri(p) - mu)), doubt)
+
+
+def refuted(
+    canaries: int, guesses: int, correct: int, trade_off: Callable[[float], float], doubt: float
+) -> bool:
+    """Whether so many correct guesses are less likely than `doubt` under a claimed curve."""
     right = doubt * correct / canaries
     wrong = doubt * (guesses - correct) / canaries
     for i in range(correct - 1, -1, -1):
-        grown = max(wrong, float(ndtr(ndtri(right) - mu)))
+        grown = max(wrong, trade_off(1.0 - right))
         if grown == wrong:  # neither can change any more
             break
         right, wrong = min(1.0, right + i / (guesses - i) * (grown - wrong)), grown

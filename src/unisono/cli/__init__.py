@@ -1,5 +1,5 @@
-"""The command line: `unisono privacy`, `ledger`, `query`, `reproduce`, and a study's `keygen`,
-`roster`, `coordinate`, `join` and `local-cluster`.
+"""The command line: `unisono privacy`, `ledger`, `query`, `reproduce`, `audit`, and a study's
+`keygen`, `roster`, `coordinate`, `join` and `local-cluster`.
 
 Only typer is imported here; JAX, SciPy, matplotlib and the accountants are imported inside the
 commands that need them, so that `unisono --help` answers at once.
@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from unisono.cli import deploy
+from unisono.cli.audit import audit as audit_command
 from unisono.cli.ledger import app as ledger_commands
 from unisono.cli.privacy import app as privacy_commands
 from unisono.cli.query import query as query_command
@@ -30,6 +31,7 @@ Examples:
   unisono ledger show ages.ledger                    what has been spent?
   unisono query a.csv b.csv --mean age ...           ask several parties at once
   unisono reproduce composition                      run an experiment again
+  unisono audit study.toml                           try to prove a promise wrong
   unisono local-cluster study.toml --data folder     try a study between machines on this one
   unisono coordinate study.toml                      run a study's server
   unisono join study.toml --data a.csv --policy p.toml   take part in a study
@@ -77,6 +79,7 @@ app = typer.Typer(
 app.add_typer(privacy_commands, name="privacy")
 app.add_typer(ledger_commands, name="ledger")
 app.command()(query_command)
+app.command()(audit_command)
 app.command()(reproduce_command)
 for _command in (deploy.keygen, deploy.roster, deploy.coordinate, deploy.join):
     app.command()(_command)

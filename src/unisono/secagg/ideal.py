@@ -15,8 +15,6 @@ from unisono.core.values import Masked, Share
 from unisono.errors import GrantMisused, InvalidInput
 from unisono.secagg.encoding import signed
 
-DESCRIPTION = "ideal functionality: a dealer inside this process knows the masks"
-
 
 class Dealer:
     """Knows all pads; opens a round once, for at least `minimum` survivors."""

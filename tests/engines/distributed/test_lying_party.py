@@ -76,6 +76,22 @@ def test_where_one_may_collude_one_word_against_another_costs_both(tmp_path):
     assert (cluster.turns(0), cluster.turns(1), cluster.turns(5)) == ([0], [0, 1, 2], [])
 
 
+@pytest.mark.parametrize("dealer", [[1], {"a": 1}, None, "1", 1.5, True, 10**30, -1])
+def test_blame_of_nobody_stops_nobody(tmp_path, dealer):
+    """A party answers every question with a strange complaint: it is left out, the others go on."""
+    cluster = Cluster(descent(parties=4, minimum=3), tmp_path)
+    honest = cluster.link.answers[1]
+
+    def answer(request):
+        if wire.decode(request).tag == "hello":
+            return honest(request)
+        packet = wire.encode("blame", {"party": 0, "dealer": dealer})
+        return seal(cluster.session, cluster.identities[0], request, packet)
+
+    cluster.link.answers[1] = answer
+    assert cluster.run().opened == 3
+
+
 def result_packet(cluster, leaves, opened):
     scalars = {"session": cluster.session.id.hex(), "opened": opened}
     return wire.encode("finish", scalars, leaves)

@@ -130,12 +130,16 @@ class Opening:
         A dealer whom more parties blame than may collude is lying. Otherwise one of the two is,
         nobody knows which, and both are left out.
         """
+        named: dict[int, int] = {
+            party: packet.scalars["dealer"]
+            for party, packet in replies.items()
+            if type(packet.scalars.get("dealer")) is int
+        }
         news: set[int] = set()
-        for dealer in {packet.scalars.get("dealer") for packet in replies.values()}:
-            blamers = {p for p, packet in replies.items() if packet.scalars.get("dealer") == dealer}
-            if type(dealer) is int:
-                alone = len(blamers) > self.session.colluders
-                news |= {dealer} if alone else {dealer, *blamers}
+        for dealer in set(named.values()):
+            blamers = {party for party, whom in named.items() if whom == dealer}
+            alone = len(blamers) > self.session.colluders
+            news |= {dealer} if alone else {dealer, *blamers}
         news -= self._blamed
         self._blamed |= news
         if news:

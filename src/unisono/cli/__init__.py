@@ -1,11 +1,11 @@
-"""The command line: `unisono privacy`, `ledger`, `query`, `reproduce`, `audit`, and a study's
-`keygen`, `roster`, `coordinate`, `join` and `local-cluster`.
+"""The command line, in the order in which people meet it: plan, ask, study, join, look, attack.
 
 Only typer is imported here; JAX, SciPy, matplotlib and the accountants are imported inside the
 commands that need them, so that `unisono --help` answers at once.
 """
 
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import click
@@ -13,11 +13,20 @@ import typer
 from typer.core import TyperGroup
 
 from unisono.cli import deploy
-from unisono.cli.audit import audit as audit_command
+from unisono.cli.attack import attack
+from unisono.cli.audit import audit
+from unisono.cli.check import check
+from unisono.cli.dashboard import dashboard
+from unisono.cli.doctor import doctor
+from unisono.cli.init import init
 from unisono.cli.ledger import app as ledger_commands
+from unisono.cli.plan import plan
 from unisono.cli.privacy import app as privacy_commands
-from unisono.cli.query import query as query_command
-from unisono.cli.reproduce import reproduce as reproduce_command
+from unisono.cli.query import query
+from unisono.cli.report import report
+from unisono.cli.reproduce import reproduce
+from unisono.cli.run import run
+from unisono.cli.schema import schema
 from unisono.errors import UnisonoError
 
 INTERRUPTED = 130
@@ -71,19 +80,25 @@ app = typer.Typer(
     cls=PlainErrors,
     help=_HELP,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     # Local variables in a traceback could hold someone's records.
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(privacy_commands, name="privacy")
-app.add_typer(ledger_commands, name="ledger")
-app.command()(query_command)
-app.command()(audit_command)
-app.command()(reproduce_command)
-for _command in (deploy.keygen, deploy.roster, deploy.coordinate, deploy.join):
-    app.command()(_command)
-app.command("local-cluster")(deploy.local_cluster)
+_COMMANDS: dict[str, list[Callable[..., None]]] = {
+    "Before anything is spent": [plan, init, check, schema],
+    "Ask and learn": [query, run],
+    "Between machines": [
+        deploy.keygen, deploy.roster, deploy.coordinate, deploy.join, deploy.local_cluster
+    ],
+    "Look and attack": [report, dashboard, audit, attack, reproduce, doctor],
+}  # fmt: skip
+for _panel, _functions in _COMMANDS.items():
+    for _function in _functions:
+        _name = _function.__name__.replace("_", "-")
+        app.command(_name, rich_help_panel=_panel)(_function)
+app.add_typer(privacy_commands, name="privacy", rich_help_panel="Before anything is spent")
+app.add_typer(ledger_commands, name="ledger", rich_help_panel="Look and attack")
 
 
 @app.callback()

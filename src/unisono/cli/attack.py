@@ -1,0 +1,6 @@
+"""`unisono attack`."""
+
+
+def attack() -> None:
+    """To be written."""
+    raise NotImplementedError

@@ -1,0 +1,6 @@
+"""`unisono check`."""
+
+
+def check() -> None:
+    """To be written."""
+    raise NotImplementedError

@@ -1,0 +1,6 @@
+"""`unisono dashboard`."""
+
+
+def dashboard() -> None:
+    """To be written."""
+    raise NotImplementedError

@@ -1,0 +1,6 @@
+"""`unisono doctor`."""
+
+
+def doctor() -> None:
+    """To be written."""
+    raise NotImplementedError

@@ -1,0 +1,6 @@
+"""`unisono init`."""
+
+
+def init() -> None:
+    """To be written."""
+    raise NotImplementedError

@@ -1,0 +1,6 @@
+"""`unisono plan`."""
+
+
+def plan() -> None:
+    """To be written."""
+    raise NotImplementedError

@@ -1,0 +1,6 @@
+"""`unisono report`."""
+
+
+def report() -> None:
+    """To be written."""
+    raise NotImplementedError

@@ -1,0 +1,6 @@
+"""`unisono run`."""
+
+
+def run() -> None:
+    """To be written."""
+    raise NotImplementedError

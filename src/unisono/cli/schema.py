@@ -1,0 +1,6 @@
+"""`unisono schema`."""
+
+
+def schema() -> None:
+    """To be written."""
+    raise NotImplementedError

@@ -1,0 +1,1 @@
+"""A local web page of running and finished studies."""

@@ -1,0 +1,1 @@
+"""Runs as pages: what was learned, what was promised, and against whom."""

@@ -1,0 +1,136 @@
+"""A run as it lies in its folder, for reports and for whoever looks on while it runs.
+
+    run.json          what runs, where, since when, and how it ended (`Heading`)
+    study.toml        what the parties agreed on
+    progress.json     rounds done, and the last words
+    timeline.jsonl    a line for each step: round, time, who answered, public numbers
+    budgets.json      what each party's ledger says: before, now, and at most, by viewer
+    result.json       the result in the user's words and units
+    certificate.json  what is guaranteed against whom
+    evaluation.json   how good the result is, where somebody measured it
+    transcript.json   which messages each viewer saw: names, rounds and shapes, never records
+    attacks.json      what attacks and audits found
+
+All but run.json may be missing: a server knows no party's budget, and a run that has just begun
+has no result. Nothing here was computed from records except through a paid release.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from unisono.errors import InvalidInput
+
+FORMAT = "unisono-run-1"
+HEADING = "run.json"
+State = Literal["running", "finished", "failed"]
+
+
+@dataclass(frozen=True)
+class Heading:
+    """What every run says of itself, rewritten when its state changes. Times are ISO 8601, UTC."""
+
+    title: str
+    engine: Literal["in process", "server", "party", "laboratory"]
+    state: State
+    started: str
+    ended: str | None = None
+    party: str | None = None
+    command: str = ""
+    process: int | None = None
+    error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": FORMAT, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything that is known of a run; documents are plain JSON, None where there is none."""
+
+    folder: Path
+    heading: Heading
+    study: str | None = None
+    progress: Mapping[str, Any] | None = None
+    timeline: tuple[Mapping[str, Any], ...] = ()
+    budgets: tuple[Mapping[str, Any], ...] | None = None
+    result: Mapping[str, Any] | None = None
+    certificate: Mapping[str, Any] | None = None
+    evaluation: Mapping[str, Any] | None = None
+    transcript: Mapping[str, Any] | None = None
+    attacks: Mapping[str, Any] | None = None
+    damaged: tuple[str, ...] = field(default=())
+
+
+def read_run(folder: Path) -> Run:
+    """The run in a folder, at any moment of its life; damaged parts are named, not guessed."""
+    damaged: list[str] = []
+    heading = _document(folder / HEADING, damaged)
+    if not isinstance(heading, dict) or heading.pop("format", None) != FORMAT:
+        raise InvalidInput(f"{folder} holds no run: give a folder that has a {HEADING}")
+    try:
+        first = Heading(**heading)
+    except TypeError:
+        raise InvalidInput(
+            f"{folder / HEADING} was written by another version of unisono: read it with that one"
+        ) from None
+    names = ("progress", "result", "certificate", "evaluation", "transcript", "attacks")
+    documents = {name: _document(folder / f"{name}.json", damaged) for name in names}
+    budgets = _document(folder / "budgets.json", damaged)
+    return Run(
+        folder=folder, heading=first, study=_text(folder / "study.toml"),
+        timeline=_lines(folder / "timeline.jsonl"),
+        budgets=None if budgets is None else tuple(budgets),
+        damaged=tuple(damaged), **documents,
+    )  # fmt: skip
+
+
+def find_runs(folder: Path, depth: int = 3) -> list[Path]:
+    """Folders with a run, at most so deep; what may not be read is passed over."""
+    if (folder / HEADING).is_file():
+        return [folder, *_below(folder, depth)]
+    return _below(folder, depth)
+
+
+def _below(folder: Path, depth: int) -> list[Path]:
+    if depth == 0:
+        return []
+    try:
+        inner = sorted(one for one in folder.iterdir() if one.is_dir() and one.name[0] != ".")
+    except OSError:
+        return []
+    return [found for one in inner for found in find_runs(one, depth - 1)]
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _document(path: Path, damaged: list[str]) -> Any:
+    text = _text(path)
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        damaged.append(path.name)
+        return None
+
+
+def _lines(path: Path) -> tuple[Mapping[str, Any], ...]:
+    """Whole lines only: a writer may be in the middle of the last one."""
+    found = []
+    for line in (_text(path) or "").splitlines():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            break
+    return tuple(found)
+
+
+__all__ = ["FORMAT", "HEADING", "Heading", "Run", "State", "find_runs", "read_run"]

@@ -15,7 +15,7 @@ from typing import Any
 
 from unisono.core.events import Composed, composed_to_json
 from unisono.core.ledger import Accountant, Ledger
-from unisono.core.trust import Relation, Trust, Viewer, describe
+from unisono.core.trust import Relation, Trust, Unit, Viewer, describe
 from unisono.errors import UndefinedRelation
 
 
@@ -194,7 +194,7 @@ def certify(
         events=cost,
         lines=lines,
         spending=_spending(ledgers),
-        declarations=_declarations(books),
+        declarations=_declarations(books, event.sensitivity.unit),
         simulated=any(ledger.simulated for ledger in ledgers.values()),
         heads={name: ledger.head for name, ledger in list(ledgers.items())[:100]},
         secure_sum=secure_sum,
@@ -203,14 +203,14 @@ def certify(
     )
 
 
-def _declarations(books: Collection[Ledger]) -> dict[str, Any]:
-    """What the parties declared about their records (X-8)."""
+def _declarations(books: Collection[Ledger], unit: Unit) -> dict[str, Any]:
+    """What the parties declared about their records (X-8); a hidden party hides all of its own."""
     if not books:
         return {}
-    return {
-        "records_per_person": max(book.policy.records_per_person for book in books),
-        "parties_disjoint": all(book.policy.parties_disjoint for book in books),
-    }
+    disjoint = {"parties_disjoint": all(book.policy.parties_disjoint for book in books)}
+    if unit is Unit.PARTY:
+        return disjoint
+    return {"records_per_person": max(book.policy.records_per_person for book in books)} | disjoint
 
 
 def _worst(

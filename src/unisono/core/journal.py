@@ -280,10 +280,10 @@ def unavailable(
         errno.EDQUOT: "the disk quota is used up: free some space and try again",
         errno.EACCES: "permission is denied: make the file writable for you",
         errno.EPERM: "the operation is not permitted: make the file writable for you",
-        errno.EROFS: "the disk is read-only: move the ledger to writable storage",
+        errno.EROFS: "the disk is read-only: move it to writable storage",
         errno.EISDIR: "that is a folder: name a file",
     }.get(error.errno or 0, error.strerror or str(error))
-    return LedgerUnavailable(f"cannot use the ledger {path}: {remedy}; {consequence}")
+    return LedgerUnavailable(f"cannot use {path}: {remedy}; {consequence}")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -67,8 +67,8 @@ class Run:
 def read_run(folder: Path) -> Run:
     """The run in a folder, at any moment of its life; damaged parts are named, not guessed."""
     damaged: list[str] = []
-    heading = _document(folder / HEADING, damaged)
-    if not isinstance(heading, dict) or heading.pop("format", None) != FORMAT:
+    heading = _document(folder / HEADING, damaged, dict)
+    if heading is None or heading.pop("format", None) != FORMAT:
         raise InvalidInput(f"{folder} holds no run: give a folder that has a {HEADING}")
     try:
         first = Heading(**heading)
@@ -77,8 +77,8 @@ def read_run(folder: Path) -> Run:
             f"{folder / HEADING} was written by another version of unisono: read it with that one"
         ) from None
     names = ("progress", "result", "certificate", "evaluation", "transcript", "attacks")
-    documents = {name: _document(folder / f"{name}.json", damaged) for name in names}
-    budgets = _document(folder / "budgets.json", damaged)
+    documents = {name: _document(folder / f"{name}.json", damaged, dict) for name in names}
+    budgets = _document(folder / "budgets.json", damaged, list)
     return Run(
         folder=folder, heading=first, study=_text(folder / "study.toml"),
         timeline=_lines(folder / "timeline.jsonl"),
@@ -89,9 +89,11 @@ def read_run(folder: Path) -> Run:
 
 def find_runs(folder: Path, depth: int = 3) -> list[Path]:
     """Folders with a run, at most so deep; what may not be read is passed over."""
-    if (folder / HEADING).is_file():
-        return [folder, *_below(folder, depth)]
-    return _below(folder, depth)
+    try:
+        own = [folder] if (folder / HEADING).is_file() else []
+    except OSError:
+        return []
+    return own + _below(folder, depth)
 
 
 def _below(folder: Path, depth: int) -> list[Path]:
@@ -111,15 +113,19 @@ def _text(path: Path) -> str | None:
         return None
 
 
-def _document(path: Path, damaged: list[str]) -> Any:
+def _document(path: Path, damaged: list[str], kind: type) -> Any:
+    """The document, if there is one of that kind."""
     text = _text(path)
     if text is None:
         return None
     try:
-        return json.loads(text)
+        found = json.loads(text)
     except ValueError:
+        found = None
+    if not isinstance(found, kind):
         damaged.append(path.name)
         return None
+    return found
 
 
 def _lines(path: Path) -> tuple[Mapping[str, Any], ...]:

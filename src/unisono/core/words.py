@@ -1,0 +1,144 @@
+"""Plain words and rounded numbers. Upper bounds are rounded up, so that what is printed is true."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from unisono.core.trust import Relation
+
+
+def number(value: float, digits: int = 4) -> str:
+    """An upper bound with `digits` significant digits, rounded up.
+
+    >>> number(0.123412), number(1234567.0), number(math.inf), number(2.0)
+    ('0.1235', '1234567', 'infinite', '2')
+    """
+    if math.isnan(value):
+        return "-"
+    if math.isinf(value):
+        return "infinite"
+    return plain(round_up(value, digits), digits)
+
+
+def round_up(value: float, digits: int) -> float:
+    """The least decimal of `digits` significant digits that is not below `value` (>= 0).
+
+    >>> round_up(3.73063, 4), round_up(2.5, 4)
+    (3.731, 2.5)
+    """
+    if value == 0 or not math.isfinite(value):
+        return value
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    if places <= 0:
+        return float(math.ceil(value))
+    rounded = round(value, places)
+    return rounded if rounded >= value else round(value + 10.0**-places, places)
+
+
+def plain(value: float, digits: int = 4) -> str:
+    """A number without exponent where that stays readable.
+
+    >>> plain(1e-6), plain(0.25), plain(10000.0)
+    ('1e-06', '0.25', '10000')
+    """
+    if value == int(value) and abs(value) < 1e15:
+        return str(int(value))
+    return f"{value:.{digits}g}"
+
+
+def percent(probability: float) -> str:
+    """A probability as a percentage, rounded up: one decimal, or two digits below 1 %.
+
+    >>> percent(0.69146), percent(1.0), percent(0.5), percent(0.004796)
+    ('69.2 %', '100 %', '50 %', '0.48 %')
+    """
+    if probability < 0.01:
+        return f"{number(100 * probability, 2)} %"
+    tenths = math.ceil(round(probability * 1000, 9))
+    return f"{min(tenths / 10, 100.0):g} %"
+
+
+def one_in(probability: float) -> str:
+    """A small probability as odds.
+
+    >>> one_in(1e-5), one_in(0.001), one_in(0)
+    ('1 in 100,000', '1 in 1,000', 'nothing')
+    """
+    if probability == 0:
+        return "nothing"
+    odds = math.floor(1 / probability + 1e-6)
+    return f"1 in {odds:,}" if odds < 1e15 else f"{probability:g}"
+
+
+def times(count: int, thing: str, things: str = "") -> str:
+    """A counted noun.
+
+    >>> times(1, "release"), times(2000, "release"), times(2, "entry", "entries")
+    ('1 release', '2,000 releases', '2 entries')
+    """
+    return f"{count:,} {thing if count == 1 else things or thing + 's'}"
+
+
+_TELLS = {
+    Relation.REPLACE_ONE: "which of two records you gave",
+    Relation.ZERO_OUT: "whether your values were used or blanked out",
+    Relation.ADD_OR_REMOVE: "whether you took part",
+}
+
+RELATION_WORDS = {
+    Relation.REPLACE_ONE: "your record exchanged for any other",
+    Relation.ZERO_OUT: "your values blanked out",
+    Relation.ADD_OR_REMOVE: "your record there or not",
+}
+
+
+def budget_guess(epsilon: float, delta: float) -> float:
+    """Best success from an even prior under any (epsilon, delta) mechanism.
+
+    The trade-off curve's line with slope -e^epsilon bounds the sum of both errors:
+    success <= (e^epsilon + delta) / (1 + e^epsilon).
+
+    >>> budget_guess(0.0, 0.0), round(budget_guess(1.0, 0.0), 4)
+    (0.5, 0.7311)
+    """
+    return 1.0 if epsilon > 700 else (math.exp(epsilon) + delta) / (1 + math.exp(epsilon))
+
+
+def guess_words(guess: float, relation: Relation) -> str:
+    """What an adversary can do, from an even prior."""
+    success = percent(guess)
+    sentence = (
+        f"An adversary who knows everyone else can tell {_TELLS[relation]} with at most "
+        f"{success} success (50 % is blind guessing)."
+    )
+    if guess >= 0.99:
+        return sentence + " That is almost no protection in the worst case."
+    wrong = math.floor(100 * (1 - guess) + 1e-9)
+    return sentence + f" At least {wrong} out of 100 such guesses are wrong on average."
+
+
+def promise_words(epsilon: float, delta: float) -> str:
+    """The definition of (epsilon, delta) for a reader who has never seen it."""
+    if math.isinf(epsilon):
+        return "There is no guarantee: epsilon is infinite."
+    allowance = f", apart from an allowance of {one_in(delta)} (delta)" if delta > 0 else ""
+    if epsilon > 20:
+        return (
+            "Your record may make a result more than a hundred million times likelier"
+            f"{allowance}: hardly a guarantee."
+        )
+    return (
+        "Whatever comes out, your record makes it at most "
+        f"{number(math.exp(epsilon), 3)} times as likely (e^epsilon){allowance}."
+    )
+
+
+def jsonable(value: Any) -> Any:
+    """The same document with infinity as "inf" and NaN as null, which JSON can hold."""
+    if isinstance(value, float):
+        return "inf" if math.isinf(value) else None if math.isnan(value) else value
+    if isinstance(value, Mapping):
+        return {str(k): jsonable(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(v) for v in value]
+    return value

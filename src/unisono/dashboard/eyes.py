@@ -1,0 +1,146 @@
+"""Through the eyes of one viewer: what a run costs against it, and what it saw."""
+
+import math
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from unisono.core.trust import ITERATES, PARTY, SERVER
+from unisono.core.words import number as upper
+from unisono.core.words import round_up
+from unisono.dashboard import shapes
+from unisono.dashboard.parties import Spent, spending, who
+from unisono.reports.charts import gauge
+from unisono.reports.marks import short
+from unisono.reports.page import Section, paragraphs, table
+from unisono.reports.run import Run
+
+MOST_GAUGES = 12
+_NOT_ALL = "{} more in the table below."
+_MESSAGES = {
+    "public": "what parties are sent", "messages": "single messages of parties",
+    "sum": "opened sums", "result": "the result",
+}  # fmt: skip
+
+
+def seen(run: Run, viewer: str | None) -> list[Section]:
+    """Budgets against one viewer, and the messages it saw."""
+    if viewer is None:
+        return []
+    body = _guarantee(run, viewer) + _gauges(run, viewer) + _messages(run, viewer)
+    return [Section(f"Through the eyes of {who(viewer)}", body, "viewer")]
+
+
+def _guarantee(run: Run, viewer: str) -> Markup:
+    """What the certificate promises against this viewer, in a sentence."""
+    certificate = shapes.mapping(run.certificate)
+    promises = [
+        f"epsilon {_bound(line.get('epsilon'))} under {shapes.text(line.get('relation'))} "
+        f"at delta {_bound(line.get('delta'))}"
+        for line in shapes.mappings(certificate.get("guarantees"))
+        if line.get("viewer") == viewer
+    ]
+    unit = shapes.text(certificate.get("unit")) or "record"
+    words = f"For one {unit}, this run costs at most {'; '.join(promises)}."
+    return paragraphs(words if promises else "")
+
+
+def _bound(value: object) -> str:
+    found = shapes.number(value)
+    return "unknown" if found is None else upper(found)
+
+
+def _gauges(run: Run, viewer: str) -> Markup:
+    found = [one for one in spending(run) if one.viewer == viewer]
+    if not found:
+        return paragraphs(
+            "No budgets here: what a party has spent stands in its own ledger.", kind="note"
+        )
+    if len(found) > MOST_GAUGES:  # those nearest to the end; a few keep their places
+        found.sort(key=lambda one: (-one.share, -one.spent))
+    drawn = Markup("").join(
+        gauge(one.party, _up(one.spent), one.budget, before=_up(one.before), words=_left(one))
+        for one in found[:MOST_GAUGES]
+    )
+    rows = [
+        [one.party, short(_up(one.before)), short(_up(one.spent)), short(one.budget), one.relation,
+         "–" if one.delta is None else short(one.delta)]
+        for one in found
+    ]  # fmt: skip
+    header = ["party", "before", "spent", "budget", "relation", "delta"]
+    numbers = folded(
+        f"All {len(found)} budgets as a table" if len(found) > 1 else "The budget as a table",
+        table(header, rows, f"Epsilon against {who(viewer)}"),
+    )
+    more = len(found) - MOST_GAUGES
+    note = paragraphs(_NOT_ALL.format(more) if more > 0 else "", kind="note")
+    return Markup('<h3>Budgets</h3><div class="gauges">{}</div>{}{}').format(drawn, note, numbers)
+
+
+def _up(epsilon: float) -> float:
+    """What was spent is an upper bound, so it is rounded up to the digits that are shown."""
+    return round_up(epsilon, 3)
+
+
+def _left(one: Spent) -> str:
+    if math.isinf(one.spent):
+        return "no protection"
+    if math.isinf(one.budget):
+        return "no limit agreed"
+    left = max(one.budget - _up(one.spent), 0.0)
+    return f"{short(left)} left" if left > 0 else "used up"
+
+
+def _messages(run: Run, viewer: str) -> Markup:
+    messages = shapes.mappings(shapes.mapping(run.transcript).get("messages"))
+    if not messages:
+        return Markup("")
+    total = shapes.whole(shapes.mapping(run.progress).get("of"))
+    rows, hidden = [], []
+    for message in messages:
+        name = shapes.text(message.get("name"))
+        name = _MESSAGES.get(name, name)
+        if _sees(viewer, shapes.names(message.get("viewers")) or []):
+            rounds = _rounds(message.get("rounds"), total)
+            rows.append([name, rounds, _shape(message.get("shape"))])
+        else:
+            hidden.append(name)
+    head = Markup("<h3>Messages it saw</h3>")
+    body = table(["message", "rounds", "numbers in each"], rows, f"Seen by {who(viewer)}")
+    unseen = ", ".join(dict.fromkeys(hidden))
+    return (
+        head
+        + (body if rows else paragraphs("None."))
+        + paragraphs(f"Hidden from it: {unseen}." if hidden else "", kind="note")
+    )
+
+
+def _sees(viewer: str, readers: Sequence[str]) -> bool:
+    """Colluders see what the server and the parties see (core.transcript)."""
+    if viewer.startswith("colluders"):
+        return viewer in readers or not {SERVER, PARTY, ITERATES}.isdisjoint(readers)
+    return viewer in readers
+
+
+def _rounds(value: object, total: int | None) -> str:
+    """First and last round, counted from 1 as everywhere on the page."""
+    ends = [shapes.whole(one) for one in value] if isinstance(value, list | tuple) else []
+    known = [
+        "the end" if total is not None and one >= total else str(one + 1)
+        for one in ends
+        if one is not None
+    ]
+    return " to ".join(dict.fromkeys(known)) or "–"
+
+
+def _shape(value: object) -> str:
+    sizes = [shapes.whole(one) for one in value] if isinstance(value, list | tuple) else [None]
+    return " × ".join("?" if one is None else str(one) for one in sizes) or "1"
+
+
+def folded(words: str, body: Markup) -> Markup:
+    """Something that is there for whoever wants it."""
+    return Markup("<details><summary>{}</summary>{}</details>").format(words, body)
+
+
+__all__ = ["folded", "seen"]

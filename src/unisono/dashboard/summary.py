@@ -1,0 +1,102 @@
+"""What a list says of a run, in a line."""
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from unisono.dashboard import shapes
+from unisono.dashboard.catalogue import Entry
+from unisono.dashboard.parties import alive, party_names, spending, who, worst
+
+# A sign beside the word, so that colour is never alone.
+SIGNS = {"running": "▶", "finished": "✓", "failed": "✕", "stopped": "■", "unreadable": "?"}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Numbers are None where no document says them."""
+
+    id: str
+    title: str
+    engine: str
+    state: str
+    folder: str
+    started: str
+    ended: str
+    party: str
+    rounds: int | None
+    of: int | None
+    answered: int | None
+    parties: int | None
+    spent: float | None
+    budget: float | None
+    spent_by: str
+    spent_against: str
+    words: str
+    error: str
+    simulated: bool
+    report: bool
+
+    @property
+    def sign(self) -> str:
+        return SIGNS[self.state]
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(shapes.strict(asdict(self)))
+
+    def sentence(self) -> str:
+        """Where the run stands, for those who listen.
+
+        Said after every step, so it is short.
+        """
+        rounds = "" if self.of is None else f", {counted(self.rounds or 0, self.of, 'round')}"
+        heard = "" if self.answered is None or self.parties is None else (
+            f", {counted(self.answered, self.parties, 'party', 'parties')} answered"
+        )  # fmt: skip
+        return f"{self.state.capitalize()}{rounds}{heard}."
+
+
+def summarise(entry: Entry) -> Summary:
+    """The line of a run, whatever state its folder is in."""
+    run = entry.run
+    if run is None:
+        return Summary(
+            entry.identifier, entry.folder.name, "", entry.state, str(entry.folder), "", "", "",
+            None, None, None, None, None, None, "", "", "", entry.trouble, False, False,
+        )  # fmt: skip
+    heading, progress = run.heading, shapes.mapping(run.progress)
+    most = worst(spending(run))
+    failed = shapes.text(shapes.mapping(run.result).get("failed"))
+    return Summary(
+        id=entry.identifier, title=shapes.text(heading.title) or entry.folder.name,
+        engine=shapes.text(heading.engine), state=entry.state, folder=str(entry.folder),
+        started=shapes.text(heading.started), ended=shapes.text(heading.ended),
+        party=shapes.text(heading.party),
+        rounds=shapes.whole(progress.get("rounds")), of=shapes.whole(progress.get("of")),
+        answered=alive(run), parties=len(party_names(run)) or None,
+        spent=most.spent if most else None, budget=most.budget if most else None,
+        spent_by=most.party if most else "", spent_against=who(most.viewer) if most else "",
+        words=shapes.text(progress.get("words")),
+        error=shapes.text(heading.error) or failed,
+        simulated=shapes.mapping(run.certificate).get("entropy") == "simulation",
+        report=entry.has_report,
+    )  # fmt: skip
+
+
+def counted(some: int, total: int, thing: str, things: str = "") -> str:
+    """So many of so many.
+
+    >>> counted(3, 20, "round"), counted(1, 1, "party", "parties")
+    ('3 of 20 rounds', '1 of 1 party')
+    """
+    return f"{some} of {total} {thing if total == 1 else things or thing + 's'}"
+
+
+def moment(value: str) -> str:
+    """A time as people read it, in the time of this machine; what is no time stays as it is."""
+    try:
+        read = datetime.fromisoformat(value)
+    except ValueError:
+        return value
+    read = read if read.tzinfo else read.replace(tzinfo=UTC)
+    return f"{read.astimezone():%Y-%m-%d %H:%M}"

@@ -1,0 +1,168 @@
+"""What a report says, as plain data: sections of blocks, which are drawn as HTML, Markdown or JSON.
+
+Every block is a frozen record of plain values, so that the three forms of a report cannot say
+different things.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from unisono.core.words import jsonable
+from unisono.reports.charts import Bar, Bell, Interval, Level
+
+Tone = Literal["", "lead", "note", "warning"]
+
+
+@dataclass(frozen=True)
+class Text:
+    words: str
+    tone: Tone = ""
+
+
+@dataclass(frozen=True)
+class Heading:
+    words: str
+
+
+@dataclass(frozen=True)
+class Items:
+    words: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and what they are, in pairs."""
+
+    pairs: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """A few large figures, each with the words that belong to it."""
+
+    pairs: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table; the first column names its rows."""
+
+    caption: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text as it was written, folded away."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Gauge:
+    label: str
+    value: float
+    limit: float
+    words: str
+    before: float = 0.0
+
+
+@dataclass(frozen=True)
+class Gauges:
+    items: Sequence[Gauge]
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """How many of a hundred guesses are right at most, and how many by chance."""
+
+    title: str
+    right: float
+    caption: str
+
+
+@dataclass(frozen=True)
+class Curves:
+    title: str
+    series: Mapping[str, Sequence[tuple[float, float]]]
+    x_label: str
+    y_label: str
+    caption: str = ""
+    reference: Level | None = None
+
+
+@dataclass(frozen=True)
+class Intervals:
+    title: str
+    items: Sequence[Interval]
+    caption: str = ""
+    unit: str = ""
+    reference: Level | None = None
+
+
+@dataclass(frozen=True)
+class Bars:
+    title: str
+    items: Sequence[Bar]
+    caption: str = ""
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Bells:
+    title: str
+    items: Sequence[Bell]
+    caption: str = ""
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What goes from whom to whom, and where noise is added; `trust` is None where unknown."""
+
+    title: str
+    trust: str
+    names: Sequence[str]
+    parties: int
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Laboratory:
+    """Attacks of the laboratory, as `reports.laboratory` draws them."""
+
+    document: Mapping[str, Any]
+
+
+Block = (
+    Text | Heading | Items | Facts | Tiles | Grid | Code | Gauges | Guesses | Curves | Intervals
+    | Bars | Bells | Flow | Laboratory
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section of a report."""
+
+    title: str
+    anchor: str
+    blocks: Sequence[Block]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "title": self.title, "anchor": self.anchor,
+            "blocks": [
+                jsonable({"kind": type(block).__name__.lower(), **asdict(block)})
+                for block in self.blocks
+            ],
+        }  # fmt: skip
+
+
+def shorter(items: Sequence[Any], most: int, words: str) -> tuple[Sequence[Any], list[Block]]:
+    """The first `most` of them, and a sentence where that is not all."""
+    if len(items) <= most:
+        return items, []
+    return items[:most], [Text(f"Shown are {most:,} of {len(items):,} {words}.", "note")]

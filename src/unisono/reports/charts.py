@@ -1,0 +1,214 @@
+"""Small charts as inline SVG, which follow light and dark and fit any width.
+
+A chart has no width of its own. Horizontal positions are shares of the width ("37.5%"), heights
+are pixels and text keeps its size, so the same chart is readable on a phone and on paper. Colours
+are classes of `page.STYLE` (no inline styles: a strict Content-Security-Policy may forbid them);
+series differ by dashes too. Every chart has a <title> and a <desc> with its numbers in words.
+What is not a finite number is left out, never drawn as something else.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from unisono.reports import marks
+from unisono.reports.marks import cut, place, short, ticks
+
+PALETTE = 6  # classes s1 to s6
+Level = tuple[str, float]
+
+
+class Interval(NamedTuple):
+    """An estimate and where the truth lies with the stated confidence."""
+
+    label: str
+    middle: float
+    low: float
+    high: float
+
+
+class Bar(NamedTuple):
+    label: str
+    value: float
+
+
+class Bell(NamedTuple):
+    """A normal distribution."""
+
+    label: str
+    mean: float
+    std: float
+
+
+def gauge(
+    label: str, value: float, limit: float, *, words: str, before: float = 0.0
+) -> Markup:  # fmt: skip
+    """How much of a limit is used: `before` this time (paler), and `value` in all."""
+    used, earlier = marks.share(value, limit), min(before, value)
+    kind = "over" if value > limit or math.isinf(value) else "spent"
+    parts = [
+        marks.text(0, 14, cut(label, 28), "strong"),
+        marks.text(1, 14, f"{short(value)} of {short(limit)}", "end soft tabular"),
+        marks.rectangle(0, 1, 22, 12, "track"),
+        marks.rectangle(marks.share(earlier, limit), used, 22, 12, kind),
+        marks.rectangle(0, marks.share(earlier, limit), 22, 12, "before"),
+    ]
+    told = f"{label}: {short(value)} of {short(limit)}, of which {short(before)} before. {words}"
+    return Markup('<div class="gauge">{}<p class="note">{}</p></div>').format(
+        marks.chart(36, label, told, parts), words
+    )
+
+
+def lines(
+    series: Mapping[str, Sequence[tuple[float, float]]], *, x_label: str, y_label: str,
+    title: str = "", reference: Level | None = None, from_zero: bool = True, height: int = 230,
+) -> Markup:  # fmt: skip
+    """Curves over a shared axis, named above; `reference` is a level to compare with."""
+    known = {name: marks.finite(points) for name, points in series.items()}
+    known = {name: points for name, points in known.items() if points}
+    if not known:
+        return marks.nothing(title or y_label)
+    every = [point for points in known.values() for point in points]
+    levels = [y for _, y in every] + ([reference[1]] if reference else [])
+    scale = ticks(min(0.0, *levels) if from_zero else min(levels), max(levels))
+    left, right = min(x for x, _ in every), max(x for x, _ in every)
+    named = list(known) if len(known) > 1 else []
+    height += 18 * len(named)
+    top, foot = 34 + 18 * len(named), height - 38
+
+    def across(x: float) -> float:
+        return (x - left) / (right - left) if right > left else 0.5
+
+    def down(y: float) -> float:
+        return foot - (foot - top) * place(y, scale)
+
+    parts = [*marks.legend(named, 12, PALETTE), marks.text(0, top - 22, y_label, "soft")]
+    parts += [marks.line(0, down(y), 1, down(y), "grid" if y else "axis") for y in scale]
+    if reference:
+        level = down(reference[1])
+        parts += [
+            marks.line(0, level, 1, level, "reference"),
+            marks.text(1, level - 6, reference[0], "end soft halo"),
+        ]
+    for number, points in enumerate(known.values()):
+        kind = f"s{number % PALETTE + 1}"
+        drawn = [(across(x), down(y) - top) for x, y in points]
+        parts.append(marks.stretched(top, foot - top, marks.curve(drawn, kind)))
+        parts.append(marks.dot(drawn[-1][0], drawn[-1][1] + top, f"fill {kind}"))
+    parts += [marks.text(0, down(y) - 4, short(y), "soft halo tabular") for y in scale]
+    parts += marks.under(left, right, x_label, height)
+    told = "; ".join(
+        f"{name}: {short(points[0][1])} at {short(points[0][0])}, "
+        f"{short(points[-1][1])} at {short(points[-1][0])}"
+        for name, points in known.items()
+    )
+    return marks.chart(height, title or y_label, f"{y_label}, by {x_label}. {told}", parts)
+
+
+def intervals(
+    items: Sequence[Interval], *, title: str, unit: str = "", reference: Level | None = None
+) -> Markup:
+    """Estimates with their intervals on a shared axis; `reference` is a value to compare with."""
+    items = [one for one in items if all(map(math.isfinite, one[1:]))]
+    levels = [level for one in items for level in one[1:]]
+    if not levels:
+        return marks.nothing(title)
+    levels += [reference[1]] if reference else []
+    scale, foot = ticks(min(levels), max(levels)), 44 * len(items) + (20 if reference else 4)
+    parts = marks.axis(scale, foot)
+    parts += marks.upright(place(reference[1], scale), foot, reference[0]) if reference else []
+    for number, (label, middle, low, high) in enumerate(items):
+        y = 44 * number + 30
+        parts += [
+            marks.text(0, y - 14, cut(label, 26), "halo"),
+            marks.text(1, y - 14, f"{short(middle)} ({short(low)} to {short(high)})",
+                       "end soft tabular halo"),
+            marks.line(place(low, scale), y, place(high, scale), y, "whisker stroke s1"),
+            marks.dot(place(middle, scale), y, "fill s1", 5),
+        ]  # fmt: skip
+    told = "; ".join(
+        f"{label}: {short(middle)}, between {short(low)} and {short(high)}"
+        for label, middle, low, high in items
+    )
+    return _with_unit(foot, title, told, parts, unit)
+
+
+def bars(items: Sequence[Bar], *, title: str, unit: str = "") -> Markup:
+    """Numbers as bars from zero, to the left where they are negative."""
+    items = [one for one in items if math.isfinite(one.value)]
+    if not items:
+        return marks.nothing(title)
+    values = [one.value for one in items]
+    scale = ticks(min(0.0, *values), max(0.0, *values))
+    zero, foot = place(0.0, scale), 38 * len(items) + 4
+    parts = marks.axis(scale, foot)
+    for number, (label, value) in enumerate(items):
+        top, end = 38 * number, place(value, scale)
+        kind = f"fill s{1 if value >= 0 else 2}"
+        parts += [
+            marks.text(0, top + 15, cut(label), "halo"),
+            marks.text(1, top + 15, short(value), "end soft tabular halo"),
+            marks.rectangle(min(zero, end), max(zero, end), top + 21, 10, kind),
+        ]
+    parts.append(marks.line(zero, 0, zero, foot, "axis"))
+    told = "; ".join(f"{label}: {short(value)}" for label, value in items)
+    return _with_unit(foot, title, told, parts, unit)
+
+
+def guesses(right: float, *, title: str, blind: float = 0.5) -> Markup:
+    """A hundred guesses as dots: right by chance, right besides at most, and wrong at least."""
+    by_chance, at_most = round(100 * blind), marks.hundredths(right)
+    kinds = ["chance"] * by_chance + ["fill s2"] * (at_most - by_chance)
+    kinds += ["hollow"] * (100 - len(kinds))
+    parts = [
+        marks.dot((number % 20 + 0.5) / 20, 12 + 18 * (number // 20), kind, 5.5)
+        for number, kind in enumerate(kinds)
+    ]
+    named = [
+        (f"{by_chance} right by tossing a coin", "chance"),
+        (f"{at_most - by_chance} more right, at most", "fill s2"),
+        (f"{100 - at_most} wrong, at least", "hollow"),
+    ]
+    for row, (words, kind) in enumerate(named):
+        y = 122 + 20 * row
+        parts.append(Markup('<circle cx="7" cy="{}" r="5.5" class="{}"/>').format(y - 4, kind))
+        parts.append(marks.text(0, y, words, "", 22))
+    told = "; ".join(words for words, _ in named)
+    return marks.chart(174, title, f"Of 100 guesses: {told}.", parts, "narrow")
+
+
+def bells(items: Sequence[Bell], *, title: str, unit: str = "") -> Markup:
+    """Normal distributions one below the other, each over 3.5 standard deviations both ways."""
+    items = [one for one in items if math.isfinite(one.mean) and 0 < one.std < math.inf]
+    if not items:
+        return marks.nothing(title)
+    ends = [one.mean + side * 3.5 * one.std for one in items for side in (-1, 1)]
+    scale, foot = ticks(min(0.0, *ends), max(0.0, *ends)), 62 * len(items) + 4
+    parts = [*marks.axis(scale, foot), *marks.upright(place(0.0, scale), foot, "")]
+    steps = [step / 8 for step in range(-28, 29)]
+    for number, (label, mean, std) in enumerate(items):
+        top = 62 * number
+        hill = [
+            (place(mean + z * std, scale), 34 - 32 * math.exp(-z * z / 2)) for z in steps
+        ]  # fmt: skip
+        parts += [
+            marks.stretched(top + 24, 34, marks.area(hill, "s1") + marks.curve(hill, "s1")),
+            marks.text(0, top + 17, cut(label), "halo"),
+            marks.text(1, top + 17, f"{short(mean)} ± {short(std)}", "end soft tabular halo"),
+        ]
+    told = "; ".join(
+        f"{label}: mean {short(mean)}, standard deviation {short(std)}"
+        for label, mean, std in items
+    )
+    return _with_unit(foot, title, told, parts, unit)
+
+
+def _with_unit(foot: float, title: str, told: str, parts: list[Markup], unit: str) -> Markup:
+    """The chart, with the unit of its axis at the right below the numbers."""
+    named = [marks.text(1, foot + 34, unit, "end soft")] if unit else []
+    return marks.chart(foot + (42 if unit else 26), title, told, [*parts, *named])
+
+
+__all__ = ["Bar", "Bell", "Interval", "bars", "bells", "gauge", "guesses", "intervals", "lines"]

@@ -1,0 +1,299 @@
+"""The result, by kind: answers, weights, networks, posteriors and clusters.
+
+Weights of columns in different units cannot be compared. Pictures therefore show what a column
+does over its whole public range (weight times width of the range, both public), and the tables
+show the weights themselves, in the user's units.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from unisono.core.words import times
+from unisono.reports.blocks import (
+    Bars,
+    Bells,
+    Block,
+    Code,
+    Facts,
+    Grid,
+    Intervals,
+    Part,
+    Text,
+    shorter,
+)
+from unisono.reports.blocks import Heading as Title
+from unisono.reports.charts import Bar, Bell, Interval
+from unisono.reports.marks import short
+from unisono.reports.reading import Reading, listed, share
+from unisono.studies.schema import Number, StudyFile
+
+MOST = 30  # weights, or numbers of one answer, that a picture shows
+_PICTURES = 12  # answers that get a picture each
+_Z = 1.959964  # 95 % of a normal distribution lie within so many standard deviations
+
+
+def findings(reading: Reading) -> Part:
+    """What came out, or why nothing did."""
+    return Part("Result", "result", _blocks(reading))
+
+
+def _blocks(reading: Reading) -> Sequence[Block]:
+    result = reading.run.result
+    if reading.failed:
+        return [Text(f"Nothing came out: {reading.failed}. What was paid stays paid.", "warning")]
+    if result is None:
+        return [Text("There is no result yet." if reading.run.heading.state == "running" else
+                     "This folder holds no result.")]  # fmt: skip
+    for key, draw in _KINDS.items():
+        if key in result:
+            return draw(reading, result)
+    return [Text("This kind of result has no picture; here it is as it was written."),
+            Code("result.json", _indented(result))]  # fmt: skip
+
+
+# ------------------------------------------------------------- statistics
+
+
+def _answers(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
+    answers = result["answers"]
+    blocks: list[Block] = [
+        Text(
+            f"{times(len(answers), 'answer')}. A dot is the answer, with its noise; the bar holds "
+            "the value that the records have, with the stated confidence."
+        )
+    ]
+    for answer in answers[:_PICTURES]:
+        items = _flat(answer)
+        if len(items) == 1:
+            items = _alone(answer, items[0])
+        shown, note = shorter(items, MOST, "numbers; the table below has more")
+        sure = f"{share(answer['confidence'])} confidence"
+        several = f"{sure}, for all of them at once" if len(_numbers(answer["value"])) > 1 else sure
+        caption = f"{several[:1].upper()}{several[1:]}. {_sentence(answer.get('note', ''))}"
+        blocks += [Intervals(str(answer["name"]), shown, caption), *note]
+    rows = [
+        [f"{answer['name']}: {one.label}" if one.label != answer["name"] else one.label,
+         short(one.middle), f"{short(one.low)} to {short(one.high)}", people]
+        for answer in answers
+        for one, people in zip(_flat(answer), _population(answer), strict=True)
+    ]  # fmt: skip
+    shown, note = shorter(rows, 8 * MOST, "numbers; result.json has all")
+    header = ["question", "answer", "interval for these records", "interval for the population"]
+    return [*blocks, Title("All answers"), Grid("Answers with their intervals", header, shown),
+            *note]  # fmt: skip
+
+
+def _flat(answer: Mapping[str, Any]) -> list[Interval]:
+    values = _numbers(answer["value"])
+    low, high = (_numbers(end) for end in answer["interval"])
+    labels = answer.get("labels") or (
+        [answer["name"]] if len(values) == 1 else [str(k + 1) for k in range(len(values))]
+    )
+    # A table by groups has fewer labels than numbers: they are numbered on.
+    labels = [*labels, *(str(k + 1) for k in range(len(labels), len(values)))]
+    pairs = zip(labels, values, low, high, strict=False)
+    return [Interval(str(label), *ends) for label, *ends in pairs]
+
+
+def _alone(answer: Mapping[str, Any], one: Interval) -> list[Interval]:
+    """A single number, for these records and for the population that they were drawn from."""
+    found = [one._replace(label="these records")]
+    if answer.get("population_interval") is not None:
+        low, high = (_numbers(end)[0] for end in answer["population_interval"])
+        found.append(Interval("the population", one.middle, low, high))
+    return found
+
+
+def _population(answer: Mapping[str, Any]) -> list[str]:
+    count = len(_numbers(answer["value"]))
+    if answer.get("population_interval") is None:
+        return ["–"] * count
+    low, high = (_numbers(end) for end in answer["population_interval"])
+    return [f"{short(a)} to {short(b)}" for a, b in zip(low, high, strict=True)]
+
+
+def _numbers(value: Any) -> list[float]:
+    if isinstance(value, list):
+        return [number for inner in value for number in _numbers(inner)]
+    return [float(value)]
+
+
+# ------------------------------------------------------------- linear models
+
+
+def _weights(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
+    squares = "positive" not in result
+    target = str(result.get("target", ""))
+    words = (
+        f"The estimate of {target} is the intercept plus each value times its weight."
+        if squares
+        else f"A high score speaks for {result['positive']}, a low one for {result['negative']}."
+    )
+    unit = "" if squares else "score"
+    return [
+        Text(f"{words} The weights hold the noise that privacy added, and have no intervals."),
+        *_weighed(reading, result, target if squares else f"for {result['positive']}", unit),
+        Text(_sentence(result.get("note", "")), "note"),
+    ]
+
+
+def _classes(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
+    blocks: list[Block] = [
+        Text("The class with the largest score is predicted. The weights hold the noise that "
+             "privacy added, and have no intervals."),
+        Text(_sentence(result.get("note", "")), "note"),
+    ]  # fmt: skip
+    for name, model in list(result["classes"].items())[:MOST]:
+        blocks += [Title(str(name)), *_weighed(reading, model, f"for {name}", "score", 8)]
+    return blocks
+
+
+def _weighed(
+    reading: Reading, model: Mapping[str, Any], what: str, unit: str, most: int = MOST
+) -> list[Block]:
+    """The largest weights as bars over the public ranges, and as a table in the user's units."""
+    ranges = public_widths(reading.file)
+    effects = {name: float(weight) * ranges.get(name, 1.0)
+               for name, weight in model["weights"].items()}  # fmt: skip
+    order = sorted(effects, key=lambda name: -abs(effects[name]))
+    shown, note = shorter(order, most, "weights, the largest first; result.json has all")
+    caption = (
+        "How much each column moves it over its whole public range."
+        if ranges
+        else "Weights per unit of each column; units differ, so lengths cannot be compared."
+    )
+    rows = [[name, short(float(model["weights"][name])), short(effects[name])] for name in shown]
+    return [
+        Bars(f"Weights {what}", [Bar(name, effects[name]) for name in shown], caption, unit),
+        *note,
+        Grid(f"Weights {what}, intercept {short(float(model['intercept']))}",
+             ["column", "weight per unit", "over its public range"], rows),
+    ]  # fmt: skip
+
+
+def public_widths(file: StudyFile | None) -> dict[str, float]:
+    """How wide each number's public range is; a category is there or not, so it moves by 1."""
+    if file is None:
+        return {}
+    return {
+        name: column.bounds[1] - column.bounds[0]
+        for name, column in file.data.columns.items()
+        if isinstance(column, Number)
+    }
+
+
+# ------------------------------------------------------------- posteriors
+
+
+def _posterior(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
+    ranges = public_widths(reading.file)
+    mean, std = result["mean"], result["std"]
+    names = [name for name in mean if name != "intercept"]
+    bells = [
+        Bell(name, float(mean[name]) * width, float(std[name]) * width)
+        for name in names
+        for width in [ranges.get(name, 1.0)]
+    ]
+    bells.sort(key=lambda bell: -abs(bell.mean))
+    shown, note = shorter(bells, MOST, "weights, the largest first; result.json has all")
+    rows = [
+        [name, short(m), short(s), f"{short(m - _Z * s)} to {short(m + _Z * s)}", _above(m, s)]
+        for name in [bell.label for bell in shown] + ["intercept"]
+        if name in mean
+        for m, s in [(float(mean[name]), float(std[name]))]
+    ]
+    for_class = f" for {result['positive']}" if "positive" in result else ""
+    aware = bool(result.get("noise_aware"))
+    return [
+        Text("A posterior says which weights fit the records, and how sure that is: a narrow hill "
+             "is sure, a wide one is not; a hill across the dashed line may as well be zero."),
+        *([] if aware else [Text(
+            "The noise of privacy is NOT part of these hills: they are narrower than they should "
+            "be.", "warning")]),
+        Bells(f"Posterior of the weights{for_class}", shown,
+              "What each column does over its whole public range." if ranges else ""),
+        *note,
+        Grid("Weights in the columns' own units",
+             ["column", "mean", "standard deviation", "95 % interval", "chance to be above 0"],
+             rows),
+        Text(_sentence(result.get("note", "")), "note"),
+    ]  # fmt: skip
+
+
+def _above(mean: float, std: float) -> str:
+    if std <= 0:
+        return "–"
+    return f"{100 * 0.5 * math.erfc(-mean / std / math.sqrt(2)):.1f} %"
+
+
+# ------------------------------------------------------------- networks and clusters
+
+
+def _network(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
+    layers = [int(size) for size in result["layers"]]
+    count = sum((a + 1) * b for a, b in pairwise(layers))
+    pairs = [
+        ("predicts", str(result.get("target", ""))),
+        ("from", listed([str(name) for name in result.get("features", [])], 12)),
+        ("layers", " → ".join(f"{size:,}" for size in layers)),
+        ("activation", str(result.get("activation", ""))),
+        ("parameters", f"{count:,}"),
+        ("classes", listed([str(name) for name in result["classes"]], 12)
+         if "classes" in result else "none: it estimates a number"),
+        ("where", 'result.npz beside this report: numpy.load("result.npz")'),
+    ]  # fmt: skip
+    return [
+        Text("A network's single parameters mean nothing to people; what counts is how well it "
+             "does, which the next section says."),
+        Facts(pairs),
+    ]  # fmt: skip
+
+
+def _clusters(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
+    groups = result["clusters"]
+    margin, sure = float(result["size_margin"]), f"{share(result['confidence'])} confidence"
+    names = [f"group {number + 1}" for number in range(len(groups))]
+    sizes = [
+        Interval(name, float(one["size"]), max(0.0, one["size"] - margin), one["size"] + margin)
+        for name, one in zip(names, groups, strict=True)
+    ]
+    columns = list(groups[0]["centre"]) if groups else []
+    blocks: list[Block] = [
+        Text(f"{times(len(groups), 'typical group')} of records. Bars hold what these records "
+             "have, before the noise."),
+        Intervals("How many records each group has", sizes, sure, "records"),
+    ]  # fmt: skip
+    for column in columns[:8]:
+        items = [
+            Interval(name, one["centre"][column], one["centre"][column] - one["margin"][column],
+                     one["centre"][column] + one["margin"][column])
+            for name, one in zip(names, groups, strict=True)
+        ]  # fmt: skip
+        blocks.append(Intervals(f"{column}, typical of each group", items, sure))
+    rows = [
+        [name, f"{short(one['size'])} ± {short(margin)}",
+         *(f"{short(one['centre'][c])} ± {short(one['margin'][c])}" for c in columns)]
+        for name, one in zip(names, groups, strict=True)
+    ]  # fmt: skip
+    return [*blocks, Grid("Groups: sizes and centres", ["group", "records", *columns], rows)]
+
+
+_KINDS = {
+    "answers": _answers, "clusters": _clusters, "layers": _network, "mean": _posterior,
+    "weights": _weights, "classes": _classes,
+}  # fmt: skip
+
+
+def _sentence(words: Any) -> str:
+    text = str(words).strip()
+    return text[:1].upper() + text[1:] + ("" if not text or text[-1] in ".!?" else ".")
+
+
+def _indented(document: Any) -> str:
+    return json.dumps(document, indent=1, ensure_ascii=False)
+
+
+__all__ = ["MOST", "findings", "public_widths"]

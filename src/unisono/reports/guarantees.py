@@ -1,0 +1,166 @@
+"""The certificate: in plain words, in numbers, and what it rests on."""
+
+import math
+from collections.abc import Sequence
+
+from unisono.core.trust import Relation
+from unisono.core.words import number, one_in, percent, promise_words, times
+from unisono.reports.blocks import Block, Grid, Items, Part, Text
+from unisono.reports.blocks import Heading as Title
+from unisono.reports.reading import Guarantee, Reading, who
+from unisono.reports.summary import split, tells
+
+RELATIONS = {
+    "replace-one": "exchanged for any other",
+    "zero-out": "values blanked out",
+    "add-or-remove": "there or not",
+}  # fmt: skip
+SEES = {
+    "final-model": "the result at the end, and nothing else",
+    "iterates": "what is published in every round",
+    "party": "what every party is sent, and its own records and noise",
+    "network": "encrypted messages, and whatever is published",
+}  # fmt: skip
+_SERVER_SEES = {
+    "local": "each party's message, which already holds all of its noise",
+    "secure-sum": "masked numbers, of which only the noisy sum can be opened",
+    "trusted-server": "each party's clean message, before noise is added",
+}  # fmt: skip
+
+
+def guarantees(reading: Reading) -> Part:
+    """Viewer by viewer, relation by relation."""
+    if not reading.guarantees:
+        return Part("What is guaranteed", "guarantees", [Text(
+            "There is no certificate, and no study file to plan one from: nothing is guaranteed.",
+            "warning")])  # fmt: skip
+    return Part("What is guaranteed", "guarantees", [
+        *_loud(reading), *_words(reading), Title("In numbers"), _table(reading),
+        Text("50 % is a coin toss. “No protection” means that epsilon is infinite. All numbers are "
+             "upper bounds and rounded up.", "note"),
+        Title("What it rests on"), Items(assumptions(reading)),
+    ])  # fmt: skip
+
+
+def _loud(reading: Reading) -> list[Block]:
+    if reading.simulated:
+        return [Text("This run was a SIMULATION: its noise came from a seed. The numbers below "
+                     "are those that the same run would have with real noise; as it is, nobody "
+                     "is protected.", "warning")]  # fmt: skip
+    if reading.planned:
+        return [Text("The run has no certificate yet. These are the numbers of its plan.", "note")]
+    return []
+
+
+def _words(reading: Reading) -> list[Block]:
+    protects, exposes = split(reading)
+    groups: dict[tuple[float, float], list[Guarantee]] = {}
+    for one in protects:
+        groups.setdefault((one.epsilon, one.delta), []).append(one)
+    blocks: list[Block] = [
+        Text(_in_words(reading, epsilon, delta, members))
+        for (epsilon, delta), members in groups.items()
+    ]
+    if exposes:
+        names = "; ".join(who(one.viewer) for one in exposes)
+        blocks.append(Text(f"Against {names}: no protection.", "warning"))
+    return blocks
+
+
+def _in_words(reading: Reading, epsilon: float, delta: float, members: Sequence[Guarantee]) -> str:
+    names = "; ".join(who(one.viewer) for one in members)
+    promise = promise_words(epsilon, delta)
+    unit = "one record" if reading.unit == "record" else "one party's data"
+    promise = promise.replace("Your record", unit).replace("your record", unit)
+    return f"Against {names}: {promise[:1].lower()}{promise[1:]}"
+
+
+def _table(reading: Reading) -> Grid:
+    known = {(one.viewer, one.relation): one for one in reading.guarantees}
+    relations = [str(r) for r in Relation if any(one.relation == r for one in reading.guarantees)]
+    viewers = list(dict.fromkeys(one.viewer for one in reading.guarantees))
+    rows = []
+    for viewer in viewers:
+        found = [known.get((viewer, relation)) for relation in relations]
+        delta = next(one.delta for one in found if one)
+        promised = reading.promised.get(viewer)
+        rows.append([who(viewer), percent(promised.guess) if promised else "–",
+                     *(shown(one.epsilon) if one else "–" for one in found),
+                     one_in(delta) if delta else "0"])  # fmt: skip
+    unit = "one record" if reading.unit == "record" else "all data of one party"
+    return Grid(
+        f"How often the best guess is right when somebody has to tell {tells(reading)}; and "
+        f"epsilon of this run, at most, for {unit}",
+        ["who looks", "right at most", *(f"ε, {RELATIONS.get(one, one)}" for one in relations),
+         "delta"], rows,
+    )  # fmt: skip
+
+
+def shown(epsilon: float) -> str:
+    return "no protection" if math.isinf(epsilon) else number(epsilon)
+
+
+def sees(reading: Reading, viewer: str) -> str:
+    """What a viewer sees, by where noise is added."""
+    server = _SERVER_SEES.get(reading.trust, "what the parties send it")
+    if viewer == "server":
+        return server
+    if viewer.startswith("colluders"):
+        many = times(int(viewer.partition(":")[2] or 1), "party", "parties")
+        return f"{server}; and the records, noise and keys of {many}"
+    return SEES.get(viewer, "what it is sent")
+
+
+def assumptions(reading: Reading) -> list[str]:
+    """What has to be true for the certificate to be true."""
+    given, found = reading.certificate, []
+    survivors = given.get("minimum_survivors") or (reading.file and reading.file.survivors)
+    if reading.run.heading.engine == "in process":
+        found.append(
+            "All records lay on one machine while this ran. The numbers say what the "
+            "messages and results show; whoever looks into that machine sees more."
+        )
+    if reading.trust == "secure-sum":
+        many = times(reading.colluders, "party", "parties")
+        found.append(
+            f"In every round at least {survivors} of {reading.parties} parties answer, and the "
+            f"server works together with at most {many}. The noise is shared out so that the sum "
+            "keeps enough of it even then; with more colluders the promise to the others ends."
+        )
+    if given.get("secure_sum"):
+        found.append(f"Secure sum: {given['secure_sum']}.")
+    if reading.trust == "trusted-server":
+        found.append("The server is trusted with clean values: it must keep them to itself and "
+                     "add the noise that it promised.")  # fmt: skip
+    if reading.trust == "local":
+        found.append("Nobody needs to be trusted with noise: every party adds all of its own.")
+    if given.get("transport"):
+        found.append(f"Between machines it rests on {given['transport']}.")
+    found += _declared(reading)
+    found.append("The public facts in the study file – bounds, sizes, names – were not chosen by "
+                 "looking at the records.")  # fmt: skip
+    if not reading.simulated:
+        found.append("The operating system's randomness cannot be foreseen.")
+    return found
+
+
+def _declared(reading: Reading) -> list[str]:
+    said, found = reading.certificate.get("declarations") or {}, []
+    many = said.get("records_per_person")
+    if many is not None and reading.unit == "record":
+        found.append(
+            "The parties declared that each person has one record."
+            if many == 1
+            else f"The parties declared that a person may have {many} records. The numbers protect "
+            "one record; a person with several is protected like a group."
+        )
+    if said.get("parties_disjoint") is not None:
+        found.append(
+            "The parties declared that no person is at two of them."
+            if said["parties_disjoint"]
+            else "A person may be at several parties, and is then protected less than said here."
+        )
+    return found
+
+
+__all__ = ["assumptions", "guarantees", "sees", "shown"]

@@ -1,0 +1,132 @@
+"""How good the result is, where somebody measured it, and how the run went."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from unisono.core.words import times
+from unisono.reports.blocks import Block, Curves, Facts, Grid, Intervals, Part, Text, shorter
+from unisono.reports.charts import Interval
+from unisono.reports.marks import short
+from unisono.reports.reading import Reading, listed, number, share
+
+_ABSENT = 20  # parties that missed rounds and are named
+
+
+def quality(reading: Reading) -> Part:
+    """The score, with its interval, beside what needs no study at all."""
+    given = reading.run.evaluation
+    measured = [given, *given.get("also", ())] if given else []
+    blocks = [block for one in measured for block in _measured(one)] or _nobody(reading)
+    asked = reading.file.evaluation if reading.file else None
+    if measured and asked and asked.holdout and asked.epsilon:
+        blocks.append(Text(
+            f"The private test asked records that were kept out of training, once, for epsilon "
+            f"{asked.epsilon:g} under the same relation. It has a certificate of its own; the "
+            "budgets below count it on top of the training.", "note"))  # fmt: skip
+    return Part("How good is it?", "quality", blocks)
+
+
+def _measured(found: Mapping[str, Any]) -> list[Block]:
+    name, value = str(found.get("measure", "score")), number(found["value"])
+    low, high = (number(found.get(end, value)) for end in ("low", "high"))
+    base = None if found.get("baseline") is None else number(found["baseline"])
+    sure = share(found.get("confidence", 0.95))
+    smaller_is_better = "error" in name
+    words = [f"Measured: {name} {short(value)}, between {short(low)} and {short(high)} with {sure} "
+             f"confidence."]  # fmt: skip
+    if base is not None:
+        beats = high < base if smaller_is_better else low > base
+        loses = low > base if smaller_is_better else high < base
+        verdict = "better than" if beats else "worse than" if loses else "not clearly better than"
+        words.append(f"That is {verdict} {short(base)}, which whoever always gives the commonest "
+                     "or the mean answer reaches.")  # fmt: skip
+    where = f"On {found['records']:,} records" if found.get("records") else "Measured"
+    return [
+        Text(" ".join(words)),
+        Intervals(f"{name}, with its {sure} interval", [Interval(name, value, low, high)],
+                  reference=None if base is None else ("without any study", base)),
+        Text(f"{where}: {found['how']}." if found.get("how") else f"{where}.", "note"),
+    ]  # fmt: skip
+
+
+def _nobody(reading: Reading) -> list[Block]:
+    if reading.algorithm in ("statistics", "k-means"):
+        return [Text("The intervals above say how far noise may have moved the result; there is "
+                     "nothing to predict, and so nothing else to measure.")]  # fmt: skip
+    return [
+        Text("Nobody measured how well this result predicts, so nothing is said about it."),
+        Text('To measure it without cost, keep a file of public records apart and write file = '
+             '"test.csv" under [evaluation] in the study file. To measure it on the parties\' own '
+             "records, write holdout = 0.2 and epsilon = 0.5 there: a fifth of the records are "
+             "kept out of training and asked once, with noise, for that much privacy.", "note"),
+    ]  # fmt: skip
+
+
+def course(reading: Reading) -> Part:
+    """How the run went: who answered, and how the public result moved."""
+    run = reading.run
+    blocks: list[Block] = [Facts(_times(reading))]
+    change = _curve(run.timeline, "change")
+    score = _curve(run.timeline, "score")
+    if len(change) > 1:
+        blocks.append(Curves(
+            "How far the public result still moved", {"change": change}, "round",
+            "length of the change since the line before",
+            "A curve that comes to rest has learned what it can; one that does not is moved by "
+            "noise, or needed more rounds.",
+        ))  # fmt: skip
+    if len(score) > 1:
+        blocks.append(Curves("Score on public records", {"score": score}, "round", "score"))
+    return Part("How the run went", "course", [*blocks, *_answered(reading)])
+
+
+def _curve(timeline: Sequence[Mapping[str, Any]], key: str) -> list[tuple[float, float]]:
+    return [(float(line["round"]), number(line[key])) for line in timeline
+            if line.get(key) is not None]  # fmt: skip
+
+
+def _times(reading: Reading) -> list[tuple[str, str]]:
+    heading, progress = reading.run.heading, reading.run.progress or {}
+    state = f"{heading.state}: {heading.error}" if heading.error else heading.state
+    found = [
+        ("state", state),
+        ("where", {"in process": "all parties in one process", "party": f"at the party "
+                   f"{heading.party or ''}".strip()}.get(heading.engine, f"at the "
+                   f"{heading.engine}")),
+        ("began", _moment(heading.started)),
+        ("ended", _moment(heading.ended)),
+    ]  # fmt: skip
+    if progress.get("of"):
+        found.append(("rounds", f"{progress['rounds']} of {progress['of']}"))
+    opened = (reading.run.result or {}).get("rounds_opened")
+    if opened is not None:
+        found.append(("opened", times(int(opened), "round")))
+    if progress.get("words"):
+        found.append(("last words", str(progress["words"])))
+    return [(name, words) for name, words in found if words]
+
+
+def _moment(given: str | None) -> str:
+    return (given or "").replace("T", " ").split(".")[0].split("+")[0].rstrip("Z") + (
+        " UTC" if given else ""
+    )
+
+
+def _answered(reading: Reading) -> list[Block]:
+    asked = [line["answered"] for line in reading.run.timeline if line.get("answered") is not None]
+    if not asked or not reading.names:
+        return []
+    missed = {name: sum(name not in names for names in asked) for name in reading.names}
+    absent = sorted((name for name in missed if missed[name]), key=lambda name: -missed[name])
+    if not absent:
+        return [Text(f"All {times(len(reading.names), 'party', 'parties')} answered every time.")]
+    shown, note = shorter(absent, _ABSENT, "parties that missed rounds")
+    rows = [[name, str(missed[name]), str(len(asked))] for name in shown]
+    return [
+        Text(f"{listed(absent)} did not answer every time. A round that too few parties "
+             "answer is not opened, and the noise is planned for the fewest that may answer."),
+        Grid("Who missed answers", ["party", "missed", "of"], rows), *note,
+    ]  # fmt: skip
+
+
+__all__ = ["course", "quality"]

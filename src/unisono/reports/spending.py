@@ -1,0 +1,202 @@
+"""What each party has spent and has left, and how epsilon grew over the rounds."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.trust import Viewer
+from unisono.core.words import number as upper
+from unisono.core.words import times
+from unisono.errors import UnisonoError
+from unisono.reports.blocks import Block, Curves, Gauge, Gauges, Part, Text, shorter
+from unisono.reports.reading import Reading, built_from, listed, number, who
+from unisono.studies.plan import Built
+
+EVERYONE = "*"  # all viewers saw equally much
+_GAUGES = 24  # that a reader still looks at
+_POINTS = 20  # of a curve
+
+
+class Account(NamedTuple):
+    """What parties with equal numbers have spent, against the viewer that saw most."""
+
+    parties: tuple[str, ...]
+    many: int
+    viewer: str
+    before: float
+    spent: float
+    budget: float
+    free: tuple[str, ...]  # viewers against whom the party sets no limit
+
+    @property
+    def label(self) -> str:
+        group = f"{self.many} parties like " if self.many > 1 else ""
+        return f"{group}{self.parties[0]}"
+
+
+def spending(reading: Reading) -> Part:
+    """Gauges, the fullest first."""
+    accounts = sorted(accounts_of(reading), key=lambda one: -_used(one))
+    if not accounts:
+        return Part("Budgets", "budgets", [Text(
+            "This folder knows no party's budget: each party's own ledger says what it has spent."
+        )])  # fmt: skip
+    shown, note = shorter(accounts, _GAUGES, "gauges, the fullest first; budgets.json has all")
+    gauges = [Gauge(one.label, one.spent, one.budget, _left(one), one.before) for one in shown]
+    free = sorted({viewer for one in accounts for viewer in one.free})
+    blocks: list[Block] = [
+        Text("A party's budget limits what may ever be learned about one of its units, over all "
+             "studies; its ledger refuses what exceeds it. Pale: spent before this run. Full: this "
+             "run. Each gauge is against the viewer who has seen most."),
+        Gauges(gauges), *note,
+    ]  # fmt: skip
+    if free:
+        blocks.append(Text(f"No limit was set against {listed([who(v) for v in free])}."))
+    return Part("Budgets", "budgets", blocks)
+
+
+def accounts_of(reading: Reading) -> list[Account]:
+    """From the parties' ledgers, or from what the certificate says of them."""
+    if reading.run.budgets is not None:
+        found = [_account((str(one["party"]),), 1, one["viewers"]) for one in reading.run.budgets]
+    else:
+        found = [
+            _account((str(one["example"]),), int(one["parties"]), {
+                viewer: {"before": 0.0, "spent": spent, "budget": one["budget"][viewer]}
+                for viewer, spent in one["epsilon"].items()
+            })
+            for one in reading.certificate.get("spending", ())
+        ]  # fmt: skip
+    known = [one for one in found if one is not None]
+    return _grouped(known) if len(known) > _GAUGES // 2 else known
+
+
+def _account(names: tuple[str, ...], many: int, viewers: Mapping[str, Any]) -> Account | None:
+    accounts = [
+        Account(names, many, viewer, number(own.get("before", 0.0)), number(own["spent"]),
+                number(own["budget"]), ())
+        for viewer, own in viewers.items()
+    ]  # fmt: skip
+    free = tuple(one.viewer for one in accounts if math.isinf(one.budget))
+    limited = [one for one in accounts if one.viewer not in free] or accounts
+    if not limited:
+        return None
+    worst = max(limited, key=_used)
+    alike = len(limited) > 1 and len({(one.spent, one.budget) for one in limited}) == 1
+    return worst._replace(free=free, viewer=EVERYONE if alike else worst.viewer)
+
+
+def _grouped(accounts: Sequence[Account]) -> list[Account]:
+    groups: dict[Any, list[Account]] = {}
+    for one in accounts:
+        groups.setdefault((*one[2:],), []).append(one)
+    return [
+        members[0]._replace(
+            parties=tuple(name for one in members for name in one.parties),
+            many=sum(one.many for one in members),
+        )
+        for members in groups.values()
+    ]
+
+
+def _used(one: Account) -> float:
+    if math.isinf(one.budget):
+        return 0.0
+    return one.spent / one.budget if one.budget else math.inf
+
+
+def _left(one: Account) -> str:
+    if math.isinf(one.budget):
+        return "no limit set"
+    left = max(one.budget - one.spent, 0.0)
+    words = f"about {left:.2g} left" if left > 1e-3 * one.budget else "used up"
+    return f"{words}, against {'everyone' if one.viewer == EVERYONE else who(one.viewer)}"
+
+
+# ------------------------------------------------------------- epsilon over rounds
+
+
+class Growth(NamedTuple):
+    """Epsilon after so many rounds, against viewers who see the same."""
+
+    viewers: tuple[str, ...]
+    points: tuple[tuple[float, float], ...]
+
+
+def growth(reading: Reading) -> Part:
+    """How the promise weakens, round by round."""
+    built = reading.built
+    if built is None:
+        words = ("The study file is missing or was written by another version, so the rounds "
+                 "cannot be accounted for one by one.")  # fmt: skip
+        return Part("Epsilon over the rounds", "rounds", [Text(words)])
+    return Part("Epsilon over the rounds", "rounds", _growing(built))
+
+
+def _growing(built: Built) -> list[Block]:
+    if built.study.facts.attempts(built.study.algorithm.rounds) == 1:
+        return [Text("This study makes one release: there are no rounds to add up.")]
+    known = epsilon_over_rounds(built)
+    curves = [one for one in known if math.isfinite(one.points[-1][1])]
+    if not curves:
+        return [Text(f"{built.file.algorithm.name} pays for its whole run at once, whatever "
+                     "happens in it: there is no smaller price for fewer rounds.")]  # fmt: skip
+    privacy, facts = built.file.privacy, built.study.facts
+    rounds = times(built.study.algorithm.rounds, "round")
+    retries = f", and {facts.retries} more that may be tried again," if facts.retries else ""
+    alike = "" if built.study.algorithm.alike else f" Shown is what {built.file.names[0]} pays."
+    series = {"everyone" if len(known) == 1 else _names(one.viewers): one.points for one in curves}
+    naked = [who(name) for one in known if one not in curves for name in one.viewers]
+    bare = f" Not drawn: {'; '.join(naked)}, against whom there is no protection." if naked else ""
+    return [
+        Text(f"Every round shows a little more. Epsilon grows more slowly than the number of "
+             f"rounds; after {rounds}{retries} it reaches what was promised.{alike}{bare}"),
+        Curves("Epsilon over the rounds", series, "rounds",
+               f"epsilon at delta {privacy.delta:g}, {privacy.relation}",
+               reference=(f"promised: {upper(privacy.epsilon)}", privacy.epsilon)),
+    ]  # fmt: skip
+
+
+def _names(viewers: Sequence[str]) -> str:
+    names = [who(viewer) for viewer in viewers]
+    return names[0] if len(names) == 1 else "everyone else" if len(names) > 2 else listed(names)
+
+
+def epsilon_over_rounds(built: Built) -> list[Growth]:
+    """Epsilon of the first so many rounds of a study, for each group of viewers who see the same.
+
+    Empty where an algorithm pays for its whole run only.
+    """
+    study, privacy = built.study, built.file.privacy
+    total = study.facts.attempts(study.algorithm.rounds)
+    if total < 2:
+        return []
+    steps = sorted({1, *(math.ceil(total * k / _POINTS) for k in range(1, _POINTS + 1))})
+    try:
+        prices = [study.algorithm.cost(study.facts, study.trust, rounds) for rounds in steps]
+    except UnisonoError:
+        return []
+    groups: dict[Any, list[Viewer]] = {}
+    for viewer, history in prices[-1].items():
+        groups.setdefault(history, []).append(viewer)
+    return [
+        Growth(tuple(map(str, viewers)), ((0.0, 0.0), *(
+            (float(rounds), ACCOUNTANT.epsilon(price[viewers[0]], privacy.relation, privacy.delta))
+            for rounds, price in zip(steps, prices, strict=True)
+        )))
+        for viewers in groups.values()
+    ]  # fmt: skip
+
+
+@lru_cache(maxsize=32)
+def growth_of(study: str) -> tuple[Growth, ...]:
+    """The same from a study file's text; empty where it cannot be built."""
+    built = built_from(study)
+    return () if built is None else tuple(epsilon_over_rounds(built))
+
+
+__all__ = [
+    "Account", "Growth", "accounts_of", "epsilon_over_rounds", "growth", "growth_of", "spending"
+]  # fmt: skip

@@ -1,0 +1,179 @@
+"""What a physician on an ethics board reads first: what was learned, what is promised, what not."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from unisono.core.trust import Relation
+from unisono.core.words import number, one_in, percent, times
+from unisono.reports.blocks import Block, Guesses, Part, Text, Tiles
+from unisono.reports.marks import hundredths, short
+from unisono.reports.reading import Guarantee, Reading, listed, who
+from unisono.studies.schema import StudyFile
+
+_TELLS = {
+    (Relation.REPLACE_ONE, "record"): "which of two records one person gave",
+    (Relation.ZERO_OUT, "record"): "whether one person's values were used or blanked out",
+    (Relation.ADD_OR_REMOVE, "record"): "whether one person's record was among them",
+    (Relation.REPLACE_ONE, "party"): "which of two data sets one party gave",
+    (Relation.ZERO_OUT, "party"): "whether one party's whole data were used or blanked out",
+    (Relation.ADD_OR_REMOVE, "party"): "whether one party took part",
+}  # fmt: skip
+_SHORT = {
+    "final-model": "the public that sees the result", "iterates": "whoever follows every round",
+    "network": "an eavesdropper",
+}  # fmt: skip
+_ALMOST = 0.99  # a best guess that is right so often is hardly hindered
+
+
+def summary(reading: Reading) -> Part:
+    """One paragraph, one picture, a few figures."""
+    protects, exposes = split(reading)
+    blocks: list[Block] = [Text(_learned(reading), "lead")]
+    blocks += [Text(words) for words in (_promise(reading, protects), _not(reading, exposes))
+               if words]  # fmt: skip
+    if protects and not reading.simulated:
+        blocks.append(_picture(reading, protects))
+    figures = _figures(reading, protects)
+    return Part("Summary", "summary", [*blocks, *([Tiles(figures)] if figures else [])])
+
+
+def split(reading: Reading) -> tuple[list[Guarantee], list[Guarantee]]:
+    """Against whom there is a promise, the weakest first, and against whom there is none."""
+    known = reading.promised.values()
+    protects = sorted((g for g in known if math.isfinite(g.epsilon)), key=lambda g: -g.epsilon)
+    return protects, [g for g in known if math.isinf(g.epsilon)]
+
+
+def tells(reading: Reading) -> str:
+    """What an adversary would like to tell, as the study's relation and unit say."""
+    given = (reading.relation, reading.unit)
+    return next((words for key, words in _TELLS.items() if tuple(map(str, key)) == given),
+                f"two neighbouring data sets apart ({reading.relation})")  # fmt: skip
+
+
+def _learned(reading: Reading) -> str:
+    state, file = reading.run.heading.state, reading.file
+    verb = {"running": "are learning", "finished": "learned"}.get(state, "tried to learn")
+    if reading.failed:
+        verb = "tried to learn"
+    if file is None:
+        many = times(reading.parties, "party", "parties") if reading.parties else "The parties"
+        way = f" by {reading.algorithm}" if reading.algorithm else ""
+        return f"{many} {verb} together{way}. The study file is missing, so no more can be said."
+    records = sum(party.records for party in file.parties)
+    about = "about " if file.data.sizes == "hidden" else ""
+    names = listed(file.names)
+    return (
+        f"{times(len(file.names), 'party', 'parties')} ({names}) with {about}{records:,} records "
+        f"{verb} {learned(file)}. {_kept(reading)}"
+    )
+
+
+def learned(file: StudyFile) -> str:
+    """What a study learns, in plain words."""
+    own: Any = file.algorithm
+    columns = listed(list(file.data.features), 8)
+    target = file.data.target
+    if own.name == "statistics":
+        asked = listed(list(dict.fromkeys(one.column for one in own.questions)), 8)
+        return f"the answers to {times(len(own.questions), 'question')} about {asked}"
+    if own.name == "k-means":
+        return f"{own.clusters} typical groups of records, by {columns}"
+    bayesian = own.name.startswith("pvi") or own.name == "one-shot-regression"
+    network = hasattr(own, "hidden")
+    what = "a small neural network" if network else "a rule"
+    sure = ", and how sure it is" if bayesian else ""
+    column = file.data.columns.get(target or "")
+    values = getattr(column, "values", ())
+    which = f" ({' or '.join(values[:4])}{' …' if len(values) > 4 else ''})" if values else ""
+    does = "predicts" if values else "estimates"
+    return f"{what} that {does} {target}{which} from {columns}{sure}"
+
+
+def _kept(reading: Reading) -> str:
+    alone = reading.run.heading.engine == "in process"
+    stayed = "All records lay on one machine" if alone else "No record left its party"
+    return {
+        "local": f"Every party added noise to what it sent. {stayed}.",
+        "secure-sum": f"Only noisy sums over all parties were opened. {stayed}.",
+        "trusted-server": "The parties sent clean values to the server, which added the noise "
+                          "before anything was published.",
+    }.get(reading.trust, "")  # fmt: skip
+
+
+def _promise(reading: Reading, protects: Sequence[Guarantee]) -> str:
+    if not protects:
+        return (
+            ""
+            if not reading.guarantees
+            else ("Nobody is promised anything: against every viewer epsilon is infinite.")
+        )
+    if reading.simulated:
+        return ""
+    worst = protects[0]
+    everyone = "; ".join(_short_name(one.viewer) for one in protects)
+    will = "will be" if reading.planned else "is"
+    weak = " That is almost no protection in the worst case." if worst.guess >= _ALMOST else ""
+    delta = f" at delta {one_in(worst.delta)}" if worst.delta else ""
+    return (
+        f"What is promised: whoever looks on ({everyone}), even knowing every other record, and "
+        f"has to tell {tells(reading)}, {will} right at most {percent(worst.guess)} of the time. "
+        f"Tossing a coin is right 50 % of the time. (Epsilon {number(worst.epsilon)}{delta}.){weak}"
+    )
+
+
+def _short_name(viewer: str) -> str:
+    return _SHORT.get(viewer) or who(viewer)
+
+
+def _not(reading: Reading, exposes: Sequence[Guarantee]) -> str:
+    if reading.simulated:
+        return (
+            "What is NOT promised: anything. This was a simulation with seeded noise, which "
+            "whoever knows the seed can subtract."
+        )
+    against = [who(one.viewer) for one in exposes]
+    if reading.trust == "secure-sum":
+        many = times(reading.colluders, "party", "parties")
+        against.append(f"the server together with more than {many}")
+    against += ["whoever controls the machine on which the records lie"]
+    if reading.unit == "record":
+        against.append("conclusions about groups of people, which are the purpose of the study")
+    return f"What is NOT promised: protection against {'; '.join(against)}."
+
+
+def _picture(reading: Reading, protects: Sequence[Guarantee]) -> Guesses:
+    right = protects[0].guess
+    best = (
+        "The best possible adversary may get almost all of them right, in the worst case."
+        if right >= _ALMOST
+        else f"The best possible adversary gets at most {percent(right).removesuffix(' %')} right, "
+        "on average; the others fail, whatever the adversary knows and however much it computes."
+    )
+    return Guesses(
+        f"Of 100 guesses, at most {hundredths(right)} are right", right,
+        f"Of 100 attempts to tell {tells(reading)}, coin tosses get 50 right. {best}",
+    )  # fmt: skip
+
+
+def _figures(reading: Reading, protects: Sequence[Guarantee]) -> list[tuple[str, str]]:
+    run, found = reading.run, []
+    if protects and not reading.simulated:
+        worst = protects[0]
+        alike = len({one.epsilon for one in reading.promised.values()}) == 1
+        against = "everyone who looks on" if alike else who(worst.viewer)
+        words = f"at most, at δ {one_in(worst.delta)}, against {against}"
+        found.append((f"ε {number(worst.epsilon)}", words))
+    if reading.file is not None:
+        records = sum(party.records for party in reading.file.parties)
+        found.append((f"{records:,}", f"records of {times(reading.parties, 'party', 'parties')}"))
+    if run.progress and run.progress.get("of"):
+        found.append((f"{run.progress['rounds']} of {run.progress['of']}", "rounds"))
+    measured = run.evaluation
+    if measured and isinstance(measured.get("value"), (int, float)):
+        found.append((short(float(measured["value"])), str(measured.get("measure", "score"))))
+    return found  # fmt: skip
+
+
+__all__ = ["learned", "split", "summary", "tells"]

@@ -1,0 +1,257 @@
+"""What a report says, of runs in every state; the same in its three forms."""
+
+import html as entities
+import json
+import re
+from itertools import pairwise
+
+import pytest
+
+from unisono.reports.document import FORMAT, document, report
+from unisono.reports.html import HTML, JSON, MARKDOWN, html, write_report
+from unisono.reports.run import read_run
+
+BROKEN = "cannot be shown"
+
+
+def words(run):
+    """The page's text, and that nothing in it was given up."""
+    page = html(run)
+    assert BROKEN not in page
+    body = page.partition("</head>")[2]
+    return " ".join(entities.unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def blocks(run, anchor):
+    [section] = [one for one in document(run)["sections"] if one["anchor"] == anchor]
+    return section["blocks"]
+
+
+def of_kind(run, anchor, kind):
+    return [block for block in blocks(run, anchor) if block["kind"] == kind]
+
+
+# ------------------------------------------------------------- a real run
+
+
+def test_a_real_run_is_reported_in_three_forms(real_run):
+    path = write_report(real_run)
+    assert path == real_run / HTML
+    read = json.loads((real_run / JSON).read_text(), parse_constant=lambda name: pytest.fail(name))
+    assert read["format"] == FORMAT
+    titles = [section["title"] for section in read["sections"]]
+    assert titles == [
+        "Summary", "Result", "How good is it?", "What is guaranteed", "What each adversary sees",
+        "Budgets", "Epsilon over the rounds", "How the run went", "How to reproduce it",
+        "What this report does not say",
+    ]  # fmt: skip
+    for text in ((real_run / HTML).read_text(), (real_run / MARKDOWN).read_text()):
+        assert BROKEN not in text
+        assert all(title in text for title in titles)
+    assert not list(real_run.glob("*.part"))
+
+
+def test_the_copy_of_the_file_builds_the_study_that_ran(real_run):
+    assert "study.toml builds this very study" in words(read_run(real_run))
+
+
+def test_another_file_beside_the_result_is_noticed(folder):
+    assert "builds ANOTHER study" in words(read_run(folder()))
+
+
+def test_epsilon_over_rounds_ends_at_what_was_certified(real_run):
+    """The curve is computed from the file alone, the certificate from the ledgers."""
+    run = read_run(real_run)
+    [curves] = of_kind(run, "rounds", "curves")
+    points = curves["series"]["everyone"]
+    certified = next(g for g in run.certificate["guarantees"] if g["relation"] == "replace-one")
+    assert points[0] == [0.0, 0.0]
+    assert points[-1] == [8.0, pytest.approx(certified["epsilon"], rel=1e-9)]
+    assert points[-1][1] == pytest.approx(1.0, rel=0.01)
+    assert all(a[1] < b[1] for a, b in pairwise(points))
+
+
+def test_gauges_hold_what_the_ledgers_spent(real_run):
+    [gauges] = of_kind(read_run(real_run), "budgets", "gauges")
+    assert sorted(one["label"] for one in gauges["items"]) == ["north", "south", "west"]
+    assert all(one["value"] == pytest.approx(1.0, rel=0.01) for one in gauges["items"])
+    assert all(one["limit"] == 2.0 for one in gauges["items"])
+
+
+# ------------------------------------------------------------- what is said
+
+
+def test_the_summary_says_what_is_promised_and_what_not(folder):
+    text = words(read_run(folder()))
+    assert "3 parties (north, south and west) with 130 records learned a rule that predicts" in text
+    # (e + 1e-4) / (1 + e) = 0.73108..., rounded up
+    assert "is right at most 73.2 % of the time" in text
+    assert (
+        "What is NOT promised: protection against the server together with more than 1 party"
+        in (text)
+    )
+    assert "All records lay on one machine" in text
+
+
+@pytest.mark.parametrize(
+    ("engine", "kept"), [("server", "No record left its party"), ("in process", "one machine")]
+)
+def test_records_stay_at_home_between_machines_only(folder, engine, kept):
+    run = read_run(folder(run=folder.heading(engine=engine)))
+    assert kept in blocks(run, "summary")[0]["words"]
+
+
+def test_a_trusted_server_sees_everything_and_the_report_says_so(folder):
+    lines = [{"viewer": v, "relation": "replace-one", "delta": 1e-4,
+              "epsilon": "inf" if v in ("server", "colluders:1") else 1.0}
+             for v in ("final-model", "server", "party", "colluders:1")]  # fmt: skip
+    study = folder.study.replace("secure-sum", "trusted-server")
+    given = folder.certificate(trust="trusted-server", guarantees=lines)
+    run = read_run(folder(certificate=given, study=study))
+    text = words(run)
+    assert "What is NOT promised: protection against the server;" in text
+    assert "Against the server; the server and 1 party working together: no protection" in text
+    [grid] = of_kind(run, "guarantees", "grid")
+    rows = {row[0]: row for row in grid["rows"]}
+    assert rows["the server"][1:3] == ["100 %", "no protection"]
+    assert rows["another party"][1:3] == ["73.2 %", "1"]
+    assert of_kind(run, "viewers", "flow")[0]["trust"] == "trusted-server"
+
+
+def test_every_viewer_and_relation_of_the_certificate_is_in_the_table(folder):
+    [grid] = of_kind(read_run(folder()), "guarantees", "grid")
+    assert len(grid["rows"]) == 6
+    assert grid["header"][2:4] == ["ε, exchanged for any other", "ε, values blanked out"]
+    assert all(row[2:] == ["1", "0.4581", "1 in 10,000"] for row in grid["rows"])
+
+
+def test_a_simulation_is_loud_and_promises_nothing(folder):
+    run = read_run(folder(certificate=folder.certificate(entropy="simulation")))
+    assert report(run).notice.startswith("SIMULATION")
+    text = words(run)
+    assert "What is NOT promised: anything" in text
+    assert "What is promised" not in text
+    assert not of_kind(run, "summary", "guesses")
+
+
+def test_what_each_viewer_saw_comes_from_the_transcript(folder):
+    [grid] = of_kind(read_run(folder()), "viewers", "grid")
+    rows = {row[0]: row[2] for row in grid["rows"]}
+    assert rows["anyone who sees the final result"] == "the result of 3 numbers"
+    assert rows["the server"] == "opened sums of 3 numbers, 8 rounds"
+    assert rows["the server and 1 party working together"] == "opened sums of 3 numbers, 8 rounds"
+
+
+def test_who_missed_an_answer_is_named(folder):
+    [grid] = of_kind(read_run(folder()), "course", "grid")
+    assert grid["rows"] == [["west", "1", "8"]]
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "verdict"),
+    [(0.93, 0.90, 0.95, "better than 0.63"), (0.65, 0.60, 0.70, "not clearly better than 0.63"),
+     (0.50, 0.45, 0.55, "worse than 0.63")],
+)  # fmt: skip
+def test_a_score_is_compared_with_doing_without(folder, value, low, high, verdict):
+    measured = {"measure": "share of right predictions", "value": value, "low": low, "high": high,
+                "records": 113, "how": "test.csv", "baseline": 0.63}  # fmt: skip
+    assert f"That is {verdict}," in words(read_run(folder(evaluation=measured)))
+
+
+def test_a_small_error_is_better_than_a_large_one(folder):
+    measured = {"measure": "mean absolute error", "value": 2, "low": 1.5, "high": 2.5,
+                "baseline": 4}  # fmt: skip
+    assert "That is better than 4," in words(read_run(folder(evaluation=measured)))
+
+
+def test_a_private_test_is_told_with_its_price_and_the_public_one_beside_it(folder):
+    public = {"measure": "share of right predictions", "value": 0.9, "low": 0.8, "high": 0.95,
+              "how": "public file test.csv", "records": 60, "baseline": 0.6}  # fmt: skip
+    private = {**public, "value": 0.85, "how": "held-out records, paid with epsilon 0.5",
+               "baseline": None, "also": [public]}  # fmt: skip
+    study = folder.study + "\n[evaluation]\nholdout = 0.2\nepsilon = 0.5\n"
+    run = read_run(folder(evaluation=private, study=study))
+    assert [block["items"][0][1] for block in of_kind(run, "quality", "intervals")] == [0.85, 0.9]
+    assert "for epsilon 0.5 under the same relation" in words(run)
+
+
+def test_nobody_measured_it(folder):
+    assert "Nobody measured how well" in words(read_run(folder(evaluation=None)))
+
+
+# ------------------------------------------------------------- results of every kind
+
+
+def test_weights_are_drawn_over_public_ranges_and_told_per_unit(folder):
+    run = read_run(folder())
+    [bars] = of_kind(run, "result", "bars")
+    assert bars["items"] == [["radius", 0.5 * 25], ["age", -0.01 * 120]]
+    [grid] = of_kind(run, "result", "grid")
+    assert grid["rows"][0] == ["radius", "0.5", "12.5"]
+
+
+def test_of_500_weights_the_30_largest_are_shown(folder):
+    weights = {f"gene{number}": (-1) ** number * number for number in range(500)}
+    run = read_run(folder(result={**folder.result, "weights": weights}, study=None))
+    [bars] = of_kind(run, "result", "bars")
+    assert [item[0] for item in bars["items"]] == [f"gene{n}" for n in range(499, 469, -1)]
+    assert "Shown are 30 of 500 weights" in words(run)
+
+
+def test_statistics_have_intervals_for_records_and_population(folder):
+    answers = [
+        {"name": "mean of age", "value": 43.5, "interval": [41, 46], "confidence": 0.95,
+         "note": "noise", "population_interval": [38, 49]},
+        {"name": "histogram of sex", "value": [10.0, 20.0], "interval": [[5, 15], [15, 25]],
+         "confidence": 0.95, "note": "noise", "labels": ["f", "m"]},
+    ]  # fmt: skip
+    run = read_run(folder(result={"algorithm": "statistics", "answers": answers}))
+    one, two = of_kind(run, "result", "intervals")
+    assert one["items"] == [
+        ["these records", 43.5, 41.0, 46.0],
+        ["the population", 43.5, 38.0, 49.0],
+    ]
+    assert two["items"] == [["f", 10.0, 5.0, 15.0], ["m", 20.0, 15.0, 25.0]]
+    [grid] = of_kind(run, "result", "grid")
+    assert grid["rows"][0] == ["mean of age", "43.5", "41 to 46", "38 to 49"]
+    assert grid["rows"][2] == ["histogram of sex: m", "20", "15 to 25", "–"]
+
+
+def test_intervals_have_their_lower_and_upper_ends_apart(folder):
+    """An interval is [lows, highs], not a list of pairs."""
+    answer = {"name": "two", "value": [1.0, 2.0], "interval": [[0.0, 1.0], [3.0, 4.0]],
+              "confidence": 0.9, "note": ""}  # fmt: skip
+    run = read_run(folder(result={"answers": [answer]}))
+    [drawn] = of_kind(run, "result", "intervals")
+    assert drawn["items"] == [["1", 1.0, 0.0, 3.0], ["2", 2.0, 1.0, 4.0]]
+
+
+def test_a_posterior_is_hills_and_warns_where_noise_is_left_out(folder):
+    found = {"target": "diagnosis", "mean": {"radius": 0.1, "age": 0.0, "intercept": -2.0},
+             "std": {"radius": 0.02, "age": 0.1, "intercept": 1.0}, "noise_aware": False,
+             "note": "", "positive": "malignant", "negative": "benign"}  # fmt: skip
+    run = read_run(folder(result=found))
+    [bells] = of_kind(run, "result", "bells")
+    assert bells["items"] == [["radius", 2.5, 0.5], ["age", 0.0, 12.0]]
+    rows = {row[0]: row for row in of_kind(run, "result", "grid")[0]["rows"]}
+    assert rows["age"][4] == "50.0 %"
+    assert rows["radius"][3] == "0.0608 to 0.139"
+    assert "NOT part of these hills" in words(run)
+    assert "NOT part" not in words(read_run(folder(result={**found, "noise_aware": True})))
+
+
+def test_networks_clusters_and_classes(folder):
+    network = {"target": "diagnosis", "features": ["radius", "age"], "layers": [3, 4, 2],
+               "activation": "tanh", "classes": ["benign", "malignant"], "arrays": {}}  # fmt: skip
+    assert "26" in words(read_run(folder(result=network)))  # (3+1)·4 + (4+1)·2
+    clusters = {"clusters": [{"centre": {"age": 40.0}, "margin": {"age": 2.0}, "size": 70.0}],
+                "size_margin": 5.0, "confidence": 0.95}  # fmt: skip
+    run = read_run(folder(result=clusters))
+    assert of_kind(run, "result", "grid")[0]["rows"] == [["group 1", "70 ± 5", "40 ± 2"]]
+    model = {"intercept": 1.0, "weights": {"age": 2.0}}
+    classes = {"classes": {"a": model, "b": model, "c": model}, "note": "", "loss": "multinomial"}
+    assert len(of_kind(read_run(folder(result=classes)), "result", "bars")) == 3
+
+
+def test_a_result_of_a_new_kind_is_shown_as_it_is(folder):
+    assert "curious" in words(read_run(folder(result={"novelty": "curious"})))

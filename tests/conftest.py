@@ -31,6 +31,16 @@ if os.environ.get("CI"):
     settings.load_profile("continuous-integration")
 
 
+SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text().splitlines())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.nodeid in SLOW:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def policy():
     return Policy("ages", Budget(1.0, 1e-6))

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+import figures
 from datasets import Dataset, MissingData, adult, data_folder
 from unisono.accounting import gaussian
 from unisono.estimators import PrivateLinearSVC, PrivateLogisticRegression, RepeatedFits
@@ -29,6 +30,7 @@ from unisono.estimators.scaling import scaling
 
 DELTA = 1e-5
 EPSILONS = (0.1, 0.5, 1.0)
+INSTALL = "python -m venv peer && peer/bin/pip install diffprivlib==0.6.6 'scikit-learn<1.6'"
 GOALS = {"add-or-remove": (0.838, 0.845, 0.8455), "replace-one": (0.822, 0.844, 0.8455)}
 ROWS = (
     ("gradient perturbation", "add-or-remove", {}),
@@ -117,6 +119,9 @@ def line(name: str, columns: list[list[float]], goal: tuple[float, ...] | None =
         reached = all(np.mean(c) >= g for c, g in zip(columns, goal, strict=True))
         wanted = " / ".join(f"{g:.4g}" for g in goal)
         verdict = f"   goal {wanted}: {'reached' if reached else 'MISSED'}"
+        for epsilon, found, wanted in zip(EPSILONS, columns, goal, strict=True):
+            figures.report(f"Adult, {name}, epsilon {epsilon:g}", np.mean(found), "accuracy",
+                           aim=wanted)  # fmt: skip
     print(f"{name:<50}{cells}{verdict}", flush=True)
 
 
@@ -141,9 +146,15 @@ def accuracy(data: Dataset, seeds: int) -> None:
     found = peer(data, seeds)
     if isinstance(found, str):
         print(f"{'diffprivlib, replace-one, its best C':<50}{found}")
+        figures.missing("diffprivlib", INSTALL)
     else:
         line(f"diffprivlib, replace-one, its best C ({seeds} seeds)", found)
         curves["diffprivlib, replace-one"] = found
+        own = curves[f"gradient perturbation, replace-one ({seeds} seeds)"]
+        for epsilon, mine, theirs in zip(EPSILONS, own, found, strict=True):
+            figures.report(f"Adult, accuracy gained at epsilon {epsilon:g}",
+                           np.mean(mine) - np.mean(theirs), "of accuracy", aim=0.0,
+                           peer="diffprivlib")  # fmt: skip
     line("no privacy (same rows)", [[top]] * len(EPSILONS))
     print("picture:", picture(curves, top))
 
@@ -234,6 +245,8 @@ def speed(data: Dataset) -> None:
         function(rows, labels, 20, 0.4)
         one = (time.perf_counter() - start) / 20
         print(f"NumPy {name:<52} {1e3 * one:8.2f} ms  ({one / ours:.2f}x ours)")
+        figures.report("Adult, one round", one / ours, "times faster", peer=f"NumPy {name}",
+                       ratio=True)  # fmt: skip
 
 
 def main() -> int:

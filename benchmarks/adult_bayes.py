@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+import figures
 from datasets import Dataset, MissingData, adult, data_folder
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.pvi_natural_gradient import (
@@ -193,6 +194,8 @@ def line(case: Case, found: list[dict[str, float]], floored: list[int], top: flo
     verdict = (
         "" if goal is None else f"goal {goal:g} {'met' if np.mean(each) >= goal else 'MISSED'}"
     )
+    if goal is not None:
+        figures.report(f"Adult, posterior: {case.title}", np.mean(each), "accuracy", aim=goal)
     seeds = " ".join(f"{value:.4f}" for value in each)
     lost = f"diverged: seeds {diverged}" if diverged else "none diverged"
     print(f"{cells}{gap:>7}  {verdict:<16}[{seeds}] {lost}, raised {max(floored)}", flush=True)

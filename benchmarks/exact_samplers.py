@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+import figures
 from unisono.core.noise import (
     Keystream,
     bernoulli,
@@ -101,6 +102,11 @@ def main() -> None:
         print(f"{std:<34g}{first:14.2f}{each:14.1f}", end="")
         other = opendp_gaussian(std, 3_000, 2) if peer else 0.0
         print(f"{other:14.0f}{other / each:9.0f}x" if peer else "")
+        if peer:
+            figures.report(f"discrete Gaussian, std {std:g}", other / each, "times faster",
+                           peer="OpenDP", ratio=True)  # fmt: skip
+    if not peer:
+        figures.missing("OpenDP", "pip install 'unisono[bench]'")
 
 
 if __name__ == "__main__":

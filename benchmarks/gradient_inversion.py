@@ -26,6 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import figures
 from datasets import digits
 from unisono.attacks import closed_form
 from unisono.attacks.defences import (
@@ -111,6 +112,8 @@ def plain_gradients(data: Any, count: int, public: np.ndarray) -> None:
                 f"  {activation:6}{batch:>3}{np.median(errors):>10.1e}{max(errors):>10.1e}"
                 f"{walls[0]:>9.2f}{np.median(walls[1:]):>9.2f}{np.median(cpus):>7.2f}"
             )
+            figures.report(f"gradient inversion, {activation}, {batch} records",
+                           np.median(errors), "relative error", lower=True)  # fmt: skip
 
 
 def relu(data: Any, count: int) -> None:
@@ -207,6 +210,7 @@ def private(data: Any, public: np.ndarray, labels: np.ndarray, count: int) -> No
 def peer(data: Any, python: str | None, count: int) -> None:
     if not python:
         print("skipped the peer: name a Python that has torch by --peer")
+        figures.missing("DLG in PyTorch", "python -m venv peer && peer/bin/pip install torch numpy")
         return
     print(
         "the classic attack in PyTorch (DLG, L-BFGS), 64 bits, one core, same weights and batches"

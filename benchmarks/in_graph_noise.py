@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+import figures
 from unisono.core.noise.chacha import key_from_seed
 from unisono.core.noise.in_graph import gaussian_on_grid, normal
 from unisono.core.noise.in_graph_error import composed_error
@@ -109,6 +110,9 @@ def main(elements: int = 2**20, steps: int = 20, repetitions: int = 10) -> None:
             f"{name:40s} {1e3 * wall[name] / steps:8.2f} {wall[name] / wall[REFERENCE]:6.2f}"
             f" {1e3 * processor[name] / steps:8.2f} {processor[name] / processor[REFERENCE]:6.2f}"
         )
+    grid, plain = "gaussian_on_grid, ChaCha20", REFERENCE
+    figures.report("cryptographic noise on a grid", processor[grid] / processor[plain],
+                   "of its processor time", peer="jax.random.normal", lower=True)  # fmt: skip
     model_noise(steps, repetitions)
     draws = elements * steps
     error = composed_error(draws, STD)

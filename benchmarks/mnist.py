@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+import figures
 from datasets import Dataset, MissingData, data_folder, mnist
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.clipping import Clipping
@@ -172,6 +173,7 @@ def line(title: str, outcomes: Sequence[Outcome], aim: float | None = None) -> N
     verdict = ""
     if aim is not None:
         verdict = f"   aim {aim:g}: {'reached' if mean >= aim else 'MISSED'}"
+        figures.report(f"MNIST, {title}", mean, "% accuracy", aim=aim, peer="published")
     wall, processor = table[:, 3:].mean(axis=0)
     print(
         f"{title:<30}{table[0, 1]:>9.4f}{table[0, 2]:>11.4f}   {mean:.2f} ({each})"

@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import figures
 from networks_common import TASKS
 
 HERE = Path(__file__).parent
@@ -39,6 +40,7 @@ TITLES = {
     "hooks-loader": "Opacus, hooks and its loader", "functorch": "Opacus, functorch",
     "ghost": "Opacus, ghost clipping",
 }  # fmt: skip
+INSTALL = "python -m venv peer && peer/bin/pip install torch==2.13.0 opacus==1.6.0 numpy"
 Found = dict[str, dict[str, Any]]
 
 
@@ -126,17 +128,22 @@ def table(model: str, found: Found) -> None:
         )
 
 
-def verdicts(found: Found) -> None:
+def verdicts(model: str, found: Found) -> None:
     for aim in AIMS:
         parts = [found.get(name, {}).get(aim.quantity) for name in (aim.above, aim.below)]
         if None in parts:
             print(f"  not measured  {aim.text}")
+            if "Opacus" in aim.text and not any(name.startswith("sgd") for name in found):
+                figures.missing("Opacus", INSTALL)
             continue
         ratio = parts[0] / parts[1]
         reached = ratio >= aim.bound if aim.least else ratio <= aim.bound
         words = "at least" if aim.least else "at most"
         print(f"{ratio:>14.2f}  {aim.text} (aim: {words} {aim.bound:g}): "
               f"{'reached' if reached else 'MISSED'}")  # fmt: skip
+        title = TITLES[(aim.above if aim.least else aim.below).partition("+")[0]]
+        figures.report(f"{model}: {aim.text}", ratio, "times", aim=aim.bound, peer=title,
+                       lower=not aim.least, ratio=aim.least)  # fmt: skip
 
 
 def main() -> int:
@@ -155,7 +162,7 @@ def main() -> int:
         print(f"\n{title}, load {load:.1f}", flush=True)
         found = compare(model, arguments)
         table(model, found)
-        verdicts(found)
+        verdicts(model, found)
         sys.stdout.flush()
     return 0
 

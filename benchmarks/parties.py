@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+import figures
 import unisono
 from datasets import MissingData, adult, data_folder
 from unisono.algorithms.choose import choose
@@ -158,6 +159,9 @@ def over_parties(records: Records, epsilon: float, seeds: int) -> dict[str, list
         print(f"{count:<8}" + "".join(f"{curves[name][-1]:>13.4f}" for name in NAMES)
               + f"{secure.noise / pooled.noise:>9.5f}{difference:>+26.4f}", flush=True)  # fmt: skip
     print("secure sum over all m against pooled: " + verdict(everywhere, pooled.accuracies))
+    lost = float(np.mean(pooled.accuracies) - np.mean(everywhere))
+    figures.report("accuracy that m parties lose against one", lost, "of accuracy", aim=1e-3,
+                   peer="pooled data", lower=True)  # fmt: skip
     return curves
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+import figures
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
 from unisono.core.algorithm import Facts
@@ -141,3 +142,4 @@ if __name__ == "__main__":
         print(f"{trust:12s}{min(seconds):9.2f}{middle:9.2f}{'':17s}{traffic[0]:12.0f}"
               f"{traffic[1]:10.0f}{'':25s}aim {aim:g} s: "
               f"{'reached' if middle <= aim else 'MISSED'}")  # fmt: skip
+        figures.report(f"a round over Flower, {trust}", middle, "s", aim=aim, lower=True)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+import figures
 from unisono.core.grant import derive
 from unisono.core.noise import Keystream, rounded_gaussian
 from unisono.core.values import Share
@@ -115,6 +116,8 @@ def line(name: str, ours: Seconds, count: int, generator: Seconds) -> None:
     verdict = "reached" if ratio <= WITHIN else "MISSED"
     print(f"{name:<36}{1e3 * ours.wall:>9.1f} ms{count:>6} streams{1e3 * generator.wall:>9.1f} ms"
           f"{ratio:>7.2f}{processor:>7.2f}   goal {WITHIN:g}: {verdict}", flush=True)  # fmt: skip
+    figures.report(name.strip(), ratio, "of its time", aim=WITHIN, peer="AES-CTR alone",
+                   lower=True)  # fmt: skip
 
 
 # ------------------------------------------------------------ a party, a server
@@ -207,6 +210,7 @@ def against_mpyc(python: str | None, size: int, repetitions: int) -> None:
     print(f"\na sum of {size} integers of 3 parties, all steps: {1e3 * seconds.wall:.1f} ms")
     if not python:
         print("MPyC skipped: name an interpreter that has it with --peer")
+        figures.missing("MPyC", "python -m venv peer && peer/bin/pip install mpyc numpy gmpy2")
         return
     command = [python, str(PEER), str(size), "-M3"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -217,6 +221,8 @@ def against_mpyc(python: str | None, size: int, repetitions: int) -> None:
     theirs = float(found[0])
     ratio = theirs / seconds.wall
     verdict = "reached" if ratio >= SLOWER else "MISSED"
+    figures.report(f"sum of {size:,} integers of 3 parties", ratio, "times faster", aim=SLOWER,
+                   peer="MPyC", ratio=True)  # fmt: skip
     print(
         f"MPyC, 3 processes: {theirs:.2f} s, {ratio:.0f} times slower   goal {SLOWER:g}: {verdict}"
     )

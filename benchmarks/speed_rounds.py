@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import figures
 import flower_ray
 
 HERE = Path(__file__).parent
@@ -36,6 +37,7 @@ GOALS = {100: 100.0, 500: 300.0}
 # Whole chunks of the engine, so that nothing is compiled after the first.
 CHUNK, ROUNDS = 64, 640
 SCALE_SECONDS = 20.0
+INSTALL = "python -m venv peer && peer/bin/pip install 'flwr[simulation]==1.41.0' numpy"
 
 
 class Timing(NamedTuple):
@@ -104,6 +106,7 @@ def compare(python: str | None, runs: int, rounds: int) -> None:
     print(f"one round of logistic regression, {flower_ray.RECORDS} records and "
           f"{flower_ray.FEATURES} columns per party; load {os.getloadavg()[0]:.1f}")  # fmt: skip
     if python is None:
+        figures.missing("Flower's Ray simulation", INSTALL)
         print("Flower's Ray simulation: not measured, no Python with flwr[simulation]: install "
               "it in an environment of its own and name its Python with --peer")  # fmt: skip
     for count in PARTIES:
@@ -125,6 +128,9 @@ def compare(python: str | None, runs: int, rounds: int) -> None:
             for name, mine in (("steady", warm.steady), ("all included", warm.total / ROUNDS)):
                 factor = best / mine
                 verdict = "reached" if factor >= GOALS[count] else "MISSED"
+                figures.report(f"a round of {count} parties, {name}", factor, "times faster",
+                               aim=GOALS[count], peer="Flower's Ray simulation",
+                               ratio=True)  # fmt: skip
                 print(f"  {name}: {factor:,.0f} times faster than its fastest round "
                       f"(goal {GOALS[count]:.0f}: {verdict})", flush=True)  # fmt: skip
 
@@ -151,6 +157,7 @@ def many(runs: int) -> None:
               f"peak memory {seen['memory']:.2f} GB, training accuracy {seen['accuracy']:.3f}, "
               f"load {os.getloadavg()[0]:.1f}", flush=True)  # fmt: skip
     verdict = "reached" if best < SCALE_SECONDS else "MISSED"
+    figures.report("100,000 parties x 100 rounds", best, "s", aim=SCALE_SECONDS, lower=True)
     print(f"  goal: under {SCALE_SECONDS:.0f} s on 2 cores: {best:.1f} s {verdict}")
 
 

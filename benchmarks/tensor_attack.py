@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+import figures
 from unisono.attacks.scoring import fit_slope, match, verdict
 from unisono.attacks.tensor import ACTIVATIONS, Neurons, array_neurons, attack, gaussian_neurons
 
@@ -182,6 +183,8 @@ def polish(seeds: int) -> None:
         f"polished, d=32, B=4, m=1e4, residuals of the network: worst error of {seeds} seeds "
         f"{worst:.1e} (target 1e-6), longest {longest:.1f} s"
     )
+    figures.report("tensor attack, polished: worst error", worst, "relative error", aim=1e-6,
+                   lower=True)  # fmt: skip
 
 
 def clipping() -> None:
@@ -203,6 +206,7 @@ def seconds(m: int) -> None:
             f"m={m:.0e}, d=64, {name}: {taken:.1f} s ({spent:.1f} s of CPU) with the polish, "
             f"error {error:.1e} (target 30 s)"
         )
+        figures.report(f"tensor attack on {m:,} neurons, {name}", taken, "s", aim=30, lower=True)
 
 
 def main() -> None:

@@ -1,6 +1,190 @@
-"""`unisono plan`."""
+"""`unisono plan`: noise and usefulness of every algorithm and trust, before anything is spent."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unisono.cli import inputs
+from unisono.cli.output import warn, write_json
+from unisono.core.trust import Relation, Trust, Unit
+from unisono.errors import InvalidInput
+from unisono.planning.tasks import Task
+
+if TYPE_CHECKING:
+    from unisono.cli.plan_advice import Line
+    from unisono.cli.plan_studies import Wish
+
+_EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
+_FEW_EPSILONS = (0.25, 1.0, 4.0)  # networks take a second each to build
 
 
-def plan() -> None:
-    """To be written."""
-    raise NotImplementedError
+def plan(
+    study: Annotated[
+        Path | None, typer.Argument(metavar="[STUDY.toml]", help="Plan this study file.")
+    ] = None,
+    task: Annotated[
+        Task, typer.Option(metavar="NAME", help=f"What is learned: {', '.join(Task)}.")
+    ] = Task.CLASSIFICATION,
+    records: Annotated[
+        str, typer.Option(help="Records of each party, such as 300,400,350; or of every party.")
+    ] = "300",
+    parties: Annotated[
+        int | None, typer.Option(help="How many parties, if all have equally many records.")
+    ] = None,
+    features: Annotated[int, typer.Option(help="How many numbers a record has.")] = 10,
+    classes: Annotated[
+        int | None, typer.Option(help="How many classes; posterior: 2, or a number is predicted.")
+    ] = None,
+    parameters: Annotated[
+        int | None, typer.Option(help="About how many parameters a network has.")
+    ] = None,
+    bounds: Annotated[
+        str, typer.Option(metavar="LOW:HIGH", help="Public bounds of the number to average.")
+    ] = "-1:1",
+    epsilon: Annotated[float, typer.Option(help="The budget.")] = 1.0,
+    delta: inputs.DeltaOption = 1e-6,
+    relation: inputs.RelationOption = Relation.REPLACE_ONE,
+    unit: Annotated[
+        Unit, typer.Option(metavar="NAME", help="Who is hidden: record or party.")
+    ] = Unit.RECORD,
+    survivors: Annotated[
+        int | None, typer.Option(help="How many parties must answer; all unless told.")
+    ] = None,
+    colluders: Annotated[
+        int | None,
+        typer.Option(help="How many parties may work with the server; 1 in a secure sum."),
+    ] = None,
+    plot: inputs.PlotOption = None,
+    json: inputs.JsonOption = False,
+) -> None:
+    """How much noise, and how useful a result? Predicted for every trust; no data are read.
+
+    \b
+    Examples:
+      unisono plan --records 300,400,350 --features 30 --epsilon 1
+      unisono plan --task mean --parties 5 --records 300 --bounds 0:120
+      unisono plan --task network --parties 20 --records 1000 --features 64 --classes 10
+      unisono plan --task posterior --parties 3 --records 500 --features 4 --json
+      unisono plan study.toml --plot trade-off.png
+    """
+    inputs.check_picture(plot)
+    sizes = _sizes(records, parties)
+    import warnings
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        from unisono.cli.plan_studies import Wish, wish_of
+
+        if study is not None:
+            from unisono.studies.file import load_study
+
+            file = load_study(study)
+            wish, unit = wish_of(file), file.privacy.unit
+        else:
+            several = 2 if task in (Task.CLASSIFICATION, Task.NETWORK) else 0
+            wish = Wish(
+                task, sizes, 1 if task is Task.MEAN else features,
+                several if classes is None else classes, parameters, _bounds(bounds), epsilon,
+                delta, relation, survivors, colluders,
+            )  # fmt: skip
+        _answer(wish, unit, plot, json)
+    for text in dict.fromkeys(str(one.message) for one in caught):
+        warn(text)
+
+
+def _answer(wish: "Wish", unit: Unit, plot: str | None, json: bool) -> None:
+    from unisono.cli import plan_advice, plan_studies
+    from unisono.planning.predict import Grade
+
+    lines = [
+        plan_advice.Line(one, None if one.built is None else plan_studies.prediction(wish, one))
+        for one in plan_studies.candidates(wish)
+    ]
+    chosen = plan_advice.recommended(lines, unit)
+    fixes = []
+    if chosen is not None and chosen.grade is Grade.HOPELESS:
+        fixes = list(plan_advice.remedies(wish, chosen, lines))
+    if plot:
+        from unisono.cli.plan_picture import draw_trade_off
+
+        draw_trade_off(wish, _curves(wish, unit, lines), plot)
+    if json:
+        write_json(_document(wish, unit, lines, chosen, fixes, plot))
+    else:
+        from unisono.cli.plan_text import write_plan
+
+        write_plan(wish, unit, lines, chosen, fixes, plot)
+
+
+def _curves(wish: "Wish", unit: Unit, lines: list["Line"]) -> dict[Trust, Any]:
+    """Predictions over epsilon, of the best algorithm under each trust."""
+    from dataclasses import replace
+
+    from unisono.cli.plan_advice import best_by_trust
+    from unisono.cli.plan_studies import candidate, document, prediction
+
+    chosen = _FEW_EPSILONS if wish.task is Task.NETWORK else _EPSILONS
+    epsilons = sorted({*chosen, wish.epsilon})
+    curves = {}
+    for trust, line in best_by_trust(lines, unit).items():
+        points = []
+        for epsilon in epsilons:
+            other = replace(wish, epsilon=epsilon)
+            made = candidate(document(other, line.candidate.algorithm, trust))
+            if made.built is not None:
+                points.append((epsilon, prediction(other, made)))
+        curves[trust] = points
+    if not curves:
+        raise InvalidInput(
+            f"nothing to draw: no algorithm for {wish.task} that hides a {unit} can run; leave out "
+            "--plot to see the reasons"
+        )
+    return curves
+
+
+def _document(
+    wish: "Wish", unit: Unit, lines: list["Line"], chosen: Any, fixes: list[Any], plot: str | None
+) -> dict[str, Any]:
+    from unisono.cli.plan_text import sentence
+
+    return {
+        "task": str(wish.task), "records": list(wish.records), "features": wish.features,
+        "classes": wish.classes, "epsilon": wish.epsilon, "delta": wish.delta,
+        "relation": str(wish.relation), "unit": str(unit),
+        "studies": [line.prediction.to_json() for line in lines if line.prediction],
+        "not_possible": [
+            {"algorithm": line.candidate.algorithm, "trust": str(line.candidate.trust),
+             "unit": str(line.candidate.unit), "reason": line.candidate.reason}
+            for line in lines if line.prediction is None
+        ],
+        "recommended": None if chosen is None else chosen.to_json(),
+        "reason": sentence(wish, chosen),
+        "remedies": [{"change": fix.words, **fix.prediction.to_json()} for fix in fixes],
+        "picture": plot,
+    }  # fmt: skip
+
+
+def _sizes(records: str, parties: int | None) -> tuple[int, ...]:
+    try:
+        sizes = tuple(int(part) for part in records.split(","))
+    except ValueError:
+        raise InvalidInput(
+            f"--records {records!r}: give whole numbers, one for each party, as 300,400,350"
+        ) from None
+    if min(sizes) < 1 or (parties is not None and parties < 1):
+        raise InvalidInput("--records and --parties: there is at least one of each")
+    if parties is None:
+        return sizes
+    if len(sizes) not in (1, parties):
+        raise InvalidInput(
+            f"--parties {parties} and {len(sizes)} sizes in --records: give one size for all, or "
+            "one for each party"
+        )
+    return sizes * parties if len(sizes) == 1 else sizes
+
+
+def _bounds(text: str) -> tuple[float, float]:
+    from unisono.data import Bounds
+
+    return Bounds.parse(text).pair

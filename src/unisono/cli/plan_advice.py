@@ -1,0 +1,130 @@
+"""Which study a plan recommends, and what would make a hopeless one work.
+
+The rule, of all studies that hide the unit that was asked for:
+
+    1. local noise, if it is good: nobody needs to be trusted with anything
+    2. else a secure sum, unless it is hopeless: only a noisy sum is opened
+    3. else local noise, unless it is hopeless
+    4. else a trusted server, unless it is hopeless
+    5. else whatever loses least, with the remedies
+
+Under a trust it takes the first algorithm that loses at most a tenth more than the best one. Where
+only some predictions are rough (posteriors), the others come first. Remedies are tried, not
+guessed: the study is built again with a larger budget, more parties or fewer features until the
+prediction is usable.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from unisono.cli.plan_studies import Candidate, Wish, candidate, document, prediction
+from unisono.core.trust import Trust, Unit
+from unisono.planning.predict import Grade, Prediction
+from unisono.planning.tasks import Task
+
+_NEARLY = 1.1
+_DOUBLINGS = 7
+_WHO = {
+    Trust.LOCAL: "every party adds its own noise, so nobody needs to be trusted",
+    Trust.SECURE_SUM: "only the noisy sum is opened, so nobody sees a party's own values",
+    Trust.TRUSTED_SERVER: "only a server that sees clean values adds little enough noise",
+}
+
+
+class Line(NamedTuple):
+    """A candidate and what is expected of it; no prediction where it cannot run."""
+
+    candidate: Candidate
+    prediction: Prediction | None
+
+
+class Remedy(NamedTuple):
+    """A change after which a study would be usable."""
+
+    words: str
+    prediction: Prediction
+
+
+def recommended(lines: Sequence[Line], unit: Unit) -> Prediction | None:
+    """The study that the rule takes; None where none can run."""
+    best = {trust: _prediction(line) for trust, line in best_by_trust(lines, unit).items()}
+    local = best.get(Trust.LOCAL)
+    if local and local.grade is Grade.GOOD:
+        return local
+    for trust in (Trust.SECURE_SUM, Trust.LOCAL, Trust.TRUSTED_SERVER):
+        if trust in best and best[trust].grade is not Grade.HOPELESS:
+            return best[trust]
+    return min(best.values(), default=None, key=lambda one: one.likely)
+
+
+def best_by_trust(lines: Sequence[Line], unit: Unit) -> dict[Trust, Line]:
+    """The study to take under each trust."""
+    found = {}
+    for trust in Trust:
+        able = [x for x in lines if x.prediction and x.candidate[1:3] == (trust, unit)]
+        able = [x for x in able if not _prediction(x).rough] or able
+        least = min((_prediction(x).likely for x in able), default=0.0)
+        for line in able:
+            if _prediction(line).likely <= _NEARLY * least:
+                found[trust] = line
+                break
+    return found
+
+
+def _prediction(line: Line) -> Prediction:
+    assert line.prediction is not None
+    return line.prediction
+
+
+def reason(chosen: Prediction) -> str:
+    """Why the rule took it, in a sentence."""
+    if chosen.grade is Grade.HOPELESS:
+        return "no study would give a useful result with this budget"
+    return _WHO[chosen.trust]
+
+
+def remedies(wish: Wish, found: Prediction, lines: Sequence[Line]) -> Iterator[Remedy]:
+    """What would make a hopeless study usable, each change by itself."""
+    for line in lines:
+        other = line.prediction
+        same = line.candidate.unit is found.unit and other and other.trust is not found.trust
+        if other and same and other.grade is not Grade.HOPELESS:
+            name = f"{other.algorithm} with trust {other.trust}"
+            yield Remedy(f"{name} instead of {found.trust}", other)
+            break
+    yield from _first(
+        wish, found, lambda times: replace(wish, epsilon=wish.epsilon * times),
+        lambda times: f"epsilon {wish.epsilon * times:g} instead of {wish.epsilon:g}",
+    )  # fmt: skip
+    count = len(wish.records)
+    yield from _first(
+        wish, found, wish.crowd,
+        lambda times: f"{count * times} parties of this size instead of {count}",
+    )  # fmt: skip
+    if wish.file is None and wish.task is not Task.MEAN and wish.parameters is None:
+        yield from _first(
+            wish, found, lambda times: replace(wish, features=max(1, wish.features // times)),
+            lambda times: f"{max(1, wish.features // times)} features instead of {wish.features}",
+            wish.features,
+        )  # fmt: skip
+
+
+def _first(
+    wish: Wish, found: Prediction, changed: Callable[[int], Wish], words: Callable[[int], str],
+    most: int = 2**_DOUBLINGS,
+) -> Iterator[Remedy]:  # fmt: skip
+    """The least doubling after which the study is usable, if there is one."""
+    times = 2
+    while times <= most and sum(changed(times).records) <= 10**7:
+        other = changed(times)
+        made = candidate(document(other, found.algorithm, found.trust))
+        if made.built is not None:
+            seen = prediction(other, made)
+            if seen.grade is not Grade.HOPELESS:
+                yield Remedy(words(times), seen)
+                return
+        times *= 2
+
+
+__all__ = ["Line", "Remedy", "best_by_trust", "reason", "recommended", "remedies"]

@@ -1,0 +1,51 @@
+"""Records that nobody has, on which a plan tries a survey, and what errors are compared with."""
+
+from typing import Any
+
+import numpy as np
+
+from unisono.studies import settings
+from unisono.studies.questions import AnyQuestion, Quantiles
+from unisono.studies.schema import Number, StudyFile
+
+_MADE_UP = 256  # records
+
+
+def even(file: StudyFile) -> dict[str, np.ndarray]:
+    """Columns that are even over their public ranges; nobody's records."""
+    place = np.arange(_MADE_UP)
+    return {
+        name: column.bounds[0] + (column.bounds[1] - column.bounds[0]) * (place + 0.5) / _MADE_UP
+        if isinstance(column, Number)
+        else (place % len(column.values)).astype(float)
+        for name, column in file.data.columns.items()
+    }
+
+
+def ranges(file: StudyFile) -> list[float]:
+    """What each answer's error is compared with: the range of the column, or all records.
+
+    Answers come in the order of `surveys`: moments of the same column stand together.
+    """
+    assert isinstance(file.algorithm, settings.Statistics)
+    groups: dict[Any, list[float]] = {}
+    for number, question in enumerate(file.algorithm.questions):
+        together = question.ask in ("mean", "variance", "standard deviation")
+        key = (question.column, getattr(question, "by", None)) if together else number
+        times = len(question.levels) if isinstance(question, Quantiles) else 1
+        groups.setdefault(key, []).extend([_range(file, question)] * times)
+    return [width for group in groups.values() for width in group]
+
+
+def _range(file: StudyFile, question: AnyQuestion) -> float:
+    column = file.data.columns[question.column]
+    records = float(sum(party.records for party in file.parties))
+    if question.ask in ("count", "histogram"):
+        return records
+    if question.ask == "proportion" or not isinstance(column, Number):
+        return 1.0
+    width = column.bounds[1] - column.bounds[0]
+    return {"variance": width**2 / 4, "sum": records * width}.get(question.ask, width)
+
+
+__all__ = ["even", "ranges"]

@@ -1,0 +1,146 @@
+"""The plan as text: what to choose first, then every algorithm and trust."""
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from unisono.cli import words
+from unisono.cli.output import console
+from unisono.cli.plan_advice import Line, Remedy, reason
+from unisono.cli.plan_studies import Wish
+from unisono.core.trust import Unit
+from unisono.planning.predict import MEASURES, Grade, Prediction
+from unisono.planning.tasks import Task
+
+_STYLES = {Grade.GOOD: "green", Grade.USABLE: "yellow", Grade.HOPELESS: "red"}
+_HEADS = {
+    **MEASURES, Task.MEAN: "standard error", Task.CLASSIFICATION: "points lost",
+    Task.NETWORK: "points lost", Task.POSTERIOR: "times wider",
+}  # fmt: skip
+_KNOWN = {
+    Task.MEAN: "Errors of the noise are exact for means of public sizes; sampling people adds its "
+    "own.",
+    Task.POSTERIOR: "Widths suppose features that are even over their bounds; those marked ~ are "
+    "rough.",
+}
+_ROUGH = (
+    "Losses are rough: a law of the ratio, fitted to simulations. How often its band held, on "
+    "made-up and on real data, is in docs/planning.md."
+)
+
+
+def amount(task: Task, value: float) -> str:
+    """A loss in the words of the task.
+
+    >>> amount(Task.CLASSIFICATION, 0.0234), amount(Task.POSTERIOR, 1.5), amount(Task.MEAN, 0.25)
+    ('2.3 points', '1.5 times', '0.25')
+    """
+    match task:
+        case Task.CLASSIFICATION | Task.NETWORK:
+            return f"{100 * value:.{1 if value < 0.1 else 0}f} points"
+        case Task.POSTERIOR:
+            return f"{value:.3g} times"
+        case _:
+            return f"{value:.3g}"
+
+
+def expected(found: Prediction, bare: bool = False) -> str:
+    """The likely loss, and its band where there is one; `bare` without the unit."""
+    likely = amount(found.task, found.likely)
+    likely = likely.partition(" ")[0] if bare else likely
+    if found.band.low == found.band.high:
+        return likely
+    ends = (found.band.low, found.band.high)
+    low, high = (amount(found.task, end).partition(" ")[0] for end in ends)
+    return f"{likely} ({low}{'-' if bare else ' to '}{high})"
+
+
+def write_plan(
+    wish: Wish, unit: Unit, lines: Sequence[Line], chosen: Prediction | None,
+    fixes: Sequence[Remedy], plot: str | None,
+) -> None:  # fmt: skip
+    out = console()
+    out.print(described(wish), style="dim")
+    out.print()
+    out.print(sentence(wish, chosen), style="bold")
+    for fix in fixes:
+        out.print(f"  To make it usable: {fix.words}: {expected(fix.prediction)}.")
+    out.print()
+    out.print(_table(wish, lines))
+    for line in lines:
+        if line.prediction is None:
+            found = line.candidate
+            out.print(
+                f"{found.algorithm}, {found.trust}: not possible: {found.reason}", style="dim"
+            )
+    out.print()
+    out.print(
+        "Noise is the standard deviation of one number of the sum that is opened; the ratio is "
+        "that of all records, each at its bound, to the length of the noise, over the run."
+    )
+    out.print(_KNOWN.get(wish.task, _ROUGH))
+    if chosen and chosen.answers:
+        out.print()
+        out.print(_answers(chosen))
+    if plot:
+        out.print(f"Picture: {plot}")
+    out.print("No data were read and nothing was spent.")
+
+
+def described(wish: Wish) -> str:
+    total = f"{sum(wish.records):,}"
+    size = f"{words.times(len(wish.records), 'party', 'parties')}, {total} records in all"
+    shape = "" if wish.task is Task.MEAN else f", {words.times(wish.features, 'feature')}"
+    classes = f", {wish.classes} classes" if wish.classes else ""
+    budget = f"epsilon {wish.epsilon:g} at delta {words.plain(wish.delta)}, {wish.relation}"
+    return f"{wish.task}: {size}{shape}{classes}; {budget}"
+
+
+def sentence(wish: Wish, chosen: Prediction | None) -> str:
+    """The recommendation and its reason."""
+    if chosen is None:
+        return "No algorithm can run this: see the reasons below."
+    what = f"{MEASURES[wish.task]} {expected(chosen)}"
+    if chosen.grade is Grade.HOPELESS:
+        best = f"the best, {chosen.algorithm} with trust {chosen.trust}"
+        return f"Do not run this: {reason(chosen)}; {best}: {what}."
+    choice = f"{chosen.algorithm} with trust {chosen.trust} ({chosen.grade})"
+    return f"Use {choice}: {what}; {reason(chosen)}."
+
+
+def _table(wish: Wish, lines: Sequence[Line]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for head in ("algorithm", "trust", "hides"):
+        table.add_column(head, no_wrap=True)
+    for head in ("noise", "ratio", _HEADS[wish.task]):
+        table.add_column(head, justify="right", no_wrap=head != _HEADS[wish.task])
+    table.add_column("")
+    for line in lines:
+        found = line.prediction
+        if found is None:
+            continue
+        mark = "~ " if found.rough and wish.task is Task.POSTERIOR else ""
+        table.add_row(
+            found.algorithm, str(found.trust), str(found.unit), f"{found.noise.std:.3g}",
+            f"{found.noise.total:.2g}", mark + expected(found, bare=True), _graded(found),
+        )  # fmt: skip
+    return table
+
+
+def _graded(found: Prediction) -> Text:
+    return Text(str(found.grade), style=_STYLES[found.grade])
+
+
+def _answers(chosen: Prediction) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("answer")
+    table.add_column("standard error", justify="right")
+    table.add_column("margin", justify="right")
+    for one in chosen.answers:
+        error = "-" if one.error is None else f"{one.error:.4g}"
+        table.add_row(one.name, error, f"{one.margin:.4g} ({one.confidence:.0%})")
+    return table
+
+
+__all__ = ["amount", "described", "expected", "sentence", "write_plan"]

@@ -1,0 +1,1 @@
+"""Noise and usefulness of studies, predicted from public facts before anything is spent."""

@@ -1,0 +1,128 @@
+"""How much noise a study will add, read from the algorithm that will run.
+
+Nothing is derived again here: the scale comes from the event that the algorithm will pay for, and
+the spread from the law of the opened sum under the study's trust. Of both follows one number that
+all algorithms share, the signal-to-noise ratio
+
+    all units together, each at its bound   /   length of the noise in all numbers of the sum
+
+of one round, and over the run: T rounds of independent noise weigh sqrt(T) times as much as one.
+It is the q of `algorithms.choose`, for whatever noise, sampler and trust a study has. Real records
+pull in different directions, so the signal is the largest possible, not the one that data will
+have; that is what the laws of `planning.laws` were fitted for.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unisono.algorithms.noise_law import sum_law
+from unisono.core.algorithm import Facts
+from unisono.core.events import Event, Laplace, NormNoise, Poisson
+from unisono.core.kinds import GaussianRun
+from unisono.core.study import Study
+from unisono.core.trust import Relation, Trust, Unit
+from unisono.models.gaussian_family import packed_size
+
+_PRECISIONS = ("one-shot-regression", "pvi-natural-gradient", "pvi-clipped-updates")
+_COEFFICIENTS = 2**12  # dp-ftrl states its coefficients in these parts
+
+
+class Noise(NamedTuple):
+    """The noise of one number of the sum that is opened in a round when every party answers.
+
+    `scale` is the event's own (what one place, or all planned shares together, add); `bound` the
+    largest norm of one unit's contribution; `units` how many take part in a round, on average.
+    """
+
+    kind: str
+    scale: float
+    std: float
+    numbers: int
+    rounds: int
+    bound: float
+    units: float
+
+    @property
+    def ratio(self) -> float:
+        """Signal to noise of one round."""
+        return self.bound * self.units / (self.std * math.sqrt(self.numbers))
+
+    @property
+    def total(self) -> float:
+        """Signal to noise of the whole run."""
+        return self.ratio * math.sqrt(self.rounds)
+
+
+def noise_of(study: Study) -> Noise:
+    """The noise of a study; no data are read, and none are needed."""
+    algorithm, facts, trust = study.algorithm, study.facts, study.trust
+    event = algorithm.event(facts, trust)
+    numbers = released_numbers(study)
+    scale, std = _spread(event, study, numbers)
+    bound = event.sensitivity.under(Relation.ZERO_OUT).in_norm("l2")
+    if isinstance(event.noise, GaussianRun):
+        std, bound = std * _remaining(algorithm.settings, algorithm.rounds), 1.0
+    return Noise(
+        type(event.noise).__name__, scale, std, numbers, algorithm.rounds * algorithm.steps,
+        bound, _units(event, study),
+    )  # fmt: skip
+
+
+def released_numbers(study: Study) -> int:
+    """How many numbers a party sends in a round: as many as the server's model has."""
+    import jax
+
+    settings, features = study.algorithm.settings, study.facts.features
+    if study.algorithm.name in _PRECISIONS:  # a mean, and a matrix or its diagonal
+        return packed_size(features, settings.get("full", True))
+    server, _ = study.algorithm.init(study.facts)
+    model = getattr(server, "model", server)  # dp-ftrl keeps that of DP-SGD inside
+    for name in ("parameters", "total", "q"):
+        if hasattr(model, name):
+            leaves = jax.tree.leaves(getattr(model, name))
+            return sum(int(np.size(leaf)) for leaf in leaves)
+    return 2 * features  # means and variances of pvi-dp-sga
+
+
+def _spread(event: Event, study: Study, numbers: int) -> tuple[float, float]:
+    """Scale of the event, and standard deviation of one opened number."""
+    facts, trust = study.facts, study.trust
+    if isinstance(event.noise, NormNoise):  # E ||b||² = p (p + 1) scale², shared by p numbers
+        copies = facts.parties if trust is Trust.LOCAL else 1
+        return event.noise.scale, event.noise.scale * math.sqrt((numbers + 1) * copies)
+    law = sum_law(event, facts, trust, facts.parties, study.algorithm.grid(facts, trust))
+    own = event.noise.scale if isinstance(event.noise, Laplace) else event.noise.std  # type: ignore[union-attr]
+    return own, law.std
+
+
+def _units(event: Event, study: Study) -> float:
+    facts = study.facts
+    rate = event.sampler.rate if isinstance(event.sampler, Poisson) else 1.0
+    if isinstance(event.noise, GaussianRun):
+        rate = 1 / study.algorithm.settings["separation"]
+    if event.sensitivity.unit is Unit.PARTY:
+        return rate * facts.parties
+    return rate * _counted(study.algorithm.name, facts)
+
+
+def _counted(name: str, facts: Facts) -> float:
+    """Records; where local models are averaged every party weighs as much as the smallest."""
+    if name == "output-perturbation":
+        return float(min(facts.records) * facts.parties)
+    return float(sum(facts.records))
+
+
+def _remaining(settings: Any, rounds: int) -> float:
+    """What is left of correlated noise in the sum of all rounds, over that of independent noise:
+    ||C⁻ᵀ 1|| / sqrt(T), C the banded matrix of the agreed coefficients."""
+    c = np.asarray(settings["coefficients"], float) / _COEFFICIENTS
+    sums = np.zeros(rounds)
+    for t in range(rounds):  # cumulative sums of the inverse's first column
+        past = sums[max(0, t - len(c) + 1) : t][::-1]
+        sums[t] = 1.0 - float(c[1 : len(past) + 1] @ past)
+    return math.sqrt(float(np.mean(sums**2)))
+
+
+__all__ = ["Noise", "noise_of", "released_numbers"]

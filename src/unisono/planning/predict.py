@@ -1,0 +1,125 @@
+"""What a study would give: its noise, and how useful its result would be.
+
+    task             what is predicted                                              grades
+    mean             standard error that noise adds, exactly                        of the range
+    classification   accuracy lost against the same model without privacy, roughly  in points
+    regression       R² lost, roughly                                               in points
+    network          accuracy lost, roughly, from the signal-to-noise of its steps  in points
+    posterior        how many times wider a slope's posterior gets                  and the prior's
+
+A prediction reads no records: it needs the public facts of a `Study` only.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from unisono.core.study import Study
+from unisono.core.trust import Trust, Unit
+from unisono.planning.answers import Answer, Present, answers_of
+from unisono.planning.laws import LAWS, Band
+from unisono.planning.noise import Noise, noise_of
+from unisono.planning.posteriors import width_of
+from unisono.planning.tasks import Task
+
+
+class Grade(StrEnum):
+    """What a prediction means for somebody who wants a result."""
+
+    GOOD = "good"
+    USABLE = "usable"
+    HOPELESS = "hopeless"
+
+
+MEASURES = {
+    Task.MEAN: "standard error of the noise",
+    Task.CLASSIFICATION: "accuracy lost",
+    Task.REGRESSION: "R² lost",
+    Task.NETWORK: "accuracy lost",
+    Task.POSTERIOR: "posterior wider by",
+}
+# At most so much is good, and at most so much is usable: parts of the range, of accuracy, of R².
+GRADES = {
+    Task.MEAN: (0.01, 0.05), Task.CLASSIFICATION: (0.03, 0.12), Task.REGRESSION: (0.05, 0.25),
+    Task.NETWORK: (0.05, 0.20), Task.POSTERIOR: (1.5, 4.0),
+}  # fmt: skip
+# A posterior that keeps so much of the prior's width has learned next to nothing.
+_UNLEARNED = 0.9
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What is to be expected of a study, in the units of `MEASURES`; `rough` where it is a law
+    fitted to simulations, whose band does not always hold."""
+
+    task: Task
+    algorithm: str
+    trust: Trust
+    unit: Unit
+    noise: Noise
+    band: Band
+    grade: Grade
+    rough: bool
+    answers: tuple[Answer, ...] = ()
+
+    @property
+    def likely(self) -> float:
+        return self.band.likely
+
+    def to_json(self) -> dict[str, Any]:
+        noise = self.noise
+        return {
+            "algorithm": self.algorithm, "trust": str(self.trust), "unit": str(self.unit),
+            "noise": {**noise._asdict(), "signal_to_noise": noise.ratio,
+                      "signal_to_noise_of_the_run": noise.total},
+            "measure": MEASURES[self.task], **self.band._asdict(), "grade": str(self.grade),
+            "rough": self.rough, "answers": [one._asdict() for one in self.answers],
+        }  # fmt: skip
+
+
+def predict(study: Study, task: Task, classes: int = 0) -> Prediction:
+    """For everything that is learned; `classes` 0 where a number is predicted."""
+    noise = noise_of(study)
+    if task is Task.POSTERIOR:
+        width = width_of(study, noise)
+        band = Band(width.inflation, width.inflation, width.inflation)
+        grade = _grade(task, width.inflation)
+        if width.private > _UNLEARNED * width.prior:
+            grade = Grade.HOPELESS
+        return _made(study, task, noise, band, grade, width.rough)
+    band = LAWS[task][study.algorithm.name].band(noise.total, classes)
+    return _made(study, task, noise, band, _grade(task, band.likely), True)
+
+
+def predict_answers(
+    study: Study, present: Present, columns: tuple[np.ndarray, ...], ranges: Sequence[float]
+) -> Prediction:
+    """For the questions of a survey, tried on made-up `columns`; `ranges` (answers,) is what each
+    error is compared with."""
+    noise = noise_of(study)
+    answers = tuple(answers_of(study, present, columns, noise.std))
+    errors = [one.margin / 2 if one.error is None else one.error for one in answers]
+    shares = [error / width for error, width in zip(errors, ranges, strict=True)]
+    worst = int(np.argmax(shares))
+    band = Band(errors[worst], errors[worst], errors[worst])
+    return _made(study, Task.MEAN, noise, band, _grade(Task.MEAN, shares[worst]), False, answers)
+
+
+def _grade(task: Task, value: float) -> Grade:
+    good, usable = GRADES[task]
+    return Grade.GOOD if value <= good else Grade.USABLE if value <= usable else Grade.HOPELESS
+
+
+def _made(
+    study: Study, task: Task, noise: Noise, band: Band, grade: Grade, rough: bool,
+    answers: tuple[Answer, ...] = (),
+) -> Prediction:  # fmt: skip
+    unit = study.algorithm.event(study.facts, study.trust).sensitivity.unit
+    name = study.algorithm.name
+    return Prediction(task, name, study.trust, unit, noise, band, grade, rough, answers)
+
+
+__all__ = ["GRADES", "MEASURES", "Grade", "Prediction", "predict", "predict_answers"]

@@ -1,0 +1,262 @@
+"""`unisono plan`: a recommendation, a picture and JSON from public facts; no data are read."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import unisono.data
+from unisono import cli
+from unisono.cli.plan_advice import Line, best_by_trust, recommended
+from unisono.cli.plan_studies import Candidate, Wish, wish_of
+from unisono.core.trust import Trust, Unit
+from unisono.core.values import Private
+from unisono.planning.laws import Band
+from unisono.planning.noise import Noise
+from unisono.planning.predict import Grade, Prediction
+from unisono.planning.tasks import Task
+from unisono.studies.file import parse_study
+
+RUNNER = CliRunner()
+HOSPITALS = ("--records", "300,400,350", "--features", "10")
+STUDY = """\
+title = "Three hospitals"
+[data]
+target = "ill"
+[data.columns]
+age = { kind = "number", bounds = [0, 120] }
+sex = { kind = "category", values = ["f", "m"] }
+ill = { kind = "category", values = ["no", "yes"] }
+[[parties]]
+name = "north"
+records = 400
+[[parties]]
+name = "south"
+records = 500
+[[parties]]
+name = "west"
+records = 400
+[privacy]
+epsilon = 1
+delta = 1e-6
+[trust]
+mode = "secure-sum"
+[algorithm]
+name = "gradient-perturbation"
+rounds = 30
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_data(monkeypatch):
+    """Whoever opens a table or private records fails the test."""
+
+    def opened(*_, **__):
+        raise AssertionError("data were read")
+
+    monkeypatch.setattr(unisono.data, "read_table", opened)
+    monkeypatch.setattr(Private, "open", opened)
+
+
+def plan(*words):
+    result = RUNNER.invoke(cli.app, ["plan", *words])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def document(*words):
+    return json.loads(plan(*words, "--json").stdout)
+
+
+def refused(*words):
+    result = RUNNER.invoke(cli.app, ["plan", *words])
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    return result.stderr
+
+
+# ------------------------------------------------------------- what is said
+
+
+def test_every_algorithm_and_trust_is_predicted():
+    found = document(*HOSPITALS)
+    seen = {(one["algorithm"], one["trust"]) for one in found["studies"]}
+    names = Wish(Task.CLASSIFICATION, (1,)).algorithms
+    assert seen == {(name, trust) for name in names for trust in Trust}
+    assert {one["unit"] for one in found["studies"]} == {"record", "party"}
+    for one in found["studies"]:
+        assert one["noise"]["std"] >= one["noise"]["scale"] * 0.999
+        assert one["low"] <= one["likely"] <= one["high"]
+        assert one["rough"]
+    assert found["recommended"] in found["studies"]
+    assert found["recommended"]["unit"] == "record"
+    assert found["recommended"]["trust"] in found["reason"]
+
+
+def test_a_mean_in_the_units_of_its_bounds():
+    years = document("--task", "mean", "--parties", "5", "--records", "300", "--bounds", "0:120")
+    units = document("--task", "mean", "--parties", "5", "--records", "300")
+    assert years["records"] == [300] * 5
+    for one, other in zip(years["studies"], units["studies"], strict=True):
+        assert one["likely"] == pytest.approx(60 * other["likely"], rel=1e-3)
+        assert not one["rough"]
+
+
+def test_text_says_what_to_choose_and_that_nothing_was_read():
+    shown = plan("--task", "posterior", "--classes", "2", *HOSPITALS).stdout
+    assert "\nUse " in shown
+    assert "pvi-natural-gradient" in shown
+    assert "No data were read and nothing was spent." in shown
+    assert "rough" in shown
+
+
+def test_a_hopeless_plan_says_what_would_help():
+    few = ("--task", "mean", "--records", "10,10,10", "--epsilon", "0.5")
+    found = document(*few)
+    assert found["recommended"]["grade"] == "hopeless"
+    changes = [one["change"] for one in found["remedies"]]
+    assert any("epsilon" in words for words in changes)
+    assert any("parties" in words for words in changes)
+    for one in found["remedies"]:
+        assert one["grade"] != "hopeless"
+    assert "Do not run this" in found["reason"]
+    words = next(words for words in changes if words.startswith("epsilon"))
+    enough = words.split()[1]
+    assert document(*few[:-1], enough)["recommended"]["grade"] != "hopeless"
+    assert "To make it usable" in plan(*few).stdout
+
+
+def test_whole_parties_are_hidden_by_other_algorithms():
+    crowd = ("--task", "posterior", "--classes", "2", "--parties", "60", "--records", "20")
+    found = document(*crowd, "--features", "3", "--relation", "zero-out", "--unit", "party")
+    assert found["recommended"]["algorithm"] == "pvi-clipped-updates"
+    assert found["recommended"]["unit"] == "party"
+
+
+# ------------------------------------------------------------- pictures and studies
+
+
+@pytest.mark.parametrize("task", ["mean", "classification", "posterior"])
+def test_the_trade_off_is_drawn(task, tmp_path):
+    path = tmp_path / "trade-off.svg"
+    plan("--task", task, *HOSPITALS, "--plot", str(path))
+    drawn = path.read_text()
+    assert drawn.startswith("<?xml")
+    assert "local" not in refused("--plot", str(tmp_path / "picture.txt"))
+
+
+def test_the_picture_has_a_line_for_each_trust_and_marks_the_epsilon(tmp_path, monkeypatch):
+    from unisono.cli import plan_picture
+
+    kept = {}
+    monkeypatch.setattr(plan_picture, "_save", lambda figure, path: kept.update(figure=figure))
+    plan(*HOSPITALS, "--epsilon", "3", "--plot", str(tmp_path / "x.png"))
+    [axes] = kept["figure"].axes
+    labels = [line.get_label() for line in axes.lines]
+    for trust in Trust:
+        [line] = [line for line in axes.lines if str(line.get_label()).startswith(trust)]
+        heights = list(line.get_ydata())
+        assert heights == sorted(heights, reverse=True)
+    assert 3.0 in [line.get_xdata()[0] for line in axes.lines if len(line.get_xdata()) == 2]
+    assert len(labels) == 4
+
+
+def test_a_study_file_is_planned_with_its_own_settings(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY)
+    found = document(str(path))
+    own = [one for one in found["studies"] if one["algorithm"] == "gradient-perturbation"]
+    assert {one["noise"]["rounds"] for one in own} == {30}
+    assert {one["noise"]["numbers"] for one in own} == {3}  # age, sex=m, intercept
+    assert found["records"] == [400, 500, 400]
+    assert found["task"] == "classification"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "task", "classes"),
+    [
+        ("", "", Task.CLASSIFICATION, 2),
+        ('"gradient-perturbation"\nrounds = 30', '"dp-sgd"', Task.NETWORK, 2),
+        ('"gradient-perturbation"', '"pvi-natural-gradient"', Task.POSTERIOR, 2),
+        ('target = "ill"', 'target = "age"', Task.REGRESSION, 0),
+    ],
+)
+def test_what_a_study_wants_is_read_from_its_file(old, new, task, classes):
+    text = STUDY.replace(old, new) if old else STUDY
+    if task is Task.REGRESSION:
+        text = text.replace("rounds = 30", 'loss = "squares"')
+    wish = wish_of(parse_study(text))
+    assert (wish.task, wish.classes, wish.records) == (task, classes, (400, 500, 400))
+
+
+# ------------------------------------------------------------- the rule
+
+
+def line(trust, likely, grade, name="first", unit=Unit.RECORD, rough=True):
+    noise = Noise("Gaussian", 1.0, 1.0, 1, 1, 1.0, 1.0)
+    band = Band(likely, likely, likely)
+    found = Prediction(Task.CLASSIFICATION, name, trust, unit, noise, band, grade, rough)
+    return Line(Candidate(name, trust, unit, None), found)
+
+
+GOOD, USABLE, HOPELESS = Grade
+LOCAL, SECURE, SERVER = Trust
+
+
+@pytest.mark.parametrize(
+    ("grades", "expected"),
+    [
+        ((GOOD, GOOD, GOOD), LOCAL),
+        ((USABLE, GOOD, GOOD), SECURE),
+        ((USABLE, USABLE, GOOD), SECURE),
+        ((HOPELESS, USABLE, GOOD), SECURE),
+        ((HOPELESS, HOPELESS, USABLE), SERVER),
+        ((HOPELESS, HOPELESS, HOPELESS), SERVER),
+    ],
+)
+def test_the_rule_prefers_little_trust(grades, expected):
+    losses = dict(zip(Trust, (0.3, 0.2, 0.1), strict=True))
+    lines = [line(t, losses[t], g) for t, g in zip(Trust, grades, strict=True)]
+    assert recommended(lines, Unit.RECORD).trust is expected
+    assert recommended(lines, Unit.PARTY) is None
+
+
+def test_nearly_equal_algorithms_go_by_their_order_and_rough_ones_come_last():
+    lines = [line(LOCAL, 0.105, GOOD, "one"), line(LOCAL, 0.1, GOOD, "other")]
+    assert best_by_trust(lines, Unit.RECORD)[LOCAL].candidate.algorithm == "one"
+    lines = [line(LOCAL, 0.2, GOOD, "one"), line(LOCAL, 0.1, GOOD, "other")]
+    assert best_by_trust(lines, Unit.RECORD)[LOCAL].candidate.algorithm == "other"
+    lines.append(line(LOCAL, 0.3, GOOD, "exact", rough=False))
+    assert best_by_trust(lines, Unit.RECORD)[LOCAL].candidate.algorithm == "exact"
+
+
+# ------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--records", "many"), "whole numbers"),
+        (("--records", "300,400", "--parties", "3"), "one for each party"),
+        (("--records", "0"), "at least one"),
+        (("--classes", "1"), "two classes or more"),
+        (("--epsilon", "-1"), "epsilon = -1.0"),
+        (("--delta", "2"), "delta = 2.0"),
+        (("--task", "mean", "--bounds", "5"), "no bounds"),
+        (("--plot", "nowhere/x.png"), "does not exist"),
+        (("nothing.toml",), "nothing.toml"),
+    ],
+)
+def test_bad_plans_are_refused(words, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert said in refused(*words)
+
+
+def test_what_no_study_can_promise_has_its_reasons():
+    found = document("--task", "mean", *HOSPITALS, "--survivors", "9")
+    assert found["studies"] == []
+    assert found["recommended"] is None
+    assert len(found["not_possible"]) == 3
+    assert all("9 of 3 parties" in one["reason"] for one in found["not_possible"])
+    shown = plan("--task", "mean", *HOSPITALS, "--survivors", "9").stdout
+    assert "No algorithm can run this" in shown

@@ -1,0 +1,168 @@
+"""`unisono run`: one command from files to a report, and one clear line for whatever is wrong."""
+
+import json
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from unisono.cli import app
+from unisono.deployment import paid_rounds
+from unisono.deployment.alone import Alone
+from unisono.reports.run import read_run
+
+from ..deployment.trial import DESCENT, MARKER, NAMES, study_text, write_records
+
+RUNNER = CliRunner()
+
+
+def run(*arguments: object, code: int = 0) -> str:
+    """What the command says; never a traceback, never a record."""
+    result = RUNNER.invoke(app, ["run", *map(str, arguments)])
+    assert result.exit_code == code, result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert "Traceback" not in result.output
+    assert MARKER not in result.output
+    return " ".join((result.stdout if code == 0 else result.stderr).split())
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "study.toml").write_text(study_text(DESCENT.format(rounds=2)))
+    (tmp_path / "data").mkdir()
+    for number, name in enumerate(NAMES):
+        write_records(tmp_path / "data" / f"{name}.csv", number)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """One run that several tests look at."""
+    home = tmp_path_factory.mktemp("finished")
+    (home / "study.toml").write_text(study_text(DESCENT.format(rounds=2)))
+    for number, name in enumerate(NAMES):
+        write_records(home / f"{name}.csv", number)
+    write_records(home / "public.csv", 9)
+    text = run(home / "study.toml", "--data", home, "--test", home / "public.csv")
+    return home, text
+
+
+def require_untouched(folder):
+    assert sorted(path.name for path in folder.iterdir()) == ["data", "study.toml"]
+
+
+def test_one_command_leaves_everything_in_a_folder(finished):
+    home, text = finished
+    assert "RESULT Three hospitals" in text
+    assert "CERTIFICATE" in text
+    assert "TEST share of right predictions" in text
+    found = read_run(home / "study.run")
+    assert (found.heading.state, found.heading.engine) == ("finished", "in process")
+    assert found.heading.command.startswith("unisono ")
+    assert found.heading.started <= found.heading.ended
+    assert not found.damaged
+    for document in ("progress", "timeline", "budgets", "result", "certificate", "evaluation",
+                     "transcript", "study"):  # fmt: skip
+        assert getattr(found, document), document
+    report = home / "study.run" / "report.html"
+    assert report.read_text().startswith("<!doctype html>") or "<html" in report.read_text()
+    assert str(report) in text
+    assert sorted(p.name for p in (home / "study.ledgers").iterdir()) == sorted(NAMES)
+
+
+def test_the_same_edition_is_refused(finished, tmp_path):
+    home, _ = finished
+    study, data = home / "study.toml", home
+    assert "it runs once" in run(study, "--data", data, code=2)
+    elsewhere = tmp_path / "elsewhere"
+    text = run(study, "--data", data, "--folder", elsewhere, "--ledgers", home / "study.ledgers",
+               code=4)  # fmt: skip
+    assert "agree on the next edition" in text
+    assert not elsewhere.exists()
+
+
+def test_json_has_everything(folder):
+    arguments = (folder / "study.toml", "--data", folder / "data", "--seed", 3, "--json")
+    document = json.loads(run(*arguments))
+    assert set(document) == {"result", "folder", "evaluation", "report"}
+    assert document["result"]["rounds_opened"] == 2
+    assert document["folder"].endswith("study.simulation")
+    assert json.loads(run(*arguments))["result"] == document["result"]
+    assert not (folder / "study.ledgers").exists()
+
+
+def test_an_interrupted_run_says_so_and_goes_on(folder, monkeypatch):
+    whole = paid_rounds._Work.piece
+    calls = []
+
+    def piece(self, *arguments):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return whole(self, *arguments)
+
+    monkeypatch.setattr(paid_rounds._Work, "piece", piece)
+    arguments = (folder / "study.toml", "--data", folder / "data")
+    assert "interrupted" in run(*arguments, code=130)
+    heading = read_run(folder / "study.run").heading
+    assert heading.state == "failed"
+    assert "the same command goes on" in heading.error
+    run(*arguments)
+    after = read_run(folder / "study.run").heading
+    assert (after.state, after.error, after.started) == ("finished", None, heading.started)
+
+
+def test_a_fault_of_ours_is_written_down_without_its_words(folder, monkeypatch):
+    def broken(self, books, follow):
+        raise RuntimeError(f"record {MARKER}")
+
+    monkeypatch.setattr(Alone, "run", broken)
+    result = RUNNER.invoke(app, ["run", str(folder / "study.toml"), "--data", str(folder / "data")])
+    assert isinstance(result.exception, RuntimeError)
+    heading = read_run(folder / "study.run").heading
+    assert (heading.state, heading.error) == ("failed", "RuntimeError: see the terminal")
+
+
+def test_mistakes_are_one_message_and_leave_nothing(folder):
+    study, data = folder / "study.toml", folder / "data"
+    good = study.read_text()
+    assert "no file for 'north'" in run(study, "--data", folder / "nowhere", code=2)
+    assert "cannot be read" in run(folder / "nothing.toml", "--data", data, code=2)
+    assert "only .csv and .parquet" in run(study, "--data", data, "--test", data, code=2)
+    aside = (data / "west.csv").rename(folder.parent / "west.csv")
+    assert "no file for 'west'" in run(study, "--data", data, code=2)
+    write_records(data / "west.csv", 0, records=12)
+    assert "holds 12 records, and the study states 40" in run(study, "--data", data, code=2)
+    shutil.move(aside, data / "west.csv")
+    for old, new, words in (
+        ("rounds = 2", "rounds = 0", "line 35"),
+        ("epsilon = 2.0", "epsilon = ", "not TOML"),
+        ("radius =", "diameter =", "has no column 'diameter'"),
+        ('"secure-sum"', '"trusted"', "choose one of"),
+        ("[algorithm]", "[evaluation]\nholdout = 0.2\n\n[algorithm]", "needs both"),
+        ("[algorithm]", '[evaluation]\nfile = "no.csv"\n\n[algorithm]', "no.csv: no such file"),
+    ):
+        assert old in good
+        study.write_text(good.replace(old, new))
+        assert words in run(study, "--data", data, code=2)
+        study.write_text(good)
+    require_untouched(folder)
+    (folder / "file").touch()
+    assert "cannot be made into a folder" in run(
+        study, "--data", data, "--folder", folder / "file", code=2
+    )
+
+
+def test_statistics_are_not_tested_on_records(folder):
+    text = (folder / "study.toml").read_text().replace('target = "diagnosis"\n', "")
+    questions = 'name = "statistics"\n[[algorithm.questions]]\nask = "mean"\ncolumn = "age"\n'
+    (folder / "study.toml").write_text(text.replace(DESCENT.format(rounds=2), questions))
+    data = folder / "data"
+    arguments = (folder / "study.toml", "--data", data, "--test", data / "north.csv")
+    assert "predicts nothing that could be right or wrong" in run(*arguments, code=2)
+    require_untouched(folder)
+
+
+def test_help_shows_an_example():
+    text = " ".join(RUNNER.invoke(app, ["run", "--help"]).stdout.split())
+    assert "unisono run study.toml --data" in text

@@ -1,22 +1,90 @@
-"""Every Python block of the documentation runs."""
+"""Every Python block of the documentation runs, and so do its commands, but for those named here.
+
+Commands of a page run one after another in one folder, inside this process. Those that are not
+run are at least understood: the command exists and has the options that are shown.
+"""
 
 import re
+import runpy
+import shlex
+import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).parents[1] / "docs"
+with warnings.catch_warnings():  # Typer 0.20 imports names that Click 8.5 deprecates
+    warnings.filterwarnings("ignore", message=r".*removed in Click 9", category=DeprecationWarning)
+    from typer.main import get_command
+    from typer.testing import CliRunner
+
+    from unisono.cli import app
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
 # Blocks that take seconds each to compile; others of the same kind stay.
-SLOW = {"bayesian": {1, 2}, "networks": {0, 2, 3, 4, 5}}
+SLOW = {
+    "bayesian": {1, 2},
+    "networks": {0, 2, 3, 4, 5},
+    "algorithms/dp-ftrl": {0},
+    "algorithms/dp-sgd": {0},
+    "algorithms/fed-avg": {0},
+    "algorithms/local-dp-sgd": {0},
+    "how-to/hide-whole-parties": {0},
+}
+# Commands that are shown and not run, each with the reason.
+NOT_RUN = {
+    "make ": "sets up an environment of its own",
+    "source ": "belongs to the reader's shell",
+    "unisono local-cluster": "starts a server and parties: tests/deployment/test_cluster.py",
+    "unisono coordinate": "waits for parties: tests/deployment",
+    "unisono join": "waits for a server: tests/deployment",
+    "unisono roster": "needs the cards of five parties: tests/studies",
+    "unisono audit": "takes a minute: tests/cli/test_audit.py",
+    "unisono reproduce": "takes minutes: tests/experiments",
+    "unisono query north.csv": "files of the reader; another page runs the same on an example",
+    "unisono ledger verify icu.ledger --head": "the head is the reader's",
+    "unisono plan study.toml": "the study is the reader's",
+    "unisono plan --task network": "takes twenty seconds: tests/planning",
+    "unisono doctor --folder": "the folder is the reader's",
+}
+
+
+def name_of(page):
+    return str(page.relative_to(DOCS).with_suffix(""))
+
+
 BLOCKS = [
     pytest.param(
         block,
-        id=f"{page.stem}-{number}",
-        marks=[pytest.mark.slow] if number in SLOW.get(page.stem, ()) else [],
+        id=f"{name_of(page)}-{number}",
+        marks=[pytest.mark.slow] if number in SLOW.get(name_of(page), ()) else [],
     )
-    for page in sorted(DOCS.glob("*.md"))
+    for page in PAGES
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S))
 ]
+
+
+def commands_of(text):
+    """The lines of all bash blocks, joined where they go on, without comments."""
+    blocks = re.findall(r"```bash\n(.*?)```", text, re.S)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [line for line in lines if shlex.split(line, comments=True)]
+
+
+COMMANDS = {name_of(page): commands_of(page.read_text()) for page in PAGES}
+SHOWN = [line for lines in COMMANDS.values() for line in lines]
+BESIDE = [
+    line
+    for page in (ROOT / "README.md", *sorted((ROOT / "examples").rglob("README.md")))
+    for line in commands_of(page.read_text())
+]
+
+
+def reason(line):
+    """Why a command is not run; empty where it is."""
+    return next((NOT_RUN[start] for start in NOT_RUN if f"{line} ".startswith(start)), "")
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -26,7 +94,82 @@ def test_code_runs(block, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "page", [name for name, lines in COMMANDS.items() if any(not reason(line) for line in lines)]
+)
+def test_commands_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for line in COMMANDS[page]:
+        words = shlex.split(line, comments=True)
+        if not words or reason(line):
+            continue
+        if words[0] == "python":
+            monkeypatch.setattr(sys, "argv", words[1:])
+            runpy.run_path(str(ROOT / words[1]), run_name="__main__")
+            continue
+        assert words[0] == "unisono", f"{line}: run it, or say in NOT_RUN why not"
+        done = CliRunner().invoke(app, words[1:])
+        assert done.exit_code == 0, f"{line}\n{done.output}\n{done.exception!r}"
+        assert done.output
+
+
+@pytest.mark.parametrize(
+    "line", dict.fromkeys(line for line in SHOWN + BESIDE if line.startswith("unisono "))
+)
+def test_commands_are_understood(line):
+    """Whether run or not, and in every README: the command exists and has the options shown."""
+    command, words = get_command(app), shlex.split(line, comments=True)[1:]
+    while hasattr(command, "commands"):
+        assert words, f"{line}: names no command"
+        assert words[0] in command.commands, f"{line}: there is no command {words[0]!r}"
+        command, words = command.commands[words[0]], words[1:]
+    known = {option for parameter in command.params for option in parameter.opts}
+    known |= {"--help", "-h"}
+    assert {word.partition("=")[0] for word in words if word.startswith("-")} <= known
+
+
+def test_exceptions_are_few_and_all_needed():
+    """A command that is not run is an exception with a reason; this counts them."""
+    left_out = [line for line in SHOWN if reason(line)]
+    unused = [start for start in NOT_RUN if not any(f"{x} ".startswith(start) for x in left_out)]
+    assert unused == []
+    assert len(left_out) == 20
+    assert len(SHOWN) - len(left_out) >= 25
+
+
 def test_pages_link_to_pages_that_exist():
-    for page in DOCS.glob("*.md"):
-        for target in re.findall(r"\]\(([\w-]+\.md)", page.read_text()):
-            assert (DOCS / target).exists(), f"{page.name} links to {target}"
+    for page in PAGES:
+        for target in re.findall(r"\]\(([\w./-]+\.(?:md|svg|png))", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_page_is_in_the_navigation():
+    """And nothing in it is missing."""
+    listed = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text()))
+    assert listed == {str(page.relative_to(DOCS)) for page in PAGES}
+
+
+def test_every_picture_is_what_its_script_draws():
+    """`python docs/pictures/make.py` after a change."""
+    drawn = runpy.run_path(str(DOCS / "pictures" / "make.py"))["PICTURES"]
+    for name, draw in drawn.items():
+        assert (DOCS / "pictures" / f"{name}.svg").read_text(encoding="utf-8") == draw()
+
+
+def test_every_picture_says_what_it_shows():
+    """For whoever cannot see it: a text of some length, also on the page."""
+    for page in PAGES:
+        for words in re.findall(r"!\[([^\]]*)\]", page.read_text()):
+            assert len(words.split()) >= 8, f"{page.name}: {words!r} describes no picture"
+
+
+def test_algorithm_pages_say_the_same_things():
+    """What it does, equation, release and noise, unit and relations, code, references."""
+    for page in (DOCS / "algorithms").glob("*.md"):
+        if page.stem == "index":
+            continue
+        text = page.read_text()
+        for part in ("**In plain words.**", "$$", "is released", "| unit |", "```python",
+                     "## References", "unisono.algorithms"):  # fmt: skip
+            assert part in text or (part == "| unit |" and "| | unit |" in text), (page.name, part)
+        assert re.search(r"\b(E00\d|X)-\d+", text) or page.stem in ("k-means", "dp-ftrl")

@@ -1,0 +1,132 @@
+"""The examples a newcomer copies: data are made, studies build, and small runs are right."""
+
+import csv
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import unisono
+from unisono.data import read_table
+from unisono.engines import in_process
+from unisono.studies.build import build
+from unisono.studies.file import load_study
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+NAMES = ("hospitals", "incomes", "drug-response", "digits")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Every example's folder, with its data, as its README makes it."""
+    root = tmp_path_factory.mktemp("examples")
+    for name in NAMES:
+        runpy.run_path(str(EXAMPLES / name / "make_data.py"))["main"](root / name)
+    return root
+
+
+def file_of(folder, party):
+    path = folder / f"{party}.csv"
+    return path if path.exists() else folder / party / "records.csv"
+
+
+def columns_of(folder, names):
+    """Columns of all parties together, as text."""
+    rows = []
+    for name in names:
+        with open(file_of(folder, name), newline="") as file:
+            rows += list(csv.DictReader(file))
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def run(folder):
+    """The example's study, what it finds with simulated noise, and all records."""
+    study, parties = build(load_study(folder / "study.toml")), []
+    for seed, name in enumerate(study.file.names):
+        table = read_table(file_of(folder, name), study.column_names)
+        policy = unisono.Policy(name, unisono.Budget(10.0, study.file.privacy.delta))
+        ledger = unisono.Ledger.in_memory(policy, unisono.ACCOUNTANT, seed=seed)
+        columns = unisono.Private(study.columns(table, name))
+        parties.append(unisono.Party(name, columns, ledger))
+    return study, in_process.run(study.study, parties), columns_of(folder, study.file.names)
+
+
+def test_every_folder_is_listed_and_complete():
+    folders = {path.name for path in EXAMPLES.iterdir() if (path / "study.toml").exists()}
+    assert folders == set(NAMES)
+    for name in NAMES:
+        assert {"study.toml", "make_data.py", "README.md"} <= {
+            path.name for path in (EXAMPLES / name).iterdir()
+        }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_readme_has_two_commands_that_fit(name):
+    """Make the data, run the study: with the folder that the first command writes."""
+    text = (EXAMPLES / name / "README.md").read_text()
+    assert f"python examples/{name}/make_data.py {name}\n" in text
+    assert f"unisono run {name}/study.toml --data {name}" in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_data_fit_the_study(made, name):
+    """Sizes, columns and categories are as the study states; no value is outside its bounds."""
+    file = load_study(made / name / "study.toml")
+    for party in file.parties:
+        table = columns_of(made / name, [party.name])
+        assert set(table) == set(file.data.columns)
+        for column, kind in file.data.columns.items():
+            assert len(table[column]) == party.records
+            if kind.kind == "category":
+                assert set(table[column]) <= set(kind.values)
+                continue
+            values = table[column].astype(float)
+            assert kind.bounds[0] <= values.min() <= values.max() <= kind.bounds[1]
+
+
+def test_incomes_are_found_within_their_intervals(made):
+    """Intervals of 95 %: at these seeds all of them contain the truth."""
+    study, result, table = run(made / "incomes")
+    answers = {answer["name"]: answer for answer in study.present(result)["answers"]}
+    incomes, urban = np.clip(table["income"].astype(float), 0, 2e5), table["place"] == "urban"
+    low, high = answers["mean of income by place"]["interval"]
+    for position, chosen in enumerate((~urban, urban)):
+        assert low[position] <= incomes[chosen].mean() <= high[position]
+    for level, name in ((0.1, "quantile 0.1"), (0.5, "median"), (0.9, "quantile 0.9")):
+        low, high = answers[f"{name} of income"]["interval"]
+        assert low <= np.quantile(incomes, level) <= high
+    low, high = answers["median of income"]["interval"]
+    assert high - low < 0.5 * np.median(incomes)  # and it says something
+    low, high = answers["proportion of place = urban"]["interval"]
+    assert low <= urban.mean() <= high
+
+
+def test_the_effect_of_a_drug_is_found(made):
+    """Within three posterior deviations of the truth that the data were made with."""
+    effects = runpy.run_path(str(EXAMPLES / "drug-response" / "make_data.py"))["EFFECTS"]
+    study, result, _ = run(made / "drug-response")
+    shown = study.present(result)
+    for name, truth in effects.items():
+        assert abs(shown["mean"][name] - truth) < 3 * shown["std"][name]
+    assert shown["mean"]["dose"] + 2 * shown["std"]["dose"] < 0  # the drug works, visibly
+
+
+def test_hospitals_tell_masses_apart(made):
+    """Far better than always saying benign (0.63), by the weights that the result shows."""
+    study, result, table = run(made / "hospitals")
+    shown = study.present(result)
+    rows = np.column_stack([table[name].astype(float) for name in shown["weights"]])
+    scores = shown["intercept"] + rows @ list(shown["weights"].values())
+    right = (scores > 0) == (table["diagnosis"] == shown["positive"])
+    assert right.mean() > 0.8
+    against = result.certificate.epsilon(unisono.Viewer("server"), unisono.Relation.REPLACE_ONE)
+    assert against <= study.file.privacy.epsilon
+
+
+@pytest.mark.slow
+def test_digits_are_read(made):
+    """On public digits that were kept out; a blind guess is right one time in ten."""
+    study, result, _ = run(made / "digits")
+    test = study.testable(read_table(made / "digits" / "test.csv", study.column_names))
+    assert study.judge(result.value, test, "test.csv")["value"] > 0.8

@@ -200,7 +200,8 @@ def test_a_file_cannot_be_changed(text):
 def test_the_schema_names_every_table():
     schema = json.loads(json.dumps(json_schema()))
     assert set(schema["properties"]) == {
-        "title", "edition", "data", "parties", "privacy", "trust", "algorithm", "server"
+        "title", "edition", "data", "parties", "privacy", "trust", "algorithm", "evaluation",
+        "server",
     }  # fmt: skip
     assert schema["additionalProperties"] is False
     names = {StudyFile.model_fields[name].alias or name for name in StudyFile.model_fields}

@@ -1,6 +1,158 @@
-"""`unisono check`."""
+"""`unisono check`: a study in plain words, before anything runs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unisono.cli import inputs
+from unisono.cli.deploy import StudyArgument
+from unisono.cli.output import write_json
+from unisono.errors import BudgetExceeded, InvalidInput, PrivacyViolation
+
+if TYPE_CHECKING:
+    from unisono.studies.explain import Explanation
+    from unisono.studies.policy_file import PolicyFile
+
+_REFUSED = 3
 
 
-def check() -> None:
-    """To be written."""
-    raise NotImplementedError
+def check(
+    study: StudyArgument,
+    policy: Annotated[
+        Path | None, typer.Option(help="Would this party take part? Its policy.toml.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The party's name. (default: the policy's data set)")
+    ] = None,
+    json: inputs.JsonOption = False,
+) -> None:
+    """Explain a study: what is learnt, what it costs whom against whom, what could go wrong.
+
+    Nothing is run, no record is read and nothing is spent. With a policy, also whether that party
+    would take part, and whether its ledger could pay.
+
+    Exits with 2 if the file is wrong, 3 if the policy or the budget refuses, 4 if a promise of the
+    file could not be kept.
+
+    \b
+    Examples:
+      unisono check study.toml
+      unisono check study.toml --policy policy.toml
+    """
+    from unisono.studies.explain import explain
+    from unisono.studies.file import load_study
+    from unisono.studies.policy_file import load_policy
+
+    file = load_study(study)
+    own = None if policy is None else load_policy(policy)
+    found = explain(file)
+    _require_test_file(study, found)
+    refusal = "" if own is None else _refusal(found, own, name or own.dataset.name)
+    if json:
+        answer = None if own is None else {"allowed": not refusal, "reason": refusal or None}
+        write_json({**found.to_json(), "policy": answer})
+    else:
+        typer.echo(_text(found))
+        if own is not None and not refusal:
+            typer.echo(f"\nPOLICY\n  {policy} allows it, and the budget suffices.")
+    if refusal:
+        typer.echo(f"unisono: {refusal}", err=True)
+        raise typer.Exit(_REFUSED)
+
+
+def _require_test_file(study: Path, found: "Explanation") -> None:
+    asked = found.built.file.evaluation
+    if asked is not None and asked.file is not None and not (study.parent / asked.file).is_file():
+        where = found.built.file.source.where(("evaluation", "file"))
+        raise InvalidInput(
+            f"{where}: evaluation.file: there is no {study.parent / asked.file}: put the public "
+            "test records there (the path begins at the study file)"
+        )
+
+
+def _refusal(found: "Explanation", policy: "PolicyFile", party: str) -> str:
+    """Why the party would not take part; nothing if it would."""
+    from unisono.accounting.accountant import ACCOUNTANT
+    from unisono.core.ledger import Ledger
+    from unisono.studies.policy import require_allowed
+
+    built = found.built
+    place = built.file.party(party)
+    try:
+        require_allowed(policy, built.file, built.study, party, built.costs)
+    except PrivacyViolation as error:
+        return str(error)
+    kept = policy.ledger_path.exists()
+    book = (
+        policy.open_ledger() if kept else Ledger.in_memory(policy.core_policy(), ACCOUNTANT)
+    )  # fmt: skip
+    try:
+        book.check(built.costs[place])
+    except (BudgetExceeded, PrivacyViolation) as error:
+        return str(error)
+    finally:
+        book.close()
+    return ""
+
+
+# ------------------------------------------------------------- words
+
+
+def _text(found: "Explanation") -> str:
+    file = found.built.file
+    edition = f", edition {file.edition}" if file.edition > 1 else ""
+    blocks = [
+        ("WHAT WILL BE LEARNT", [_wrapped(line) for line in found.learnt]),
+        (f"WHAT IT COSTS: epsilon at delta {file.privacy.delta:g}, at most", _table(found)),
+        (f"WHAT ONE {str(file.privacy.unit).upper()}'S OWNER IS PROMISED",
+         [_wrapped(line) for line in found.promise]),
+        ("NOISE", [_wrapped(found.noise_words)]),
+        ("WHAT COULD GO WRONG", [_danger(found, danger) for danger in found.dangers]),
+    ]  # fmt: skip
+    head = f"{file.title}{edition}\n  file {file.hash[:16]}…, the same at every party"
+    parts = ["\n".join([title, *lines]) for title, lines in blocks]
+    return "\n\n".join([head, *parts])
+
+
+def _table(found: "Explanation") -> list[str]:
+    """Viewers by relations; parties that pay differently one after the other."""
+    from unisono.cli.words import number
+    from unisono.core.trust import describe
+
+    lines = []
+    groups = dict.fromkeys(cost.parties for cost in found.costs)
+    for parties in groups:
+        own = [cost for cost in found.costs if cost.parties == parties]
+        relations = list(dict.fromkeys(cost.relation for cost in own))
+        viewers = list(dict.fromkeys(cost.viewer for cost in own))
+        width = max(len(describe(viewer)) for viewer in viewers)
+        if len(groups) > 1:
+            lines.append(f"  {', '.join(parties)}:")
+        lines.append("  " + " " * width + "".join(f"{relation!s:>15}" for relation in relations))
+        shown: dict[Any, float] = {(cost.viewer, cost.relation): cost.epsilon for cost in own}
+        for viewer in viewers:
+            cells = [
+                number(shown[viewer, relation]) if (viewer, relation) in shown else "-"
+                for relation in relations
+            ]
+            lines.append(f"  {describe(viewer):<{width}}" + "".join(f"{c:>15}" for c in cells))
+    return lines
+
+
+def _danger(found: "Explanation", danger: Any) -> str:
+    file = found.built.file
+    where = f" ({file.source.where(danger.place)})" if danger.place else ""
+    mark = "! " if danger.level == "warning" else "- "
+    first = _wrapped(f"{danger.words}{where}.", mark)
+    return f"{first}\n{_wrapped(f'{danger.remedy}.', '  → ')}"
+
+
+def _wrapped(text: str, mark: str = "") -> str:
+    import textwrap
+
+    indent = "  " + mark
+    return textwrap.fill(
+        text, 100, initial_indent=indent, subsequent_indent=" " * len(indent),
+        break_long_words=False,
+    )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from unisono.cli import inputs
+from unisono.cli.deploy_record import add_report, evaluation_in, plain_warnings, recorded
 from unisono.cli.deploy_text import bar_of_rounds, consent, report, require_flower
 from unisono.cli.output import write_json
 from unisono.errors import InvalidInput
@@ -136,12 +137,16 @@ def coordinate(
     job = Job.begin(home, study, _roster(study, roster), Conditions(wait, patience))
     if job.finished:
         raise InvalidInput(f"{home} holds the result of this study already: it runs once")
-    with server.serving(job, place) as link, bar_of_rounds(json) as follow:
+    with (
+        plain_warnings(), server.serving(job, place) as link, bar_of_rounds(json) as follow,
+        recorded(home, file.title, "server") as record,
+    ):  # fmt: skip
         if not insecure:
             typer.echo(f"parties need {server.authority_of(job)}", err=True)
         typer.echo(f"the server is at {where} ({link.address} here)", err=True)
         shown = server.run(job, link, follow, stock=stock)
-    report(shown, home, json)
+        record.end(shown.get("failed"))
+    report(shown, home, json, page=add_report(home), evaluation=evaluation_in(home))
 
 
 def join(
@@ -202,15 +207,19 @@ def join(
         typer.echo(f"{own}: round {number + 1} of {rounds[0]}", err=True)
 
     connection = party.connection(where, authority or study.parent / "authority.crt", insecure)
-    member = party.Member(seat, where, turn=turn)
+    with plain_warnings():
+        member = party.Member(seat, where, turn=turn)
     rounds[0] = member.agreed.built.study.algorithm.rounds
     consent(member)
-    member.prepare()
-    party.serve(
-        member, connection, patience=patience,
-        connected=lambda node: typer.echo(f"{own}: connected to {where}", err=True),
-    )  # fmt: skip
-    report(member.finish(), seat.output, json)
+    with recorded(seat.output, file.title, "party", own) as record:
+        member.prepare()
+        party.serve(
+            member, connection, patience=patience,
+            connected=lambda node: typer.echo(f"{own}: connected to {where}", err=True),
+        )  # fmt: skip
+        shown = member.finish()
+        record.end(shown.get("failed"))
+    report(shown, seat.output, json, page=add_report(seat.output))
 
 
 def local_cluster(
@@ -236,7 +245,8 @@ def local_cluster(
       unisono local-cluster study.toml --data hospitals --folder trial
     """
     require_flower()
-    from unisono.deployment.local import find_data, run_local
+    from unisono.deployment.local import run_local
+    from unisono.deployment.parties_here import find_data
     from unisono.engines.distributed.server import Conditions
     from unisono.studies.file import load_study
 
@@ -244,13 +254,16 @@ def local_cluster(
     wait = deadline or (file.server.deadline if file.server else 60.0)
     with tempfile.TemporaryDirectory(prefix="unisono-") as scratch:
         home = folder or Path(scratch)
-        with bar_of_rounds(json) as follow:
+        server = home.resolve() / "server"
+        with plain_warnings(), bar_of_rounds(json) as follow:
             shown = run_local(
                 study, find_data(file.names, data), home.resolve(), follow,
-                Conditions(wait, patience),
+                Conditions(wait, patience), lambda: recorded(server, file.title, "server"),
             )  # fmt: skip
-        text = (home / "server" / "certificate.txt").read_text(encoding="utf-8")
-        report(shown, home if folder else None, json, text)
+        text = (server / "certificate.txt").read_text(encoding="utf-8")
+        page = add_report(server) if folder else None
+        found = evaluation_in(server)
+        report(shown, home if folder else None, json, text, evaluation=found, page=page)
 
 
 # ------------------------------------------------------------------- parts

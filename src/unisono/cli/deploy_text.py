@@ -76,18 +76,38 @@ def bar_of_rounds(quiet: bool) -> Iterator[Callable[["Progress"], None]]:
         yield follow
 
 
-def report(shown: dict[str, Any], folder: Path | None, json: bool, text: str = "") -> None:
+def report(
+    shown: dict[str, Any], folder: Path | None, json: bool, text: str = "",
+    evaluation: dict[str, Any] | None = None, page: Path | None = None,
+) -> None:  # fmt: skip
+    """What came out, how good it is, what it rests on, and where all of it lies."""
     if json:
-        write_json({"result": shown, "folder": str(folder) if folder else None})
+        document = {"result": shown, "folder": str(folder) if folder else None}
+        more = {"evaluation": evaluation, "report": str(page) if page else None}
+        write_json(document | more)
     else:
         from unisono.cli.results import result_text
 
         typer.echo(result_text(shown))
+        if evaluation is not None:
+            typer.echo(_evaluation_text(evaluation))
         if folder is not None and not text:
             text = (folder / "certificate.txt").read_text(encoding="utf-8")
         typer.echo(text.rstrip())
         if folder:
             typer.echo(f"everything is in {folder}")
+        if page:
+            typer.echo(f"for people: {page}")
     if "failed" in shown:
-        warn("the study opened no round")
+        warn("the study has no result; see above")
         raise typer.Exit(1)
+
+
+def _evaluation_text(found: dict[str, Any]) -> str:
+    """How good a result is, in a line; and what blind guessing would reach, where it is known."""
+    span = f"{found['low']:.3g} to {found['high']:.3g}"
+    line = f"TEST  {found['measure']} {found['value']:.3g}, {found['confidence']:.0%} {span}"
+    line += f" ({found['records']} records; {found['how']})"
+    if found["baseline"] is not None:
+        line += f"; without a model {found['baseline']:.3g}"
+    return "\n".join([line, *(_evaluation_text(one) for one in found.get("also", ()))])

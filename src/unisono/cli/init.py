@@ -1,6 +1,242 @@
-"""`unisono init`."""
+"""`unisono init`: a few questions, and a study file that `unisono check` accepts."""
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from unisono.cli import inputs
+from unisono.cli.output import write_json
+from unisono.core.trust import Trust
+from unisono.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from unisono.studies.template import Answers, Goal
+
+_LONGEST_HEADER = 2**20
 
 
-def init() -> None:
-    """To be written."""
-    raise NotImplementedError
+def init(
+    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="The study file to write.")] = Path(
+        "study.toml"
+    ),
+    title: Annotated[str | None, typer.Option(help="What the study is about.")] = None,
+    goal: Annotated[
+        str | None,
+        typer.Option(help="statistics, classes, number, network, posterior or clusters."),
+    ] = None,
+    header: Annotated[
+        Path | None,
+        typer.Option(help="A file whose header line names the columns; its records stay unread."),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=WHAT",
+            help="A column: age=0:120 (public bounds) or smoker=yes,no (all values). Repeatable.",
+        ),
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    parties: Annotated[
+        str | None, typer.Option(help="Names and public sizes: north=300,south=200.")
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="What the study may cost. [1]")] = None,
+    delta: Annotated[float | None, typer.Option(help="(default: far below 1 / records)")] = None,
+    trust: Annotated[
+        Trust | None, typer.Option(metavar="MODE", help=f"{', '.join(Trust)}. [secure-sum]")
+    ] = None,
+    algorithm: Annotated[
+        str | None, typer.Option(help="One of the algorithms. (default: by the goal)")
+    ] = None,
+    server: Annotated[str | None, typer.Option(help="HOST:PORT, for several machines.")] = None,
+    test: Annotated[str | None, typer.Option(help="A file of PUBLIC test records.")] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Ask nothing that has a default.")
+    ] = False,
+    json: inputs.JsonOption = False,
+) -> None:
+    """Write a first study file from a few answers.
+
+    Of a data file only the names in its header are read, never a record: bounds and values must be
+    public knowledge. What is given as an option is not asked for. No file is overwritten.
+
+    \b
+    Examples:
+      unisono init
+      unisono init --header north.csv
+      unisono init ages.toml --title Ages --goal statistics --column age=0:120 \\
+          --parties north=300,south=200 --yes
+    """
+    from unisono.studies.template import Answers
+
+    _require_new(file)
+    ask = _Asking(quiet=yes or json)
+    wanted = _goal(ask, goal, algorithm)
+    named = _columns(ask, column or [], _names(header))
+    answers = Answers(
+        title=title or ask.text("What is the study about?", "--title", "A first study"),
+        goal=wanted, columns=named, target=_target(ask, target, wanted, named),
+        parties=_parties(ask, parties),
+        epsilon=ask.number("How much may it cost (epsilon; 1 is good)?", "--epsilon", 1.0, epsilon),
+        delta=delta, trust=trust, algorithm=algorithm, server=server, test=test,
+    )  # fmt: skip
+    _write(file, answers)
+    if json:
+        write_json({"file": str(file)})
+        return
+    typer.echo(f"wrote {file}; read it, and change what you like. Then:")
+    typer.echo(f"  unisono check {file}               what it means and costs")
+    typer.echo(f"  unisono run {file} --data FOLDER   run it on this machine")
+
+
+# ------------------------------------------------------------- asking
+
+
+class _Asking:
+    """Questions at the terminal; what nobody answers is an error that names the option."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+
+    def text(self, question: str, option: str, default: str | None = None) -> str:
+        if self._quiet and default is not None:
+            return default
+        if self._quiet:
+            raise InvalidInput(f"nothing answers {question!r}: give {option}")
+        try:
+            return str(typer.prompt(question, default=default, err=True)).strip()
+        except typer.Abort:
+            raise InvalidInput(
+                f"no answer to {question!r}: give {option}, or run this at a terminal; nothing was "
+                "written"
+            ) from None
+
+    def number(self, question: str, option: str, default: float, given: float | None) -> float:
+        if given is not None:
+            return given
+        said = self.text(question, option, f"{default:g}")
+        try:
+            return float(said)
+        except ValueError:
+            raise InvalidInput(f"{said!r} is no number: answer as {default:g}") from None
+
+
+def _goal(ask: _Asking, given: str | None, algorithm: str | None) -> "Goal":
+    from unisono.studies.template import GOALS
+
+    if given is None and algorithm is not None:
+        return "classes"  # the algorithm says what is asked for; its target says the rest
+    if given is None:
+        for word, meaning in GOALS.items():
+            typer.echo(f"  {word:<12}{meaning}", err=True)
+        given = ask.text("What do you want?", "--goal")
+    if given not in GOALS:
+        raise InvalidInput(f"goal {given!r} is unknown: choose one of {', '.join(GOALS)}")
+    return cast("Goal", given)
+
+
+def _columns(ask: _Asking, given: list[str], names: list[str]) -> dict[str, Any]:
+    from unisono.studies.template import parse_column
+
+    found: dict[str, Any] = {}
+    for entry in given:
+        name, _, what = (part.strip() for part in entry.partition("="))
+        if not name or not what:
+            raise InvalidInput(f"--column {entry!r}: write NAME=LOW:HIGH or NAME=VALUE,VALUE")
+        if names and name not in names:
+            raise InvalidInput(f"--column {name!r}: the header has {', '.join(names)}")
+        found[name] = parse_column(what)
+    if given and (not names or set(names) <= set(found)):
+        return found
+    typer.echo(
+        "For each column: LOW:HIGH are the public bounds of a number, words with commas all values "
+        "of a category; '-' leaves it out.",
+        err=True,
+    )
+    listed = ask.text("Which columns (names with commas)?", "--column") if not names else ""
+    for name in names or [part.strip() for part in listed.split(",") if part.strip()]:
+        if name not in found:
+            what = ask.text(f"  {name}", f"--column {name}=...", "-" if names else None)
+            if what != "-":
+                found[name] = parse_column(what)
+    if not found:
+        raise InvalidInput("no column is left: give at least one with --column NAME=LOW:HIGH")
+    return found
+
+
+def _target(
+    ask: _Asking, given: str | None, goal: "Goal", columns: dict[str, Any]
+) -> str | None:  # fmt: skip
+    if given is None and goal not in ("statistics", "clusters"):
+        given = ask.text("Which column is to be predicted?", "--target", list(columns)[-1])
+    if given is not None and given not in columns:
+        raise InvalidInput(f"target {given!r} is no column: there are {', '.join(columns)}")
+    return given
+
+
+def _parties(ask: _Asking, given: str | None) -> dict[str, int]:
+    from unisono.studies.template import parse_parties
+
+    question = "Who takes part, with how many records (north=300,south=200,...)?"
+    return parse_parties(given or ask.text(question, "--parties"))
+
+
+# ------------------------------------------------------------- files
+
+
+def _names(header: Path | None) -> list[str]:
+    """Column names, from the first line and nothing else."""
+    if header is None:
+        return []
+    try:
+        if header.suffix.lower() == ".parquet":
+            import pyarrow.parquet
+
+            return list(pyarrow.parquet.read_schema(header).names)
+        with header.open("rb", buffering=0) as file:  # not a byte beyond the first line
+            line = file.readline(_LONGEST_HEADER).decode("utf-8-sig")
+        names = next(csv.reader([line]), [])
+    except (OSError, ValueError, csv.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no table"
+        raise InvalidInput(f"{header}: its header cannot be read: {reason}") from None
+    if not names or any(not name.strip() or _is_value(name) for name in names):
+        raise InvalidInput(
+            f"{header}: the first line looks like a record, not like names of columns: name the "
+            "columns in it, or give --column"
+        )
+    return [name.strip() for name in names]
+
+
+def _is_value(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _require_new(file: Path) -> None:
+    if file.exists():
+        raise InvalidInput(f"{file} exists already: it is not overwritten; name another file")
+    if not file.parent.is_dir():
+        raise InvalidInput(f"{file}: there is no folder {file.parent}; make it first")
+
+
+def _write(file: Path, answers: "Answers") -> None:
+    """Read it back before it is written: what `check` would refuse is refused here."""
+    import warnings
+
+    from unisono.studies.build import build
+    from unisono.studies.file import parse_study
+    from unisono.studies.template import study_text
+
+    text = study_text(answers)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `check` says all of it, with remedies
+        build(parse_study(text, str(file)))
+    try:
+        with file.open("x", encoding="utf-8") as output:
+            output.write(text)
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be written: {error.strerror}") from None

@@ -1,6 +1,81 @@
-"""`unisono run`."""
+"""`unisono run`: a study in this process, all parties' files on this machine."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from unisono.cli import inputs
+from unisono.cli.deploy import StudyArgument
+from unisono.cli.deploy_record import add_report, evaluation_in, plain_warnings, recorded
+from unisono.cli.deploy_text import bar_of_rounds, report
+
+if TYPE_CHECKING:
+    from unisono.deployment.alone import Alone
 
 
-def run() -> None:
-    """To be written."""
-    raise NotImplementedError
+def run(
+    study: StudyArgument,
+    data: Annotated[
+        Path, typer.Option(help="Folder with NAME.csv or NAME/records.csv for every party.")
+    ],
+    folder: Annotated[
+        Path | None, typer.Option(help="Where the run is kept. (default: STUDY.run)")
+    ] = None,
+    ledgers: Annotated[
+        Path | None,
+        typer.Option(
+            help="Ledgers of parties that bring no policy of their own. (default: STUDY.ledgers, "
+            "beside the run's folder)"
+        ),
+    ] = None,
+    test: Annotated[
+        Path | None,
+        typer.Option(help="PUBLIC records to test the result on, .csv or .parquet; costs nothing."),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Only a simulation: predictable noise, no privacy, nothing is spent."),
+    ] = None,
+    json: inputs.JsonOption = False,
+) -> None:
+    """Run a study on this machine: check, pay, learn, test, and write a report.
+
+    Every party pays from a ledger of its own, on disk, before its records are read. A party's
+    policy.toml beside its records is obeyed; for others one is made that allows this study once.
+    An edition of a study runs once. If the run stops for any reason, the same command goes on:
+    nothing is paid twice.
+
+    \b
+    Examples:
+      unisono run study.toml --data hospitals
+      unisono run study.toml --data hospitals --test public.csv
+      unisono run study.toml --data hospitals --seed 1     try it out: no privacy, nothing is spent
+    """
+    with plain_warnings():
+        task = _prepared(study, data, folder, ledgers, test, seed)
+        place, title = task.place, task.built.file.title
+        with (
+            task.opened() as books,
+            recorded(place.folder, title, "in process") as record,
+            bar_of_rounds(json) as follow,
+        ):
+            shown = task.run(books, follow)
+            record.end(shown.get("failed"))
+        page = add_report(place.folder)
+    report(shown, place.folder, json, page=page, evaluation=evaluation_in(place.folder))
+
+
+def _prepared(
+    study: Path, data: Path, folder: Path | None, ledgers: Path | None, test: Path | None,
+    seed: int | None,
+) -> "Alone":  # fmt: skip
+    from unisono.deployment.alone import Place, prepare
+    from unisono.deployment.parties_here import find_data
+    from unisono.deployment.run_folder import default_folder
+    from unisono.studies.file import load_study
+
+    found = find_data(load_study(study).names, data)
+    home = (folder or default_folder(study, seed is not None)).absolute()
+    books = (ledgers or home.parent / f"{study.stem}.ledgers").absolute()
+    return prepare(Place(study, found, home, books, test, seed))

@@ -1,6 +1,34 @@
-"""`unisono schema`."""
+"""`unisono schema`: the format of study files and policies, for editors."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unisono.cli.output import write_text
 
 
-def schema() -> None:
-    """To be written."""
-    raise NotImplementedError
+def schema(
+    policy: Annotated[
+        bool, typer.Option("--policy", help="Of policy.toml instead of study.toml.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="The file to write. (default: print it)")
+    ] = None,
+) -> None:
+    """Print the JSON schema of study files, so that editors complete and check them.
+
+    Editors with Taplo (Even Better TOML) read it from a first line `#:schema ./study.schema.json`.
+
+    \b
+    Examples:
+      unisono schema --output study.schema.json
+      unisono schema --policy --output policy.schema.json
+    """
+    from unisono.studies.descriptions import policy_schema, study_schema
+
+    document = policy_schema() if policy else study_schema()
+    write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", output)
+    if output is not None:
+        typer.echo(f"wrote {output}", err=True)

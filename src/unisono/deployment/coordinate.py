@@ -1,7 +1,6 @@
 """The server of a study: Flower's SuperLink with TLS, the parties' keys, one submitted run."""
 
 import contextlib
-import fcntl
 import os
 import signal
 import socket
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unisono.deployment.files import RESULT, read_json
+from unisono.deployment.files import RESULT, held, read_json
 from unisono.deployment.job import Job, Progress
 from unisono.engines.flower.app import write_app
 from unisono.engines.flower.certificates import ServerFiles, issue
@@ -91,13 +90,7 @@ def run(
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """One coordinator for a folder; what a killed one left running is ended first."""
-    with (folder / "lock").open("ab") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InvalidInput(
-                f"another process coordinates the study in {folder}: stop it, or let it go on"
-            ) from None
+    with held(folder, "coordinates the study in"):
         home = str((folder / "flower").resolve())
         while left := marked("FLWR_HOME", home):
             for process in left:

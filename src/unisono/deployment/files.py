@@ -1,8 +1,10 @@
 """What a run leaves behind, written whole or not at all."""
 
+import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from unisono.errors import InvalidInput, UnisonoError
 from unisono.studies.plan import Built
 
 RESULT, ARRAYS, CERTIFICATE = "result.json", "result.npz", "certificate.json"
+EVALUATION = "evaluation.json"
 
 
 def folder_for(path: Path) -> Path:
@@ -41,6 +44,19 @@ def write(path: Path, content: bytes, mode: int = 0o600) -> None:
         os.replace(draft, path)
     except OSError as error:
         raise unavailable(path, error) from None
+
+
+@contextmanager
+def held(folder: Path, words: str) -> Iterator[None]:
+    """One process at a time for a folder; `words` say what another one does with it."""
+    with (folder / "lock").open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InvalidInput(
+                f"another process {words} {folder}: stop it, or let it go on"
+            ) from None
+        yield
 
 
 def write_json(path: Path, document: Any) -> None:

@@ -11,6 +11,7 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from unisono.data import read_table
 from unisono.deployment.files import RESULT, folder_for, read_json, write_json
 from unisono.engines.distributed.server import Conditions
 from unisono.engines.distributed.sessions import session_of
@@ -20,6 +21,7 @@ from unisono.studies.build import build
 from unisono.studies.file import load_study
 from unisono.studies.plan import Built
 from unisono.studies.roster import Members, load_roster
+from unisono.studies.table import Values
 
 _STUDY, _ROSTER, _JOB, _PROGRESS = "study.toml", "roster.toml", "job.json", "progress.json"
 
@@ -31,6 +33,7 @@ class Progress:
     rounds: int = 0
     of: int = 0
     words: str = ""
+    answered: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,19 @@ class Agreement:
 def agreement(study: Path, roster: Path) -> Agreement:
     """Read and check what the parties agreed on; the same at the server and at every party."""
     built, members = build(load_study(study)), load_roster(roster)
+    _require_public_test(built)
     members.require_parties_of(built.file)
     return Agreement(built, members, session_of(built.study, members.roster, built.file.hash))
+
+
+def _require_public_test(built: Built) -> None:
+    if built.test is not None:
+        raise InvalidInput(
+            f"{built.file.source.where(('evaluation', 'holdout'))}: records are kept out of "
+            "training for a private test where all parties are on one machine only (`unisono "
+            'run`): between machines leave holdout and epsilon out; file = "test.csv" tests on '
+            "public records at the server, at no cost"
+        )
 
 
 @dataclass(frozen=True)
@@ -69,8 +83,24 @@ class Job:
         else:
             shutil.copyfile(study, folder / _STUDY)
             shutil.copyfile(roster, folder / _ROSTER)
+        job._keep_test(given.built, study)
         write_json(folder / _JOB, asdict(conditions))
         return job
+
+    def _keep_test(self, built: Built, study: Path) -> None:
+        """A copy of the public test records, read once to refuse what cannot be used."""
+        if built.file.evaluation is not None and built.file.evaluation.file is not None:
+            path = study.parent / built.file.evaluation.file
+            built.testable(read_table(path, built.column_names))
+            shutil.copyfile(path, self.folder / f"test{path.suffix.lower()}")
+
+    def test(self, built: Built) -> tuple[Values, str] | None:
+        """The public test records, and what they were called; None where there are none."""
+        asked = built.file.evaluation
+        if asked is None or asked.file is None:
+            return None
+        copy = self.folder / f"test{Path(asked.file).suffix.lower()}"
+        return built.testable(read_table(copy, built.column_names)), Path(asked.file).name
 
     def agreement(self) -> Agreement:
         return agreement(self.folder / _STUDY, self.folder / _ROSTER)

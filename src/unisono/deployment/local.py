@@ -4,22 +4,19 @@ Keys, roster, certificates and, where a party brings none, a policy that allows 
 are made in the folder. Everything runs over TLS with node keys, as it would between hospitals.
 """
 
-import math
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from unisono.accounting.accountant import ACCOUNTANT
-from unisono.core.study import Study
-from unisono.core.trust import SERVER, Trust, Viewer
 from unisono.data import read_table
 from unisono.deployment.coordinate import Place, authority_of, run, serving
 from unisono.deployment.files import folder_for, write
 from unisono.deployment.job import Job, Progress
+from unisono.deployment.parties_here import allowing, policy_of
 from unisono.engines.distributed.server import Conditions
 from unisono.errors import InvalidInput
 from unisono.studies.build import build
@@ -32,29 +29,14 @@ _LEAVE = 20.0  # seconds for parties to write their results once the study is ov
 _HOST = "127.0.0.1"
 
 
-def find_data(names: Sequence[str], folder: Path) -> dict[str, Path]:
-    """Each party's file in a folder: NAME.csv, NAME.parquet, or records in a folder NAME."""
-    found = {}
-    for name in names:
-        choices = [
-            folder / place
-            for suffix in ("csv", "parquet")
-            for place in (f"{name}.{suffix}", f"{name}/records.{suffix}", f"{name}/{name}.{suffix}")
-        ]
-        there = [choice for choice in choices if choice.is_file()]
-        if not there:
-            raise InvalidInput(
-                f"{folder} has no file for {name!r}: put {name}.csv or {name}/records.csv there"
-            )
-        found[name] = there[0]
-    return found
-
-
 def run_local(
     study: Path, data: Mapping[str, Path], folder: Path, follow: Callable[[Progress], None],
-    conditions: Conditions,
+    conditions: Conditions, recorded: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> dict[str, Any]:  # fmt: skip
-    """Run the study with all its parties on this machine; returns what came out."""
+    """Run the study with all its parties on this machine; returns what came out.
+
+    `recorded` is entered while the server runs, and told how it ended.
+    """
     file = load_study(study)
     built = build(file)
     for name in file.names:  # here rather than in a party's log
@@ -64,15 +46,16 @@ def run_local(
     if not roster.exists():
         make_roster([keygen(folder / name, name) for name in file.names], roster)
     for name in file.names:
-        if not _policy(folder, data, name).exists():
-            write(folder / name / "policy.toml", _allowing(file, built.study, name).encode())
+        if not policy_of(folder, data, name).exists():
+            write(folder / name / "policy.toml", allowing(built, name).encode())
     job = Job.begin(folder / "server", study, roster, conditions)
-    with serving(job, Place(_HOST, _port(file), (_HOST, "localhost"))) as link:
+    place = Place(_HOST, _port(file), (_HOST, "localhost"))
+    with serving(job, place) as link, recorded() as record:
         commands = [
             [
                 *(sys.executable, "-m", "unisono", "join", str(study)),
                 *("--name", name, "--data", str(data[name]), "--roster", str(roster)),
-                *("--policy", str(_policy(folder, data, name)), "--keys", str(folder / name)),
+                *("--policy", str(policy_of(folder, data, name)), "--keys", str(folder / name)),
                 *("--server", link.address, "--authority", str(authority_of(job))),
                 *("--output", str(folder / name / "output")),
             ]
@@ -87,48 +70,14 @@ def run_local(
 
             shown = run(job, link, watch)
             _wait(parties)
+        if record is not None:
+            record.end(shown.get("failed"))
     return shown
 
 
 def _port(file: StudyFile) -> int | None:
     """The study's own port, where it names one: policies may allow no other."""
     return None if file.server is None else int(file.server.address.rpartition(":")[2])
-
-
-def _policy(folder: Path, data: Mapping[str, Path], name: str) -> Path:
-    """The party's own policy beside its data, or the one that is made for it."""
-    own = data[name].parent / "policy.toml"
-    return own if own.exists() and data[name].parent.name == name else folder / name / "policy.toml"
-
-
-def _allowing(file: StudyFile, study: Study, name: str) -> str:
-    """A policy that allows this study once, and nothing else."""
-    privacy, facts = file.privacy, study.facts
-    trusted = {SERVER, Viewer.colluders(facts.colluders)} if facts.colluders else {SERVER}
-    trusted = trusted if study.trust is Trust.TRUSTED_SERVER else set()
-    epsilon = max(
-        ACCOUNTANT.epsilon(history, privacy.relation, privacy.delta)
-        for viewer, history in study.costs[file.party(name)].items()
-        if viewer not in trusted
-    )
-    if not math.isfinite(epsilon):
-        raise InvalidInput(
-            f"no finite epsilon protects {name!r} against every viewer in this study: change its "
-            "trust or the number of survivors"
-        )
-    limit = max(privacy.epsilon, epsilon) * (1 + 1e-6)
-    exceptions = "".join(
-        f'[budget.exceptions."{viewer}"]\nepsilon = inf\n' for viewer in sorted(trusted)
-    )
-    return (
-        f'[dataset]\nname = "{name}"\nledger = "{name}.ledger"\n\n'
-        f"[budget]\nepsilon = {limit!r}\ndelta = {privacy.delta!r}\n"
-        f'relation = "{privacy.relation}"\nunit = "{privacy.unit}"\n'
-        f"colluders = {facts.colluders}\n{exceptions}\n"
-        f"[allow]\nmaximum_epsilon = {limit!r}\nmaximum_delta = {privacy.delta!r}\n"
-        f"minimum_quorum = {facts.minimum_survivors}\nmaximum_retries = {facts.retries}\n"
-        f'trust = ["{study.trust}"]\n'
-    )
 
 
 @contextmanager

@@ -5,6 +5,7 @@ asked whether it could pay for the whole study; only then does the party connect
 by the algorithm turn by turn, each paid for before.
 """
 
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from unisono.core.values import Private
 from unisono.data import read_table
 from unisono.deployment.files import folder_for, read_json, save_result, write_json
 from unisono.deployment.job import Agreement, agreement
+from unisono.deployment.record import Budgets, Diary
 from unisono.engines import compilation_cache, wire
 from unisono.engines.distributed.party import Responder
 from unisono.errors import InvalidInput
@@ -70,6 +72,8 @@ class Member:
         turn: Callable[[int], None] = lambda number: None,
     ) -> None:  # fmt: skip
         self.seat, self._transport, self._turn = seat, transport, turn
+        self._diary: Diary | None = None
+        self._budgets: Budgets | None = None
         self.agreed: Agreement = agreement(seat.study, seat.roster)
         built, session = self.agreed.built, self.agreed.session
         self._policy: PolicyFile = load_policy(seat.policy)
@@ -96,13 +100,21 @@ class Member:
         self._shapes = [column.shape for column in columns]
 
     def prepare(self) -> None:
-        """Compile before anybody waits."""
+        """Compile before anybody waits, and begin to write down what happens."""
         compilation_cache.enable()
+        built, output = self.agreed.built, self.seat.output
+        shutil.copyfile(self.seat.study, output / "study.toml")
+        self._diary = Diary(output, built.study.algorithm.rounds)
+        books = {self.seat.name: self.ledger}
+        self._budgets = Budgets(output, list(built.study.cost), books)
         self.responder.prepare(self._shapes)
 
     def _allow(self, number: int) -> None:
         check_round(self._policy)
         self._turn(number)
+        if self._diary is not None and self._budgets is not None:
+            self._diary.step(number)
+            self._budgets.refresh()
 
     def finish(self) -> dict[str, Any]:
         """Write the result and this party's own certificate; returns the result."""
@@ -113,6 +125,10 @@ class Member:
         )  # fmt: skip
         self._memory.unlink(missing_ok=True)
         answered = self.responder
+        rounds = built.study.algorithm.rounds
+        if self._diary is not None and self._budgets is not None:
+            self._diary.step(rounds, answered.result)
+            self._budgets.write()
         return save_result(self.seat.output, built, answered.result, answered.opened, certificate)
 
 

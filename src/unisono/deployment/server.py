@@ -2,14 +2,21 @@
 
 import time
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.certificate import certify
 from unisono.core.release import server_noise
+from unisono.core.study import Study
+from unisono.core.transcript import Transcript
 from unisono.core.trust import Trust
-from unisono.deployment.files import save_result, write_json
-from unisono.deployment.job import Job, Progress
+from unisono.deployment.files import EVALUATION, save_result, write_json
+from unisono.deployment.job import Agreement, Job, Progress
+from unisono.deployment.record import Diary, model_so_far, write_transcript
 from unisono.engines import compilation_cache
+from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.distributed.link import Link
 from unisono.engines.distributed.server import coordinate
 
@@ -21,13 +28,18 @@ def main(link: Link, folder: Path) -> None:
     agreed = job.agreement()
     study, session = agreed.built.study, agreed.session
     done, rounds = [job.progress.rounds], study.algorithm.rounds
+    diary, test = Diary(folder, rounds), job.test(agreed.built)
 
     def say(words: str) -> None:
-        job.note(Progress(done[0], rounds, words))
+        job.note(Progress(done[0], rounds, words, job.progress.answered))
 
     def progress(number: int) -> None:
         done[0] = number
-        say("")
+        state, answered = _standing(job, agreed, number)
+        score = None
+        if test is not None:
+            score = agreed.built.judge(model_so_far(study, state), *test)["value"]
+        diary.step(number, study.algorithm.ask(state), answered=answered, score=score)
 
     noise = None
     if study.trust is Trust.TRUSTED_SERVER:
@@ -42,9 +54,31 @@ def main(link: Link, folder: Path) -> None:
         secure_sum=session.describe() if session.masked else "",
     )  # fmt: skip
     write_json(
-        folder / "run.json",
+        folder / "traffic.json",
         {"rounds": rounds, "opened": outcome.opened, "retries": outcome.attempts,
          "seconds": round(time.monotonic() - began, 3), "bytes": dict(outcome.traffic),
          "session": session.id.hex()},
     )  # fmt: skip
+    write_transcript(folder, study, _shape(study, outcome.transcript), outcome.value, rounds)
+    if test is not None and outcome.opened:
+        write_json(folder / EVALUATION, agreed.built.judge(outcome.value, *test))
     save_result(folder, agreed.built, outcome.value, outcome.opened, certificate)
+
+
+def _standing(job: Job, agreed: Agreement, number: int) -> tuple[Any, list[str]]:
+    """The server's state after so many rounds, and whose answers are in the last: both are in the
+    checkpoint that was just written."""
+    study = agreed.built.study
+    state, _ = study.algorithm.init(study.facts)
+    nothing = np.asarray(0)
+    like = (state, np.zeros(study.facts.parties), nothing, nothing, nothing)
+    _, (state, counted, *_) = Checkpoint(job.checkpoint, agreed.session.id.hex()).load(like)
+    names = agreed.built.file.names
+    return state, [n for n, last in zip(names, counted, strict=True) if last == number - 1]
+
+
+def _shape(study: Study, transcript: Transcript) -> tuple[int, ...]:
+    """The shape of what a party sends, by the last sum that was opened."""
+    sums = [np.shape(message.value) for message in transcript.messages if message.name == "sum"]
+    each = study.algorithm.combine == "each"
+    return () if not sums else tuple(sums[-1][1:] if each else sums[-1])

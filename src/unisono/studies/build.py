@@ -14,8 +14,9 @@ import numpy as np
 
 from unisono.core.study import Study
 from unisono.data import Table
-from unisono.errors import ConditionViolated, InvalidInput
+from unisono.errors import InvalidInput, PrivacyViolation
 from unisono.studies import layered, linear, posteriors, surveys
+from unisono.studies.evaluation import Examination, examination
 from unisono.studies.plan import Built, Parts
 from unisono.studies.schema import StudyFile
 from unisono.training.books import warn_delta
@@ -42,15 +43,23 @@ BUILDERS: Mapping[str, Callable[[StudyFile, Any], Parts]] = MappingProxyType(
 
 def build(file: StudyFile) -> Built:
     """The study that the file describes; what the algorithm refuses is an error of the file."""
-    warn_delta(file.privacy.delta, file.privacy.unit, [party.records for party in file.parties])
+    warn_delta(file.privacy.delta, file.privacy.unit, file.training)
     try:
         parts = BUILDERS[file.algorithm.name](file, file.algorithm)
         study = Study(parts.algorithm, parts.facts, file.trust.mode)
         study.costs  # noqa: B018  (what cannot be paid for is refused here, before anyone joins)
-    except (InvalidInput, ConditionViolated) as error:
+    except (InvalidInput, PrivacyViolation) as error:
         words = f"{file.source.where(('algorithm',))}: {file.algorithm.name}: {error}"
         raise type(error)(words) from None
-    return Built(file, study, parts)
+    return Built(file, study, parts, _test(file))
+
+
+def _test(file: StudyFile) -> Examination | None:
+    try:
+        return examination(file)
+    except (InvalidInput, PrivacyViolation) as error:
+        where = file.source.where(("evaluation", "epsilon"))
+        raise type(error)(f"{where}: evaluation: {error}") from None
 
 
 def columns(file: StudyFile, table: Table, party: str) -> tuple[np.ndarray, ...]:

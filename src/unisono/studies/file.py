@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from unisono.core.trust import Relation, Trust
+from unisono.core.trust import Relation, Trust, Unit
 from unisono.studies import source
 from unisono.studies.questions import Histogram, Share
 from unisono.studies.schema import Category, Number, StudyFile
@@ -30,8 +30,9 @@ def parse_study(text: str, path: str = "study.toml") -> StudyFile:
 
 def json_schema() -> dict[str, Any]:
     """The format as a JSON schema, for editors and other programs."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema",
-            **StudyFile.model_json_schema()}  # fmt: skip
+    from unisono.studies.descriptions import study_schema
+
+    return study_schema()
 
 
 # ------------------------------------------------------------- what sections say of each other
@@ -42,6 +43,7 @@ def faults(file: StudyFile) -> Iterator[Fault]:
     yield from _people(file)
     yield from _claims(file)
     yield from _target(file)
+    yield from _evaluation(file)
     if isinstance(file.algorithm, Statistics):
         yield from _questions(file, file.algorithm)
     elif not file.data.features:
@@ -108,6 +110,34 @@ def _target(file: StudyFile) -> Iterator[Fault]:
         yield place, f"'{target}' is a number, and classes are predicted here: change the loss"
     elif wanted == "two classes" and isinstance(column, Category) and len(column.values) > 2:
         yield place, f"'{target}' has {len(column.values)} values, {file.algorithm.name} takes two"
+
+
+def _evaluation(file: StudyFile) -> Iterator[Fault]:
+    asked, public = file.evaluation, 'test on public records (file = "test.csv")'
+    if asked is None:
+        return
+    place = ("evaluation",)
+    if file.algorithm.target == "none":
+        words = f"{file.algorithm.name} predicts nothing that could be right or wrong"
+        yield place, f"{words}: leave [evaluation] out; its answers come with intervals"
+        return
+    if (asked.holdout is None) != (asked.epsilon is None):
+        missing = "epsilon" if asked.epsilon is None else "holdout"
+        yield (*place, missing), "is missing: a private test needs both holdout and epsilon"
+    elif asked.holdout is None and asked.file is None:
+        yield place, "says nothing: give holdout and epsilon, or file"
+    if asked.holdout is None:
+        return
+    if file.data.sizes == "hidden":
+        words = "with hidden sizes one record more or less would move all others"
+        yield (*place, "holdout"), f"{words}: {public}, or agree on exact sizes"
+    if file.privacy.unit is Unit.PARTY:
+        words = "hides single records, and this study hides whole parties"
+        yield (*place, "holdout"), f"{words}: {public}"
+    for party, held in zip(file.parties, file.held_out, strict=True):
+        if held == 0:
+            words = f"of {party.records} records of {party.name} none would be kept"
+            yield (*place, "holdout"), f"{words}: take a larger share, or {public}"
 
 
 def _questions(file: StudyFile, asked: Statistics) -> Iterator[Fault]:

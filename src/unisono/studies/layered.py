@@ -19,7 +19,7 @@ from unisono.core.study import Result, Study
 from unisono.errors import InvalidInput
 from unisono.models.networks import mlp
 from unisono.studies import settings as choices
-from unisono.studies.plan import Parts, facts_of
+from unisono.studies.plan import Parts, facts_of, share_of_range
 from unisono.studies.schema import StudyFile
 from unisono.studies.table import Frame, Values
 from unisono.training.choices import ALGORITHMS, Request, chosen
@@ -92,7 +92,14 @@ def _layered(
         targets = frame.targets
         return shown | {"target_scaling": {"centre": targets.centre, "half": targets.half}}
 
-    return Parts(choice.build(request), facts, encode, present, arrays)
+    def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+        rows, labels = arrays
+        found = np.asarray(network.predict(ALGORITHMS[name].read(value).parameters, rows))
+        if frame.classes:
+            return (np.argmax(found, axis=1) == labels).astype(float)
+        return share_of_range(found, labels)
+
+    return Parts(choice.build(request), facts, encode, present, arrays, score)
 
 
 def dp_sgd(file: StudyFile, own: choices.DpSgd) -> Parts:

@@ -27,7 +27,7 @@ from unisono.core.algorithm import Algorithm, Facts
 from unisono.core.study import Result, Study
 from unisono.core.trust import Trust
 from unisono.studies import settings as choices
-from unisono.studies.plan import Parts, facts_of, rounded
+from unisono.studies.plan import Parts, facts_of, rounded, share_of_range
 from unisono.studies.schema import StudyFile
 from unisono.studies.table import Frame, Values
 
@@ -79,7 +79,17 @@ def _linear(
         words = {"positive": positive, "negative": negative, "note": _UP_TO_A_FACTOR}
         return shown | words | models[0]
 
-    return Parts(made(facts, promise), facts, encode, present)
+    def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+        rows, labels = arrays
+        scores = rows @ np.asarray(value, float)
+        if several:
+            return (np.argmax(scores, axis=1) == labels).astype(float)
+        if frame.classes:
+            return (np.where(scores > 0, 1, -1) == labels).astype(float)
+        # A row (u, 1) / r ends in 1 / r: multiplied by r, both sides are the record's own again.
+        return share_of_range(scores / rows[:, -1], labels / rows[:, -1])
+
+    return Parts(made(facts, promise), facts, encode, present, score=score)
 
 
 def gradient_perturbation(file: StudyFile, chosen: choices.GradientPerturbation) -> Parts:

@@ -1,6 +1,6 @@
 """What a study file becomes: a `Study`, how a table enters it, and how its result is read."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -8,10 +8,16 @@ import numpy as np
 
 from unisono.algorithms.one_shot import agree_facts
 from unisono.core.algorithm import Algorithm, Facts
+from unisono.core.events import Composed
 from unisono.core.study import Result, Study
+from unisono.core.trust import Viewer
 from unisono.data import Table
+from unisono.errors import InvalidInput
+from unisono.studies.evaluation import Examination, read_public
 from unisono.studies.schema import StudyFile
-from unisono.studies.table import Values, values_of
+from unisono.studies.table import Values, checked, values_of
+
+Score = Callable[[Any, tuple[np.ndarray, ...]], np.ndarray]
 
 
 def _no_arrays(value: Any) -> dict[str, np.ndarray]:
@@ -21,13 +27,18 @@ def _no_arrays(value: Any) -> dict[str, np.ndarray]:
 @dataclass(frozen=True)
 class Parts:
     """What an algorithm's builder knows: how checked values become its arrays, how its result
-    becomes JSON, and which arrays are too large for JSON (an .npz file)."""
+    becomes JSON, and which arrays are too large for JSON (an .npz file).
+
+    `score` judges a result record by record, from its arrays: (n,) in [0, 1], where the target is a
+    category 1 for a right prediction and 0 for a wrong one, where it is a number the absolute error
+    as a share of the target's range."""
 
     algorithm: Algorithm
     facts: Facts
     encode: Callable[[Values], tuple[np.ndarray, ...]]
     present: Callable[[Study, Result], dict[str, Any]]
     arrays: Callable[[Any], Mapping[str, np.ndarray]] = field(default=_no_arrays)
+    score: Score | None = None
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,7 @@ class Built:
     file: StudyFile
     study: Study
     parts: Parts
+    test: Examination | None = None
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -48,8 +60,50 @@ class Built:
 
         Refuses wrong columns, types, categories and sizes; clips numbers and warns locally.
         """
-        values = values_of(self.file, table, party, self.study.facts.places)
+        return self.split(table, party)[0]
+
+    def split(
+        self, table: Table, party: str
+    ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+        """A party's records to learn from, and those that are kept to test the result.
+
+        Every k-th is kept, by its place in the file: places are public, and a record that is
+        exchanged for another leaves all others where they are.
+        """
+        arrays = self._encoded(values_of(self.file, table, party, self.study.facts.places))
+        every = self.file.evaluation.every if self.file.evaluation else 0
+        places = np.arange(1, len(arrays[0]) + 1)
+        kept = places % every == 0 if every else places == 0
+        return tuple(array[~kept] for array in arrays), tuple(array[kept] for array in arrays)
+
+    def _encoded(self, values: Values) -> tuple[np.ndarray, ...]:
         return tuple(array.astype(np.float32) for array in self.parts.encode(values))
+
+    @property
+    def costs(self) -> Sequence[Mapping[Viewer, Composed]]:
+        """What all of it shows of each party to each viewer: the training, and the test."""
+        if self.test is None:
+            return self.study.costs
+        tested = self.test.study.cost
+        return [
+            {viewer: history + tested[viewer] for viewer, history in cost.items()}
+            for cost in self.study.costs
+        ]
+
+    def judge(self, value: Any, values: Values, name: str) -> dict[str, Any]:
+        """How good a result is on public records that are `testable`; nothing is paid."""
+        assert self.parts.score is not None
+        scores = self.parts.score(value, self._encoded(values))
+        return read_public(self.file, scores, values[self.file.data.target or ""], name)
+
+    def testable(self, table: Table) -> Values:
+        """The values of public records, where there is something to test on them."""
+        if self.parts.score is None:
+            raise InvalidInput(
+                f"{self.file.algorithm.name} predicts nothing that could be right or wrong: run it "
+                "without test records"
+            )
+        return checked(self.file, table)
 
     def present(self, result: Result) -> dict[str, Any]:
         """The result as plain JSON, in the user's words and units."""
@@ -67,11 +121,21 @@ class Built:
 def facts_of(file: StudyFile, features: int) -> Facts:
     """The public facts, for so many numbers in a row."""
     facts = agree_facts(
-        [party.records for party in file.parties], features, file.trust.mode,
+        file.training, features, file.trust.mode,
         minimum_survivors=file.survivors, colluders=file.colluders,
         exact_sizes=file.data.sizes == "exact",
     )  # fmt: skip
     return replace(facts, retries=file.trust.retries)
+
+
+def share_of_range(predicted: np.ndarray, true: np.ndarray) -> np.ndarray:
+    """Absolute errors of targets scaled to [-1, 1], as shares of that range.
+
+    >>> share_of_range(np.array([0.5, 7.0]), np.array([0.0, -1.0]))
+    array([0.25, 1.  ])
+    """
+    errors = np.abs(np.clip(predicted, -1.0, 1.0) - np.clip(true, -1.0, 1.0)) / 2
+    return np.nan_to_num(np.asarray(errors, float), nan=1.0)
 
 
 def rounded(number: float) -> float:
@@ -84,4 +148,4 @@ def rounded(number: float) -> float:
     return float(f"{number:.6g}")
 
 
-__all__ = ["Built", "Parts", "facts_of", "rounded"]
+__all__ = ["Built", "Parts", "Score", "facts_of", "rounded", "share_of_range"]

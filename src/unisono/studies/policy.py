@@ -7,31 +7,38 @@ is not believed. The budget over all studies is the ledger's business.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core import policy as core
+from unisono.core.events import Composed
 from unisono.core.study import Study
-from unisono.core.trust import Relation, describe
+from unisono.core.trust import Relation, Viewer, describe
 from unisono.errors import InvalidInput, PrivacyViolation, UnisonoError
 from unisono.studies.policy_file import PolicyFile, load_policy
 from unisono.studies.schema import StudyFile
 
+Costs = Sequence[Mapping[Viewer, Composed]]
+
 # ------------------------------------------------------------- before joining
 
 
-def require_allowed(policy: PolicyFile, file: StudyFile, study: Study, party: str) -> None:
+def require_allowed(
+    policy: PolicyFile, file: StudyFile, study: Study, party: str, costs: Costs | None = None
+) -> None:
     """Refuse a study that this party does not allow, with every reason.
 
-    Mistakes (a name that is not in the study) alone are `InvalidInput`; whatever would show more
-    than the party allows is a `PrivacyViolation`.
+    `costs` is what is paid where that is more than the study's own (`Built.costs`). Mistakes (a
+    name that is not in the study) alone are `InvalidInput`; whatever would show more than the party
+    allows is a `PrivacyViolation`.
     """
     mistakes = []
     if party not in file.names:
         mistakes.append(f"the study has no party {party!r}: it names {', '.join(file.names)}")
-    limits = [*_named(policy, file), *_crowd(policy, study), *_cost(policy, file, study, party)]
+    limits = [*_named(policy, file), *_crowd(policy, study)]
+    limits += _cost(policy, file, study.costs if costs is None else costs, party)
     if not mistakes and not limits:
         return
     kind: type[UnisonoError] = PrivacyViolation if limits else InvalidInput
@@ -83,7 +90,7 @@ def _crowd(policy: PolicyFile, study: Study) -> Iterator[str]:
         yield f"retries = {facts.retries}: at most {allow.maximum_retries} (maximum_retries)"
 
 
-def _cost(policy: PolicyFile, file: StudyFile, study: Study, party: str) -> Iterator[str]:
+def _cost(policy: PolicyFile, file: StudyFile, costs: Costs, party: str) -> Iterator[str]:
     """What the study shows of this party, to each viewer."""
     budget, privacy, allow = policy.budget, file.privacy, policy.allow
     for word, asked, own in (
@@ -95,7 +102,7 @@ def _cost(policy: PolicyFile, file: StudyFile, study: Study, party: str) -> Iter
         return
     usual = core.Budget(allow.maximum_epsilon, allow.maximum_delta)
     exceptions, told = dict(policy.core_policy().exceptions), set()
-    for viewer, history in study.costs[file.party(party)].items():
+    for viewer, history in costs[file.party(party)].items():
         limit = exceptions.get(viewer, usual)
         if math.isinf(limit.epsilon) or (history, limit) in told:
             continue  # viewers who see the same under the same limit are one reason

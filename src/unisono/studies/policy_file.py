@@ -105,6 +105,13 @@ def load_policy(path: str | Path) -> PolicyFile:
     return file
 
 
+def parse_policy(text: str, path: str) -> PolicyFile:
+    """As `load_policy`, from a text that errors call `path`."""
+    file, origin = source.parse(text, path, PolicyFile, _faults)
+    file._source = origin
+    return file
+
+
 def _faults(file: PolicyFile) -> Iterator[Fault]:
     for viewer in file.budget.exceptions:
         try:
@@ -116,4 +123,4 @@ def _faults(file: PolicyFile) -> Iterator[Fault]:
         yield ("allow", "maximum_epsilon"), f"{words}: no study may cost more than all of them"
 
 
-__all__ = ["PolicyFile", "load_policy"]
+__all__ = ["PolicyFile", "load_policy", "parse_policy"]

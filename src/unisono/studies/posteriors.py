@@ -25,7 +25,7 @@ from unisono.estimators.scaling import Scaling
 from unisono.models.gaussian_family import Natural, covariance, mean, prior
 from unisono.models.likelihoods import likelihood_named
 from unisono.studies import settings as choices
-from unisono.studies.plan import Parts, facts_of, rounded
+from unisono.studies.plan import Parts, facts_of, rounded, share_of_range
 from unisono.studies.schema import StudyFile
 from unisono.studies.table import Frame, Values
 
@@ -48,13 +48,18 @@ def one_shot_regression(file: StudyFile, own: choices.OneShotRegression) -> Part
     def encode(values: Values) -> tuple[np.ndarray, ...]:
         return scale.whole(frame.rows(values)), frame.labels(values, signed=False)
 
+    def refine(q: Natural) -> Natural:
+        return from_statistics(q, start, spread, variance)
+
     def present(study: Study, result: Result) -> dict[str, Any]:
-        found = _posterior(
-            result.value, frame, lambda q: from_statistics(q, start, spread, variance)
-        )
+        found = _posterior(result.value, frame, refine)
         return _shown(_in_units(found, scale, targets.half, targets.centre), frame)
 
-    return Parts(algorithm, facts, encode, present)
+    def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+        rows, labels = arrays
+        return share_of_range(rows @ _posterior(value, frame, refine).mean, labels)
+
+    return Parts(algorithm, facts, encode, present, score=score)
 
 
 def pvi_natural_gradient(file: StudyFile, own: choices.PviNaturalGradient) -> Parts:
@@ -119,7 +124,12 @@ def _two_classes(
         negative, positive = frame.classes
         return {"positive": positive, "negative": negative, **_shown(found, frame)}
 
-    return Parts(algorithm, facts, encode, present)
+    def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+        rows, labels = arrays
+        middle = _posterior(value, frame, refine).mean
+        return (np.where(rows @ middle > 0, 1, -1) == labels).astype(float)
+
+    return Parts(algorithm, facts, encode, present, score=score)
 
 
 def _variance(algorithm: Algorithm, facts: Facts, trust: Trust) -> float:

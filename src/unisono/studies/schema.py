@@ -96,6 +96,22 @@ class Trusted(Section):
     retries: Annotated[int, Field(ge=0, le=100)] = 0
 
 
+class Evaluation(Section):
+    """How good the result is: by every so-many-th record of each party, kept out of training and
+    asked for one noisy mean that costs `epsilon` in addition (`holdout`); or by a file of public
+    records, which costs nothing."""
+
+    holdout: Annotated[float, Field(gt=0, le=0.5)] | None = None
+    epsilon: PositiveFloat | None = None
+    file: Annotated[str, Field(min_length=1)] | None = None
+    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
+
+    @property
+    def every(self) -> int:
+        """Every which record is kept out of training; 0 for none."""
+        return 0 if self.holdout is None else round(1 / self.holdout)
+
+
 class Server(Section):
     """Where the server listens, and how long it waits for answers, in seconds."""
 
@@ -113,6 +129,7 @@ class StudyFile(Section):
     privacy: Privacy
     trust: Trusted
     algorithm: Settings
+    evaluation: Evaluation | None = None
     server: Server | None = None
     _source: Source = PrivateAttr(default=Source())
 
@@ -132,6 +149,18 @@ class StudyFile(Section):
         return tuple(party.name for party in self.parties)
 
     @property
+    def held_out(self) -> tuple[int, ...]:
+        """How many records of each party are kept out of training, by public position."""
+        every = self.evaluation.every if self.evaluation else 0
+        return tuple(party.records // every if every else 0 for party in self.parties)
+
+    @property
+    def training(self) -> tuple[int, ...]:
+        """How many records of each party are learnt from."""
+        pairs = zip(self.parties, self.held_out, strict=True)
+        return tuple(party.records - held for party, held in pairs)
+
+    @property
     def survivors(self) -> int:
         """How many parties must answer in every round: all of them, unless it says fewer."""
         given = self.trust.minimum_survivors
@@ -149,6 +178,8 @@ class StudyFile(Section):
         """Everything that is said, as plain JSON; the order of columns and parties counts."""
         said = self.model_dump(mode="json")
         said["format"] = FORMAT
+        if self.evaluation is None:  # files from before there was one keep their hash
+            del said["evaluation"]
         said["data"]["columns"] = [list(item) for item in said["data"]["columns"].items()]
         said["trust"] |= {"minimum_survivors": self.survivors, "colluders": self.colluders}
         return said
@@ -169,5 +200,5 @@ class StudyFile(Section):
 
 
 __all__ = [
-    "FORMAT", "NAME", "Category", "Data", "Name", "Number", "Participant", "StudyFile"
+    "FORMAT", "NAME", "Category", "Data", "Evaluation", "Name", "Number", "Participant", "StudyFile"
 ]  # fmt: skip

@@ -30,6 +30,11 @@ def values_of(file: StudyFile, table: Table, party: str, room: int) -> Values:
     """Each column of the study as float64 (records,): numbers in their bounds, categories as
     places in their lists. `room` is how many records a party may hold where sizes are hidden."""
     _require_size(file, table, party, room)
+    return checked(file, table)
+
+
+def checked(file: StudyFile, table: Table) -> Values:
+    """As `values_of`, for records that are no party's: of any number."""
     return {
         name: _numbers(table, name, column) if isinstance(column, Number)
         else _codes(table, name, column)
@@ -45,7 +50,7 @@ def _require_size(file: StudyFile, table: Table, party: str, room: int) -> None:
             "sizes are public and exact here; correct the study file with everybody, or agree on "
             'sizes = "hidden"; nothing was spent'
         )
-    if table.rows > room:  # refusing would tell everybody the size
+    if file.data.sizes == "hidden" and table.rows > room:  # refusing would tell everybody the size
         warnings.warn(
             f"{table.name} holds {table.rows} records, and the study states about {stated} for "
             f"{party}: more than {room} may be left out, drawn by lot; agree on a larger estimate "
@@ -148,4 +153,4 @@ class Frame:
         return 2 * own - 1 if signed else own
 
 
-__all__ = ["ClippedValues", "Frame", "Values", "values_of"]
+__all__ = ["ClippedValues", "Frame", "Values", "checked", "values_of"]

@@ -1,0 +1,191 @@
+"""What whoever looks on may read while a study runs: how far it is, who answered, what it cost.
+
+    progress.json     rounds done and the last words
+    timeline.jsonl    a line for each step, for good
+    budgets.json      every ledger at hand: before the run, now, and at most, by viewer
+    transcript.json   which messages each viewer sees: names, rounds and shapes
+
+Everything here is public, or the party's own: results so far are what everybody sees (whoever
+watches is a viewer of iterates), and no message of a single party is written down.
+"""
+
+import datetime
+import json
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from unisono.core.journal import unavailable
+from unisono.core.ledger import Ledger
+from unisono.core.study import Study
+from unisono.core.transcript import EVERYONE, EVERYONE_AT_THE_END, viewers_of_contribution
+from unisono.core.trust import ITERATES, PARTY, SERVER, Viewer
+from unisono.deployment.files import read_json, write_json
+
+PROGRESS, TIMELINE = "progress.json", "timeline.jsonl"
+BUDGETS, TRANSCRIPT = "budgets.json", "transcript.json"
+_MANY = 200  # names of so many parties are not repeated in every line
+_MOMENT = 2.0  # seconds
+
+
+def now() -> str:
+    """The time, as documents have it."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+
+
+class Diary:
+    """Writes the timeline of a run; `change` is how far the public iterate moved in each step."""
+
+    def __init__(self, folder: Path, rounds: int) -> None:
+        self._folder, self._rounds = folder, rounds
+        self._last: np.ndarray | None = None
+
+    def step(
+        self, done: int, iterate: Any = None, *, answered: Sequence[str] | None = None,
+        score: float | None = None, words: str = "",
+    ) -> None:  # fmt: skip
+        """So many rounds are done."""
+        names = None if answered is None or len(answered) > _MANY else list(answered)
+        line = {
+            "round": done, "time": now(), "answered": names, "change": self._change(iterate),
+            "score": score,
+        }  # fmt: skip
+        _append(self._folder / TIMELINE, line)
+        document = {"rounds": done, "of": self._rounds, "words": words, "answered": names}
+        write_json(self._folder / PROGRESS, document)
+
+    def _change(self, value: Any) -> float | None:
+        """The l2 length of the change since the step before; None for the first, or no number."""
+        if value is None:
+            return None
+        leaves = [np.ravel(np.asarray(leaf, float)) for leaf in jax.tree.leaves(value)]
+        present = np.concatenate([*leaves, np.zeros(0)])
+        before, self._last = self._last, present
+        if before is None:
+            return None
+        length = float(np.linalg.norm(present - before))
+        return length if math.isfinite(length) else None
+
+
+def model_so_far(study: Study, server: Any) -> Any:
+    """What the public iterate would be as a result: the result itself may be an average over late
+    rounds, which says nothing before they begin."""
+    public, result = study.algorithm.ask(server), study.algorithm.result(server)
+    shapes = [
+        (jax.tree.structure(tree), [np.shape(leaf) for leaf in jax.tree.leaves(tree)])
+        for tree in (public, result)
+    ]
+    return jax.tree.map(np.asarray, public if shapes[0] == shapes[1] else result)
+
+
+def _append(path: Path, line: Mapping[str, Any]) -> None:
+    """A whole line after whole lines; what a killed writer left unfinished is ended first."""
+    try:
+        with open(path, "ab+", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
+                file.truncate(_whole(path))
+            file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
+    except OSError as error:
+        raise unavailable(path, error) from None
+
+
+def _whole(path: Path) -> int:
+    return path.read_bytes().rfind(b"\n") + 1
+
+
+class Budgets:
+    """What ledgers say of a run: before it began (also if it was killed since), and now."""
+
+    def __init__(self, folder: Path, viewers: Sequence[Viewer], books: Mapping[str, Ledger]):
+        self._path, self._viewers, self._books = folder / BUDGETS, viewers, books
+        known = {entry["party"]: entry["viewers"] for entry in read_json(self._path) or []}
+        self._before = {
+            party: {
+                str(viewer): known[party][viewer]["before"] if viewer in known.get(party, {})
+                else book.spent(viewer)
+                for viewer in viewers
+            }
+            for party, book in books.items()
+        }  # fmt: skip
+        self.write()
+
+    def refresh(self) -> None:
+        """As `write`, unless it was done a moment ago: somebody may be waiting for an answer."""
+        if time.monotonic() - self._written > _MOMENT:
+            self.write()
+
+    def write(self) -> None:
+        """Bring the document up to date."""
+        self._written = time.monotonic()
+        write_json(self._path, [self._entry(*item) for item in self._books.items()])
+
+    def _entry(self, party: str, book: Ledger) -> dict[str, Any]:
+        policy = book.policy
+        return {
+            "party": party, "relation": str(policy.relation), "delta": policy.budget.delta,
+            "viewers": {
+                str(viewer): {
+                    "before": _number(self._before[party][str(viewer)]),
+                    "spent": _number(book.spent(viewer)),
+                    "budget": _number(policy.budget_for(viewer).epsilon),
+                }
+                for viewer in self._viewers
+            },
+        }  # fmt: skip
+
+
+def _number(value: float | str) -> float | str:
+    return "inf" if value == "inf" or math.isinf(float(value)) else value
+
+
+def write_transcript(
+    folder: Path, study: Study, shape: Sequence[int], value: Any, done: int
+) -> None:
+    """Which messages each viewer sees, in a run whose first `done` rounds are over."""
+    server, _ = study.algorithm.init(study.facts)
+    single = viewers_of_contribution(study.trust)
+    rounds = [0, max(done - 1, 0)]
+    messages = [("public", rounds, _shape(study.algorithm.ask(server)), EVERYONE)]
+    if single:
+        messages.append(("messages", rounds, [study.facts.parties, *shape], single))
+    messages.append(("sum", rounds, list(shape), EVERYONE))
+    last = study.algorithm.rounds
+    if done == last:
+        messages.append(("result", [last, last], _shape(value), EVERYONE_AT_THE_END))
+    coalition = {SERVER, PARTY, ITERATES}  # as `Transcript.seen_by` reads it
+    write_json(
+        folder / TRANSCRIPT,
+        {
+            "messages": [
+                {"name": name, "rounds": span, "shape": size, "viewers": sorted(map(str, seen))}
+                for name, span, size, seen in messages
+            ],
+            "viewers": {
+                str(viewer): [
+                    name for name, _, _, seen in messages
+                    if viewer in seen or (viewer.coalition and seen & coalition)
+                ]
+                for viewer in study.cost
+            },
+        },
+    )  # fmt: skip
+
+
+def _shape(value: Any) -> list[int]:
+    """The shape of an array; how many numbers, where there are several."""
+    leaves = jax.tree.leaves(value)
+    if len(leaves) == 1:
+        return list(np.shape(leaves[0]))
+    return [sum(int(np.size(leaf)) for leaf in leaves)]
+
+
+__all__ = [
+    "BUDGETS", "TIMELINE", "TRANSCRIPT", "Budgets", "Diary", "model_so_far", "now",
+    "write_transcript",
+]  # fmt: skip

@@ -1,0 +1,185 @@
+"""What could go wrong with a study, by its file and the public facts alone: each with a remedy.
+
+A "warning" is about a promise that is weak, or a result that will be useless; a "note" is about
+what people are surprised by later. Nothing here is refused: that is for `file.faults` and `build`.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from unisono.core.events import releases_of
+from unisono.core.trust import PARTY, Trust, Unit
+from unisono.core.words import number, times
+from unisono.planning.noise import Noise
+from unisono.studies.plan import Built
+from unisono.studies.schema import Number, StudyFile
+from unisono.studies.source import Place
+from unisono.studies.template import small_delta
+
+WEAK_EPSILON = 8.0
+# Signal over noise of a whole run: below the first nothing is learnt, below the second little.
+SWAMPED, ROUGH = 2.0, 10.0
+_WIDE, _RATIO, _MANY_VALUES = 1e6, 1e4, 50
+
+
+@dataclass(frozen=True)
+class Danger:
+    """What could go wrong, and what to do about it; `place` is where the file says it."""
+
+    level: Literal["warning", "note"]
+    words: str
+    remedy: str
+    place: Place = ()
+
+    def to_json(self, file: StudyFile) -> dict[str, Any]:
+        where = file.source.where(self.place) if self.place else None
+        return {"level": self.level, "words": self.words, "remedy": self.remedy, "where": where}
+
+
+def dangers(built: Built, epsilons: dict[str, float], noise: Noise) -> list[Danger]:
+    """Everything that somebody should know before the study runs, the worst first.
+
+    `epsilons` is what it costs against each viewer, at the study's delta and relation.
+    """
+    found = [
+        *_privacy(built, epsilons), *_crowd(built), *_failures(built), *_noise(built, noise),
+        *_columns(built.file), *_practice(built.file),
+    ]  # fmt: skip
+    return sorted(found, key=lambda danger: danger.level == "note")
+
+
+def _privacy(built: Built, epsilons: dict[str, float]) -> Iterator[Danger]:
+    file, privacy = built.file, built.file.privacy
+    records, parties = sum(file.training), len(file.parties)
+    whole = privacy.unit is Unit.PARTY
+    units = parties if whole else records
+    if privacy.delta * units >= 1:
+        words = f"delta = {privacy.delta:g} with {units:,} {privacy.unit}s: at delta >= 1 / "
+        words += f"{privacy.unit}s it would be allowed to publish one of them"
+        remedy = f"choose delta far below 1 / {units:,}, as {small_delta(units):g}"
+        yield Danger("warning", words, remedy, ("privacy", "delta"))
+    finite = [value for value in epsilons.values() if math.isfinite(value)]
+    if finite and max(finite) > WEAK_EPSILON:
+        words = f"epsilon {number(max(finite), 3)} is weak: in the worst case whoever sees the "
+        words += "result can nearly always tell one record from another"
+        remedy = "choose 3 or less; `unisono plan` shows what that costs in accuracy"
+        yield Danger("warning", words, remedy, ("privacy", "epsilon"))
+    if file.trust.mode is Trust.TRUSTED_SERVER:
+        words = "the server sees every party's values without noise (epsilon is infinite)"
+        remedy = 'use mode = "secure-sum", unless everybody may show the server everything'
+        yield Danger("warning", words, remedy, ("trust", "mode"))
+    against = epsilons.get(str(PARTY), 0.0)
+    if against > privacy.epsilon * (1 + 1e-6) and file.evaluation is None:
+        words = f"against another party epsilon is {number(against)}, more than the "
+        words += f"{privacy.epsilon:g} of the file: a party knows its own share of the noise"
+        yield Danger("warning", words, "set colluders = 1 or more", ("trust", "colluders"))
+    if not whole:
+        words = "one record is hidden, not one person: whoever has k records, or records at "
+        words += "several parties, is protected about k times less"
+        remedy = "keep one record for each person, or hide whole parties (fed-avg)"
+        yield Danger("note", words, remedy, ("privacy", "unit"))
+
+
+def _crowd(built: Built) -> Iterator[Danger]:
+    file, facts = built.file, built.study.facts
+    mode, parties = file.trust.mode, len(file.parties)
+    if mode is Trust.SECURE_SUM and facts.honest <= 1:
+        words = f"{times(facts.minimum_survivors, 'party', 'parties')} and "
+        words += f"{times(facts.colluders, 'colluder')}: the secure sum protects nobody. The "
+        words += "colluders subtract their own values and see the one that is left, with no noise "
+        words += "but its own"
+        remedy = "invite more parties, require more survivors, or tolerate fewer colluders"
+        yield Danger("warning", words, remedy, ("trust", "colluders"))
+    if mode is Trust.SECURE_SUM and facts.colluders == 0:
+        words = "nothing is promised against a server that works together with one of the parties"
+        yield Danger("warning", words, "set colluders = 1 or more", ("trust", "colluders"))
+    local_only = built.study.algorithm.trusts == frozenset({Trust.LOCAL})
+    if mode is Trust.LOCAL and parties > 1 and not local_only:
+        words = f"every party adds all of the noise: about {math.sqrt(parties):.2g} times as much "
+        words += "as in a secure sum"
+        remedy = 'use mode = "secure-sum", if parties can all be there at the same time'
+        yield Danger("note", words, remedy, ("trust", "mode"))
+
+
+def _failures(built: Built) -> Iterator[Danger]:
+    file, study = built.file, built.study
+    parties, rounds = len(file.parties), study.algorithm.rounds
+    if parties > 1 and file.survivors == parties:
+        words = f"all {parties} parties must answer: one that fails leaves the round out"
+        if rounds == 1:
+            words = f"all {parties} parties must answer in the only round: if one fails, nothing "
+            words += "is learnt, and the others have paid"
+        remedy = f"set minimum_survivors = {parties - 1}, or allow retries"
+        yield Danger("note", words, remedy, ("trust", "minimum_survivors"))
+    if file.trust.retries:
+        again = times(file.trust.retries, "retry", "retries")
+        words = f"noise is made for {times(rounds, 'round')} and {again}: what is not needed is "
+        words += "not spent, but the noise is larger all the same"
+        remedy = "plan for as few retries as you can"
+        yield Danger("note", words, remedy, ("trust", "retries"))
+    if (
+        not study.algorithm.alike
+        or releases_of(study.algorithm.event(study.facts, study.trust)) > 1
+    ):
+        words = f"{file.algorithm.name} is paid for at once: a party whose process stops cannot "
+        words += "go on with this run"
+        yield Danger("note", words, "let it run without interruption", ("algorithm", "name"))
+
+
+def _noise(built: Built, noise: Noise) -> Iterator[Danger]:
+    file = built.file
+    if noise.total >= ROUGH:
+        return
+    swamped = noise.total < SWAMPED
+    words = "noise will swamp the result" if swamped else "expect a rough result: noise is large"
+    unit = file.privacy.unit
+    words += f" (all {number(noise.units, 3)} {'parties' if unit is Unit.PARTY else 'records'} "
+    words += f"of a round together weigh {number(noise.total, 2)} times as much as the noise)"
+    remedy = "more records, fewer columns, a larger epsilon"
+    if unit is Unit.PARTY:
+        remedy = "hiding whole parties takes hundreds of them; hide records instead"
+    elif file.trust.mode is Trust.LOCAL and len(file.parties) > 1:
+        remedy += ", or a secure sum"
+    level: Literal["warning", "note"] = "warning" if swamped else "note"
+    yield Danger(level, words, f"{remedy}; see `unisono plan`", ("privacy", "epsilon"))
+
+
+def _columns(file: StudyFile) -> Iterator[Danger]:
+    for name, column in file.data.columns.items():
+        place = ("data", "columns", name)
+        if isinstance(column, Number):
+            low, high = column.bounds
+            if max(abs(low), abs(high)) >= _WIDE or (low > 0 and high / low >= _RATIO):
+                words = f"'{name}' has very wide bounds, {low:g} to {high:g}: noise is in "
+                words += "proportion to them, and a few large values would dominate"
+                remedy = "take the range of nearly all values (others are clipped), or logarithms"
+                yield Danger("note", words, remedy, place)
+        elif len(column.values) >= _MANY_VALUES and name in file.data.features:
+            words = f"'{name}' has {len(column.values)} values, each a column of its own"
+            yield Danger("note", words, "join rare values into one", place)
+    target = file.data.columns.get(file.data.target or "")
+    if isinstance(target, Number):
+        words = f"targets outside {target.bounds[0]:g} to {target.bounds[1]:g} are clipped, so "
+        words += "nothing beyond is ever predicted well"
+        yield Danger("note", words, "agree on bounds that hold nearly all targets",
+                     ("data", "columns", file.data.target or ""))  # fmt: skip
+
+
+def _practice(file: StudyFile) -> Iterator[Danger]:
+    if file.data.sizes == "exact":
+        words = "everybody learns how many records each party has"
+        remedy = 'if that is a secret: sizes = "hidden" and relation = "add-or-remove"'
+        yield Danger("note", words, remedy, ("data", "sizes"))
+    if file.server is None and len(file.parties) > 1:
+        words = "no server is named: fine for `unisono run`, not for `unisono coordinate`"
+        remedy = 'add [server] with address = "HOST:PORT", or give --address'
+        yield Danger("note", words, remedy)
+    if file.algorithm.target != "none" and file.evaluation is None:
+        words = "nobody measures how good the result is"
+        remedy = "add [evaluation] with a file of public records, or holdout and epsilon"
+        yield Danger("note", words, remedy)
+
+
+__all__ = ["Danger", "dangers"]

@@ -1,0 +1,157 @@
+"""How good a result is: on records that were kept out of training, or on public ones.
+
+The score of a record lies in [0, 1] (`plan.Parts.score`): 1 where the predicted class is right and
+0 where it is wrong, or the absolute error as a share of the target's range. With m records kept by
+all parties together,
+
+    private     ONE release of  Σ score + noise,  divided by m, which is public; the noise is that
+                of a statistic of epsilon `evaluation.epsilon` (unit record, the study's relation,
+                delta and trust, everybody takes part), paid in addition to the training
+    public      the mean score; nothing is released, and nothing is paid
+
+Intervals hold the sampling error, and in the private case the noise too: they are about records
+like these and not only about these. Those of shares are exact for independent records (Clopper and
+Pearson), those of errors rest on the normal approximation. The result is fixed before its test, and
+no record that was learnt from is in it.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import betaincinv, stdtrit
+
+from unisono.algorithms import statistics
+from unisono.algorithms.one_shot import Promise, agree_facts
+from unisono.algorithms.survey import Survey, ask
+from unisono.core.study import Result, Study
+from unisono.studies.schema import Category, Number, StudyFile
+
+SHARE, ERROR = "share of right predictions", "mean absolute error"
+
+
+@dataclass(frozen=True)
+class Examination:
+    """The one release that tests a result on records that were kept out of training."""
+
+    survey: Survey
+    study: Study
+
+
+def examination(file: StudyFile) -> Examination | None:
+    """The private test that a file asks for, if it does."""
+    asked, privacy = file.evaluation, file.privacy
+    if asked is None or asked.epsilon is None:
+        return None
+    question = (
+        statistics.proportion(0, name="score") if _classes(file)
+        else statistics.mean(0, (0.0, 1.0), name="score")
+    )  # fmt: skip
+    survey = ask([question], Promise(asked.epsilon, privacy.delta, privacy.relation), "evaluation")
+    facts = agree_facts(
+        file.held_out, 1, file.trust.mode, minimum_survivors=file.survivors,
+        colluders=file.colluders,
+    )  # fmt: skip
+    return Examination(survey, Study(survey.algorithm, facts, file.trust.mode))
+
+
+def read_private(file: StudyFile, test: Examination, result: Result) -> dict[str, Any]:
+    """The document of a private test."""
+    assert file.evaluation is not None
+    confidence = file.evaluation.confidence
+    [found] = test.survey.read(test.study, result, confidence)
+    interval = found.population_interval
+    if _classes(file):
+        [noise] = test.survey.read(test.study, result, (1 + confidence) / 2)
+        interval = noisy_share_interval(noise.interval, sum(file.held_out), confidence)
+    assert interval is not None
+    shown = {
+        "records": sum(file.held_out), "baseline": None,
+        "how": f"held-out records, paid with epsilon {file.evaluation.epsilon:g}",
+    }  # fmt: skip
+    return _document(file, float(found.value), interval, confidence) | shown
+
+
+def read_public(
+    file: StudyFile, scores: np.ndarray, targets: np.ndarray, name: str
+) -> dict[str, Any]:
+    """The document of a test on public records: their scores (n,), and their targets (n,) as
+    places of classes or as numbers."""
+    confidence = file.evaluation.confidence if file.evaluation else 0.95
+    interval = (
+        share_interval(int(scores.sum()), len(scores), confidence) if _classes(file)
+        else mean_interval(scores, confidence)
+    )  # fmt: skip
+    shown = {
+        "records": len(scores), "how": f"public file {name}", "baseline": _baseline(file, targets)
+    }  # fmt: skip
+    return _document(file, float(scores.mean()), interval, confidence) | shown
+
+
+def share_interval(right: int, records: int, confidence: float) -> tuple[float, float]:
+    """Clopper and Pearson's interval for a probability, exact for independent records.
+
+    >>> [round(end, 3) for end in share_interval(9, 10, 0.95)]
+    [0.555, 0.997]
+    """
+    tail, wrong = (1 - confidence) / 2, records - right
+    low = 0.0 if right == 0 else float(betaincinv(right, wrong + 1, tail))
+    high = 1.0 if wrong == 0 else float(betaincinv(right + 1, wrong, 1 - tail))
+    return low, high
+
+
+def noisy_share_interval(
+    counted: tuple[float, float], records: int, confidence: float
+) -> tuple[float, float]:
+    """An interval for a probability where `counted` holds the share of right ones with half of the
+    error: the exact intervals of the fewest and the most that it allows, with the other half.
+
+    >>> [round(end, 3) for end in noisy_share_interval((0.88, 1.0), 30, 0.95)]
+    [0.71, 1.0]
+    """
+    fewest, most = math.ceil(counted[0] * records - 1e-9), math.floor(counted[1] * records + 1e-9)
+    half = (1 + confidence) / 2
+    return share_interval(fewest, records, half)[0], share_interval(most, records, half)[1]
+
+
+def mean_interval(scores: np.ndarray, confidence: float) -> tuple[float, float]:
+    """Student's interval for a mean in [0, 1]; one record alone says nothing."""
+    if len(scores) < 2:
+        return 0.0, 1.0
+    quantile = float(stdtrit(len(scores) - 1, (1 + confidence) / 2))
+    margin = quantile * float(scores.std(ddof=1)) / math.sqrt(len(scores))
+    middle = float(scores.mean())
+    return max(0.0, middle - margin), min(1.0, middle + margin)
+
+
+def _document(
+    file: StudyFile, value: float, interval: tuple[Any, Any], confidence: float
+) -> dict[str, Any]:
+    """Scores in the user's units: shares, or errors of the target."""
+    unit = 1.0 if _classes(file) else _range(file)
+    low, high = map(float, interval)
+    return {
+        "measure": SHARE if _classes(file) else ERROR, "value": unit * value, "low": unit * low,
+        "high": unit * high, "confidence": confidence,
+    }  # fmt: skip
+
+
+def _baseline(file: StudyFile, targets: np.ndarray) -> float:
+    """What who always says the commonest class, or the mean, would reach on these records."""
+    if _classes(file):
+        return float(np.bincount(targets.astype(int)).max() / len(targets))
+    return float(np.abs(targets - targets.mean()).mean())
+
+
+def _classes(file: StudyFile) -> bool:
+    return isinstance(file.data.columns[file.data.target or ""], Category)
+
+
+def _range(file: StudyFile) -> float:
+    column = file.data.columns[file.data.target or ""]
+    assert isinstance(column, Number)
+    return column.bounds[1] - column.bounds[0]
+
+
+__all__ = ["Examination", "examination", "read_private", "read_public"]

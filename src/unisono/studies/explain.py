@@ -1,0 +1,191 @@
+"""A study in plain words, before anything runs: what is learnt, what it costs, what may go wrong.
+
+All of it follows from the file. Costs are computed from the study itself, as every party and every
+ledger computes them; the epsilon that the file states is not believed.
+"""
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.accounting.validation import LargeDeltaWarning
+from unisono.core.certificate import _TRUST_WORDS as TRUST_WORDS
+from unisono.core.trust import Relation, Unit, Viewer, describe
+from unisono.core.words import budget_guess, guess_words, number, promise_words, times
+from unisono.planning.noise import Noise, noise_of
+from unisono.studies.build import build
+from unisono.studies.dangers import Danger, dangers
+from unisono.studies.plan import Built
+from unisono.studies.questions import Quantiles, Share
+from unisono.studies.schema import StudyFile
+from unisono.studies.settings import KMeans, Layered, Statistics
+
+_KINDS = {
+    "linear": "a linear model", "layered": "a network",
+    "posterior": "a probability distribution of the weights",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the whole study shows of some parties' records to one viewer, under one relation."""
+
+    parties: tuple[str, ...]
+    viewer: Viewer
+    relation: Relation
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Everything that `unisono check` says."""
+
+    built: Built
+    learnt: tuple[str, ...]
+    costs: tuple[Cost, ...]
+    promise: tuple[str, ...]
+    noise: Noise
+    noise_words: str
+    dangers: tuple[Danger, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        file = self.built.file
+        return {
+            "title": file.title, "edition": file.edition, "file": file.hash,
+            "study": self.built.study.hash, "learnt": list(self.learnt),
+            "costs": [
+                {"parties": list(cost.parties), "viewer": str(cost.viewer),
+                 "relation": str(cost.relation), "epsilon": cost.epsilon, "delta": cost.delta}
+                for cost in self.costs
+            ],
+            "promise": list(self.promise),
+            "noise": {**self.noise._asdict(), "signal_to_noise": self.noise.ratio,
+                      "signal_to_noise_of_the_run": self.noise.total, "words": self.noise_words},
+            "dangers": [danger.to_json(file) for danger in self.dangers],
+        }  # fmt: skip
+
+
+def explain(file: StudyFile) -> Explanation:
+    """Read a study as its parties should, before they agree to it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LargeDeltaWarning)  # said below, with a remedy
+        built = build(file)
+    costs = tuple(_costs(built))
+    noise = noise_of(built.study)
+    own = [cost for cost in costs if cost.relation is file.privacy.relation]
+    worst: dict[str, float] = {}
+    for cost in own:
+        worst[str(cost.viewer)] = max(cost.epsilon, worst.get(str(cost.viewer), 0.0))
+    return Explanation(
+        built, tuple(_learnt(built)), costs, tuple(_promise(file, worst)), noise,
+        _noise_words(file, noise), tuple(dangers(built, worst, noise)),
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------- what is learnt
+
+
+def _learnt(built: Built) -> list[str]:
+    file, facts = built.file, built.study.facts
+    names = file.names if len(file.names) <= 6 else (*file.names[:5], f"{len(file.names) - 5} more")
+    people = f"{times(len(file.names), 'party', 'parties')} ({', '.join(names)}) with "
+    about = "about " if file.data.sizes == "hidden" else ""
+    lines = [
+        f"{_aim(file)}, from {people}{about}{sum(p.records for p in file.parties):,} records.",
+        f"{str(file.trust.mode).capitalize()}: {TRUST_WORDS[file.trust.mode]}. At least "
+        f"{facts.minimum_survivors} of {facts.parties} parties must answer in each of "
+        f"{times(built.study.algorithm.rounds, 'round')}; {facts.colluders} may work together "
+        "with the server.",
+    ]  # fmt: skip
+    if built.test is not None and file.evaluation is not None:
+        lines.append(
+            f"{sum(file.held_out):,} records are kept out of training to test the result, which "
+            f"costs epsilon {file.evaluation.epsilon:g} in addition."
+        )
+    return lines
+
+
+def _aim(file: StudyFile) -> str:
+    """What is learnt, of which columns."""
+    own, target = file.algorithm, file.data.target
+    if isinstance(own, Statistics):
+        asked = [_question(question) for question in own.questions]
+        return f"Statistics are asked for: {'; '.join(asked)}"
+    columns = list(file.data.features)
+    shown = ", ".join(columns[:8]) + (f" and {len(columns) - 8} more" if len(columns) > 8 else "")
+    if isinstance(own, KMeans):
+        return f"{own.clusters} clusters are looked for in {shown}"
+    kind = "layered" if isinstance(own, Layered) else "posterior"
+    kind = "linear" if hasattr(own, "loss") else kind
+    return f"{target!r} is predicted by {_KINDS[kind]} ({own.name}) of {shown}"
+
+
+def _question(question: Any) -> str:
+    by = getattr(question, "by", None)
+    suffix = f" by {by}" if by else ""
+    if isinstance(question, Share):
+        return f"{question.ask} of {question.column} = {question.value}{suffix}"
+    if isinstance(question, Quantiles):
+        return f"quantiles of {question.column} ({', '.join(f'{q:g}' for q in question.levels)})"
+    return f"{question.ask} of {question.column}{suffix}"
+
+
+# ------------------------------------------------------------- what it costs
+
+
+def _costs(built: Built) -> list[Cost]:
+    """Parties that pay alike are one line."""
+    groups: dict[tuple[Any, ...], list[str]] = {}
+    kinds: dict[tuple[Any, ...], Mapping[Viewer, Any]] = {}
+    for name, cost in zip(built.file.names, built.costs, strict=True):
+        key = tuple(cost.items())
+        groups.setdefault(key, []).append(name)
+        kinds[key] = cost
+    delta = built.file.privacy.delta
+    return [
+        Cost(tuple(names), viewer, relation, ACCOUNTANT.epsilon(history, relation, delta), delta)
+        for key, names in groups.items()
+        for viewer, history in kinds[key].items()
+        for relation in history.relations
+    ]
+
+
+def _promise(file: StudyFile, worst: Mapping[str, float]) -> list[str]:
+    """What one unit's owner is promised, and against whom not."""
+    privacy = file.privacy
+    finite = {viewer: value for viewer, value in worst.items() if math.isfinite(value)}
+    lines = []
+    if finite:
+        most = max(finite.values())
+        guess = budget_guess(most, privacy.delta)
+        lines += [promise_words(most, privacy.delta), guess_words(guess, privacy.relation)]
+        if privacy.unit is Unit.PARTY:
+            lines = [line.replace("your record", "your party's records") for line in lines]
+    lines += [
+        f"No promise at all against {describe(Viewer(viewer))}."
+        for viewer, value in worst.items()
+        if math.isinf(value)
+    ]
+    return lines
+
+
+def _noise_words(file: StudyFile, noise: Noise) -> str:
+    """How the noise compares with what there is to learn."""
+    unit = "parties" if file.privacy.unit is Unit.PARTY else "records"
+    alike = noise.std * math.sqrt(noise.numbers) / noise.bound
+    many = "" if noise.rounds == 1 else (
+        f"; over all rounds what is common to them outweighs it {number(noise.total, 2)} times at "
+        "best"
+    )  # fmt: skip
+    each = "The sum" if noise.rounds == 1 else "The sum of each round"
+    return (
+        f"{each} is over about {number(noise.units, 3)} {unit}, and its noise weighs as much as "
+        f"{number(alike, 2)} of them{many}."
+    )
+
+
+__all__ = ["Cost", "Explanation", "explain"]

@@ -1,0 +1,216 @@
+"""`[evaluation]`: what it says, how records are kept out, and what scores and intervals are."""
+
+import numpy as np
+import pytest
+
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.algorithms.one_shot import Opened, pack
+from unisono.core.ledger import Ledger
+from unisono.core.policy import Budget, Policy
+from unisono.core.study import Party, Result
+from unisono.core.transcript import Transcript
+from unisono.core.values import Private
+from unisono.engines import in_process
+from unisono.errors import InvalidInput
+from unisono.planning.noise import noise_of
+from unisono.studies.build import build
+from unisono.studies.evaluation import mean_interval, read_private, read_public, share_interval
+from unisono.studies.file import parse_study
+
+HELD = "\n[evaluation]\nholdout = 0.25\nepsilon = 0.5\n"
+NUMBER = ('target = "diagnosis"', 'target = "radius"')
+
+
+def test_files_without_it_keep_their_hash(change):
+    """Numbers from before there was an [evaluation]."""
+    file = parse_study(change())
+    assert file.hash == "c5f3820081559ce53613ea819fe46d0d6151814270e3abf17a2ee3d2677124ce"
+    assert build(file).study.hash == (
+        "bc17b95b83960312cc6d8c119323df96af40eadabf13d1b5573d1ef9da2554cc"
+    )
+    tested = parse_study(change() + HELD)
+    assert tested.hash != file.hash
+    assert parse_study(change() + HELD.replace("0.5", "0.6")).hash != tested.hash
+
+
+@pytest.mark.parametrize(
+    ("more", "pairs", "words"),
+    [
+        ("holdout = 0.2", (), "epsilon: is missing: a private test needs both"),
+        ("epsilon = 0.2", (), "holdout: is missing"),
+        ("confidence = 0.9", (), "evaluation: says nothing"),
+        ("holdout = 0.6\nepsilon = 1", (), "holdout: 0.6 will not do"),
+        ("holdout = 0.02\nepsilon = 1", (), "of 40 records of north none would be kept"),
+        ("holdout = 0.2\nepsilon = 1", (('"exact"', '"hidden"'), ('"replace-one"',
+         '"add-or-remove"')), "would move all others"),
+        ('file = ""', (), "file"),
+        ("holdout = 0.2\nepsilon = 1\nfolds = 3", (), "folds: is unknown"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_for(change, more, pairs, words):
+    with pytest.raises(InvalidInput, match=words) as error:
+        parse_study(f"{change(*pairs)}\n[evaluation]\n{more}\n")
+    assert "study.toml line " in str(error.value)
+
+
+def test_whole_parties_and_statistics_have_no_private_test(algorithm):
+    party = ('unit = "record"\nrelation = "replace-one"', 'unit = "party"\nrelation = "zero-out"')
+    with pytest.raises(InvalidInput, match="hides whole parties"):
+        parse_study(algorithm("pvi-clipped-updates", "", party) + HELD)
+    nothing = ('target = "diagnosis"\n', "")
+    questions = "[[algorithm.questions]]\nask = 'mean'\ncolumn = 'age'\n"
+    with pytest.raises(InvalidInput, match="predicts nothing"):
+        parse_study(algorithm("statistics", questions, nothing) + HELD)
+
+
+def test_every_fourth_record_is_kept_out(change, table):
+    built = build(parse_study(change() + HELD))
+    assert built.file.held_out == (10, 12, 10)
+    assert built.study.facts.records == (30, 38, 30)
+    whole = build(parse_study(change())).columns(table(40), "north")
+    training, kept = built.split(table(40), "north")
+    places = np.arange(1, 41) % 4 == 0
+    for all_rows, learnt, tested in zip(whole, training, kept, strict=True):
+        assert np.array_equal(all_rows[~places], learnt)
+        assert np.array_equal(all_rows[places], tested)
+    assert all(map(np.array_equal, built.columns(table(40), "north"), training))
+
+
+def test_the_test_is_paid_for_on_top(change):
+    built = build(parse_study(change() + HELD))
+    privacy = built.file.privacy
+    for viewer, history in built.costs[0].items():
+        both = ACCOUNTANT.epsilon(history, privacy.relation, privacy.delta)
+        alone = ACCOUNTANT.epsilon(built.study.cost[viewer], privacy.relation, privacy.delta)
+        test = built.test.study.cost[viewer]
+        own = ACCOUNTANT.epsilon(test, privacy.relation, privacy.delta)
+        assert own == pytest.approx(0.5, rel=1e-3)
+        assert alone < both <= alone + own + 1e-9
+
+
+# ------------------------------------------------------------- scores
+
+
+def predictions(built, value, arrays):
+    scores = built.parts.score(value, arrays)
+    assert scores.shape == (len(arrays[0]),)
+    assert ((scores >= 0) & (scores <= 1)).all()
+    return scores
+
+
+def test_scores_of_a_linear_classifier(change, table):
+    built = build(parse_study(change()))
+    arrays = built.columns(table(40), "north")
+    weights = np.array([1.0, 0.0, 0.0, -0.45])
+    right = np.sign(arrays[0] @ weights) == arrays[1]
+    assert np.array_equal(predictions(built, weights, arrays), right.astype(float))
+    assert np.array_equal(predictions(built, -weights, arrays), 1.0 - right)
+
+
+def test_scores_of_several_classes(change, table):
+    three = change(('"benign", "malignant"', '"benign", "malignant", "unknown"'))
+    built = build(parse_study(three))
+    arrays = built.columns(table(40), "north")
+    value = np.zeros((arrays[0].shape[1], 3))
+    value[-1, 1] = 1.0  # always the second
+    assert predictions(built, value, arrays).mean() == np.mean(arrays[1] == 1)
+
+
+def test_scores_of_a_linear_regression_are_shares_of_the_range(algorithm, table):
+    """Always the middle of the range: the error is the distance from 17.5, over 25."""
+    built = build(parse_study(algorithm("gradient-perturbation", 'loss = "squares"', NUMBER)))
+    own = table(40)
+    value = np.zeros(len(built.columns(own, "north")[0][0]))
+    expected = np.abs(np.clip(own.columns["radius"], 5, 30) - 17.5) / 25
+    found = predictions(built, value, built.columns(own, "north"))
+    assert found == pytest.approx(expected, abs=1e-6)
+    value[-1] = 0.4  # an intercept in scaled units: 17.5 + 0.4 * 12.5
+    expected = np.abs(np.clip(own.columns["radius"], 5, 30) - 22.5) / 25
+    found = predictions(built, value, built.columns(own, "north"))
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "pairs"),
+    [
+        ("one-shot-regression", (NUMBER,)),
+        pytest.param("pvi-natural-gradient", (), marks=pytest.mark.slow),
+    ],
+)
+def test_scores_of_posteriors(algorithm, table, name, pairs):
+    """Almost without noise the mean of the posterior predicts well."""
+    loud = ("epsilon = 1\n", "epsilon = 2e3\n")
+    file = parse_study(algorithm(name, "", *pairs, loud))
+    built = build(file)
+    books = [
+        Ledger.in_memory(Policy(name, Budget(1e5, 1e-4)), ACCOUNTANT, seed=1) for name in file.names
+    ]
+    parties = [
+        Party(p.name, Private(built.columns(table(p.records, n), p.name)), book)
+        for n, (p, book) in enumerate(zip(file.parties, books, strict=True))
+    ]
+    value = in_process.run(built.study, parties).value
+    scores = predictions(built, value, built.columns(table(40, 9), "north"))
+    assert scores.mean() < 0.1 if pairs else scores.mean() > 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["diagnosis", "radius"])
+def test_scores_of_networks(algorithm, table, target):
+    pair = ('target = "diagnosis"', f'target = "{target}"')
+    built = build(parse_study(algorithm("dp-sgd", "rounds = 2\nhidden = [3]", pair)))
+    server, _ = built.study.algorithm.init(built.study.facts)
+    value = built.study.algorithm.result(server)
+    scores = predictions(built, value, built.columns(table(40), "north"))
+    assert (set(scores) <= {0.0, 1.0}) == (target == "diagnosis")
+
+
+# ------------------------------------------------------------- intervals
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "truth", "more_noise"), [(0.3, 0.8, True), (20.0, 0.97, False)]
+)
+def test_the_interval_of_a_private_test_holds_noise_and_sampling(
+    change, epsilon, truth, more_noise
+):
+    """500 repetitions at 90 %, of records and of noise: at exactly 90 % fewer than 429 hits have
+    chance 1 in 10^3."""
+    more = f"\n[evaluation]\nholdout = 0.25\nepsilon = {epsilon}\nconfidence = 0.9\n"
+    larger = (("records = 40", "records = 200"), ("records = 50", "records = 200"))
+    file = parse_study(change(*larger) + more)
+    test = build(file).test
+    std, hits, records = noise_of(test.study).std, 0, sum(file.held_out)
+    generator = np.random.default_rng(5)
+    assert (std > np.sqrt(records * truth * (1 - truth))) == more_noise
+    for right in generator.binomial(records, truth, 500):
+        opened = Opened(np.array([right + generator.normal(0, std)]), 3, float(records))
+        document = read_private(file, test, Result(pack(opened), None, Transcript()))
+        hits += document["low"] <= truth <= document["high"]
+    assert hits >= 429
+    assert document["records"] == records == 150
+    assert document["how"] == f"held-out records, paid with epsilon {epsilon:g}"
+
+
+def test_intervals_of_public_tests_hold_as_often_as_they_say():
+    """2000 repetitions at 90 %: at exactly 90 % fewer than 1750 hits have chance 1 in 10^3."""
+    generator = np.random.default_rng(3)
+    hits = 0
+    for right in generator.binomial(60, 0.9, 2000):
+        low, high = share_interval(int(right), 60, 0.9)
+        hits += low <= 0.9 <= high
+    assert hits >= 1750
+    assert share_interval(0, 5, 0.95)[0] == 0
+    assert share_interval(5, 5, 0.95)[1] == 1
+    means = [mean_interval(generator.uniform(0, 1, 60), 0.9) for _ in range(2000)]
+    assert 1750 <= sum(low <= 0.5 <= high for low, high in means) <= 1850
+    assert mean_interval(np.array([0.3]), 0.9) == (0.0, 1.0)
+
+
+def test_a_public_test_speaks_in_units_of_the_target(algorithm):
+    file = parse_study(algorithm("gradient-perturbation", 'loss = "squares"', NUMBER))
+    found = read_public(file, np.array([0.1, 0.3]), np.array([10.0, 20.0]), "test.csv")
+    assert (found["measure"], found["records"]) == ("mean absolute error", 2)
+    assert found["value"] == pytest.approx(0.2 * 25)
+    assert found["baseline"] == pytest.approx(5.0)
+    assert found["how"] == "public file test.csv"

@@ -24,7 +24,7 @@ from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party, Study
 from unisono.core.trust import FINAL_MODEL, ITERATES, PARTY, SERVER, Relation, Trust, Unit, Viewer
 from unisono.core.values import Private
-from unisono.engines import in_process
+from unisono.engines import chunks, in_process
 from unisono.errors import BudgetExceeded, InvalidInput, UndefinedRelation
 from unisono.estimators.schedules import schedule
 from unisono.models.networks import logistic
@@ -78,7 +78,7 @@ def federated():
     """Twelve rounds in chunks of four, after each of which somebody looks."""
     steps = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(in_process, "_CHUNK_ROUNDS", 4)
+        patch.setattr(chunks, "_CHUNK_ROUNDS", 4)
         trained = train(cost, [people(300, 1), people(290, 2)], progress=steps.append, **SHARED)
     return trained, steps
 
@@ -124,7 +124,7 @@ def test_the_released_loss_is_told_while_the_run_goes_on(federated):
 
 def test_whoever_watches_an_engine_gets_the_result_so_far(monkeypatch):
     """The loss of a chunk's last round, read by hand from the sum that everybody saw then."""
-    monkeypatch.setattr(in_process, "_CHUNK_ROUNDS", 2)
+    monkeypatch.setattr(chunks, "_CHUNK_ROUNDS", 2)
     clipping = Clipping(loss_range=2.0, gauge=0.5)
     plan = study((), rounds=4, clipping=clipping)
     member = Party("one", Private((people(100)["row"],)), book(seed=1))
@@ -141,7 +141,7 @@ def test_whoever_watches_an_engine_gets_the_result_so_far(monkeypatch):
 
 
 def test_a_column_of_labels_is_the_same_as_a_list(federated, monkeypatch):
-    monkeypatch.setattr(in_process, "_CHUNK_ROUNDS", 4)  # the same program as theirs
+    monkeypatch.setattr(chunks, "_CHUNK_ROUNDS", 4)  # the same program as theirs
     both = jax.tree.map(lambda *parts: np.concatenate(parts), people(300, 1), people(290, 2))
     labels = np.repeat(["party 1", "party 2"], [300, 290])
     # Parties' rows in between each other's, each party's in their own order.
@@ -252,7 +252,7 @@ def test_fed_avg_hides_a_party_and_says_so():
 
 
 def test_dp_ftrl_is_paid_for_as_a_whole(monkeypatch):
-    monkeypatch.setattr(in_process, "_CHUNK_ROUNDS", 6)
+    monkeypatch.setattr(chunks, "_CHUNK_ROUNDS", 6)
     steps = []
     trained = train(
         cost, FEW, algorithm="dp-ftrl", epsilon=4.0, sizes=60, separation=4, epochs=3,

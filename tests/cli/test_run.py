@@ -58,7 +58,7 @@ def test_one_command_leaves_everything_in_a_folder(finished):
     assert "TEST share of right predictions" in text
     found = read_run(home / "study.run")
     assert (found.heading.state, found.heading.engine) == ("finished", "in process")
-    assert found.heading.command.startswith("unisono ")
+    assert found.heading.command.startswith("unisono")  # and what the process was given
     assert found.heading.started <= found.heading.ended
     assert not found.damaged
     for document in ("progress", "timeline", "budgets", "result", "certificate", "evaluation",

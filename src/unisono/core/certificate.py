@@ -108,7 +108,7 @@ class Certificate:
         rows = [
             "CERTIFICATE" + (" (SIMULATION: seeded noise, no privacy)" if self.simulated else ""),
             f"  study      {self.study[:16]}…  {self.algorithm}",
-            f"  trust      {self.trust}: {_TRUST_WORDS[self.trust]}",
+            f"  trust      {self.trust}: {TRUST_WORDS[self.trust]}",
             f"  parties    {self.parties}, at least {self.minimum_survivors} survive, "
             f"{self.colluders} may collude",
             f"  protects   one {self.unit}"
@@ -151,7 +151,7 @@ class Certificate:
         return "\n".join(rows)
 
 
-_TRUST_WORDS = {
+TRUST_WORDS = {
     Trust.LOCAL: "every party adds all of its noise itself",
     Trust.SECURE_SUM: "the server learns only sums that already hold the noise",
     Trust.TRUSTED_SERVER: "the server sees clean values and adds the noise",

@@ -25,8 +25,8 @@ from unisono.core.events import releases_of
 from unisono.core.grant import Grant, join
 from unisono.core.ledger import Ledger
 from unisono.core.study import Party, Study, require_same_kind
-from unisono.engines import in_process as engine
 from unisono.engines.checkpoint import Checkpoint
+from unisono.engines.chunks import JOINT_PARTIES, Chunk, pieces
 from unisono.engines.requirements import require_columns
 from unisono.engines.rounds import seen_at_first, stack
 from unisono.errors import GrantMisused
@@ -144,7 +144,7 @@ def _pieces(study: Study, rounds: range) -> list[range]:
         return []
     whole = range(study.algorithm.rounds)
     wanted = max(2, min(_PIECES, _PAYMENTS // study.facts.parties))
-    length = min(len(engine._pieces(study, whole)[0]), -(-len(whole) // wanted))
+    length = min(len(pieces(study, whole)[0]), -(-len(whole) // wanted))
     length = next((n for n in range(length, length // 2, -1) if len(whole) % n == 0), length)
     ends = [rounds.start, *range(rounds.start + length, rounds.stop, length), rounds.stop]
     return [range(a, b) for a, b in pairwise(ends)]
@@ -197,7 +197,7 @@ class _Work:
             given.append(grant)
         if self._chunk is None:
             self._begin(given, server)
-        many = algorithm.alike and len(given) > engine._JOINT_PARTIES
+        many = algorithm.alike and len(given) > JOINT_PARTIES
         return [join(given)] if many else given
 
     def piece(self, carry: Any, grants: Sequence[Grant], offset: int, rounds: range) -> Any:
@@ -214,7 +214,7 @@ class _Work:
             require_columns(study, index, own)
         alive = np.ones((study.algorithm.rounds, study.facts.parties), bool)
         seed = self.parties[0].ledger.seed
-        self._chunk = engine._Chunk(study, stack(study, columns, grants), alive, seed)
+        self._chunk = Chunk(study, stack(study, columns, grants), alive, seed)
         self._held = seen_at_first(study, server)
         self.shape = self._chunk.shape
 

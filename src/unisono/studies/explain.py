@@ -12,7 +12,7 @@ from typing import Any
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.validation import LargeDeltaWarning
-from unisono.core.certificate import _TRUST_WORDS as TRUST_WORDS
+from unisono.core.certificate import TRUST_WORDS
 from unisono.core.trust import Relation, Unit, Viewer, describe
 from unisono.core.words import budget_guess, guess_words, number, promise_words, times
 from unisono.planning.noise import Noise, noise_of

@@ -1,0 +1,183 @@
+"""A chunk of rounds: draws in, compiled rounds, what was seen out.
+
+Noise and coins are drawn here, outside the compiled program, by the same exact samplers as
+everywhere; records, noise and coins are arguments of it, so no compiled program holds data.
+"""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from unisono.core.events import Event
+from unisono.core.grant import Draw, Grant
+from unisono.core.release import (
+    coins,
+    noise_steps,
+    party_keys,
+    require_paid_for,
+    server_noise,
+    share_width,
+)
+from unisono.core.study import Study
+from unisono.core.trust import Trust, Unit
+from unisono.engines.batches import in_turn, numbered, tossed
+from unisono.engines.requirements import (
+    asked,
+    drawn_in_graph,
+    require_headroom,
+    require_sampler_error,
+)
+from unisono.engines.rounds import Keys, Stack, abstract_contribution, program
+
+# Rounds are compiled in chunks, bounded so that noise and coins of a chunk fit into memory.
+_CHUNK_ROUNDS, _CHUNK_NUMBERS = 64, 2**25
+# Above this many parties their noise is drawn from one joint key per round.
+JOINT_PARTIES = 64
+# Single messages are kept in the transcript up to this many numbers.
+_RECORDED_NUMBERS = 10**7
+
+
+class Chunk:
+    """What stays the same from one chunk of rounds to the next."""
+
+    def __init__(self, study: Study, data: Stack, alive: np.ndarray, seed: int | None) -> None:
+        algorithm, facts, trust = study.algorithm, study.facts, study.trust
+        # Records are handed to the compiled program's device once, not with every chunk.
+        self.study, self.alive = study, alive
+        self.data = Stack(tuple(jnp.asarray(array) for array in data.arrays), data.real)
+        self.records = data.real.sum(axis=1)
+        self.grid = algorithm.grid(facts, trust)
+        require_headroom(study)
+        self.asked = asked(study)
+        contribution = abstract_contribution(study, data)
+        dimension = int(np.prod(contribution.value.shape))
+        for event in algorithm.events(facts, trust):
+            require_paid_for(contribution, event, self.grid)
+            require_sampler_error(study, event, dimension)
+        self.in_graph = drawn_in_graph(study)
+        self.shape = tuple(contribution.value.shape)
+        self.sizes = np.asarray(facts.records, np.float32)
+        self.server_noise = None
+        if trust is Trust.TRUSTED_SERVER:
+            self.server_noise = server_noise(algorithm, facts, trust, seed)
+        remembered = algorithm.rounds * dimension <= _RECORDED_NUMBERS
+        every = algorithm.rounds * facts.parties * dimension <= _RECORDED_NUMBERS
+        recorded = trust is not Trust.SECURE_SUM and every
+        self.compiled = program(study, self.grid, recorded, remembered)
+
+    def run(self, carry: Any, grants: Sequence[Grant], offset: int, rounds: range) -> Any:
+        """Rounds of one chunk, whose draws in these grants begin at round `offset`."""
+        masks, noise, takes = self._draw(grants, offset, rounds)
+        central = np.zeros(len(rounds), np.int32)
+        if self.server_noise is not None:
+            drawn = [self.server_noise(number, self.shape) for number in rounds]
+            central = np.stack(drawn).astype(np.int32)
+        alive, turn = (table[rounds.start : rounds.stop] for table in (self.alive, self.asked))
+        inputs = (masks, noise, takes, central, alive & turn, turn)
+        return self.compiled(carry, tuple(self.data), self.sizes, inputs)
+
+    def _draw(
+        self, grants: Sequence[Grant], offset: int, rounds: range
+    ) -> tuple[np.ndarray, Any, np.ndarray]:
+        """Row masks (rounds, steps, parties, n) or row numbers of batches, noise in grid steps
+        (rounds, steps, parties, ...) or its keys, and which parties contribute (rounds, parties).
+        """
+        study, algorithm, facts = self.study, self.study.algorithm, self.study.facts
+        steps, parties = algorithm.steps, len(self.data.real)
+        takes = np.ones((len(rounds), parties), bool)
+        share = parties // len(grants)  # parties per grant: 1, or all of them
+        study_hash = study.hash.encode()
+        masks, noise = self._empty(len(rounds))
+        jobs = []
+        turns = np.cumsum(self.asked, axis=0) - self.asked
+        for row, number in enumerate(rounds):
+            for column, grant in enumerate(grants):
+                if not self.asked[number, column]:
+                    continue
+                mine = slice(column * share, (column + 1) * share)
+                event = algorithm.event_of(facts, study.trust, column, number)
+                first = (turns[number, column] - turns[offset, column]) * steps
+                for step in range(steps):
+                    draw = grant.draw(int(first) + step, study_hash)
+                    rows, part = self._chosen(draw, event, mine, number)
+                    masks[row, step, mine] = rows
+                    takes[row, mine] &= part
+                    jobs.append((row, step, mine, event, draw.take(event)))
+        if study.trust is not Trust.TRUSTED_SERVER:
+            self._fill(noise, jobs)
+        return masks, noise, takes
+
+    def _empty(self, rounds: int) -> tuple[np.ndarray, Any]:
+        """Where masks or row numbers, and noise or keys, of a chunk are written."""
+        study, steps = self.study, self.study.algorithm.steps
+        real, batch = self.data.real, study.algorithm.batch
+        masks = np.zeros((rounds, steps, *real.shape), bool)
+        if batch is not None:
+            masks = np.full((rounds, steps, len(real), batch(study.facts)), -1, np.int32)
+        if study.trust is Trust.TRUSTED_SERVER:
+            return masks, np.zeros((rounds, steps, len(real), *[1] * len(self.shape)), np.int32)
+        if self.in_graph:
+            words = np.zeros((rounds, steps, len(real), 8), np.uint32)
+            return masks, Keys(words, np.ones((rounds, steps, len(real)), np.float32))
+        return masks, np.zeros((rounds, steps, len(real), *self.shape), np.int32)
+
+    def _chosen(self, draw: Draw, event: Event, mine: slice, number: int) -> tuple[Any, Any]:
+        """Masks or row numbers of the parties of one draw, and whether they contribute."""
+        study, real = self.study, self.data.real[mine]
+        if study.algorithm.rows is not None:
+            return in_turn(study, number), True
+        if event.sensitivity.unit is Unit.PARTY and len(real) > 1:
+            return real, draw.sample(event.sampler, len(real))
+        if study.algorithm.batch is not None:
+            records = int(self.records[mine][0])
+            return numbered(study, tossed(study, draw, event, records, len(real))), True
+        rows = np.zeros_like(real)
+        chosen, part = coins(draw, event, int(real.sum()))
+        rows[real] = chosen
+        return rows, part
+
+    def _fill(self, noise: Any, jobs: list[tuple[int, int, slice, Event, bytes]]) -> None:
+        """Every job's noise, drawn here by exact samplers, or the keys to draw it in the graph."""
+        study, facts = self.study, self.study.facts
+        honest = facts.honest if study.trust is Trust.SECURE_SUM else 1
+        if self.in_graph:
+            for row, step, mine, event, key in jobs:
+                noise.words[row, step, mine] = party_keys(key, mine.stop - mine.start)
+                noise.width[row, step, mine] = share_width(event, self.grid, honest)
+            return
+
+        def fill(job: tuple[int, int, slice, Event, bytes]) -> None:
+            row, step, mine, event, key = job
+            count = mine.stop - mine.start
+            shape = (count, *self.shape) if count > 1 else self.shape
+            drawn = noise_steps(key, event, self.grid, shape, honest, self.shape)
+            noise[row, step, mine] = drawn.astype(np.int32)
+
+        if len(self.data.real) <= JOINT_PARTIES:
+            for job in jobs:
+                fill(job)
+        else:  # large arrays release the interpreter's lock: one thread per core
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                list(pool.map(fill, jobs))
+
+
+def pieces(study: Study, rounds: range) -> list[range]:
+    """Chunks of rounds whose noise and coins fit into memory together."""
+    rows = max(study.facts.records) * 2
+    if study.algorithm.batch is not None:
+        rows = study.algorithm.batch(study.facts) + study.facts.places // 8
+    per_round = study.facts.parties * rows * study.algorithm.steps
+    length = max(1, min(_CHUNK_ROUNDS, _CHUNK_NUMBERS // per_round))
+    # A last piece of another length would be compiled anew: prefer a length that divides evenly.
+    even = (n for n in range(length, length // 2, -1) if len(rounds) % n == 0)
+    length = next(even, length)
+    return [
+        range(a, min(a + length, rounds.stop)) for a in range(rounds.start, rounds.stop, length)
+    ]
+
+
+__all__ = ["JOINT_PARTIES", "Chunk", "pieces"]

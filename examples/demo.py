@@ -1,9 +1,12 @@
-"""What Unisono does, in a minute: a private mean, a refusal, and a model over five hospitals.
+"""What Unisono does, in a minute: a private mean, a refusal, a model, and a study with a report.
 
 Run it with `make demo`. Everything it writes goes to the folder `demo/`.
 """
 
+import runpy
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -75,19 +78,31 @@ def private_model() -> None:
     result.certificate.save(str(FOLDER / "certificate.json"))
 
 
+def private_study() -> None:
+    CONSOLE.rule("[bold]3  A study in a file: real records, a test, and a report for people")
+    make_data = Path(__file__).parent / "hospitals" / "make_data.py"
+    runpy.run_path(str(make_data))["main"](FOLDER / "hospitals")
+    command = ["run", str(FOLDER / "hospitals/study.toml"), "--data", str(FOLDER / "hospitals")]
+    CONSOLE.print(f"[bold]unisono {' '.join(command)}[/]")
+    subprocess.run([sys.executable, "-m", "unisono", *command], check=True)
+
+
 def main() -> None:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir()
     start = time.perf_counter()
     private_mean(patients(1200, seed=7)[0])
     private_model()
-    CONSOLE.rule("[bold]3  Look further")
+    private_study()
+    CONSOLE.rule("[bold]4  Look further")
     CONSOLE.print(
-        f"Done in {time.perf_counter() - start:.0f} s. The ledgers and the certificate are in "
-        f"{FOLDER}/. Try:\n"
-        "  .venv/bin/unisono ledger show demo/Aalborg.ledger\n"
-        "  .venv/bin/unisono privacy cost --mechanism gaussian --noise 4 --count 10 --delta 1e-6\n"
-        "  .venv/bin/unisono privacy compare --noise 1 --rate 0.01 --count 10000 --delta 1e-5",
+        f"Done in {time.perf_counter() - start:.0f} s. Everything is in {FOLDER}/; open "
+        f"{FOLDER}/hospitals/study.run/report.html in a browser. Then:\n"
+        "  source .venv/bin/activate\n"
+        "  unisono dashboard demo                       look at the run\n"
+        "  unisono ledger show demo/Aalborg.ledger      what one hospital has spent\n"
+        "  unisono plan demo/hospitals/study.toml       would less epsilon do?\n"
+        "  unisono attack                               try to get records back",
         soft_wrap=True,
     )
 

@@ -7,7 +7,6 @@ writes digits/north.csv and so on, digits/test.csv and a copy of study.toml. The
 """
 
 import csv
-import shutil
 import sys
 from pathlib import Path
 
@@ -35,7 +34,7 @@ def main(folder: Path) -> None:
     for name, mine in zip(NAMES, np.array_split(training, len(NAMES)), strict=True):
         write(folder / f"{name}.csv", rows[mine], labels[mine])
     write(folder / "test.csv", rows[test], labels[test])
-    shutil.copy(HERE / "study.toml", folder / "study.toml")
+    (folder / "study.toml").write_text((HERE / "study.toml").read_text())
 
 
 if __name__ == "__main__":

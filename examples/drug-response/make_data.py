@@ -7,7 +7,6 @@ each milligram, rises by 0.4 with each year of age, and varies by 6.
 """
 
 import csv
-import shutil
 import sys
 from pathlib import Path
 
@@ -36,7 +35,7 @@ def main(folder: Path) -> None:
             writer.writerow([*EFFECTS, "pressure"])
             writer.writerows(patients(size, seed).tolist())
         print(f"{folder / name}.csv: {size} patients")
-    shutil.copy(HERE / "study.toml", folder / "study.toml")
+    (folder / "study.toml").write_text((HERE / "study.toml").read_text())
 
 
 if __name__ == "__main__":

@@ -2,12 +2,12 @@
 
     python examples/hospitals/make_data.py hospitals
 
-writes hospitals/north/records.csv, hospitals/north/policy.toml and so on, and a copy of
-study.toml. The records are public; a real hospital brings its own file and writes its own policy.
+writes hospitals/north/records.csv, hospitals/north/policy.toml and so on, public.csv to test the
+result on, and study.toml. All of these records are public; a real hospital brings its own file and
+writes its own policy.
 """
 
 import csv
-import shutil
 import sys
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from sklearn.datasets import load_breast_cancer
 
 HERE = Path(__file__).parent
 NAMES = ("north", "south", "east", "west", "centre")
+PUBLIC = 114  # records that play the part of published ones
 COLUMNS = (
     "mean radius", "mean texture", "mean smoothness", "mean concavity", "mean symmetry",
     "worst radius", "worst texture", "worst smoothness", "worst concave points", "worst symmetry",
@@ -23,23 +24,28 @@ COLUMNS = (
 
 
 def main(folder: Path) -> None:
-    records = load_breast_cancer()
-    places = [list(records.feature_names).index(name) for name in COLUMNS]
-    header = [*(name.replace(" ", "_") for name in COLUMNS), "diagnosis"]
-    order = np.random.default_rng(2024).permutation(len(records.data))
-    for name, mine in zip(NAMES, np.array_split(order, len(NAMES)), strict=True):
+    order = np.random.default_rng(2024).permutation(569)
+    for name, mine in zip(NAMES, np.array_split(order[PUBLIC:], len(NAMES)), strict=True):
         home = folder / name
-        home.mkdir(parents=True, exist_ok=True)
-        with open(home / "records.csv", "w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(header)
-            for row in mine:
-                diagnosis = str(records.target_names[records.target[row]])
-                writer.writerow([*map(float, records.data[row, places]), diagnosis])
+        write(home / "records.csv", mine)
         policy = (HERE / "policy.toml").read_text()
         (home / "policy.toml").write_text(policy.replace('name = "north"', f'name = "{name}"'))
         print(f"{home}: {len(mine)} records")
-    shutil.copy(HERE / "study.toml", folder / "study.toml")
+    write(folder / "public.csv", order[:PUBLIC])
+    (folder / "study.toml").write_text((HERE / "study.toml").read_text())
+
+
+def write(path: Path, rows: np.ndarray) -> None:
+    """Some of scikit-learn's records as a CSV file."""
+    records = load_breast_cancer()
+    places = [list(records.feature_names).index(name) for name in COLUMNS]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*(name.replace(" ", "_") for name in COLUMNS), "diagnosis"])
+        for row in rows:
+            diagnosis = str(records.target_names[records.target[row]])
+            writer.writerow([*map(float, records.data[row, places]), diagnosis])
 
 
 if __name__ == "__main__":

@@ -24,10 +24,11 @@ import numpy as np
 from unisono.errors import InvalidInput
 
 
-def one_record(weight_gradient: Any, bias_gradient: Any) -> np.ndarray:
+def one_record(weight_gradient: Any, bias_gradient: Any, counted: Any = None) -> np.ndarray:
     """The only record of a batch, (d,), from a layer's gradients by W (d, m) and b (m,).
 
-    All units are used, by least squares: Σ_j w_j b_j / Σ_j b_j².
+    All units are used, by least squares: Σ_j w_j b_j / Σ_j b_j². `counted` (d, m) says which
+    numbers of W were sent, if not all; a feature of which none was sent is given as 0.
 
     >>> one_record(np.outer([1.0, 2.0], [3.0, -1.0]), np.array([3.0, -1.0]))
     array([1., 2.])
@@ -39,7 +40,10 @@ def one_record(weight_gradient: Any, bias_gradient: Any) -> np.ndarray:
             "the bias gradient is zero: the record has no influence on this layer; attack a layer "
             "in front of it, or other parameters"
         )
-    return weights @ bias / square
+    if counted is None:
+        return weights @ bias / square
+    squares = np.asarray(counted, float) @ bias**2
+    return np.where(squares > 0, weights @ bias, 0.0) / np.where(squares > 0, squares, 1.0)
 
 
 def lone_records(

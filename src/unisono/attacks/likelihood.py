@@ -67,6 +67,12 @@ class Likelihood:
             ]
             yield ratios[0] - ratios[1]
 
+    def score(self, world: Stack, seen: np.ndarray, secret: bytes) -> np.ndarray:
+        """log p(seen | world) - log p(seen | nobody) of each run."""
+        nobody = Stack(world.arrays, world.real & ~self.victim)
+        others = self.clean(nobody, seen, secret)
+        return self._against_nobody(seen - others, self.clean(world, seen, secret) - others)
+
     def _against_nobody(self, rest: np.ndarray, added: np.ndarray) -> np.ndarray:
         """log p(record) - log p(nobody) of each run, from R and u in grid steps."""
         study, unit = self.replay.study, self.replay.unit

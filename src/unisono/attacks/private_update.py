@@ -52,9 +52,12 @@ class DpSgd(Defence):
             raise InvalidInput(f"{len(victim.rows)} rows where batch = {self.batch}: give as many")
         records = tuple(jnp.asarray(part, jnp.float32) for part in (victim.rows, victim.targets))
         parameters = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), victim.parameters)
-        shapes = jax.eval_shape(lambda *trees: trees, parameters, records)
+        shapes = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (parameters, records)
+        )
         leaves, structure = jax.tree.flatten(shapes)
-        problem, grid, clipped = _plan(victim.loss, self.bound, self.batch, structure, *leaves)
+        plan = _plan(victim.loss, self.bound, self.batch, structure, *leaves)
+        problem, grid, clipped, gradient = plan
 
         rule = Clipping(bound=self.bound)
         sensitivity = rule.sensitivity(problem, grid, hides_presence=True)
@@ -63,10 +66,9 @@ class DpSgd(Defence):
         total = np.asarray(clipped(parameters, records), np.int64)
         total += noise_steps(generator.bytes(32), event, grid, total.shape, honest=1)
         noisy = jnp.asarray(total * grid, jnp.float32)
-        gradient = read(problem, rule, rule.start(problem), noisy, self.batch).gradient
         std = self.multiplier * moved * self.bound / self.batch
         public = {"clip": self.bound, "clipped": "record", "std": std}
-        return Seen(jax.tree.unflatten(problem.structure, gradient), public)
+        return Seen(jax.tree.unflatten(problem.structure, gradient(noisy)), public)
 
     def epsilon(self, delta: float, records: int, rounds: int) -> float:
         """Per record, add-or-remove, for `rounds` rounds on a data set of `records`."""
@@ -79,8 +81,9 @@ class DpSgd(Defence):
 @lru_cache(maxsize=16)
 def _plan(
     loss: Loss, bound: float, batch: int, structure: Any, *leaves: Any
-) -> tuple[PerRecord, float, Callable[..., Any]]:
-    """The per-record gradients, their grid, and their clipped sum in grid steps, compiled once."""
+) -> tuple[PerRecord, float, Callable[..., Any], Callable[..., Any]]:
+    """The per-record gradients, their grid, their clipped sum in grid steps, and how the mean
+    gradient is read off a noisy sum; compiled once."""
     parameters, records = jax.tree.unflatten(structure, leaves)
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), records)
     problem, rule = PerRecord(loss, parameters, one), Clipping(bound=bound)
@@ -90,4 +93,7 @@ def _plan(
         everyone, bounds = jnp.ones(batch, bool), rule.start(problem)
         return clipped_sum(problem, rule, at, bounds, given, everyone, grid, True).value
 
-    return problem, grid, jax.jit(clipped)
+    def gradient(noisy: Any) -> Any:
+        return read(problem, rule, rule.start(problem), noisy, batch).gradient
+
+    return problem, grid, jax.jit(clipped), jax.jit(gradient)

@@ -102,7 +102,7 @@ def find_pair(
     start = attack.replay.world(base)
     nobody = Stack(start.arrays, start.real & ~attack.victim)
     worlds = [
-        Stack(_with_victim(start.arrays, attack.victim, record), start.real)
+        Stack(with_victim(start.arrays, attack.victim, record), start.real)
         for record in zip(*extremes, strict=True)
     ] + ([] if relation is Relation.REPLACE_ONE else [nobody])
     seen, secret = next(attack.replay.batches(nobody, 1, seed))
@@ -156,9 +156,10 @@ def audit_pair(
     return Finding(result, noise_family(history, relation) if delta > 0 else None)
 
 
-def _with_victim(
+def with_victim(
     arrays: Sequence[np.ndarray], victim: np.ndarray, record: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, ...]:
+    """The same records with one of these values in the victim's places."""
     changed = [np.array(array) for array in arrays]
     for array, value in zip(changed, record, strict=True):
         array[victim] = value

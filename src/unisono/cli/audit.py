@@ -1,22 +1,15 @@
 """`unisono audit`: is a study's promise true, as far as made-up neighbours can show?"""
 
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from unisono.cli import inputs
+from unisono.cli import inputs, made_up
+from unisono.cli.made_up import Progress
 from unisono.cli.output import write_json
 from unisono.errors import AuditFailed
-
-if TYPE_CHECKING:
-    from unisono.studies.schema import StudyFile
-
-Progress = Callable[[str, int, int], None]
 
 
 def audit(
@@ -45,7 +38,7 @@ def audit(
       unisono audit study.toml
       unisono audit study.toml --seconds 300 --runs 20000 --json
     """
-    with _bar(json) as progress:
+    with made_up.bar(json) as progress:
         shown = audited(study, runs, seconds, confidence, seed, progress)
     if json:
         write_json(shown)
@@ -73,10 +66,8 @@ def audited(
     file = load_study(study)
     built, privacy = build(file), file.privacy
     attack = attacker(built.study)
-    base = [
-        _encoded(built, _typical(file, p.records, seed + k)) for k, p in enumerate(file.parties)
-    ]
-    extremes = _encoded(built, _extremes(file, seed))
+    base = made_up.parties(built, seed)
+    extremes = made_up.encoded(built, made_up.extremes(file, seed))
     effort = Effort(runs, seconds, confidence=confidence)
     pair = find_pair(attack, base, extremes, privacy.relation, seed, progress)
     found = audit_pair(attack, pair, privacy.relation, privacy.delta, effort, seed, progress)
@@ -84,7 +75,7 @@ def audited(
     return {
         "study": built.study.hash, "title": file.title, "algorithm": file.algorithm.name,
         "unit": str(privacy.unit), "relation": str(privacy.relation),
-        "trust": str(file.trust.mode), "viewer": _viewer(file),
+        "trust": str(file.trust.mode), "viewer": made_up.viewer(file),
         "claim": privacy.epsilon, "delta": privacy.delta,
         "accounted": ACCOUNTANT.epsilon(history, privacy.relation, privacy.delta),
         "bound": found.epsilon, "bound_direct": found.audit.epsilon_direct,
@@ -93,66 +84,6 @@ def audited(
         "verdict": "refuted" if found.epsilon > privacy.epsilon else "not refuted",
         "seconds": time.monotonic() - begin,
     }  # fmt: skip
-
-
-# ------------------------------------------------------------- made-up records
-
-
-def _encoded(built: Any, values: dict[str, Any]) -> tuple[Any, ...]:
-    import numpy as np
-
-    return tuple(array.astype(np.float32) for array in built.parts.encode(values))
-
-
-def _typical(file: "StudyFile", records: int, seed: int) -> dict[str, Any]:
-    """Records anywhere within the public bounds, by column: numbers, and places of categories."""
-    import numpy as np
-
-    from unisono.studies.schema import Category
-
-    generator = np.random.default_rng([seed, 1])
-    return {
-        name: generator.integers(0, len(column.values), records).astype(float)
-        if isinstance(column, Category) else generator.uniform(*column.bounds, records)
-        for name, column in file.data.columns.items()
-    }  # fmt: skip
-
-
-def _extremes(file: "StudyFile", seed: int) -> dict[str, Any]:
-    """Corners of the public box, each with both ends of the target."""
-    import numpy as np
-
-    from unisono.studies.schema import Category
-
-    ends = {
-        name: (0.0, len(column.values) - 1.0) if isinstance(column, Category) else column.bounds
-        for name, column in file.data.columns.items()
-    }
-    generator = np.random.default_rng([seed, 2])
-    corners = [np.zeros(len(ends), int), np.ones(len(ends), int)]
-    corners += [generator.integers(0, 2, len(ends)) for _ in range(2)]
-    names, rows = list(ends), []
-    for corner in corners:
-        for side in (0, 1) if file.data.target else (None,):
-            row = [ends[name][end] for name, end in zip(names, corner, strict=True)]
-            if side is not None and file.data.target:
-                row[names.index(file.data.target)] = ends[file.data.target][side]
-            rows.append(row)
-    table = np.unique(np.array(rows, float), axis=0)
-    return {name: table[:, place] for place, name in enumerate(names)}
-
-
-# ------------------------------------------------------------- words
-
-
-def _viewer(file: "StudyFile") -> str:
-    parties, known = len(file.parties), file.colluders + len(file.parties) - file.survivors
-    match str(file.trust.mode):
-        case "secure-sum" if known:
-            return f"everyone who sees all sums, with {known} of {parties} parties"
-        case "local" if parties > 1:
-            return "everyone who sees all messages, with all other parties"
-    return "everyone who sees all sums"
 
 
 def _text(shown: dict[str, Any]) -> str:
@@ -172,23 +103,3 @@ def _text(shown: dict[str, Any]) -> str:
     }  # fmt: skip
     lines = [f"{shown['title']} ({shown['algorithm']}, {shown['trust']})"]
     return "\n".join(lines + [f"  {name:<12}{value}" for name, value in rows.items()])
-
-
-@contextmanager
-def _bar(quiet: bool) -> Iterator[Progress]:
-    """A bar on stderr; nothing where nobody watches."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda words, done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
-        task = bar.add_task("building the study", total=None)
-
-        def follow(words: str, done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total, description=words)
-
-        yield follow

@@ -36,6 +36,9 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "relu": jax.nn.relu,
     "softplus": jax.nn.softplus,
     "sigmoid": jax.nn.sigmoid,
+    "elu": jax.nn.elu,
+    "selu": jax.nn.selu,
+    "gelu": lambda values: jax.nn.gelu(values, approximate=False),
     "identity": lambda values: values,
 }
 _LARGEST = 1e6
@@ -223,7 +226,7 @@ def _layer(key: Any, activation: str, *shape: int) -> Any:
     """Weights (..., inputs, outputs) and bias: He's variance where half of the units are silent,
     Glorot's otherwise; a convolution has its inputs and outputs once for every place it sees."""
     inputs, outputs = (math.prod(shape[:-2]) * size for size in shape[-2:])
-    silent = activation in ("relu", "softplus")
+    silent = activation in ("relu", "softplus", "gelu")
     variance = 2 / inputs if silent else 2 / (inputs + outputs)
     return {"weights": _normal(key, shape, variance), "bias": jnp.zeros(shape[-1])}
 

@@ -117,6 +117,18 @@ def verdict(measured: float, predicted: float, tolerance: float = 0.1) -> Verdic
     return "loose" if measured < predicted - tolerance else "holds"
 
 
+def judge(slope: Slope, predicted: float) -> Verdict | None:
+    """The verdict on a fitted slope, which is contradicted only beyond two standard errors and 0.1;
+    None where two points leave its uncertainty open.
+
+    >>> judge(Slope(-0.3, 0.12), -0.5)
+    'holds'
+    """
+    if math.isnan(slope.uncertainty):
+        return None
+    return verdict(slope.exponent, predicted, max(0.1, 2 * slope.uncertainty))
+
+
 def _score(matched: Array, records: Array, peak: float | None) -> Score:
     lengths = np.linalg.norm(records, axis=1)
     if np.min(lengths) == 0:

@@ -76,7 +76,7 @@ def summary_table(document: Mapping[str, Any]) -> tuple[list[str], list[list[str
             row["defence"], number(inversion["error"]), number(inversion["naive_error"]),
             "-" if closed is None else number(closed["error"]),
             number(tensor["polished"]), number(tensor["naive_polished"]),
-            f"{tensor['slope']:.2f}", "-" if tensor["predicted"] is None else
+            _slope(tensor), "-" if tensor["predicted"] is None else
             f"{tensor['predicted']:.1f}", tensor["verdict"] or "-",
             f"{row['membership']['area']:.2f}", f"{row['accuracy']:.3f}",
             _epsilon(privacy["epsilon_round"]), number(_empirical(privacy)),
@@ -138,6 +138,12 @@ def _reconstruction(document: Mapping[str, Any]) -> Markup:
     )  # fmt: skip
 
 
+def _slope(tensor: Mapping[str, Any]) -> str:
+    """The slope, with its standard error where there is one."""
+    spread = tensor.get("slope_error")
+    return f"{tensor['slope']:.2f}" + ("" if spread is None else f" ± {spread:.2f}")
+
+
 def _tensor(document: Mapping[str, Any]) -> Markup:
     sizes = document["rows"][0]["tensor"]["neurons"] if document["rows"] else []
     header = ["defence", *(f"m = {size:g}" for size in sizes), "slope", "002", "bound", "verdict"]
@@ -146,13 +152,14 @@ def _tensor(document: Mapping[str, Any]) -> Markup:
         own = row["tensor"]
         predicted = "-" if own["predicted"] is None else f"{own['predicted']:.1f}"
         rows.append([
-            row["defence"], *(number(error) for error in own["errors"]), f"{own['slope']:.2f}",
+            row["defence"], *(number(error) for error in own["errors"]), _slope(own),
             predicted, own["bound"], own["verdict"] or "-",
         ])  # fmt: skip
     words = paragraphs(
         "Errors before the polish, by number of neurons, and their slope in logarithms. Bounds are "
         "from above and about this estimate alone: the polish that follows obeys none of them.",
-        "Errors near 1 cannot grow any more: a slope near 0 there says that nothing was found.",
+        "Errors near 1 cannot grow any more: a slope near 0 there says that nothing was found. A "
+        "bound counts as violated, or as loose, beyond two standard errors of the slope and 0.1.",
     )
     caption = "Error of the tensor method against B sqrt(d/m) and its relatives"
     return words + table(header, rows, caption)

@@ -30,7 +30,10 @@ State = Literal["running", "finished", "failed"]
 
 @dataclass(frozen=True)
 class Heading:
-    """What every run says of itself, rewritten when its state changes. Times are ISO 8601, UTC."""
+    """What every run says of itself, rewritten when its state changes. Times are ISO 8601, UTC.
+
+    `simulated` is said from the beginning: seeded noise protects nobody.
+    """
 
     title: str
     engine: Literal["in process", "server", "party", "laboratory"]
@@ -41,6 +44,7 @@ class Heading:
     command: str = ""
     process: int | None = None
     error: str | None = None
+    simulated: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **asdict(self)}

@@ -26,7 +26,7 @@ from unisono.attacks.laboratory.results import (
     Row,
     Tensor,
 )
-from unisono.attacks.scoring import Score, fit_slope, match, mean_baseline, verdict
+from unisono.attacks.scoring import Score, fit_slope, judge, match, mean_baseline
 
 DELTA = 1e-5
 Progress = Callable[[str, int, int], None]
@@ -58,7 +58,7 @@ class Effort(NamedTuple):
 
 
 QUICK = Effort(
-    neurons=(20_000, 40_000), tensor_seeds=1, private_batches=2, trials=20, runs=100,
+    neurons=(20_000, 28_000, 40_000), tensor_seeds=1, private_batches=2, trials=20, runs=100,
     private_runs=300, rounds=40, curve_digits=1, multipliers=(0.001, 0.01, 0.1, 0.61),
     parties=(1, 2, 4),
 )  # fmt: skip
@@ -175,10 +175,13 @@ def _reconstruction(scores: Mapping[bool, Sequence[Score]], mean: float) -> Reco
 
 
 def _tensor(case: Case, effort: Effort, seed: int) -> tuple[Tensor, np.ndarray]:
-    """Errors of moments by neurons, medians over records and networks; the polish at the least."""
+    """Errors of moments by neurons, medians over records and networks; the polish at the least.
+
+    The slope is fitted to the networks' own medians, so that its uncertainty is that of networks.
+    """
     images, labels = ground.secrets()
     truth, targets = ground.stretched(images), ground.even_or_odd(labels)
-    errors = []
+    errors, points = [], []
     for neurons in effort.neurons:
         found = []
         # Private updates are large to make, and their errors scatter little.
@@ -189,6 +192,7 @@ def _tensor(case: Case, effort: Effort, seed: int) -> tuple[Tensor, np.ndarray]:
             seen = case.make(place, BATCH).observe(place.victim(truth, targets), generator)
             start = tensors.by_moments(place, seen, BATCH)
             found.append(match(start, truth).errors)
+            points.append((neurons, float(np.median(found[-1]))))
             if number == 0 and neurons == effort.neurons[0]:
                 best = match(tensors.polished(place, seen, start), truth)
                 plainly = best
@@ -196,13 +200,15 @@ def _tensor(case: Case, effort: Effort, seed: int) -> tuple[Tensor, np.ndarray]:
                     naive = tensors.by_moments(place, seen, BATCH, adaptive=False)
                     plainly = match(tensors.polished(place, seen, naive, adaptive=False), truth)
         errors.append(float(np.median(found)))
-    slope = fit_slope(effort.neurons, errors).exponent
-    judged = None if case.exponent is None else verdict(slope, case.exponent)
+    slope = fit_slope(*zip(*points, strict=True))
+    judged = None if case.exponent is None else judge(slope, case.exponent)
     public = ground.digits().rows
     typical = np.mean(np.linalg.norm(public - public.mean(axis=0), axis=1))
     shown = public.mean(axis=0) + typical / np.sqrt(truth.shape[1]) * best.matched
     return Tensor(
-        effort.neurons, tuple(errors), slope, case.bound, case.exponent, judged,
+        effort.neurons, tuple(errors), slope.exponent,
+        None if np.isnan(slope.uncertainty) else slope.uncertainty, case.bound, case.exponent,
+        judged,
         best.error, float(np.mean(best.psnr)), plainly.error,
     ), np.clip(shown, 0, 1)  # fmt: skip
 

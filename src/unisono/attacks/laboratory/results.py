@@ -26,12 +26,13 @@ class Reconstruction:
 
 @dataclass(frozen=True)
 class Tensor:
-    """The tensor method: errors of moments by number of neurons, their slope against 002's bound,
-    and the errors after the polish."""
+    """The tensor method: errors of moments by number of neurons, their slope with its standard
+    error (None for two points) against 002's bound, and the errors after the polish."""
 
     neurons: tuple[int, ...]
     errors: tuple[float, ...]
     slope: float
+    slope_error: float | None
     bound: str
     predicted: float | None
     verdict: Verdict | None

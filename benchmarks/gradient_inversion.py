@@ -271,7 +271,7 @@ def main() -> None:
         "relu": lambda: relu(data, count),
         "defences": lambda: defences(data, public, labels),
         "private": lambda: private(data, public, labels, count),
-        "peer": lambda: peer(data, choices.peer, count),
+        "peer": lambda: peer(data, choices.peer, 1 if choices.quick else 3),
     }
     for name in choices.parts or parts:
         parts[name]()

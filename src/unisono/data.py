@@ -6,7 +6,7 @@ are public knowledge and come from the study, never from the file.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,9 +69,9 @@ class Table:
     def column(self, name: str) -> np.ndarray:
         """A column, or a refusal that lists what there is."""
         if name not in self.columns:
-            raise InvalidInput(
-                f"{self.name} has no column {name!r}: it has {', '.join(sorted(self.columns))}"
-            )
+            there = ", ".join(sorted(self.columns))
+            hint = _separated(self.columns)
+            raise InvalidInput(f"{self.name} has no column {name!r}: it has {there}{hint}")
         return self.columns[name]
 
     def numbers(self, name: str) -> np.ndarray:
@@ -79,7 +79,8 @@ class Table:
         values = self.column(name)
         if self.kinds[name] == TEXT:
             raise InvalidInput(
-                f"column {name!r} of {self.name} holds text: sums, means and quantiles need numbers"
+                f"column {name!r} of {self.name} holds text, {_first_text(values)}: write numbers, "
+                "with a point before decimals; nothing was spent"
             )
         array = np.asarray(values, np.float64)
         self._require(np.isfinite(array), name, "not a finite number (NaN, infinity or missing)")
@@ -110,6 +111,25 @@ class Table:
                 f"{self.name}: column {name!r} is {fault} in record {bad[0] + 1}{more}: remove or "
                 "replace it; nothing was spent"
             )
+
+
+def _first_text(values: np.ndarray) -> str:
+    """Where the first value is that is no number; the value itself stays untold."""
+    for place, value in enumerate(values):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return f"first in record {place + 1} (line {place + 2} of a CSV file)"
+    return "in all records"
+
+
+def _separated(names: Collection[str]) -> str:
+    """A hint where one name looks like a whole header."""
+    [name, *others] = names
+    found = next((mark for mark in (";", "\t", "|") if mark in name), None)
+    if others or found is None:
+        return ""
+    return f"; it looks separated by {found!r}: save it with commas"
 
 
 def as_text(value: Any) -> str:

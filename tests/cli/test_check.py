@@ -123,6 +123,14 @@ def test_files_that_are_missing(study, policy, tmp_path):
     assert "line 38" in text
 
 
+def test_a_public_test_file_is_named_as_public(study):
+    (study.parent / "test.csv").touch()
+    study.write_text(study.read_text() + '\n[evaluation]\nfile = "test.csv"\n')
+    text = check(study)
+    assert "tested on test.csv, which is public" in text
+    assert "test.csv counts as public" in text
+
+
 def test_a_claim_that_would_be_false(study, monkeypatch):
     def refuse(file, own):
         raise UndefinedRelation("this release bounds nothing under zero-out")

@@ -243,6 +243,16 @@ def test_a_policy_that_does_not_allow_the_study(trial, pair, words):
     require_untouched(trial, text)
 
 
+def test_a_party_whose_records_would_be_the_public_test_takes_no_part(trial):
+    named = '\n[evaluation]\nfile = "north/records.csv"\n'
+    trial.study.write_text(trial.study.read_text() + named)
+    text = run(*join(trial), code=4)
+    assert "holds the records of 'north'" in text
+    require_untouched(trial, text)
+    text = run("local-cluster", trial.study, "--data", trial.folder, code=4)
+    assert "holds the records of 'north'" in text
+
+
 def test_a_budget_that_is_gone(trial):
     """The ledger is another study's too; the party is refused before it connects."""
     built = build(load_study(trial.study))

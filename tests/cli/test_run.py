@@ -67,7 +67,10 @@ def test_one_command_leaves_everything_in_a_folder(finished):
     report = home / "study.run" / "report.html"
     assert report.read_text().startswith("<!doctype html>") or "<html" in report.read_text()
     assert str(report) in text
-    assert sorted(p.name for p in (home / "study.ledgers").iterdir()) == sorted(NAMES)
+    assert not found.heading.simulated
+    for name in NAMES:
+        assert (home / f"{name}.policy.toml").exists()
+        assert (home / f"{name}.ledger").exists()
 
 
 def test_the_same_edition_is_refused(finished, tmp_path):
@@ -75,10 +78,27 @@ def test_the_same_edition_is_refused(finished, tmp_path):
     study, data = home / "study.toml", home
     assert "it runs once" in run(study, "--data", data, code=2)
     elsewhere = tmp_path / "elsewhere"
-    text = run(study, "--data", data, "--folder", elsewhere, "--ledgers", home / "study.ledgers",
-               code=4)  # fmt: skip
+    text = run(study, "--data", data, "--folder", elsewhere, code=4)
     assert "agree on the next edition" in text
     assert not elsewhere.exists()
+
+
+def test_the_same_records_in_another_study_are_refused_by_their_budget(finished, tmp_path):
+    home, _ = finished
+    study = tmp_path / "copy.toml"
+    study.write_text((home / "study.toml").read_text().replace("Three hospitals", "A copy"))
+    text = run(study, "--data", home, code=3)
+    assert "was made for one study only" in text
+    assert not (tmp_path / "copy.run").exists()
+
+
+def test_ledgers_elsewhere_come_with_a_warning(folder):
+    arguments = ("run", folder / "study.toml", "--data", folder / "data", "--ledgers")
+    result = RUNNER.invoke(app, [*map(str, arguments), str(folder / "books")])
+    assert result.exit_code == 0, result.output
+    assert "is NOT counted" in " ".join(result.stderr.split())
+    assert sorted(path.name for path in (folder / "books").iterdir()) == sorted(NAMES)
+    assert not list((folder / "data").glob("*.ledger"))
 
 
 def test_json_has_everything(folder):
@@ -88,7 +108,19 @@ def test_json_has_everything(folder):
     assert document["result"]["rounds_opened"] == 2
     assert document["folder"].endswith("study.simulation")
     assert json.loads(run(*arguments))["result"] == document["result"]
-    assert not (folder / "study.ledgers").exists()
+    assert not list((folder / "data").glob("*.ledger"))
+
+
+def test_a_simulation_says_so_from_its_beginning(folder, monkeypatch):
+    def stop(self, books, follow):
+        assert read_run(folder / "study.simulation").heading.simulated
+        raise KeyboardInterrupt
+
+    arguments = (folder / "study.toml", "--data", folder / "data")
+    monkeypatch.setattr(Alone, "run", stop)
+    run(*arguments, "--seed", 3, code=130)
+    text = run(*arguments, "--folder", folder / "study.simulation", code=2)
+    assert "holds a simulation" in text
 
 
 def test_an_interrupted_run_says_so_and_goes_on(folder, monkeypatch):

@@ -42,10 +42,16 @@ class Client:
     """Someone who asks a dashboard, with the token unless told otherwise."""
 
     port: int
+    room: str = ""
 
     @property
     def base(self):
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def inside(self):
+        """Where browsers are led, and where alone they send the cookie."""
+        return f"{self.base}/{self.room}"
 
     def get(self, path, headers=None, method="GET", signed=True):
         own = {"Host": f"127.0.0.1:{self.port}", **(headers or {})}
@@ -84,7 +90,7 @@ def dashboard(*folders):
         while not server.started:
             assert thread.is_alive()
             time.sleep(0.01)
-        yield Client(door.port)
+        yield Client(door.port, door.room)
     finally:
         server.should_exit = True
         thread.join(10)

@@ -1,7 +1,9 @@
 """The pages in a real Chromium, against a real server: live, by keyboard, in light and dark."""
 
 import shutil
+import threading
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -84,11 +86,41 @@ def paths(client):
 
 def test_the_address_loses_its_token_and_the_cookie_is_hidden_from_scripts(browser, client):
     with looking(browser, client) as page:
-        assert page.url == f"{client.base}/"
+        assert page.url == f"{client.inside}/"
         assert page.evaluate("document.cookie") == ""
         assert TOKEN not in page.content()
         (cookie,) = page.context.cookies()
         assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+
+
+def test_other_servers_of_this_machine_do_not_get_the_token(browser, client):
+    """Browsers send cookies to all ports of a name; the folder keeps this one at home."""
+    heard = {}
+
+    class Curious(BaseHTTPRequestHandler):
+        def do_GET(self):
+            heard[self.path] = self.headers.get("Cookie", "")
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *words):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Curious) as other:
+        thread = threading.Thread(target=other.serve_forever)
+        thread.start()
+        context = browser.new_context()
+        page = context.new_page()
+        try:
+            page.goto(f"{client.base}/?token={TOKEN}")
+            page.goto(f"http://127.0.0.1:{other.server_port}/runs")
+            page.goto(f"http://127.0.0.1:{other.server_port}/{client.room}/")  # had it known
+        finally:
+            context.close()
+            other.shutdown()
+            thread.join()
+    assert TOKEN not in heard["/runs"]
+    assert TOKEN in heard[f"/{client.room}/"]  # so it would have been noticed
 
 
 def test_a_file_can_open_the_dashboard(browser, client, tmp_path):
@@ -99,7 +131,7 @@ def test_a_file_can_open_the_dashboard(browser, client, tmp_path):
     context = browser.new_context()
     page = context.new_page()
     page.goto(opener.as_uri())
-    page.wait_for_url(f"{client.base}/")
+    page.wait_for_url(f"{client.inside}/")
     expect(page.get_by_role("heading", name="Runs")).to_be_visible()
     context.close()
 
@@ -188,7 +220,7 @@ def test_light_and_dark_follow_the_system_until_told_otherwise(browser, client, 
         assert _scheme(page) == other
         page.reload()
         assert _scheme(page) == other
-        page.goto(f"{client.base}/about")
+        page.goto(f"{client.inside}/about")
         assert _scheme(page) == other
         page.keyboard.press("t")
         assert _scheme(page) == scheme
@@ -198,7 +230,7 @@ def test_every_page_fits_and_has_names_for_everything_and_runs_no_name(browser, 
     with looking(browser, client) as page:
         page.on("dialog", lambda dialog: pytest.fail("a name was run as a script"))
         for path in paths(client):
-            page.goto(client.base + path)
+            page.goto(client.inside + path)
             for width in (1280, 400):
                 page.set_viewport_size({"width": width, "height": 900})
                 assert page.evaluate(_FAULTS) == [], (path, width)

@@ -1,5 +1,7 @@
 """Who may ask: by this machine's name, with the token, to read; and what every answer forbids."""
 
+import re
+
 import pytest
 
 from unisono.dashboard.guard import Door
@@ -19,41 +21,71 @@ PATHS = ("/", "/about", "/api/runs", "/api/runs/0123456789abcdef", "/runs/012345
         {"Authorization": f"Basic {TOKEN}"},
         {"Authorization": f"Bearer {TOKEN[:-1]}"},
         {"Cookie": f"unisono-1={TOKEN}"},
-        {"Cookie": "unisono-{port}=wrong"},
-        {"Cookie": "unisono-{port}="},
+        {"Cookie": f"unisono-{{room}}={TOKEN}"},  # a browser sends it to the room only
+        {"Cookie": "unisono-{room}=wrong"},
+        {"Cookie": "unisono-{room}="},
         {"Cookie": '"; = ,;;'},
     ],
 )
 def test_without_the_token_nothing_is_shown(client, path, headers):
-    own = {name: value.replace("{port}", str(client.port)) for name, value in headers.items()}
+    own = {name: value.replace("{room}", client.room) for name, value in headers.items()}
     answer = client.get(path, own, signed=False)
     assert answer.status == 401
     assert "token" in answer.text
     assert "hospitals" not in answer.text
     assert "set-cookie" not in answer.headers
+    assert client.room not in answer.text  # nor where browsers send the cookie
+
+
+@pytest.mark.parametrize("cookie", ["", "unisono-1={token}", "unisono-{room}=wrong"])
+def test_who_knows_the_room_still_needs_the_token(client, cookie):
+    given = {"Cookie": cookie.replace("{room}", client.room).replace("{token}", TOKEN)}
+    for path in PATHS:
+        assert client.get(f"/{client.room}{path}", given, signed=False).status == 401
+
+
+def test_links_of_a_page_stay_where_it_was_asked_for(client):
+    pair = {"Cookie": f"unisono-{client.room}={TOKEN}"}
+    run = f"/runs/{client.runs()['Five hospitals']['id']}"
+    for path in ("/", "/about", run, "/nothing"):
+        text = client.get(f"/{client.room}{path}", pair, signed=False).text
+        links = re.findall(r'(?:href|src)="(/[^"]*)"', text)
+        assert len(links) >= 6
+        assert all(link.startswith(f"/{client.room}/") for link in links)
+        assert client.room not in client.get(path).text
+        for link in links:
+            assert client.get(link, pair, signed=False).status == 200
+
+
+def test_every_dashboard_has_a_room_of_its_own():
+    rooms = {Door(TOKEN, "127.0.0.1", 80).room for _ in range(3)}
+    assert len(rooms) == 3
+    assert all(len(room) >= 32 for room in rooms)
 
 
 def test_the_token_in_the_address_becomes_a_cookie_and_leaves_the_address(client):
     answer = client.get(f"/?token={TOKEN}", signed=False)
     assert answer.status == 303
-    assert answer.headers["location"] == "/"
+    inside = f"/{client.room}/"
+    assert answer.headers["location"] == inside
     cookie = answer.headers["set-cookie"]
-    assert cookie.startswith(f"unisono-{client.port}={TOKEN};")
+    assert cookie.startswith(f"unisono-{client.room}={TOKEN};")
     assert "httponly" in cookie.lower()
     assert "samesite=strict" in cookie.lower()
-    assert "path=/" in cookie.lower()
+    # Servers on other ports of this machine are not asked for that folder, so do not get it.
+    assert f"path={inside};" in cookie.lower() + ";"
     pair = cookie.partition(";")[0]
-    assert client.get("/", {"Cookie": pair}, signed=False).status == 200
+    assert client.get(inside, {"Cookie": pair}, signed=False).status == 200
     # Cookies of other servers on this machine, whatever they look like, lock nobody out.
     beside = f'odd={{"a": 1}}; _x=2|3; {pair}; last'
-    assert client.get("/", {"Cookie": beside}, signed=False).status == 200
+    assert client.get(inside, {"Cookie": beside}, signed=False).status == 200
 
 
 def test_after_a_link_elsewhere_a_page_of_our_own_leads_on(client):
     """A redirect would be sent without the Strict cookie; test_browser follows it in a browser."""
     answer = client.get(f"/?token={TOKEN}", {"Sec-Fetch-Site": "cross-site"}, signed=False)
     assert answer.status == 200
-    assert 'content="0; url=/"' in answer.text
+    assert f'content="0; url=/{client.room}/"' in answer.text
     assert "set-cookie" in answer.headers
     assert TOKEN not in answer.text
 

@@ -14,14 +14,24 @@ import pytest
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core import journal
 from unisono.core.ledger import Ledger
+from unisono.core.trust import Viewer
 from unisono.data import read_table
 from unisono.deployment import paid_rounds
-from unisono.deployment.alone import Place, prepare
+from unisono.deployment.alone import Alone, Place, prepare
 from unisono.deployment.parties_here import find_data
-from unisono.errors import BudgetExceeded, GrantMisused, InvalidInput, PrivacyViolation
+from unisono.deployment.run_folder import claimed
+from unisono.errors import (
+    BudgetExceeded,
+    GrantMisused,
+    InvalidInput,
+    LedgerCorrupted,
+    PrivacyViolation,
+)
 from unisono.reports.run import read_run
+from unisono.studies import plan
 from unisono.studies.build import build
 from unisono.studies.file import load_study
+from unisono.studies.policy_file import load_policy
 
 from .trial import DESCENT, MARKER, NAMES, POLICY, RECORDS, study_text, write_records
 
@@ -41,7 +51,7 @@ def made(tmp_path):
             if not (tmp_path / f"{name}.csv").exists():
                 write_records(tmp_path / f"{name}.csv", number)
         data = find_data(NAMES, tmp_path)
-        return Place(study, data, tmp_path / "run", tmp_path / "ledgers", seed=seed)
+        return Place(study, data, tmp_path / "run", seed=seed)
 
     return place
 
@@ -52,13 +62,18 @@ def run(place, follow=lambda progress: None):
         return task.run(books, follow)
 
 
+def book(place, name="north"):
+    """Beside the party's records."""
+    return place.data[name].with_name(f"{name}.ledger")
+
+
 def charges(place, name="north"):
-    lines, _ = journal.read(place.ledgers / name / f"{name}.ledger")
+    lines, _ = journal.read(book(place, name))
     return [line["purpose"] for line in lines if line["kind"] == "grant"]
 
 
 def spent(place, name="north"):
-    ledger = Ledger.open(place.ledgers / name / f"{name}.ledger", ACCOUNTANT)
+    ledger = Ledger.open(book(place, name), ACCOUNTANT)
     found = {str(viewer): ledger.spent(viewer) for viewer in ledger.viewers}
     ledger.close()
     return found
@@ -121,7 +136,9 @@ def test_a_run_writes_what_whoever_looks_on_may_read(made):
             assert numbers["spent"] == pytest.approx(now[viewer])
             assert numbers["spent"] <= numbers["budget"]
     assert found.certificate["entropy"] == "os"
-    for path in [*place.folder.iterdir(), *place.ledgers.rglob("*.*")]:
+    books = [path for name in NAMES for path in place.study.parent.glob(f"{name}.[lp]*")]
+    assert len(books) == 2 * len(NAMES)
+    for path in [*place.folder.iterdir(), *books]:
         assert path.is_dir() or MARKER.encode() not in path.read_bytes()
 
 
@@ -171,7 +188,7 @@ def test_a_ledger_with_room_refuses_the_same_edition_and_takes_the_next(made, tm
         (tmp_path / f"{name}.csv").unlink()
     place = replace(place, data=find_data(NAMES, tmp_path))
     run(place)
-    assert not place.ledgers.exists()
+    assert not list(tmp_path.glob("*.ledger"))
     again = replace(place, folder=tmp_path / "again")
     with pytest.raises(GrantMisused, match="agree on the next edition"):
         run(again)
@@ -185,7 +202,7 @@ def test_a_made_policy_says_how_to_go_on_when_it_is_used_up(made, tmp_path):
     run(place)
     text = place.study.read_text()
     place.study.write_text(text.replace("\n\n[data]", "\nedition = 2\n\n[data]", 1))
-    with pytest.raises(BudgetExceeded, match=r"was made for one study only: .* --seed"):
+    with pytest.raises(BudgetExceeded, match=r"was made for one study only, .* --seed"):
         run(replace(place, folder=tmp_path / "second"))
 
 
@@ -193,6 +210,110 @@ def test_a_folder_serves_one_process_at_a_time(made):
     task = prepare(made())
     with task.opened(), pytest.raises(InvalidInput, match="another process runs"), task.opened():
         pass
+
+
+def test_who_is_refused_leaves_the_folder_of_the_other_alone(tmp_path):
+    """Also while the first has written nothing but its lock."""
+    with claimed(tmp_path / "run"):
+        for _ in range(2):
+            with pytest.raises(InvalidInput, match="another process"), claimed(tmp_path / "run"):
+                pass
+        assert (tmp_path / "run" / "lock").exists()
+    assert not (tmp_path / "run").exists()
+
+
+# ------------------------------------------------------------- one book for the same records
+
+
+def another(place, tmp_path, title="Three clinics"):
+    """The same records in another study, under another name and in another folder."""
+    study = tmp_path / "elsewhere" / "copy.toml"
+    study.parent.mkdir()
+    study.write_text(place.study.read_text().replace("Three hospitals", title))
+    return replace(place, study=study, folder=study.parent / "x.run")
+
+
+@pytest.mark.parametrize("links", ["none", "first", "second"])
+def test_the_same_records_are_paid_for_from_one_book(made, tmp_path, links):
+    place = made()
+    other = another(place, tmp_path)
+    through = other.study.parent
+    for name in NAMES:
+        (through / f"{name}.csv").symlink_to(tmp_path / f"{name}.csv")
+    first, second = (
+        replace(one, data=find_data(NAMES, through if links == which else tmp_path))
+        for one, which in ((place, "first"), (other, "second"))
+    )
+    run(first)
+    before = charges(place)
+    with pytest.raises(BudgetExceeded, match=r"(?s)is spent.*was made for one study only") as error:
+        run(second)
+    assert "own folder" not in str(error.value)
+    assert charges(place) == before
+    assert not second.folder.exists()
+    assert not list(through.glob("*.ledger"))
+
+
+def test_records_in_a_folder_of_their_own_have_their_book_there(made, tmp_path):
+    place = made()
+    for name in NAMES:
+        (tmp_path / name).mkdir()
+        (tmp_path / f"{name}.csv").rename(tmp_path / name / "records.csv")
+    place = replace(place, data=find_data(NAMES, tmp_path))
+    run(place)
+    for name in NAMES:
+        found = {path.name for path in (tmp_path / name).iterdir()}
+        assert found == {"records.csv", "policy.toml", f"{name}.ledger"}
+
+
+def test_without_its_policy_a_book_is_still_that_of_the_records(made, tmp_path):
+    place = made()
+    run(place)
+    for name in NAMES:
+        (tmp_path / f"{name}.policy.toml").unlink()
+    other = another(place, tmp_path)
+    other.study.write_text(other.study.read_text().replace("epsilon = 2.0", "epsilon = 1.0"))
+    with pytest.raises(InvalidInput, match="belongs to data set 'north' under another policy"):
+        run(other)
+    assert not (tmp_path / "north.policy.toml").exists()
+    assert len(charges(place)) == ROUNDS
+
+
+def test_a_refusal_begins_no_book_for_the_others(made, tmp_path):
+    place = made()
+    poor = POLICY.format(name="south", epsilon=4.0)
+    (tmp_path / "south.policy.toml").write_text(poor)
+    ledger = load_policy(tmp_path / "south.policy.toml").open_ledger()
+    ledger.authorize(build(load_study(place.study)).study.costs[1], 4, "an earlier study")
+    ledger.close()
+    with pytest.raises(BudgetExceeded):
+        run(place)
+    assert not (tmp_path / "north.policy.toml").exists()
+
+
+def test_two_files_for_one_party_are_refused(made, tmp_path):
+    made()
+    (tmp_path / "west").mkdir()
+    write_records(tmp_path / "west" / "records.csv", 5)
+    with pytest.raises(InvalidInput, match=r"several files for 'west'.*west/records.csv"):
+        find_data(NAMES, tmp_path)
+
+
+@pytest.mark.parametrize(("own", "study"), [(0, 1), (1, 2), (2, 2)])
+def test_a_policy_may_count_fewer_colluders_than_the_study(made, tmp_path, own, study):
+    """The ledger counts the coalition that its policy names; a study may tolerate a larger one."""
+    place = made(survivors=3)
+    text = place.study.read_text()
+    place.study.write_text(text.replace("colluders = 0", f"colluders = {study}"))
+    for name in NAMES:
+        policy = POLICY.format(name=name, epsilon=50.0)
+        policy = policy.replace("\n\n[allow]", f"\ncolluders = {own}\n\n[allow]")
+        policy = policy.replace("records.ledger", f"{name}.ledger")
+        (tmp_path / f"{name}.policy.toml").write_text(policy)
+    assert run(place)["rounds_opened"] == ROUNDS
+    budgets = json.loads((place.folder / "budgets.json").read_text())
+    coalitions = [v for v in budgets[0]["viewers"] if v.startswith("colluders")]
+    assert coalitions == ([f"colluders:{own}"] if own else [])
 
 
 # ------------------------------------------------------------- killed
@@ -258,6 +379,27 @@ def test_a_run_that_is_paid_for_at_once_ends_with_its_process(made, kill, monkey
     assert len(charges(place)) == 1
 
 
+@pytest.mark.parametrize("how", ["all gone", "one gone", "one older"])
+def test_a_run_goes_on_only_with_the_books_that_paid_for_it(made, kill, how):
+    place = made()
+    copies = {}
+
+    def follow(progress):
+        if progress.rounds == 1:
+            copies["north"] = book(place).read_bytes()
+
+    kill(2)
+    with pytest.raises(Killed):
+        run(place, follow)
+    for name in NAMES if how == "all gone" else NAMES[:1]:
+        book(place, name).unlink()
+    if how == "one older":
+        book(place).write_bytes(copies["north"])
+    with pytest.raises(LedgerCorrupted, match="ledger of 'north' lacks the payment of"):
+        run(place)
+    assert len(charges(place)) == (1 if how == "one older" else 0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["pvi-clipped-updates", "dp-ftrl", "local-dp-sgd", "k-means"])
 def test_every_kind_of_payment_runs(made, name):
@@ -295,11 +437,11 @@ def test_a_process_that_is_killed_by_signal_leaves_a_folder_that_goes_on(made):
         "    if len(done) == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return whole(self, *arguments)\n"
         "paid_rounds._Work.piece = piece\n"
-        "study, folder, ledgers, *data = map(Path, sys.argv[1:])\n"
-        "task = prepare(Place(study, {p.stem: p for p in data}, folder, ledgers))\n"
+        "study, folder, *data = map(Path, sys.argv[1:])\n"
+        "task = prepare(Place(study, {p.stem: p for p in data}, folder))\n"
         "with task.opened() as books: task.run(books, lambda progress: None)\n"
     )
-    arguments = [place.study, place.folder, place.ledgers, *place.data.values()]
+    arguments = [place.study, place.folder, *place.data.values()]
     ended = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, timeout=120,
         env={**os.environ, "JAX_PLATFORMS": "cpu"},
@@ -318,7 +460,8 @@ def test_a_simulation_spends_nothing_and_can_be_repeated(made):
     place = made(seed=7)
     first, second = run(place), run(place)
     assert first == second
-    assert not place.ledgers.exists()
+    assert not list(place.study.parent.glob("*.ledger"))
+    assert not list(place.study.parent.glob("*.policy.toml"))
     certificate = json.loads((place.folder / "certificate.json").read_text())
     assert certificate["entropy"] == "simulation"
     with pytest.raises(InvalidInput, match="holds a simulation"):
@@ -332,11 +475,97 @@ def test_a_simulation_keeps_away_from_a_real_run(made):
         prepare(replace(place, seed=1))
 
 
+@pytest.mark.parametrize("said", [True, False])
+def test_a_simulation_that_stopped_does_not_become_a_real_run(made, kill, said):
+    """Its heading says what it is; where there is none, nothing of it stays."""
+    place = made(seed=7)
+    kill(2)
+    with pytest.raises(Killed):
+        run(place)
+    if said:
+        (place.folder / "run.json").write_text('{"simulated": true}')
+        with pytest.raises(InvalidInput, match="holds a simulation"):
+            prepare(replace(place, seed=None))
+        return
+    run(replace(place, seed=None))
+    lines = [json.loads(x) for x in (place.folder / "timeline.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in lines] == [1, 2, 3, 4]
+    with pytest.raises(InvalidInput, match="holds a real run"):
+        prepare(place)
+
+
+def test_a_real_run_that_has_just_begun_is_no_place_for_a_simulation(made):
+    place = made()
+    place.folder.mkdir()
+    (place.folder / "study.toml").write_text(place.study.read_text())
+    (place.folder / "run.json").write_text('{"simulated": false}')
+    with pytest.raises(InvalidInput, match="holds a real run"):
+        prepare(replace(place, seed=1))
+
+
+def test_a_run_that_begins_touches_no_file_of_others(made):
+    place = made(seed=1)
+    place.folder.mkdir()
+    for name in ("notes.txt", "readme.md", "other.json"):
+        (place.folder / name).write_text("mine")
+    run(place)
+    run(place)
+    assert (place.folder / "notes.txt").read_text() == "mine"
+    assert (place.folder / "other.json").exists()
+
+
 # ------------------------------------------------------------- tests of the result
 
 
-def test_a_private_test_is_paid_for_in_addition(made):
+def test_a_certificate_covers_the_training_and_the_test(made):
+    place = made(PRIVATE)
+    run(place)
+    built = build(load_study(place.study))
+    found = json.loads((place.folder / "certificate.json").read_text())
+    heads = {n: Ledger.open(book(place, n), ACCOUNTANT) for n in NAMES}
+    assert found["ledger_heads"] == {name: ledger.head for name, ledger in heads.items()}
+    [spending] = found["spending"]
+    for line in found["guarantees"]:
+        if line["relation"] != "replace-one":
+            continue
+        history = built.costs[0][Viewer(line["viewer"])]
+        both = ACCOUNTANT.epsilon(history, load_study(place.study).privacy.relation, 1e-5)
+        assert line["epsilon"] == pytest.approx(both)
+        assert spending["epsilon"][line["viewer"]] == pytest.approx(both)
+        assert heads["north"].spent(Viewer(line["viewer"])) == pytest.approx(both)
+    for ledger in heads.values():
+        ledger.close()
+    seen = json.loads((place.folder / "transcript.json").read_text())["viewers"]
+    assert all("test" in names for names in seen.values())
+    assert not (place.folder / "evaluation.pending").exists()
+
+
+def test_a_test_that_is_refused_costs_no_model(made, monkeypatch):
+    """Somebody else has spent meanwhile what the test would have cost."""
+    place, words = made(PRIVATE), []
+    whole = Alone._tested
+
+    def spend(self, study, value, books):
+        books["north"].authorize(study.cost, 1, "another study, meanwhile")
+        saved = json.loads((place.folder / "result.json").read_text())
+        assert saved["rounds_opened"] == ROUNDS
+        return whole(self, study, value, books)
+
+    monkeypatch.setattr(Alone, "_tested", spend)
+    shown = run(place, lambda progress: words.append(progress.words))
+    assert "failed" not in shown
+    assert json.loads((place.folder / "result.json").read_text()) == shown
+    assert any("the result was not tested: refused" in line for line in words)
+    progress = json.loads((place.folder / "progress.json").read_text())
+    assert progress["words"].startswith("the result was not tested")
+    assert not (place.folder / "evaluation.json").exists()
+    with pytest.raises(InvalidInput, match="it runs once"):
+        prepare(place)
+
+
+def test_a_private_test_is_paid_for_in_addition(made, monkeypatch):
     """Noise of epsilon 1000 vanishes: the answer is that of the records that were kept out."""
+    monkeypatch.setattr(plan, "secret_order", lambda records, *_: np.arange(records))
     place = made("\n[evaluation]\nholdout = 0.25\nepsilon = 1000\n", epsilon=50.0)
     built = build(load_study(place.study))
     assert built.study.facts.records == (30, 30, 30)
@@ -348,7 +577,7 @@ def test_a_private_test_is_paid_for_in_addition(made):
     right = []
     for name in NAMES:
         table = read_table(place.data[name], built.column_names)
-        kept = np.arange(1, RECORDS + 1) % 4 == 0
+        kept = np.arange(RECORDS) < 10
         score = np.full(RECORDS, shown["intercept"])
         for column, weight in shown["weights"].items():
             score += weight * np.clip(table.columns[column], 0, 120)
@@ -356,7 +585,6 @@ def test_a_private_test_is_paid_for_in_addition(made):
         right.append(((score > 0) == ill)[kept])
     assert found["value"] == pytest.approx(np.mean(right), abs=0.01)
     assert found["low"] < found["value"] <= found["high"]
-    assert (place.folder / "evaluation-certificate.json").exists()
     assert [purpose for purpose in charges(place) if "evaluation" in purpose]
     budget = json.loads((place.folder / "budgets.json").read_text())[0]["viewers"]["server"]
     assert 1000 < budget["spent"] <= budget["budget"]
@@ -367,11 +595,42 @@ def test_a_test_that_was_paid_for_and_lost_is_left_out(made, kill):
     kill(ROUNDS)
     with pytest.raises(Killed):
         run(place)
+    assert json.loads((place.folder / "result.json").read_text())["rounds_opened"] == ROUNDS
     shown = run(place, lambda progress: words.append(progress.words))
     assert shown["rounds_opened"] == ROUNDS
     assert any("the test was paid for and lost" in line for line in words)
     assert not (place.folder / "evaluation.json").exists()
     assert len(charges(place)) == ROUNDS + 1
+    document = json.loads((place.folder / "certificate.json").read_text())
+    spending = document["spending"][0]["epsilon"]["server"]  # what was lost was paid for
+    [line] = [
+        line for line in document["guarantees"]
+        if (line["viewer"], line["relation"]) == ("server", "replace-one")
+    ]  # fmt: skip
+    assert line["epsilon"] == pytest.approx(spending)
+
+
+def test_after_a_stop_the_test_says_that_records_were_drawn_anew(made, kill):
+    place = made(PRIVATE)
+    kill(1)
+    with pytest.raises(Killed):
+        run(place)
+    run(place)
+    assert "learnt from before" in json.loads((place.folder / "evaluation.json").read_text())["how"]
+
+
+@pytest.mark.parametrize("how", ["same", "link", "copy"])
+def test_a_partys_records_are_no_public_test(made, tmp_path, how):
+    place = made('\n[evaluation]\nfile = "public.csv"\n')
+    public, records = tmp_path / "public.csv", tmp_path / "south.csv"
+    if how == "copy":
+        public.write_bytes(records.read_bytes())
+    else:
+        public.symlink_to(records)
+    if how == "same":
+        place = replace(place, test=records)
+    with pytest.raises(PrivacyViolation, match=r"holds the records of 'south'.*without noise"):
+        prepare(place)
 
 
 def test_public_records_cost_nothing(made, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
-from unisono.core.trust import SERVER
+from unisono.core.trust import SERVER, Viewer
 from unisono.deployment.job import Job, agreement
 from unisono.deployment.record import Budgets, Diary, write_transcript
 from unisono.engines.distributed.server import Conditions
@@ -56,6 +56,15 @@ def test_what_was_spent_before_a_run_is_remembered_when_it_goes_on(tmp_path):
         "before": before, "spent": ledger.spent(SERVER), "budget": 20.0
     }  # fmt: skip
     assert ledger.spent(SERVER) > before > 0
+
+
+@pytest.mark.parametrize(("policy", "study"), [(0, 1), (1, 1), (1, 2)])
+def test_budgets_are_those_that_the_ledger_counts(tmp_path, policy, study):
+    own = Policy("north", Budget(20.0, 1e-5), colluders=policy)
+    ledger = Ledger.in_memory(own, ACCOUNTANT)
+    Budgets(tmp_path, [SERVER, Viewer.colluders(study)], {"north": ledger})
+    [entry] = json.loads((tmp_path / "budgets.json").read_text())
+    assert set(entry["viewers"]) == {"server"} | ({f"colluders:{policy}"} if policy else set())
 
 
 @pytest.mark.parametrize("trust", ["local", "secure-sum", "trusted-server"])

@@ -231,7 +231,7 @@ def test_certificate_states_every_viewer(run):
         assert certificate.epsilon(viewer, Relation.ZERO_OUT) < epsilon
     text = certificate.text()
     assert "SIMULATION" in text
-    assert "3 survive, 1 may collude" in text
+    assert "3 answer, 1 may collude" in text
     assert (
         certificate.to_json()["study"]
         == study(ALGORITHMS["gradient-perturbation"], Trust.SECURE_SUM).hash

@@ -10,12 +10,15 @@ from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party, Result
 from unisono.core.transcript import Transcript
 from unisono.core.values import Private
+from unisono.data import Table
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
 from unisono.planning.noise import noise_of
+from unisono.studies import plan
 from unisono.studies.build import build
 from unisono.studies.evaluation import mean_interval, read_private, read_public, share_interval
 from unisono.studies.file import parse_study
+from unisono.studies.order import secret_order
 
 HELD = "\n[evaluation]\nholdout = 0.25\nepsilon = 0.5\n"
 NUMBER = ('target = "diagnosis"', 'target = "radius"')
@@ -63,17 +66,73 @@ def test_whole_parties_and_statistics_have_no_private_test(algorithm):
         parse_study(algorithm("statistics", questions, nothing) + HELD)
 
 
-def test_every_fourth_record_is_kept_out(change, table):
+def test_a_secret_fourth_of_the_records_is_kept_out(change, table):
     built = build(parse_study(change() + HELD))
     assert built.file.held_out == (10, 12, 10)
     assert built.study.facts.records == (30, 38, 30)
     whole = build(parse_study(change())).columns(table(40), "north")
-    training, kept = built.split(table(40), "north")
-    places = np.arange(1, 41) % 4 == 0
-    for all_rows, learnt, tested in zip(whole, training, kept, strict=True):
-        assert np.array_equal(all_rows[~places], learnt)
-        assert np.array_equal(all_rows[places], tested)
-    assert all(map(np.array_equal, built.columns(table(40), "north"), training))
+    everybody = [row.tobytes() for row in np.column_stack(whole)]
+    drawn = []
+    for seed in (None, None, 1, 1):
+        training, kept = built.split(table(40), "north", seed)
+        learnt, tested = ([row.tobytes() for row in np.column_stack(s)] for s in (training, kept))
+        assert (len(learnt), len(tested)) == (30, 10)
+        assert sorted(learnt + tested) == sorted(everybody)
+        drawn.append(sorted(tested))
+    assert drawn[0] != drawn[1]  # equal by chance once in 10^8
+    assert drawn[2] == drawn[3]
+    assert len(built.columns(table(40), "north")[0]) == 30
+
+
+def test_a_sorted_file_says_nothing_about_who_is_kept_out(change, table):
+    """Files that are sorted, and differ in one record: by places nearly all others would move from
+    training to test or back. By a secret order every record is kept equally often: of 4000 draws
+    of 10 in 40 each place gets 1000, with a standard deviation of 27; 150 off has chance 10^-6."""
+    counts = np.zeros(40)
+    for _ in range(4000):
+        counts[secret_order(40, "north")[:10]] += 1
+    assert np.abs(counts - 1000).max() < 150
+    built, own = build(parse_study(change() + HELD)), table(40)
+
+    def in_order(radius):
+        order = np.argsort(radius)
+        columns = {n: np.asarray(c)[order] for n, c in {**own.columns, "radius": radius}.items()}
+        return Table("north.csv", columns, own.kinds, 40)
+
+    other = own.columns["radius"].copy()
+    other[np.argmin(other)] = 29.0
+    # The same order of records, as the proof couples them: exactly one differs.
+    lists = []
+    for radius in (own.columns["radius"], other):
+        back = np.argsort(np.argsort(radius))
+        order = back[secret_order(40, "north", 3)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(plan, "secret_order", lambda *_, order=order: order)
+            lists.append(built.split(in_order(radius), "north"))
+    changed = sum(
+        int((a[0] != b[0]).any(axis=1).sum()) for a, b in zip(*lists, strict=True)
+    )  # fmt: skip
+    assert changed == 1
+
+
+def test_who_takes_turns_by_place_takes_them_in_a_secret_order(algorithm, table):
+    built = build(parse_study(algorithm("dp-ftrl", "rounds = 2\nhidden = [3]")))
+    assert built.study.algorithm.rows is not None
+    first, second = (built.columns(table(40), "north")[0] for _ in range(2))
+    assert not np.array_equal(first, second)
+    assert np.array_equal(np.sort(first, axis=0), np.sort(second, axis=0))
+    plain = build(parse_study(algorithm("gradient-perturbation", "rounds = 2")))
+    first, second = (plain.columns(table(40), "north")[0] for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    "path", ["/data/north.csv", "../north.csv", "a/../../b.csv", "..\\\\b.csv", "C:/b.csv"]
+)
+def test_a_public_file_lies_beside_the_study(change, path):
+    with pytest.raises(InvalidInput, match="leads away from the study"):
+        parse_study(f'{change()}\n[evaluation]\nfile = "{path}"\n')
+    parse_study(f'{change()}\n[evaluation]\nfile = "public/test..csv"\n')
 
 
 def test_the_test_is_paid_for_on_top(change):

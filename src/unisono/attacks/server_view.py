@@ -8,7 +8,7 @@ party or of all. A record x with target y adds its gradient g, cut to the length
 What has to be found is not only the rows:
 
     targets     as unknown as the rows, and searched together with them: a number in [-1, 1], or
-                softmax(20 t) for t in [-1, 1]^classes, which is a class once it has made up its mind
+                softmax(20 t) for t in [-1, 1]^classes, which can come within e^-40 of a class
     how many    coins decide who takes part. The first layer's gradient Σ_i x_i δ_i' has the rank of
                 its records, as far as singular values stand out from rounding and noise; where
                 none does, the expected number is tried. More are tried until the sum is explained.
@@ -43,7 +43,8 @@ _SLACK = 1.5  # times the known errors: what still counts as explained
 @dataclass(frozen=True)
 class Known:
     """Public facts: the scores of rows (u, 1), the box of u, classes (0: a number), how many
-    `records` take part with chance `rate`, the grid, and the noise's width in units of the clip."""
+    `records` take part with chance `rate`, the grid to which each of `messages` was rounded before
+    they were added, and the width of the noise in units of the clip."""
 
     predict: Callable[[Any, Any], Any]
     low: tuple[float, ...]
@@ -52,6 +53,7 @@ class Known:
     rate: float
     records: int
     grid: float
+    messages: int
     std: float
 
     @property
@@ -61,7 +63,7 @@ class Known:
     @property
     def variance(self) -> float:
         """Of what hides each coordinate, in units of the clip."""
-        return self.std**2 + self.grid**2 / 12
+        return self.std**2 + self.messages * self.grid**2 / 12
 
 
 class Sight(NamedTuple):
@@ -141,12 +143,13 @@ def _searched(
     """The best of several starts, and how far it is from the sum in terms of known errors."""
     update = jax.tree.map(lambda leaf: leaf * sight.clip / count, _shaped(sight))
     seen = Seen(update, {"clip": sight.clip, "clipped": "record"})
-    model = attacker_model(_loss(known), sight.parameters, seen, count)
+    loss = _loss(known.predict, known.low, known.high, known.classes)
+    model = attacker_model(loss, sight.parameters, seen, count)
     unknown = len(known.low) + (known.classes or 1)
     unit = sight.total @ sight.total / (sight.total.size * known.variance)
     best = None
     for start in range(restarts):
-        settings = Settings(low=-1.0, high=1.0, restarts=1, steps=500, seed=seed + start)
+        settings = Settings(low=-1.0, high=1.0, restarts=1, steps=2000, seed=seed + start)
         found = invert(model, np.zeros(count), unknown, settings)
         best = found if best is None or found.distance < best.distance else best
         # Without noise there is nothing better than a sum explained up to rounding.
@@ -166,15 +169,17 @@ def _shaped(sight: Sight) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _loss(known: Known) -> Loss:
+def _loss(
+    predict: Callable[[Any, Any], Any], low: tuple[float, ...], high: tuple[float, ...],
+    classes: int,
+) -> Loss:  # fmt: skip
     """The study's loss of one record, by unknowns in [-1, 1]: its features, then its target."""
-    low, high = np.array(known.low), np.array(known.high)
+    middle, half = (np.array(high) + low) / 2, (np.array(high) - low) / 2
 
     def loss(parameters: Any, record: Any) -> Any:
         features, target = jnp.split(record[0], [len(low)])
-        row = jnp.append((low + high) / 2 + (high - low) / 2 * features, 1.0)
-        out = known.predict(parameters, row)
-        if not known.classes:
+        out = predict(parameters, jnp.append(middle + half * features, 1.0))
+        if not classes:
             return (out - target[0]) ** 2 / 2
         return -jnp.sum(jax.nn.softmax(_SHARP * target) * jax.nn.log_softmax(out))
 

@@ -35,15 +35,19 @@ _HELP = """Differentially private learning across parties that cannot share thei
 
 \b
 Examples:
-  unisono privacy cost --noise 4 --count 10          what does this cost?
-  unisono privacy calibrate --epsilon 1 --delta 1e-6 how much noise do I need?
-  unisono ledger show ages.ledger                    what has been spent?
-  unisono query a.csv b.csv --mean age ...           ask several parties at once
-  unisono reproduce composition                      run an experiment again
-  unisono audit study.toml                           try to prove a promise wrong
-  unisono local-cluster study.toml --data folder     try a study between machines on this one
-  unisono coordinate study.toml                      run a study's server
-  unisono join study.toml --data a.csv --policy p.toml   take part in a study
+  unisono init                                write a study file
+  unisono plan study.toml                     how good will it be?
+  unisono check study.toml                    what does it mean, cost, risk?
+  unisono run study.toml --data folder        run it on this machine
+  unisono query a.csv b.csv --mean age ...    ask several parties at once
+  unisono local-cluster study.toml --data f   as between machines, on this one
+  unisono coordinate study.toml               run a study's server
+  unisono join study.toml --data a.csv ...    take part in a study
+  unisono dashboard                           look at all runs here
+  unisono ledger show ages.ledger             what has been spent?
+  unisono privacy cost --noise 4 --count 10   what does this cost?
+  unisono attack study.toml                   try to get records back
+  unisono audit study.toml                    try to prove a promise wrong
 
 \b
 Exit codes:

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from unisono.cli import made_up
+from unisono.cli import attack_inversion, made_up
 from unisono.cli.made_up import Progress
 
 _CANDIDATES, _RUNS = 20, 200
@@ -33,7 +33,7 @@ def attacked(path: Path, quick: bool, seed: int, progress: Progress) -> dict[str
     }  # fmt: skip
     found["identification"] = _identification(built, attack, base, quick, seed, progress)
     found["membership"] = _membership(built, attack, base, quick, seed, progress)
-    found["inversion"] = _inversion(built)
+    found["inversion"] = attack_inversion.inversion(built, base, quick, seed, progress)
     return found | {"seconds": time.monotonic() - begin}
 
 
@@ -98,33 +98,6 @@ def _membership(
     }  # fmt: skip
 
 
-def _inversion(built: Any) -> dict[str, Any]:
-    """Why there is nothing to invert, or nothing that inverts it yet."""
-    name = built.file.algorithm.name
-    return {"applies": False, "why": _WHY.get(name, _WHY["other"])}
-
-
-_WHY = {
-    "statistics": "statistics send counts and sums, no gradients: see identification",
-    "k-means": "k-means sends sums and counts of clusters, no gradients: see identification",
-    "other": "a posterior's messages are no gradients of records: see identification",
-    "output-perturbation": "only the finished model is sent: see identification",
-    "local-dp-sgd": "models after many noisy local steps are sent; no inversion is built for them: "
-    "see identification",
-    "fed-avg": "models after many local steps are sent, protected party by party; no inversion is "
-    "built for them: see identification",
-    "dp-sgd": "no inversion of a study's own messages is built yet (unisono attack without a study "
-    "shows what it does to digits): see identification",
-    "dp-ftrl": "its noise is correlated between rounds; no inversion is built for it: see "
-    "identification",
-    **dict.fromkeys(
-        ("gradient-perturbation", "dp-sgd-convex", "sgd-synchronous"),
-        "one gradient of a linear model is d numbers, a mixture of all records of the round: there "
-        "is no single record in it to search for: see identification",
-    ),
-}
-
-
 # ------------------------------------------------------------- words
 
 
@@ -149,8 +122,8 @@ def words(found: dict[str, Any]) -> str:
         f"{member['bound']:.3g} ({member['runs']} runs in each, confidence "
         f"{member['confidence']:g})",
     ]
-    lines.append(f"  inversion       not applied: {found['inversion']['why']}")
     lines += [
+        *attack_inversion.words(found["inversion"]),
         f"  seconds         {found['seconds']:.1f}",
         "Made-up records; no real data were read, nothing was spent. An attack that fails "
         "certifies nothing.",

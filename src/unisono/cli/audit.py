@@ -93,12 +93,14 @@ def _text(shown: dict[str, Any]) -> str:
         "claim": f"epsilon {shown['claim']:g} at delta {shown['delta']:g}, one {shown['unit']}, "
                  f"{shown['relation']}",
         "viewer": shown["viewer"],
-        "bound": f"epsilon is at least {shown['bound']:.4g}",
+        "bound": f"epsilon is at least {shown['bound']:.4g}"
+                 + ("" if shown["bound"] else ": the attacker did no better than chance"),
         "": f"{shown['bound_direct']:.4g} whatever the mechanism (at most "
             f"{shown['ceiling_direct']:.4g} could show){words}",
         "confidence": f"{shown['confidence']:g}, {shown['runs']} runs in each of two worlds",
         "verdict": shown["verdict"] + (
-            "" if shown["verdict"] == "refuted" else "; this certifies nothing"),
+            "" if shown["verdict"] == "refuted" else
+            ": no fault was found; this certifies nothing"),
         "seconds": f"{shown['seconds']:.1f}",
     }  # fmt: skip
     lines = [f"{shown['title']} ({shown['algorithm']}, {shown['trust']})"]

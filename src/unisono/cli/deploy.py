@@ -229,7 +229,7 @@ def local_cluster(
     ],
     folder: Annotated[
         Path | None,
-        typer.Option(help="Keep keys, ledgers and results here. (default: removed at the end)"),
+        typer.Option(help="Keep keys and results here. (default: removed at the end)"),
     ] = None,
     deadline: DeadlineOption = None,
     patience: PatienceOption = 120.0,
@@ -238,7 +238,7 @@ def local_cluster(
     """Try a study on this machine as between many: a server and a process for each party.
 
     Keys, roster, certificates and missing policies are made for you; TLS, node keys, signatures
-    and the secure sum are the real ones.
+    and the secure sum are the real ones. So is what it costs: ledgers lie beside the records.
 
     \b
     Example:

@@ -44,15 +44,20 @@ class Record:
 @contextmanager
 def recorded(
     folder: Path, title: str, engine: Literal["in process", "server", "party"],
-    party: str | None = None,
+    party: str | None = None, simulated: bool = False,
 ) -> Iterator[Record]:  # fmt: skip
-    """Keeps run.json true while a run goes on; whatever stops it is written down."""
+    """Keeps run.json true while a run goes on; whatever stops it is written down.
+
+    That it is a simulation is said from the beginning: nobody may take it for a real run.
+    """
     from unisono.deployment.record import now
     from unisono.reports.run import Heading
 
     command = shlex.join(["unisono", *sys.argv[1:]])
     began = _began(folder) or now()
-    heading = Heading(title, engine, "running", began, None, party, command, os.getpid())
+    heading = Heading(
+        title, engine, "running", began, None, party, command, os.getpid(), simulated=simulated
+    )  # fmt: skip
     record = Record(folder, heading)
     try:
         yield record

@@ -1,8 +1,10 @@
 """`unisono init`: a few questions, and a study file that `unisono check` accepts."""
 
 import csv
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from unisono.studies.template import Answers, Goal
 
 _LONGEST_HEADER = 2**20
+_T = TypeVar("_T")
 
 
 def init(
@@ -112,14 +115,30 @@ class _Asking:
                 "written"
             ) from None
 
+    def answer(
+        self, question: str, option: str, read: Callable[[str], _T], default: str | None = None
+    ) -> _T:
+        """An answer that can be read; who mistypes at a terminal is asked again."""
+        while True:
+            said = self.text(question, option, default)
+            try:
+                return read(said)
+            except InvalidInput as error:
+                if self._quiet or not sys.stdin.isatty():
+                    raise
+                typer.echo(f"  {error}", err=True)
+
     def number(self, question: str, option: str, default: float, given: float | None) -> float:
         if given is not None:
             return given
-        said = self.text(question, option, f"{default:g}")
-        try:
-            return float(said)
-        except ValueError:
-            raise InvalidInput(f"{said!r} is no number: answer as {default:g}") from None
+
+        def read(said: str) -> float:
+            try:
+                return float(said)
+            except ValueError:
+                raise InvalidInput(f"{said!r} is no number: answer as {default:g}") from None
+
+        return self.answer(question, option, read, f"{default:g}")
 
 
 def _goal(ask: _Asking, given: str | None, algorithm: str | None) -> "Goal":
@@ -130,10 +149,16 @@ def _goal(ask: _Asking, given: str | None, algorithm: str | None) -> "Goal":
     if given is None:
         for word, meaning in GOALS.items():
             typer.echo(f"  {word:<12}{meaning}", err=True)
-        given = ask.text("What do you want?", "--goal")
-    if given not in GOALS:
-        raise InvalidInput(f"goal {given!r} is unknown: choose one of {', '.join(GOALS)}")
-    return cast("Goal", given)
+        return ask.answer("What do you want?", "--goal", _known_goal)
+    return _known_goal(given)
+
+
+def _known_goal(said: str) -> "Goal":
+    from unisono.studies.template import GOALS
+
+    if said not in GOALS:
+        raise InvalidInput(f"goal {said!r} is unknown: choose one of {', '.join(GOALS)}")
+    return cast("Goal", said)
 
 
 def _columns(ask: _Asking, given: list[str], names: list[str]) -> dict[str, Any]:
@@ -154,32 +179,52 @@ def _columns(ask: _Asking, given: list[str], names: list[str]) -> dict[str, Any]
         "of a category; '-' leaves it out.",
         err=True,
     )
-    listed = ask.text("Which columns (names with commas)?", "--column") if not names else ""
-    for name in names or [part.strip() for part in listed.split(",") if part.strip()]:
+    for name in names or ask.answer("Which columns (names with commas)?", "--column", _listed):
         if name not in found:
-            what = ask.text(f"  {name}", f"--column {name}=...", "-" if names else None)
-            if what != "-":
-                found[name] = parse_column(what)
+            default = "-" if names else None
+            what = ask.answer(f"  {name}", f"--column {name}=...", _column, default)
+            if what is not None:
+                found[name] = what
     if not found:
         raise InvalidInput("no column is left: give at least one with --column NAME=LOW:HIGH")
     return found
 
 
+def _listed(said: str) -> list[str]:
+    names = [part.strip() for part in said.split(",") if part.strip()]
+    if not names or any("=" in name or ":" in name for name in names):
+        raise InvalidInput(f"{said!r}: only names here, as age,sex; bounds are asked for next")
+    return names
+
+
+def _column(said: str) -> Any:
+    """What a column holds, or None where it is left out."""
+    from unisono.studies.template import parse_column
+
+    return None if said == "-" else parse_column(said)
+
+
 def _target(
     ask: _Asking, given: str | None, goal: "Goal", columns: dict[str, Any]
 ) -> str | None:  # fmt: skip
-    if given is None and goal not in ("statistics", "clusters"):
-        given = ask.text("Which column is to be predicted?", "--target", list(columns)[-1])
-    if given is not None and given not in columns:
-        raise InvalidInput(f"target {given!r} is no column: there are {', '.join(columns)}")
-    return given
+    def known(said: str) -> str:
+        if said not in columns:
+            raise InvalidInput(f"target {said!r} is no column: there are {', '.join(columns)}")
+        return said
+
+    if given is not None:
+        return known(given)
+    if goal in ("statistics", "clusters"):
+        return None
+    question = "Which column is to be predicted?"
+    return ask.answer(question, "--target", known, list(columns)[-1])
 
 
 def _parties(ask: _Asking, given: str | None) -> dict[str, int]:
     from unisono.studies.template import parse_parties
 
     question = "Who takes part, with how many records (north=300,south=200,...)?"
-    return parse_parties(given or ask.text(question, "--parties"))
+    return parse_parties(given) if given else ask.answer(question, "--parties", parse_parties)
 
 
 # ------------------------------------------------------------- files

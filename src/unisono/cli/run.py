@@ -9,6 +9,7 @@ from unisono.cli import inputs
 from unisono.cli.deploy import StudyArgument
 from unisono.cli.deploy_record import add_report, evaluation_in, plain_warnings, recorded
 from unisono.cli.deploy_text import bar_of_rounds, report
+from unisono.cli.output import warn
 
 if TYPE_CHECKING:
     from unisono.deployment.alone import Alone
@@ -25,8 +26,8 @@ def run(
     ledgers: Annotated[
         Path | None,
         typer.Option(
-            help="Ledgers of parties that bring no policy of their own. (default: STUDY.ledgers, "
-            "beside the run's folder)"
+            help="Keep ledgers of parties that bring no policy here. Other ledgers of the same "
+            "records are NOT counted then. (default: beside each party's records)"
         ),
     ] = None,
     test: Annotated[
@@ -41,10 +42,11 @@ def run(
 ) -> None:
     """Run a study on this machine: check, pay, learn, test, and write a report.
 
-    Every party pays from a ledger of its own, on disk, before its records are read. A party's
-    policy.toml beside its records is obeyed; for others one is made that allows this study once.
-    An edition of a study runs once. If the run stops for any reason, the same command goes on:
-    nothing is paid twice.
+    Files are read and checked first. Then every party pays from a ledger of its own, on disk beside
+    its records, before anything is computed from them. A party's policy beside its records
+    (NAME/policy.toml or NAME.policy.toml) is obeyed; for others one is made that allows this study
+    once. An edition of a study runs once. If the run stops for any reason, the same command goes
+    on: nothing is paid twice.
 
     \b
     Examples:
@@ -57,7 +59,7 @@ def run(
         place, title = task.place, task.built.file.title
         with (
             task.opened() as books,
-            recorded(place.folder, title, "in process") as record,
+            recorded(place.folder, title, "in process", simulated=seed is not None) as record,
             bar_of_rounds(json) as follow,
         ):
             shown = task.run(books, follow)
@@ -77,5 +79,10 @@ def _prepared(
 
     found = find_data(load_study(study).names, data)
     home = (folder or default_folder(study, seed is not None)).absolute()
-    books = (ledgers or home.parent / f"{study.stem}.ledgers").absolute()
+    books = None if ledgers is None else ledgers.absolute()
+    if books is not None and seed is None:
+        warn(
+            f"parties without a policy pay from ledgers in {books}: what was spent on the same "
+            "records from any other ledger is NOT counted, and together it may exceed every budget"
+        )
     return prepare(Place(study, found, home, books, test, seed))

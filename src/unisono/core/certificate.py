@@ -16,6 +16,7 @@ from typing import Any
 from unisono.core.events import Composed, composed_to_json
 from unisono.core.ledger import Accountant, Ledger
 from unisono.core.trust import Relation, Trust, Unit, Viewer, describe
+from unisono.core.words import budget_guess, number, percent
 from unisono.errors import UndefinedRelation
 
 
@@ -109,11 +110,11 @@ class Certificate:
             "CERTIFICATE" + (" (SIMULATION: seeded noise, no privacy)" if self.simulated else ""),
             f"  study      {self.study[:16]}…  {self.algorithm}",
             f"  trust      {self.trust}: {TRUST_WORDS[self.trust]}",
-            f"  parties    {self.parties}, at least {self.minimum_survivors} survive, "
+            f"  parties    {self.parties}, at least {self.minimum_survivors} answer, "
             f"{self.colluders} may collude",
             f"  protects   one {self.unit}"
             + "".join(f"{s} {k.replace('_', ' ')}: {v}" for s, (k, v) in
-                      zip(";,", self.declarations.items(), strict=False)),
+                      zip(("; assuming", ","), self.declarations.items(), strict=False)),
         ]  # fmt: skip
         if self.secure_sum:
             rows.append(f"  secure sum {self.secure_sum}")
@@ -136,6 +137,8 @@ class Certificate:
                 row += f"{_shown(found[0]) if found else '-':>14}"
             delta = next(line.delta for line in self.lines if line.viewer == viewer)
             rows.append(f"{row}{delta:>9g}")
+        if not self.simulated and relations:
+            rows.append(f"  in words   {self._words(relations[0])}")
         if self.spending:
             rows.append("  epsilon spent in all, against the viewer who has seen most:")
         for spending in self.spending:
@@ -150,6 +153,20 @@ class Certificate:
             )
         return "\n".join(rows)
 
+    def _words(self, relation: Relation) -> str:
+        """How often the best guess about one unit is right, against whom something is promised."""
+        own = [line for line in self.lines if line.relation == relation]
+        promised = [line for line in own if math.isfinite(line.epsilon)]
+        if not promised:
+            return "nothing is promised to anybody"
+        guess = max(budget_guess(line.epsilon, line.delta) for line in promised)
+        exposed = [describe(line.viewer) for line in own if math.isinf(line.epsilon)]
+        none = f"; nothing is promised against {' or '.join(exposed)}" if exposed else ""
+        return (
+            f"the best guess about one {self.unit} is right at most {percent(guess)} of the time "
+            f"(50 % is a coin toss){none}"
+        )
+
 
 TRUST_WORDS = {
     Trust.LOCAL: "every party adds all of its noise itself",
@@ -161,16 +178,19 @@ TRUST_WORDS = {
 def certify(
     study: Any, ledgers: Mapping[str, Ledger], accountant: Accountant, secure_sum: str = "",
     delta: float | None = None, transport: str = "",
+    costs: Sequence[Mapping[Viewer, Composed]] | None = None,
 ) -> Certificate:  # fmt: skip
     """Write the certificate of a study from its public facts and the parties' ledgers.
 
     Whoever holds no ledger, such as the server, certifies at the study's own `delta` what the run
     shows; what parties have spent before is in their certificates. `transport` says what the
-    guarantee also rests on.
+    guarantee also rests on; `costs` is what is shown of each party where that is more than the
+    study's own, as with a test of its result.
     """
     facts, trust = study.facts, study.trust
-    cost: Mapping[Viewer, Composed] = study.cost
-    kinds = {id(one): one for one in study.costs}.values()  # parties may pay differently
+    costs = study.costs if costs is None else costs
+    cost: Mapping[Viewer, Composed] = costs[0]
+    kinds = {id(one): one for one in costs}.values()  # parties may pay differently
     books = ledgers.values()
     policies = {(b.policy.budget, b.policy.exceptions): b.policy for b in books}.values()
     lines = [
@@ -247,7 +267,8 @@ def _number(value: float) -> float | str:
 
 
 def _shown(value: float) -> str:
-    return "no protection" if math.isinf(value) else f"{value:.4g}"
+    """An upper bound, rounded up."""
+    return "no protection" if math.isinf(value) else number(value)
 
 
 @lru_cache(maxsize=1)

@@ -19,10 +19,12 @@ from unisono.core.words import number as upper
 from unisono.dashboard import detail, shapes
 from unisono.dashboard.catalogue import Catalogue, Entry
 from unisono.dashboard.guard import REPORT_POLICY, Door, Guard
-from unisono.dashboard.parties import viewers, who
+from unisono.dashboard.parties import viewers
 from unisono.dashboard.summary import moment, summarise
 from unisono.reports.page import STYLE
+from unisono.reports.reading import who
 from unisono.reports.run import Run
+from unisono.reports.state import SIMULATED
 
 FORMAT = "unisono-dashboard-1"
 _THEMES = ("light", "dark")
@@ -133,8 +135,9 @@ class _Pages:
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": version})
         theme = request.cookies.get("unisono-theme", "")
         page = _render(
-            template, theme=theme if theme in _THEMES else "", version=version, **values()
-        )
+            template, theme=theme if theme in _THEMES else "", version=version,
+            base=request.scope["root_path"], **values(),
+        )  # fmt: skip
         return Response(page, media_type="text/html", headers={"ETag": version})
 
 
@@ -145,6 +148,7 @@ _ENVIRONMENT = Environment(
     trim_blocks=True, lstrip_blocks=True,
 )  # fmt: skip
 _ENVIRONMENT.filters.update(moment=moment, upper_bound=upper)
+_ENVIRONMENT.globals["simulation"] = SIMULATED
 
 
 def _render(template: str, **values: Any) -> str:
@@ -153,14 +157,14 @@ def _render(template: str, **values: Any) -> str:
 
 def _documents(run: Run) -> dict[str, Any]:
     names = ("study", "progress", "timeline", "budgets", "result", "certificate", "evaluation",
-             "transcript", "attacks", "damaged")  # fmt: skip
+             "transcript", "attacks", "damaged", "thinned")  # fmt: skip
     return {name: getattr(run, name) for name in names}
 
 
-def _refusal(status: HTTPStatus, door: Door) -> Response:
+def _refusal(status: HTTPStatus, door: Door, base: str) -> Response:
     page = _render(
         "refused.html", theme="", version="", status=status.value, door=door,
-        title=_REFUSALS[status],
+        base=base, title=_REFUSALS[status],
     )  # fmt: skip
     return Response(page, status, media_type="text/html")
 
@@ -169,7 +173,7 @@ def _no_page(request: Request, error: Exception) -> Response:
     status = HTTPStatus(error.status_code if isinstance(error, HTTPException) else 404)
     page = _render(
         "refused.html", theme="", version="", status=status.value, door=None,
-        title=_REFUSALS.get(status, status.phrase),
+        base=request.scope["root_path"], title=_REFUSALS.get(status, status.phrase),
     )  # fmt: skip
     return Response(page, status, media_type="text/html")
 

@@ -19,6 +19,7 @@ from typing import get_args
 from unisono.errors import UnisonoError
 from unisono.reports.laboratory import AXIS, GRID
 from unisono.reports.run import HEADING, Run, State, find_runs, read_run
+from unisono.reports.state import alive
 
 REPORT = "report.html"
 PICTURES = (GRID, AXIS)  # of an attack laboratory
@@ -53,7 +54,7 @@ class Entry:
         if self.run is None:
             return "unreadable"
         state, process = self.run.heading.state, self.run.heading.process
-        if state == "running" and not _alive(process):
+        if state == "running" and not alive(process):
             return "stopped"
         return state if state in get_args(State) else "unreadable"
 
@@ -73,7 +74,8 @@ class Catalogue:
         """Every run there is: those that run first, then the youngest."""
         with self._lock:
             self._look()
-            entries = [self._entry(name, folder) for name, folder in self._found.items()]
+            found = list(self._found.items())
+        entries = [self._entry(name, folder) for name, folder in found]
         entries.sort(key=_started, reverse=True)
         return sorted(entries, key=lambda one: one.state != "running")
 
@@ -83,7 +85,7 @@ class Catalogue:
             if identifier not in self._found:
                 self._look()
             folder = self._found.get(identifier)
-            return None if folder is None else self._entry(identifier, folder)
+        return None if folder is None else self._entry(identifier, folder)
 
     def report(self, identifier: str) -> bytes | None:
         """The report in a run's folder."""
@@ -105,12 +107,15 @@ class Catalogue:
         self._next_look = end + self._rescan * max(1.0, 10 * (end - begin))
 
     def _entry(self, identifier: str, folder: Path) -> Entry:
+        """Read without the lock: a run that takes long keeps nobody from the others."""
         mark = [_mark(folder / name) for name in (*_DOCUMENTS, *PICTURES, REPORT)]
         version = hashlib.sha256(repr(mark).encode()).hexdigest()[:16]
         known = self._read.get(identifier)
         if known is None or known.version != version:
             known = replace(_read(identifier, folder), version=version)
-            self._read[identifier] = known
+            with self._lock:
+                if identifier in self._found:
+                    self._read[identifier] = known
         return known
 
 
@@ -155,19 +160,6 @@ def content(path: Path) -> bytes | None:
     with os.fdopen(descriptor, "rb") as file:
         plain = _mark(path)
         return file.read(_LARGEST) if plain is not None and plain[0] else None
-
-
-def _alive(process: int | None) -> bool:
-    """Does the process exist? One that was not named is believed to."""
-    if os.name != "posix" or not isinstance(process, int) or process <= 0:
-        return True
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
 
 
 __all__ = ["PICTURES", "Catalogue", "Entry", "content"]

@@ -5,29 +5,35 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from unisono.core.trust import ITERATES, PARTY, SERVER
 from unisono.core.words import number as upper
 from unisono.core.words import round_up
 from unisono.dashboard import shapes
-from unisono.dashboard.parties import Spent, spending, who
+from unisono.dashboard.parties import Spent, spending
 from unisono.reports.charts import gauge
 from unisono.reports.marks import short
 from unisono.reports.page import Section, paragraphs, table
+from unisono.reports.reading import who
 from unisono.reports.run import Run
+from unisono.reports.state import opened, simulated
+from unisono.reports.viewers import COALITION, MESSAGES, left_out
 
 MOST_GAUGES = 12
+_UNREAL = (
+    "A simulation: the noise comes from a seed, and whoever knows it subtracts the noise. Nothing "
+    "is promised against anybody, and nothing was spent."
+)
 _NOT_ALL = "{} more in the table below."
-_MESSAGES = {
-    "public": "what parties are sent", "messages": "single messages of parties",
-    "sum": "opened sums", "result": "the result",
-}  # fmt: skip
 
 
 def seen(run: Run, viewer: str | None) -> list[Section]:
     """Budgets against one viewer, and the messages it saw."""
     if viewer is None:
         return []
-    body = _guarantee(run, viewer) + _gauges(run, viewer) + _messages(run, viewer)
+    cost = (
+        paragraphs(_UNREAL, kind="notice inner") if simulated(run)
+        else _guarantee(run, viewer) + _gauges(run, viewer)
+    )  # fmt: skip
+    body = cost + _messages(run, viewer)
     return [Section(f"Through the eyes of {who(viewer)}", body, "viewer")]
 
 
@@ -99,9 +105,9 @@ def _messages(run: Run, viewer: str) -> Markup:
     rows, hidden = [], []
     for message in messages:
         name = shapes.text(message.get("name"))
-        name = _MESSAGES.get(name, name)
+        name = MESSAGES.get(name, name)
         if _sees(viewer, shapes.names(message.get("viewers")) or []):
-            rounds = _rounds(message.get("rounds"), total)
+            rounds = _rounds(message.get("rounds"), total, opened(run))
             rows.append([name, rounds, _shape(message.get("shape"))])
         else:
             hidden.append(name)
@@ -118,11 +124,11 @@ def _messages(run: Run, viewer: str) -> Markup:
 def _sees(viewer: str, readers: Sequence[str]) -> bool:
     """Colluders see what the server and the parties see (core.transcript)."""
     if viewer.startswith("colluders"):
-        return viewer in readers or not {SERVER, PARTY, ITERATES}.isdisjoint(readers)
+        return viewer in readers or not COALITION.isdisjoint(readers)
     return viewer in readers
 
 
-def _rounds(value: object, total: int | None) -> str:
+def _rounds(value: object, total: int | None, done: int | None) -> str:
     """First and last round, counted from 1 as everywhere on the page."""
     ends = [shapes.whole(one) for one in value] if isinstance(value, list | tuple) else []
     known = [
@@ -130,7 +136,10 @@ def _rounds(value: object, total: int | None) -> str:
         for one in ends
         if one is not None
     ]
-    return " to ".join(dict.fromkeys(known)) or "–"
+    first, last = (ends[0], ends[-1]) if ends else (None, None)
+    planned = last - first + 1 if first is not None and last is not None else 1
+    missing = left_out(done, planned) if planned > 1 else ""
+    return f"{' to '.join(dict.fromkeys(known))}{missing}" or "–"
 
 
 def _shape(value: object) -> str:

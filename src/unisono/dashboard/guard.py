@@ -5,15 +5,21 @@ it. Its own name in the `Host` header (DNS rebinding) is refused. It does not kn
 the cookie that carries it is never sent along from other sites (SameSite=Strict). And nothing can
 be changed from here: whatever is not GET or HEAD is refused.
 
-The token stands in an address once: `/?token=...` is answered with the cookie and a redirect to
-`/`, so that it stays out of history, of pictures of the screen and, by Referrer-Policy, of what
-other servers are told.
+The token stands in an address once: `/?token=...` is answered with the cookie and a redirect, so
+that it stays out of history, of pictures of the screen and, by Referrer-Policy, of what other
+servers are told.
+
+Browsers send cookies to every port of a machine, so to other people's servers on it too. Pages
+therefore lie below a random folder, the door's `room`, and the cookie is sent there only: another
+server cannot lead a browser to a folder whose name it does not know. Scripts, which show the token
+in a header, need no room.
 """
 
 import hmac
 import ipaddress
+import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
@@ -32,8 +38,8 @@ REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; sandbox"
 )
-_ON = """<!doctype html><html lang="en"><head><meta http-equiv="refresh" content="0; url=/">
-<title>unisono</title></head><body><p><a href="/">All runs</a></p></body></html>"""
+_ON = """<!doctype html><html lang="en"><head><meta http-equiv="refresh" content="0; url={0}/">
+<title>unisono</title></head><body><p><a href="{0}/">All runs</a></p></body></html>"""
 _HEADERS = {
     "Content-Security-Policy": _POLICY,
     "X-Frame-Options": "DENY",
@@ -52,11 +58,21 @@ class Door:
     token: str
     host: str
     port: int
+    room: str = field(default_factory=lambda: secrets.token_hex(16))
 
     @property
     def cookie(self) -> str:
-        """Browsers share cookies between the ports of a machine, so the name holds the port."""
-        return f"unisono-{self.port}"
+        """Of its own for each dashboard: two of them must not overwrite each other's."""
+        return f"unisono-{self.room}"
+
+    def base(self, path: str) -> str:
+        """What comes before the address of a page: the room, for those who know it.
+
+        >>> door = Door("t", "127.0.0.1", 80, "r00m")
+        >>> door.base("/r00m/about"), door.base("/about"), door.base("/r00mier")
+        ('/r00m', '', '')
+        """
+        return f"/{self.room}" if path.startswith(f"/{self.room}/") else ""
 
     def named(self, host: str) -> bool:
         """Is this what the `Host` header of an honest request says?
@@ -77,11 +93,13 @@ class Door:
             return name in LOOPBACK or _is_address(name)
         return name in (self.host.lower(), f"[{self.host.lower()}]")
 
-    def admits(self, headers: Headers) -> bool:
-        """Does the request show the token, as a cookie or as a bearer?"""
+    def admits(self, headers: Headers, path: str) -> bool:
+        """Does the request show the token, as a bearer or, in the room, as a cookie?"""
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and same(given.strip(), self.token):
             return True
+        if not self.base(path):
+            return False
         # Other servers of this machine may have set cookies that strict parsers stop at.
         cookies = cookie_parser("; ".join(headers.getlist("cookie")))
         return same(cookies.get(self.cookie, ""), self.token)
@@ -112,7 +130,7 @@ class Guard:
     """Stands before every page; `refuse` writes the page that says why not."""
 
     def __init__(
-        self, app: ASGIApp, door: Door, refuse: Callable[[HTTPStatus, Door], Response]
+        self, app: ASGIApp, door: Door, refuse: Callable[[HTTPStatus, Door, str], Response]
     ) -> None:
         self.app, self.door, self.refuse = app, door, refuse
 
@@ -129,24 +147,25 @@ class Guard:
             await send(message)
 
         answer = self._answer(scope)
+        scope = {**scope, "root_path": self.door.base(scope["path"])}
         await (self.app if answer is None else answer)(scope, receive, dressed)
 
     def _answer(self, scope: Scope) -> Response | None:
         """What is said before any page is asked; None where the request may pass."""
-        headers = Headers(scope=scope)
-        hosts = headers.getlist("host")
+        headers, base = Headers(scope=scope), self.door.base(scope["path"])
+        path, hosts = scope["path"].removeprefix(base), headers.getlist("host")
         if len(hosts) != 1 or not self.door.named(hosts[0]):
-            return self.refuse(HTTPStatus.MISDIRECTED_REQUEST, self.door)
+            return self.refuse(HTTPStatus.MISDIRECTED_REQUEST, self.door, base)
         if scope["method"] not in ("GET", "HEAD"):
-            answer = self.refuse(HTTPStatus.METHOD_NOT_ALLOWED, self.door)
+            answer = self.refuse(HTTPStatus.METHOD_NOT_ALLOWED, self.door, base)
             answer.headers["Allow"] = "GET, HEAD"
             return answer
         given = QueryParams(scope["query_string"]).get("token")
-        if given is not None and scope["path"] == "/" and same(given, self.door.token):
+        if given is not None and path == "/" and same(given, self.door.token):
             return self._welcome(headers)
-        if scope["path"].startswith(OPEN) or self.door.admits(headers):
+        if path.startswith(OPEN) or self.door.admits(headers, scope["path"]):
             return None
-        return self.refuse(HTTPStatus.UNAUTHORIZED, self.door)
+        return self.refuse(HTTPStatus.UNAUTHORIZED, self.door, base)
 
     def _welcome(self, headers: Headers) -> Response:
         """The cookie, and on to the list of runs.
@@ -155,11 +174,12 @@ class Guard:
         counts as sent by that page, and Strict holds the cookie back; a page of our own that
         leads on at once does not.
         """
-        answer: Response = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+        room = f"/{self.door.room}"
+        answer: Response = RedirectResponse(f"{room}/", HTTPStatus.SEE_OTHER)
         if headers.get("sec-fetch-site") == "cross-site":
-            answer = Response(_ON, media_type="text/html")
+            answer = Response(_ON.format(room), media_type="text/html")
         answer.set_cookie(
-            self.door.cookie, self.door.token, httponly=True, samesite="strict", path="/"
+            self.door.cookie, self.door.token, httponly=True, samesite="strict", path=f"{room}/"
         )
         return answer
 

@@ -5,9 +5,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import lru_cache
 
-from unisono.core.trust import Viewer, describe
 from unisono.dashboard import shapes
-from unisono.errors import InvalidInput
 from unisono.reports.run import Run
 
 MOST_LINES = 60  # of the timeline in a strip: the latest
@@ -115,14 +113,6 @@ def viewers(run: Run) -> list[str]:
     for message in shapes.mappings(shapes.mapping(run.transcript).get("messages")):
         found += shapes.names(message.get("viewers")) or []
     return [viewer for viewer in dict.fromkeys(found) if viewer]
-
-
-def who(viewer: str) -> str:
-    """A viewer in plain words; a name nobody knows stays as it is."""
-    try:
-        return describe(Viewer(viewer))
-    except InvalidInput:
-        return viewer
 
 
 def _by_viewer(book: dict[str, object]) -> list[tuple[str, dict[str, object]]]:

@@ -6,7 +6,9 @@ from typing import Any
 
 from unisono.dashboard import shapes
 from unisono.dashboard.catalogue import Entry
-from unisono.dashboard.parties import alive, party_names, spending, who, worst
+from unisono.dashboard.parties import alive, party_names, spending, worst
+from unisono.reports.reading import who
+from unisono.reports.state import opened, simulated
 
 # A sign beside the word, so that colour is never alone.
 SIGNS = {"running": "▶", "finished": "✓", "failed": "✕", "stopped": "■", "unreadable": "?"}
@@ -26,6 +28,7 @@ class Summary:
     party: str
     rounds: int | None
     of: int | None
+    opened: int | None
     answered: int | None
     parties: int | None
     spent: float | None
@@ -41,6 +44,16 @@ class Summary:
     def sign(self) -> str:
         return SIGNS[self.state]
 
+    @property
+    def left_out(self) -> bool:
+        """Were fewer rounds opened than there were?"""
+        return self.opened is not None and self.opened < (self.rounds or 0)
+
+    @property
+    def passed(self) -> int:
+        """Rounds, without those that were left out."""
+        return (self.opened if self.left_out else self.rounds) or 0
+
     def to_json(self) -> dict[str, Any]:
         return dict(shapes.strict(asdict(self)))
 
@@ -49,11 +62,13 @@ class Summary:
 
         Said after every step, so it is short.
         """
-        rounds = "" if self.of is None else f", {counted(self.rounds or 0, self.of, 'round')}"
+        rounds = "" if self.of is None else f", {counted(self.passed, self.of, 'round')}"
+        rounds += " opened" if rounds and self.left_out else ""
         heard = "" if self.answered is None or self.parties is None else (
             f", {counted(self.answered, self.parties, 'party', 'parties')} answered"
         )  # fmt: skip
-        return f"{self.state.capitalize()}{rounds}{heard}."
+        unreal = " Simulation, no privacy." if self.simulated else ""
+        return f"{self.state.capitalize()}{rounds}{heard}.{unreal}"
 
 
 def summarise(entry: Entry) -> Summary:
@@ -62,10 +77,11 @@ def summarise(entry: Entry) -> Summary:
     if run is None:
         return Summary(
             entry.identifier, entry.folder.name, "", entry.state, str(entry.folder), "", "", "",
-            None, None, None, None, None, None, "", "", "", entry.trouble, False, False,
+            None, None, None, None, None, None, None, "", "", "", entry.trouble, False, False,
         )  # fmt: skip
     heading, progress = run.heading, shapes.mapping(run.progress)
-    most = worst(spending(run))
+    # What a simulation says it spent, nobody has.
+    most = None if simulated(run) else worst(spending(run))
     failed = shapes.text(shapes.mapping(run.result).get("failed"))
     return Summary(
         id=entry.identifier, title=shapes.text(heading.title) or entry.folder.name,
@@ -73,12 +89,13 @@ def summarise(entry: Entry) -> Summary:
         started=shapes.text(heading.started), ended=shapes.text(heading.ended),
         party=shapes.text(heading.party),
         rounds=shapes.whole(progress.get("rounds")), of=shapes.whole(progress.get("of")),
+        opened=opened(run),
         answered=alive(run), parties=len(party_names(run)) or None,
         spent=most.spent if most else None, budget=most.budget if most else None,
         spent_by=most.party if most else "", spent_against=who(most.viewer) if most else "",
         words=shapes.text(progress.get("words")),
         error=shapes.text(heading.error) or failed,
-        simulated=shapes.mapping(run.certificate).get("entropy") == "simulation",
+        simulated=simulated(run),
         report=entry.has_report,
     )  # fmt: skip
 

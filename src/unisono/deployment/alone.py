@@ -2,14 +2,15 @@
 
 `prepare` reads and checks everything and spends nothing. `Alone.run` pays, learns, tests and writes
 the run's folder; killed at any moment, it goes on from there. The names under which ledgers pay
-hold the study file's hash, so one edition of a study runs once, whatever the folder.
+hold the study file's hash, so one edition of a study runs once, whatever the folder. Ledgers lie
+beside the records (`parties_here`), so what is spent on these counts in every study.
 
     FOLDER/study.toml                copy: what the run began with
     FOLDER/run.checkpoint            where it stands
-    LEDGERS/NAME/policy.toml         made where a party brings none: allows this study once
-    LEDGERS/NAME/NAME.ledger         what it has paid for
 
-A simulation (with a seed) keeps its ledgers in memory and may be repeated at will.
+The result is saved before its test is paid for: a test that is refused or lost costs no model. The
+certificate is written again after it, for training and test together. A simulation (with a seed)
+keeps its ledgers in memory and may be repeated at will.
 """
 
 import shutil
@@ -30,41 +31,37 @@ from unisono.data import read_table
 from unisono.deployment.files import (
     EVALUATION,
     RESULT,
-    folder_for,
     save_result,
     write,
     write_json,
 )
 from unisono.deployment.job import Progress
-from unisono.deployment.paid_rounds import Outcome, require_new, run_rounds
-from unisono.deployment.parties_here import explained, policy_for
+from unisono.deployment.paid_rounds import Outcome, run_rounds
+from unisono.deployment.parties_here import explained, keep_policy, policy_for
+from unisono.deployment.payments import paid_before, require_new
+from unisono.deployment.public_test import Test, public_test, read_public_test
 from unisono.deployment.record import Budgets, Diary, model_so_far, write_transcript
-from unisono.deployment.run_folder import CHECKPOINT, STUDY, TESTED, claimed, clear, require_folder
+from unisono.deployment.run_folder import (
+    CHECKPOINT,
+    PENDING,
+    STUDY,
+    TESTED,
+    Place,
+    begin,
+    claimed,
+    require_folder,
+)
 from unisono.engines import compilation_cache
 from unisono.engines.in_process import IDEAL
-from unisono.errors import UnisonoError
+from unisono.errors import BudgetExceeded, PrivacyViolation
 from unisono.studies.build import build
 from unisono.studies.evaluation import read_private
 from unisono.studies.file import load_study
 from unisono.studies.plan import Built
 from unisono.studies.policy import require_allowed
 from unisono.studies.policy_file import PolicyFile
-from unisono.studies.table import Values
 
 Follow = Callable[[Progress], None]
-Test = tuple[Values, str]  # public records, and what their file is called
-
-
-@dataclass(frozen=True)
-class Place:
-    """Which study, whose files, and where everything goes; a seed makes it a simulation."""
-
-    study: Path
-    data: Mapping[str, Path]
-    folder: Path
-    ledgers: Path
-    test: Path | None = None
-    seed: int | None = None
 
 
 def prepare(place: Place) -> "Alone":
@@ -75,15 +72,16 @@ def prepare(place: Place) -> "Alone":
     records = {}
     for name in file.names:
         table = read_table(place.data[name], built.column_names)
-        records[name] = built.split(table, name)
+        records[name] = built.split(table, name, place.seed)
     simulated = place.seed is not None
     policies = {
-        name: policy_for(built, place.ledgers, place.data, name, simulated) for name in file.names
+        name: policy_for(built, place.data, name, place.ledgers, simulated) for name in file.names
     }
     for name, policy in policies.items():
-        with explained(place.ledgers, policy):
+        with explained(policy):
             require_allowed(policy, file, built.study, name, built.costs)
-    return Alone(place, built, records, policies, _test(place, built))
+    test = read_public_test(built, public_test(file, place.study, place.test), place.data)
+    return Alone(place, built, records, policies, test)
 
 
 @dataclass(frozen=True)
@@ -103,13 +101,16 @@ class Alone:
         with claimed(self.place.folder) as folder, ExitStack() as stack:
             # Another process may have finished meanwhile.
             require_folder(folder, self.built.file, simulated)
-            books = {}
-            for name in self.built.file.names:
-                books[name] = self._book(name)
-                stack.callback(books[name].close)
-            self._require_payable(books)
-            if simulated:
-                clear(folder)
+            names, books = self.built.file.names, dict[str, Ledger]()
+            known = [n for n in names if Path(self.policies[n].source.path).exists()]
+            # Who keeps a book already may refuse; only then are books begun for the others.
+            for group in (known, [n for n in names if n not in known]):
+                for name in group:
+                    books[name] = self._book(name)
+                    stack.callback(books[name].close)
+                self._require_payable({name: books[name] for name in group})
+            books = {name: books[name] for name in names}
+            begin(folder)
             shutil.copyfile(self.place.study, folder / STUDY)
             yield books
 
@@ -119,6 +120,7 @@ class Alone:
         built, folder, study = self.built, self.place.folder, self.built.study
         diary = Diary(folder, study.algorithm.rounds)
         budgets = Budgets(folder, list(study.cost), books)
+        resumed = paid_before(self._name, list(books.values())).rounds > 0
 
         def watch(done: int, server: Any, words: str) -> None:
             last = done == study.algorithm.rounds
@@ -133,15 +135,25 @@ class Alone:
 
         follow(Progress(0, study.algorithm.rounds, "compiling"))
         outcome = self._rounds(study, books, "", 0, watch)
-        certificate = _certificate(study, books)
         write_transcript(folder, study, outcome.shape, outcome.value, study.algorithm.rounds)
-        if outcome.opened and _presentable(built, outcome, certificate):
-            self._evaluate(outcome.value, books, follow)
-            budgets.write()
-        shown = save_result(folder, built, outcome.value, outcome.opened, certificate)
+        if built.test is not None:
+            write(folder / PENDING, b"")
+        shown = save_result(
+            folder, built, outcome.value, outcome.opened, self._certificate(study, books)
+        )
         if not outcome.opened:
             shown = shown | {"failed": _ALL_LOST}
             write_json(folder / RESULT, shown)
+        if "failed" not in shown:
+            words = self._evaluate(outcome, books, resumed)
+            if built.test is not None:
+                budgets.write()
+                certificate = self._certificate(study, books)
+                save_result(folder, built, outcome.value, outcome.opened, certificate)
+            if words:
+                diary.say(words)
+                follow(Progress(study.algorithm.rounds, study.algorithm.rounds, words))
+        (folder / PENDING).unlink(missing_ok=True)
         return shown
 
     @property
@@ -161,26 +173,44 @@ class Alone:
         checkpoint = None if self.place.seed is not None else place
         return run_rounds(study, parties, name, checkpoint=checkpoint, watch=watch)
 
-    def _evaluate(self, value: Any, books: Mapping[str, Ledger], follow: Follow) -> None:
-        """How good the result is, by whatever test there is."""
-        built, folder = self.built, self.place.folder
-        found = [] if self.test is None else [built.judge(value, *self.test)]
-        if built.test is not None and built.parts.score is not None:
-            score = built.parts.score
-            scores = {n: (score(value, kept)[:, None],) for n, (_, kept) in self.records.items()}
-            tested = self._rounds(built.test.study, books, " evaluation", 1, columns=scores)
-            if tested.opened:
-                certificate = _certificate(built.test.study, books)
-                write_json(folder / "evaluation-certificate.json", certificate.to_json())
-                write(folder / "evaluation-certificate.txt", f"{certificate.text()}\n".encode())
-                result = Result(tested.value, certificate, Transcript())
-                found.insert(0, read_private(built.file, built.test, result))
+    def _evaluate(self, outcome: Outcome, books: Mapping[str, Ledger], resumed: bool) -> str:
+        """How good the result is, by whatever test there is; words about a test that failed."""
+        built, folder, words = self.built, self.place.folder, ""
+        found = [] if self.test is None else [built.judge(outcome.value, *self.test)]
+        if built.test is not None:
+            try:
+                tested = self._tested(built.test.study, outcome.value, books)
+            except (BudgetExceeded, PrivacyViolation) as error:
+                words = f"the result was not tested: {error}"
             else:
-                rounds = built.study.algorithm.rounds
-                follow(Progress(rounds, rounds, "the test was paid for and lost: left out"))
+                if tested.opened:
+                    write_transcript(
+                        folder, built.study, outcome.shape, outcome.value,
+                        built.study.algorithm.rounds, test=tested.shape,
+                    )  # fmt: skip
+                    certificate = certify(built.test.study, books, ACCOUNTANT)
+                    result = Result(tested.value, certificate, Transcript())
+                    found.insert(0, read_private(built.file, built.test, result, resumed))
+                else:
+                    words = "the test was paid for and lost: left out"
         if found:
             also = {"also": found[1:]} if found[1:] else {}
             write_json(folder / EVALUATION, found[0] | also)
+        return words
+
+    def _tested(self, test: Study, value: Any, books: Mapping[str, Ledger]) -> Outcome:
+        """The scores of the records that were kept out, in one release."""
+        score = self.built.parts.score
+        assert score is not None
+        scores = {n: (score(value, kept)[:, None],) for n, (_, kept) in self.records.items()}
+        return self._rounds(test, books, _TEST, 1, columns=scores)
+
+    def _certificate(self, study: Study, books: Mapping[str, Ledger]) -> Certificate:
+        """What was shown of every party: the training, and the test if it was ever paid for."""
+        test = paid_before(f"{self._name}{_TEST}", list(books.values()))
+        costs = self.built.costs if test.rounds or test.whole else study.costs
+        secure_sum = IDEAL if study.trust is Trust.SECURE_SUM else ""
+        return certify(study, books, ACCOUNTANT, secure_sum=secure_sum, costs=costs)
 
     # ------------------------------------------------------------- ledgers
 
@@ -188,10 +218,11 @@ class Alone:
         policy = self.policies[name]
         if self.place.seed is not None:
             return Ledger.in_memory(policy.core_policy(), ACCOUNTANT, seed=self.place.seed)
-        path = Path(policy.source.path)
-        if not path.exists():
-            folder_for(path.parent)
-            write(path, policy.source.text.encode())
+        if policy.ledger_path.exists():  # which may belong to another policy: then none is made
+            ledger = policy.open_ledger()
+            keep_policy(policy)
+            return ledger
+        keep_policy(policy)
         return policy.open_ledger()
 
     def _require_payable(self, books: Mapping[str, Ledger]) -> None:
@@ -199,40 +230,16 @@ class Alone:
         if (self.place.folder / CHECKPOINT).exists():
             return  # what is left of a run that goes on is checked where it is known
         require_new(self._name, list(books.values()))
-        for index, (name, book) in enumerate(books.items()):
-            with explained(self.place.ledgers, self.policies[name]):
-                book.check(self.built.costs[index])
+        for name, book in books.items():
+            with explained(self.policies[name]):
+                book.check(self.built.costs[self.built.file.party(name)])
 
 
+_TEST = " evaluation"  # the payment of the test, after the run's own name
 _ALL_LOST = (
     "every round was paid for and lost when the run was stopped, so nothing was learnt; what was "
     "paid stays spent: agree on the next edition"
 )
-
-
-def _test(place: Place, built: Built) -> Test | None:
-    """Public records, checked before anything is spent."""
-    asked = built.file.evaluation
-    path = place.test
-    if path is None and asked is not None and asked.file is not None:
-        path = place.study.parent / asked.file
-    if path is None:
-        return None
-    return built.testable(read_table(path, built.column_names)), path.name
-
-
-def _certificate(study: Study, books: Mapping[str, Ledger]) -> Certificate:
-    secure_sum = IDEAL if study.trust is Trust.SECURE_SUM else ""
-    return certify(study, books, ACCOUNTANT, secure_sum=secure_sum)
-
-
-def _presentable(built: Built, outcome: Outcome, certificate: Certificate) -> bool:
-    """Whether there is a result to test: training may have diverged."""
-    try:
-        built.present(Result(outcome.value, certificate, Transcript()))
-    except (UnisonoError, ArithmeticError, ValueError):
-        return False
-    return True
 
 
 __all__ = ["Alone", "Place", "prepare"]

@@ -1,7 +1,8 @@
 """A study on one machine as between many: a server and one process for each party.
 
-Keys, roster, certificates and, where a party brings none, a policy that allows exactly this study
-are made in the folder. Everything runs over TLS with node keys, as it would between hospitals.
+Keys, roster and certificates are made in the folder. Where a party brings no policy, one that
+allows exactly this study is made beside its records, and its ledger lies there too. Everything runs
+over TLS with node keys, as it would between hospitals.
 """
 
 import subprocess
@@ -14,14 +15,16 @@ from typing import Any
 
 from unisono.data import read_table
 from unisono.deployment.coordinate import Place, authority_of, run, serving
-from unisono.deployment.files import folder_for, write
+from unisono.deployment.files import folder_for
 from unisono.deployment.job import Job, Progress
-from unisono.deployment.parties_here import allowing, policy_of
+from unisono.deployment.parties_here import explained, keep_policy, policy_for
+from unisono.deployment.public_test import public_test, require_public
 from unisono.engines.distributed.server import Conditions
 from unisono.errors import InvalidInput
 from unisono.studies.build import build
 from unisono.studies.file import load_study
 from unisono.studies.keys import keygen
+from unisono.studies.policy import require_allowed
 from unisono.studies.roster import make_roster
 from unisono.studies.schema import StudyFile
 
@@ -41,13 +44,17 @@ def run_local(
     built = build(file)
     for name in file.names:  # here rather than in a party's log
         built.columns(read_table(data[name], built.column_names), name)
+    require_public(public_test(file, study), data)
+    policies = {name: policy_for(built, data, name, None, False) for name in file.names}
+    for name, policy in policies.items():
+        with explained(policy):
+            require_allowed(policy, file, built.study, name)
     folder_for(folder)
     roster = folder / "roster.toml"
     if not roster.exists():
         make_roster([keygen(folder / name, name) for name in file.names], roster)
-    for name in file.names:
-        if not policy_of(folder, data, name).exists():
-            write(folder / name / "policy.toml", allowing(built, name).encode())
+    for policy in policies.values():
+        keep_policy(policy)
     job = Job.begin(folder / "server", study, roster, conditions)
     place = Place(_HOST, _port(file), (_HOST, "localhost"))
     with serving(job, place) as link, recorded() as record:
@@ -55,7 +62,7 @@ def run_local(
             [
                 *(sys.executable, "-m", "unisono", "join", str(study)),
                 *("--name", name, "--data", str(data[name]), "--roster", str(roster)),
-                *("--policy", str(policy_of(folder, data, name)), "--keys", str(folder / name)),
+                *("--policy", policies[name].source.path, "--keys", str(folder / name)),
                 *("--server", link.address, "--authority", str(authority_of(job))),
                 *("--output", str(folder / name / "output")),
             ]

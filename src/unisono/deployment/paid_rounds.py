@@ -3,14 +3,15 @@
 Each piece of rounds is on every party's ledger, under a name that is granted once, before its noise
 is drawn; the checkpoint follows when the piece is merged. So a run that is killed finds out from
 the ledgers which rounds were paid for and lost: their noise died with the process and is not drawn
-again (X-9). They are tried again as far as the study's retries go, with noise that was calibrated
-for that, and left out beyond; nobody pays for more than was agreed on.
+again (X-9). The checkpoint in turn names the payment of every round that was opened, and a ledger
+that lacks one of them is not the book of this run. Lost rounds are tried again as far as the
+study's retries go, with noise that was calibrated for that, and left out beyond; nobody pays for
+more than was agreed on.
 
 Where a piece cannot be paid for alone (noise that is correlated over rounds, parties that remember
 clean values or take turns) the whole run is paid for at once and ends with its process.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,11 +26,12 @@ from unisono.core.events import releases_of
 from unisono.core.grant import Grant, join
 from unisono.core.ledger import Ledger
 from unisono.core.study import Party, Study, require_same_kind
+from unisono.deployment.payments import Paid, label_of, paid_before, require_new, require_paid
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.chunks import JOINT_PARTIES, Chunk, pieces
 from unisono.engines.requirements import require_columns
 from unisono.engines.rounds import seen_at_first, stack
-from unisono.errors import GrantMisused
+from unisono.errors import InvalidInput
 
 # Pieces of a run: enough to see budgets drain and to lose little, few enough to pay for quickly.
 _PIECES, _PAYMENTS = 40, 2000
@@ -42,36 +44,6 @@ class Outcome:
     value: Any
     opened: int
     shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Paid:
-    """What ledgers remember of a run: all rounds before `rounds` were paid for, `again` of them
-    more than once; `whole` if all of it was paid for at once."""
-
-    rounds: int
-    again: int
-    whole: bool
-
-
-def paid_before(name: str, ledgers: Sequence[Ledger]) -> Paid:
-    """What any of these ledgers was ever asked to pay for a run of this name."""
-    purposes = frozenset[str]().union(*(ledger.purposes() for ledger in ledgers))
-    pattern = re.compile(rf"{re.escape(name)} rounds (\d+)-(\d+)( again)?.*")
-    found = [match for purpose in purposes if (match := pattern.fullmatch(purpose))]
-    again = sum(int(one[2]) - int(one[1]) for one in found if one[3])
-    return Paid(max((int(one[2]) for one in found), default=0), again, name in purposes)
-
-
-def require_new(name: str, ledgers: Sequence[Ledger]) -> None:
-    """Refuse a run that was paid for, in whatever folder: it cannot go on from nothing."""
-    before = paid_before(name, ledgers)
-    if before.rounds or before.whole:
-        raise GrantMisused(
-            "this edition of the study was paid for before, as the ledgers say, and its noise is "
-            "gone with the process that drew it: a study runs once; to run it again, agree on the "
-            "next edition"
-        )
 
 
 def run_rounds(
@@ -87,11 +59,16 @@ def run_rounds(
     ledgers = [party.ledger for party in parties]
     server, state = study.algorithm.init(study.facts)
     states = jax.tree.map(lambda leaf: jnp.stack([jnp.asarray(leaf)] * len(parties)), state)
-    carry = (server, states, np.asarray(0))
+    carry = (server, states, np.zeros(study.algorithm.rounds, np.int64))
     saved = Checkpoint(checkpoint, name) if checkpoint and _in_parts(study, state) else None
     before, first = paid_before(name, ledgers), 0
     if saved and saved.exists():
         first, carry = saved.load(carry)
+        if np.shape(carry[2]) != (study.algorithm.rounds,):
+            raise InvalidInput(
+                f"{saved.path} was written by another version of unisono: go on with that one"
+            )
+        require_paid(name, parties, carry[2])
     else:
         require_new(name, ledgers)
     again, first, words = _lost(study, first, before)
@@ -105,16 +82,17 @@ def run_rounds(
     if saved is None:
         grants = work.pay(range(study.algorithm.rounds), "", server)
         for piece in rest:
-            carry = work.piece(carry, grants, 0, piece)
+            carry = work.piece(carry, grants, 0, piece, 1)
             watch(piece.stop, carry[0], "")
     else:
-        for piece, label in [(one, f" again {before.again}") for one in again] + [
-            (one, "") for one in rest
+        for piece, attempt in [(one, 2 + before.again) for one in again] + [
+            (one, 1) for one in rest
         ]:
-            carry = work.piece(carry, work.pay(piece, label, server), piece.start, piece)
+            grants = work.pay(piece, label_of(attempt), server)
+            carry = work.piece(carry, grants, piece.start, piece, attempt)
             saved.save(piece.stop, carry)
             watch(piece.stop, carry[0], "")
-    return Outcome(_result(study, carry), int(carry[2]), work.shape)
+    return Outcome(_result(study, carry), int(np.count_nonzero(carry[2])), work.shape)
 
 
 def _lost(study: Study, first: int, before: Paid) -> tuple[list[range], int, str]:
@@ -200,12 +178,17 @@ class _Work:
         many = algorithm.alike and len(given) > JOINT_PARTIES
         return [join(given)] if many else given
 
-    def piece(self, carry: Any, grants: Sequence[Grant], offset: int, rounds: range) -> Any:
-        """The state after these rounds, whose draws in the grants begin at round `offset`."""
+    def piece(
+        self, carry: Any, grants: Sequence[Grant], offset: int, rounds: range, attempt: int
+    ) -> Any:
+        """The state after these rounds, whose draws in the grants begin at round `offset`, and by
+        which payment each was opened (see `label_of`)."""
         server, states, opened = carry
         after, _ = self._chunk.run((server, states, self._held), grants, offset, rounds)
         server, states, self._held = after
-        return server, states, np.asarray(int(opened) + len(rounds))
+        opened = np.array(opened)
+        opened[rounds.start : rounds.stop] = attempt
+        return server, states, opened
 
     def _begin(self, grants: Sequence[Grant], server: Any) -> None:
         study = self.study
@@ -219,4 +202,4 @@ class _Work:
         self.shape = self._chunk.shape
 
 
-__all__ = ["Outcome", "Paid", "paid_before", "require_new", "run_rounds"]
+__all__ = ["Outcome", "run_rounds"]

@@ -1,19 +1,29 @@
 """Parties whose files lie on this machine: their records, and what each allows.
 
-A party that brings its own policy.toml beside its records (in a folder of its name) is bound by it.
-For others one is made that allows this study once, and nothing else.
+Policy and ledger lie beside the records that they are about, so that these have one book whatever
+the study, its file or its folder is called:
+
+    DATA/NAME.csv            DATA/NAME.policy.toml     DATA/NAME.ledger
+    DATA/NAME/records.csv    DATA/NAME/policy.toml     DATA/NAME/NAME.ledger
+
+A party that brings its own policy is bound by it. For others one is made that allows this study
+once, and nothing else.
 """
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.trust import SERVER, Trust, Viewer
+from unisono.deployment.files import folder_for, write
 from unisono.errors import BudgetExceeded, InvalidInput, PrivacyViolation
 from unisono.studies.plan import Built
 from unisono.studies.policy_file import PolicyFile, load_policy, parse_policy
+
+_MADE = "# Made by unisono, as no policy was there: allows the study"
 
 
 def find_data(names: Sequence[str], folder: Path) -> dict[str, Path]:
@@ -30,40 +40,84 @@ def find_data(names: Sequence[str], folder: Path) -> dict[str, Path]:
             raise InvalidInput(
                 f"{folder} has no file for {name!r}: put {name}.csv or {name}/records.csv there"
             )
+        if len(there) > 1:
+            raise InvalidInput(
+                f"{folder} has several files for {name!r} ({', '.join(map(str, there))}): keep the "
+                "one that holds the party's records"
+            )
         found[name] = there[0]
     return found
 
 
-def policy_of(folder: Path, data: Mapping[str, Path], name: str) -> Path:
-    """The party's own policy beside its data, or the one that is made for it."""
-    own = data[name].parent / "policy.toml"
-    return own if own.exists() and data[name].parent.name == name else folder / name / "policy.toml"
+def policy_of(data: Mapping[str, Path], name: str, ledgers: Path | None = None) -> Path:
+    """The policy beside a party's records; where there is none, the place where it is made: there
+    too, unless a folder for `ledgers` is given.
+
+    Where the file is a link, what lies beside the records themselves counts as well.
+    """
+    beside = dict.fromkeys(_beside(path) for path in (data[name].absolute(), data[name].resolve()))
+    there = [path for path in beside if path.exists()]
+    if len({path.resolve() for path in there}) > 1:
+        raise InvalidInput(
+            f"{name!r} has two policies, {there[0]} and {there[1]}: keep the one that counts"
+        )
+    if there:
+        return there[0]
+    return list(beside)[-1] if ledgers is None else ledgers / name / "policy.toml"
+
+
+def _beside(records: Path) -> Path:
+    own_folder = records.stem in ("records", records.parent.name)
+    return records.with_name("policy.toml" if own_folder else f"{records.stem}.policy.toml")
 
 
 def policy_for(
-    built: Built, folder: Path, data: Mapping[str, Path], name: str, simulated: bool
+    built: Built, data: Mapping[str, Path], name: str, ledgers: Path | None, simulated: bool
 ) -> PolicyFile:
     """The party's own policy, the one that was made before, or one that allows this study; a
     simulation spends nothing, so that what was made before is no limit to it."""
-    path = policy_of(folder, data, name)
-    made = path.parent == folder / name
-    if path.exists() and not (made and simulated):
-        return load_policy(path)
+    path = policy_of(data, name, ledgers)
+    if path.exists():
+        found = load_policy(path)
+        if not (simulated and was_made(found)):
+            return found
     return parse_policy(allowing(built, name), str(path))
 
 
+def was_made(policy: PolicyFile) -> bool:
+    """Whether nobody wrote it."""
+    return policy.source.text.startswith(_MADE)
+
+
+def keep_policy(policy: PolicyFile) -> None:
+    """Write down a policy that was made, once: one that is there is never replaced."""
+    path = Path(policy.source.path)
+    if path.exists():
+        return
+    folder_for(path.parent)
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    write(draft, policy.source.text.encode())
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        raise InvalidInput(f"another process has made {path} just now: try again") from None
+    finally:
+        draft.unlink()
+
+
 @contextmanager
-def explained(folder: Path, policy: PolicyFile) -> Iterator[None]:
+def explained(policy: PolicyFile) -> Iterator[None]:
     """A refusal by a policy that nobody wrote says where it comes from, and how to go on."""
     try:
         yield
     except (BudgetExceeded, PrivacyViolation) as error:
-        path = Path(policy.source.path)
-        if folder not in path.parents:
+        if not was_made(policy):
             raise
         raise type(error)(
-            f"{error}\n{path} was made for one study only: to run others too, put a policy with a "
-            "larger budget beside each party's records (NAME/policy.toml), or try out with --seed"
+            f"{error}\n{policy.source.path} was made for one study only, and these records' budget "
+            "is set by it: a budget is fixed when its ledger begins, so where several studies are "
+            "to come, put a policy with a larger one there before the first; to try out, give "
+            "--seed"
         ) from None
 
 
@@ -88,6 +142,7 @@ def allowing(built: Built, name: str) -> str:
         f'[budget.exceptions."{viewer}"]\nepsilon = inf\n' for viewer in sorted(trusted)
     )
     return (
+        f"{_MADE} {file.title!r}, once.\n"
         f'[dataset]\nname = "{name}"\nledger = "{name}.ledger"\n\n'
         f"[budget]\nepsilon = {limit!r}\ndelta = {privacy.delta!r}\n"
         f'relation = "{privacy.relation}"\nunit = "{privacy.unit}"\n'
@@ -98,4 +153,6 @@ def allowing(built: Built, name: str) -> str:
     )
 
 
-__all__ = ["allowing", "explained", "find_data", "policy_for", "policy_of"]
+__all__ = [
+    "allowing", "explained", "find_data", "keep_policy", "policy_for", "policy_of", "was_made"
+]  # fmt: skip

@@ -20,6 +20,7 @@ from unisono.core.values import Private
 from unisono.data import read_table
 from unisono.deployment.files import folder_for, read_json, save_result, write_json
 from unisono.deployment.job import Agreement, agreement
+from unisono.deployment.public_test import public_test, require_public
 from unisono.deployment.record import Budgets, Diary
 from unisono.engines import compilation_cache, wire
 from unisono.engines.distributed.party import Responder
@@ -82,6 +83,7 @@ class Member:
         identity = load_identity(seat.keys, seat.name)
         session.roster.require(identity)
         load_node_key(seat.keys, seat.name)
+        require_public(public_test(built.file, seat.study), {seat.name: seat.data})
         columns = built.columns(read_table(seat.data, built.column_names), seat.name)
         folder_for(seat.output)
         self.ledger = self._policy.open_ledger()

@@ -60,6 +60,11 @@ class Diary:
         document = {"rounds": done, "of": self._rounds, "words": words, "answered": names}
         write_json(self._folder / PROGRESS, document)
 
+    def say(self, words: str) -> None:
+        """The last words, when all rounds are done."""
+        before = read_json(self._folder / PROGRESS) or {"rounds": self._rounds, "of": self._rounds}
+        write_json(self._folder / PROGRESS, before | {"words": words})
+
     def _change(self, value: Any) -> float | None:
         """The l2 length of the change since the step before; None for the first, or no number."""
         if value is None:
@@ -103,13 +108,14 @@ class Budgets:
     """What ledgers say of a run: before it began (also if it was killed since), and now."""
 
     def __init__(self, folder: Path, viewers: Sequence[Viewer], books: Mapping[str, Ledger]):
-        self._path, self._viewers, self._books = folder / BUDGETS, viewers, books
+        self._path, self._books = folder / BUDGETS, books
+        self._viewers = {party: counted(viewers, book) for party, book in books.items()}
         known = {entry["party"]: entry["viewers"] for entry in read_json(self._path) or []}
         self._before = {
             party: {
                 str(viewer): known[party][viewer]["before"] if viewer in known.get(party, {})
                 else book.spent(viewer)
-                for viewer in viewers
+                for viewer in self._viewers[party]
             }
             for party, book in books.items()
         }  # fmt: skip
@@ -135,9 +141,18 @@ class Budgets:
                     "spent": _number(book.spent(viewer)),
                     "budget": _number(policy.budget_for(viewer).epsilon),
                 }
-                for viewer in self._viewers
+                for viewer in self._viewers[party]
             },
         }  # fmt: skip
+
+
+def counted(viewers: Sequence[Viewer], book: Ledger) -> list[Viewer]:
+    """Those of a study's viewers whom a ledger counts: a coalition is as large as its policy says.
+    A study that tolerates more colluders protects against fewer too."""
+    single = [viewer for viewer in viewers if not viewer.coalition]
+    size = book.policy.colluders
+    larger = any(viewer.coalition >= size for viewer in viewers)
+    return [*single, Viewer.colluders(size)] if size and larger else single
 
 
 def _number(value: float | str) -> float | str:
@@ -145,9 +160,11 @@ def _number(value: float | str) -> float | str:
 
 
 def write_transcript(
-    folder: Path, study: Study, shape: Sequence[int], value: Any, done: int
-) -> None:
-    """Which messages each viewer sees, in a run whose first `done` rounds are over."""
+    folder: Path, study: Study, shape: Sequence[int], value: Any, done: int,
+    test: Sequence[int] | None = None,
+) -> None:  # fmt: skip
+    """Which messages each viewer sees, in a run whose first `done` rounds are over; `test` is the
+    shape of what a party sends in the test of the result, if there was one."""
     server, _ = study.algorithm.init(study.facts)
     single = viewers_of_contribution(study.trust)
     rounds = [0, max(done - 1, 0)]
@@ -158,6 +175,11 @@ def write_transcript(
     last = study.algorithm.rounds
     if done == last:
         messages.append(("result", [last, last], _shape(value), EVERYONE_AT_THE_END))
+    if test is not None:
+        after = [last + 1, last + 1]
+        if single:
+            messages.append(("test messages", after, [study.facts.parties, *test], single))
+        messages.append(("test", after, list(test), EVERYONE_AT_THE_END))
     coalition = {SERVER, PARTY, ITERATES}  # as `Transcript.seen_by` reads it
     write_json(
         folder / TRANSCRIPT,

@@ -1,15 +1,40 @@
-"""Whose a run's folder is: one study's, and a real run's or a simulation's."""
+"""Where a run lies, and whose its folder is: one study's, and a real run's or a simulation's."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from unisono.deployment.files import CERTIFICATE, RESULT, folder_for, held, read_json
+from unisono.deployment.files import ARRAYS, CERTIFICATE, RESULT, folder_for, held, read_json
 from unisono.errors import InvalidInput
 from unisono.studies.file import load_study
 from unisono.studies.schema import StudyFile
 
 STUDY, CHECKPOINT, TESTED = "study.toml", "run.checkpoint", "evaluation.checkpoint"
+# There is a result, and its private test is not over.
+PENDING = "evaluation.pending"
+_HEADING = "run.json"
+_DOCUMENTS = (
+    _HEADING, RESULT, ARRAYS, PENDING, "progress.json", "timeline.jsonl", "budgets.json",
+    "transcript.json", "evaluation.json", "attacks.json", CERTIFICATE, "certificate.txt",
+    "report.html", "report.md", "report.json",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which study, whose files, and where everything goes; a seed makes it a simulation.
+
+    `ledgers` is a folder for books of parties that bring no policy; without one they lie beside
+    the records. Other books of the same records are not counted there.
+    """
+
+    study: Path
+    data: Mapping[str, Path]
+    folder: Path
+    ledgers: Path | None = None
+    test: Path | None = None
+    seed: int | None = None
 
 
 def default_folder(study: Path, simulated: bool) -> Path:
@@ -18,27 +43,40 @@ def default_folder(study: Path, simulated: bool) -> Path:
 
 
 def require_folder(folder: Path, file: StudyFile, simulated: bool) -> None:
-    """Refuse a folder of another study, or one whose study is over."""
+    """Refuse a folder of another study, of the other kind of run, or whose study is over."""
     if not (folder / STUDY).exists():
         return
-    entropy = (read_json(folder / CERTIFICATE) or {}).get("entropy")
+    before_simulated = _simulated(folder)
     if simulated:
-        if (folder / CHECKPOINT).exists() or entropy == "os":
+        if before_simulated is False:
             raise InvalidInput(f"{folder} holds a real run: give a simulation its own --folder")
         return
+    if before_simulated:
+        raise InvalidInput(f"{folder} holds a simulation: give the real run its own --folder")
     before = load_study(folder / STUDY)
     if before.hash != file.hash:
         raise InvalidInput(
             f"{folder} belongs to another study ({before.title!r}, edition {before.edition}), or "
-            "to this one before it was changed: give this one its own folder (--folder)"
+            "to this one before it was changed: keep this one elsewhere (--folder); its parties "
+            "pay from the same ledgers wherever it is kept"
         )
-    if entropy == "simulation":
-        raise InvalidInput(f"{folder} holds a simulation: give the real run its own --folder")
-    if (folder / RESULT).exists():
+    if (folder / RESULT).exists() and not (folder / PENDING).exists():
         raise InvalidInput(
             f"{folder} holds the result of this study already: it runs once; to run it again, "
-            f"agree on edition = {before.edition + 1} and give it its own folder (--folder)"
+            f"agree on edition = {before.edition + 1}, for which every party pays anew, and keep "
+            "it elsewhere (--folder)"
         )
+
+
+def _simulated(folder: Path) -> bool | None:
+    """Whether a simulation's or a real run's documents are there; None where neither says so."""
+    if (folder / CHECKPOINT).exists():
+        return False
+    entropy = (read_json(folder / CERTIFICATE) or {}).get("entropy")
+    if entropy is not None:
+        return bool(entropy == "simulation")
+    said = (read_json(folder / _HEADING) or {}).get("simulated")
+    return None if said is None else bool(said)
 
 
 @contextmanager
@@ -46,20 +84,24 @@ def claimed(folder: Path) -> Iterator[Path]:
     """The folder, made if need be and held by this process alone; a run that is refused before it
     has written anything leaves none behind."""
     folder_for(folder)
-    try:
-        with held(folder, "runs the study in"):
+    with held(folder, "runs the study in"):
+        try:
             yield folder
-    finally:
-        if [path.name for path in folder.iterdir()] == ["lock"]:
-            (folder / "lock").unlink()
-            folder.rmdir()
+        finally:  # only who holds the lock may remove it
+            if [path.name for path in folder.iterdir()] == ["lock"]:
+                (folder / "lock").unlink()
+                folder.rmdir()
 
 
-def clear(folder: Path) -> None:
-    """A simulation that is repeated leaves nothing of the last one."""
-    for path in folder.iterdir():
-        if path.suffix in (".json", ".jsonl", ".txt", ".npz", ".html", ".md"):
-            path.unlink()
+def begin(folder: Path) -> None:
+    """A run that begins leaves nothing of one before: of a simulation that is repeated, or of a
+    run that ended before it had anything to go on from."""
+    if (folder / STUDY).exists() and not (folder / CHECKPOINT).exists():
+        for name in _DOCUMENTS:
+            (folder / name).unlink(missing_ok=True)
 
 
-__all__ = ["CHECKPOINT", "STUDY", "TESTED", "claimed", "clear", "default_folder", "require_folder"]
+__all__ = [
+    "CHECKPOINT", "PENDING", "STUDY", "TESTED", "Place", "begin", "claimed", "default_folder",
+    "require_folder",
+]  # fmt: skip

@@ -4,7 +4,6 @@ Each section is made on its own, so that one damaged document costs one section 
 report. `document` is all that the report says, as plain JSON.
 """
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -19,6 +18,7 @@ from unisono.reports.quality import course, quality
 from unisono.reports.reading import Reading
 from unisono.reports.run import Run
 from unisono.reports.spending import growth, spending
+from unisono.reports.state import SIMULATED, alive
 from unisono.reports.summary import summary
 from unisono.reports.viewers import viewers
 
@@ -134,11 +134,10 @@ def _notice(reading: Reading) -> str:
     """What must not be overlooked."""
     run, found = reading.run, []
     if reading.simulated:
-        found.append("SIMULATION: the noise came from a seed, so this run protects nobody. Do not "
-                     "run it on records that must stay private.")  # fmt: skip
+        found.append(f"{SIMULATED} Do not run it on records that must stay private.")
     if run.heading.state == "running":
-        alive = _alive(run.heading.process)
-        found.append("This run has not ended; the report shows how far it is." if alive else
+        there = alive(run.heading.process)
+        found.append("This run has not ended; the report shows how far it is." if there else
                      "This run says that it is running, but its process is gone: it was stopped. "
                      "The same command goes on where it stood.")  # fmt: skip
     if reading.failed:
@@ -146,19 +145,6 @@ def _notice(reading: Reading) -> str:
     if run.damaged:
         found.append(f"Damaged and left out: {', '.join(run.damaged)}.")
     return " ".join(found)
-
-
-def _alive(process: int | None) -> bool:
-    """Whether a process of this machine is there; unknown counts as there."""
-    if not isinstance(process, int) or process <= 0:
-        return True
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 __all__ = ["FORMAT", "UNEXPECTED", "Report", "document", "report", "sound", "unshown"]

@@ -35,7 +35,8 @@ def guarantees(reading: Reading) -> Part:
             "There is no certificate, and no study file to plan one from: nothing is guaranteed.",
             "warning")])  # fmt: skip
     return Part("What is guaranteed", "guarantees", [
-        *_loud(reading), *_words(reading), Title("In numbers"), _table(reading),
+        *_loud(reading), *([] if reading.simulated else _words(reading)), *_covered(reading),
+        Title("In numbers"), _table(reading),
         Text("50 % is a coin toss. “No protection” means that epsilon is infinite. All numbers are "
              "upper bounds and rounded up.", "note"),
         Title("What it rests on"), Items(assumptions(reading)),
@@ -44,12 +45,19 @@ def guarantees(reading: Reading) -> Part:
 
 def _loud(reading: Reading) -> list[Block]:
     if reading.simulated:
-        return [Text("This run was a SIMULATION: its noise came from a seed. The numbers below "
+        return [Text("This run is a SIMULATION: its noise comes from a seed. The numbers below "
                      "are those that the same run would have with real noise; as it is, nobody "
                      "is protected.", "warning")]  # fmt: skip
     if reading.planned:
         return [Text("The run has no certificate yet. These are the numbers of its plan.", "note")]
     return []
+
+
+def _covered(reading: Reading) -> list[Block]:
+    if reading.tested is None:
+        return []
+    return [Text(f"Counted are the training and the private test (epsilon {reading.tested:g}), "
+                 "together.", "note")]  # fmt: skip
 
 
 def _words(reading: Reading) -> list[Block]:
@@ -88,8 +96,9 @@ def _table(reading: Reading) -> Grid:
                      *(shown(one.epsilon) if one else "–" for one in found),
                      one_in(delta) if delta else "0"])  # fmt: skip
     unit = "one record" if reading.unit == "record" else "all data of one party"
+    real = "With real noise, not as it is: how" if reading.simulated else "How"
     return Grid(
-        f"How often the best guess is right when somebody has to tell {tells(reading)}; and "
+        f"{real} often the best guess is right when somebody has to tell {tells(reading)}; and "
         f"epsilon of this run, at most, for {unit}",
         ["who looks", "right at most", *(f"ε, {RELATIONS.get(one, one)}" for one in relations),
          "delta"], rows,
@@ -149,14 +158,14 @@ def _declared(reading: Reading) -> list[str]:
     many = said.get("records_per_person")
     if many is not None and reading.unit == "record":
         found.append(
-            "The parties declared that each person has one record."
+            "Assumed, unless a party's policy says otherwise: each person has one record."
             if many == 1
             else f"The parties declared that a person may have {many} records. The numbers protect "
             "one record; a person with several is protected like a group."
         )
     if said.get("parties_disjoint") is not None:
         found.append(
-            "The parties declared that no person is at two of them."
+            "Assumed, unless a party's policy says otherwise: no person is at two parties."
             if said["parties_disjoint"]
             else "A person may be at several parties, and is then protected less than said here."
         )

@@ -8,6 +8,7 @@ from unisono.reports.blocks import Block, Curves, Facts, Grid, Intervals, Part, 
 from unisono.reports.charts import Interval
 from unisono.reports.marks import short
 from unisono.reports.reading import Reading, listed, number, share
+from unisono.reports.state import opened
 
 _ABSENT = 20  # parties that missed rounds and are named
 
@@ -17,12 +18,11 @@ def quality(reading: Reading) -> Part:
     given = reading.run.evaluation
     measured = [given, *given.get("also", ())] if given else []
     blocks = [block for one in measured for block in _measured(one)] or _nobody(reading)
-    asked = reading.file.evaluation if reading.file else None
-    if measured and asked and asked.holdout and asked.epsilon:
+    if measured and reading.tested is not None:
         blocks.append(Text(
             f"The private test asked records that were kept out of training, once, for epsilon "
-            f"{asked.epsilon:g} under the same relation. It has a certificate of its own; the "
-            "budgets below count it on top of the training.", "note"))  # fmt: skip
+            f"{reading.tested:g} under the same relation. What is guaranteed and the budgets below "
+            "count it on top of the training.", "note"))  # fmt: skip
     return Part("How good is it?", "quality", blocks)
 
 
@@ -32,8 +32,11 @@ def _measured(found: Mapping[str, Any]) -> list[Block]:
     base = None if found.get("baseline") is None else number(found["baseline"])
     sure = share(found.get("confidence", 0.95))
     smaller_is_better = "error" in name
+    # Errors are often skewed: a few large ones that were not met would move the mean.
+    kind = f"rough {sure}" if smaller_is_better else sure
+    rough = ", roughly: few records with large errors move it" if smaller_is_better else ""
     words = [f"Measured: {name} {short(value)}, between {short(low)} and {short(high)} with {sure} "
-             f"confidence."]  # fmt: skip
+             f"confidence{rough}."]  # fmt: skip
     if base is not None:
         beats = high < base if smaller_is_better else low > base
         loses = low > base if smaller_is_better else high < base
@@ -43,7 +46,7 @@ def _measured(found: Mapping[str, Any]) -> list[Block]:
     where = f"On {found['records']:,} records" if found.get("records") else "Measured"
     return [
         Text(" ".join(words)),
-        Intervals(f"{name}, with its {sure} interval", [Interval(name, value, low, high)],
+        Intervals(f"{name}, with its {kind} interval", [Interval(name, value, low, high)],
                   reference=None if base is None else ("without any study", base)),
         Text(f"{where}: {found['how']}." if found.get("how") else f"{where}.", "note"),
     ]  # fmt: skip
@@ -96,11 +99,12 @@ def _times(reading: Reading) -> list[tuple[str, str]]:
         ("began", _moment(heading.started)),
         ("ended", _moment(heading.ended)),
     ]  # fmt: skip
-    if progress.get("of"):
-        found.append(("rounds", f"{progress['rounds']} of {progress['of']}"))
-    opened = (reading.run.result or {}).get("rounds_opened")
-    if opened is not None:
-        found.append(("opened", times(int(opened), "round")))
+    done, total = opened(reading.run), progress.get("of")
+    if done is None and total:
+        found.append(("rounds", f"{progress['rounds']} of {total}"))
+    elif done is not None:
+        missing = f" of {total}; the others were left out" if total and done < int(total) else ""
+        found.append(("opened", f"{times(done, 'round')}{missing}"))
     if progress.get("words"):
         found.append(("last words", str(progress["words"])))
     return [(name, words) for name, words in found if words]
@@ -119,12 +123,18 @@ def _answered(reading: Reading) -> list[Block]:
     missed = {name: sum(name not in names for names in asked) for name in reading.names}
     absent = sorted((name for name in missed if missed[name]), key=lambda name: -missed[name])
     if not absent:
-        return [Text(f"All {times(len(reading.names), 'party', 'parties')} answered every time.")]
+        seen = " in the lines that were read" if reading.run.thinned else ""
+        everyone = times(len(reading.names), "party", "parties")
+        return [Text(f"All {everyone} answered every time{seen}.")]
     shown, note = shorter(absent, _ABSENT, "parties that missed rounds")
     rows = [[name, str(missed[name]), str(len(asked))] for name in shown]
+    part = "" if not reading.run.thinned else (
+        " Counted are the latest lines of the timeline and an even sample of those before."
+    )  # fmt: skip
     return [
         Text(f"{listed(absent)} did not answer every time. A round that too few parties "
-             "answer is not opened, and the noise is planned for the fewest that may answer."),
+             "answer is not opened, and the noise is planned for the fewest that may answer."
+             f"{part}"),
         Grid("Who missed answers", ["party", "missed", "of"], rows), *note,
     ]  # fmt: skip
 

@@ -8,15 +8,17 @@ without.
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.events import Composed
 from unisono.core.trust import Relation, Trust, Unit, Viewer, describe
 from unisono.core.words import budget_guess
 from unisono.errors import InvalidInput, UndefinedRelation, UnisonoError
 from unisono.reports.run import Run
+from unisono.reports.state import simulated
 from unisono.studies.build import build
 from unisono.studies.file import parse_study
 from unisono.studies.plan import Built
@@ -65,22 +67,36 @@ class Reading:
 
     @cached_property
     def guarantees(self) -> Sequence[Guarantee]:
-        """As certified; before there is a certificate, as planned."""
+        """As certified; before there is a certificate, as planned. Both hold the whole run: the
+        training and, where the study asks for one, the private test."""
         if self.run.certificate is not None:
-            return [
+            certified = [
                 Guarantee(str(one["viewer"]), str(one["relation"]), number(one["epsilon"]),
                           number(one["delta"]))
                 for one in self.certificate["guarantees"]
             ]  # fmt: skip
+            return certified if self.tested is None else [self._whole(one) for one in certified]
         if self.built is None:
             return []
-        delta = self.built.file.privacy.delta
+        delta, costs = self.built.file.privacy.delta, self.built.costs
         return [
             Guarantee(str(viewer), str(relation), epsilon, delta)
-            for viewer, history in self.built.study.cost.items()
+            for viewer, history in costs[0].items()
             for relation in history.relations
-            for epsilon in _epsilon(history, relation, delta)
+            for epsilon in _epsilon(costs, viewer, relation, delta)
         ]
+
+    def _whole(self, certified: Guarantee) -> Guarantee:
+        """With the private test, which certificates of older versions left out."""
+        costs = self.built.costs if self.built else ()
+        found = [
+            epsilon
+            for viewer in (costs[0] if costs else ())
+            for relation in costs[0][viewer].relations
+            if (str(viewer), str(relation)) == (certified.viewer, certified.relation)
+            for epsilon in _epsilon(costs, viewer, relation, certified.delta)
+        ]
+        return replace(certified, epsilon=max([certified.epsilon, *found]))
 
     @cached_property
     def relation(self) -> str:
@@ -129,7 +145,14 @@ class Reading:
 
     @property
     def simulated(self) -> bool:
-        return bool(self.certificate.get("entropy") == "simulation")
+        return simulated(self.run)
+
+    @cached_property
+    def tested(self) -> float | None:
+        """Epsilon of the private test, where the study asks for one."""
+        if self.built is None or self.built.test is None or self.built.file.evaluation is None:
+            return None
+        return self.built.file.evaluation.epsilon
 
     @property
     def failed(self) -> str:
@@ -159,9 +182,13 @@ def built_from(study: str) -> Built | None:
         return None
 
 
-def _epsilon(history: Any, relation: Relation, delta: float) -> list[float]:
+def _epsilon(
+    costs: Sequence[Mapping[Viewer, Composed]], viewer: Viewer, relation: Relation, delta: float
+) -> list[float]:
+    """Of the party that pays most; nothing where the relation has no guarantee."""
     try:
-        return [ACCOUNTANT.epsilon(history, relation, delta)]
+        different = dict.fromkeys(cost[viewer] for cost in costs)
+        return [max(ACCOUNTANT.epsilon(one, relation, delta) for one in different)]
     except UndefinedRelation:
         return []
 

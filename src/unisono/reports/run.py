@@ -16,6 +16,7 @@ has no result. Nothing here was computed from records except through a paid rele
 """
 
 import json
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from unisono.errors import InvalidInput
 
 FORMAT = "unisono-run-1"
 HEADING = "run.json"
+LINES = 2000  # of a timeline: the latest ones, and at most as many of those before
 State = Literal["running", "finished", "failed"]
 
 
@@ -52,7 +54,10 @@ class Heading:
 
 @dataclass(frozen=True)
 class Run:
-    """Everything that is known of a run; documents are plain JSON, None where there is none."""
+    """Everything that is known of a run; documents are plain JSON, None where there is none.
+
+    Of a long timeline (`thinned`) the early lines are a sample.
+    """
 
     folder: Path
     heading: Heading
@@ -66,6 +71,7 @@ class Run:
     transcript: Mapping[str, Any] | None = None
     attacks: Mapping[str, Any] | None = None
     damaged: tuple[str, ...] = field(default=())
+    thinned: bool = False
 
 
 def read_run(folder: Path) -> Run:
@@ -83,9 +89,10 @@ def read_run(folder: Path) -> Run:
     names = ("progress", "result", "certificate", "evaluation", "transcript", "attacks")
     documents = {name: _document(folder / f"{name}.json", damaged, dict) for name in names}
     budgets = _document(folder / "budgets.json", damaged, list)
+    timeline, thinned = _lines(folder / "timeline.jsonl")
     return Run(
         folder=folder, heading=first, study=_text(folder / "study.toml"),
-        timeline=_lines(folder / "timeline.jsonl"),
+        timeline=timeline, thinned=thinned,
         budgets=None if budgets is None else tuple(budgets),
         damaged=tuple(damaged), **documents,
     )  # fmt: skip
@@ -132,15 +139,35 @@ def _document(path: Path, damaged: list[str], kind: type) -> Any:
     return found
 
 
-def _lines(path: Path) -> tuple[Mapping[str, Any], ...]:
-    """Whole lines only: a writer may be in the middle of the last one."""
+def _lines(path: Path) -> tuple[tuple[Mapping[str, Any], ...], bool]:
+    """The latest lines and an even sample of those before, and whether it is a sample.
+
+    Whole lines only: a writer may be in the middle of the last one.
+    """
+    early: list[bytes] = []
+    latest: deque[bytes] = deque()
+    left, every = 0, 1  # lines that have left the latest; one in so many of them is kept
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                latest.append(line)
+                if len(latest) <= LINES:
+                    continue
+                before = latest.popleft()
+                if left % every == 0:
+                    early.append(before)
+                left += 1
+                if len(early) > LINES:
+                    early, every = early[::2], 2 * every
+    except OSError:
+        return (), False
     found = []
-    for line in (_text(path) or "").splitlines():
+    for line in (*early, *latest):
         try:
             found.append(json.loads(line))
         except ValueError:
             break
-    return tuple(found)
+    return tuple(found), every > 1
 
 
 __all__ = ["FORMAT", "HEADING", "Heading", "Run", "State", "find_runs", "read_run"]

@@ -17,6 +17,10 @@ from unisono.studies.plan import Built
 EVERYONE = "*"  # all viewers saw equally much
 _GAUGES = 24  # that a reader still looks at
 _POINTS = 20  # of a curve
+_UNREAL = (
+    "A simulation spends nothing: its ledgers are thrown away, and the gauges show what a real run "
+    "would spend."
+)
 
 
 class Account(NamedTuple):
@@ -47,6 +51,7 @@ def spending(reading: Reading) -> Part:
     gauges = [Gauge(one.label, one.spent, one.budget, _left(one), one.before) for one in shown]
     free = sorted({viewer for one in accounts for viewer in one.free})
     blocks: list[Block] = [
+        *([Text(_UNREAL, "warning")] if reading.simulated else []),
         Text("A party's budget limits what may ever be learned about one of its units, over all "
              "studies; its ledger refuses what exceeds it. Pale: spent before this run. Full: this "
              "run. Each gauge is against the viewer who has seen most."),
@@ -132,31 +137,48 @@ def growth(reading: Reading) -> Part:
         words = ("The study file is missing or was written by another version, so the rounds "
                  "cannot be accounted for one by one.")  # fmt: skip
         return Part("Epsilon over the rounds", "rounds", [Text(words)])
-    return Part("Epsilon over the rounds", "rounds", _growing(built))
+    return Part("Epsilon over the rounds", "rounds", _growing(built, reading))
 
 
-def _growing(built: Built) -> list[Block]:
+def _growing(built: Built, reading: Reading) -> list[Block]:
     if built.study.facts.attempts(built.study.algorithm.rounds) == 1:
-        return [Text("This study makes one release: there are no rounds to add up.")]
+        return [Text("This study makes one release: there are no rounds to add up."),
+                *_added(reading)]  # fmt: skip
     known = epsilon_over_rounds(built)
     curves = [one for one in known if math.isfinite(one.points[-1][1])]
     if not curves:
         return [Text(f"{built.file.algorithm.name} pays for its whole run at once, whatever "
-                     "happens in it: there is no smaller price for fewer rounds.")]  # fmt: skip
+                     "happens in it: there is no smaller price for fewer rounds."),
+                *_added(reading)]  # fmt: skip
     privacy, facts = built.file.privacy, built.study.facts
     rounds = times(built.study.algorithm.rounds, "round")
     retries = f", and {facts.retries} more that may be tried again," if facts.retries else ""
     alike = "" if built.study.algorithm.alike else f" Shown is what {built.file.names[0]} pays."
+    training = "" if reading.tested is None else " for the training"
     series = {"everyone" if len(known) == 1 else _names(one.viewers): one.points for one in curves}
     naked = [who(name) for one in known if one not in curves for name in one.viewers]
     bare = f" Not drawn: {'; '.join(naked)}, against whom there is no protection." if naked else ""
     return [
         Text(f"Every round shows a little more. Epsilon grows more slowly than the number of "
-             f"rounds; after {rounds}{retries} it reaches what was promised.{alike}{bare}"),
+             f"rounds; after {rounds}{retries} it reaches what was promised{training}.{alike}"
+             f"{bare}"),
         Curves("Epsilon over the rounds", series, "rounds",
                f"epsilon at delta {privacy.delta:g}, {privacy.relation}",
-               reference=(f"promised: {upper(privacy.epsilon)}", privacy.epsilon)),
+               reference=(f"promised{training}: {upper(privacy.epsilon)}", privacy.epsilon)),
+        *_added(reading),
     ]  # fmt: skip
+
+
+def _added(reading: Reading) -> list[Block]:
+    """What the rounds do not hold: the private test after them, and that there is no promise."""
+    words = []
+    if reading.simulated:
+        words.append("This is a simulation: these are the numbers of real noise, not of this run.")
+    known = [one.epsilon for one in reading.promised.values() if math.isfinite(one.epsilon)]
+    if reading.tested is not None and known:
+        words.append(f"The private test adds one release of epsilon {reading.tested:g} after the "
+                     f"last round: together epsilon is at most {upper(max(known))}.")  # fmt: skip
+    return [Text(" ".join(words), "warning" if reading.simulated else "")] if words else []
 
 
 def _names(viewers: Sequence[str]) -> str:

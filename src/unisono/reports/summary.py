@@ -9,12 +9,13 @@ from unisono.core.words import number, one_in, percent, times
 from unisono.reports.blocks import Block, Guesses, Part, Text, Tiles
 from unisono.reports.marks import hundredths, short
 from unisono.reports.reading import Guarantee, Reading, listed, who
+from unisono.reports.state import opened
 from unisono.studies.schema import StudyFile
 
 _TELLS = {
-    (Relation.REPLACE_ONE, "record"): "which of two records one person gave",
-    (Relation.ZERO_OUT, "record"): "whether one person's values were used or blanked out",
-    (Relation.ADD_OR_REMOVE, "record"): "whether one person's record was among them",
+    (Relation.REPLACE_ONE, "record"): "which of two possible records was the one that was used",
+    (Relation.ZERO_OUT, "record"): "whether the values of one record were used or blanked out",
+    (Relation.ADD_OR_REMOVE, "record"): "whether one record was among those used",
     (Relation.REPLACE_ONE, "party"): "which of two data sets one party gave",
     (Relation.ZERO_OUT, "party"): "whether one party's whole data were used or blanked out",
     (Relation.ADD_OR_REMOVE, "party"): "whether one party took part",
@@ -119,8 +120,34 @@ def _promise(reading: Reading, protects: Sequence[Guarantee]) -> str:
     return (
         f"What is promised: whoever looks on ({everyone}), even knowing every other record, and "
         f"has to tell {tells(reading)}, {will} right at most {percent(worst.guess)} of the time. "
-        f"Tossing a coin is right 50 % of the time. (Epsilon {number(worst.epsilon)}{delta}.){weak}"
+        f"Tossing a coin is right 50 % of the time. (Epsilon {number(worst.epsilon)}{delta}"
+        f"{_covers(reading)}.){weak}{_people(reading)}"
     )
+
+
+def _covers(reading: Reading) -> str:
+    return "" if reading.tested is None else ", for the training and the private test together"
+
+
+def _people(reading: Reading) -> str:
+    """The promise is for one record; a person may have more of them."""
+    if reading.unit != "record":
+        return ""
+    said = reading.certificate.get("declarations") or {}
+    many, disjoint = said.get("records_per_person"), said.get("parties_disjoint")
+    if many is None or disjoint is None:
+        return " This is about one record: a person with several records is protected less."
+    words = "" if many == 1 else (
+        f" This is about one record: the parties declared that a person may have {many}, and such "
+        f"a person is protected about {many} times less (epsilon up to {many} times as large)."
+    )  # fmt: skip
+    if not disjoint:
+        words += (
+            " A person may also be at several parties, and is then protected less by as many times."
+            if words else " This is about one record: a person may be at several parties, and with "
+            "a record at k of them is protected about k times less."
+        )  # fmt: skip
+    return words
 
 
 def _short_name(viewer: str) -> str:
@@ -130,7 +157,7 @@ def _short_name(viewer: str) -> str:
 def _not(reading: Reading, exposes: Sequence[Guarantee]) -> str:
     if reading.simulated:
         return (
-            "What is NOT promised: anything. This was a simulation with seeded noise, which "
+            "What is NOT promised: anything. This is a simulation with seeded noise, which "
             "whoever knows the seed can subtract."
         )
     against = [who(one.viewer) for one in exposes]
@@ -169,7 +196,9 @@ def _figures(reading: Reading, protects: Sequence[Guarantee]) -> list[tuple[str,
         records = sum(party.records for party in reading.file.parties)
         found.append((f"{records:,}", f"records of {times(reading.parties, 'party', 'parties')}"))
     if run.progress and run.progress.get("of"):
-        found.append((f"{run.progress['rounds']} of {run.progress['of']}", "rounds"))
+        done = opened(run)
+        some, what = (run.progress["rounds"], "rounds") if done is None else (done, "rounds opened")
+        found.append((f"{some} of {run.progress['of']}", what))
     measured = run.evaluation
     if measured and isinstance(measured.get("value"), (int, float)):
         found.append((short(float(measured["value"])), str(measured.get("measure", "score"))))

@@ -7,14 +7,15 @@ from unisono.core.words import percent, times
 from unisono.reports.blocks import Block, Flow, Grid, Part, Text
 from unisono.reports.guarantees import sees, shown
 from unisono.reports.reading import Reading, who
+from unisono.reports.state import opened
 
-_MESSAGES = {
+MESSAGES = {
     "public": "what parties are sent",
     "messages": "single messages of parties",
     "sum": "opened sums",
     "result": "the result",
 }  # fmt: skip
-_COALITION = {"server", "party", "iterates"}  # whose views colluders put together
+COALITION = {"server", "party", "iterates"}  # whose views colluders put together
 _CAPTIONS = {
     "local": "Noise is added at each party, before anything leaves it.",
     "secure-sum": "Each party adds a share of the noise. Masks cancel in the sum only, so that "
@@ -44,29 +45,42 @@ def viewers(reading: Reading) -> Part:
 
 def _row(reading: Reading, viewer: str, messages: Sequence[Mapping[str, Any]] | None) -> list[str]:
     one = reading.promised.get(viewer)
+    price = [percent(one.guess), shown(one.epsilon)] if one else ["–", "–"]
+    if reading.simulated:
+        price = ["100 %", "no protection"]
     return [
-        who(viewer), sees(reading, viewer), *([_seen(viewer, messages)] if messages else []),
-        percent(one.guess) if one else "–", shown(one.epsilon) if one else "–",
+        who(viewer), sees(reading, viewer),
+        *([_seen(viewer, messages, opened(reading.run))] if messages else []), *price,
     ]  # fmt: skip
 
 
-def _seen(viewer: str, messages: Sequence[Mapping[str, Any]]) -> str:
-    eyes = _COALITION if viewer.startswith("colluders") else {viewer}
+def _seen(viewer: str, messages: Sequence[Mapping[str, Any]], done: int | None) -> str:
+    eyes = COALITION if viewer.startswith("colluders") else {viewer}
     seen = [one for one in messages if eyes & set(one.get("viewers", ()))]
-    found = [_message(one) for one in seen if 0 not in (one.get("shape") or ())]
+    found = [_message(one, done) for one in seen if 0 not in (one.get("shape") or ())]
     return "; ".join(found) or "none"
 
 
-def _message(one: Mapping[str, Any]) -> str:
+def _message(one: Mapping[str, Any], done: int | None) -> str:
     name = str(one["name"])
-    words = _MESSAGES.get(name, name)
+    words = MESSAGES.get(name, name)
     rounds = one.get("rounds")
     many = ""
     if isinstance(rounds, list) and len(rounds) == 2 and rounds[1] > rounds[0]:
-        many = f", {times(int(rounds[1]) - int(rounds[0]) + 1, 'round')}"
+        planned = int(rounds[1]) - int(rounds[0]) + 1
+        many = f", {times(planned, 'round')}{left_out(done, planned)}"
     shape = one.get("shape")
     size = f" of {' × '.join(str(n) for n in shape)} numbers" if shape else ""
     return f"{words}{size}{many}"
 
 
-__all__ = ["viewers"]
+def left_out(done: int | None, planned: int) -> str:
+    """Where fewer rounds were opened than there were.
+
+    >>> left_out(17, 20), left_out(20, 20), left_out(None, 20)
+    (', of which 17 were opened', '', '')
+    """
+    return f", of which {done} were opened" if done is not None and done < planned else ""
+
+
+__all__ = ["COALITION", "MESSAGES", "left_out", "viewers"]

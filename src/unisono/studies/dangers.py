@@ -176,6 +176,11 @@ def _practice(file: StudyFile) -> Iterator[Danger]:
         words = "no server is named: fine for `unisono run`, not for `unisono coordinate`"
         remedy = 'add [server] with address = "HOST:PORT", or give --address'
         yield Danger("note", words, remedy)
+    if file.evaluation is not None and file.evaluation.file is not None:
+        words = f"{file.evaluation.file} counts as public: everybody sees how well its records are "
+        words += "predicted, without noise"
+        remedy = "make sure that it holds no party's records; for those use holdout and epsilon"
+        yield Danger("note", words, remedy, ("evaluation", "file"))
     if file.algorithm.target != "none" and file.evaluation is None:
         words = "nobody measures how good the result is"
         remedy = "add [evaluation] with a file of public records, or holdout and epsilon"

@@ -12,7 +12,7 @@ all parties together,
 Intervals hold the sampling error, and in the private case the noise too: they are about records
 like these and not only about these. Those of shares are exact for independent records (Clopper and
 Pearson), those of errors rest on the normal approximation. The result is fixed before its test, and
-no record that was learnt from is in it.
+no record that was learnt from is in it, unless the run was stopped and went on (see `order`).
 """
 
 import math
@@ -29,6 +29,10 @@ from unisono.core.study import Result, Study
 from unisono.studies.schema import Category, Number, StudyFile
 
 SHARE, ERROR = "share of right predictions", "mean absolute error"
+_RESUMED = (
+    "; the run was stopped and went on with another draw of them, so some had been learnt from "
+    "before: expect too good a figure"
+)
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,11 @@ def examination(file: StudyFile) -> Examination | None:
     return Examination(survey, Study(survey.algorithm, facts, file.trust.mode))
 
 
-def read_private(file: StudyFile, test: Examination, result: Result) -> dict[str, Any]:
-    """The document of a private test."""
+def read_private(
+    file: StudyFile, test: Examination, result: Result, resumed: bool = False
+) -> dict[str, Any]:
+    """The document of a private test; in a run that was stopped and went on (`resumed`) records
+    were kept out by a new draw, and it says so."""
     assert file.evaluation is not None
     confidence = file.evaluation.confidence
     [found] = test.survey.read(test.study, result, confidence)
@@ -68,7 +75,8 @@ def read_private(file: StudyFile, test: Examination, result: Result) -> dict[str
     assert interval is not None
     shown = {
         "records": sum(file.held_out), "baseline": None,
-        "how": f"held-out records, paid with epsilon {file.evaluation.epsilon:g}",
+        "how": f"held-out records, paid with epsilon {file.evaluation.epsilon:g}"
+        + (_RESUMED if resumed else ""),
     }  # fmt: skip
     return _document(file, float(found.value), interval, confidence) | shown
 

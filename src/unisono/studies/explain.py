@@ -106,6 +106,8 @@ def _learnt(built: Built) -> list[str]:
             f"{sum(file.held_out):,} records are kept out of training to test the result, which "
             f"costs epsilon {file.evaluation.epsilon:g} in addition."
         )
+    if file.evaluation is not None and file.evaluation.file is not None:
+        lines.append(f"The result is also tested on {file.evaluation.file}, which is public.")
     return lines
 
 

@@ -5,7 +5,7 @@ study is built.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 from unisono.core.trust import Relation, Trust, Unit
@@ -126,6 +126,9 @@ def _evaluation(file: StudyFile) -> Iterator[Fault]:
         yield (*place, missing), "is missing: a private test needs both holdout and epsilon"
     elif asked.holdout is None and asked.file is None:
         yield place, "says nothing: give holdout and epsilon, or file"
+    if asked.file is not None and _leads_away(asked.file):
+        words = "is a path that leads away from the study: put the public records beside it"
+        yield (*place, "file"), f"{asked.file!r} {words}, and give their name"
     if asked.holdout is None:
         return
     if file.data.sizes == "hidden":
@@ -138,6 +141,12 @@ def _evaluation(file: StudyFile) -> Iterator[Fault]:
         if held == 0:
             words = f"of {party.records} records of {party.name} none would be kept"
             yield (*place, "holdout"), f"{words}: take a larger share, or {public}"
+
+
+def _leads_away(path: str) -> bool:
+    """Whether a path could name a file outside the study's folder, on any system."""
+    windows = PureWindowsPath(path)  # which also takes / as a separator
+    return bool(windows.anchor) or ".." in windows.parts
 
 
 def _questions(file: StudyFile, asked: Statistics) -> Iterator[Fault]:

@@ -14,6 +14,7 @@ from unisono.core.trust import Viewer
 from unisono.data import Table
 from unisono.errors import InvalidInput
 from unisono.studies.evaluation import Examination, read_public
+from unisono.studies.order import secret_order
 from unisono.studies.schema import StudyFile
 from unisono.studies.table import Values, checked, values_of
 
@@ -58,23 +59,26 @@ class Built:
     def columns(self, table: Table, party: str) -> tuple[np.ndarray, ...]:
         """A party's records as the algorithm reads them: float32, one row for each record.
 
-        Refuses wrong columns, types, categories and sizes; clips numbers and warns locally.
+        Refuses wrong columns, types, categories and sizes; clips numbers and warns locally. In a
+        secret order, and without those that are kept out, where there is such a thing (`split`).
         """
         return self.split(table, party)[0]
 
     def split(
-        self, table: Table, party: str
+        self, table: Table, party: str, seed: int | None = None
     ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
         """A party's records to learn from, and those that are kept to test the result.
 
-        Every k-th is kept, by its place in the file: places are public, and a record that is
-        exchanged for another leaves all others where they are.
+        How many are kept is public, which is drawn anew in every call and is a secret (see
+        `order`); so is the order of those to learn from, where the algorithm goes by places. A seed
+        makes both a simulation's.
         """
         arrays = self._encoded(values_of(self.file, table, party, self.study.facts.places))
-        every = self.file.evaluation.every if self.file.evaluation else 0
-        places = np.arange(1, len(arrays[0]) + 1)
-        kept = places % every == 0 if every else places == 0
-        return tuple(array[~kept] for array in arrays), tuple(array[kept] for array in arrays)
+        held = self.file.held_out[self.file.party(party)]
+        if held or self.study.algorithm.rows is not None:
+            order = secret_order(len(arrays[0]), party, seed)
+            arrays = tuple(array[order] for array in arrays)
+        return tuple(array[held:] for array in arrays), tuple(array[:held] for array in arrays)
 
     def _encoded(self, values: Values) -> tuple[np.ndarray, ...]:
         return tuple(array.astype(np.float32) for array in self.parts.encode(values))
@@ -85,10 +89,11 @@ class Built:
         if self.test is None:
             return self.study.costs
         tested = self.test.study.cost
-        return [
-            {viewer: history + tested[viewer] for viewer, history in cost.items()}
+        both = {  # parties that pay alike share one
+            id(cost): {viewer: history + tested[viewer] for viewer, history in cost.items()}
             for cost in self.study.costs
-        ]
+        }
+        return [both[id(cost)] for cost in self.study.costs]
 
     def judge(self, value: Any, values: Values, name: str) -> dict[str, Any]:
         """How good a result is on public records that are `testable`; nothing is paid."""

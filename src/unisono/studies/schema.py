@@ -97,9 +97,9 @@ class Trusted(Section):
 
 
 class Evaluation(Section):
-    """How good the result is: by every so-many-th record of each party, kept out of training and
-    asked for one noisy mean that costs `epsilon` in addition (`holdout`); or by a file of public
-    records, which costs nothing."""
+    """How good the result is: by a share of each party's records (`holdout`, drawn in secret), kept
+    out of training and asked for one noisy mean that costs `epsilon` in addition; or by a file of
+    public records beside the study, which costs nothing."""
 
     holdout: Annotated[float, Field(gt=0, le=0.5)] | None = None
     epsilon: PositiveFloat | None = None
@@ -108,7 +108,7 @@ class Evaluation(Section):
 
     @property
     def every(self) -> int:
-        """Every which record is kept out of training; 0 for none."""
+        """One of how many records is kept out of training; 0 for none."""
         return 0 if self.holdout is None else round(1 / self.holdout)
 
 
@@ -150,7 +150,7 @@ class StudyFile(Section):
 
     @property
     def held_out(self) -> tuple[int, ...]:
-        """How many records of each party are kept out of training, by public position."""
+        """How many records of each party are kept out of training; which is a secret."""
         every = self.evaluation.every if self.evaluation else 0
         return tuple(party.records // every if every else 0 for party in self.parties)
 

@@ -1,0 +1,74 @@
+"""What ledgers remember of a run: which of its rounds were paid for, under which names.
+
+NAME                         the whole run, paid for at once
+NAME rounds 4-8              a piece of it
+NAME rounds 4-8 again 0      the same piece once more, after 0 rounds that were tried again
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from unisono.core.ledger import Ledger
+from unisono.core.study import Party
+from unisono.errors import GrantMisused, LedgerCorrupted
+
+
+@dataclass(frozen=True)
+class Paid:
+    """What ledgers remember of a run: all rounds before `rounds` were paid for, `again` of them
+    more than once; `whole` if all of it was paid for at once."""
+
+    rounds: int
+    again: int
+    whole: bool
+
+
+def paid_before(name: str, ledgers: Sequence[Ledger]) -> Paid:
+    """What any of these ledgers was ever asked to pay for a run of this name."""
+    purposes = frozenset[str]().union(*(ledger.purposes() for ledger in ledgers))
+    pattern = re.compile(rf"{re.escape(name)} rounds (\d+)-(\d+)( again)?.*")
+    found = [match for purpose in purposes if (match := pattern.fullmatch(purpose))]
+    again = sum(int(one[2]) - int(one[1]) for one in found if one[3])
+    return Paid(max((int(one[2]) for one in found), default=0), again, name in purposes)
+
+
+def require_paid(name: str, parties: Sequence[Party], opened: np.ndarray) -> None:
+    """Refuse to go on with a ledger that does not hold every payment of what was opened: it was
+    removed, or an older copy was put in its place."""
+    for party in parties:
+        paid = np.zeros_like(opened)  # by attempt, as `opened`
+        purposes = party.ledger.purposes()
+        for label in np.unique(opened[opened > 0]):
+            pattern = re.compile(rf"{re.escape(name)} rounds (\d+)-(\d+){label_of(int(label))}")
+            for match in filter(None, map(pattern.fullmatch, purposes)):
+                own = slice(int(match[1]), int(match[2]))
+                paid[own] = np.where(opened[own] == label, label, paid[own])
+        lacking = np.flatnonzero(paid != opened)
+        if lacking.size:
+            raise LedgerCorrupted(
+                f"the ledger of {party.name!r} lacks the payment of {len(lacking)} rounds that "
+                f"this run has opened (round {lacking[0] + 1} first): it was removed, or an older "
+                "copy was put in its place; put the ledger back that was here when the run stopped"
+            )
+
+
+def label_of(attempt: int) -> str:
+    """How a payment is called by which the rounds were opened: the first, or one for a retry."""
+    return "" if attempt == 1 else f" again {attempt - 2}"
+
+
+def require_new(name: str, ledgers: Sequence[Ledger]) -> None:
+    """Refuse a run that was paid for, in whatever folder: it cannot go on from nothing."""
+    before = paid_before(name, ledgers)
+    if before.rounds or before.whole:
+        raise GrantMisused(
+            "this edition of the study was paid for before, as the ledgers say, and its noise is "
+            "gone with the process that drew it: a study runs once; to run it again, agree on the "
+            "next edition"
+        )
+
+
+__all__ = ["Paid", "label_of", "paid_before", "require_new", "require_paid"]

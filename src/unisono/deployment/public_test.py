@@ -1,0 +1,57 @@
+"""Public test records: which file it is, and that it is no party's own.
+
+Whoever is scored on a file sees those scores without noise, round after round. So a file that holds
+a party's records, under whatever name, is refused here; a file that shares some of them cannot be
+told from a public one, and is the word of whoever names it.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from unisono.data import read_table
+from unisono.errors import PrivacyViolation
+from unisono.studies.plan import Built
+from unisono.studies.schema import StudyFile
+from unisono.studies.table import Values
+
+Test = tuple[Values, str]  # public records, and what their file is called
+
+
+def public_test(file: StudyFile, study: Path, given: Path | None = None) -> Path | None:
+    """The file of public records that is given, or that the study names: beside it."""
+    asked = file.evaluation
+    if given is None and asked is not None and asked.file is not None:
+        return study.parent / asked.file
+    return given
+
+
+def read_public_test(built: Built, path: Path | None, data: Mapping[str, Path]) -> Test | None:
+    """Public records, checked before anything is spent."""
+    if path is None:
+        return None
+    values = built.testable(read_table(path, built.column_names))
+    require_public(path, data)
+    return values, path.name
+
+
+def require_public(path: Path | None, data: Mapping[str, Path]) -> None:
+    """Refuse a test file that is a party's data, or a copy of them."""
+    if path is None or not path.is_file():
+        return
+    own = _digest(path)
+    for name, records in data.items():
+        if path.samefile(records) or own == _digest(records):
+            raise PrivacyViolation(
+                f"{path} holds the records of {name!r}, and whoever looks on would see how well "
+                "they are predicted, without noise: test on public records, or keep some out of "
+                "training with [evaluation] holdout and epsilon"
+            )
+
+
+def _digest(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+__all__ = ["Test", "public_test", "read_public_test", "require_public"]

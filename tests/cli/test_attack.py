@@ -56,7 +56,7 @@ def imagined(cases, *, seed, quick, progress):
     progress("done", 1, 1)
     truth, _ = ground.secrets()
     error = Reconstruction(1e-6, math.inf, 2e-6, 0.3, 20.0, 1)
-    tensor = Tensor((10, 20), (0.2, 0.1), -0.5, "B sqrt(d/m)", None, None, 0.02, 30.0, 0.4)
+    tensor = Tensor((10, 20), (0.2, 0.1), -0.5, 0.05, "B sqrt(d/m)", None, None, 0.02, 30.0, 0.4)
     rows = tuple(
         Row(
             case.name, case.words, error, None, tensor, Membership(1.0, 1.0, 0.9, 3), 0.7, 0.95,

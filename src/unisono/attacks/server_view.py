@@ -34,7 +34,7 @@ from unisono.attacks.gradient_inversion import Inverted, Settings, invert
 from unisono.attacks.victim import Loss, Seen, attacker_model
 from unisono.core.transcript import Message
 
-MOST_RECORDS = 8  # expected in a round; beyond, searches end in mixtures too often
+MOST_RECORDS = 8  # expected in a round; the search is not reliable beyond
 _SHARP = 20.0
 _RARE = 1e-3  # of counts of records that are not tried
 _SLACK = 1.5  # times the known errors: what still counts as explained
@@ -103,7 +103,7 @@ def sights(messages: Sequence[Message], grid: float, party: int | None) -> list[
     return found
 
 
-def inverted(known: Known, seen: Sequence[Sight], seed: int, restarts: int = 6) -> Found | None:
+def inverted(known: Known, seen: Sequence[Sight], seed: int, restarts: int = 24) -> Found | None:
     """Rows that explain the round with the fewest records; None if no record ever took part."""
     shown = [(sight, visible_records(known, sight)) for sight in seen if sight.total.any()]
     if not shown:

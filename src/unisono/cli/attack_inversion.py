@@ -28,8 +28,8 @@ def inversion(built: Any, base: Any, quick: bool, seed: int, progress: Progress)
     expected = [_known(built, party, 0.0).expected for party in looks]
     if expected[0] > MOST_RECORDS:
         why = (
-            f"about {expected[0]} records take part in a sum, and beyond {MOST_RECORDS} the search "
-            "ends in mixtures of records even without noise: see identification"
+            f"about {expected[0]} records take part in a sum, and this search is tried up to "
+            f"{MOST_RECORDS} only; that says nothing about better ones: see identification"
         )
         return {"applies": False, "why": why}
     runs = [_simulated(built, base, seed, own) for own in (trust, Trust.TRUSTED_SERVER)]
@@ -37,7 +37,7 @@ def inversion(built: Any, base: Any, quick: bool, seed: int, progress: Progress)
     for done, (party, size) in enumerate(zip(looks, expected, strict=True)):
         progress("inverting gradients", done, len(looks))
         if size <= MOST_RECORDS:
-            found.append(_inverted(built, base, party, runs, seed, 3 if quick else 6))
+            found.append(_inverted(built, base, party, runs, seed, 3 if quick else 24))
     return {"applies": True, "viewers": found}
 
 

@@ -63,6 +63,7 @@ def recorded(
         yield record
     except (KeyboardInterrupt, SystemExit):  # the latter: somebody asked the process to end
         record.end(INTERRUPTED)
+        warn("stopped: what was paid for stays paid for, and the same command goes on")
         raise
     except UnisonoError as error:
         record.end(str(error))

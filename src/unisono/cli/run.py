@@ -54,9 +54,13 @@ def run(
       unisono run study.toml --data hospitals --test public.csv
       unisono run study.toml --data hospitals --seed 1     try it out: no privacy, nothing is spent
     """
+    from unisono.studies.explain import warnings_of
+
     with plain_warnings():
         task = _prepared(study, data, folder, ledgers, test, seed)
         place, title = task.place, task.built.file.title
+        for danger in warnings_of(task.built):  # before anything is paid
+            warn(f"{danger.words}: {danger.remedy}")
         with (
             task.opened() as books,
             recorded(place.folder, title, "in process", simulated=seed is not None) as record,

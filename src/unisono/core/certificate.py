@@ -61,6 +61,7 @@ class Certificate:
     secure_sum: str
     versions: Mapping[str, str]
     transport: str = ""
+    file: str = ""
 
     def epsilon(self, viewer: Viewer, relation: Relation) -> float:
         """Epsilon of the whole run against a viewer."""
@@ -73,6 +74,7 @@ class Certificate:
         return {
             "format": "unisono-certificate-1",
             "study": self.study,
+            "file": self.file,
             "algorithm": self.algorithm,
             "settings": dict(self.settings),
             "trust": str(self.trust),
@@ -109,6 +111,7 @@ class Certificate:
         rows = [
             "CERTIFICATE" + (" (SIMULATION: seeded noise, no privacy)" if self.simulated else ""),
             f"  study      {self.study[:16]}…  {self.algorithm}",
+            *([f"  agreed on  file {self.file[:16]}…"] if self.file else []),
             f"  trust      {self.trust}: {TRUST_WORDS[self.trust]}",
             f"  parties    {self.parties}, at least {self.minimum_survivors} answer, "
             f"{self.colluders} may collude",
@@ -178,14 +181,15 @@ TRUST_WORDS = {
 def certify(
     study: Any, ledgers: Mapping[str, Ledger], accountant: Accountant, secure_sum: str = "",
     delta: float | None = None, transport: str = "",
-    costs: Sequence[Mapping[Viewer, Composed]] | None = None,
+    costs: Sequence[Mapping[Viewer, Composed]] | None = None, file: str = "",
 ) -> Certificate:  # fmt: skip
     """Write the certificate of a study from its public facts and the parties' ledgers.
 
     Whoever holds no ledger, such as the server, certifies at the study's own `delta` what the run
     shows; what parties have spent before is in their certificates. `transport` says what the
     guarantee also rests on; `costs` is what is shown of each party where that is more than the
-    study's own, as with a test of its result.
+    study's own, as with a test of its result. `file` is the hash of the file that was agreed on:
+    names and bounds of columns are in it, and not in the study.
     """
     facts, trust = study.facts, study.trust
     costs = study.costs if costs is None else costs
@@ -220,6 +224,7 @@ def certify(
         secure_sum=secure_sum,
         versions=_versions(),
         transport=transport,
+        file=file,
     )
 
 

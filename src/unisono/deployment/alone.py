@@ -210,7 +210,9 @@ class Alone:
         test = paid_before(f"{self._name}{_TEST}", list(books.values()))
         costs = self.built.costs if test.rounds or test.whole else study.costs
         secure_sum = IDEAL if study.trust is Trust.SECURE_SUM else ""
-        return certify(study, books, ACCOUNTANT, secure_sum=secure_sum, costs=costs)
+        return certify(
+            study, books, ACCOUNTANT, secure_sum=secure_sum, costs=costs, file=self.built.file.hash
+        )
 
     # ------------------------------------------------------------- ledgers
 

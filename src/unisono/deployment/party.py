@@ -124,6 +124,7 @@ class Member:
         certificate = certify(
             built.study, {self.seat.name: self.ledger}, self.ledger.accountant,
             secure_sum=session.describe() if session.masked else "", transport=self._transport,
+            file=built.file.hash,
         )  # fmt: skip
         self._memory.unlink(missing_ok=True)
         answered = self.responder

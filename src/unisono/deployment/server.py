@@ -51,7 +51,7 @@ def main(link: Link, folder: Path) -> None:
     )  # fmt: skip
     certificate = certify(
         study, {}, ACCOUNTANT, delta=agreed.built.file.privacy.delta,
-        secure_sum=session.describe() if session.masked else "",
+        secure_sum=session.describe() if session.masked else "", file=agreed.built.file.hash,
     )  # fmt: skip
     write_json(
         folder / "traffic.json",

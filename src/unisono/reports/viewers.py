@@ -14,6 +14,8 @@ MESSAGES = {
     "messages": "single messages of parties",
     "sum": "opened sums",
     "result": "the result",
+    "test": "the noisy test of it",
+    "test messages": "single messages of the test",
 }  # fmt: skip
 COALITION = {"server", "party", "iterates"}  # whose views colluders put together
 _CAPTIONS = {

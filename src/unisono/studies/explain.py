@@ -74,16 +74,28 @@ def explain(file: StudyFile) -> Explanation:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LargeDeltaWarning)  # said below, with a remedy
         built = build(file)
-    costs = tuple(_costs(built))
-    noise = noise_of(built.study)
-    own = [cost for cost in costs if cost.relation is file.privacy.relation]
-    worst: dict[str, float] = {}
-    for cost in own:
-        worst[str(cost.viewer)] = max(cost.epsilon, worst.get(str(cost.viewer), 0.0))
+    costs, noise = tuple(_costs(built)), noise_of(built.study)
+    worst = _worst(file, costs)
     return Explanation(
         built, tuple(_learnt(built)), costs, tuple(_promise(file, worst)), noise,
         _noise_words(file, noise), tuple(dangers(built, worst, noise)),
     )  # fmt: skip
+
+
+def warnings_of(built: Built) -> list[Danger]:
+    """What nobody should overlook who is about to run a study."""
+    worst = _worst(built.file, tuple(_costs(built)))
+    found = dangers(built, worst, noise_of(built.study))
+    return [danger for danger in found if danger.level == "warning"]
+
+
+def _worst(file: StudyFile, costs: tuple[Cost, ...]) -> dict[str, float]:
+    """The largest cost of any party against each viewer, under the study's own relation."""
+    worst: dict[str, float] = {}
+    for cost in costs:
+        if cost.relation is file.privacy.relation:
+            worst[str(cost.viewer)] = max(cost.epsilon, worst.get(str(cost.viewer), 0.0))
+    return worst
 
 
 # ------------------------------------------------------------- what is learnt
@@ -190,4 +202,4 @@ def _noise_words(file: StudyFile, noise: Noise) -> str:
     )
 
 
-__all__ = ["Cost", "Explanation", "explain"]
+__all__ = ["Cost", "Explanation", "explain", "warnings_of"]

@@ -35,6 +35,7 @@ from unisono.core.study import Party, Study
 from unisono.core.trust import ITERATES, PARTY, SERVER, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
+from unisono.engines.requirements import require_headroom
 from unisono.errors import InvalidInput
 
 SIZES = (60, 35, 80)
@@ -468,4 +469,4 @@ def test_sums_and_noise_always_fit_the_modulus(epsilon, parties, size):
     survey = ask([mean(0, (0, 1)), histogram(1, tuple(range(20)))], Promise(epsilon, 1e-6))
     for trust in Trust:
         study = agreed(survey, trust, sizes=(size,) * parties)
-        in_process.require_headroom(study)
+        require_headroom(study)

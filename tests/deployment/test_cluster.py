@@ -307,7 +307,7 @@ def test_a_killed_party_joins_again_and_pays_every_turn_once(shared):
     try:
         until(lambda: said("connected to"), "joining")
         with shared.joined(shared.member(trial, "north", turn), shared.member(trial, "south")):
-            shown = shared.run(trial, deadline=20.0)
+            shown = shared.run(trial, deadline=45.0)
         assert shown["rounds_opened"] == 6
         assert west[1].wait(60) == 0
     finally:

@@ -71,7 +71,7 @@ BENCHMARKS = (
     Benchmark("mnist", None, seconds=5400),
     Benchmark("parties", None),
     Benchmark("utility_bounds", None),
-    Benchmark("audits", None),
+    Benchmark("audits", ("--quick",)),
     Benchmark("tensor_attack", ("--quick",)),
     Benchmark("gradient_inversion", ("--quick", "--parts", "plain", "peer"),
               peer="UNISONO_PEER_TORCH"),

@@ -13,8 +13,8 @@ from unisono.attacks.scoring import match, mean_baseline
 from unisono.errors import InvalidInput
 
 SMALL = laboratory.Effort(
-    neurons=(4000, 6000, 8000), tensor_seeds=1, private_batches=3, trials=12, runs=100, private_runs=300,
-    rounds=5, curve_digits=1, multipliers=(0.001, 0.61), parties=(1, 2),
+    neurons=(4000, 6000, 8000), tensor_seeds=1, private_batches=3, trials=12, runs=100,
+    private_runs=300, rounds=5, curve_digits=1, multipliers=(0.001, 0.61), parties=(1, 2),
 )  # fmt: skip
 
 

@@ -443,8 +443,6 @@ def test_bad_records():
     refused("different shapes", records=[good["row"], good["label"]])
     refused("a name of its own", records=[good, good], parties=["a", "a"])
     refused("one party label for each row", parties=["a", "b"])
-    refused("132 records, more than the 128 places", records=people(132), sizes=40)
-    refused("more than 4 times", records=people(60), sizes=10)
 
 
 def test_bad_models():

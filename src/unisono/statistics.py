@@ -27,7 +27,7 @@ from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.release import release
 from unisono.core.trust import Relation, Unit
-from unisono.core.values import Contribution, require_finite
+from unisono.core.values import _BOUNDED_ONLY, Contribution, require_finite
 from unisono.errors import InvalidInput
 from unisono.mechanisms import gaussian, laplace
 
@@ -85,7 +85,9 @@ def count(condition: Any, *, epsilon: float, ledger: Ledger, delta: float = 0.0)
     once = Distance(l1=1.0, l2=1.0, linf=1.0)  # one record changes the count by one at most
     sensitivity = Sensitivity(Unit.RECORD, once, once, once)
     released, event = _pay_and_release(
-        lambda: Contribution(np.array([np.count_nonzero(flags)]), 1.0, sensitivity),
+        lambda: Contribution(
+            np.array([np.count_nonzero(flags)]), 1.0, sensitivity, maker=_BOUNDED_ONLY
+        ),
         sensitivity, 1, epsilon, delta, ledger, "count", flags.size,
     )  # fmt: skip
     return _answer("count", float(released[0]), event, 1, ledger, delta, 1.0, step=1.0)
@@ -148,7 +150,7 @@ def histogram(
             hit = (labels == category) & free
             counts.append(np.count_nonzero(hit))
             free &= ~hit
-        return Contribution(np.array(counts), 1.0, sensitivity)
+        return Contribution(np.array(counts), 1.0, sensitivity, maker=_BOUNDED_ONLY)
 
     released, event = _pay_and_release(
         contribute, sensitivity, len(categories), epsilon, delta, ledger, "histogram", labels.size
@@ -190,7 +192,12 @@ def _release_sum(
     sensitivity = bounded_sum(l1=entry * columns, l2=entry * math.sqrt(columns), linf=entry)
 
     def contribute() -> Contribution:
-        return Contribution(np.rint(rows / grid).astype(np.int64).sum(axis=0), grid, sensitivity)
+        return Contribution(
+            np.rint(rows / grid).astype(np.int64).sum(axis=0),
+            grid,
+            sensitivity,
+            maker=_BOUNDED_ONLY,
+        )
 
     return _pay_and_release(
         contribute, sensitivity, columns, epsilon, delta, ledger, name, len(rows)

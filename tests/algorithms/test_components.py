@@ -12,6 +12,7 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.components import principal_components
 from unisono.algorithms.one_shot import Promise, agree_facts
 from unisono.algorithms.survey import ask
+from unisono.core.compiled import numbers
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.release import noise_steps
@@ -113,8 +114,8 @@ def test_eigenvalue_intervals_hold(delta):
     algorithm, facts = study.algorithm, study.facts
     event, grid = algorithm.event(facts, study.trust), algorithm.grid(facts, study.trust)
     rows = np.concatenate(data).astype(np.float32)
-    local = jax.jit(partial(algorithm.local, facts, (), None))
-    clean = np.asarray(local((rows,), np.ones(len(rows), bool))[1].value).astype(np.int64)
+    local = jax.jit(numbers(partial(algorithm.local, facts, (), None)))
+    clean = np.asarray(local((rows,), np.ones(len(rows), bool))[1]).astype(np.int64)
     noise = noise_steps(bytes(32), event, grid, (150, len(clean)), 1, clean.shape)
     truth = np.linalg.eigvalsh(matrix(data))[::-1]
     misses, moved = 0, 0.0

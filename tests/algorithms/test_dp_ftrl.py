@@ -26,6 +26,7 @@ from unisono.algorithms.optimise import Problem
 from unisono.attacks.audit import audit, check
 from unisono.attacks.replay import Replay, best_direction, scores
 from unisono.core.algorithm import Aggregate, Facts
+from unisono.core.compiled import numbers
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.release import noise_steps
@@ -132,16 +133,16 @@ def test_reading_gives_back_the_clean_sums(found):
     data, separation = records(THREE), found.settings["separation"]
     server, state = found.init(THREE)
     states, grid = [state] * 3, found.grid(THREE)
-    local = jax.jit(partial(found.local, THREE))
+    local = jax.jit(numbers(partial(found.local, THREE)))
     for number in range(ROUNDS):
         total, clean = 0, 0.0
         for party, (rows,) in enumerate(data):
             padded = np.zeros((9, WIDTH), np.float32)
             padded[: len(rows)] = rows
             full = np.arange(9) < len(rows)
-            after, value = local(found.ask(server), states[party], (padded,), full)
+            after, value, _ = local(found.ask(server), states[party], (padded,), full)
             states[party] = found.settle(after, True)
-            total = total + value.value
+            total = total + value
             mine = rows[number % separation :: separation]
             clean = clean + (mine / np.maximum(1, np.linalg.norm(mine, axis=1))[:, None]).sum(0)
         before = server.model.parameters
@@ -429,7 +430,9 @@ def test_presence_is_hidden_by_places():
     found = algorithm(relation=Relation.ADD_OR_REMOVE)
     facts = Facts((9,), WIDTH, 1, 0, False)
     rows = records(ALONE)[0][0][::-1].copy()  # the long record comes last
-    claim = found.event(facts, Trust.LOCAL).sensitivity.add_or_remove.l2
+    bounds = found.event(facts, Trust.LOCAL).sensitivity
+    claim = bounds.zero_out.l2
+    assert bounds.add_or_remove == bounds.replace_one  # beyond the places, one takes another's
     inside, outside = (
         in_process.run(
             Study(found, facts, Trust.LOCAL),

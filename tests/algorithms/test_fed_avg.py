@@ -24,11 +24,12 @@ from unisono.algorithms.optimise import Problem
 from unisono.attacks.audit import audit, check
 from unisono.attacks.replay import Replay, best_direction, scores
 from unisono.core.algorithm import Aggregate, Facts
+from unisono.core.compiled import numbers
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party, Study
 from unisono.core.trust import FINAL_MODEL, ITERATES, SERVER, Relation, Trust, Unit
-from unisono.core.values import Contribution, Private, update_sensitivity
+from unisono.core.values import _BOUNDED_ONLY, Contribution, Private, update_sensitivity
 from unisono.engines import in_process
 from unisono.errors import AuditFailed, InvalidInput
 
@@ -71,12 +72,12 @@ def members(data, budget=50.0, trust=Trust.SECURE_SUM):
 def without_noise(algorithm, facts, data):
     """The rounds as an engine runs them, but for the noise."""
     server, party = algorithm.init(facts)
-    local = jax.jit(partial(algorithm.local, facts))
+    local = jax.jit(numbers(partial(algorithm.local, facts)))
     for _ in range(algorithm.rounds):
         public, total = algorithm.ask(server), 0
         for columns in data:
             mask = np.ones(len(columns[0]), bool)
-            total += local(public, party, columns, mask)[1].value
+            total += local(public, party, columns, mask)[1]
         shown = Aggregate(total * algorithm.grid(facts, None), len(data), sum(facts.records))
         server = algorithm.merge(server, shown)
     return algorithm.result(server)
@@ -172,8 +173,7 @@ def contribution(columns, mask, **changes):
     )
     facts = Facts((len(mask),), 2, 1)
     server, party = algorithm.init(facts)
-    local = jax.jit(partial(algorithm.local, facts))
-    return local(algorithm.ask(server), party, columns, mask)[1]
+    return algorithm.local(facts, algorithm.ask(server), party, columns, mask)[1]
 
 
 def test_a_party_without_records_sends_zero():
@@ -294,7 +294,8 @@ def test_too_little_noise_is_caught(noise):
 def test_a_forgotten_clip_is_caught(monkeypatch):
     def forgetful(rows, clip, grid, unit):
         steps = jnp.round(rows[0] / grid).astype(jnp.int32)
-        return Contribution(steps, grid, update_sensitivity(clip, grid, rows.shape[1], unit)), steps
+        bound = update_sensitivity(clip, grid, rows.shape[1], unit)
+        return Contribution(steps, grid, bound, maker=_BOUNDED_ONLY), steps
 
     monkeypatch.setattr(module, "gauged", lambda _, change, bound: jnp.append(change / bound, 1.0))
     monkeypatch.setattr(module, "clipped_updates", forgetful)

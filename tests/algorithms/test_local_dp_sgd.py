@@ -22,6 +22,7 @@ from unisono.algorithms.optimise import Problem
 from unisono.attacks.audit import audit, check
 from unisono.attacks.replay import Replay, best_direction, scores
 from unisono.core.algorithm import Aggregate, Facts
+from unisono.core.compiled import numbers
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party, Study
@@ -73,9 +74,12 @@ def members(data, budgets):
 
 def at_home(algorithm, facts, public, state, columns, masks):
     """One party's steps and its report in value units, without noise; masks say who is chosen."""
-    local, grid = jax.jit(partial(algorithm.local, facts)), algorithm.grid(facts, Trust.LOCAL)
+    local, grid = (
+        jax.jit(numbers(partial(algorithm.local, facts))),
+        algorithm.grid(facts, Trust.LOCAL),
+    )
     for mask in masks:
-        value = local(public, state, columns, mask)[1].value
+        value = local(public, state, columns, mask)[1]
         state = algorithm.inner.absorb(facts, public, state, value * grid)
     return state, rounded_report(algorithm.inner, state) * algorithm.inner.grid
 
@@ -119,9 +123,9 @@ def test_one_party_and_one_step_a_round_is_dp_sgd(name):
     assert ours.batch(many) == theirs.batch(many) < 2000
     masks = np.random.default_rng(1).random((5, 1, 30)) < 0.5
     found, states = without_noise(ours, facts, [columns], [masks])
-    server, local = theirs.init(facts)[0], jax.jit(partial(theirs.local, facts))
+    server, local = theirs.init(facts)[0], jax.jit(numbers(partial(theirs.local, facts)))
     for mask in masks[:, 0]:
-        value = local(theirs.ask(server), None, columns, mask)[1].value
+        value = local(theirs.ask(server), None, columns, mask)[1]
         server = theirs.merge(server, Aggregate(value * theirs.grid(facts, None), 1, 30))
     expected = theirs.result(server)
     assert found == pytest.approx(np.asarray(expected.parameters), abs=1e-5)

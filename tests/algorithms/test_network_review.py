@@ -34,10 +34,9 @@ def moved_by(loss, parameters, record, clipping, bounds=None):
     bounds = clipping.start(plan) if bounds is None else bounds
     batch = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], record)
     run = jax.jit(lambda mask: clipped_sum(
-        plan, clipping, parameters, bounds, batch, mask, GRID, True))  # fmt: skip
-    total = run(jnp.ones(1, bool))
-    length = float(np.linalg.norm(np.asarray(total.value, float) * GRID))
-    return length, total.sensitivity.under(Relation.ADD_OR_REMOVE).l2
+        plan, clipping, parameters, bounds, batch, mask, GRID, True).value)  # fmt: skip
+    length = float(np.linalg.norm(np.asarray(run(jnp.ones(1, bool)), float) * GRID))
+    return length, clipping.sensitivity(plan, GRID, True).under(Relation.ADD_OR_REMOVE).l2
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -149,12 +148,20 @@ def test_a_fixed_filter_and_ordinary_random_numbers_are_fine():
 
 
 def test_noise_at_the_edge_of_the_proved_range_is_refused():
-    """A width that is in range as a double and out of range as a 32-bit float gave a constant."""
-    with pytest.raises(ConditionViolated):
-        run_error(Gaussian(2.0**20 - 0.01), 1.0, 10, 1)
-    event = Event(Gaussian(2.0**20 / (1 + 2.0**-19)), bounded_sum(l2=1.0))
-    run_error(event.noise, 1.0, 10, 1)
-    assert share_width(event, 1.0, 1) <= 2.0**20
+    """A width that is in range as a double and out of range as a 32-bit float gave a constant:
+    the number that the program receives is the one that is looked at, at both ends."""
+    for std in (
+        2.0**20 * (1 + 2.0**-40),
+        2.0**20 + 0.01,
+        4 - 4e-7,
+        4 - 2.0**-21,
+    ):
+        with pytest.raises(ConditionViolated):
+            run_error(Gaussian(std), 1.0, 10, 1)
+    for std in (4.0, 4 + 1e-9, 2.0**20 - 0.07):
+        event = Event(Gaussian(std), bounded_sum(l2=1.0))
+        run_error(event.noise, 1.0, 10, 1)
+        assert 4.0 <= std <= share_width(event, 1.0, 1) <= 2.0**20
 
 
 def test_single_releases_are_not_paid_by_the_event_of_a_run():

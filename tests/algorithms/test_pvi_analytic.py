@@ -101,11 +101,12 @@ def test_records_are_clipped_as_a_whole():
 
 @pytest.mark.parametrize(("relation", "moved"), [("add_or_remove", 1), ("replace_one", 2)])
 def test_noise_is_the_golden_value(relation, moved):
-    """1/mu*(10, 1e-5) = 0.49989; rounding to the grid adds a thousandth."""
+    """1/mu*(10, 1e-5) = 0.49989; rounding to the grid adds a thousandth, and where one record
+    comes or goes another is rounded in two places."""
     settings = Settings(10.0, 1e-5, clip=4.0, relation=Relation[relation.upper()])
     facts = Facts((10,) * 20, 1, 20, exact_sizes=relation == "replace_one")
     event = one_shot_regression(settings).event(facts, Trust.LOCAL)
-    assert 1 <= event.noise.std / (4.0 * moved * 0.4998886197) < 1.0015
+    assert 1 <= event.noise.std / (4.0 * moved * 0.4998886197) < (1.0031 if moved == 1 else 1.0015)
 
 
 def test_a_negative_precision_is_raised_to_the_priors_and_counted():

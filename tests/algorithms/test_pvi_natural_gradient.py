@@ -17,6 +17,7 @@ from unisono.algorithms.pvi_natural_gradient import (
     natural_gradient_pvi,
 )
 from unisono.core.algorithm import Aggregate, Facts
+from unisono.core.compiled import numbers
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party, Study
@@ -162,11 +163,11 @@ def test_clipping_bounds_what_one_record_says():
     wild = rows.at[0].multiply(1e3)
     mask = jnp.ones(len(rows), bool)
 
-    local = jax.jit(partial(algorithm.local, facts))
+    local = jax.jit(numbers(partial(algorithm.local, facts)))
 
     def told(rows, mask):
-        own = local(algorithm.ask(server), party, (rows, labels), mask)[1]
-        return np.asarray(own.value) * own.grid
+        _, own, _ = local(algorithm.ask(server), party, (rows, labels), mask)
+        return np.asarray(own) * algorithm.grid(facts, Trust.LOCAL)
 
     moved = np.linalg.norm(told(wild, mask) - told(wild, mask.at[0].set(False)))
     distance = algorithm.event(facts, Trust.LOCAL).sensitivity.under(Relation.ADD_OR_REMOVE).l2

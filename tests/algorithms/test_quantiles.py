@@ -22,6 +22,7 @@ from unisono.algorithms.quantiles import (
     quantiles,
 )
 from unisono.algorithms.survey import ask
+from unisono.core.compiled import numbers
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.release import noise_steps
@@ -55,8 +56,10 @@ def encoded(study, rows, mask=None):
     """All records' contribution: rows are rounded one by one, so parties need not be told apart."""
     mask = np.ones(len(rows), bool) if mask is None else np.asarray(mask)
     if study.hash not in COMPILED:
-        COMPILED[study.hash] = jax.jit(partial(study.algorithm.local, study.facts, (), None))
-    value = COMPILED[study.hash]((np.asarray(rows, np.float32),), mask)[1].value
+        COMPILED[study.hash] = jax.jit(
+            numbers(partial(study.algorithm.local, study.facts, (), None))
+        )
+    value = COMPILED[study.hash]((np.asarray(rows, np.float32),), mask)[1]
     return np.asarray(value).astype(np.int64)
 
 

@@ -28,6 +28,7 @@ from unisono.algorithms.statistics import (
     variance,
 )
 from unisono.attacks.audit import audit, check
+from unisono.core.compiled import numbers
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.release import noise_steps
@@ -120,9 +121,11 @@ def clean(study, data):
     parties need not be told apart."""
     rows = np.concatenate(data).astype(np.float32)
     if study.hash not in COMPILED:
-        COMPILED[study.hash] = jax.jit(partial(study.algorithm.local, study.facts, (), None))
+        COMPILED[study.hash] = jax.jit(
+            numbers(partial(study.algorithm.local, study.facts, (), None))
+        )
     local = COMPILED[study.hash]
-    return np.asarray(local((rows,), np.ones(len(rows), bool))[1].value).astype(np.int64)
+    return np.asarray(local((rows,), np.ones(len(rows), bool))[1]).astype(np.int64)
 
 
 def noisy_results(study, data, runs, seed, factor=1.0):

@@ -12,7 +12,7 @@ from unisono.core.fold import fold, in_graph_event
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import Relation
-from unisono.core.values import Contribution, clipped_sum, sum_sensitivity
+from unisono.core.values import _BOUNDED_ONLY, Contribution, clipped_sum, sum_sensitivity
 from unisono.errors import GrantMisused, InvalidInput
 
 GRID, STEPS, DIMENSION = 2.0**-6, 50, 20
@@ -73,7 +73,12 @@ def test_wrong_contributions_and_events_are_refused():
     with pytest.raises(GrantMisused, match="on grid"):
         run(draw(), lambda state, step: clipped_sum(jnp.zeros((3, DIMENSION)), 0.5, GRID / 2))
     with pytest.raises(InvalidInput, match="integer grid"):
-        run(draw(), lambda state, step: Contribution(state[0], GRID, EVENT.sensitivity))
+        run(
+            draw(),
+            lambda state, step: Contribution(
+                state[0], GRID, EVENT.sensitivity, maker=_BOUNDED_ONLY
+            ),
+        )
     plain = Event(Gaussian(20.0), EVENT.sensitivity)
     with pytest.raises(GrantMisused, match="in_graph_event"):
         run(draw(plain), event=plain)

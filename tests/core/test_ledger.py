@@ -9,8 +9,9 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from unisono.accounting import gaussian
 from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.compiled import computed
 from unisono.core.costs import everyone
 from unisono.core.events import Composed, Event, Gaussian, NoNoise, Poisson, bounded_sum
 from unisono.core.grant import Draw, Grant
@@ -27,7 +29,7 @@ from unisono.core.policy import Budget, Policy
 from unisono.core.release import disclose, release, share
 from unisono.core.study import Party
 from unisono.core.trust import FINAL_MODEL, ITERATES, PARTY, SERVER, Relation, Unit, Viewer
-from unisono.core.values import Private, Released, Share, clipped_sum
+from unisono.core.values import Contribution, Private, Released, Share, clipped_sum
 from unisono.core.verification import verify
 from unisono.errors import (
     BudgetExceeded,
@@ -41,8 +43,8 @@ from unisono.errors import (
 GRID = 1 / 64
 
 
-def contribution(rows=None):
-    return clipped_sum(np.ones((5, 1)) if rows is None else rows, 0.9, GRID)
+def contribution(rows=None, mask=None):
+    return clipped_sum(np.ones((5, 1)) if rows is None else rows, 0.9, GRID, mask)
 
 
 def paid_for(contribution, std=20.0, count=1, sampler=None):
@@ -187,6 +189,7 @@ def test_a_grant_taken_and_not_used_is_spent(file_ledger, cost, policy):
 CRASHER = """
 import os, sys
 from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.compiled import computed
 from unisono.core.costs import everyone
 from unisono.core.ledger import Ledger
 from unisono.core.events import *
@@ -215,6 +218,7 @@ def test_killing_a_writer_loses_no_grant_it_was_told_about(file_ledger, policy):
 SPENDER = """
 import sys
 from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.compiled import computed
 from unisono.core.costs import everyone
 from unisono.core.ledger import Ledger
 from unisono.core.events import *
@@ -428,13 +432,45 @@ def test_the_sampler_used_is_the_sampler_accounted(ledger):
     value = contribution()
     event, cost = paid_for(value, sampler=Poisson(0.5))
     draw = ledger.authorize(cost).draw(0)
-    with pytest.raises(GrantMisused, match="accounted as"):
+    with pytest.raises(GrantMisused, match="not made with the sampling mask"):
         release(draw, value, event)
-    coins = draw.sample(Poisson(0.5), 5)
-    assert coins.shape == (5,)
+    with pytest.raises(GrantMisused, match="accounted as"):
+        draw.take(event)
+    mask = draw.sample(Poisson(0.5), 5)
+    assert mask.shape == (5,)
     with pytest.raises(GrantMisused, match="tossed already"):
         draw.sample(Poisson(0.5), 5)
-    assert isinstance(release(draw, value, event), Released)
+    with pytest.raises(GrantMisused, match="not made with the sampling mask"):
+        release(draw, value, event)
+    assert isinstance(release(draw, contribution(mask=mask), event), Released)
+
+
+def test_amplification_is_claimed_with_the_mask_that_was_drawn(ledger):
+    """Neither the mask of another release, nor one that was changed, makes a sampled sum."""
+    event, cost = paid_for(contribution(), sampler=Poisson(0.5), count=2)
+    grant = ledger.authorize(cost, releases=2)
+    first, second = grant.draw(0), grant.draw(1)
+    masks = [draw.sample(Poisson(0.5), 5) for draw in (first, second)]
+    with pytest.raises(ValueError, match="read-only"):
+        masks[0][:] = True
+    for forged in (masks[1], masks[0] | True, masks[0].copy(), np.ones(5, bool)):
+        with pytest.raises(GrantMisused, match="not made with the sampling mask"):
+            release(first, contribution(mask=forged), event)
+    assert isinstance(release(first, contribution(mask=masks[0]), event), Released)
+
+
+def test_nobody_but_bounding_functions_makes_contributions():
+    """A sum a thousand times too large has no maker, whichever way it is tried."""
+    honest = contribution()
+    with pytest.raises(GrantMisused, match="enforce their bound"):
+        Contribution(1000 * honest.value, honest.grid, honest.sensitivity)
+    with pytest.raises(GrantMisused, match="enforce their bound"):
+        replace(honest, value=1000 * honest.value)
+    with pytest.raises(FrozenInstanceError):
+        honest.value = 1000 * honest.value
+    assert jax.tree.leaves(honest) == [honest]  # no pytree: nothing maps over its numbers
+    with pytest.raises(TypeError):
+        jax.tree.map(lambda number: 1000 * number, honest)
 
 
 def test_two_draws_of_one_grant_have_different_noise(ledger):
@@ -609,7 +645,7 @@ def test_floats_and_foreign_grids_have_no_release(ledger):
     event, cost = paid_for(value)
     for wrong in (value.value + 0.5, value.value.astype(np.uint64), value.value.astype(np.int8)):
         with pytest.raises(InvalidInput, match="integer grid"):
-            release(ledger.authorize(cost).draw(0), replace(value, value=wrong), event)
+            release(ledger.authorize(cost).draw(0), computed(value, wrong, True), event)
 
 
 def test_a_wrapped_sum_does_not_stand_out(policy):
@@ -618,7 +654,7 @@ def test_a_wrapped_sum_does_not_stand_out(policy):
     event, cost = paid_for(contribution())
     values = [np.array([2**31 - 1], np.int32), np.array([-(2**31)], np.int32)]
     for value in values:
-        near = replace(contribution(), value=value)
+        near = computed(contribution(), value, True)
         out = [int(release(book.authorize(cost).draw(0), near, event).value[0]) for _ in range(20)]
         assert min(out) < 0 < max(out)
         assert max(abs(o) for o in out) <= 2**31

@@ -9,9 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unisono.core.values import Contribution, Disclosed, Masked, Private, Released, Share
+from unisono.core.values import (
+    _BOUNDED_ONLY,
+    Contribution,
+    Disclosed,
+    Masked,
+    Private,
+    Released,
+    Share,
+)
 from unisono.engines import wire
 from unisono.errors import InvalidInput, PrivacyViolation, UnisonoError
+
+CONTRIBUTION = Contribution(np.ones(1), 1.0, None, maker=_BOUNDED_ONLY)
 
 
 @given(
@@ -154,7 +164,7 @@ def sealed(kind):
 @pytest.mark.parametrize(
     "value",
     [
-        Private([1]), Contribution(np.ones(1), 1.0, None), sealed(Share), np.ones(2), None, object()
+        Private([1]), CONTRIBUTION, sealed(Share), np.ones(2), None, object()
     ],
 )  # fmt: skip
 def test_private_things_have_no_encoding(value):
@@ -162,9 +172,7 @@ def test_private_things_have_no_encoding(value):
         wire.encode_value(value, {}, simulation=True)
 
 
-@pytest.mark.parametrize(
-    "value", [Private([1]), Contribution(np.ones(1), 1.0, None), sealed(Share)]
-)
+@pytest.mark.parametrize("value", [Private([1]), CONTRIBUTION, sealed(Share)])
 def test_private_things_cannot_go_along_as_arrays(value):
     with pytest.raises(PrivacyViolation, match="no encoding"):
         wire.encode("ask", {}, [value])

@@ -12,6 +12,7 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
 from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
 from unisono.core.algorithm import Aggregate, Facts
+from unisono.core.compiled import numbers
 from unisono.core.costs import everyone
 from unisono.core.events import Event, Gaussian, Poisson, WithoutReplacement, bounded_sum
 from unisono.core.ledger import Ledger
@@ -159,15 +160,16 @@ def test_dividing_by_the_lot_that_happened_to_be_drawn():
     facts = Facts((expected,), 1, 1)
     start, _ = algorithm.init(facts)
     features, labels = np.full((2, 1), 2.0, np.float32), np.array([1.0, -1.0], np.float32)
-    local = jax.jit(partial(algorithm.local, facts))
+    local = jax.jit(numbers(partial(algorithm.local, facts)))
     merge = jax.jit(algorithm.merge)
     iterates = []
     for mask in ([True, True], [True, False]):
-        _, value = local(algorithm.ask(start), None, (features, labels), np.array(mask))
-        total = np.asarray(value.value) * np.float32(value.grid)
+        _, value, _ = local(algorithm.ask(start), None, (features, labels), np.array(mask))
+        total = np.asarray(value) * np.float32(algorithm.grid(facts, Trust.LOCAL))
         merged = merge(start, Aggregate(total, 1, float(expected)))
         iterates.append(np.asarray(algorithm.result(merged)))
-    bound = value.sensitivity.under(Relation.ZERO_OUT).in_norm("l2")
+    sensitivity = algorithm.event(facts, Trust.LOCAL).sensitivity
+    bound = sensitivity.under(Relation.ZERO_OUT).in_norm("l2")
     assert np.linalg.norm(iterates[0] - iterates[1]) > 0
     assert np.linalg.norm(iterates[0] - iterates[1]) <= 4.0 * bound / expected * (1 + 1e-6)
 

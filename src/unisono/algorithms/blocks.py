@@ -34,7 +34,7 @@ from unisono.algorithms.one_shot import Opened, Promise
 from unisono.core.algorithm import Facts
 from unisono.core.events import Distance, Event, Sensitivity
 from unisono.core.trust import Trust, Unit
-from unisono.core.values import Contribution
+from unisono.core.values import _BOUNDED_ONLY, Contribution
 from unisono.errors import InvalidInput
 
 _FLOAT_ERROR = 2.0**-18
@@ -164,7 +164,8 @@ def _sensitivity(
     blocks: Sequence[Block], weights: Sequence[float], grid: float, hides: bool
 ) -> Sensitivity:
     """Bounds of the stacked blocks, with half a step and the float error for every number that
-    is not encoded exactly; a replaced record is rounded twice."""
+    is not encoded exactly. A replaced record is rounded twice; where one comes or goes, another may
+    move into its place (`engines.layout`) and is rounded twice too."""
 
     def bound(size: Callable[[Block], Size], roundings: int) -> Distance:
         ones, squares, largest = 0.0, 0.0, 0.0
@@ -174,11 +175,11 @@ def _sensitivity(
             found, touched = size(block), loose * block.levels
             ones += weight * found.l1 + slack * touched
             squares += (weight * found.l2 + slack * math.sqrt(touched)) ** 2
-            largest = max(largest, weight * found.l2 + slack)
+            largest = max(largest, weight * found.l2 + (slack if touched else 0.0))
         return Distance(l1=ones, l2=math.sqrt(squares), linf=largest)
 
     once, twice = bound(lambda b: b.taken, 1), bound(lambda b: b.swapped, 2)
-    return Sensitivity(Unit.RECORD, twice, once, once if hides else None)
+    return Sensitivity(Unit.RECORD, twice, once, bound(lambda b: b.taken, 3) if hides else None)
 
 
 def _weights(blocks: tuple[Block, ...], promise: Promise) -> list[float]:
@@ -239,7 +240,7 @@ def contribute(
         for level in range(block.levels):
             total = total.at[target[:, level]].add(steps, mode="drop")
         parts.append(total.ravel())
-    return Contribution(jnp.concatenate(parts), made.grid, made.sensitivity)
+    return Contribution(jnp.concatenate(parts), made.grid, made.sensitivity, maker=_BOUNDED_ONLY)
 
 
 @dataclass(frozen=True)

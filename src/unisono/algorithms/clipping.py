@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from unisono.core.events import Sensitivity, positive
-from unisono.core.values import Contribution, blocked_sum_sensitivity
+from unisono.core.values import _BOUNDED_ONLY, Contribution, blocked_sum_sensitivity
 from unisono.errors import InvalidInput
 from unisono.models.per_record import PerRecord, cut, masked
 
@@ -138,7 +138,8 @@ def clipped_sum(
         last = jnp.max(jnp.where(jnp.any(mask, axis=1), jnp.arange(1, count + 1), 0))
         total = jax.lax.fori_loop(0, last, add, total)
     vector = jnp.concatenate([part.reshape(-1) for part in total])
-    return Contribution(vector, grid, clipping.sensitivity(problem, grid, hides_presence))
+    bound = clipping.sensitivity(problem, grid, hides_presence)
+    return Contribution(vector, grid, bound, maker=_BOUNDED_ONLY)
 
 
 def _block(

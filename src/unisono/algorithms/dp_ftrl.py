@@ -19,6 +19,10 @@ for records that move a sum by Δ and have k = ceil(T / s) turns. Coefficients a
 and sums integers, so that the bracket is rounded exactly, and two worlds differ in each of d
 coordinates by one grid step more at most, in rounds where an *earlier* sum differs.
 
+Hidden sizes. Batches go by places, whose number is public, and records beyond it are left out. One
+that comes may then stand in another one's place: under add-or-remove the claim is that of a
+replaced record, twice the distance of one that is zeroed out.
+
 Dropouts. A party goes by a clock of its own, which ticks with every message that it makes and jumps
 to the server's count of rounds if that is ahead; it never stands or goes back. The clock alone
 decides the batch and how old a sum is; after its T-th tick a party sends noise only. A sum that was
@@ -45,7 +49,7 @@ from unisono.algorithms.optimise import Problem, agreed, planned
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
 from unisono.core.events import Event, GaussianRun, Sensitivity, bounded_sum, positive
 from unisono.core.trust import Relation, Trust
-from unisono.core.values import Contribution
+from unisono.core.values import _BOUNDED_ONLY, Contribution
 from unisono.errors import InvalidInput
 from unisono.mechanisms.gaussian import calibrate
 
@@ -156,12 +160,14 @@ def dp_ftrl(settings: Settings, problem: Problem, optimizer: Any) -> Algorithm:
 
     def sensitivity(facts: Facts) -> Sensitivity:
         """How far one record moves all messages of a run together."""
-        once = clipping.sensitivity(plan, grid(facts), hides_presence=True)
+        once = clipping.sensitivity(plan, grid(facts), hides_presence=False)
         pattern = matrix.sensitivity(coefficients, settings.rounds, settings.separation)
         turns = matrix.turns(settings.rounds, settings.separation)
         rounded = grid(facts) * math.sqrt(dimension * min(settings.rounds, turns * memory))
         norm = once.under(Relation.ZERO_OUT).in_norm("l2") * pattern * _ROUND_UP + rounded
-        return bounded_sum(l2=norm, hides_presence=not facts.exact_sizes)
+        bound = bounded_sum(l2=norm, hides_presence=False)
+        # Records that find no place are left out: one that comes may take another one's.
+        return bound if facts.exact_sizes else replace(bound, add_or_remove=bound.replace_one)
 
     @lru_cache(maxsize=16)
     def event(facts: Facts, trust: Trust) -> Event:
@@ -186,7 +192,9 @@ def dp_ftrl(settings: Settings, problem: Problem, optimizer: Any) -> Algorithm:
         ).value  # fmt: skip
         value = total + remembered(steps[1:], sums)
         after = PartyState(clock + 1, jnp.concatenate([total[None], sums])[:memory])
-        return after, Contribution(value, grid(facts), sensitivity(facts), run=settings.rounds)
+        return after, Contribution(
+            value, grid(facts), sensitivity(facts), run=settings.rounds, maker=_BOUNDED_ONLY
+        )
 
     def settle(party: PartyState, accepted: Any) -> PartyState:
         newest = jnp.where(accepted, party.sums[:1], 0)

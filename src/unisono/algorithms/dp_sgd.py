@@ -12,8 +12,9 @@ data follow a private quantile that is released with the gradient and paid for (
 Unit: one record. Sampler: Poisson, by each party's own secret coins, so that it amplifies against
 everybody who does not see them: with a secure sum against the server and colluding parties, with
 local noise against everyone else. T releases of the sampled Gaussian are accounted by a certified
-loss distribution. Batches are padded to a public size; the chance that one overflows, and is then
-cut short, is part of the event. Noise may change by a public schedule (`noise_scales`).
+loss distribution. Batches are padded to a public size; where sizes are public the chance that one
+overflows, and is then cut short, is part of the event. Noise may change by a public schedule
+(`noise_scales`).
 """
 
 import math
@@ -223,9 +224,10 @@ def batch_size(rate: float, facts: Facts) -> int:
 
 
 def overflow(settings: Settings, facts: Facts) -> float:
-    """The chance that the batch of some party is larger than what it is padded to."""
+    """The chance that some party's batch is cut short: larger than what it is padded to, where
+    sizes are public. Where they are hidden it fills several batches, and nobody is left out."""
     size = batch_size(settings.rate, facts)
-    if size >= facts.places:
+    if size >= facts.places or not facts.exact_sizes:
         return 0.0
     return float(facts.parties * binom.sf(size, facts.places, settings.rate))
 

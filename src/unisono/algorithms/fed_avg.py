@@ -197,6 +197,7 @@ def fed_avg(settings: Settings, problem: Problem, home: Any, server: Any) -> Alg
         merge=merge,
         result=lambda state: Learned(state.average, state.bound),
         reach=lambda facts: 1.01 * settings.norm * facts.parties,
+        whole=True,
     )  # fmt: skip
 
 

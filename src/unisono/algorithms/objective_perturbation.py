@@ -54,7 +54,7 @@ from unisono.core.release import noise_steps, release
 from unisono.core.study import Party, Result, require_same_kind
 from unisono.core.transcript import EVERYONE, Transcript
 from unisono.core.trust import Relation, Trust, Unit
-from unisono.core.values import Contribution
+from unisono.core.values import _BOUNDED_ONLY, Contribution
 from unisono.errors import InvalidInput, UnisonoError
 from unisono.models.losses import loss_named
 
@@ -195,7 +195,8 @@ def perturbed_minimiser(
         found, norm = np.asarray(point), float(np.asarray(certified))
     valid = norm <= planned.tolerance
     rounded = np.round(np.where(valid, found, 0.0) / planned.grid).astype(np.int64)
-    return Contribution(rounded, planned.grid, planned.output.sensitivity, valid)
+    bound = planned.output.sensitivity
+    return Contribution(rounded, planned.grid, bound, valid, maker=_BOUNDED_ONLY)
 
 
 @partial(jax.jit, static_argnames=("loss", "ridge", "tolerance"))

@@ -33,7 +33,7 @@ from unisono.algorithms import solver
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
 from unisono.core.events import Distance, Event, Laplace, Sensitivity, positive
 from unisono.core.trust import Relation, Trust, Unit
-from unisono.core.values import Contribution
+from unisono.core.values import _BOUNDED_ONLY, Contribution
 from unisono.errors import InvalidInput
 from unisono.mechanisms import gaussian, laplace, norm
 from unisono.models.losses import Loss, loss_named
@@ -152,7 +152,7 @@ def solve_locally(
         # Projection onto the ball that holds every minimiser moves nobody further apart.
         point = point * jnp.minimum(1.0, settings.reach / jnp.maximum(size, 1e-30))
         steps = jnp.round(point.reshape(-1) / grid).astype(np.int32)
-    return Contribution(steps, grid, sensitivity(settings, facts, grid), valid)
+    return Contribution(steps, grid, sensitivity(settings, facts, grid), valid, maker=_BOUNDED_ONLY)
 
 
 def output_perturbation(settings: Settings) -> Algorithm:
@@ -232,4 +232,5 @@ def _algorithm(
         merge=merge,
         result=lambda state: state.parameters,
         reach=lambda facts: 1.01 * settings.reach * facts.parties,
+        whole=True,
     )

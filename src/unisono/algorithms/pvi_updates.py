@@ -224,6 +224,7 @@ def clipped_update_inference(settings: Settings, likelihood: Likelihood) -> Algo
         merge=merge,
         result=result,
         reach=lambda facts: 1.01 * settings.clip * facts.parties * settings.shards,
+        whole=True,
         schedule=None if settings.subset is None else lambda facts: settings.turns(facts.parties),
     )
 

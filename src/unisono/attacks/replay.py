@@ -22,7 +22,7 @@ from unisono.core.grant import derive
 from unisono.core.release import noise_steps
 from unisono.core.study import Study
 from unisono.core.trust import Trust, Unit
-from unisono.engines.batches import in_turn, numbered
+from unisono.engines.layout import batched, in_turn
 from unisono.engines.requirements import asked
 from unisono.engines.rounds import Stack, abstract_contribution, program, seen_at_first, stack
 from unisono.errors import InvalidInput
@@ -113,7 +113,7 @@ class Replay:
         takes = np.ones((*counts[:2], facts.parties), bool)
         for party in range(facts.parties):
             event = algorithm.event_of(facts, trust, party)
-            # Where records come in batches, empty places toss coins too.
+            # Where records come in batches, empty rows toss coins too.
             units = real[party] if algorithm.batch is None else np.ones_like(real[party])
             chosen, taking = _tossed(generator, event, counts, units)
             if always is not None:
@@ -125,7 +125,9 @@ class Replay:
             shown = turns[None, :, None, None]
             masks = np.broadcast_to(shown, (*counts, facts.parties, turns.shape[1]))
         elif algorithm.batch is not None:
-            masks = numbered(self.study, masks)
+            flat = masks.reshape(-1, masks.shape[-1])
+            batches = batched(self.study, [np.flatnonzero(own) for own in flat])
+            masks = batches.reshape(*masks.shape[:-1], -1)
         return masks, takes
 
     def _noise(
@@ -193,8 +195,8 @@ def first_carry(study: Study) -> tuple[Any, Any, Any]:
 
 
 def _stacked(study: Study, columns: Sequence[tuple[np.ndarray, ...]]) -> Stack:
-    """As the engine stacks; hidden records lie in their first places, not in drawn ones."""
-    if study.algorithm.batch is None or study.facts.exact_sizes:
+    """As the engine stacks; hidden records lie in their given order, not in a drawn one."""
+    if study.algorithm.rows is None or study.facts.exact_sizes:
         return stack(study, columns)
     slots = study.facts.places
     real = np.stack([np.arange(slots) < len(party[0]) for party in columns])

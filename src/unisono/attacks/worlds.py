@@ -29,7 +29,7 @@ from unisono.attacks.trade_off import Family, audited_epsilon, curve_refuted, no
 from unisono.core.events import Event
 from unisono.core.study import Study
 from unisono.core.trust import ITERATES, Relation, Trust, Unit
-from unisono.engines.requirements import padded_length
+from unisono.engines.layout import padded_length
 from unisono.engines.rounds import Stack
 from unisono.errors import InvalidInput
 
@@ -86,10 +86,8 @@ def attacker(study: Study) -> Likelihood:
     loud = facts.honest if study.trust is Trust.SECURE_SUM else 1
     replay = Replay(study, silent=range(loud, facts.parties), together=_TOGETHER)
     unit = study.algorithm.event(facts, study.trust).sensitivity.unit
-    places = facts.places if study.algorithm.batch is not None else max(facts.records)
-    if study.algorithm.batch is None:
-        places = padded_length(study, places)
-    victim = np.zeros((facts.parties, places), bool)
+    held = max(facts.records) if study.algorithm.rows is None else facts.places
+    victim = np.zeros((facts.parties, padded_length(study, held)), bool)
     victim[0, slice(facts.records[0]) if unit is Unit.PARTY else 0] = True
     return Likelihood(replay, victim)
 

@@ -84,8 +84,8 @@ class Facts:
 
     @property
     def places(self) -> int:
-        """In how many places a party's records lie where they arrive in batches: all parties
-        alike, and with room to spare where sizes are hidden."""
+        """How many rows a party's records take up in a compiled program, all parties alike: the
+        largest size, with room to spare where sizes are hidden."""
         most = max(self.records)
         return most if self.exact_sizes else 64 * math.ceil((most + most / 32 + 64) / 64)
 
@@ -146,8 +146,12 @@ class Algorithm(NamedTuple):
     `reach` bounds every coordinate of the clean sum over all parties, from public facts.
 
     With `batch` a party's `local` gets only the rows that its coins chose, padded to this many:
-    those that do not fit are left out, which `event` accounts for. `rows` then names, in place of
-    coins, whose turn it is in a round: row numbers (batch,), the same for every party.
+    those that do not fit are left out, which `event` accounts for, or where sizes are hidden come
+    in another batch of the same round. `rows` then names, in place of coins, whose turn it is in a
+    round: row numbers (batch,), the same for every party.
+
+    A contribution is a sum over records, which may be computed in parts, unless it is made from the
+    party's records as a `whole` (a minimiser, an update), whose bound holds whatever the records.
     """
 
     name: str
@@ -170,6 +174,7 @@ class Algorithm(NamedTuple):
     round_event: Callable[[Facts, Trust, int], Event] | None = None
     batch: Callable[[Facts], int] | None = None
     rows: Callable[[Facts, int], np.ndarray] | None = None
+    whole: bool = False
 
     @property
     def alike(self) -> bool:

@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono.core import pytrees as pytrees  # steps return contributions
-from unisono.core.events import Event, Gaussian
+from unisono.core.compiled import abstract
+from unisono.core.events import Event
 from unisono.core.grant import Draw
-from unisono.core.in_graph import in_graph_event, require_error_paid
+from unisono.core.in_graph import in_graph_event, require_error_paid, share_width
 from unisono.core.noise.chacha import key_from_bytes
 from unisono.core.noise.in_graph import gaussian_on_grid
 from unisono.core.release import require_paid_for
@@ -36,17 +36,15 @@ def fold(
     them can use it twice; `noised` is in the value's own units. The event, made by
     `in_graph_event`, is paid `steps` times before the loop begins.
     """
-    shape = jax.eval_shape(before, carry, jnp.uint32(0))
-    require_paid_for(shape, event, grid)
-    require_error_paid(event, grid, int(np.prod(shape.value.shape)), steps)
-    noise = event.noise
-    assert isinstance(noise, Gaussian)
-    key = key_from_bytes(draw.take(event, times=steps))
+    bound = abstract(before, carry, jnp.uint32(0))
+    require_paid_for(bound, event, grid)
+    require_error_paid(event, grid, int(np.prod(bound.value.shape)), steps)
+    key, width = key_from_bytes(draw.take(event, times=steps)), share_width(event, grid, 1)
 
     def step(state: Any, number: Any) -> tuple[Any, None]:
         value = before(state, number).value
         fresh = jax.random.fold_in(key, number)
-        noised = (value + gaussian_on_grid(fresh, value.shape, noise.std / grid)) * grid
+        noised = (value + gaussian_on_grid(fresh, value.shape, width)) * grid
         return after(state, noised, number), None
 
     return jax.lax.scan(step, carry, jnp.arange(steps, dtype=jnp.uint32))[0]

@@ -25,7 +25,7 @@ from unisono.core.events import (
     releases_of,
 )
 from unisono.core.noise import Keystream, bernoulli
-from unisono.core.noise.subset import subset
+from unisono.core.noise.subset import permutation, subset
 from unisono.core.trust import ITERATES, Viewer
 from unisono.errors import GrantMisused
 
@@ -88,21 +88,21 @@ class Grant(_Uncopyable):
         with self._lock:
             return self._draw(index, public)
 
+    def order(self, records: int) -> np.ndarray:
+        """A secret uniform order of a party's records, the same for the grant."""
+        return permutation(Keystream(derive(self._secret, "order")), records)
+
     def places(self, records: int, slots: int) -> tuple[np.ndarray, np.ndarray]:
         """Which of a party's records are kept, and where each lies among `slots` places: drawn
         evenly, the same for the grant.
 
-        A record that is added or removed then leaves all others where they are, and the arithmetic
-        on them as it was: the two worlds differ in one place, which is full or empty (X-1). That
-        holds while all records fit; of more than `slots` records a drawn part is left out, and an
-        added record may then stand in another one's place: worlds that are two records apart.
+        Of more than `slots` records a part is left out, so that an added record may stand in
+        another one's place: whoever goes by places claims the distance of a replaced record.
         """
-        seed = np.frombuffer(derive(self._secret, "places"), np.uint32)
-        generator = np.random.default_rng(seed.tolist())
-        where = generator.permutation(slots)[:records]
+        where = permutation(Keystream(derive(self._secret, "places")), slots)[:records]
         kept = np.arange(records)
         if records > slots:
-            kept = np.sort(generator.permutation(records)[:slots])
+            kept = np.sort(self.order(records)[:slots])
         return kept, where
 
     def _draw(self, index: int, public: bytes) -> "Draw":
@@ -162,8 +162,25 @@ def join(grants: Sequence[Grant]) -> Grant:
     return Grant(_LEDGERS_ONLY, first.ledger, first.number, first.cost, first.releases, secret)
 
 
+class SamplingMask(np.ndarray):
+    """Which units take part in a release (units,); it cannot be changed, and knows its draw.
+
+    Whatever is computed from it is an ordinary array again: a sum claims the amplification of a
+    sample only if it was made with the mask that was drawn for it.
+    """
+
+    draw: "Draw | None" = None
+
+    @classmethod
+    def of(cls, draw: "Draw", chosen: np.ndarray) -> "SamplingMask":
+        mask = np.array(chosen, bool).view(cls)
+        mask.draw = draw
+        mask.setflags(write=False)
+        return mask
+
+
 class Draw(_Uncopyable):
-    """The coins and the noise of one release."""
+    """The sampling mask, the order and the noise of one release."""
 
     def __init__(self, maker: object, grant: Grant, index: int, secret: bytes) -> None:
         if maker is not _LEDGERS_ONLY:
@@ -182,7 +199,7 @@ class Draw(_Uncopyable):
         """Whether its noise was taken."""
         return self._secret is None
 
-    def sample(self, sampler: Sampler, units: int) -> np.ndarray:
+    def sample(self, sampler: Sampler, units: int) -> SamplingMask:
         """Secret coins: which of `units` take part. The event paid for must name this sampler."""
         if self._sampler is not None:
             raise GrantMisused("the coins of this draw were tossed already: one sample per release")
@@ -190,16 +207,21 @@ class Draw(_Uncopyable):
         self._sampler = sampler
         match sampler:
             case Everyone():
-                return np.ones(units, dtype=bool)
+                chosen = np.ones(units, dtype=bool)
             case Poisson(rate):
-                return bernoulli(stream, rate, units)
+                chosen = bernoulli(stream, rate, units)
             case WithoutReplacement(size, population):
                 if population != units:
                     raise GrantMisused(
                         f"the sampler draws from {population} units, but there are {units}: "
                         "the event would claim another population"
                     )
-                return subset(stream, size, units)
+                chosen = subset(stream, size, units)
+        return SamplingMask.of(self, chosen)
+
+    def order(self, units: int) -> np.ndarray:
+        """A secret uniform order of units that were chosen for this release."""
+        return permutation(Keystream(self._key("order")), units)
 
     def take(self, event: Event, times: int = 1) -> bytes:
         """Pay with `event` and receive the key of its noise, once; `times` steps share a key."""

@@ -9,6 +9,8 @@ import math
 from dataclasses import replace
 from functools import lru_cache
 
+import numpy as np
+
 from unisono.core.events import Event, Gaussian, releases_of
 from unisono.core.noise.in_graph_error import ComposedError, composed_error
 from unisono.errors import ConditionViolated, GrantMisused
@@ -17,6 +19,32 @@ from unisono.errors import ConditionViolated, GrantMisused
 # below delta. The smallest one at which the error is small is taken; both are accounted for.
 FAILURES = (1e-18, 1e-16, 1e-14, 1e-12, 1e-11)
 _SMALL = 1e-3
+# Ratios of floats are rounded; the noise is drawn this much wider, so never narrower.
+_ROUND_UP = 1 + 2.0**-50
+
+
+def share_width(event: Event, grid: float, shares: int) -> float:
+    """The standard deviation of one share, in grid steps, as the program receives it.
+
+    A 32-bit float, rounded up and so never too narrow. Whoever asks whether the sampler's error is
+    proved for a width asks about this number: one that is in range only before it is converted
+    would leave the program without noise.
+    """
+    return _width(_gaussian(event), grid, shares)
+
+
+def _gaussian(event: Event) -> Gaussian:
+    if not isinstance(event.noise, Gaussian):
+        raise GrantMisused(f"{type(event.noise).__name__} has no in-graph sampler: use Gaussian")
+    return event.noise
+
+
+def _width(noise: Gaussian, grid: float, shares: int) -> float:
+    width = noise.std / grid / math.sqrt(shares) * _ROUND_UP
+    nearest = np.float32(width)
+    if not np.isfinite(nearest):
+        return math.inf
+    return float(nearest if nearest >= width else np.nextafter(nearest, np.float32(np.inf)))
 
 
 @lru_cache(maxsize=256)
@@ -24,8 +52,7 @@ def run_error(
     noise: Gaussian, grid: float, dimension: int, steps: int, shares: int = 1
 ) -> ComposedError:
     """How far all draws of a run, of every share, are from ideal ones."""
-    # The program gets the width as a 32-bit float, rounded up: it must be in range as well.
-    width = noise.std / grid / math.sqrt(shares) * (1 + 2.0**-20)
+    width = _width(noise, grid, shares)
     for failure in FAILURES[:-1]:
         try:
             error = composed_error(steps * dimension * shares, width, failure)
@@ -41,21 +68,18 @@ def in_graph_event(event: Event, grid: float, dimension: int, steps: int, shares
 
     The error of all `steps * dimension` draws is bounded once and shared evenly (X-11).
     """
-    if not isinstance(event.noise, Gaussian):
-        raise GrantMisused(f"{type(event.noise).__name__} has no in-graph sampler: use Gaussian")
-    error = run_error(event.noise, grid, dimension, steps, shares)
+    noise = _gaussian(event)
+    error = run_error(noise, grid, dimension, steps, shares)
     events = steps / releases_of(event)
-    gap = event.noise.gap + error.delta / events
-    return replace(event, noise=replace(event.noise, gap=gap, slack=error.epsilon / events))
+    gap = noise.gap + error.delta / events
+    return replace(event, noise=replace(noise, gap=gap, slack=error.epsilon / events))
 
 
 def require_error_paid(
     event: Event, grid: float, dimension: int, steps: int, shares: int = 1
 ) -> None:
     """Refuse an event that carries less than the sampler's error of `steps` such releases."""
-    noise = event.noise
-    if not isinstance(noise, Gaussian):
-        raise GrantMisused(f"{type(noise).__name__} has no in-graph sampler: use Gaussian")
+    noise = _gaussian(event)
     error = run_error(noise, grid, dimension, steps, shares)
     events = steps / releases_of(event) * (1 + 1e-9)  # sums of floats
     if noise.slack * events < error.epsilon or noise.gap * events < error.delta:

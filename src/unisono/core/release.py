@@ -17,6 +17,7 @@ from unisono.core.algorithm import Algorithm, Facts
 from unisono.core.events import (
     DiscreteGaussian,
     Event,
+    Everyone,
     Gaussian,
     Laplace,
     NoNoise,
@@ -25,6 +26,7 @@ from unisono.core.events import (
     releases_of,
 )
 from unisono.core.grant import Draw, derive
+from unisono.core.in_graph import share_width
 from unisono.core.noise import (
     Keystream,
     discrete_gaussian,
@@ -78,6 +80,7 @@ def disclose(draw: Draw, contribution: Contribution, event: Event) -> Disclosed:
             "a cost with NoNoise for the viewer 'server'"
         )
     require_paid_for(contribution, event, contribution.grid)
+    require_sampled(draw, contribution, event)
     draw.take(event)
     return sealed(Disclosed, np.asarray(contribution.value, np.int64), contribution.grid, draw)
 
@@ -112,8 +115,8 @@ def require_paid_for(contribution: Contribution, event: Event, grid: float) -> N
     """
     if not isinstance(contribution, Contribution):
         raise GrantMisused(
-            f"a {type(contribution).__name__} has no proved sensitivity: build a Contribution "
-            "with a bounding function such as clipped_sum"
+            f"a {type(contribution).__name__} has no proved sensitivity: make it with a bounding "
+            "function such as clipped_sum"
         )
     if not within(contribution.sensitivity, event.sensitivity, event.noise.norm):
         raise GrantMisused(
@@ -134,8 +137,18 @@ def require_paid_for(contribution: Contribution, event: Event, grid: float) -> N
         )
 
 
+def require_sampled(draw: Draw, contribution: Contribution, event: Event) -> None:
+    """Refuse a sum that claims the amplification of a sample it was not made from."""
+    if not isinstance(event.sampler, Everyone) and contribution.sample is not draw:
+        raise GrantMisused(
+            f"the event claims {event.sampler}, but the sum was not made with the sampling mask of "
+            "this draw: hand the mask that Draw.sample returned to the bounding function"
+        )
+
+
 def _noised(draw: Draw, contribution: Contribution, event: Event, honest: int) -> np.ndarray:
     require_paid_for(contribution, event, getattr(contribution, "grid", 0.0))
+    require_sampled(draw, contribution, event)
     value = np.asarray(contribution.value)
     if value.size and int(np.abs(value.astype(object)).max()) >= _HEADROOM:
         raise InvalidInput(
@@ -206,16 +219,6 @@ def noise_steps(
                 f"{type(noise).__name__} cannot be added to an integer sum in {honest} shares: "
                 "use Gaussian, discrete Laplace, discrete Gaussian or Skellam noise"
             )
-
-
-def share_width(event: Event, grid: float, honest: int) -> float:
-    """The standard deviation of one share of in-graph noise, in grid steps, never too narrow.
-
-    It is handed to the program as a 32-bit float: rounded up to one.
-    """
-    assert isinstance(event.noise, Gaussian)
-    width = event.noise.std / grid / math.sqrt(honest) * _ROUND_UP
-    return float(np.nextafter(np.float32(width), np.float32(np.inf)))
 
 
 def party_keys(key: bytes, parties: int) -> np.ndarray:

@@ -1,19 +1,20 @@
 """Values by who may see them: private, contributed, released, shared, masked, disclosed.
 
-`Private` data opens only to a grant. A `Contribution` is bounded but not yet noised. What
-leaves a party is one of `Released`, `Share` (before masking), `Masked` or `Disclosed`;
-each but the masked integers is sealed by the ledger whose entry paid for it.
+`Private` data opens only to a grant. A `Contribution` is bounded but not yet noised, and is made by
+bounding functions only. What leaves a party is one of `Released`, `Share` (before masking),
+`Masked` or `Disclosed`; each but the masked integers is sealed by the ledger whose entry paid
+for it.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, replace
 from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 
-from unisono.core.events import Distance, Sensitivity, bounded_sum, positive
-from unisono.core.grant import Draw, Grant
+from unisono.core.events import Distance, Sensitivity, positive
+from unisono.core.grant import Draw, Grant, SamplingMask
 from unisono.core.trust import Unit
 from unisono.errors import GrantMisused, InvalidInput
 
@@ -22,6 +23,8 @@ T = TypeVar("T")
 # A float32 product, square, sum of d squares, square root and quotient, each rounded once,
 # err by at most (d + 8) units in the last place relative to the norm; doubled for safety.
 _FLOAT32_UNIT = 2.0**-24
+# Held by the functions that enforce the bound they state, and by the engine that compiles them.
+_BOUNDED_ONLY = object()
 
 
 class Private(Generic[T]):
@@ -62,10 +65,13 @@ class Private(Generic[T]):
 class Contribution:
     """A bounded value on an integer grid, before noise; `value` is in grid steps.
 
-    Made by functions that enforce the bound they state, such as `clipped_sum`. Where the
-    bound could not be kept (a solver missed its public tolerance) `valid` is false and the
-    party counts as a dropout (X-5). Of a `run` of several releases the sensitivity is that of all
-    of them together; only an event of as many releases pays for it.
+    Made by functions that enforce the bound they state, such as `clipped_sum`; nobody else holds
+    what it takes to make one, and it is no pytree, so that its numbers cannot be changed under a
+    bound that was proved for others. Where the bound could not be kept (a solver missed its public
+    tolerance) `valid` is false and the party counts as a dropout (X-5). Of a `run` of several
+    releases the sensitivity is that of all of them together; only an event of as many releases pays
+    for it. `sample` is the draw whose sampling mask was applied, None if every record took part:
+    amplification is claimed by the release that was sampled, and by no other.
     """
 
     value: Any
@@ -73,6 +79,19 @@ class Contribution:
     sensitivity: Sensitivity
     valid: Any = True
     run: int = 1
+    sample: Draw | None = None
+    maker: InitVar[object] = None
+
+    def __post_init__(self, maker: object) -> None:
+        if maker is not _BOUNDED_ONLY:
+            raise GrantMisused(
+                "contributions are made by functions that enforce their bound: use clipped_sum or "
+                "clipped_updates, whose clip is the sensitivity"
+            )
+
+    def silenced(self) -> "Contribution":
+        """What a party sends that sits a round out: zero, within every bound."""
+        return replace(self, maker=_BOUNDED_ONLY, value=0 * self.value)
 
 
 @dataclass(frozen=True)
@@ -139,15 +158,28 @@ def sum_sensitivity(
     """Sensitivity of `clipped_sum`: the clip, the float error of clipping, and the rounding.
 
     Rounding each coordinate moves a record by at most sqrt(d)/2 grid steps; float32
-    arithmetic lets its norm exceed the clip by a relative 2 (d + 8) 2^-24 (X-1).
+    arithmetic lets its norm exceed the clip by a relative 2 (d + 8) 2^-24 (X-1). Where a record
+    comes or goes, another one may move into its place (`engines.layout`) and be rounded there the
+    other way: one step more in every coordinate.
     """
     positive(clip=clip, grid=grid, dimension=dimension)
     if clip < 1e-12:
         raise InvalidInput(f"clip = {clip!r} is lost in float32 arithmetic: rescale the records")
     slack = 1 + 2 * (dimension + 8) * _FLOAT32_UNIT
     norm = clip * slack + grid * math.sqrt(dimension) / 2
-    return bounded_sum(
-        l1=norm * math.sqrt(dimension), l2=norm, linf=norm, hides_presence=hides_presence
+    return _sum_in_all_norms(norm, norm + grid * math.sqrt(dimension), dimension, hides_presence)
+
+
+def _sum_in_all_norms(
+    norm: float, present: float, dimension: int, hides_presence: bool
+) -> Sensitivity:
+    """A sum of vectors of l2 norm at most `norm`, which moves by `present` if one comes or goes."""
+
+    def far(l2: float) -> Distance:
+        return Distance(l1=l2 * math.sqrt(dimension), l2=l2, linf=l2)
+
+    return Sensitivity(
+        Unit.RECORD, far(2 * norm), far(norm), far(present) if hides_presence else None
     )
 
 
@@ -164,7 +196,13 @@ def clipped_sum(
     """
     steps = _clipped_steps(rows, clip, grid, mask)
     total = steps.__array_namespace__().sum(steps, axis=-2, dtype=steps.dtype)
-    return Contribution(total, grid, sum_sensitivity(clip, grid, rows.shape[-1], hides_presence))
+    bound = sum_sensitivity(clip, grid, rows.shape[-1], hides_presence)
+    return Contribution(total, grid, bound, sample=sampled_by(mask), maker=_BOUNDED_ONLY)
+
+
+def sampled_by(mask: Any) -> Draw | None:
+    """The draw that chose these units, where a sampling mask still says so."""
+    return mask.draw if isinstance(mask, SamplingMask) else None
 
 
 def blocked_sum_sensitivity(
@@ -184,16 +222,21 @@ def blocked_sum_sensitivity(
       the sum of the b norms, γ b. Both worlds have such an error, in the one block that differs:
       the others hold the same numbers in the same places, and the same program rounds them alike.
     * Rounding two numbers moves their difference by at most one step: sqrt(d) steps in all.
+    * A record that comes or goes touches two blocks (`engines.layout`): its own, where the last
+      record takes its place, and the last. Errors and rounding are then paid twice.
 
     A record also adds `gauges` numbers of size at most `gauge` each, on the grid.
     """
     positive(grid=grid, dimension=dimension, block=block, terms=terms)
     length = 1 + 2 * (terms + 16) * _FLOAT32_UNIT
     error = 2 * 1.01 * (block + 4) * _FLOAT32_UNIT * block * length
-    norm = math.hypot(length + error, gauge * math.sqrt(gauges))
-    norm += grid * math.sqrt(dimension + gauges)
-    coordinates = math.sqrt(dimension + gauges)
-    return bounded_sum(l1=norm * coordinates, l2=norm, linf=norm, hides_presence=hides_presence)
+    rounding = grid * math.sqrt(dimension + gauges)
+
+    def norm(blocks: int) -> float:
+        moved = math.hypot(length + blocks * error, gauge * math.sqrt(gauges))
+        return moved + blocks * rounding
+
+    return _sum_in_all_norms(norm(1), norm(2), dimension + gauges, hides_presence)
 
 
 def _clipped_steps(rows: Any, clip: float, grid: float, mask: Any | None = None) -> Any:
@@ -223,7 +266,8 @@ def clipped_updates(rows: Any, clip: float, grid: float, unit: Unit) -> tuple[Co
         raise InvalidInput(f"{rows.shape[0]} shards of one party: to hide a party it has one")
     steps = _clipped_steps(rows, clip, grid)
     total = xp.sum(steps, axis=0, dtype=steps.dtype)
-    return Contribution(total, grid, update_sensitivity(clip, grid, rows.shape[1], unit)), steps
+    bound = update_sensitivity(clip, grid, rows.shape[1], unit)
+    return Contribution(total, grid, bound, maker=_BOUNDED_ONLY), steps
 
 
 def update_sensitivity(clip: float, grid: float, dimension: int, unit: Unit) -> Sensitivity:

@@ -14,17 +14,11 @@ import numpy as np
 
 from unisono.core.events import Event
 from unisono.core.grant import Draw, Grant
-from unisono.core.release import (
-    coins,
-    noise_steps,
-    party_keys,
-    require_paid_for,
-    server_noise,
-    share_width,
-)
+from unisono.core.in_graph import share_width
+from unisono.core.release import coins, noise_steps, party_keys, require_paid_for, server_noise
 from unisono.core.study import Study
 from unisono.core.trust import Trust, Unit
-from unisono.engines.batches import in_turn, numbered, tossed
+from unisono.engines.layout import batched, chosen_rows, in_turn, wider
 from unisono.engines.requirements import (
     asked,
     drawn_in_graph,
@@ -104,6 +98,10 @@ class Chunk:
                 for step in range(steps):
                     draw = grant.draw(int(first) + step, study_hash)
                     rows, part = self._chosen(draw, event, mine, number)
+                    if rows.shape[-1] > masks.shape[-1]:  # a batch of several segments
+                        masks = wider(masks, rows.shape[-1])
+                    elif rows.shape[-1] < masks.shape[-1]:
+                        rows = wider(rows, masks.shape[-1])
                     masks[row, step, mine] = rows
                     takes[row, mine] &= part
                     jobs.append((row, step, mine, event, draw.take(event)))
@@ -133,8 +131,7 @@ class Chunk:
         if event.sensitivity.unit is Unit.PARTY and len(real) > 1:
             return real, draw.sample(event.sampler, len(real))
         if study.algorithm.batch is not None:
-            records = int(self.records[mine][0])
-            return numbered(study, tossed(study, draw, event, records, len(real))), True
+            return batched(study, chosen_rows(study, draw, event, self.records[mine])), True
         rows = np.zeros_like(real)
         chosen, part = coins(draw, event, int(real.sum()))
         rows[real] = chosen

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono.core import pytrees as pytrees  # engines compile functions of contributions
 from unisono.core.algorithm import Inner
 from unisono.core.events import Event
 from unisono.core.in_graph import require_error_paid
@@ -16,7 +15,6 @@ from unisono.core.trust import Trust
 from unisono.errors import InvalidInput
 
 MODULUS_BITS = 32
-_LANES = 64
 
 
 def require_columns(study: Study, index: int, columns: Sequence[np.ndarray]) -> None:
@@ -80,15 +78,6 @@ def require_sampler_error(study: Study, event: Event, dimension: int) -> None:
         shares = facts.honest if trust is Trust.SECURE_SUM else 1
         steps = facts.attempts(algorithm.rounds) * algorithm.steps
         require_error_paid(event, algorithm.grid(facts, trust), dimension, steps, shares)
-
-
-def padded_length(study: Study, records: int) -> int:
-    """To how many rows a party's columns are padded, with rows that count for nothing.
-
-    Vector instructions treat the last few rows of an array differently. Where the number of
-    records is hidden, an added record must not change how the others' floats are rounded (X-1).
-    """
-    return records if study.facts.exact_sizes else max(1, -(-records // _LANES)) * _LANES
 
 
 def asked(study: Study) -> np.ndarray:

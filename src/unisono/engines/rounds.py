@@ -13,13 +13,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono.core.algorithm import Aggregate
+from unisono.core.compiled import abstract, numbers
 from unisono.core.grant import Grant
 from unisono.core.noise.chacha import CHACHA20
 from unisono.core.noise.in_graph import gaussian_on_grid
+from unisono.core.noise.in_graph_error import MAX_STD, MIN_STD
 from unisono.core.study import Study
 from unisono.core.values import Contribution
-from unisono.engines.batches import gathered, placed
-from unisono.engines.requirements import padded_length, rounded_report
+from unisono.engines.layout import (
+    gathered,
+    laid_out,
+    padded,
+    padded_length,
+    program_rows,
+    segment_rows,
+)
+from unisono.engines.requirements import rounded_report
 
 
 class Stack(NamedTuple):
@@ -32,37 +41,29 @@ class Stack(NamedTuple):
 def stack(
     study: Study, columns: Sequence[tuple[np.ndarray, ...]], grants: Sequence[Grant] = ()
 ) -> Stack:
-    """Pad ragged parties with zero rows; where batches are drawn, put records into places."""
-    if study.algorithm.batch is not None:
-        given: Sequence[Grant | None] = grants or [None] * len(columns)
-        own = [placed(study, g, c, i) for i, (c, g) in enumerate(zip(columns, given, strict=True))]
-        arrays = tuple(np.stack(parts) for parts in zip(*(c for c, _ in own), strict=True))
-        return Stack(arrays, np.stack([full for _, full in own]))
-    sizes = np.array([len(party[0]) for party in columns])
-    most = padded_length(study, int(sizes.max()))
-    padded_arrays = []
-    for position in range(len(columns[0])):
-        parts = [np.asarray(party[position], np.float32) for party in columns]
-        if (sizes == most).all():
-            padded_arrays.append(np.stack(parts))
-            continue
-        padded = np.zeros((len(parts), most, *parts[0].shape[1:]), np.float32)
-        for row, part in zip(padded, parts, strict=True):
-            row[: len(part)] = part
-        padded_arrays.append(padded)
-    return Stack(tuple(padded_arrays), np.arange(most)[None, :] < sizes[:, None])
+    """Every party's records as its grant lays them out, padded with rows that count for nothing."""
+    given: Sequence[Grant | None] = grants or [None] * len(columns)
+    own = [laid_out(study, g, c, i) for i, (c, g) in enumerate(zip(columns, given, strict=True))]
+    most = padded_length(study, max(len(real) for _, real in own))
+    arrays = zip(*(arrays for arrays, _ in own), strict=True)
+    return Stack(
+        tuple(np.stack([padded(part, most) for part in parts]) for parts in arrays),
+        np.stack([padded(real, most) for _, real in own]),
+    )
 
 
 def abstract_contribution(study: Study, data: Stack) -> Contribution:
     """One party's contribution as shapes and bounds, without computing it."""
     algorithm = study.algorithm
     server, state = algorithm.init(study.facts)
-    rows = data.real.shape[1] if algorithm.batch is None else algorithm.batch(study.facts)
+    rows = program_rows(study, data.real.shape[1])
     one = tuple(jax.ShapeDtypeStruct((rows, *a.shape[2:]), a.dtype) for a in data.arrays)
     mask = jax.ShapeDtypeStruct((rows,), bool)
-    local = partial(algorithm.local, study.facts)
-    _, contribution = jax.eval_shape(local, algorithm.ask(server), state, one, mask)
-    return contribution
+
+    def contribution(*arguments: Any) -> Any:
+        return algorithm.local(study.facts, *arguments)[1]
+
+    return abstract(contribution, algorithm.ask(server), state, one, mask)
 
 
 class Keys(NamedTuple):
@@ -119,19 +120,51 @@ def program(
     return chunk
 
 
+def _clean_values(study: Study) -> Callable[..., Any]:
+    """Every party's state, bounded value in grid steps and whether it kept its bound.
+
+    Where sizes are hidden, segment after segment goes through one program of public shapes. What
+    goes in and comes out is fenced off, so that the number of segments, which is all that differs
+    between programs, has no part in how the program in between is compiled.
+    """
+    local = _every(
+        study, numbers(partial(study.algorithm.local, study.facts)), (_public_axis(study), 0, 0, 0)
+    )
+    size = segment_rows(study)
+
+    def at_once(public: Any, states: Any, data: Any, masks: Any) -> Any:
+        return local(public, states, *_rows(study, data, masks))
+
+    def by_segments(public: Any, states: Any, data: Any, masks: Any) -> Any:
+        assert size is not None
+
+        def part(number: Any) -> Any:
+            given = _segment(study, data, masks, number, size)
+            fenced = jax.lax.optimization_barrier((public, states, *given))
+            _, values, valid = local(*fenced)
+            return jax.lax.optimization_barrier((values, valid))
+
+        def add(number: Any, carry: Any) -> Any:
+            values, valid = part(number)
+            return carry[0] + values, carry[1] & valid
+
+        shape, _ = jax.eval_shape(part, 0)
+        none = (jnp.zeros(shape.shape, shape.dtype), jnp.ones(study.facts.parties, bool))
+        used = masks if study.algorithm.batch is None else masks >= 0
+        last = jnp.max(jnp.where(jnp.any(used, axis=0), jnp.arange(masks.shape[1]), -1))
+        return states, *jax.lax.fori_loop(0, last // size + 1, add, none)
+
+    return at_once if size is None else by_segments
+
+
 def _one_release(study: Study) -> Callable[..., Any]:
     """Every party's answer in a round: its clipped value and its noise, in grid steps."""
-    local = _every(
-        study, partial(study.algorithm.local, study.facts), (_public_axis(study), 0, 0, 0)
-    )
+    clean = _clean_values(study)
 
     def answer(public: Any, states: Any, data: Any, masks: Any, noise: Any, takes: Any) -> Any:
-        rows, mask = _rows(study, data, masks[0])
-        after, contributions = local(public, states, rows, mask)
-        bounded = contributions.value
+        after, bounded, valid = clean(public, states, data, masks[0])
         taken = jnp.where(_beside(takes, bounded), bounded, 0)
-        values = taken + _drawn(study, jax.tree.map(lambda leaf: leaf[0], noise), bounded.shape[1:])
-        return after, values, contributions.valid
+        return after, _noised(study, taken, jax.tree.map(lambda leaf: leaf[0], noise)), valid
 
     return answer
 
@@ -140,17 +173,15 @@ def _noisy_steps(study: Study, grid: float) -> Callable[..., Any]:
     """Several releases at home, then a report: states change by what was released only."""
     facts, inner, axis = study.facts, study.algorithm.inner, _public_axis(study)
     assert inner is not None
-    local = _every(study, partial(study.algorithm.local, facts), (axis, 0, 0, 0))
+    clean = _clean_values(study)
     absorb = _every(study, partial(inner.absorb, facts), (axis, 0, 0))
 
     def answer(public: Any, states: Any, data: Any, masks: Any, noise: Any, takes: Any) -> Any:
         def step(carry: Any, inputs: Any) -> Any:
             states, valid = carry
-            rows, mask = _rows(study, data, inputs[0])
-            _, contributions = local(public, states, rows, mask)
-            bounded = contributions.value
-            noisy = (bounded + _drawn(study, inputs[1], bounded.shape[1:])) * grid
-            valid = valid & contributions.valid
+            _, bounded, kept = clean(public, states, data, inputs[0])
+            noisy = _noised(study, bounded, inputs[1]) * grid
+            valid = valid & kept
             return (_where(valid, absorb(public, states, noisy), states), valid), None
 
         start = (states, jnp.ones(facts.parties, bool))
@@ -184,15 +215,33 @@ def _rows(study: Study, data: Any, masks: Any) -> tuple[Any, Any]:
     return _every(study, gathered, (0, 0, 0))(arrays, real, masks)
 
 
-def _drawn(study: Study, noise: Any, shape: tuple[int, ...]) -> Any:
-    """Noise in grid steps, (parties, ...): given, or drawn here from one key for each party."""
+def _segment(study: Study, data: Any, masks: Any, number: Any, size: int) -> tuple[Any, Any]:
+    """One segment of every party's rows, and which of them count."""
+
+    def cut(array: Any) -> Any:
+        return jax.lax.dynamic_slice_in_dim(array, number * size, size, axis=1)
+
+    if study.algorithm.batch is not None:
+        return _rows(study, data, cut(masks))
+    arrays, _ = data
+    return jax.tree.map(cut, arrays), cut(masks)
+
+
+def _noised(study: Study, values: Any, noise: Any) -> Any:
+    """Values (parties, ...) with noise in grid steps: given, or drawn here from a key each.
+
+    A width for which the sampler's error is not proved has no noise to offer: then the value stays
+    out, never the noise. (Such widths are refused beforehand; a compiled program cannot refuse.)
+    """
     if not isinstance(noise, Keys):
-        return noise
+        return values + noise
 
-    def one(words: Any, width: Any) -> Any:
-        return gaussian_on_grid(jax.random.wrap_key_data(words, impl=CHACHA20), shape, width)
+    def one(value: Any, words: Any, width: Any) -> Any:
+        key = jax.random.wrap_key_data(words, impl=CHACHA20)
+        proved = (width >= MIN_STD) & (width <= MAX_STD)
+        return jnp.where(proved, value, 0) + gaussian_on_grid(key, value.shape, width)
 
-    return _every(study, one, (0, 0))(noise.words, noise.width)
+    return _every(study, one, (0, 0, 0))(values, noise.words, noise.width)
 
 
 def _public_axis(study: Study) -> int | None:

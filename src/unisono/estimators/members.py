@@ -1,6 +1,7 @@
 """From rows with party labels to parties with ledgers."""
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -81,9 +82,12 @@ def public_sizes(
         if not (isinstance(nominal, (int, np.integer)) and nominal >= 1):
             raise InvalidInput(f"{name} of {party} is {nominal!r}: give a whole number above zero")
         if held > _MOST_OVER_NOMINAL * nominal:
-            raise InvalidInput(
-                f"party {party} holds more than {_MOST_OVER_NOMINAL} times the nominal "
-                f"{nominal} records: agree on a larger public estimate"
+            # Refusing would tell everybody the size; who holds the records may know.
+            warnings.warn(
+                f"party {party} holds more than {_MOST_OVER_NOMINAL} times the nominal {nominal} "
+                "records: whatever divides by the nominal number will be that much too large; "
+                "agree on a larger public estimate",
+                stacklevel=2,
             )
     return tuple(int(size) for size in sizes)
 
@@ -98,16 +102,6 @@ def facts_of(
     survivors = len(sizes) if minimum_survivors is None else minimum_survivors
     exact = relation is not Relation.ADD_OR_REMOVE
     return Facts(tuple(sizes), features, survivors, colluders, exact_sizes=exact)
-
-
-def require_room(facts: Facts, members: Membership) -> None:
-    """Refuse a party whose records do not fit where hidden sizes put them."""
-    for name, held in zip(members.names, members.sizes, strict=True):
-        if held > facts.places:
-            raise InvalidInput(
-                f"party {name} holds {held} records, more than the {facts.places} places that the "
-                "public sizes leave: agree on a larger estimate; nothing was spent"
-            )
 
 
 def ledgers_of(
@@ -169,5 +163,5 @@ def _exceptions(
 
 
 __all__ = [
-    "Membership", "facts_of", "ledgers_of", "membership", "public_sizes", "require_room"
+    "Membership", "facts_of", "ledgers_of", "membership", "public_sizes",
 ]  # fmt: skip

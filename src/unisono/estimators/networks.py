@@ -23,7 +23,6 @@ from unisono.estimators.classifiers import public_classes
 from unisono.estimators.configuration import Plan, in_rounds
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateEstimator
-from unisono.estimators.members import membership, require_room
 from unisono.estimators.scaling import Scaling, scaling, target_scaling
 from unisono.estimators.schedules import (
     AVERAGED,
@@ -68,7 +67,6 @@ class PrivateNetwork(PrivateEstimator):
         layers = (X.shape[1] + 1, _sizes(self.hidden), classes, self.activation)
 
         def planned(facts: Facts, trust: Trust, relation: Relation) -> Plan:
-            require_room(facts, membership(parties, len(X)))
             return self._plan(facts, trust, relation, layers)
 
         value = self._run(X, labels, parties, planned).value

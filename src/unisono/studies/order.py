@@ -26,13 +26,11 @@ import os
 import numpy as np
 
 from unisono.core.noise.keystream import Keystream
+from unisono.core.noise.subset import permutation
 
 
 def secret_order(records: int, party: str, seed: int | None = None) -> np.ndarray:
     """A uniform permutation (records,) of places; a seed makes it a simulation's, not secret.
-
-    Every place gets a random word; given that no two are equal, all orders of words are equally
-    likely, so words are drawn again until they differ.
 
     >>> sorted(secret_order(4, "north").tolist())
     [0, 1, 2, 3]
@@ -40,11 +38,7 @@ def secret_order(records: int, party: str, seed: int | None = None) -> np.ndarra
     key = os.urandom(32)
     if seed is not None:
         key = hashlib.sha256(f"simulation {seed}: order of {party}".encode()).digest()
-    stream = Keystream(key)
-    words = stream.words(records)
-    while len(np.unique(words)) < records:
-        words = stream.words(records)
-    return np.argsort(words)
+    return permutation(Keystream(key), records)
 
 
 __all__ = ["secret_order"]

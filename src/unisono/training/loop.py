@@ -11,7 +11,7 @@ from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
 from unisono.errors import InvalidInput
-from unisono.estimators.members import facts_of, public_sizes, require_room
+from unisono.estimators.members import facts_of, public_sizes
 from unisono.estimators.schedules import require_converged
 from unisono.training.books import books_of, epsilons_of, warn_delta
 from unisono.training.choices import Choice, Request, chosen
@@ -94,7 +94,6 @@ def train(
     public = public_sizes(sizes, held.members, kind, "sizes")
     warn_delta(delta, choice.unit, public)
     facts = facts_of(public, held.features, place, kind, minimum_survivors, colluders)
-    require_room(facts, held.members)
     cost, first, network = model_of(model, parameters)
     own = epsilons_of(epsilon, options.get("epsilons"), held.members.names)
     request = Request(

@@ -1,4 +1,4 @@
-"""A secret subset of fixed size, exactly uniform."""
+"""A secret order, and a secret subset of fixed size: exactly uniform."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,17 +7,29 @@ from unisono.core.noise.keystream import Keystream
 from unisono.core.noise.parameters import whole_number
 
 
-def subset(stream: Keystream, size: int, population: int) -> NDArray[np.bool_]:
-    """Mask of a uniform subset of exactly `size` of `population` units.
+def permutation(stream: Keystream, count: int) -> NDArray[np.intp]:
+    """A uniform order (count,) of 0 .. count - 1.
 
-    Every unit gets a random word and the smallest words win; given that no two words are
-    equal all orders are equally likely, so words are drawn again until they differ.
+    Every number gets a random word. Given that no two words are equal all their orders are equally
+    likely, so words are drawn again until they differ.
+
+    >>> sorted(permutation(Keystream(bytes(32)), 4).tolist())
+    [0, 1, 2, 3]
     """
+    return np.argsort(_different_words(stream, whole_number("count", count, 0, 2**31)))
+
+
+def subset(stream: Keystream, size: int, population: int) -> NDArray[np.bool_]:
+    """Mask of a uniform subset of exactly `size` of `population` units: the smallest words win."""
     population = whole_number("population", population, 1, 2**31)
     size = whole_number("size", size, 1, population)
-    words = stream.words(population)
-    while len(np.unique(words)) < population:
-        words = stream.words(population)
     mask = np.zeros(population, dtype=np.bool_)
-    mask[np.argpartition(words, size - 1)[:size]] = True
+    mask[np.argpartition(_different_words(stream, population), size - 1)[:size]] = True
     return mask
+
+
+def _different_words(stream: Keystream, count: int) -> NDArray[np.uint64]:
+    words = stream.words(count)
+    while len(np.unique(words)) < count:
+        words = stream.words(count)
+    return words

@@ -3,7 +3,6 @@
 The same `local`, samplers and noise as in one process, for one party.
 """
 
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -12,15 +11,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono.core.algorithm import Inner
+from unisono.core.compiled import abstract, computed, numbers
 from unisono.core.events import Event
 from unisono.core.grant import Draw, Grant
 from unisono.core.release import coins, disclose, post_processed, release, share
 from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import Contribution
-from unisono.engines.batches import gathered, in_turn, numbered, placed, tossed
-from unisono.engines.requirements import (
+from unisono.engines.layout import (
+    batched,
+    chosen_rows,
+    gathered,
+    in_turn,
+    laid_out,
+    padded,
     padded_length,
+    program_rows,
+    segment_rows,
+)
+from unisono.engines.requirements import (
     require_columns,
     require_headroom,
     require_sampler_error,
@@ -28,6 +37,8 @@ from unisono.engines.requirements import (
 )
 from unisono.errors import PrivacyViolation, UnisonoError
 
+# Columns of one call of the compiled function, and which of their rows count.
+Segment = tuple[Any, Any]
 # Rounding and 32-bit arithmetic may carry a bounded sum beyond its bound by no more than this.
 _SLACK = 1.001
 
@@ -39,20 +50,15 @@ class Worker:
         self.study, self.party, self.index = study, party, index
         require_headroom(study)
         self._local, self._absorb = _compiled(_Same(study))
+        self._promised: Any = None
 
     def prepare(self, shapes: list[tuple[int, ...]], state: Any, public: Any) -> None:
         """Compile before the first deadline runs, on zeros shaped like this party's columns."""
-        columns = [np.zeros(shape, np.float32) for shape in shapes]
-        rows: np.ndarray
-        if self.study.algorithm.batch is None:
-            padded, rows = self._padded(columns, np.zeros(len(columns[0]), bool))
-        else:
-            size = self.study.algorithm.batch(self.study.facts)
-            padded = tuple(np.zeros((size, *column.shape[1:]), np.float32) for column in columns)
-            rows = np.zeros(size, bool)
-        contribution = jax.block_until_ready(self._local(public, state, padded, rows))[1]
+        rows = program_rows(self.study, shapes[0][0])
+        columns = tuple(np.zeros((rows, *shape[1:]), np.float32) for shape in shapes)
+        _, made = self._contribution(None, public, state, [(columns, np.zeros(rows, bool))])
         event = self.study.algorithm.event_of(self.study.facts, self.study.trust, self.index)
-        self._require_bounded(contribution, event, len(rows))  # a fault shows before any payment
+        self._require_bounded(made, event, rows)  # a fault shows before any payment
 
     def one_release(
         self, grant: Grant, index: int, public: Any, state: Any, number: int
@@ -61,11 +67,11 @@ class Worker:
         algorithm, facts, trust = self.study.algorithm, self.study.facts, self.study.trust
         event = algorithm.event_of(facts, trust, self.index, number)
         draw = grant.draw(index, self.study.hash.encode())
-        columns, rows, takes_part = self._open(draw, event, number)
-        after, contribution = self._local(public, state, columns, rows)
-        self._require_bounded(contribution, event, len(rows))
+        segments, takes_part = self._open(draw, event, number)
+        after, contribution = self._contribution(draw, public, state, segments)
+        self._require_bounded(contribution, event, sum(len(rows) for _, rows in segments))
         if not takes_part:
-            contribution = replace(contribution, value=0 * contribution.value)
+            contribution = contribution.silenced()
         value: Any
         match trust:
             case Trust.SECURE_SUM:
@@ -84,9 +90,9 @@ class Worker:
         event = self.study.algorithm.event_of(self.study.facts, self.study.trust, self.index)
         for step in range(inner.steps):
             draw = grant.draw(first + step, self.study.hash.encode())
-            columns, rows, _ = self._open(draw, event, number)
-            _, contribution = self._local(public, state, columns, rows)
-            self._require_bounded(contribution, event, len(rows))
+            segments, _ = self._open(draw, event, number)
+            _, contribution = self._contribution(draw, public, state, segments)
+            self._require_bounded(contribution, event, sum(len(rows) for _, rows in segments))
             noisy = release(draw, contribution, event)
             steps = jnp.asarray(noisy.value.astype(np.int32))
             state = self._absorb(public, state, steps * noisy.grid)
@@ -94,26 +100,47 @@ class Worker:
         self.party.ledger.dispatch(value)
         return value, state, True
 
-    def _open(self, draw: Draw, event: Event, number: int) -> tuple[Any, np.ndarray, bool]:
-        """The party's rows, which of them take part, and whether the party does."""
-        study, facts = self.study, self.study.facts
+    def _open(self, draw: Draw, event: Event, number: int) -> tuple[list[Segment], bool]:
+        """The party's rows by segments, which of them take part, and whether the party does."""
+        study = self.study
         columns = [np.asarray(c, np.float32) for c in self.party.open(draw)]
         require_columns(study, self.index, columns)
+        arrays, real = laid_out(study, draw.grant, columns, self.index)
+        size = segment_rows(study)
         if study.algorithm.batch is None:
-            rows, takes_part = coins(draw, event, len(columns[0]))
-            return *self._padded(columns, rows), takes_part
-        spread, full = placed(study, draw.grant, columns, self.index)
+            mask, takes_part = coins(draw, event, len(real))
+            length = padded_length(study, len(real))
+            whole = [padded(array, length) for array in arrays]
+            mask = padded(mask, length)
+            cuts = [slice(a, a + (size or length)) for a in range(0, length, size or length)]
+            return [(tuple(a[cut] for a in whole), mask[cut]) for cut in cuts], takes_part
         if study.algorithm.rows is not None:
-            chosen = in_turn(study, number)
+            rows = in_turn(study, number)
         else:
-            chosen = numbered(study, tossed(study, draw, event, facts.records[self.index]))[0]
-        batch, mask = gathered(tuple(spread), full, chosen)
-        return batch, mask, True
+            rows = batched(study, chosen_rows(study, draw, event, [len(real)]))[0]
+        parts = np.split(rows, len(rows) // (size or len(rows)))
+        return [gathered(tuple(arrays), real, part) for part in parts], True
 
-    def _padded(self, columns: list[np.ndarray], rows: np.ndarray) -> tuple[Any, np.ndarray]:
-        padding = padded_length(self.study, len(rows)) - len(rows)
-        padded = [np.pad(c, [(0, padding)] + [(0, 0)] * (c.ndim - 1)) for c in columns]
-        return tuple(padded), np.pad(rows, (0, padding))
+    def _contribution(
+        self, draw: Draw | None, public: Any, state: Any, segments: list[Segment]
+    ) -> tuple[Any, Contribution]:
+        """The state after this turn, and the sum over all segments, as integers."""
+        bound = self._bound(public, state, *segments[0])
+        parts = [self._local(public, state, *segment) for segment in segments]
+        value = sum(np.asarray(part) for _, part, _ in parts)
+        valid = all(bool(kept) for _, _, kept in parts)
+        return parts[-1][0], computed(bound, value, valid, draw)
+
+    def _bound(self, public: Any, state: Any, columns: Any, mask: Any) -> Contribution:
+        """What the compiled function promises about its numbers."""
+        if self._promised is None:
+            algorithm, facts = self.study.algorithm, self.study.facts
+
+            def contribution(*arguments: Any) -> Any:
+                return algorithm.local(facts, *arguments)[1]
+
+            self._promised = abstract(contribution, public, state, columns, mask)
+        return self._promised
 
     def _require_bounded(self, contribution: Contribution, event: Event, rows: int) -> None:
         """Look again, on the integers themselves, before noise is added.
@@ -162,4 +189,4 @@ def _compiled(same: _Same) -> tuple[Any, Any]:
     """`local` and `absorb`, compiled once for all parties of a study in this process."""
     algorithm, facts = same.study.algorithm, same.study.facts
     absorb = jax.jit(partial(algorithm.inner.absorb, facts)) if algorithm.inner else None
-    return jax.jit(partial(algorithm.local, facts)), absorb
+    return jax.jit(numbers(partial(algorithm.local, facts))), absorb

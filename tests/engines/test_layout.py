@@ -1,0 +1,229 @@
+"""Hidden sizes: one record more touches two blocks, no shape, and nobody else's rounding."""
+
+import warnings
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.algorithms import (
+    clustering,
+    components,
+    dp_sgd_convex,
+    local_dp_sgd,
+    pvi_analytic,
+    pvi_natural_gradient,
+    quantiles,
+    statistics,
+)
+from unisono.algorithms.clipping import Clipping
+from unisono.algorithms.dp_sgd import Settings as SampledSettings
+from unisono.algorithms.dp_sgd import dp_sgd
+from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
+from unisono.algorithms.one_shot import Promise
+from unisono.algorithms.optimise import Problem
+from unisono.algorithms.survey import ask
+from unisono.core.algorithm import Facts
+from unisono.core.compiled import numbers
+from unisono.core.ledger import Ledger
+from unisono.core.noise.chacha import key_from_seed
+from unisono.core.noise.in_graph import OUT_OF_RANGE, gaussian_on_grid
+from unisono.core.policy import Budget, Policy
+from unisono.core.release import noise_steps
+from unisono.core.study import Party, Study
+from unisono.core.trust import Relation, Trust
+from unisono.core.values import Private
+from unisono.engines import in_process
+from unisono.engines.layout import padded_length, program_rows, segment_rows
+from unisono.engines.rounds import Keys, _clean_values, _noised, stack
+from unisono.errors import ConditionViolated
+from unisono.models import likelihoods
+
+ADDED = Relation.ADD_OR_REMOVE
+FACTS = Facts((40,), 3, 1, 0, exact_sizes=False)
+ROWS = FACTS.places
+BOX = (-1.0, 1.0)
+PROBLEM = Problem(
+    lambda weights, record: jnp.logaddexp(0.0, -record[1] * (record[0] @ weights)),
+    np.zeros(3, np.float32),
+    (np.zeros(3, np.float32), np.float32(0)),
+)
+PLENTY = {"rounds": 2, "rate": 0.5, "relation": ADDED}
+ALGORITHMS = {
+    "gradient-perturbation": gradient_perturbation(
+        Settings(epsilon=2.0, delta=1e-5, rounds=2, relation=ADDED)
+    ),
+    "dp-sgd-convex": dp_sgd_convex.dp_sgd_convex(
+        dp_sgd_convex.Settings(2.0, 1e-5, rounds=2, relation=ADDED)
+    ),
+    "dp-sgd": dp_sgd(SampledSettings(2.0, 1e-5, **PLENTY), PROBLEM, optax.sgd(0.1)),
+    "dp-sgd-small-blocks": dp_sgd(
+        SampledSettings(2.0, 1e-5, **PLENTY, clipping=Clipping(block=8, quantile=0.5)),
+        PROBLEM, optax.sgd(0.1),
+    ),
+    "local-dp-sgd": local_dp_sgd.local_dp_sgd(
+        local_dp_sgd.Settings(2.0, 1e-5, steps=2, **PLENTY), PROBLEM, optax.sgd(0.1)
+    ),
+    "natural-gradient": pvi_natural_gradient.natural_gradient_pvi(
+        pvi_natural_gradient.Settings(rounds=2, relation=ADDED), likelihoods.logistic()
+    ),
+    "one-shot-regression": pvi_analytic.one_shot_regression(
+        pvi_analytic.Settings(2.0, 1e-5, relation=ADDED)
+    ),
+    "k-means": clustering.k_means(
+        clustering.Settings((BOX,) * 3, 2, 2.0, 1e-6, rounds=2, relation=ADDED)
+    ),
+    **{
+        name: ask([question], Promise(1.0, 1e-6, ADDED)).algorithm
+        for name, question in {
+            "moments": statistics.mean(0, BOX, wanted=("mean", "variance")),
+            "quantiles": quantiles.median(2, BOX, branching=4),
+            "components": components.principal_components((0, 1, 2), (BOX,) * 3, 2),
+        }.items()
+    },
+}  # fmt: skip
+ONE_SHOT = {"moments", "quantiles", "components", "k-means"}
+
+
+def study_of(name):
+    return Study(ALGORITHMS[name], FACTS, Trust.LOCAL)
+
+
+def records(count, seed=0):
+    generator = np.random.default_rng(seed)
+    rows = generator.uniform(-1, 1, size=(count, 3)).astype(np.float32)
+    return rows, np.where(generator.random(count) < 0.5, 1, -1).astype(np.float32)
+
+
+def columns_of(name, count, seed=0):
+    rows, labels = records(count, seed)
+    return (rows,) if name in ONE_SHOT else (rows, labels)
+
+
+def compiled(study):
+    """The party's function of one segment, as the program between machines has it."""
+    server, state = study.algorithm.init(study.facts)
+    local = jax.jit(numbers(partial(study.algorithm.local, study.facts)))
+    return lambda columns, mask: np.asarray(
+        local(study.algorithm.ask(server), state, columns, mask)[1]
+    )
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_record_says_the_same_wherever_it_lies(name):
+    """What layout's proof needs of a compiled program: at every place of a segment, whoever else
+    is there, one record adds the same integers. The events pay for one step a coordinate more."""
+    study = study_of(name)
+    rows = program_rows(study, 40)
+    clean = compiled(study)
+    others = columns_of(name, rows, seed=1)
+    mine = columns_of(name, 1, seed=2)
+    seen = set()
+    for place in {0, 1, 2, 3, 15, 16, 17, 31, rows // 2, rows - 17, rows - 2, rows - 1}:
+        here = [np.array(column) for column in others]
+        for column, own in zip(here, mine, strict=True):
+            column[place] = own[0]
+        seen.add(clean(tuple(here), np.arange(rows) == place).tobytes())
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_shapes_are_public_whatever_the_size(name):
+    study = study_of(name)
+    assert {program_rows(study, size) for size in (1, 40, ROWS, ROWS + 1, 10 * ROWS)} == {
+        segment_rows(study)
+    }
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_record_more_than_a_segment_holds_changes_no_other_block(name):
+    """In one process: R records in one segment, and R + 1 in two, through programs that differ in
+    nothing but the number of segments. The record apart, integers are the same."""
+    study = study_of(name)
+    size = segment_rows(study)
+    columns = columns_of(name, size + 1)
+    server, state = study.algorithm.init(FACTS)
+    states = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], state)
+    found = {}
+    for count in (size, size + 1):
+        data = stack(study, [tuple(column[:count] for column in columns)])
+        masks = data.real
+        if study.algorithm.batch is not None:
+            padding = -count % size
+            masks = np.pad(np.arange(count), (0, padding), constant_values=-1)[None]
+        run = jax.jit(partial(_clean_values(study), study.algorithm.ask(server)))
+        found[count] = np.asarray(run(states, tuple(data), masks)[1][0])
+    last = tuple(np.pad(c[size:], [(0, size - 1)] + [(0, 0)] * (c.ndim - 1)) for c in columns)
+    alone = compiled(study)(last, np.arange(size) == 0)
+    assert np.array_equal(found[size + 1] - found[size], alone)
+    assert padded_length(study, size) % 64 == 0
+
+
+def book(relation=ADDED, epsilon=10.0):
+    policy = Policy("d", Budget(epsilon, 1e-5), relation=relation)
+    return Ledger.in_memory(policy, ACCOUNTANT, seed=3)
+
+
+@pytest.mark.parametrize("name", ["gradient-perturbation", "dp-sgd", "moments"])
+def test_more_records_than_agreed_are_all_used_and_nobody_is_told(name):
+    study = study_of(name)
+    for count in (1, ROWS, ROWS + 1, 3 * ROWS + 5):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            party = Party("p", Private(columns_of(name, count)), book())
+            result = in_process.run(study, [party])
+        sums = [m.value for m in result.transcript.messages if m.name == "sum"]
+        assert all(np.isfinite(np.asarray(leaf)).all() for leaf in sums)
+
+
+# ------------------------------------------------------------------ the noise
+
+
+WIDTHS = [4.0, 2.0**20]
+
+
+def near(width, bits):
+    """Just outside, at and just inside an end of the proved range, as floats of so many bits."""
+    number = (np.float32 if bits == 32 else np.float64)(width)
+    beyond = number.dtype.type(0 if width == 4 else np.inf)
+    inside = np.nextafter(number, number.dtype.type(1000))
+    return float(np.nextafter(number, beyond)), float(number), float(inside)
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_draw_without_noise_at_the_ends_of_the_range(width, bits):
+    """Every way to draw in a compiled program refuses a width that is out of range, or leaves the
+    value out; none adds the mark of a sampler that could not draw to a value."""
+    study = study_of("dp-sgd")
+    event = study.algorithm.event(FACTS, Trust.LOCAL)
+    value = jnp.full((1, 3), 1234, jnp.int32)
+    words = np.arange(8, dtype=np.uint32)[None]
+    run = jax.jit(lambda given, width: _noised(study, given, Keys(words, width)))
+    for place, std in enumerate(near(width, bits)):
+        in_range = place > 0
+        handed = np.float32(std)
+        noised = np.asarray(run(value, handed[None]) - run(0 * value, handed[None]))
+        drawn = np.asarray(run(0 * value, handed[None]))
+        if 4 <= handed <= 2.0**20:
+            assert (noised == 1234).all()
+            assert (drawn != OUT_OF_RANGE).all()
+        else:
+            assert (noised == 0).all()
+        wide = replace(event, noise=replace(event.noise, std=std))
+        if in_range:
+            gaussian_on_grid(key_from_seed(0), (3,), std)
+        else:
+            with pytest.raises(ConditionViolated, match="outside"):
+                gaussian_on_grid(key_from_seed(0), (3,), std)
+        try:
+            steps = noise_steps(bytes(32), wide, 1.0, (3,), 1)
+        except ConditionViolated:
+            continue
+        assert 4 <= np.float32(std) <= 2.0**20
+        assert (steps != OUT_OF_RANGE).all()

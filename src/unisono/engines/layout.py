@@ -159,6 +159,7 @@ def wider(rows: np.ndarray, length: int) -> np.ndarray:
 
 
 def gathered(columns: Any, full: Any, rows: Any) -> tuple[Any, Any]:
-    """One party's batch: its rows, and which of them count; inside a compiled program."""
-    mask = (rows != _NOBODY) & jnp.take(full, rows, mode="clip")
-    return jax.tree.map(lambda column: jnp.take(column, rows, axis=0, mode="clip"), columns), mask
+    """One party's batch: its rows, and which of them count; inside a compiled program or out."""
+    take = np.take if isinstance(rows, np.ndarray) else jnp.take
+    mask = (rows != _NOBODY) & take(full, rows, mode="clip")
+    return jax.tree.map(lambda column: take(column, rows, axis=0, mode="clip"), columns), mask

@@ -67,11 +67,7 @@ class Worker:
         algorithm, facts, trust = self.study.algorithm, self.study.facts, self.study.trust
         event = algorithm.event_of(facts, trust, self.index, number)
         draw = grant.draw(index, self.study.hash.encode())
-        segments, takes_part = self._open(draw, event, number)
-        after, contribution = self._contribution(draw, public, state, segments)
-        self._require_bounded(contribution, event, sum(len(rows) for _, rows in segments))
-        if not takes_part:
-            contribution = contribution.silenced()
+        after, contribution, takes_part = self.clean(draw, event, public, state, number)
         value: Any
         match trust:
             case Trust.SECURE_SUM:
@@ -90,15 +86,23 @@ class Worker:
         event = self.study.algorithm.event_of(self.study.facts, self.study.trust, self.index)
         for step in range(inner.steps):
             draw = grant.draw(first + step, self.study.hash.encode())
-            segments, _ = self._open(draw, event, number)
-            _, contribution = self._contribution(draw, public, state, segments)
-            self._require_bounded(contribution, event, sum(len(rows) for _, rows in segments))
+            _, contribution, _ = self.clean(draw, event, public, state, number)
             noisy = release(draw, contribution, event)
             steps = jnp.asarray(noisy.value.astype(np.int32))
             state = self._absorb(public, state, steps * noisy.grid)
         value = post_processed(draw, np.asarray(rounded_report(inner, state)), inner.grid)
         self.party.ledger.dispatch(value)
         return value, state, True
+
+    def clean(
+        self, draw: Draw, event: Event, public: Any, state: Any, number: int
+    ) -> tuple[Any, Contribution, bool]:
+        """The state after a release, what it would be without noise, and whether the party's coin
+        let it take part."""
+        segments, takes_part = self._open(draw, event, number)
+        after, contribution = self._contribution(draw, public, state, segments)
+        self._require_bounded(contribution, event, sum(len(rows) for _, rows in segments))
+        return after, contribution if takes_part else contribution.silenced(), takes_part
 
     def _open(self, draw: Draw, event: Event, number: int) -> tuple[list[Segment], bool]:
         """The party's rows by segments, which of them take part, and whether the party does."""

@@ -1,0 +1,405 @@
+"""Neighbouring data sets before the noise: does one record move a release further than is claimed?
+
+A claim of privacy is a claim about a sensitivity. So take it literally: draw records, the extreme
+ones of floating point among them, change one of them as the relation allows, compute in both worlds
+the integers that a party would add noise to, by the engine's own code, and compare their distance
+with the event's. No noise means no statistics: a single pair that is too far apart is a proof.
+
+What is public or drawn is the same in both worlds: the model, the sampling mask, inner noise.
+Records that lie in a secret order are coupled as in `engines.layout`: where one is taken out, the
+last takes its place. Of releases that are one event together (a correlated run) the whole vector is
+compared.
+
+A record that is taken out must also leave all others as they were: the release without it is
+compared, bit by bit, with one in which it lies where it lay and counts for nothing. Only block sums
+of floats may be rounded the other way, by a step in each of two blocks.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, cast
+
+import jax
+import numpy as np
+
+from unisono.core.events import Event, Everyone, Poisson, WithoutReplacement, releases_of
+from unisono.core.grant import Draw
+from unisono.core.study import Party, Study
+from unisono.core.trust import Relation, Unit
+from unisono.engines.distributed.work import Worker
+from unisono.errors import UnisonoError
+
+Columns = tuple[np.ndarray, ...]
+# The corners of 32-bit arithmetic: subnormal, rounding to even, overflow of a square or of a sum.
+EXTREMES = np.array(
+    [0.0, -0.0, 1.0, -1.0, 0.5, 1e-45, -1e-40, 1e-38, 2.0**-24, 1 + 2.0**-23, 16777217.0, 1e10,
+     -1e19, 1e30, 3.4e38, -3.4e38, np.inf, -np.inf, np.nan],
+    np.float32,
+)  # fmt: skip
+NORMS = ("l1", "l2", "linf")
+
+
+class World(NamedTuple):
+    """A party's records, which of them are there and take part, in which secret order, and in which
+    of a fixed number of places (-1 where there is none left)."""
+
+    columns: Columns
+    present: np.ndarray
+    order: np.ndarray
+    places: np.ndarray
+    gone: int = -1  # which record of the other world is missing
+
+    @property
+    def size(self) -> int:
+        return len(self.present)
+
+
+@dataclass(frozen=True)
+class TooFar:
+    """Two neighbours whose releases are further apart than the event says."""
+
+    study: str
+    relation: Relation
+    norm: str
+    moved: float
+    claimed: float
+    world: World
+    neighbour: World
+
+    def __str__(self) -> str:
+        return (
+            f"{self.study}, {self.relation}: one {self.norm} distance is {self.moved:.6g} where "
+            f"{self.claimed:.6g} is claimed ({self.world.size} and {self.neighbour.size} records)"
+        )
+
+
+# ------------------------------------------------------------------ what a draw decides
+
+
+class _ScriptedGrant:
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def order(self, records: int) -> np.ndarray:
+        return self.world.order
+
+    def places(self, records: int, slots: int) -> tuple[np.ndarray, np.ndarray]:
+        kept = np.flatnonzero(self.world.places >= 0)
+        return kept, self.world.places[kept]
+
+
+class _Scripted:
+    """Stands for a draw whose outcome is given: how two worlds are coupled is no chance."""
+
+    def __init__(self, world: World, takes_part: bool, ordered: bool) -> None:
+        self.world, self.takes_part, self.ordered = world, takes_part, ordered
+        self.grant = _ScriptedGrant(world)
+
+    def sample(self, sampler: Any, units: int) -> np.ndarray:
+        if units == 1 and self.world.size != 1:
+            return np.array([self.takes_part])
+        # Coins are tossed for rows as they lie; which record lies where is drawn evenly, so it is
+        # the same to toss them for records, and then to order these.
+        return self.world.present[self.world.order] if self.ordered else self.world.present
+
+    def order(self, units: int) -> np.ndarray:
+        """Ranks of the chosen records in the secret order."""
+        place = np.empty(self.world.size, np.intp)
+        place[self.world.order] = np.arange(self.world.size)
+        return np.argsort(np.argsort(place[self.world.present]))
+
+
+class _Opened:
+    """A party that holds one world's records, open to whoever asks."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+
+    def open(self, _: Any) -> Columns:
+        return self.columns
+
+
+# ------------------------------------------------------------------ releases without noise
+
+
+class CleanParty:
+    """One party of a study, without its ledger and its noise."""
+
+    def __init__(self, study: Study, index: int = 0) -> None:
+        self.study, self.index = study, index
+        self._worker = Worker(study, cast(Party, _Opened(())), index)
+
+    @property
+    def event(self) -> Event:
+        return self.study.algorithm.event_of(self.study.facts, self.study.trust, self.index)
+
+    @property
+    def turns(self) -> int:
+        """How many releases the event is about."""
+        return releases_of(self.event)
+
+    def releases(self, world: World, publics: Any, state: Any, takes_part: bool = True) -> Any:
+        """Integers of one event (turns, ...), and the party's state afterwards."""
+        self._worker.party = cast(Party, _Opened(world.columns))
+        algorithm, facts = self.study.algorithm, self.study.facts
+        ordered = not facts.exact_sizes and algorithm.batch is None
+        draw = cast(Draw, _Scripted(world, takes_part, ordered))
+        found = []
+        for number, public in enumerate(publics):
+            after, contribution, _ = self._worker.clean(draw, self.event, public, state, number)
+            found.append(np.asarray(contribution.value, np.int64))
+            if algorithm.inner is None:
+                state = algorithm.settle(after, True)
+        return np.stack(found), state
+
+
+def distances(first: np.ndarray, second: np.ndarray, grid: float) -> dict[str, float]:
+    """How far two integer vectors are apart, in every norm, in value units."""
+    # Sums live modulo 2^32 where they are 32 bits wide; neighbours are close in the ring.
+    apart = (first - second + 2**31) % 2**32 - 2**31
+    steps = np.abs(apart.astype(np.float64)).reshape(-1)
+    return {
+        "l1": float(steps.sum()) * grid,
+        "l2": math.sqrt(float((steps**2).sum())) * grid,
+        "linf": float(steps.max(initial=0.0)) * grid,
+    }
+
+
+# ------------------------------------------------------------------ worlds
+
+
+def draw_columns(
+    generator: np.random.Generator, records: int, shapes: Any, extreme: float
+) -> Columns:
+    """Records of normal numbers, repeated values and, with this chance a cell, extreme ones."""
+    columns = []
+    for shape in shapes:
+        full = (records, *shape)
+        column = generator.normal(size=full).astype(np.float32)
+        column *= np.float32(10.0 ** generator.integers(-3, 4))
+        if generator.random() < 0.3:  # labels and categories
+            column = generator.integers(-1, 3, size=full).astype(np.float32)
+        odd = generator.random(full) < extreme
+        column[odd] = generator.choice(EXTREMES, size=int(odd.sum()))
+        if records > 1 and generator.random() < 0.2:  # many alike
+            column[:] = column[generator.integers(records)]
+        columns.append(column)
+    return tuple(columns)
+
+
+def draw_world(generator: np.random.Generator, study: Study, event: Event, shapes: Any) -> World:
+    """A party's records: as many as the study says, or any number where sizes are hidden."""
+    facts = study.facts
+    size = facts.records[0]
+    if not facts.exact_sizes:
+        size = int(generator.integers(1, 2 * facts.places + 3))
+        if generator.random() < 0.3:  # around the ends of a segment
+            size = max(1, facts.places + int(generator.integers(-2, 3)))
+    columns = draw_columns(generator, size, shapes, generator.choice([0.0, 0.02, 0.3]))
+    present = np.ones(size, bool)
+    match event.sampler:
+        case Poisson(rate) if event.sensitivity.unit is Unit.RECORD:
+            present = generator.random(size) < rate
+        case WithoutReplacement(count, population):
+            present = generator.permutation(population) < count
+        case Everyone() | Poisson():
+            pass
+    places = np.full(size, -1)
+    kept = generator.permutation(size)[: facts.places]
+    places[kept] = generator.permutation(facts.places)[: len(kept)]
+    return World(columns, present, generator.permutation(size), places)
+
+
+def neighbour(
+    generator: np.random.Generator, world: World, relation: Relation, unit: Unit,
+    by_turns: bool = False,
+) -> World:  # fmt: skip
+    """The world with one record (or a whole party) replaced, zeroed out or taken away.
+
+    Where records have public turns, nobody's coin decides: what is zeroed out is not a number.
+    """
+    if unit is Unit.PARTY:
+        if relation is Relation.ZERO_OUT:
+            nothing = tuple(np.full_like(column, np.nan) for column in world.columns)
+            return world._replace(columns=nothing)
+        shapes = [column.shape[1:] for column in world.columns]
+        return world._replace(columns=draw_columns(generator, world.size, shapes, 0.1))
+    own = generator.integers(world.size)
+    if world.present.any():  # a record that was not chosen shows nothing
+        own = generator.choice(np.flatnonzero(world.present))
+    if relation is Relation.ZERO_OUT:
+        return silent(world, int(own), by_turns)
+    if relation is Relation.REPLACE_ONE:
+        shapes = [column.shape[1:] for column in world.columns]
+        other = draw_columns(generator, 1, shapes, generator.choice([0.0, 0.5]))
+        columns = [np.array(column) for column in world.columns]
+        for column, value in zip(columns, other, strict=True):
+            column[own] = value[0]
+        return world._replace(columns=tuple(columns))
+    return without(world, int(own))
+
+
+def silent(world: World, own: int, by_value: bool) -> World:
+    """The world in which one record lies where it lay and counts for nothing.
+
+    Its coin says so, or, `by_value`, it is not a number: batches hold chosen records only.
+    """
+    if not by_value:
+        return world._replace(present=world.present & (np.arange(world.size) != own))
+    columns = [np.array(column) for column in world.columns]
+    for column in columns:
+        column[own] = np.nan
+    return world._replace(columns=tuple(columns))
+
+
+def without(world: World, own: int) -> World:
+    """The world in which one record is missing, coupled: the last one stands in its place.
+
+    Of records in batches that is the last of those that were chosen; of records in places, one
+    that found none before.
+    """
+    places = world.places.copy()
+    if places[own] >= 0 and (waiting := np.flatnonzero(places < 0)).size:
+        places[waiting[0]] = places[own]
+    order = world.order.copy()
+    chosen = np.flatnonzero(world.present[order])  # where in the order the chosen ones stand
+    place = int(np.flatnonzero(order == own)[0])
+    if not world.present.all() and world.present[own]:
+        last = int(chosen[-1])
+        order[place], order[last] = order[last], order[place]
+        order = np.delete(order, last)
+    else:
+        order[place], order[-1] = order[-1], order[place]
+        order = order[:-1]
+    order[order > own] -= 1
+    return World(
+        tuple(np.delete(column, own, axis=0) for column in world.columns),
+        np.delete(world.present, own),
+        order,
+        np.delete(places, own),
+        own,
+    )
+
+
+def draw_public(generator: np.random.Generator, public: Any) -> Any:
+    """A public value of the same shape: near the first one, far away, or what no server should
+    send. Whatever it is, it is the same in both worlds."""
+    scale = 10.0 ** generator.integers(-2, 5)
+    odd = generator.random() < 0.1
+
+    def changed(leaf: Any) -> Any:
+        array = np.asarray(leaf)
+        if array.dtype.kind != "f":
+            return leaf
+        moved = array + (scale * generator.normal(size=array.shape)).astype(array.dtype)
+        if odd and array.size:
+            flat = np.array(moved).reshape(-1)
+            flat[generator.integers(flat.size)] = generator.choice(EXTREMES)
+            moved = flat.reshape(array.shape)
+        return moved.astype(array.dtype)
+
+    return jax.tree.map(changed, public)
+
+
+# ------------------------------------------------------------------ the search
+
+
+def studies_of(study: Study) -> list[Study]:
+    """The same algorithm and facts under every trust that it offers there."""
+    found = []
+    for trust in sorted(study.algorithm.trusts):
+        try:
+            other = replace(study, trust=trust)
+            other.algorithm.event(other.facts, trust)
+        except UnisonoError:
+            continue
+        found.append(other)
+    return found
+
+
+def search(
+    study: Study, shapes: Any, relations: Any, pairs: int, seed: int, name: str = "",
+    slack: float = 0.0,
+) -> Iterator[TooFar | None]:  # fmt: skip
+    """Neighbouring pairs, one after the other: None, or what is further apart than claimed.
+
+    `slack` is by how many steps in a coordinate all others together may be rounded differently.
+    """
+    generator = np.random.default_rng(seed)
+    party = CleanParty(study)
+    algorithm, facts = study.algorithm, study.facts
+    grid = algorithm.grid(facts, study.trust)
+    claims = [
+        other.algorithm.event(facts, other.trust).sensitivity
+        for other in studies_of(study)
+        if other.algorithm.grid(facts, other.trust) == grid
+    ]
+    server, first = algorithm.init(facts)
+    event = party.event
+    unit, each = event.sensitivity.unit, 6
+    done = 0
+    while done < pairs:
+        world = draw_world(generator, study, event, shapes)
+        public = draw_public(generator, algorithm.ask(server))
+        publics = [public] * party.turns
+        takes_part = bool(generator.random() < 0.9)
+        before = _released(party, world, publics, first, takes_part)
+        for _ in range(min(each, pairs - done)):
+            relation = relations[int(generator.integers(len(relations)))]
+            other = neighbour(generator, world, relation, unit, algorithm.rows is not None)
+            after = _released(party, other, publics, first, takes_part)
+            done += 1
+            found = _compared(name, before, after, grid, relation, claims, world, other)
+            if found is None and relation is Relation.ADD_OR_REMOVE and algorithm.rows is None:
+                alone = silent(world, other.gone, algorithm.batch is not None)
+                masked = _released(party, alone, publics, first, takes_part)
+                found = _disturbed(name, masked, after, grid, slack, world, other)
+            yield found
+
+
+def _released(
+    party: CleanParty, world: World, publics: Any, state: Any, takes_part: bool
+) -> np.ndarray | None:
+    """None where the party drops out: its solver missed the public tolerance."""
+    try:
+        return party.releases(world, publics, state, takes_part)[0]
+    except UnisonoError as error:
+        if "tolerance" not in str(error):
+            raise
+        return None
+
+
+def _compared(
+    name: str, before: np.ndarray | None, after: np.ndarray | None, grid: float,
+    relation: Relation, claims: Any, world: World, other: World,
+) -> TooFar | None:  # fmt: skip
+    if before is None and after is None:
+        return None
+    if before is None or after is None:
+        return TooFar(name, relation, "dropout", 1.0, 0.0, world, other)
+    moved = distances(before, after, grid)
+    for claim in claims:
+        bound = claim.under(relation)
+        for norm in NORMS:
+            claimed = getattr(bound, norm)
+            if claimed is not None and moved[norm] > claimed * (1 + 1e-12):
+                return TooFar(name, relation, norm, moved[norm], claimed, world, other)
+    return None
+
+
+def _disturbed(
+    name: str, masked: np.ndarray | None, after: np.ndarray | None, grid: float, slack: float,
+    world: World, other: World,
+) -> TooFar | None:  # fmt: skip
+    if masked is None or after is None:
+        return None
+    moved = distances(masked, after, grid)["linf"]
+    if moved <= slack * grid:
+        return None
+    return TooFar(
+        name, Relation.ADD_OR_REMOVE, "linf (of all others)", moved, slack * grid, world, other
+    )
+
+
+__all__ = ["EXTREMES", "CleanParty", "TooFar", "World", "search", "without"]

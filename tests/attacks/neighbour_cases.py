@@ -1,0 +1,210 @@
+"""What the neighbour fuzzer runs over: every algorithm, with public sizes and with hidden ones."""
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from unisono.algorithms import (
+    clustering,
+    components,
+    dp_ftrl,
+    dp_sgd,
+    dp_sgd_convex,
+    fed_avg,
+    local_dp_sgd,
+    output_perturbation,
+    pvi_analytic,
+    pvi_dp_sga,
+    pvi_natural_gradient,
+    pvi_updates,
+    quantiles,
+    sgd_synchronous,
+    statistics,
+)
+from unisono.algorithms import gradient_perturbation as gradient
+from unisono.algorithms.clipping import Clipping
+from unisono.algorithms.one_shot import Promise
+from unisono.algorithms.optimise import Problem
+from unisono.algorithms.survey import ask
+from unisono.core.algorithm import Facts
+from unisono.core.study import Study
+from unisono.core.trust import Relation, Trust, Unit
+from unisono.models import likelihoods
+
+FEATURES, RECORDS = 3, 24
+ROW, LABELLED = ((FEATURES,),), ((FEATURES,), ())
+BOX = (-1.0, 1.0)
+DELTA = 1e-5
+PUBLIC = (Relation.REPLACE_ONE, Relation.ZERO_OUT)
+HIDDEN = (Relation.ADD_OR_REMOVE, *PUBLIC)
+
+
+def _network(weights, record):
+    inside = jnp.tanh(record[0] @ weights["inner"])
+    return jnp.logaddexp(0.0, -record[1] * (inside @ weights["outer"]))
+
+
+LOGISTIC = Problem(
+    lambda weights, record: jnp.logaddexp(0.0, -record[1] * (record[0] @ weights)),
+    np.zeros(FEATURES, np.float32),
+    (np.zeros(FEATURES, np.float32), np.float32(0)),
+)
+NETWORK = Problem(
+    _network,
+    {"inner": np.full((FEATURES, 4), 0.1, np.float32), "outer": np.ones(4, np.float32)},
+    (np.zeros(FEATURES, np.float32), np.float32(0)),
+)
+QUESTIONS = {
+    "moments": statistics.mean(0, BOX, wanted=("mean", "variance")),
+    "histogram": statistics.histogram(1, (0, 1, 2), edges=(-1.0, -0.3, 0.3, 1.0)),
+    "quantiles": quantiles.median(2, BOX, branching=4),
+    "components": components.principal_components((0, 1, 2), (BOX,) * 3, 2),
+}
+
+PURE = {"histogram", "quantiles"}
+
+
+def _surveys(relation):
+    for name, question in QUESTIONS.items():
+        promise = Promise(1.0, 0.0 if name in PURE else 1e-6, relation)
+        yield name, ROW, lambda q=question, p=promise: ask([q], p).algorithm
+    together = list(QUESTIONS.values())[:3]
+    yield "survey", ROW, lambda: ask(together, Promise(1.0, 1e-6, relation)).algorithm
+
+
+def algorithms(relation):
+    """Name, shapes of a record's columns, and how to build it for this relation."""
+    sampled = {"rounds": 2, "rate": 0.5, "relation": relation}
+    blocks = Clipping("per-layer", block=8, quantile=0.5, loss_range=2.0)
+    logistic = likelihoods.logistic()
+    yield from _surveys(relation)
+    yield (
+        "gradient-perturbation",
+        LABELLED,
+        lambda: gradient.gradient_perturbation(
+            gradient.Settings(epsilon=2.0, delta=DELTA, rounds=2, relation=relation)
+        ),
+    )
+    yield (
+        "dp-sgd-convex",
+        LABELLED,
+        lambda: dp_sgd_convex.dp_sgd_convex(
+            dp_sgd_convex.Settings(2.0, DELTA, rounds=2, relation=relation)
+        ),
+    )
+    yield (
+        "output-perturbation",
+        LABELLED,
+        lambda: output_perturbation.output_perturbation(
+            output_perturbation.Settings(2.0, DELTA, relation=relation)
+        ),
+    )
+    yield (
+        "sgd-synchronous",
+        LABELLED,
+        lambda: sgd_synchronous.sgd_synchronous(
+            sgd_synchronous.Settings(2.0, DELTA, rounds=2, relation=relation), Trust.LOCAL
+        ),
+    )
+    yield (
+        "k-means",
+        ROW,
+        lambda: clustering.k_means(
+            clustering.Settings((BOX,) * FEATURES, 2, 2.0, 1e-6, rounds=2, relation=relation)
+        ),
+    )
+    yield (
+        "dp-sgd",
+        LABELLED,
+        lambda: dp_sgd.dp_sgd(dp_sgd.Settings(2.0, DELTA, **sampled), NETWORK, optax.sgd(0.1)),
+    )
+    yield (
+        "dp-sgd-small-blocks",
+        LABELLED,
+        lambda: dp_sgd.dp_sgd(
+            dp_sgd.Settings(2.0, DELTA, clipping=blocks, **sampled), NETWORK, optax.sgd(0.1)
+        ),
+    )
+    yield (
+        "dp-sgd-normalised",
+        LABELLED,
+        lambda: dp_sgd.dp_sgd(
+            dp_sgd.Settings(2.0, DELTA, clipping=Clipping("normalised"), **sampled),
+            LOGISTIC,
+            optax.sgd(0.1),
+        ),
+    )
+    yield (
+        "local-dp-sgd",
+        LABELLED,
+        lambda: local_dp_sgd.local_dp_sgd(
+            local_dp_sgd.Settings(2.0, DELTA, steps=2, **sampled), LOGISTIC, optax.sgd(0.1)
+        ),
+    )
+    yield (
+        "dp-ftrl",
+        LABELLED,
+        lambda: dp_ftrl.dp_ftrl(
+            dp_ftrl.Settings(2.0, DELTA, rounds=8, separation=3, bands=4, relation=relation),
+            LOGISTIC,
+            optax.sgd(0.1),
+        ),
+    )
+    yield (
+        "natural-gradient",
+        LABELLED,
+        lambda: pvi_natural_gradient.natural_gradient_pvi(
+            pvi_natural_gradient.Settings(rounds=2, full=True, relation=relation), logistic
+        ),
+    )
+    yield (
+        "one-shot-regression",
+        LABELLED,
+        lambda: pvi_analytic.one_shot_regression(
+            pvi_analytic.Settings(2.0, DELTA, relation=relation)
+        ),
+    )
+    yield (
+        "pvi-dp-sga",
+        LABELLED,
+        lambda: pvi_dp_sga.dp_sga(
+            pvi_dp_sga.Settings(
+                epsilon=8.0, delta=DELTA, rounds=2, steps=2, rate=0.5, clip=2.0, relation=relation
+            ),
+            logistic,
+        ),
+    )
+    if relation is not Relation.ADD_OR_REMOVE:
+        yield (
+            "fed-avg",
+            LABELLED,
+            lambda: fed_avg.fed_avg(
+                fed_avg.Settings(2.0, DELTA, rounds=2, rate=0.5, batch=8, relation=relation),
+                LOGISTIC,
+                optax.sgd(1.0),
+                optax.sgd(0.1),
+            ),
+        )
+        for unit, shards in ((Unit.PARTY, 1), (Unit.RECORD, 4)):
+            yield f"clipped-updates-{unit}", LABELLED, lambda u=unit, s=shards: (
+                pvi_updates.clipped_update_inference(
+                    pvi_updates.Settings(
+                        epsilon=8.0, delta=DELTA, rounds=2, unit=u, shards=s, relation=relation
+                    ), logistic))  # fmt: skip
+
+
+def cases():
+    """(name, build, shapes of a record): each with public sizes and with hidden ones."""
+    for exact in (True, False):
+        relation = Relation.REPLACE_ONE if exact else Relation.ADD_OR_REMOVE
+        facts = Facts((RECORDS,), FEATURES, 1, 0, exact_sizes=exact)
+        for name, shapes, build in algorithms(relation):
+            yield f"{name}-{'public' if exact else 'hidden'}", build, facts, shapes
+
+
+def study_of(build, facts):
+    """The study, and the relations under which its releases claim anything."""
+    algorithm = build()
+    offered = algorithm.event(facts, Trust.LOCAL).sensitivity.relations
+    kept = tuple(r for r in (PUBLIC if facts.exact_sizes else HIDDEN) if r in offered)
+    return Study(algorithm, facts, Trust.LOCAL), kept

@@ -28,7 +28,7 @@ def _commands(path: str, command: Any) -> Iterator[str]:
         return
     yield f"### `{path}`"
     yield _help(command.help or "")
-    rows = [_row(parameter) for parameter in command.params if parameter.name != "help"]
+    rows = [_row(parameter, command) for parameter in command.params if parameter.name != "help"]
     if rows:
         yield "\n".join(["| argument or option | meaning | unless given |", "|---|---|---|", *rows])
 
@@ -45,21 +45,17 @@ def _help(text: str) -> str:
     return "\n\n".join(paragraphs)
 
 
-def _row(parameter: Any) -> str:
+def _row(parameter: Any, command: Any) -> str:
+    import typer
+
     if parameter.param_type_name == "argument":
-        name = f"`{parameter.make_metavar(_context(parameter))}`"
+        name = f"`{parameter.make_metavar(typer.Context(command))}`"
     else:
         name = ", ".join(f"`{option}`" for option in (*parameter.opts, *parameter.secondary_opts))
     default = parameter.default
     shown = "" if default in (None, False, (), [], ...) or callable(default) else f"`{default}`"
     needed = "**needed**" if parameter.required else shown
     return f"| {name} | {_plain(getattr(parameter, 'help', '') or '')} | {needed} |"
-
-
-def _context(parameter: Any) -> Any:
-    import click
-
-    return click.Context(click.Command(parameter.name))
 
 
 def _plain(text: str) -> str:

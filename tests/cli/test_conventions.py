@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 
-import click
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -24,11 +23,15 @@ SENTINEL = "73.184467440737"
 
 
 def walk(command, path=()):
-    if isinstance(command, click.Group) or hasattr(command, "commands"):
+    if hasattr(command, "commands"):
         for name, inner in command.commands.items():
             yield from walk(inner, (*path, name))
     elif UNFINISHED not in (command.help or ""):
         yield pytest.param(path, command, id=" ".join(path))
+
+
+def is_option(parameter):
+    return parameter.param_type_name == "option"
 
 
 COMMANDS = list(walk(typer.main.get_command(cli.app)))
@@ -58,7 +61,7 @@ def test_whatever_prints_also_speaks_json(path, command):
 
 @everywhere
 def test_every_option_is_explained(path, command):
-    silent = [p.name for p in command.params if isinstance(p, click.Option) and not p.help]
+    silent = [p.name for p in command.params if is_option(p) and not p.help]
     assert silent == []
 
 
@@ -139,7 +142,7 @@ def test_bad_input_gives_a_message_and_no_traceback(path, command, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     _refused([*path, "--no-such-option"])
     for parameter in command.params:
-        if isinstance(parameter, click.Option) and parameter.type.name in ("integer", "float"):
+        if is_option(parameter) and parameter.type.name in ("integer", "float"):
             _refused([*path, parameter.opts[0], "nonsense"])
     required = [p for p in command.params if p.required]
     if required:
@@ -152,7 +155,7 @@ def test_bad_input_gives_a_message_and_no_traceback(path, command, tmp_path, mon
 def _nonsense(parameter):
     number = parameter.type.name in ("integer", "float")
     value = "-1" if number else "nowhere/nothing"
-    return [f"{parameter.opts[0]}={value}"] if isinstance(parameter, click.Option) else [value]
+    return [f"{parameter.opts[0]}={value}"] if is_option(parameter) else [value]
 
 
 def _refused(words):

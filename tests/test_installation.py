@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -69,9 +70,9 @@ def test_every_import_is_declared_and_every_declaration_imported():
 
 def test_every_range_has_an_oldest_version_and_ends():
     lowest = runpy.run_path(str(ROOT / ".ci" / "lowest.py"))["lowest"]
-    for name, line in declared().items():
+    for name, line in (declared() | declared("test")).items():
         assert lowest(line).startswith(f"{name}==")
-        assert "<" in str(Requirement(line).specifier), line
+        assert re.search("<|==", line), line
     assert lowest("jax>=0.10,<0.11") == "jax==0.10"
     with pytest.raises(ValueError, match="states no oldest version"):
         lowest("jax<0.11")

@@ -28,7 +28,7 @@ def _commands(path: str, command: Any) -> Iterator[str]:
         return
     yield f"### `{path}`"
     yield _help(command.help or "")
-    rows = [_row(parameter, command) for parameter in command.params if parameter.name != "help"]
+    rows = [_row(parameter) for parameter in command.params if parameter.name != "help"]
     if rows:
         yield "\n".join(["| argument or option | meaning | unless given |", "|---|---|---|", *rows])
 
@@ -45,11 +45,10 @@ def _help(text: str) -> str:
     return "\n\n".join(paragraphs)
 
 
-def _row(parameter: Any, command: Any) -> str:
-    import typer
-
+def _row(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
-        name = f"`{parameter.make_metavar(typer.Context(command))}`"
+        several = "..." if parameter.nargs == -1 else ""
+        name = f"`{parameter.metavar or parameter.name.upper() + several}`"
     else:
         name = ", ".join(f"`{option}`" for option in (*parameter.opts, *parameter.secondary_opts))
     default = parameter.default

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import typing
 
 import pytest
 import typer
@@ -32,6 +33,11 @@ def walk(command, path=()):
 
 def is_option(parameter):
     return parameter.param_type_name == "option"
+
+
+def is_number(command, parameter):
+    hint = typing.get_type_hints(inspect.unwrap(command.callback))[parameter.name]
+    return not {int, float}.isdisjoint({hint, *typing.get_args(hint)})
 
 
 COMMANDS = list(walk(typer.main.get_command(cli.app)))
@@ -142,18 +148,17 @@ def test_bad_input_gives_a_message_and_no_traceback(path, command, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     _refused([*path, "--no-such-option"])
     for parameter in command.params:
-        if is_option(parameter) and parameter.type.name in ("integer", "float"):
+        if is_option(parameter) and is_number(command, parameter):
             _refused([*path, parameter.opts[0], "nonsense"])
     required = [p for p in command.params if p.required]
     if required:
         _refused([*path])
-        given = [word for p in required for word in _nonsense(p)]
+        given = [word for p in required for word in _nonsense(p, is_number(command, p))]
         _refused([*path, *given])
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def _nonsense(parameter):
-    number = parameter.type.name in ("integer", "float")
+def _nonsense(parameter, number):
     value = "-1" if number else "nowhere/nothing"
     return [f"{parameter.opts[0]}={value}"] if is_option(parameter) else [value]
 

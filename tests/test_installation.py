@@ -82,21 +82,22 @@ def test_every_range_has_an_oldest_version_and_ends():
 
 
 def pip(python, *words):
-    """What pip did in an environment; a machine without an index cannot try the wheel."""
     command = [python, "-m", "pip", "--disable-pip-version-check", *words]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"pip {words[0]} failed: {done.stderr[-300:]}")
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """The program of a fresh environment, in which `pip install unisono` is all that was done."""
     folder = tmp_path_factory.mktemp("wheel")
-    pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", folder, ROOT)
+    if pip(sys.executable, "download", "--no-deps", "--dest", folder / "tried", "typer").returncode:
+        pytest.skip("pip reaches no index from which libraries could be installed")
+    made = pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", folder, ROOT)
+    assert made.returncode == 0, made.stderr
     [built] = folder.glob("*.whl")
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
-    pip(folder / "venv" / "bin" / "python", "install", built)
+    installed = pip(folder / "venv" / "bin" / "python", "install", built)
+    assert installed.returncode == 0, installed.stderr
     return folder / "venv" / "bin" / "unisono"
 
 

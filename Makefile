@@ -4,15 +4,20 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 JOBS   ?= 2
-CODE   := src tests benchmarks examples docs/make docs/pictures
+CODE   := src tests benchmarks examples docs/make docs/pictures .ci
+TESTS  ?= tests src
+# Flower holds several libraries at one version, so the ends of the ranges are tried without it.
+WITHOUT_FLOWER := --doctest-ignore-import-errors --ignore=tests/engines/flower \
+	--ignore=tests/deployment/test_cluster.py --ignore=tests/cli/test_deploy.py
 
-.PHONY: help demo test test-cluster test-slow lint types imports bench docs dist clean
+.PHONY: help demo test test-cluster test-slow test-lowest test-newest lint types imports bench docs dist clean
 
 help:
 	@echo "make demo       a private mean and a private model over five parties, in a minute"
 	@echo "make test       everything that should hold, in a few minutes"
 	@echo "make test-cluster  a real server with TLS, and parties that join it"
-	@echo "make test-slow  the tests that take longer"
+	@echo "make test-slow  the tests that take longer, and both ends of the versions allowed"
+	@echo "make test-lowest, make test-newest  one end only; TESTS=tests/cli for a part"
 	@echo "make lint       style, types and import directions"
 	@echo "make bench      speed against peers, one table each"
 	@echo "make docs       the documentation as a folder of pages"
@@ -32,8 +37,15 @@ test: $(STAMP) lint
 test-cluster: $(STAMP)
 	$(BIN)/python -m pytest -q -m cluster tests/deployment/test_cluster.py
 
-test-slow: $(STAMP)
+test-slow: $(STAMP) test-lowest test-newest
 	$(BIN)/python -m pytest -q -m slow
+
+test-lowest test-newest: test-%: $(STAMP)
+	$(PYTHON) -m venv --clear build/$*
+	$(BIN)/python .ci/lowest.py > build/oldest.txt
+	build/$*/bin/python -m pip install --quiet --disable-pip-version-check \
+		$(if $(filter lowest,$*),--constraint build/oldest.txt) -e ".[test]"
+	build/$*/bin/python -m pytest -q -n $(JOBS) --dist worksteal $(WITHOUT_FLOWER) $(TESTS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check $(CODE)

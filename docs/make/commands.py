@@ -47,19 +47,14 @@ def _help(text: str) -> str:
 
 def _row(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
-        name = f"`{parameter.make_metavar(_context(parameter))}`"
+        several = "..." if parameter.nargs == -1 else ""
+        name = f"`{parameter.metavar or parameter.name.upper() + several}`"
     else:
         name = ", ".join(f"`{option}`" for option in (*parameter.opts, *parameter.secondary_opts))
     default = parameter.default
     shown = "" if default in (None, False, (), [], ...) or callable(default) else f"`{default}`"
     needed = "**needed**" if parameter.required else shown
     return f"| {name} | {_plain(getattr(parameter, 'help', '') or '')} | {needed} |"
-
-
-def _context(parameter: Any) -> Any:
-    import click
-
-    return click.Context(click.Command(parameter.name))
 
 
 def _plain(text: str) -> str:

@@ -6,8 +6,8 @@ import os
 import re
 import subprocess
 import sys
+import typing
 
-import click
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -24,11 +24,20 @@ SENTINEL = "73.184467440737"
 
 
 def walk(command, path=()):
-    if isinstance(command, click.Group) or hasattr(command, "commands"):
+    if hasattr(command, "commands"):
         for name, inner in command.commands.items():
             yield from walk(inner, (*path, name))
     elif UNFINISHED not in (command.help or ""):
         yield pytest.param(path, command, id=" ".join(path))
+
+
+def is_option(parameter):
+    return parameter.param_type_name == "option"
+
+
+def is_number(command, parameter):
+    hint = typing.get_type_hints(inspect.unwrap(command.callback))[parameter.name]
+    return not {int, float}.isdisjoint({hint, *typing.get_args(hint)})
 
 
 COMMANDS = list(walk(typer.main.get_command(cli.app)))
@@ -58,7 +67,7 @@ def test_whatever_prints_also_speaks_json(path, command):
 
 @everywhere
 def test_every_option_is_explained(path, command):
-    silent = [p.name for p in command.params if isinstance(p, click.Option) and not p.help]
+    silent = [p.name for p in command.params if is_option(p) and not p.help]
     assert silent == []
 
 
@@ -139,20 +148,19 @@ def test_bad_input_gives_a_message_and_no_traceback(path, command, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     _refused([*path, "--no-such-option"])
     for parameter in command.params:
-        if isinstance(parameter, click.Option) and parameter.type.name in ("integer", "float"):
+        if is_option(parameter) and is_number(command, parameter):
             _refused([*path, parameter.opts[0], "nonsense"])
     required = [p for p in command.params if p.required]
     if required:
         _refused([*path])
-        given = [word for p in required for word in _nonsense(p)]
+        given = [word for p in required for word in _nonsense(p, is_number(command, p))]
         _refused([*path, *given])
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def _nonsense(parameter):
-    number = parameter.type.name in ("integer", "float")
+def _nonsense(parameter, number):
     value = "-1" if number else "nowhere/nothing"
-    return [f"{parameter.opts[0]}={value}"] if isinstance(parameter, click.Option) else [value]
+    return [f"{parameter.opts[0]}={value}"] if is_option(parameter) else [value]
 
 
 def _refused(words):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 FALSE = "false as stated"
 CONDITION = "true only under an unstated condition"
+UNCLEAR = "true only under a condition that is easily missed"
 ENGINEERING = "a correct formula made false"
 
 
@@ -58,7 +59,7 @@ REQUIRED = tuple(f"{source}-{n + 1}" for source, last in COUNTS.items() for n in
 AT_STAKE = (
     "E000-2", "E000-3", "E000-5", "E000-8", "E000-9", "E000-10",
     "E001-4", "E001-5", "E001-7",
-    "E002-1", "E002-7", "E002-8", "E002-10",
+    "E002-1", "E002-7", "E002-8", "E002-10", "E002-12", "E002-13",
     "E003-1", "E003-2", "E003-5", "E003-6", "E003-7", "E003-8", "E003-9", "E003-16", "E003-27",
     "E004-2", "E004-3", "E004-5", "E004-7",
     "X-1", "X-2", "X-3", "X-4", "X-5", "X-6", "X-7", "X-8", "X-9", "X-10", "X-11",
@@ -70,13 +71,19 @@ PRIVACY = (
         "E000-2", CONDITION, "slide on (ε, δ)-privacy",
         "δ of the order of 1/n is listed as usual, but printing one random record in clear is "
         "(0, 1/n)-private.",
-        "δ at or above 1/n raises a warning that says so; use 1/n² or less.",
+        "Statistics, estimators, training, study files and `unisono query` warn where δ is 1/n or "
+        "more, and name 1/n²; an engine that is handed a study made by hand does not.",
         ("test_000.py::test_publishing_a_random_record_meets_a_delta_of_one_in_n",),
+        elsewhere=(
+            "test_statistics.py::test_a_large_delta_is_warned_about",
+            "studies/test_build.py::test_a_large_delta_warns",
+        ),
     ),
     Entry(
-        "E000-3", CONDITION, "Gaussian mechanism theorem",
-        "σ = √(2 log(1.25/δ))/ε is stated for every ε; at δ = 1e-5 it is false above ε = 8.41 "
-        "(ε = 10: true δ 2.27e-5; ε = 20: 1.5e-3) and wastes noise below 1.",
+        "E000-3", UNCLEAR, "Gaussian mechanism theorem",
+        "\"ε, δ ∈ (0, 1)\" is stated, but no ε is given: it is the promise √(2 log(1.25/δ))/σ "
+        "that must lie below 1, and nothing is asked of σ. At δ = 1e-5 the promise is false above "
+        "8.41 (10: true δ 2.27e-5; 20: 1.5e-3), and wastes noise below 1.",
         "σ = Δ₂/μ* from the exact curve; the classical formula is refused above ε = 1.",
         (
             "test_000.py::test_the_classical_gaussian_is_false_for_large_epsilon",
@@ -197,6 +204,25 @@ PRIVACY = (
             "test_laplace_drowns_what_clipping_and_gaussian_noise_let_through",
         ),
     ),
+    Entry(
+        "E002-12", FALSE, "section 4.4, linear networks",
+        "\"Safe even without DP\": d + 1 rounds give XᵀX and Xᵀy exactly, and with them the last "
+        "record to whoever knows the others.",
+        "The attack is part of the library; without noise nothing is called private.",
+        ("test_002.py::test_a_linear_network_gives_the_last_record_away",),
+        elsewhere=(
+            "attacks/test_linear_recovery.py::test_d_plus_one_rounds_give_the_statistics_exactly",
+            "attacks/test_linear_recovery.py::test_a_column_of_one_person_is_that_persons_record",
+        ),
+    ),
+    Entry(
+        "E002-13", FALSE, "section 5.1, gradient inversion",
+        "Inverting a gradient that has no noise is said to show a weakness of DP. That the problem "
+        "is NP-hard, which is said beside it, protects nobody: hardness is that of the worst case.",
+        "μ-GDP lets at most Φ(Φ⁻¹(κ) + μ) of secrets be found that a blind guess finds with κ.",
+        ("test_002.py::test_privacy_bounds_every_reconstruction",),
+        elsewhere=("accounting/test_gaussian.py::test_reconstruction_bound",),
+    ),
     # ------------------------------------------------------------------ source 003
     Entry(
         "E003-1", CONDITION, "section 2.1.1",
@@ -207,8 +233,8 @@ PRIVACY = (
     ),
     Entry(
         "E003-2", FALSE, "eq. (2.8)",
-        "δ ≤ min exp(α(λ) - λε) is printed for =, so δ = 0 always qualifies.",
-        "The minimum is the smallest δ that is proved, and lies above the exact one.",
+        "δ ≤ exp(α(λ) - λε) is printed for =, so δ = 0 always qualifies; (2.9) has it right.",
+        "The minimum over λ is the smallest δ that is proved, and lies above the exact one.",
         ("test_003.py::test_delta_zero_satisfies_the_printed_tail_bound",),
     ),
     Entry(

@@ -1,11 +1,14 @@
-"""Source 002 (lecture 13): sensitivities that are too small there, and ours."""
+"""Source 002 (lecture 13): sensitivities that are too small there, and data called safe."""
 
 import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
+from unisono.accounting import gaussian
 from unisono.accounting.accountant import ACCOUNTANT
+from unisono.attacks import linear_recovery
 from unisono.attacks.audit import audit, check
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
@@ -151,3 +154,45 @@ def test_the_typical_case_constant_is_exceeded_by_a_worst_record(generator):
     whole, without = (clipped_sum(r, 1.0, 2.0**-12) for r in (rows, rows[1:]))
     moved = np.linalg.norm(whole.value - without.value) * whole.grid
     assert moved <= whole.sensitivity.under(Relation.ZERO_OUT).in_norm("l2") < 1.1
+
+
+def test_a_linear_network_gives_the_last_record_away(generator):
+    """E002-12: d + 1 rounds give X'X and X'y exactly; who knows the others has the last record."""
+    d, records = 4, 9
+    rows, targets = generator.normal(size=(records, d)), generator.normal(size=records)
+    hidden = generator.normal(size=(6, d))
+    states, updates = [], []
+    for _ in range(d + 1):
+        output = generator.normal(size=6)
+        residuals = rows @ hidden.T @ output - targets
+        states.append({"hidden": hidden, "output": output})
+        updates.append({"output": hidden @ (residuals @ rows)})
+    directions = np.array([state["hidden"].T @ state["output"] for state in states])
+    sums = np.array(
+        [np.linalg.lstsq(hidden, update["output"], rcond=None)[0] for update in updates]
+    )
+    solved = np.linalg.solve(np.column_stack([directions, np.ones(d + 1)]), sums)
+    gram, shift = solved[:d], -solved[d]
+    np.testing.assert_allclose(gram, rows.T @ rows, atol=1e-8)
+    np.testing.assert_allclose(shift, rows.T @ targets, atol=1e-8)
+    row, target = linear_recovery.record_of(
+        gram - rows[:-1].T @ rows[:-1], shift - rows[:-1].T @ targets[:-1]
+    )[:2]
+    np.testing.assert_allclose(np.outer(row, row), np.outer(rows[-1], rows[-1]), atol=1e-6)
+    np.testing.assert_allclose(row * target, rows[-1] * targets[-1], atol=1e-6)
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0, 2.0])
+def test_privacy_bounds_every_reconstruction(mu):
+    """E002-13: of k equally likely secrets mu-GDP lets at most Phi(Phi^-1(1/k) + mu) be found.
+
+    Here the best guess among 1,000 orthogonal secrets, 4,000 trials each: below the bound plus
+    five standard errors.
+    """
+    secrets, trials = 1000, 4000
+    noise = np.random.default_rng(3).normal(size=(trials, secrets))
+    noise[:, 0] += mu / math.sqrt(2)  # neighbours e_i, e_j are sqrt(2) mu/sqrt(2) = mu apart
+    found = np.mean(noise.argmax(axis=1) == 0)
+    bound = gaussian.reconstruction_bound(1 / secrets, mu)
+    assert bound == pytest.approx(stats.norm.cdf(stats.norm.ppf(1e-3) + mu))
+    assert found <= bound + 5 * math.sqrt(bound / trials)

@@ -49,7 +49,7 @@ def test_delta_is_not_the_probability_of_a_large_loss():
 
 
 def test_delta_zero_satisfies_the_printed_tail_bound():
-    """E003-2: with "delta <= min exp(alpha - lambda epsilon)" delta = 0 qualifies and is false."""
+    """E003-2: with "delta <= exp(alpha - lambda epsilon)" delta = 0 qualifies and is false."""
     spent = ROUNDS * moments.log_moments(1.0, SIGMA)
     for epsilon in (1.0, 4.0, 8.0, 10.0):
         bound = moments.delta(spent, epsilon)

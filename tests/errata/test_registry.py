@@ -15,7 +15,7 @@ WRITER = runpy.run_path(str(HERE / "write_page.py"))
 ENTRIES, REQUIRED, SOURCES = REGISTRY["ENTRIES"], REGISTRY["REQUIRED"], REGISTRY["SOURCES"]
 Entry, Pending = REGISTRY["Entry"], REGISTRY["Pending"]
 AT_STAKE = REGISTRY["AT_STAKE"]
-SERIOUS = {REGISTRY[name] for name in ("FALSE", "CONDITION", "ENGINEERING")}
+SERIOUS = {REGISTRY[name] for name in ("FALSE", "CONDITION", "UNCLEAR", "ENGINEERING")}
 
 
 def collectable():
@@ -87,7 +87,7 @@ def test_what_touches_privacy_is_called_so():
     """And nothing else is; each of these has a test in this folder, not only elsewhere."""
     serious = {entry.id for entry in ENTRIES if entry.severity in SERIOUS}
     assert serious == set(AT_STAKE)
-    assert len(AT_STAKE) == 37
+    assert len(AT_STAKE) == 39
     assert all(entry.tests for entry in ENTRIES if entry.id in AT_STAKE)
 
 

@@ -50,7 +50,7 @@ def test_the_moments_are_those_of_the_larger_direction():
 
 
 def test_only_ratios_enter_the_account():
-    """E003-4: scale clip and noise together and nothing changes."""
+    """E003-4: noise is sigma times the clip, so the clip drops out and sigma remains."""
     found = [
         PrivacyCurve(Event(Gaussian(5 * c), bounded_sum(l2=c)) * 78, Relation.ZERO_OUT)
         .epsilon(DELTA) for c in (0.01, 1.0, 300.0)

@@ -75,8 +75,8 @@ def epsilon(moments: ArrayLike, delta: float) -> float:
 def delta(moments: ArrayLike, epsilon: float) -> float:
     """eq. 2.9: ``min_lambda exp(alpha(lambda) - lambda epsilon)``, at most 1.
 
-    The source's eq. 2.8 prints "delta <=" for this bound; then delta = 0 would always qualify
-    (E003-2). It is the smallest delta that is *proved*.
+    It is the smallest delta that is *proved*. The source's eq. 2.8 prints "delta <=" where a single
+    lambda proves "delta =", so that delta = 0 would always qualify (E003-2); its 2.9 is right.
     """
     alpha, powers = _with_powers(moments)
     return math.exp(min(0.0, float(np.min(alpha - powers * require_epsilon(epsilon, zero=True)))))

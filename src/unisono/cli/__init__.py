@@ -1,14 +1,14 @@
 """The command line, in the order in which people meet it: plan, ask, study, join, look, attack.
 
-Only typer is imported here; JAX, SciPy, matplotlib and the accountants are imported inside the
-commands that need them, so that `unisono --help` answers at once.
+Only typer is imported here, never the click under it: newer versions of typer carry a click of
+their own, which does not know the other's exceptions. JAX, SciPy, matplotlib and the accountants
+are imported inside the commands that need them, so that `unisono --help` answers at once.
 """
 
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
-import click
 import typer
 from typer.core import TyperGroup
 
@@ -60,22 +60,22 @@ Exit codes:
 class PlainErrors(TyperGroup):
     """Errors raised on purpose become one message on stderr and their own exit code."""
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except UnisonoError as error:
-            click.echo(f"unisono: {error}", err=True)
-            raise click.exceptions.Exit(error.exit_code) from None
+            typer.echo(f"unisono: {error}", err=True)
+            raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
-            click.echo("unisono: interrupted", err=True)
-            raise click.exceptions.Exit(INTERRUPTED) from None
+            typer.echo("unisono: interrupted", err=True)
+            raise typer.Exit(INTERRUPTED) from None
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        click.echo(f"unisono {version('unisono')}")
+        typer.echo(f"unisono {version('unisono')}")
         raise typer.Exit
 
 

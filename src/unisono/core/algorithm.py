@@ -279,7 +279,7 @@ class Algorithm(NamedTuple):
                 )
 
     def study_hash(self, facts: Facts, trust: Trust) -> str:
-        """What all parties agreed on, in one number."""
+        """What all parties agreed on, in one number; what `settings` leaves out is not in it."""
         agreed = {
             "algorithm": self.name,
             "settings": _as_numbers(dict(self.settings)),

@@ -1,8 +1,8 @@
 """Releases inside a compiled loop: fresh noise for every step, from one paid draw.
 
 A key that is used inside `lax.scan` is traced once and would give the same noise in every
-step (X-2). `fold` is the only way to release in a loop: it pays for all steps first, derives
-a ChaCha20 key per step, and adds the noise itself between the two halves of the body.
+step (X-2). `fold` pays for all steps first, derives a ChaCha20 key per step, and adds the noise
+itself between the two halves of the body; the engines do the same for rounds.
 """
 
 from collections.abc import Callable

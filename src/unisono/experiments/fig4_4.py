@@ -41,13 +41,18 @@ class Measured(NamedTuple):
 
 
 def measure(
-    shards: Shards, sigma: float, draws: int, placements: tuple[str, ...], true: Natural
+    shards: Shards,
+    sigma: float,
+    draws: int,
+    placements: tuple[str, ...],
+    true: Natural,
+    clips: tuple[float, ...] = CLIPS,
 ) -> dict[str, Measured]:
     """The damped iteration under every placement, on the same `draws` of the noise."""
     with jax.enable_x64(True):
-        rows, clips = jnp.asarray(records(shards)), jnp.asarray(CLIPS)
-        found = _program(rows, clips, sigma, jax.random.split(jax.random.key(0), draws), true,
-                         placements=placements)  # fmt: skip
+        keys = jax.random.split(jax.random.key(0), draws)
+        rows = jnp.asarray(records(shards))
+        found = _program(rows, jnp.asarray(clips), sigma, keys, true, placements=placements)
         return jax.tree.map(np.asarray, found)
 
 

@@ -7,8 +7,10 @@ The posterior needs two sums only, S = Σ x² and R = Σ xy (003 eq. 4.9-4.10):
 and the distance of an answer q from the posterior p is KL(q‖p). Everything here is a pure function
 on arrays whose leading axes are free (seeds, clips, ...); a factor is a `Natural` of scalars.
 
-σ_θ = 5 is a standard deviation; the caption "N(0, 5)" leaves it open. The thesis's code compares
-with a posterior whose prior *variance* is 5 (E003-26): `posterior(..., prior_variance=5)`.
+σ_θ = 5 is a standard deviation, as figure 4.1 says. "N(0, 5)", in the captions of the others, is a
+variance of 5 by the thesis's own convention (4.2); the figures were matched with σ_θ = 5, and its
+code compares with a posterior whose prior *variance* is 5 (E003-26):
+`posterior(..., prior_variance=5)`.
 """
 
 from typing import Any, NamedTuple

@@ -1,8 +1,8 @@
 """How much noise a study will add, read from the algorithm that will run.
 
-Nothing is derived again here: the scale comes from the event that the algorithm will pay for, and
-the spread from the law of the opened sum under the study's trust. Of both follows one number that
-all algorithms share, the signal-to-noise ratio
+The scale comes from the event that the algorithm will pay for, and the spread from the law of the
+opened sum under the study's trust; how many numbers are released is guessed from the names in the
+server's state. Of these follows one number that all algorithms share, the signal-to-noise ratio
 
     all units together, each at its bound   /   length of the noise in all numbers of the sum
 
@@ -71,7 +71,7 @@ def noise_of(study: Study) -> Noise:
 
 
 def released_numbers(study: Study) -> int:
-    """How many numbers a party sends in a round: as many as the server's model has."""
+    """How many numbers a party sends in a round: a guess, from the names in the server's state."""
     import jax
 
     settings, features = study.algorithm.settings, study.facts.features

@@ -172,8 +172,8 @@ def test_an_edition_runs_once_in_whatever_folder(made, tmp_path):
     with pytest.raises(InvalidInput, match="belongs to another study"):
         prepare(place)
     made(survivors=1)
-    with pytest.raises(PrivacyViolation, match=r"(?s)minimum_quorum.*made for one study only"):
-        prepare(elsewhere)
+    with pytest.raises(BudgetExceeded, match=r"(?s)is spent.*fixed by the first study"):
+        run(elsewhere)
     assert charges(place) == before
 
 
@@ -202,7 +202,7 @@ def test_a_made_policy_says_how_to_go_on_when_it_is_used_up(made, tmp_path):
     run(place)
     text = place.study.read_text()
     place.study.write_text(text.replace("\n\n[data]", "\nedition = 2\n\n[data]", 1))
-    with pytest.raises(BudgetExceeded, match=r"was made for one study only, .* --seed"):
+    with pytest.raises(BudgetExceeded, match=r"(?s)was fixed by the first study or query.* --seed"):
         run(replace(place, folder=tmp_path / "second"))
 
 
@@ -246,7 +246,9 @@ def test_the_same_records_are_paid_for_from_one_book(made, tmp_path, links):
     )
     run(first)
     before = charges(place)
-    with pytest.raises(BudgetExceeded, match=r"(?s)is spent.*was made for one study only") as error:
+    with pytest.raises(
+        BudgetExceeded, match=r"(?s)is spent.*was fixed by the first study"
+    ) as error:
         run(second)
     assert "own folder" not in str(error.value)
     assert charges(place) == before
@@ -263,20 +265,24 @@ def test_records_in_a_folder_of_their_own_have_their_book_there(made, tmp_path):
     run(place)
     for name in NAMES:
         found = {path.name for path in (tmp_path / name).iterdir()}
-        assert found == {"records.csv", "policy.toml", f"{name}.ledger"}
+        assert found == {"records.csv", f"{name}.ledger", f"{name}.ledger.source"}
 
 
 def test_without_its_policy_a_book_is_still_that_of_the_records(made, tmp_path):
     place = made()
+    for name in NAMES:
+        policy = tmp_path / f"{name}.policy.toml"
+        policy.write_text(POLICY.format(name=name, epsilon=2.5).replace("records.l", f"{name}.l"))
     run(place)
     for name in NAMES:
         (tmp_path / f"{name}.policy.toml").unlink()
     other = another(place, tmp_path)
-    other.study.write_text(other.study.read_text().replace("epsilon = 2.0", "epsilon = 1.0"))
-    with pytest.raises(InvalidInput, match="belongs to data set 'north' under another policy"):
+    with pytest.raises(BudgetExceeded, match=r"of 2.5 is spent"):
         run(other)
-    assert not (tmp_path / "north.policy.toml").exists()
     assert len(charges(place)) == ROUNDS
+    other.study.write_text(other.study.read_text().replace("epsilon = 2.0", "epsilon = 0.2"))
+    run(other)
+    assert len(charges(place)) == 2 * ROUNDS
 
 
 def test_a_refusal_begins_no_book_for_the_others(made, tmp_path):
@@ -288,7 +294,7 @@ def test_a_refusal_begins_no_book_for_the_others(made, tmp_path):
     ledger.close()
     with pytest.raises(BudgetExceeded):
         run(place)
-    assert not (tmp_path / "north.policy.toml").exists()
+    assert not (tmp_path / "north.ledger").exists()
 
 
 def test_two_files_for_one_party_are_refused(made, tmp_path):

@@ -63,7 +63,7 @@ def policy_for(
         ledger = second_ledgers / f"{own.name}.ledger"
     begun = not simulated and ledger.exists()
     terms = header(read(ledger)[0], ledger)[0] if begun else _terms(built, own, name)
-    return parse_policy(_allowing(built, name, terms, ledger), str(own.policy_path))
+    return parse_policy(_allowing(built, terms, ledger), str(ledger))
 
 
 def was_made(policy: PolicyFile) -> bool:
@@ -80,10 +80,9 @@ def explained(policy: PolicyFile) -> Iterator[None]:
         if not was_made(policy):
             raise
         raise type(error)(
-            f"{error}\nNo policy is at {policy.source.path}, so that the budget of these records "
-            f"was fixed by the first study or query that was paid from {policy.ledger_path}: where "
-            "several are to come, put a policy with a larger one there before the first; to try "
-            "out, give --seed"
+            f"{error}\nno policy lies beside these records, so that their budget was fixed by the "
+            f"first study or query that was paid from {policy.ledger_path}: where several are to "
+            "come, write a policy with a larger one before the first; to try out, give --seed"
         ) from None
 
 
@@ -110,7 +109,7 @@ def _terms(built: Built, own: DataSet, name: str) -> Policy:
     )  # fmt: skip
 
 
-def _allowing(built: Built, name: str, terms: Policy, ledger: Path) -> str:
+def _allowing(built: Built, terms: Policy, ledger: Path) -> str:
     """A policy on these terms that allows this study, and nothing else."""
     file, study, budget = built.file, built.study, terms.budget
     exceptions = "".join(

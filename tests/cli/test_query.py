@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import unisono
 from unisono import cli
 from unisono.cli.conditions import parse_condition
+from unisono.core.journal import read
 from unisono.data import read_table
 from unisono.errors import InvalidInput
 
@@ -236,3 +237,113 @@ def test_conditions_compare_numbers(tmp_path_factory, value, sign):
         "<": np.less, ">": np.greater,
     }[sign]([-5, 0, 2.5, 7], value)  # fmt: skip
     assert found.tolist() == expected.astype(float).tolist()
+
+
+# ------------------------------------------------------------- one data set, one ledger
+
+ALONE = ("--count", "all", "--trust", "local", "--delta", "0", "--epsilon", "1")
+
+
+def spend_all(file, *options, budget="1"):
+    return query(*ALONE, *options, files=(file,), budget=budget)
+
+
+def test_a_link_or_another_folder_is_the_same_data_set(clinics, monkeypatch):
+    assert spend_all("a.csv").exit_code == 0
+    (clinics / "elsewhere").mkdir()
+    (clinics / "elsewhere" / "b_2024.csv").symlink_to(clinics / "a.csv")
+    monkeypatch.chdir(clinics / "elsewhere")
+    for way in ("../a.csv", "b_2024.csv", clinics / "a.csv"):
+        refused = spend_all(way)
+        assert refused.exit_code == 3
+        assert "1 of 1 is spent" in refused.stderr
+    assert [path.name for path in clinics.rglob("*.ledger")] == ["a.ledger"]
+
+
+def test_a_renamed_file_and_a_copy_are_refused(clinics):
+    assert spend_all("a.csv").exit_code == 0
+    (clinics / "copy.csv").write_bytes((clinics / "a.csv").read_bytes())
+    (clinics / "a.csv").rename(clinics / "west.csv")
+    for name in ("copy.csv", "west.csv"):
+        refused = spend_all(name)
+        assert refused.exit_code == 4
+        assert "a.ledger" in refused.stderr
+    assert len(list(clinics.glob("*.ledger"))) == 1
+
+
+def test_the_same_records_for_two_parties_are_refused(clinics):
+    (clinics / "copy.csv").write_bytes((clinics / "a.csv").read_bytes())
+    (clinics / "link.csv").symlink_to(clinics / "a.csv")
+    for other, code in (("copy.csv", 4), ("link.csv", 2)):
+        refused = query("--count", "all", "--epsilon", "1", files=("a.csv", other))
+        assert refused.exit_code == code
+        assert "same records" in refused.stderr or "are one" in refused.stderr
+    assert not list(clinics.glob("*.ledger*"))
+
+
+def test_a_refusal_begins_no_ledger_for_the_others(clinics):
+    assert spend_all("c.parquet").exit_code == 0
+    refused = query("--count", "all", "--delta", "0", "--epsilon", "1", "--colluders", "0",
+                    "--trust", "local")  # fmt: skip
+    assert refused.exit_code == 3
+    assert query(*ALONE, files=("a.csv",), budget="0.5").exit_code == 3
+    assert [path.name for path in clinics.glob("*.ledger")] == ["c.ledger"]
+
+
+def test_second_ledgers_are_begun_on_purpose_and_say_what_they_forget(clinics):
+    assert spend_all("a.csv").exit_code == 0
+    second = spend_all("a.csv", "--second-ledgers", "books")
+    assert second.exit_code == 0
+    said = " ".join(second.stderr.split())
+    assert "NOT counted are:" in said
+    assert "a.ledger: 1 of 1 is spent" in said
+    assert (clinics / "books" / "a.ledger").exists()
+    assert spend_all("a.csv", "--second-ledgers", "books").exit_code == 3
+
+
+POLICY = """\
+[dataset]
+name = "a"
+ledger = "kept/a.ledger"
+
+[budget]
+epsilon = 3.0
+delta = 1e-6
+
+[allow]
+maximum_epsilon = 1.0
+maximum_delta = 0.0
+minimum_quorum = {quorum}
+trust = ["local"]
+columns = ["age"]
+"""
+
+
+def test_a_policy_beside_a_file_is_obeyed(clinics):
+    policy, ledger = clinics / "a.policy.toml", clinics / "kept" / "a.ledger"
+    ledger.parent.mkdir()
+    policy.write_text(POLICY.format(quorum=2))
+    refused = spend_all("a.csv", budget=None)
+    assert refused.exit_code == 4
+    assert "minimum_quorum" in refused.stderr
+    policy.write_text(POLICY.format(quorum=1))
+    for options, words in (
+        (("--epsilon", "2"), "costs epsilon 2"),
+        (("--mean", "income", "--bounds", "income=0:9"), "columns income"),
+    ):
+        refused = spend_all("a.csv", *options, budget=None)
+        assert refused.exit_code == 4
+        assert words in refused.stderr
+    assert not ledger.exists()
+    assert spend_all("a.csv", budget=None).exit_code == 0
+    second = spend_all("a.csv", "--second-ledgers", "books", budget=None)
+    assert second.exit_code == 0  # a data set with a policy keeps its ledger
+    assert len(list(clinics.rglob("*.ledger"))) == 1
+    assert sum(line["kind"] == "grant" for line in read(ledger)[0]) == 2
+
+
+def test_python_pays_from_the_same_ledger(clinics):
+    book = unisono.ledger_for("a.csv", epsilon=1.0)
+    unisono.count(np.ones(200, bool), epsilon=1.0, ledger=book)
+    book.close()
+    assert "1 of 1 is spent" in spend_all("a.csv").stderr

@@ -30,6 +30,7 @@ from unisono.errors import (
 from unisono.reports.run import read_run
 from unisono.studies import plan
 from unisono.studies.build import build
+from unisono.studies.data_set import ledger_for
 from unisono.studies.file import load_study
 from unisono.studies.policy_file import load_policy
 
@@ -228,7 +229,7 @@ def test_who_is_refused_leaves_the_folder_of_the_other_alone(tmp_path):
 def another(place, tmp_path, title="Three clinics"):
     """The same records in another study, under another name and in another folder."""
     study = tmp_path / "elsewhere" / "copy.toml"
-    study.parent.mkdir()
+    study.parent.mkdir(parents=True)
     study.write_text(place.study.read_text().replace("Three hospitals", title))
     return replace(place, study=study, folder=study.parent / "x.run")
 
@@ -283,6 +284,55 @@ def test_without_its_policy_a_book_is_still_that_of_the_records(made, tmp_path):
     other.study.write_text(other.study.read_text().replace("epsilon = 2.0", "epsilon = 0.2"))
     run(other)
     assert len(charges(place)) == 2 * ROUNDS
+
+
+def test_a_ledger_that_somebody_else_began_pays_within_its_budget(made, tmp_path):
+    """By a query or in Python; whoever comes first fixes the budget."""
+    place = made()
+    for name in NAMES:
+        ledger_for(place.data[name], epsilon=5.0, delta=1e-5).close()
+    run(place)
+    assert len(charges(place)) == ROUNDS
+    assert 2 < max(spent(place).values()) < 5
+    run(another(place, tmp_path))
+    assert len(charges(place)) == 2 * ROUNDS
+    with pytest.raises(BudgetExceeded, match="of 5 is spent"):
+        run(replace(another(place, tmp_path / "data", "Four clinics"), folder=tmp_path / "third"))
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_the_same_records_for_two_parties_are_refused(made, seed):
+    place = made(seed=seed)
+    place.data["south"].write_bytes(place.data["north"].read_bytes())
+    with pytest.raises(PrivacyViolation, match="hold the same records"):
+        prepare(place)
+
+
+def test_renamed_records_are_refused(made, tmp_path):
+    place = made()
+    run(place)
+    west = place.data["west"]
+    west.rename(tmp_path / "data.csv")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "west.csv").symlink_to(tmp_path / "data.csv")
+    moved = {**place.data, "west": tmp_path / "elsewhere" / "west.csv"}
+    with pytest.raises(PrivacyViolation, match=r"data.csv holds the records of .*west.ledger"):
+        prepare(replace(place, data=moved, folder=tmp_path / "again"))
+
+
+def test_a_party_is_hidden_from_the_ledger_of_its_records(made, tmp_path):
+    """One ledger for both units: what hides a party costs its records what replacing it costs."""
+    text = 'name = "pvi-clipped-updates"\nrounds = 1'
+    place = made(algorithm=text, survivors=3)
+    hidden = 'delta = 1e-5\nunit = "party"\nrelation = "zero-out"\n'
+    place.study.write_text(place.study.read_text().replace("delta = 1e-5\n", hidden))
+    for name in NAMES:
+        ledger_for(place.data[name], epsilon=9.0, delta=1e-5).close()
+    run(place)
+    certificate = json.loads((place.folder / "certificate.json").read_text())
+    assert certificate["unit"] == "party"
+    assert {one["unit"] for one in certificate["spending"]} == {"record"}
+    assert 2 < spent(place)["server"] < 9
 
 
 def test_a_refusal_begins_no_book_for_the_others(made, tmp_path):

@@ -11,6 +11,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from unisono.core.ledger import Ledger
 from unisono.core.ledger_summary import summary
 from unisono.core.policy import Budget, Policy
 from unisono.core.release import disclose, release, share
-from unisono.core.study import Party
+from unisono.core.study import Party, require_same_kind
 from unisono.core.trust import FINAL_MODEL, ITERATES, PARTY, SERVER, Relation, Unit, Viewer
 from unisono.core.values import Private, Released, Share, clipped_sum, clipped_updates
 from unisono.core.verification import verify
@@ -695,6 +696,11 @@ def test_one_ledger_does_not_pay_for_two_parties(file_ledger, ledger, cost):
     for pair in ([ledger, ledger], [file_ledger, again]):
         with pytest.raises(InvalidInput, match="two parties share one ledger"):
             Ledger.authorize_all(pair, cost)
+        study = SimpleNamespace(facts=SimpleNamespace(parties=2))
+        with pytest.raises(InvalidInput, match="two parties share one ledger"):
+            require_same_kind(
+                study, [Party(n, Private(()), b) for n, b in zip("ab", pair, strict=True)]
+            )
     assert ledger.grants == file_ledger.grants == 0
 
 

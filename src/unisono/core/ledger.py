@@ -345,6 +345,11 @@ class Ledger(_Uncopyable):
         return self._seed
 
     @property
+    def place(self) -> tuple[int, ...]:
+        """Equal for ledgers of one file, however often and by whatever names it was opened."""
+        return self._journal.place
+
+    @property
     def identity(self) -> str:
         return self.policy.identity
 
@@ -448,7 +453,7 @@ class Ledger(_Uncopyable):
 @contextlib.contextmanager
 def _all_held(ledgers: Sequence[Ledger]) -> Iterator[None]:
     """All books at once and up to date, taken in one order for all: nobody waits in a circle."""
-    places = {ledger._journal.place: ledger for ledger in ledgers}
+    places = {ledger.place: ledger for ledger in ledgers}
     if len(places) < len(ledgers):
         raise InvalidInput("two parties share one ledger: every data set has its own")
     held: list[Journal | MemoryJournal] = []

@@ -107,6 +107,17 @@ class Ledger(_Uncopyable):
     ) -> "Ledger":  # fmt: skip
         """The book at `path`, with all it remembers; `policy` must be its own if given."""
         file = Journal(path)
+        try:
+            return cls._opened(file, accountant, policy, seed)
+        except BaseException:
+            file.close()
+            raise
+
+    @classmethod
+    def _opened(
+        cls, file: Journal, accountant: Accountant, policy: Policy | None, seed: int | None
+    ) -> "Ledger":
+        path = file.path
         with file.locked() as lines:
             written, entropy = header(lines, path)
             if policy is not None and policy.identity != written.identity:

@@ -27,7 +27,7 @@ def test_public_names_exist_and_are_pinned():
         "Party", "Poisson", "Policy", "PrivacyCurve", "Private", "RandomizedResponse", "Relation",
         "Result", "Selection", "Sensitivity", "Skellam", "Study", "Trust", "Unit", "Viewer",
         "WithoutReplacement", "__version__", "bounded_sum", "clipped_sum", "count", "histogram",
-        "mean", "open_ledger", "total", "verify",
+        "ledger_for", "mean", "open_ledger", "total", "verify",
     }  # fmt: skip
     with pytest.raises(AttributeError, match="no attribute"):
         unisono.nothing  # noqa: B018

@@ -18,7 +18,8 @@ from unisono.algorithms.clipping import Clipping
 from unisono.algorithms.dp_sgd import Settings, dp_sgd
 from unisono.algorithms.optimise import Problem
 from unisono.core.algorithm import Facts
-from unisono.core.events import compose
+from unisono.core.costs import everyone
+from unisono.core.events import Event, Gaussian, bounded_sum, compose
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party, Study
@@ -249,6 +250,25 @@ def test_fed_avg_hides_a_party_and_says_so():
     with pytest.raises(UndefinedRelation):
         certificate.epsilon(FINAL_MODEL, Relation.ADD_OR_REMOVE)
     assert 7.99 < certificate.spending[0].epsilon[SERVER] <= 8.0
+
+
+def test_hidden_parties_draw_on_the_ledgers_of_their_records():
+    """One ledger counts both: what hides a party is counted as replacing it, for a record."""
+    names = [f"party {number + 1}" for number in range(len(MANY))]
+    books = {name: book(40.0, relation=Relation.REPLACE_ONE, name=name) for name in names}
+    event = Event(Gaussian(5.0), bounded_sum(l2=1.0))
+    for ledger in books.values():
+        ledger.authorize(everyone(event * 1), purpose="a statistic before")
+    before = books["party 1"].spent(SERVER)
+    trained = train(
+        cost, MANY, algorithm="fed-avg", epsilon=8.0, rounds=2, rate=0.5, batch_size=20,
+        learning_rate=0.5, progress=False, ledger=books, delta=1e-4, parameters=START,
+    )  # fmt: skip
+    [spending] = trained.certificate.spending
+    assert (trained.certificate.unit, spending.unit) == ("party", "record")
+    assert ", for one record" in trained.certificate.text()
+    alone = ACCOUNTANT.epsilon(trained.certificate.events[SERVER], Relation.REPLACE_ONE, 1e-4)
+    assert max(before, alone, 8.0) < spending.epsilon[SERVER] <= before + alone
 
 
 def test_dp_ftrl_is_paid_for_as_a_whole(monkeypatch):
@@ -512,7 +532,7 @@ def test_arguments_of_fed_avg():
     refused(
         "beside an optimizer, which has its own", home=optax.sgd(1.0), learning_rate=0.1, **given
     )
-    refused("the policy counts per record", ledger=book(relation=Relation.ZERO_OUT), **given)
+    refused("the budget counts whole parties", relation="zero-out", sizes=None, ledger=whole)
     with pytest.warns(LargeDeltaWarning, match="with 2 parties"):
         refused(
             "rounds = 0",

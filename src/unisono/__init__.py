@@ -25,6 +25,7 @@ _PLACES = {
     "unisono.core.trust": ("Relation", "Trust", "Unit", "Viewer"),
     "unisono.core.values": ("Private", "clipped_sum"),
     "unisono.mechanisms": ("MECHANISMS",),
+    "unisono.studies.data_set": ("ledger_for",),
 }  # fmt: skip
 _WHERE = {name: module for module, names in _PLACES.items() for name in names}
 

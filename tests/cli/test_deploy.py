@@ -20,6 +20,7 @@ from unisono.deployment.local import _require_enough
 from unisono.engines.flower.certificates import issue
 from unisono.errors import InvalidInput
 from unisono.studies.build import build
+from unisono.studies.data_set import ledger_for
 from unisono.studies.file import load_study
 from unisono.studies.keys import keygen
 from unisono.studies.policy_file import load_policy
@@ -279,6 +280,31 @@ def test_a_ledger_of_another_policy(trial):
     text = run(*join(trial), code=2)
     assert "policy" in text
     assert trial.charges("north") == []
+
+
+def test_a_policy_that_pays_from_another_ledger_than_everything_else(trial):
+    own = trial.policy("north")
+    other = trial.folder / "other.toml"
+    other.write_text(own.read_text().replace("records.ledger", "other.ledger"))
+    text = run(*join(trial), "--policy", other, code=4)
+    assert "are paid for from" in text
+    assert str(trial.ledger("north")) in text
+    assert not (trial.folder / "other.ledger").exists()
+    require_untouched(trial, text)
+
+
+def test_records_that_another_ledger_knows(trial):
+    """Renamed beside their ledger: the party would begin anew."""
+    home = trial.folder / "north"
+    ledger_for(home / "records.csv").close()
+    (home / "records.csv").rename(home / "data.csv")
+    (home / "data.policy.toml").write_text(
+        trial.policy("north").read_text().replace("records.ledger", "data.ledger")
+    )
+    options = ("--data", home / "data.csv", "--policy", home / "data.policy.toml")
+    text = run(*join(trial), *options, code=4)
+    assert "holds the records of" in text
+    assert not (home / "data.ledger").exists()
 
 
 def test_a_broken_ledger(trial):

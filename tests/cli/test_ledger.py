@@ -132,6 +132,15 @@ def test_a_torn_last_line_is_mentioned_and_left_alone(book):
     assert book.read_bytes() == before
 
 
+def test_a_last_line_without_its_newline_counts_for_every_reader(book):
+    commands = (("show",), ("verify",), ("export",), ("show", "--json"), ("verify", "--json"))
+    expected = [run(command, book, *options) for command, *options in commands]
+    book.write_bytes(book.read_bytes().rstrip(b"\n"))
+    before = book.read_bytes()
+    assert [run(command, book, *options) for command, *options in commands] == expected
+    assert book.read_bytes() == before
+
+
 # --------------------------------------------------------------------- verify
 
 
@@ -165,7 +174,7 @@ def test_verify_refuses_half_a_head(book):
 
 
 def test_verify_understands_every_line(book):
-    journal = Journal(book, create=False)
+    journal = Journal(book)
     with journal.locked():
         journal.append([{"kind": "gift"}])
     journal.close()

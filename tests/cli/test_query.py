@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import unisono
 from unisono import cli
 from unisono.cli.conditions import parse_condition
+from unisono.core.journal import read
 from unisono.data import read_table
 from unisono.errors import InvalidInput
 
@@ -47,7 +48,7 @@ def clinics(tmp_path, monkeypatch):
 
 
 def query(*options, files=("a.csv", "b.csv", "c.parquet"), budget="1e8"):
-    arguments = ["query", *files, "--ledger-folder", "ledgers", *options]
+    arguments = ["query", *map(str, files), *options]
     return RUNNER.invoke(cli.app, arguments + (["--budget", budget] if budget else []))
 
 
@@ -82,7 +83,8 @@ def test_answers_are_right_with_hardly_any_noise(clinics):
     assert found["population by disease"]["value"] == pytest.approx(cells, abs=1)
     assert found["population by disease"]["labels"][0] == "north, flu"
     assert document["certificate"]["trust"] == "secure-sum"
-    assert sorted(document["ledgers"]) == ["a", "b", "c"]
+    beside = {name: str((clinics / f"{name}.ledger").resolve()) for name in "abc"}
+    assert document["ledgers"] == beside
 
 
 def test_incidence_by_population_in_plain_words(clinics):
@@ -109,7 +111,7 @@ def test_the_budget_survives_from_query_to_query(clinics):
     assert "0.6" in refused.stderr
     assert query(*asked[:-1], "0.4", budget=None).exit_code == 0
     assert query(*asked[:-1], "0.001", budget=None).exit_code == 3
-    assert all(unisono.verify(path).sound for path in (clinics / "ledgers").iterdir())
+    assert all(unisono.verify(path).sound for path in clinics.glob("*.ledger"))
 
 
 @pytest.mark.parametrize("trust", ["local", "trusted-server"])
@@ -133,7 +135,10 @@ def test_hidden_sizes(clinics):
 def test_a_simulation_says_so(clinics):
     first = query("--count", "age >= 65", "--epsilon", "1", "--seed", "7")
     assert "SIMULATION" in first.stdout
-    assert query("--count", "age >= 65", "--epsilon", "1").exit_code == 2
+    assert not list(clinics.glob("*.ledger*"))
+    assert "SIMULATION" not in query("--count", "age >= 65", "--epsilon", "1").stdout
+    again = query("--count", "age >= 65", "--epsilon", "1", "--seed", "7")
+    assert again.stdout == first.stdout
 
 
 @pytest.mark.parametrize(
@@ -168,7 +173,7 @@ def test_bad_questions_cost_nothing(clinics, options, message):
     assert message in result.stderr
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
-    assert not (clinics / "ledgers").exists()
+    assert not list(clinics.glob("*.ledger*"))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +196,7 @@ def test_bad_files_cost_nothing(clinics, content, message):
     assert result.exit_code == 2
     assert message in result.stderr
     assert "bad.csv" in result.stderr
-    assert not (clinics / "ledgers").exists()
+    assert not list(clinics.glob("*.ledger*"))
 
 
 def test_one_party_alone_and_missing_budget(clinics):
@@ -201,7 +206,7 @@ def test_one_party_alone_and_missing_budget(clinics):
     assert (poor.exit_code, "--budget" in poor.stderr) == (2, True)
     twice = query("--count", "all", "--epsilon", "1", files=("a.csv", "a.csv"))
     assert (twice.exit_code, "same name" in twice.stderr) == (2, True)
-    assert not (clinics / "ledgers").exists()
+    assert not list(clinics.glob("*.ledger*"))
 
 
 def test_values_outside_the_bounds_are_clipped_and_that_is_said(clinics):
@@ -232,3 +237,113 @@ def test_conditions_compare_numbers(tmp_path_factory, value, sign):
         "<": np.less, ">": np.greater,
     }[sign]([-5, 0, 2.5, 7], value)  # fmt: skip
     assert found.tolist() == expected.astype(float).tolist()
+
+
+# ------------------------------------------------------------- one data set, one ledger
+
+ALONE = ("--count", "all", "--trust", "local", "--delta", "0", "--epsilon", "1")
+
+
+def spend_all(file, *options, budget="1"):
+    return query(*ALONE, *options, files=(file,), budget=budget)
+
+
+def test_a_link_or_another_folder_is_the_same_data_set(clinics, monkeypatch):
+    assert spend_all("a.csv").exit_code == 0
+    (clinics / "elsewhere").mkdir()
+    (clinics / "elsewhere" / "b_2024.csv").symlink_to(clinics / "a.csv")
+    monkeypatch.chdir(clinics / "elsewhere")
+    for way in ("../a.csv", "b_2024.csv", clinics / "a.csv"):
+        refused = spend_all(way)
+        assert refused.exit_code == 3
+        assert "1 of 1 is spent" in refused.stderr
+    assert [path.name for path in clinics.rglob("*.ledger")] == ["a.ledger"]
+
+
+def test_a_renamed_file_and_a_copy_are_refused(clinics):
+    assert spend_all("a.csv").exit_code == 0
+    (clinics / "copy.csv").write_bytes((clinics / "a.csv").read_bytes())
+    (clinics / "a.csv").rename(clinics / "west.csv")
+    for name in ("copy.csv", "west.csv"):
+        refused = spend_all(name)
+        assert refused.exit_code == 4
+        assert "a.ledger" in refused.stderr
+    assert len(list(clinics.glob("*.ledger"))) == 1
+
+
+def test_the_same_records_for_two_parties_are_refused(clinics):
+    (clinics / "copy.csv").write_bytes((clinics / "a.csv").read_bytes())
+    (clinics / "link.csv").symlink_to(clinics / "a.csv")
+    for other, code in (("copy.csv", 4), ("link.csv", 2)):
+        refused = query("--count", "all", "--epsilon", "1", files=("a.csv", other))
+        assert refused.exit_code == code
+        assert "same records" in refused.stderr or "are one" in refused.stderr
+    assert not list(clinics.glob("*.ledger*"))
+
+
+def test_a_refusal_begins_no_ledger_for_the_others(clinics):
+    assert spend_all("c.parquet").exit_code == 0
+    refused = query("--count", "all", "--delta", "0", "--epsilon", "1", "--colluders", "0",
+                    "--trust", "local")  # fmt: skip
+    assert refused.exit_code == 3
+    assert query(*ALONE, files=("a.csv",), budget="0.5").exit_code == 3
+    assert [path.name for path in clinics.glob("*.ledger")] == ["c.ledger"]
+
+
+def test_second_ledgers_are_begun_on_purpose_and_say_what_they_forget(clinics):
+    assert spend_all("a.csv").exit_code == 0
+    second = spend_all("a.csv", "--second-ledgers", "books")
+    assert second.exit_code == 0
+    said = " ".join(second.stderr.split())
+    assert "NOT counted are:" in said
+    assert "a.ledger: 1 of 1 is spent" in said
+    assert (clinics / "books" / "a.ledger").exists()
+    assert spend_all("a.csv", "--second-ledgers", "books").exit_code == 3
+
+
+POLICY = """\
+[dataset]
+name = "a"
+ledger = "kept/a.ledger"
+
+[budget]
+epsilon = 3.0
+delta = 1e-6
+
+[allow]
+maximum_epsilon = 1.0
+maximum_delta = 0.0
+minimum_quorum = {quorum}
+trust = ["local"]
+columns = ["age"]
+"""
+
+
+def test_a_policy_beside_a_file_is_obeyed(clinics):
+    policy, ledger = clinics / "a.policy.toml", clinics / "kept" / "a.ledger"
+    ledger.parent.mkdir()
+    policy.write_text(POLICY.format(quorum=2))
+    refused = spend_all("a.csv", budget=None)
+    assert refused.exit_code == 4
+    assert "minimum_quorum" in refused.stderr
+    policy.write_text(POLICY.format(quorum=1))
+    for options, words in (
+        (("--epsilon", "2"), "costs epsilon 2"),
+        (("--mean", "income", "--bounds", "income=0:9"), "columns income"),
+    ):
+        refused = spend_all("a.csv", *options, budget=None)
+        assert refused.exit_code == 4
+        assert words in refused.stderr
+    assert not ledger.exists()
+    assert spend_all("a.csv", budget=None).exit_code == 0
+    second = spend_all("a.csv", "--second-ledgers", "books", budget=None)
+    assert second.exit_code == 0  # a data set with a policy keeps its ledger
+    assert len(list(clinics.rglob("*.ledger"))) == 1
+    assert sum(line["kind"] == "grant" for line in read(ledger)[0]) == 2
+
+
+def test_python_pays_from_the_same_ledger(clinics):
+    book = unisono.ledger_for("a.csv", epsilon=1.0)
+    unisono.count(np.ones(200, bool), epsilon=1.0, ledger=book)
+    book.close()
+    assert "1 of 1 is spent" in spend_all("a.csv").stderr

@@ -1,6 +1,7 @@
 """`unisono run`: one command from files to a report, and one clear line for whatever is wrong."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -69,8 +70,8 @@ def test_one_command_leaves_everything_in_a_folder(finished):
     assert str(report) in text
     assert not found.heading.simulated
     for name in NAMES:
-        assert (home / f"{name}.policy.toml").exists()
         assert (home / f"{name}.ledger").exists()
+    assert not list(home.glob("*.policy.toml"))
 
 
 def test_the_same_edition_is_refused(finished, tmp_path):
@@ -88,17 +89,30 @@ def test_the_same_records_in_another_study_are_refused_by_their_budget(finished,
     study = tmp_path / "copy.toml"
     study.write_text((home / "study.toml").read_text().replace("Three hospitals", "A copy"))
     text = run(study, "--data", home, code=3)
-    assert "was made for one study only" in text
+    assert "was fixed by the first study or query" in text
     assert not (tmp_path / "copy.run").exists()
 
 
-def test_ledgers_elsewhere_come_with_a_warning(folder):
-    arguments = ("run", folder / "study.toml", "--data", folder / "data", "--ledgers")
-    result = RUNNER.invoke(app, [*map(str, arguments), str(folder / "books")])
+def test_second_ledgers_are_begun_on_purpose_and_say_what_they_forget(folder):
+    data = folder / "data"
+    arguments = ("run", folder / "study.toml", "--data", data)
+    second = ("--second-ledgers", folder / "books", "--folder", folder / "again")
+    first = RUNNER.invoke(app, [*map(str, arguments), "--second-ledgers", str(folder / "none")])
+    assert first.exit_code == 0, first.output
+    assert "none is known so far" in " ".join(first.stderr.split())
+    assert not list(data.glob("*.ledger"))
+    edition = (
+        (folder / "study.toml").read_text().replace("\n\n[data]", "\nedition = 2\n\n[data]", 1)
+    )
+    (folder / "study.toml").write_text(edition)
+    own = RUNNER.invoke(app, [*map(str, arguments), "--folder", str(folder / "own")])
+    assert own.exit_code == 0, own.output
+    result = RUNNER.invoke(app, [*map(str, arguments), *map(str, second)])
     assert result.exit_code == 0, result.output
-    assert "is NOT counted" in " ".join(result.stderr.split())
-    assert sorted(path.name for path in (folder / "books").iterdir()) == sorted(NAMES)
-    assert not list((folder / "data").glob("*.ledger"))
+    said = " ".join(result.stderr.split())
+    for name in NAMES:
+        assert (folder / "books" / f"{name}.ledger").exists()
+        assert re.search(rf"NOT counted are:.*{name}.ledger: [0-9.]+ of [0-9.]+ is spent", said)
 
 
 def test_json_has_everything(folder):

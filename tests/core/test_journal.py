@@ -5,17 +5,25 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unisono.core.journal import GENESIS, Journal, heads, read
+from unisono.core.journal import GENESIS, Journal, create, heads, is_torn, read
 from unisono.errors import InvalidInput, LedgerCorrupted, LedgerUnavailable
 
 
-def write(path, documents, create=True):
-    journal = Journal(path, create=create)
+def write(path, documents):
+    """Begin a journal with these documents, or append them."""
+    if not path.exists():
+        create(path, documents)
+        journal = Journal(path)
+        with journal.locked():
+            return journal
+    journal = Journal(path)
     with journal.locked():
         journal.append(documents)
     return journal
@@ -48,24 +56,103 @@ def test_any_changed_byte_is_noticed(tmp_path_factory, data):
     flip = data.draw(st.integers(1, 255))
     raw[where] ^= flip
     path.write_bytes(bytes(raw))
-    if where == len(raw) - 1:
-        # The last newline is gone: to a reader the last line is torn, and it is left out.
-        assert len(read(path)[0]) == 3
-    else:
-        with pytest.raises(LedgerCorrupted):
-            read(path)
+    with pytest.raises(LedgerCorrupted):
+        read(path)
 
 
-@pytest.mark.parametrize("cut", [1, 5, 40, 100])
+@pytest.mark.parametrize("cut", [2, 5, 40, 100])
 def test_a_torn_last_line_is_cut_off_by_the_next_writer(tmp_path, cut):
     path = tmp_path / "book"
     write(path, [{"n": 0}])
     whole = path.read_bytes()
-    write(path, [{"n": 1}], create=False)
+    write(path, [{"n": 1}])
     torn = path.read_bytes()[:-cut] if cut < len(whole) else whole + b"{"
     path.write_bytes(torn)
-    write(path, [{"n": 2}], create=False)
+    assert is_torn(path)
+    write(path, [{"n": 2}])
     assert [d["n"] for d in read(path)[0]] == [0, 2]
+
+
+def test_a_last_line_without_its_newline_is_whole(tmp_path):
+    """An editor or a copy strips it; the line was written, and whoever wrote it was paid."""
+    path = tmp_path / "book"
+    head = write(path, [{"n": 0}, {"n": 1}]).head
+    whole = path.read_bytes()
+    path.write_bytes(whole.rstrip(b"\n"))
+    assert [d["n"] for d in read(path)[0]] == [0, 1]
+    assert heads(path)[-1] == read(path)[1] == head
+    assert not is_torn(path)
+    with Journal(path).locked() as documents:
+        assert [d["n"] for d in documents] == [0, 1]
+    assert path.read_bytes() == whole
+    write(path, [{"n": 2}])
+    assert [d["n"] for d in read(path)[0]] == [0, 1, 2]
+
+
+def test_a_changed_last_line_without_its_newline_is_not_taken_for_a_torn_one(tmp_path):
+    path = tmp_path / "book"
+    write(path, [{"n": 0}, {"n": 1}])
+    changed = path.read_bytes().rstrip(b"\n").replace(b'"n":1', b'"n":0')
+    path.write_bytes(changed)
+    with pytest.raises(LedgerCorrupted, match="hash chain"), Journal(path).locked():
+        pass
+    assert path.read_bytes() == changed
+
+
+def test_a_line_that_quotes_the_end_of_a_line_and_is_torn_is_cut_off(tmp_path):
+    path = tmp_path / "book"
+    write(path, [{"n": 0}])
+    quoted = ',"chain":"' + "0" * 64 + '"}'
+    write(path, [{"a": quoted, "b": quoted}])
+    lines = path.read_bytes()
+    for end in range(len(lines.splitlines(keepends=True)[0]) + 1, len(lines) - 1):
+        path.write_bytes(lines[:end])
+        assert read(path)[0] == [{"n": 0}]
+        assert is_torn(path)
+
+
+@pytest.mark.parametrize("content", [b"", bytes(range(11, 43)), b"key", b"a\nb\n", b'{"n":0}'])
+def test_what_is_not_a_ledger_is_never_touched(tmp_path, content):
+    path = tmp_path / "key.bin"
+    path.write_bytes(content)
+    with pytest.raises(InvalidInput, match="exists and is not a ledger"):
+        create(path, [{"n": 0}])
+    with pytest.raises(LedgerCorrupted), Journal(path).locked():
+        pass
+    assert path.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_of_several_creators_one_begins_the_journal(tmp_path):
+    path, gate = tmp_path / "book", threading.Barrier(8)
+
+    def begin(number):
+        gate.wait()
+        try:
+            create(path, [{"n": number}])
+        except InvalidInput as error:
+            return str(error)
+        return number
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(begin, range(8)))
+    [winner] = [one for one in found if isinstance(one, int)]
+    assert sum("exists already" in str(one) for one in found) == 7
+    assert read(path)[0] == [{"n": winner}]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_crash_during_creation_leaves_no_journal(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, "bad")))
+    with pytest.raises(LedgerUnavailable):
+        create(tmp_path / "book", [{"n": 0}])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_system_without_links_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError(errno.EPERM, "no")))
+    with pytest.raises(LedgerUnavailable, match="cannot link files"):
+        create(tmp_path / "book", [{"n": 0}])
 
 
 def test_a_removed_or_swapped_line_breaks_the_chain(tmp_path):
@@ -119,20 +206,22 @@ def test_a_failing_sync_is_not_success(tmp_path, monkeypatch):
 
 def test_clear_errors_for_places_that_cannot_hold_a_journal(tmp_path):
     with pytest.raises(InvalidInput, match="create one first"):
-        Journal(tmp_path / "nothing", create=False)
+        Journal(tmp_path / "nothing")
+    with pytest.raises(InvalidInput, match="no folder"):
+        create(tmp_path / "nothing" / "book", [{"n": 0}])
     write(tmp_path / "book", [{"n": 0}])
     with pytest.raises(InvalidInput, match="never overwritten"):
-        Journal(tmp_path / "book", create=True)
+        create(tmp_path / "book", [{"n": 0}])
     with pytest.raises(LedgerUnavailable, match="folder"):
-        Journal(tmp_path, create=False)
+        Journal(tmp_path)
     with pytest.raises(LedgerUnavailable, match="outside locked"):
-        Journal(tmp_path / "book", create=False).append([{"n": 1}])
+        Journal(tmp_path / "book").append([{"n": 1}])
 
 
 WRITER = """
 import sys
 from unisono.core.journal import Journal
-journal = Journal(sys.argv[1], create=False)
+journal = Journal(sys.argv[1])
 for n in range(int(sys.argv[3])):
     with journal.locked():
         journal.append([{"who": sys.argv[2], "n": n}])

@@ -7,9 +7,11 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, replace
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -23,13 +25,21 @@ from unisono.core.compiled import computed
 from unisono.core.costs import everyone
 from unisono.core.events import Composed, Event, Gaussian, NoNoise, Poisson, bounded_sum
 from unisono.core.grant import Draw, Grant
-from unisono.core.journal import MemoryJournal
+from unisono.core.journal import MemoryJournal, read
 from unisono.core.ledger import Ledger
+from unisono.core.ledger_summary import summary
 from unisono.core.policy import Budget, Policy
 from unisono.core.release import disclose, release, share
-from unisono.core.study import Party
+from unisono.core.study import Party, require_same_kind
 from unisono.core.trust import FINAL_MODEL, ITERATES, PARTY, SERVER, Relation, Unit, Viewer
-from unisono.core.values import Contribution, Private, Released, Share, clipped_sum
+from unisono.core.values import (
+    Contribution,
+    Private,
+    Released,
+    Share,
+    clipped_sum,
+    clipped_updates,
+)
 from unisono.core.verification import verify
 from unisono.errors import (
     BudgetExceeded,
@@ -107,8 +117,9 @@ def test_unknown_viewers_and_units_and_relations_are_refused(ledger, event):
         ledger.authorize(everyone(event * 1) | {"everybody": event * 1})
     with pytest.raises(InvalidInput, match="what party sees"):
         ledger.authorize({v: h for v, h in everyone(event * 1).items() if v != PARTY})
-    with pytest.raises(InvalidInput, match="per record"):
-        ledger.authorize(everyone(Event(event.noise, bounded_sum(l2=1, unit=Unit.PARTY)) * 1))
+    whole = Ledger.in_memory(Policy("ages", Budget(1, 1e-6), unit=Unit.PARTY), ACCOUNTANT)
+    with pytest.raises(InvalidInput, match="hides a record, the budget counts whole parties"):
+        whole.authorize(everyone(event * 1))
     hidden = bounded_sum(l2=1.0, hides_presence=False)
     book = Ledger.in_memory(
         Policy("ages", Budget(1, 1e-6), relation=Relation.ADD_OR_REMOVE), ACCOUNTANT
@@ -634,10 +645,181 @@ def test_a_replaced_or_closed_file_takes_no_more_spending(file_ledger, cost, tmp
         file_ledger.authorize(cost)
 
 
-def test_a_crash_while_creating_leaves_a_name_that_can_be_used(tmp_path, policy, cost):
-    (tmp_path / "half").write_bytes(b'{"entropy":"os","form')
-    Ledger.create(tmp_path / "half", policy, ACCOUNTANT).authorize(cost)
-    assert verify(tmp_path / "half").entries == 1
+def test_a_crash_while_creating_leaves_a_name_that_can_be_used(tmp_path, policy, cost, monkeypatch):
+    """Before the file has its name it has its first line; before that there is none."""
+
+    class Killed(BaseException):
+        pass
+
+    def kill(*_):
+        raise Killed
+
+    path = tmp_path / "book"
+    monkeypatch.setattr(os, "link", kill)
+    with pytest.raises(Killed):
+        Ledger.create(path, policy, ACCOUNTANT)
+    monkeypatch.undo()
+    assert not path.exists()
+    Ledger.create(path, policy, ACCOUNTANT).authorize(cost)
+    assert verify(path).entries == 1
+
+
+@pytest.mark.parametrize("content", [b"", bytes(range(11, 43)), b'{"entropy":"os","form', b"a\n"])
+def test_a_file_that_is_no_ledger_is_left_alone(tmp_path, policy, content):
+    path = tmp_path / "key.bin"
+    path.write_bytes(content)
+    with pytest.raises(InvalidInput, match="exists and is not a ledger"):
+        Ledger.create(path, policy, ACCOUNTANT)
+    with pytest.raises(LedgerCorrupted):
+        Ledger.open(path, ACCOUNTANT)
+    assert not verify(path).sound
+    assert path.read_bytes() == content
+
+
+def test_a_payment_whose_newline_was_stripped_stays_spent(file_ledger, policy, event):
+    _spend_everything(file_ledger, event)
+    spent, grants, path = file_ledger.spent(SERVER), file_ledger.grants, file_ledger._journal.path
+    file_ledger.close()
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    assert verify(path).entries == grants
+    reopened = Ledger.open(path, ACCOUNTANT, policy)
+    assert reopened.spent(SERVER) == spent
+    with pytest.raises(BudgetExceeded):
+        reopened.authorize(everyone(event * 1))
+
+
+@pytest.fixture
+def hasty():
+    """Threads that take turns as often as Python lets them."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_threads_that_ask_many_ledgers_at_once_overspend_none(tmp_path, hasty, kind):
+    sensitivity = bounded_sum(l2=1.0)
+    for trial in range(30 if kind == "memory" else 5):
+        policies = [Policy(f"{trial} {number}", Budget(1.0, 1e-6)) for number in range(3)]
+        books = [
+            Ledger.in_memory(policy, ACCOUNTANT) if kind == "memory"
+            else Ledger.create(tmp_path / policy.dataset, policy, ACCOUNTANT)
+            for policy in policies
+        ]  # fmt: skip
+        gate = threading.Barrier(4)
+
+        def spend(thread, books=books, gate=gate):
+            cost = everyone(Event(Gaussian(12.0 + thread / 100), sensitivity) * 1)
+            # Whoever takes locks in the order in which they are given waits in a circle.
+            asked, got = books[thread % 3 :] + books[: thread % 3], []
+            gate.wait()
+            try:
+                while True:
+                    got += [grant.number for grant in Ledger.authorize_all(asked, cost)]
+                    books[0].spent(SERVER)
+            except BudgetExceeded:
+                return got
+
+        with ThreadPoolExecutor(4) as pool:
+            granted = [number for got in pool.map(spend, range(4)) for number in got]
+        for book in books:
+            assert 0.5 < book.spent(SERVER) <= 1.0
+            numbers = [line["number"] for line in _lines(book) if line["kind"] == "grant"]
+            assert numbers == list(range(book.grants))
+        assert len(granted) == sum(book.grants for book in books)
+
+
+def _lines(book):
+    return read(book._journal.path)[0] if book._journal.path else book._journal.lines
+
+
+def test_one_ledger_does_not_pay_for_two_parties(file_ledger, ledger, cost):
+    again = Ledger.open(file_ledger._journal.path, ACCOUNTANT)
+    for pair in ([ledger, ledger], [file_ledger, again]):
+        with pytest.raises(InvalidInput, match="two parties share one ledger"):
+            Ledger.authorize_all(pair, cost)
+        study = SimpleNamespace(facts=SimpleNamespace(parties=2))
+        with pytest.raises(InvalidInput, match="two parties share one ledger"):
+            require_same_kind(
+                study, [Party(n, Private(()), b) for n, b in zip("ab", pair, strict=True)]
+            )
+    assert ledger.grants == file_ledger.grants == 0
+
+
+def test_many_ledgers_pay_all_or_none(file_ledger, ledger, event, policy, tmp_path):
+    other = Ledger.create(tmp_path / "other", policy, ACCOUNTANT)
+    other.authorize(everyone(event * 5))
+    asked = everyone(event * 3)
+    while True:
+        try:
+            Ledger.authorize_all([file_ledger, other], asked)
+        except BudgetExceeded:
+            break
+    assert other.grants == file_ledger.grants + 1
+    with pytest.raises(InvalidInput, match="at least one whole"):
+        Ledger.authorize_all([ledger], asked, releases=0)
+
+
+# ------------------------------------------------------------------- units
+
+
+def whole_party(std=20.0, sampler=None):
+    sampler = () if sampler is None else (sampler,)
+    bound = bounded_sum(l2=1.0, unit=Unit.PARTY, hides_presence=False)
+    return Event(Gaussian(std), bound, *sampler)
+
+
+@pytest.mark.parametrize("relation", [Relation.REPLACE_ONE, Relation.ZERO_OUT])
+def test_what_hides_a_party_is_counted_for_its_records_as_replacing_it(tmp_path, relation):
+    """Whatever happens to a record may move all that its party sends, by twice the clip."""
+    policy = Policy("ages", Budget(1.0, 1e-6), relation=relation)
+    book = Ledger.create(tmp_path / "book", policy, ACCOUNTANT)
+    event = whole_party()
+    grant = book.authorize(everyone(event * 4), releases=4)
+    expected = gaussian.epsilon(1e-6, gaussian.compose([2 / 20], [4]))
+    assert book.spent(SERVER) == pytest.approx(expected)
+    rows = np.ones((1, 1))
+    made = clipped_updates(rows, 0.9, GRID, Unit.PARTY)[0]
+    release(grant.draw(0), made, event)  # the noise that was asked for is there to be drawn
+    again = Ledger.open(tmp_path / "book", ACCOUNTANT, policy)
+    assert again.spent(SERVER) == pytest.approx(expected)
+    found = summary(read(tmp_path / "book")[0])
+    assert ACCOUNTANT.epsilon(found.histories[SERVER], relation, 1e-6) == pytest.approx(expected)
+    assert found.entries[0].cost[SERVER] == event * 4
+    assert verify(tmp_path / "book").sound
+
+
+def test_records_and_parties_draw_on_one_budget(ledger, event):
+    ledger.authorize(everyone(event * 2))
+    ledger.authorize(everyone(whole_party() * 2))
+    both = gaussian.epsilon(1e-6, gaussian.compose([2 / 20], [4]))
+    assert ledger.spent(SERVER) == pytest.approx(both)
+    with pytest.raises(BudgetExceeded):
+        ledger.authorize(everyone(whole_party() * 40))
+
+
+def test_the_coin_of_a_party_hides_a_record_only_where_that_is_proved():
+    """Replacing: both worlds toss it. Zeroing one record does not leave the party out."""
+    event = whole_party(sampler=Poisson(0.1))
+    spent = {}
+    for relation in (Relation.REPLACE_ONE, Relation.ZERO_OUT):
+        book = Ledger.in_memory(Policy("ages", Budget(5.0, 1e-6), relation=relation), ACCOUNTANT)
+        book.authorize(everyone(event * 10), releases=10)
+        spent[relation] = book.spent(SERVER)
+    replaced = ACCOUNTANT.epsilon(event * 10, Relation.REPLACE_ONE, 1e-6)
+    assert spent[Relation.REPLACE_ONE] == pytest.approx(replaced)
+    no_coin = gaussian.epsilon(1e-6, gaussian.compose([2 / 20], [10]))
+    assert spent[Relation.ZERO_OUT] == pytest.approx(no_coin)
+    assert no_coin > 2 * replaced
+
+
+def test_a_party_that_does_not_hide_its_presence_hides_no_records():
+    policy = Policy("ages", Budget(1, 1e-6), relation=Relation.ADD_OR_REMOVE)
+    book = Ledger.in_memory(policy, ACCOUNTANT)
+    with pytest.raises(UndefinedRelation, match="add-or-remove"):
+        book.authorize(everyone(whole_party() * 1))
+    assert book.grants == 0
 
 
 def test_floats_and_foreign_grids_have_no_release(ledger):

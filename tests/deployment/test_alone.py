@@ -30,6 +30,7 @@ from unisono.errors import (
 from unisono.reports.run import read_run
 from unisono.studies import plan
 from unisono.studies.build import build
+from unisono.studies.data_set import ledger_for
 from unisono.studies.file import load_study
 from unisono.studies.policy_file import load_policy
 
@@ -172,7 +173,7 @@ def test_an_edition_runs_once_in_whatever_folder(made, tmp_path):
     with pytest.raises(InvalidInput, match="belongs to another study"):
         prepare(place)
     made(survivors=1)
-    with pytest.raises(PrivacyViolation, match=r"(?s)minimum_quorum.*made for one study only"):
+    with pytest.raises(PrivacyViolation, match=r"(?s)it costs.*fixed by the first study"):
         prepare(elsewhere)
     assert charges(place) == before
 
@@ -202,7 +203,7 @@ def test_a_made_policy_says_how_to_go_on_when_it_is_used_up(made, tmp_path):
     run(place)
     text = place.study.read_text()
     place.study.write_text(text.replace("\n\n[data]", "\nedition = 2\n\n[data]", 1))
-    with pytest.raises(BudgetExceeded, match=r"was made for one study only, .* --seed"):
+    with pytest.raises(BudgetExceeded, match=r"(?s)was fixed by the first study or query.* --seed"):
         run(replace(place, folder=tmp_path / "second"))
 
 
@@ -228,7 +229,7 @@ def test_who_is_refused_leaves_the_folder_of_the_other_alone(tmp_path):
 def another(place, tmp_path, title="Three clinics"):
     """The same records in another study, under another name and in another folder."""
     study = tmp_path / "elsewhere" / "copy.toml"
-    study.parent.mkdir()
+    study.parent.mkdir(parents=True)
     study.write_text(place.study.read_text().replace("Three hospitals", title))
     return replace(place, study=study, folder=study.parent / "x.run")
 
@@ -246,7 +247,9 @@ def test_the_same_records_are_paid_for_from_one_book(made, tmp_path, links):
     )
     run(first)
     before = charges(place)
-    with pytest.raises(BudgetExceeded, match=r"(?s)is spent.*was made for one study only") as error:
+    with pytest.raises(
+        BudgetExceeded, match=r"(?s)is spent.*was fixed by the first study"
+    ) as error:
         run(second)
     assert "own folder" not in str(error.value)
     assert charges(place) == before
@@ -263,20 +266,73 @@ def test_records_in_a_folder_of_their_own_have_their_book_there(made, tmp_path):
     run(place)
     for name in NAMES:
         found = {path.name for path in (tmp_path / name).iterdir()}
-        assert found == {"records.csv", "policy.toml", f"{name}.ledger"}
+        assert found == {"records.csv", f"{name}.ledger", f"{name}.ledger.source"}
 
 
 def test_without_its_policy_a_book_is_still_that_of_the_records(made, tmp_path):
     place = made()
+    for name in NAMES:
+        policy = tmp_path / f"{name}.policy.toml"
+        policy.write_text(POLICY.format(name=name, epsilon=3.0).replace("records.l", f"{name}.l"))
     run(place)
     for name in NAMES:
         (tmp_path / f"{name}.policy.toml").unlink()
     other = another(place, tmp_path)
-    other.study.write_text(other.study.read_text().replace("epsilon = 2.0", "epsilon = 1.0"))
-    with pytest.raises(InvalidInput, match="belongs to data set 'north' under another policy"):
+    with pytest.raises(BudgetExceeded, match=r"of 3 is spent"):
         run(other)
-    assert not (tmp_path / "north.policy.toml").exists()
     assert len(charges(place)) == ROUNDS
+    other.study.write_text(other.study.read_text().replace("epsilon = 2.0", "epsilon = 0.2"))
+    run(other)
+    assert len(charges(place)) == 2 * ROUNDS
+
+
+def test_a_ledger_that_somebody_else_began_pays_within_its_budget(made, tmp_path):
+    """By a query or in Python; whoever comes first fixes the budget."""
+    place = made()
+    for name in NAMES:
+        ledger_for(place.data[name], epsilon=5.0, delta=1e-5).close()
+    run(place)
+    assert len(charges(place)) == ROUNDS
+    assert 2 < max(spent(place).values()) < 5
+    run(another(place, tmp_path))
+    assert len(charges(place)) == 2 * ROUNDS
+    with pytest.raises(BudgetExceeded, match="of 5 is spent"):
+        run(replace(another(place, tmp_path / "data", "Four clinics"), folder=tmp_path / "third"))
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_the_same_records_for_two_parties_are_refused(made, seed):
+    place = made(seed=seed)
+    place.data["south"].write_bytes(place.data["north"].read_bytes())
+    with pytest.raises(PrivacyViolation, match="hold the same records"):
+        prepare(place)
+
+
+def test_renamed_records_are_refused(made, tmp_path):
+    place = made()
+    run(place)
+    west = place.data["west"]
+    west.rename(tmp_path / "data.csv")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "west.csv").symlink_to(tmp_path / "data.csv")
+    moved = {**place.data, "west": tmp_path / "elsewhere" / "west.csv"}
+    with pytest.raises(PrivacyViolation, match=r"data.csv holds the records of .*west.ledger"):
+        prepare(replace(place, data=moved, folder=tmp_path / "again"))
+
+
+def test_a_party_is_hidden_from_the_ledger_of_its_records(made, tmp_path):
+    """One ledger for both units: what hides a party costs its records what replacing it costs."""
+    text = 'name = "pvi-clipped-updates"\nrounds = 1'
+    place = made(algorithm=text, survivors=3)
+    hidden = 'delta = 1e-5\nunit = "party"\nrelation = "zero-out"\n'
+    place.study.write_text(place.study.read_text().replace("delta = 1e-5\n", hidden))
+    for name in NAMES:
+        ledger_for(place.data[name], epsilon=9.0, delta=1e-5).close()
+    run(place)
+    certificate = json.loads((place.folder / "certificate.json").read_text())
+    assert certificate["unit"] == "party"
+    assert {one["unit"] for one in certificate["spending"]} == {"record"}
+    assert 2 < spent(place)["server"] < 9
 
 
 def test_a_refusal_begins_no_book_for_the_others(made, tmp_path):
@@ -288,7 +344,7 @@ def test_a_refusal_begins_no_book_for_the_others(made, tmp_path):
     ledger.close()
     with pytest.raises(BudgetExceeded):
         run(place)
-    assert not (tmp_path / "north.policy.toml").exists()
+    assert not (tmp_path / "north.ledger").exists()
 
 
 def test_two_files_for_one_party_are_refused(made, tmp_path):

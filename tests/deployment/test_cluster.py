@@ -6,6 +6,7 @@ one is killed, processes. Times depend on the machine: deadlines are generous an
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -67,7 +68,7 @@ class Shared:
         self.job = Job.begin(self.base.job, self.base.study, self.base.roster, Conditions())
 
     def study(self, text, epsilon=10.0, unit="record", relation="replace-one"):
-        """Another study of the same parties, each with a new ledger."""
+        """Another study of the same parties, each with a copy of its records and a new ledger."""
         self.studies += 1
         trial = Trial.__new__(Trial)
         trial.folder, trial.roster = self.folder / f"study-{self.studies}", self.base.roster
@@ -77,8 +78,9 @@ class Shared:
         counted = f'delta = 1e-5\nunit = "{unit}"\nrelation = "{relation}"\n\n[allow]'
         for name in NAMES:
             (trial.folder / name).mkdir()
-            for own in ("records.csv", "keys"):
-                (trial.folder / name / own).symlink_to(self.base.folder / name / own)
+            home, base = trial.folder / name, self.base.folder / name
+            shutil.copyfile(base / "records.csv", home / "records.csv")
+            (home / "keys").symlink_to(base / "keys")
             policy = POLICY.format(name=name, epsilon=epsilon)
             trial.policy(name).write_text(policy.replace("delta = 1e-5\n\n[allow]", counted))
         return trial

@@ -129,10 +129,21 @@ def test_a_trusted_server_needs_an_exception(policy, change):
     assert allowed.core_policy().budget_for(Viewer("server")).epsilon == float("inf")
 
 
-def test_units_must_agree(policy, algorithm):
+def test_what_hides_a_party_is_allowed_by_what_it_costs_a_record(policy, algorithm):
     pair = ('unit = "record"\nrelation = "replace-one"', 'unit = "party"\nrelation = "zero-out"')
-    found = objections(policy(), algorithm("pvi-clipped-updates", "rounds = 2", pair))
-    assert any('unit = "party": the budget counts by unit "record"' in one for one in found)
+    text = algorithm("pvi-clipped-updates", "rounds = 2", pair)
+    any_name = ('algorithms = ["gradient-perturbation", "statistics"]\n', "")
+    found = objections(policy(any_name), text)  # zeroing a party is less than replacing it
+    assert all("it costs epsilon 2" in one and "at most epsilon 1 at" in one for one in found)
+    ample = ("maximum_epsilon = 1.0", "maximum_epsilon = 2.5")
+    file = parse_study(text)
+    require_allowed(policy(any_name, ample), file, build(file).study, "north")
+
+
+def test_what_hides_a_record_is_nothing_to_a_budget_of_parties(policy, text):
+    whole = policy(("\n\n[allow]", '\nunit = "party"\nrelation = "zero-out"\n\n[allow]'))
+    [found] = objections(whole, text)
+    assert "counts whole parties" in found
 
 
 def test_servers_by_address(policy):

@@ -8,7 +8,7 @@ from typing import Any
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.events import NOTHING, Composed, composed_to_json
-from unisono.core.journal import read
+from unisono.core.journal import is_torn, read
 from unisono.core.ledger_summary import Entry, Summary, summary
 from unisono.core.policy import Budget
 from unisono.core.trust import Viewer, describe
@@ -44,7 +44,7 @@ class Book:
 
     def alone(self, entry: Entry, viewer: Viewer) -> float:
         """Epsilon of one entry by itself, at the delta of the viewer's budget."""
-        return _epsilon(self.summary, viewer, entry.cost[viewer])
+        return _epsilon(self.summary, viewer, entry.counted[viewer])
 
     def delta(self, viewer: Viewer) -> float:
         """The delta at which costs against this viewer are stated."""
@@ -96,12 +96,6 @@ def read_book(file: Path) -> Book:
         for viewer, history in found.histories.items()
     )  # fmt: skip
     return Book(file, head, is_torn(file), found, spending)
-
-
-def is_torn(file: Path) -> bool:
-    """Whether the last line is incomplete: a crash during a write that never paid for anything."""
-    data = file.read_bytes()
-    return bool(data) and not data.endswith(b"\n")
 
 
 def check_head(head: str | None) -> str | None:

@@ -28,10 +28,12 @@ def require_flower() -> None:
 def consent(member: Any) -> None:
     """What taking part will cost, before it costs anything."""
     from unisono.accounting.accountant import ACCOUNTANT
+    from unisono.core.costs import counted
     from unisono.core.trust import describe
 
     built, policy, name = member.agreed.built, member.ledger.policy, member.seat.name
     privacy, costs = built.file.privacy, built.study.costs[built.file.party(name)]
+    costs = counted(costs, policy.unit, policy.relation)
     epsilon, viewer = max(
         (ACCOUNTANT.epsilon(history, policy.relation, privacy.delta), viewer)
         for viewer, history in costs.items()
@@ -39,8 +41,8 @@ def consent(member: Any) -> None:
     )
     typer.echo(
         f"{name}: {built.file.title!r} costs at most epsilon {epsilon:.4g} at delta "
-        f"{privacy.delta:g} ({policy.relation}), against {describe(viewer)}; budget "
-        f"{policy.budget.epsilon:g}",
+        f"{privacy.delta:g} ({policy.relation}, one {policy.unit}), against {describe(viewer)}; "
+        f"budget {policy.budget.epsilon:g}",
         err=True,
     )
 

@@ -129,7 +129,8 @@ def verify(
       unisono ledger verify ages.ledger --head 3f6c...e1
     """
     from unisono.cli import ledger_text
-    from unisono.cli.book import check_book, check_head, is_torn
+    from unisono.cli.book import check_book, check_head
+    from unisono.core.journal import is_torn
     from unisono.errors import LedgerError
 
     finding = check_book(file, check_head(head))

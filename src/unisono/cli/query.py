@@ -7,6 +7,7 @@ import typer
 
 from unisono.cli import inputs
 from unisono.cli.output import warn, write_json
+from unisono.cli.second_ledgers import SecondLedgersOption, forgotten
 from unisono.core.trust import Relation, Trust
 
 
@@ -16,9 +17,6 @@ def query(
         typer.Argument(metavar="FILES...", help="One CSV or Parquet file per party."),
     ],
     epsilon: Annotated[float, typer.Option(help="What this query may cost, for all answers.")],
-    ledger_folder: Annotated[
-        Path, typer.Option(help="Where the ledgers live: one per file, FILE's name + .ledger.")
-    ],
     delta: inputs.DeltaOption = 1e-6,
     count: Annotated[
         list[str] | None,
@@ -85,11 +83,12 @@ def query(
     relation: inputs.RelationOption = Relation.REPLACE_ONE,
     budget: Annotated[
         float | None,
-        typer.Option(help="Epsilon that a ledger made by this query may ever spend."),
+        typer.Option(help="Epsilon that may ever be spent on a file that has no ledger yet."),
     ] = None,
     budget_delta: Annotated[
         float | None, typer.Option(help="Delta of that budget [default: --delta].")
     ] = None,
+    second_ledgers: SecondLedgersOption = None,
     survivors: Annotated[
         int | None, typer.Option(help="Parties that must answer [default: all].")
     ] = None,
@@ -108,17 +107,18 @@ def query(
 ) -> None:
     """Ask several parties for statistics, privately; all answers are one release.
 
-    Noise is Gaussian, or discrete Laplace with --delta 0. A ledger is made on first use with
-    --budget and reused later, so that a budget survives from query to query.
+    Noise is Gaussian, or discrete Laplace with --delta 0. Every file has one ledger, beside it
+    (a.ledger beside a.csv, links followed), which `unisono run` and `join` pay from too. The first
+    query begins it with --budget, unless a policy beside the file says more.
 
     \b
     Examples:
       unisono query clinics/*.csv --sum age --bounds age=0:120 --whole age \\
-        --epsilon 1 --budget 4 --ledger-folder ledgers
+        --epsilon 1 --budget 4
       unisono query a.csv b.csv --mean income --median income \\
-        --bounds income=0:200000 --epsilon 0.5 --ledger-folder ledgers
+        --bounds income=0:200000 --epsilon 0.5
       unisono query a.parquet b.parquet --proportion "disease == 'flu'" --by population \\
-        --categories population=north,south --epsilon 1 --delta 0 --ledger-folder ledgers
+        --categories population=north,south --epsilon 1 --delta 0
     """
     from unisono.cli import query_plan
     from unisono.cli.query_run import Setting, answer
@@ -130,9 +130,11 @@ def query(
         tuple(whole or ()), delta == 0,
     )  # fmt: skip
     setting = Setting(
-        epsilon, delta, relation, trust, ledger_folder, budget, budget_delta, survivors, colluders,
+        epsilon, delta, relation, trust, second_ledgers, budget, budget_delta, survivors, colluders,
         nominal_rows, confidence, seed,
     )  # fmt: skip
+    if second_ledgers is not None and seed is None:
+        warn(forgotten(second_ledgers, files))
     found = answer(files, asked, setting)
     warn(inputs.warn_if_large(delta, found.records))
     if json:

@@ -1,10 +1,9 @@
-"""Reading the parties' files, opening their ledgers and running one query.
+"""Reading the parties' files, asking their ledgers and running one query.
 
 The order matters: everything that can be wrong with the question or with a file is found before
 a ledger is made, and a ledger refuses before the release; only then is anything spent.
 """
 
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,21 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.estimates import Estimate
 from unisono.algorithms.one_shot import Promise, agree_facts
 from unisono.algorithms.survey import ask
+from unisono.cli.query_ledgers import Payer, opened, payer, require_allowed, require_relation
 from unisono.cli.query_plan import Asked, Inquiry, inquire
 from unisono.core.algorithm import Facts
 from unisono.core.certificate import Certificate
-from unisono.core.ledger import Ledger
-from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party, Study
-from unisono.core.trust import SERVER, Relation, Trust, Viewer
+from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
 from unisono.data import Table, read_table, require_same_schema
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
+from unisono.studies.data_set import require_apart
 
 # Below this many files reading them is not worth a progress bar.
 _MANY_FILES = 8
@@ -41,7 +39,7 @@ class Setting:
     delta: float
     relation: Relation
     trust: Trust
-    ledger_folder: Path
+    second_ledgers: Path | None = None
     budget: float | None = None
     budget_delta: float | None = None
     survivors: int | None = None
@@ -76,54 +74,44 @@ def answer(files: Sequence[Path], asked: Asked, setting: Setting) -> Answers:
     promise = Promise(setting.epsilon, setting.delta, setting.relation)
     if not 0 < setting.confidence < 1:
         raise InvalidInput(f"--confidence {setting.confidence}: it lies between 0 and 1, as 0.95")
-    names = [file.stem for file in files]
-    if len(set(names)) != len(names):
-        raise InvalidInput(
-            "two files bear the same name, so their ledgers would too: rename one of them"
-        )
     inquiry = inquire(asked)
     survey = ask(inquiry.questions, promise, "query")
-    paths = {name: setting.ledger_folder / f"{name}.ledger" for name in names}
-    known = {
-        n: Ledger.open(p, ACCOUNTANT, seed=setting.seed) for n, p in paths.items() if p.exists()
-    }
-    try:
-        facts = _facts_before(len(files), setting, known)
-        Study(survey.algorithm, facts, setting.trust)  # refuses what no data could mend
-        tables = _read(files, inquiry)
-        features = [inquiry.features(table) for table in tables]
-        facts = _sizes(facts, tables, len(inquiry.slots), setting)
-        study = Study(survey.algorithm, facts, setting.trust)
-        _require_budget(set(names) - set(known), setting)
+    payers = [payer(file, setting) for file in files]
+    names = [one.own.name for one in payers]
+    if len(set(names)) != len(names):
+        raise InvalidInput(
+            "two files are one, or bear the same name, so that two parties would: give every party "
+            "its own file, and each another name"
+        )
+    require_relation(payers, setting.relation)
+    facts = _facts_before(len(files), setting, payers)
+    Study(survey.algorithm, facts, setting.trust)  # refuses what no data could mend
+    tables = _read(files, inquiry)
+    require_apart(dict(zip(names, files, strict=True)))
+    features = [inquiry.features(table) for table in tables]
+    facts = _sizes(facts, tables, len(inquiry.slots), setting)
+    study = Study(survey.algorithm, facts, setting.trust)
+    require_allowed(payers, study, inquiry.columns, setting.relation)
+    with opened(payers, study, setting) as ledgers:
         parties = [
-            Party(name, Private((rows.astype(np.float32),), name),
-                  known.get(name) or _create(paths[name], name, facts, setting))
-            for name, rows in zip(names, features, strict=True)
-        ]  # fmt: skip
-        known = {party.name: party.ledger for party in parties}
+            Party(name, Private((rows.astype(np.float32),), name), ledger)
+            for name, rows, ledger in zip(names, features, ledgers, strict=True)
+        ]
         result = in_process.run(study, parties)
-    finally:
-        for ledger in known.values():
-            ledger.close()
+    paths = {} if setting.seed is not None else dict(zip(names, payers, strict=True))
     return Answers(
         survey.read(study, result, setting.confidence), result.certificate,
-        {name: str(path) for name, path in paths.items()}, sum(facts.records),
+        {name: str(one.ledger) for name, one in paths.items()}, sum(facts.records),
     )  # fmt: skip
 
 
-def _facts_before(parties: int, setting: Setting, known: dict[str, Ledger]) -> Facts:
+def _facts_before(parties: int, setting: Setting, payers: Sequence[Payer]) -> Facts:
     """What is agreed before a file is opened; sizes are filled in later."""
-    for name, ledger in known.items():
-        if ledger.policy.relation != setting.relation:
-            raise InvalidInput(
-                f"the ledger of {name} counts {ledger.policy.relation!s}: ask with --relation "
-                f"{ledger.policy.relation!s}"
-            )
     colluders = setting.colluders
     if colluders is None:
         # One curious party is always planned for, and whatever a ledger insists on.
         usual = 1 if parties > 1 and setting.trust is not Trust.TRUSTED_SERVER else 0
-        colluders = max([usual, *(ledger.policy.colluders for ledger in known.values())])
+        colluders = max([usual, *(one.terms.colluders for one in payers if one.terms)])
     hidden = setting.relation is Relation.ADD_OR_REMOVE
     if hidden and setting.nominal_rows is None:
         raise InvalidInput(
@@ -160,35 +148,3 @@ def _read(files: Sequence[Path], inquiry: Inquiry) -> list[Table]:
         tables = [read_table(file, columns) for file in shown]
     require_same_schema(tables)
     return tables
-
-
-def _require_budget(new: set[str], setting: Setting) -> None:
-    if not new:
-        return
-    if setting.budget is None:
-        raise InvalidInput(
-            f"{min(new)} has no ledger in {setting.ledger_folder} yet: say how much it may ever "
-            "spend with --budget EPSILON"
-        )
-    Budget(setting.budget, setting.delta if setting.budget_delta is None else setting.budget_delta)
-    try:
-        setting.ledger_folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInput(
-            f"cannot make the folder {setting.ledger_folder}: {error.strerror}"
-        ) from None
-
-
-def _create(path: Path, name: str, facts: Facts, setting: Setting) -> Ledger:
-    assert setting.budget is not None
-    delta = setting.delta if setting.budget_delta is None else setting.budget_delta
-    exceptions: tuple[tuple[Viewer, Budget], ...] = ()
-    if setting.trust is Trust.TRUSTED_SERVER:
-        exceptions = ((SERVER, Budget(math.inf)),)
-        if facts.colluders:
-            exceptions += ((Viewer.colluders(facts.colluders), Budget(math.inf)),)
-    policy = Policy(
-        name, Budget(setting.budget, delta), exceptions, setting.relation,
-        colluders=facts.colluders,
-    )  # fmt: skip
-    return Ledger.create(path, policy, ACCOUNTANT, setting.seed)

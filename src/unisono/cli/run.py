@@ -10,6 +10,7 @@ from unisono.cli.deploy import StudyArgument
 from unisono.cli.deploy_record import add_report, evaluation_in, plain_warnings, recorded
 from unisono.cli.deploy_text import bar_of_rounds, report
 from unisono.cli.output import warn
+from unisono.cli.second_ledgers import SecondLedgersOption, forgotten
 
 if TYPE_CHECKING:
     from unisono.deployment.alone import Alone
@@ -23,13 +24,7 @@ def run(
     folder: Annotated[
         Path | None, typer.Option(help="Where the run is kept. (default: STUDY.run)")
     ] = None,
-    ledgers: Annotated[
-        Path | None,
-        typer.Option(
-            help="Keep ledgers of parties that bring no policy here. Other ledgers of the same "
-            "records are NOT counted then. (default: beside each party's records)"
-        ),
-    ] = None,
+    second_ledgers: SecondLedgersOption = None,
     test: Annotated[
         Path | None,
         typer.Option(help="PUBLIC records to test the result on, .csv or .parquet; costs nothing."),
@@ -44,9 +39,9 @@ def run(
 
     Files are read and checked first. Then every party pays from a ledger of its own, on disk beside
     its records, before anything is computed from them. A party's policy beside its records
-    (NAME/policy.toml or NAME.policy.toml) is obeyed; for others one is made that allows this study
-    once. An edition of a study runs once. If the run stops for any reason, the same command goes
-    on: nothing is paid twice.
+    (NAME/policy.toml or NAME.policy.toml) is obeyed; for others a ledger is begun that can pay for
+    this study once. An edition of a study runs once. If the run stops for any reason, the same
+    command goes on: nothing is paid twice.
 
     \b
     Examples:
@@ -57,7 +52,7 @@ def run(
     from unisono.studies.explain import warnings_of
 
     with plain_warnings():
-        task = _prepared(study, data, folder, ledgers, test, seed)
+        task = _prepared(study, data, folder, second_ledgers, test, seed)
         place, title = task.place, task.built.file.title
         for danger in warnings_of(task.built):  # before anything is paid
             warn(f"{danger.words}: {danger.remedy}")
@@ -73,8 +68,8 @@ def run(
 
 
 def _prepared(
-    study: Path, data: Path, folder: Path | None, ledgers: Path | None, test: Path | None,
-    seed: int | None,
+    study: Path, data: Path, folder: Path | None, second_ledgers: Path | None,
+    test: Path | None, seed: int | None,
 ) -> "Alone":  # fmt: skip
     from unisono.deployment.alone import Place, prepare
     from unisono.deployment.parties_here import find_data
@@ -83,10 +78,7 @@ def _prepared(
 
     found = find_data(load_study(study).names, data)
     home = (folder or default_folder(study, seed is not None)).absolute()
-    books = None if ledgers is None else ledgers.absolute()
-    if books is not None and seed is None:
-        warn(
-            f"parties without a policy pay from ledgers in {books}: what was spent on the same "
-            "records from any other ledger is NOT counted, and together it may exceed every budget"
-        )
+    if second_ledgers is not None and seed is None:
+        warn(forgotten(second_ledgers, found.values()))
+    books = None if second_ledgers is None else second_ledgers.absolute()
     return prepare(Place(study, found, home, books, test, seed))

@@ -32,10 +32,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Spending:
-    """How many parties have this history, and what it adds up to per viewer."""
+    """How many parties have this history, and what it adds up to per viewer, for one unit of the
+    budget: a record, where what hides a whole party is paid from a budget that counts records."""
 
     parties: int
     example: str
+    unit: str
     epsilon: Mapping[Viewer, float]
     budget: Mapping[Viewer, float]
 
@@ -89,7 +91,7 @@ class Certificate:
             ],
             "events": {str(v): composed_to_json(h) for v, h in self.events.items()},
             "spending": [
-                {"parties": s.parties, "example": s.example,
+                {"parties": s.parties, "example": s.example, "unit": s.unit,
                  "epsilon": {str(v): _number(e) for v, e in s.epsilon.items()},
                  "budget": {str(v): _number(e) for v, e in s.budget.items()}}
                 for s in self.spending
@@ -153,6 +155,7 @@ class Certificate:
                 f"    {spending.parties} part{'y' if spending.parties == 1 else 'ies'} like "
                 f"{spending.example}: {_shown(spending.epsilon[worst])} of "
                 f"{_shown(spending.budget[worst])} against {describe(worst)}"
+                + ("" if spending.unit == self.unit else f", for one {spending.unit}")
             )
         return "\n".join(rows)
 
@@ -252,13 +255,14 @@ def _spending(ledgers: Mapping[str, Ledger]) -> list[Spending]:
     """One line per distinct history: accounting cost does not grow with equal parties."""
     groups: dict[Any, list[str]] = {}
     for name, ledger in ledgers.items():
-        key = (ledger.policy.budget, ledger.policy.exceptions, ledger.policy.relation,
-               ledger.history_key)  # fmt: skip
+        policy = ledger.policy
+        key = (policy.budget, policy.exceptions, policy.relation, policy.unit, ledger.history_key)
         groups.setdefault(key, []).append(name)
     return [
         Spending(
             parties=len(names),
             example=names[0],
+            unit=str(book.policy.unit),
             epsilon={v: book.spent(v) for v in book.viewers},
             budget={v: book.policy.budget_for(v).epsilon for v in book.viewers},
         )

@@ -9,9 +9,18 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from unisono.core.events import NOTHING, Composed, canonical, composed_to_json
+from unisono.core.events import (
+    NOTHING,
+    Composed,
+    Event,
+    Sensitivity,
+    canonical,
+    compose,
+    composed_to_json,
+)
+from unisono.core.policy import Policy
 from unisono.core.trust import EVERYONE, Relation, Unit, Viewer
-from unisono.errors import InvalidInput
+from unisono.errors import InvalidInput, LedgerCorrupted, UndefinedRelation
 
 Cost = Mapping[Viewer, Composed]
 
@@ -22,9 +31,11 @@ def cost_name(cost: Cost) -> str:
 
 
 class KnownCost(NamedTuple):
-    """A cost that may be written: per viewer, by name, and as its line."""
+    """A cost that may be written: per viewer what is released and what counts against the budget,
+    by name, and as its line."""
 
     cost: dict[Viewer, Composed]
+    counted: dict[Viewer, Composed]
     name: str
     line: dict[str, Any]
 
@@ -65,14 +76,62 @@ def checked_cost(
 ) -> KnownCost:
     complete = _complete(items, colluders)
     cost = {viewer: history for viewer, history in complete.items() if history != NOTHING}
-    for history in cost.values():
-        for event, _ in history.parts:
-            if event.sensitivity.unit != unit:
-                raise InvalidInput(
-                    f"the release hides a {event.sensitivity.unit}, the policy counts per {unit}: "
-                    "use a ledger for that unit"
-                )
-            event.sensitivity.under(relation)
+    own = counted(cost, unit, relation)
     name = cost_name(cost)
     viewers = {str(viewer): composed_to_json(history) for viewer, history in cost.items()}
-    return KnownCost(cost, name, {"kind": "cost", "cost": name, "viewers": viewers})
+    return KnownCost(cost, own, name, {"kind": "cost", "cost": name, "viewers": viewers})
+
+
+def counted(
+    cost: Mapping[Viewer, Composed], unit: Unit, relation: Relation
+) -> dict[Viewer, Composed]:
+    """What a cost means for a budget of this unit and relation, or a refusal.
+
+    One ledger counts everything that is released of a data set. What hides a whole party hides each
+    of its records; what hides a record promises nothing to a party.
+    """
+    return {
+        viewer: compose(_for_unit(event, unit, relation) * times for event, times in history.parts)
+        for viewer, history in cost.items()
+    }
+
+
+def counted_again(cost: Mapping[Viewer, Composed], policy: Policy) -> dict[Viewer, Composed]:
+    """As `counted`, for a cost that stands in a ledger: it was accepted when it was written."""
+    try:
+        return counted(cost, policy.unit, policy.relation)
+    except (InvalidInput, UndefinedRelation) as error:
+        raise LedgerCorrupted(
+            f"a cost stands in the ledger that its policy refuses ({error}): it was written by hand"
+        ) from None
+
+
+def _for_unit(event: Event, unit: Unit, relation: Relation) -> Event:
+    own = event.sensitivity
+    if own.unit is not unit:
+        if unit is Unit.PARTY:
+            raise InvalidInput(
+                "the release hides a record, the budget counts whole parties, to whom it promises "
+                "nothing: pay for it from a budget that counts records"
+            )
+        event = _for_a_record(event, relation)
+    event.sensitivity.under(relation)
+    return event
+
+
+def _for_a_record(event: Event, relation: Relation) -> Event:
+    """A release that hides a party, as it counts for one of the party's records.
+
+    Whatever happens to one record, the party's records are replaced by others: the distance is
+    that of replacing the party, under every relation. The party's secret coin hides the record too;
+    how much is known for replacing (both worlds toss it), so that under the other relations no coin
+    is counted. Where the presence of a party is not hidden, sizes may be public: then that of a
+    record is not hidden either.
+    """
+    own, sampler = event.sensitivity, event.sampler
+    replaced = own.under(Relation.REPLACE_ONE)
+    if relation is Relation.REPLACE_ONE:
+        # Sampling is accounted for by the norm of what the coin lets through.
+        return Event(event.noise, Sensitivity(Unit.RECORD, replaced, own.zero_out), sampler)
+    presence = None if own.add_or_remove is None else replaced
+    return Event(event.noise, Sensitivity(Unit.RECORD, replaced, replaced, presence))

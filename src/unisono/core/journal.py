@@ -3,8 +3,10 @@
 Every line ends in a `chain` field, the SHA-256 of the previous chain value and of the
 line's own bytes, so a changed, removed or reordered line breaks every later one. A line
 counts once it is on the disk: `append` returns after fsync. A crash in the middle of a
-write leaves a last line without its newline; nobody was ever told that it exists, so the
-next writer cuts it off. Two processes take turns through an advisory lock on the file.
+write leaves a last line without its chain; nobody was ever told that it exists, so the
+next writer cuts it off. A last line that lacks only its newline (an editor strips it) is
+whole, and counts. Two processes take turns through an advisory lock on the file, and a
+file is there with its first lines or not at all.
 """
 
 import contextlib
@@ -13,16 +15,21 @@ import fcntl
 import hashlib
 import json
 import os
+import re
+import secrets
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from unisono.core.events import canonical
-from unisono.errors import InvalidInput, LedgerCorrupted, LedgerUnavailable
+from unisono.errors import InvalidInput, LedgerCorrupted, LedgerUnavailable, UnisonoError
 
 GENESIS = "0" * 64
 _CHAIN_LENGTH = len(',"chain":""}') + 64
+# Quotes inside strings are escaped, so that only the end of a line looks like this. What has one
+# was not torn by a crash, whatever comes after it.
+_LINE_END = re.compile(rb',"chain":"[0-9a-f]{64}"\}')
 
 
 def link(previous: str, body: bytes) -> str:
@@ -32,6 +39,16 @@ def link(previous: str, body: bytes) -> str:
 
 def _chain_field(head: str) -> bytes:
     return b',"chain":"' + head.encode() + b'"}'
+
+
+def split(data: bytes) -> tuple[list[bytes], bytes]:
+    """The whole lines, and what a crash in the middle of a write left of one more.
+
+    >>> split(b'{"a":1}\\n{"b":')
+    ([b'{"a":1}'], b'{"b":')
+    """
+    *lines, last = data.split(b"\n")
+    return ([*lines, last], b"") if _LINE_END.search(last) else (lines, last)
 
 
 def parse(lines: Sequence[bytes], head: str, first: int) -> tuple[list[dict[str, Any]], str]:
@@ -52,7 +69,7 @@ def parse(lines: Sequence[bytes], head: str, first: int) -> tuple[list[dict[str,
 class Journal:
     """One journal file, opened for appending; use it inside `locked()`."""
 
-    def __init__(self, path: str | os.PathLike[str], create: bool) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.head = GENESIS
         self.length = 0
@@ -61,57 +78,63 @@ class Journal:
         self._sync_lock = threading.Lock()
         self._synced = 0
         self._depth = 0
-        self._create = create
         self._open()
 
     def _open(self) -> None:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
-        if self._create:
-            flags |= os.O_CREAT | os.O_EXCL
         try:
-            self._file = os.open(self.path, flags, 0o600)
-            if self._create:
-                _sync_folder(self.path.parent)
-        except FileExistsError:
-            if self.path.is_file() and b"\n" not in self.path.read_bytes():
-                # A crash before the first line: nothing was ever granted from this file.
-                self.path.unlink()
-                self._open()
-                return
-            raise InvalidInput(
-                f"{self.path} exists already: open it, or choose another name; "
-                "a ledger is never overwritten"
-            ) from None
+            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         except FileNotFoundError:
             raise InvalidInput(f"no ledger at {self.path}: create one first") from None
         except OSError as error:
             raise unavailable(self.path, error) from None
-        self._create = False
         self._process = os.getpid()
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """Equal for journals of one file, by whatever names they were opened."""
+        self._require_open()
+        status = os.fstat(self._file)
+        return (1, status.st_dev, status.st_ino)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[list[dict[str, Any]]]:
         """Hold the file alone; yields what other processes have appended meanwhile."""
-        with self._thread_lock:
-            if self._file < 0:
-                raise LedgerUnavailable(f"the ledger {self.path} was closed: open it again")
+        self.acquire()
+        try:
+            yield self.news()
+        finally:
+            self.release()
+
+    def acquire(self) -> None:
+        """Wait until no other thread or process holds the file."""
+        self._thread_lock.acquire()
+        try:
+            self._require_open()
             if self._process != os.getpid():  # a forked child must not share the parent's lock
                 self._open()
             if self._depth == 0:
                 fcntl.flock(self._file, fcntl.LOCK_EX)
-            self._depth += 1
-            try:
-                yield self._read_new(repair=True)
-            finally:
-                self._depth -= 1
-                if self._depth == 0:
-                    fcntl.flock(self._file, fcntl.LOCK_UN)
+        except BaseException:
+            self._thread_lock.release()
+            raise
+        self._depth += 1
 
-    def _read_new(self, repair: bool) -> list[dict[str, Any]]:
+    def _require_open(self) -> None:
+        if self._file < 0:
+            raise LedgerUnavailable(f"the ledger {self.path} was closed: open it again")
+
+    def release(self) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+        self._thread_lock.release()
+
+    def news(self) -> list[dict[str, Any]]:
+        """What was appended since the last look; whoever asks holds the file."""
         status = os.fstat(self._file)
         self._require_same_file(status)
         size = status.st_size
-        if size == self._offset:
+        if size == self._offset > 0:
             return []
         if size < self._offset:
             raise LedgerCorrupted(
@@ -119,15 +142,23 @@ class Journal:
                 "spending has been erased; restore it from a backup"
             )
         data = os.pread(self._file, size - self._offset, self._offset)
-        complete = data.rfind(b"\n") + 1
+        lines, torn = split(data)
+        if not lines and self._offset == 0:
+            raise LedgerCorrupted(_not_a_ledger(self.path))
         try:
-            documents, head = parse(data[:complete].split(b"\n")[:-1], self.head, self.length)
+            documents, head = parse(lines, self.head, self.length)
         except LedgerCorrupted as error:
             raise LedgerCorrupted(f"{self.path}: {error}") from None
-        if repair and complete < len(data):  # torn by a crash: it never paid for anything
-            os.ftruncate(self._file, self._offset + complete)
-            os.fsync(self._file)
-        self._offset += complete
+        try:
+            if torn:  # by a crash: it never paid for anything
+                os.ftruncate(self._file, size - len(torn))
+                os.fsync(self._file)
+            elif not data.endswith(b"\n"):  # lost on the way; the line was paid with
+                os.write(self._file, b"\n")
+                os.fsync(self._file)
+        except OSError as error:
+            raise unavailable(self.path, error) from None
+        self._offset += sum(len(line) + 1 for line in lines)
         self.head = head
         self.length += len(documents)
         return documents
@@ -181,12 +212,7 @@ class Journal:
         """Append the documents without waiting for the disk; a failed write leaves nothing."""
         if self._depth == 0:
             raise LedgerUnavailable("append outside locked(): another process could interleave")
-        head, encoded = self.head, []
-        for document in documents:
-            body = canonical(document)
-            head = link(head, body)
-            encoded.append(body[:-1] + _chain_field(head) + b"\n")
-        data = b"".join(encoded)
+        data, head = _encoded(documents, self.head)
         try:
             written = 0
             while written < len(data):
@@ -218,24 +244,42 @@ class MemoryJournal:
     @property
     def head(self) -> str:
         """Linked when it is asked for, so that a hundred thousand books stay cheap."""
-        for line in self.lines[self._linked :]:
-            self._head = link(self._head, canonical(line))
-        self._linked = len(self.lines)
-        return self._head
+        with self._thread_lock:
+            for line in self.lines[self._linked :]:
+                self._head = link(self._head, canonical(line))
+            self._linked = len(self.lines)
+            return self._head
 
     @property
     def length(self) -> int:
         return len(self.lines)
 
+    @property
+    def place(self) -> tuple[int, ...]:
+        return (0, id(self))
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[list[dict[str, Any]]]:
-        with self._thread_lock:
-            if self._process != os.getpid():
-                raise LedgerUnavailable(
-                    "a ledger in memory cannot be shared with a forked process: both would spend "
-                    "it; use a ledger file"
-                )
-            yield []
+        self.acquire()
+        try:
+            yield self.news()
+        finally:
+            self.release()
+
+    def acquire(self) -> None:
+        if self._process != os.getpid():
+            raise LedgerUnavailable(
+                "a ledger in memory cannot be shared with a forked process: both would spend it; "
+                "use a ledger file"
+            )
+        self._thread_lock.acquire()
+
+    def release(self) -> None:
+        self._thread_lock.release()
+
+    def news(self) -> list[dict[str, Any]]:
+        """Nobody else writes here."""
+        return []
 
     @property
     def written(self) -> int:
@@ -253,6 +297,36 @@ class MemoryJournal:
         self.lines = []
 
 
+def create(path: str | os.PathLike[str], documents: Sequence[dict[str, Any]]) -> None:
+    """A new file with these first documents; whatever is there already is left alone.
+
+    It is written under another name and linked to its own, which of two processes only one can
+    do, and which no crash can leave half done.
+    """
+    place = Path(path)
+    data, _ = _encoded(documents, GENESIS)
+    draft = place.with_name(f".{place.name}.{secrets.token_hex(8)}.part")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            _link(draft, place)
+        finally:
+            draft.unlink()
+        _sync_folder(place.parent)
+    except FileExistsError:
+        raise _exists(place) from None
+    except FileNotFoundError:
+        raise InvalidInput(
+            f"there is no folder {place.parent} for {place.name}: make it first"
+        ) from None
+    except OSError as error:
+        raise unavailable(place, error) from None
+
+
 def read(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], str]:
     """All documents of a journal and its head, without locking or repairing it."""
     try:
@@ -261,14 +335,63 @@ def read(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], str]:
         raise InvalidInput(f"no ledger at {path}: check the name") from None
     except OSError as error:
         raise unavailable(path, error) from None
-    return parse(data[: data.rfind(b"\n") + 1].split(b"\n")[:-1], GENESIS, 0)
+    return parse(split(data)[0], GENESIS, 0)
+
+
+def is_torn(path: str | os.PathLike[str]) -> bool:
+    """Whether the last line is incomplete: a crash during a write that never paid for anything."""
+    return bool(split(Path(path).read_bytes())[1])
 
 
 def heads(path: str | os.PathLike[str]) -> list[str]:
     """Every head the journal ever had, oldest first, to compare with one kept elsewhere."""
     read(path)
-    lines = Path(path).read_bytes().split(b"\n")[:-1]
+    lines, _ = split(Path(path).read_bytes())
     return [GENESIS, *(line[-66:-2].decode() for line in lines)]
+
+
+def _encoded(documents: Sequence[dict[str, Any]], head: str) -> tuple[bytes, str]:
+    """The documents as lines that continue `head`, and the new head."""
+    lines = []
+    for document in documents:
+        body = canonical(document)
+        head = link(head, body)
+        lines.append(body[:-1] + _chain_field(head) + b"\n")
+    return b"".join(lines), head
+
+
+def _link(draft: Path, place: Path) -> None:
+    try:
+        os.link(draft, place)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP):
+            raise
+        raise LedgerUnavailable(
+            f"the file system of {place} cannot link files, so that two processes could begin it "
+            "at once: keep the ledger on another one"
+        ) from None
+
+
+def _exists(path: Path) -> InvalidInput:
+    """Why nothing is created where something is."""
+    try:
+        begun = bool(read(path)[0])
+    except (UnisonoError, ValueError):
+        begun = False
+    if begun:
+        return InvalidInput(
+            f"{path} exists already: open it, or choose another name; a ledger is never overwritten"
+        )
+    return InvalidInput(
+        f"{path} exists and is not a ledger: choose another name; it was left as it is"
+    )
+
+
+def _not_a_ledger(path: Path) -> str:
+    return (
+        f"{path} holds no complete line: it is not a ledger, or its beginning is lost; it was left "
+        "as it is"
+    )
 
 
 def unavailable(

@@ -8,6 +8,7 @@ exists; a grant that is taken and never used stays spent. The ledger is handed i
 accountant, so it depends on nothing above `core`.
 """
 
+import contextlib
 import datetime
 import hashlib
 import hmac
@@ -16,12 +17,13 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
-from unisono.core.costs import Cost, KnownCost, checked_cost, cost_name
+from unisono.core import journal
+from unisono.core.costs import Cost, KnownCost, checked_cost, cost_name, counted_again
 from unisono.core.events import NOTHING, Composed, composed_from_json
 from unisono.core.grant import _LEDGERS_ONLY, Grant, _Uncopyable, derive
 from unisono.core.journal import Journal, MemoryJournal
@@ -88,25 +90,15 @@ class Ledger(_Uncopyable):
         seed: int | None = None,
     ) -> "Ledger":  # fmt: skip
         """A new book at `path`; a seed makes it, and all it pays for, a simulation."""
-        return cls._begin(Journal(path, create=True), policy, accountant, seed)
+        journal.create(path, [_policy_line(policy, seed)])
+        return cls.open(path, accountant, policy, seed)
 
     @classmethod
     def in_memory(cls, policy: Policy, accountant: Accountant, seed: int | None = None) -> "Ledger":
         """A book that is forgotten with the process: for simulations and trying out."""
-        return cls._begin(MemoryJournal(), policy, accountant, seed)
-
-    @classmethod
-    def _begin(
-        cls, journal: Journal | MemoryJournal, policy: Policy, accountant: Accountant,
-        seed: int | None,
-    ) -> "Ledger":  # fmt: skip
-        ledger = cls(_LEDGERS_ONLY, journal, policy, accountant, seed)
-        with journal.locked():
-            journal.append(
-                [{"kind": "policy", "format": FORMAT, "policy": policy.to_json(),
-                  "entropy": "os" if seed is None else "simulation", "time": _now()}]
-            )  # fmt: skip
-        return ledger
+        book = MemoryJournal()
+        book.write([_policy_line(policy, seed)])
+        return cls(_LEDGERS_ONLY, book, policy, accountant, seed)
 
     @classmethod
     def open(
@@ -114,8 +106,19 @@ class Ledger(_Uncopyable):
         policy: Policy | None = None, seed: int | None = None,
     ) -> "Ledger":  # fmt: skip
         """The book at `path`, with all it remembers; `policy` must be its own if given."""
-        journal = Journal(path, create=False)
-        with journal.locked() as lines:
+        file = Journal(path)
+        try:
+            return cls._opened(file, accountant, policy, seed)
+        except BaseException:
+            file.close()
+            raise
+
+    @classmethod
+    def _opened(
+        cls, file: Journal, accountant: Accountant, policy: Policy | None, seed: int | None
+    ) -> "Ledger":
+        path = file.path
+        with file.locked() as lines:
             written, entropy = header(lines, path)
             if policy is not None and policy.identity != written.identity:
                 raise InvalidInput(
@@ -128,7 +131,7 @@ class Ledger(_Uncopyable):
                     + ("for a simulation: give its seed" if entropy == "simulation"
                        else "for real data: a seed would make its noise predictable, leave it out")
                 )  # fmt: skip
-            ledger = cls(_LEDGERS_ONLY, journal, written, accountant, seed)
+            ledger = cls(_LEDGERS_ONLY, file, written, accountant, seed)
             ledger._learn(lines[1:])
         return ledger
 
@@ -137,9 +140,8 @@ class Ledger(_Uncopyable):
     def check(self, cost: Cost) -> None:
         """Refuse, as `authorize` would, without writing anything."""
         known = self._known(cost)
-        with self._journal.locked() as news:
-            self._learn(news)
-            self._require_fits(known.cost)
+        with self._up_to_date():
+            self._require_fits(known.counted)
 
     def authorize(
         self, cost: Cost, releases: int = 1, purpose: str = "", once: bool = False
@@ -149,11 +151,9 @@ class Ledger(_Uncopyable):
         The cost covers all releases of the grant, against each viewer. What is to be granted
         `once` is refused if any process was ever granted this purpose.
         """
-        if int(releases) != releases or releases < 1:
-            raise InvalidInput(f"releases = {releases!r}: authorize at least one whole release")
+        _require_whole(releases)
         known = self._known(cost)
-        with self._journal.locked() as news:
-            self._learn(news)
+        with self._up_to_date():
             if once and purpose in self._purposes:
                 raise GrantMisused(
                     f"{purpose!r} was granted before: its noise is gone with the process that "
@@ -166,6 +166,13 @@ class Ledger(_Uncopyable):
         self._journal.sync(written)
         return grant
 
+    @contextlib.contextmanager
+    def _up_to_date(self) -> Iterator[None]:
+        """Hold the book alone, with what others have written in it: only then is it read."""
+        with self._journal.locked() as news:
+            self._learn(news)
+            yield
+
     def _make_room(self, known: KnownCost) -> None:
         """Refuse if the cost does not fit; else remember for how many equal ones it would.
 
@@ -174,11 +181,11 @@ class Ledger(_Uncopyable):
         """
         if self._room[0] is known and self._room[1] > 0:
             return
-        many = {viewer: history * _AHEAD for viewer, history in known.cost.items()}
+        many = {viewer: history * _AHEAD for viewer, history in known.counted.items()}
         if self._overspent(many) is None:
             self._room = (known, _AHEAD)
         else:
-            self._require_fits(known.cost)
+            self._require_fits(known.counted)
             self._room = (known, 1)
 
     def _grant(self, known: KnownCost, releases: int, purpose: str, now: str) -> Grant:
@@ -190,7 +197,7 @@ class Ledger(_Uncopyable):
              "purpose": purpose, "time": now}
         )  # fmt: skip
         self._journal.write(lines)
-        self._costs.setdefault(known.name, known.cost)
+        self._costs.setdefault(known.name, known.counted)
         self._times[known.name] += 1
         self._purposes.add(purpose)
         self._grants += 1
@@ -204,22 +211,27 @@ class Ledger(_Uncopyable):
     ) -> list[Grant]:
         """Authorise one cost with many parties: all of them, or none.
 
-        Ledgers in memory with equal budgets and equal histories are asked once, so the cost of
-        accounting follows the number of distinct histories.
+        Ledgers with equal budgets and equal histories are asked once, so the cost of accounting
+        follows the number of distinct histories.
         """
-        checked = Ledger._ask_all(ledgers, cost)
+        _require_whole(releases)
         now = _now()
-        return [
-            ledger._grant(known, releases, purpose, now)
-            if isinstance(ledger._journal, MemoryJournal)
-            else ledger.authorize(cost, releases, purpose)
-            for ledger, known in zip(ledgers, checked, strict=True)
-        ]
+        with _all_held(ledgers):
+            checked = Ledger._ask_all(ledgers, cost)
+            grants = [
+                ledger._grant(known, releases, purpose, now)
+                for ledger, known in zip(ledgers, checked, strict=True)
+            ]
+            written = [ledger._journal.written for ledger in ledgers]
+        for ledger, own in zip(ledgers, written, strict=True):
+            ledger._journal.sync(own)
+        return grants
 
     @staticmethod
     def check_all(ledgers: Sequence["Ledger"], cost: Cost) -> None:
         """Refuse, as `authorize_all` would, without writing anything."""
-        Ledger._ask_all(ledgers, cost)
+        with _all_held(ledgers):
+            Ledger._ask_all(ledgers, cost)
 
     @staticmethod
     def _ask_all(ledgers: Sequence["Ledger"], cost: Cost) -> list[KnownCost]:
@@ -227,13 +239,10 @@ class Ledger(_Uncopyable):
         answers: dict[Any, KnownCost] = {}
         given = []
         for ledger in ledgers:
-            if isinstance(ledger._journal, Journal):
-                with ledger._journal.locked() as news:
-                    ledger._learn(news)
             question = ledger._question
             if question not in answers:
                 known = ledger._known(cost)
-                ledger._require_fits(known.cost)
+                ledger._require_fits(known.counted)
                 answers[question] = known
             given.append(answers[question])
         return given
@@ -347,6 +356,11 @@ class Ledger(_Uncopyable):
         return self._seed
 
     @property
+    def place(self) -> tuple[int, ...]:
+        """Equal for ledgers of one file, however often and by whatever names it was opened."""
+        return self._journal.place
+
+    @property
     def identity(self) -> str:
         return self.policy.identity
 
@@ -361,17 +375,13 @@ class Ledger(_Uncopyable):
 
     def purposes(self) -> frozenset[str]:
         """What was ever granted, by any process: so a restarted one knows what it paid for."""
-        with self._journal.locked() as news:
-            self._learn(news)
-        return frozenset(self._purposes)
+        with self._up_to_date():
+            return frozenset(self._purposes)
 
     def spent(self, viewer: Viewer, delta: float | None = None) -> float:
         """Epsilon spent so far against a viewer, at the budget's delta unless another is given."""
-        self._require_counted(viewer)
         delta = self.policy.budget_for(viewer).delta if delta is None else delta
-        with self._journal.locked() as news:
-            self._learn(news)
-        history = self._history(viewer)
+        history = self.history(viewer)
         if history == NOTHING:
             return 0.0
         return self.accountant.epsilon(history, self.policy.relation, delta)
@@ -379,9 +389,8 @@ class Ledger(_Uncopyable):
     def history(self, viewer: Viewer) -> Composed:
         """Everything this viewer has been shown, equal events counted together."""
         self._require_counted(viewer)
-        with self._journal.locked() as news:
-            self._learn(news)
-        return self._history(viewer)
+        with self._up_to_date():
+            return self._history(viewer)
 
     def _require_counted(self, viewer: Viewer) -> None:
         if Viewer(viewer).coalition not in (0, self.policy.colluders):
@@ -392,7 +401,8 @@ class Ledger(_Uncopyable):
     @property
     def viewers(self) -> tuple[Viewer, ...]:
         """Everyone who has been shown something."""
-        return tuple(sorted({v for cost in self._costs.values() for v in cost}))
+        with self._up_to_date():
+            return tuple(sorted({v for cost in self._costs.values() for v in cost}))
 
     @property
     def history_key(self) -> frozenset[tuple[str, int]]:
@@ -400,6 +410,7 @@ class Ledger(_Uncopyable):
         return frozenset(self._times.items())
 
     def _history(self, viewer: Viewer) -> Composed:
+        """Only while the book is held: another thread could change it meanwhile."""
         if self._histories is None:
             self._histories = {}
             for name, times in self._times.items():
@@ -432,7 +443,7 @@ class Ledger(_Uncopyable):
                         raise LedgerCorrupted(
                             "a cost does not bear its own name: it was changed by hand"
                         )
-                    self._costs[line["cost"]] = cost
+                    self._costs[line["cost"]] = counted_again(cost, self.policy)
                 case other:
                     raise LedgerCorrupted(
                         f"a line of kind {other!r} cannot stand where it "
@@ -450,6 +461,30 @@ class Ledger(_Uncopyable):
         return derive(seed, "grant", self.identity.encode(), number)
 
 
+@contextlib.contextmanager
+def _all_held(ledgers: Sequence[Ledger]) -> Iterator[None]:
+    """All books at once and up to date, taken in one order for all: nobody waits in a circle."""
+    places = {ledger.place: ledger for ledger in ledgers}
+    if len(places) < len(ledgers):
+        raise InvalidInput("two parties share one ledger: every data set has its own")
+    held: list[Journal | MemoryJournal] = []
+    try:
+        for place in sorted(places):
+            book = places[place]._journal
+            book.acquire()
+            held.append(book)
+            places[place]._learn(book.news())
+        yield
+    finally:
+        for book in reversed(held):
+            book.release()
+
+
+def _require_whole(releases: int) -> None:
+    if int(releases) != releases or releases < 1:
+        raise InvalidInput(f"releases = {releases!r}: authorize at least one whole release")
+
+
 def header(lines: list[dict[str, Any]], path: object) -> tuple[Policy, str]:
     if not lines or lines[0].get("format") != FORMAT:
         raise LedgerCorrupted(
@@ -457,6 +492,13 @@ def header(lines: list[dict[str, Any]], path: object) -> tuple[Policy, str]:
             "beginning is lost"
         )
     return Policy.from_json(lines[0]["policy"]), lines[0]["entropy"]
+
+
+def _policy_line(policy: Policy, seed: int | None) -> dict[str, Any]:
+    """The first line of every ledger."""
+    entropy = "os" if seed is None else "simulation"
+    return {"kind": "policy", "format": FORMAT, "policy": policy.to_json(), "entropy": entropy,
+            "time": _now()}  # fmt: skip
 
 
 def _now() -> str:

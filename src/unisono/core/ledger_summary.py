@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from unisono.core.costs import counted_again
 from unisono.core.events import NOTHING, Composed, compose, composed_from_json
 from unisono.core.ledger import FORMAT
 from unisono.core.policy import Policy
@@ -18,13 +19,15 @@ from unisono.errors import LedgerCorrupted, UnisonoError
 
 @dataclass(frozen=True)
 class Entry:
-    """One grant: when, what for, how many releases, and its cost against each viewer."""
+    """One grant: when, what for, how many releases; what each viewer was shown, and what of it
+    counts against the budget (which may count other units than the release hides)."""
 
     number: int
     time: str
     purpose: str
     releases: int
     cost: Mapping[Viewer, Composed]
+    counted: Mapping[Viewer, Composed]
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ def summary(lines: Sequence[Mapping[str, Any]]) -> Summary:
         header = lines[0]
         policy = Policy.from_json(header["policy"])
         simulated, created = header["entropy"] == "simulation", str(header["time"])
-        costs, entries = _entries(lines[1:])
+        costs, entries = _entries(lines[1:], policy)
     except UnisonoError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -69,20 +72,26 @@ def summary(lines: Sequence[Mapping[str, Any]]) -> Summary:
 _Costs = dict[str, dict[Viewer, Composed]]
 
 
-def _entries(lines: Sequence[Mapping[str, Any]]) -> tuple[_Costs, list[tuple[str, Entry]]]:
+def _entries(
+    lines: Sequence[Mapping[str, Any]], policy: Policy
+) -> tuple[_Costs, list[tuple[str, Entry]]]:
+    """What counts of every cost, by its name; and the grants."""
+    shown: _Costs = {}
     costs: _Costs = {}
     entries = []
     for line in lines:
         match line["kind"]:
             case "cost":
-                costs[line["cost"]] = {
+                name = line["cost"]
+                shown[name] = {
                     Viewer(v): composed_from_json(parts) for v, parts in line["viewers"].items()
                 }
+                costs[name] = counted_again(shown[name], policy)
             case "grant":
                 name = line["cost"]
                 entry = Entry(
                     int(line["number"]), str(line["time"]), str(line["purpose"]),
-                    int(line["releases"]), costs[name],
+                    int(line["releases"]), shown[name], costs[name],
                 )  # fmt: skip
                 entries.append((name, entry))
             case other:

@@ -88,7 +88,7 @@ def require_same_kind(study: Study, parties: Sequence[Party]) -> bool:
         )
     if len({party.name for party in parties}) != len(parties):
         raise InvalidInput("two parties bear the same name: give each its own")
-    if len({id(party.ledger) for party in parties}) != len(parties):
+    if len({party.ledger.place for party in parties}) != len(parties):
         raise InvalidInput("two parties share one ledger: every data set has its own")
     simulated = {party.ledger.simulated for party in parties}
     if len(simulated) != 1:

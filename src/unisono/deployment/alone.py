@@ -3,7 +3,7 @@
 `prepare` reads and checks everything and spends nothing. `Alone.run` pays, learns, tests and writes
 the run's folder; killed at any moment, it goes on from there. The names under which ledgers pay
 hold the study file's hash, so one edition of a study runs once, whatever the folder. Ledgers lie
-beside the records (`parties_here`), so what is spent on these counts in every study.
+beside the records (`studies.data_set`), so what is spent on these counts in every study.
 
     FOLDER/study.toml                copy: what the run began with
     FOLDER/run.checkpoint            where it stands
@@ -17,7 +17,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from unisono.accounting.accountant import ACCOUNTANT
@@ -31,13 +30,14 @@ from unisono.data import read_table
 from unisono.deployment.files import (
     EVALUATION,
     RESULT,
+    folder_for,
     save_result,
     write,
     write_json,
 )
 from unisono.deployment.job import Progress
 from unisono.deployment.paid_rounds import Outcome, run_rounds
-from unisono.deployment.parties_here import explained, keep_policy, policy_for
+from unisono.deployment.parties_here import explained, policy_for
 from unisono.deployment.payments import paid_before, require_new
 from unisono.deployment.public_test import Test, public_test, read_public_test
 from unisono.deployment.record import Budgets, Diary, model_so_far, write_transcript
@@ -55,6 +55,13 @@ from unisono.engines import compilation_cache
 from unisono.engines.in_process import IDEAL
 from unisono.errors import BudgetExceeded, PrivacyViolation
 from unisono.studies.build import build
+from unisono.studies.data_set import (
+    DataSet,
+    data_set,
+    remember,
+    require_apart,
+    require_only_ledger,
+)
 from unisono.studies.evaluation import read_private
 from unisono.studies.file import load_study
 from unisono.studies.plan import Built
@@ -68,20 +75,26 @@ def prepare(place: Place) -> "Alone":
     """Read and check all files; nothing is written and nothing is spent."""
     file = load_study(place.study)
     built = build(file)
-    require_folder(place.folder, built.file, place.seed is not None)
+    simulated = place.seed is not None
+    require_folder(place.folder, built.file, simulated)
+    require_apart({name: place.data[name] for name in file.names})
+    sets = {name: data_set(place.data[name]) for name in file.names}
+    for own in sets.values():
+        if not simulated and (place.second_ledgers is None or own.policy is not None):
+            require_only_ledger(own)
     records = {}
     for name in file.names:
         table = read_table(place.data[name], built.column_names)
         records[name] = built.split(table, name, place.seed)
-    simulated = place.seed is not None
     policies = {
-        name: policy_for(built, place.data, name, place.ledgers, simulated) for name in file.names
+        name: policy_for(built, own, name, place.second_ledgers, simulated)
+        for name, own in sets.items()
     }
     for name, policy in policies.items():
         with explained(policy):
             require_allowed(policy, file, built.study, name, built.costs)
     test = read_public_test(built, public_test(file, place.study, place.test), place.data)
-    return Alone(place, built, records, policies, test)
+    return Alone(place, built, sets, records, policies, test)
 
 
 @dataclass(frozen=True)
@@ -90,6 +103,7 @@ class Alone:
 
     place: Place
     built: Built
+    sets: Mapping[str, DataSet]
     records: Mapping[str, tuple[tuple[Any, ...], tuple[Any, ...]]]
     policies: Mapping[str, PolicyFile]
     test: Test | None
@@ -102,7 +116,7 @@ class Alone:
             # Another process may have finished meanwhile.
             require_folder(folder, self.built.file, simulated)
             names, books = self.built.file.names, dict[str, Ledger]()
-            known = [n for n in names if Path(self.policies[n].source.path).exists()]
+            known = [n for n in names if self.policies[n].ledger_path.exists()]
             # Who keeps a book already may refuse; only then are books begun for the others.
             for group in (known, [n for n in names if n not in known]):
                 for name in group:
@@ -220,12 +234,10 @@ class Alone:
         policy = self.policies[name]
         if self.place.seed is not None:
             return Ledger.in_memory(policy.core_policy(), ACCOUNTANT, seed=self.place.seed)
-        if policy.ledger_path.exists():  # which may belong to another policy: then none is made
-            ledger = policy.open_ledger()
-            keep_policy(policy)
-            return ledger
-        keep_policy(policy)
-        return policy.open_ledger()
+        folder_for(policy.ledger_path.parent)
+        ledger = policy.open_ledger()
+        remember(self.sets[name], policy.ledger_path)
+        return ledger
 
     def _require_payable(self, books: Mapping[str, Ledger]) -> None:
         """Refuse a run that some ledger could not pay to its end, the test included."""

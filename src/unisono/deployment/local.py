@@ -1,8 +1,8 @@
 """A study on one machine as between many: a server and one process for each party.
 
-Keys, roster and certificates are made in the folder. Where a party brings no policy, one that
-allows exactly this study is made beside its records, and its ledger lies there too. Everything runs
-over TLS with node keys, as it would between hospitals.
+Keys, roster and certificates are made in the folder, and for a party that brings no policy one that
+allows exactly this study. Its ledger lies beside its records, as always. Everything runs over TLS
+with node keys, as it would between hospitals.
 """
 
 import subprocess
@@ -15,16 +15,18 @@ from typing import Any
 
 from unisono.data import read_table
 from unisono.deployment.coordinate import Place, authority_of, run, serving
-from unisono.deployment.files import folder_for
+from unisono.deployment.files import folder_for, write
 from unisono.deployment.job import Job, Progress
-from unisono.deployment.parties_here import explained, keep_policy, policy_for
+from unisono.deployment.parties_here import explained, policy_for, was_made
 from unisono.deployment.public_test import public_test, require_public
 from unisono.engines.distributed.server import Conditions
 from unisono.errors import InvalidInput
 from unisono.studies.build import build
+from unisono.studies.data_set import data_set, require_apart
 from unisono.studies.file import load_study
 from unisono.studies.keys import keygen
 from unisono.studies.policy import require_allowed
+from unisono.studies.policy_file import PolicyFile
 from unisono.studies.roster import make_roster
 from unisono.studies.schema import StudyFile
 
@@ -42,10 +44,13 @@ def run_local(
     """
     file = load_study(study)
     built = build(file)
+    require_apart({name: data[name] for name in file.names})
     for name in file.names:  # here rather than in a party's log
         built.columns(read_table(data[name], built.column_names), name)
     require_public(public_test(file, study), data)
-    policies = {name: policy_for(built, data, name, None, False) for name in file.names}
+    policies = {
+        name: policy_for(built, data_set(data[name]), name, None, False) for name in file.names
+    }
     for name, policy in policies.items():
         with explained(policy):
             require_allowed(policy, file, built.study, name)
@@ -53,8 +58,7 @@ def run_local(
     roster = folder / "roster.toml"
     if not roster.exists():
         make_roster([keygen(folder / name, name) for name in file.names], roster)
-    for policy in policies.values():
-        keep_policy(policy)
+    places = {name: _kept(policy, folder / name) for name, policy in policies.items()}
     job = Job.begin(folder / "server", study, roster, conditions)
     place = Place(_HOST, _port(file), (_HOST, "localhost"))
     with serving(job, place) as link, recorded() as record:
@@ -62,7 +66,7 @@ def run_local(
             [
                 *(sys.executable, "-m", "unisono", "join", str(study)),
                 *("--name", name, "--data", str(data[name]), "--roster", str(roster)),
-                *("--policy", policies[name].source.path, "--keys", str(folder / name)),
+                *("--policy", str(places[name]), "--keys", str(folder / name)),
                 *("--server", link.address, "--authority", str(authority_of(job))),
                 *("--output", str(folder / name / "output")),
             ]
@@ -80,6 +84,14 @@ def run_local(
         if record is not None:
             record.end(shown.get("failed"))
     return shown
+
+
+def _kept(policy: PolicyFile, home: Path) -> Path:
+    """Where the party reads its policy: its own file, or the one that was made."""
+    if not was_made(policy):
+        return Path(policy.source.path)
+    write(home / "policy.toml", policy.source.text.encode())
+    return home / "policy.toml"
 
 
 def _port(file: StudyFile) -> int | None:

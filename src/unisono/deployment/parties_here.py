@@ -1,27 +1,25 @@
 """Parties whose files lie on this machine: their records, and what each allows.
 
-Policy and ledger lie beside the records that they are about, so that these have one book whatever
-the study, its file or its folder is called:
-
-    DATA/NAME.csv            DATA/NAME.policy.toml     DATA/NAME.ledger
-    DATA/NAME/records.csv    DATA/NAME/policy.toml     DATA/NAME/NAME.ledger
-
-A party that brings its own policy is bound by it. For others one is made that allows this study
-once, and nothing else.
+Policy and ledger lie beside the records that they are about (`studies.data_set`). A party that
+brings its own policy is bound by it. For others a ledger is begun that can pay for this study once;
+one that is there already keeps its budget, whoever began it.
 """
 
+import json
 import math
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.journal import read
+from unisono.core.ledger import header
+from unisono.core.policy import Budget, Policy
 from unisono.core.trust import SERVER, Trust, Viewer
-from unisono.deployment.files import folder_for, write
 from unisono.errors import BudgetExceeded, InvalidInput, PrivacyViolation
+from unisono.studies.data_set import DataSet
 from unisono.studies.plan import Built
-from unisono.studies.policy_file import PolicyFile, load_policy, parse_policy
+from unisono.studies.policy_file import PolicyFile, parse_policy
 
 _MADE = "# Made by unisono, as no policy was there: allows the study"
 
@@ -49,39 +47,23 @@ def find_data(names: Sequence[str], folder: Path) -> dict[str, Path]:
     return found
 
 
-def policy_of(data: Mapping[str, Path], name: str, ledgers: Path | None = None) -> Path:
-    """The policy beside a party's records; where there is none, the place where it is made: there
-    too, unless a folder for `ledgers` is given.
-
-    Where the file is a link, what lies beside the records themselves counts as well.
-    """
-    beside = dict.fromkeys(_beside(path) for path in (data[name].absolute(), data[name].resolve()))
-    there = [path for path in beside if path.exists()]
-    if len({path.resolve() for path in there}) > 1:
-        raise InvalidInput(
-            f"{name!r} has two policies, {there[0]} and {there[1]}: keep the one that counts"
-        )
-    if there:
-        return there[0]
-    return list(beside)[-1] if ledgers is None else ledgers / name / "policy.toml"
-
-
-def _beside(records: Path) -> Path:
-    own_folder = records.stem in ("records", records.parent.name)
-    return records.with_name("policy.toml" if own_folder else f"{records.stem}.policy.toml")
-
-
 def policy_for(
-    built: Built, data: Mapping[str, Path], name: str, ledgers: Path | None, simulated: bool
+    built: Built, own: DataSet, name: str, second_ledgers: Path | None, simulated: bool
 ) -> PolicyFile:
-    """The party's own policy, the one that was made before, or one that allows this study; a
-    simulation spends nothing, so that what was made before is no limit to it."""
-    path = policy_of(data, name, ledgers)
-    if path.exists():
-        found = load_policy(path)
-        if not (simulated and was_made(found)):
-            return found
-    return parse_policy(allowing(built, name), str(path))
+    """The party's own policy, or one that allows this study, within the budget of the ledger that
+    is there; a simulation spends nothing, so that no ledger limits it.
+
+    Parties without a policy may pay from a second ledger in a folder of its own.
+    """
+    policy = own.policy
+    if policy is not None:
+        return policy
+    ledger = own.ledger_path
+    if second_ledgers is not None:
+        ledger = second_ledgers / f"{own.name}.ledger"
+    begun = not simulated and ledger.exists()
+    terms = header(read(ledger)[0], ledger)[0] if begun else _terms(built, own, name)
+    return parse_policy(_allowing(built, terms, ledger), str(ledger))
 
 
 def was_made(policy: PolicyFile) -> bool:
@@ -89,40 +71,23 @@ def was_made(policy: PolicyFile) -> bool:
     return policy.source.text.startswith(_MADE)
 
 
-def keep_policy(policy: PolicyFile) -> None:
-    """Write down a policy that was made, once: one that is there is never replaced."""
-    path = Path(policy.source.path)
-    if path.exists():
-        return
-    folder_for(path.parent)
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    write(draft, policy.source.text.encode())
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        raise InvalidInput(f"another process has made {path} just now: try again") from None
-    finally:
-        draft.unlink()
-
-
 @contextmanager
 def explained(policy: PolicyFile) -> Iterator[None]:
-    """A refusal by a policy that nobody wrote says where it comes from, and how to go on."""
+    """A refusal by a budget that nobody chose says where it comes from, and how to go on."""
     try:
         yield
     except (BudgetExceeded, PrivacyViolation) as error:
         if not was_made(policy):
             raise
         raise type(error)(
-            f"{error}\n{policy.source.path} was made for one study only, and these records' budget "
-            "is set by it: a budget is fixed when its ledger begins, so where several studies are "
-            "to come, put a policy with a larger one there before the first; to try out, give "
-            "--seed"
+            f"{error}\nno policy lies beside these records, so that their budget was fixed by the "
+            f"first study or query that was paid from {policy.ledger_path}: where several are to "
+            "come, write a policy with a larger one before the first; to try out, give --seed"
         ) from None
 
 
-def allowing(built: Built, name: str) -> str:
-    """A policy that allows this study once, and nothing else."""
+def _terms(built: Built, own: DataSet, name: str) -> Policy:
+    """A budget that suffices for this study once."""
     file, study = built.file, built.study
     privacy, facts = file.privacy, study.facts
     trusted = {SERVER, Viewer.colluders(facts.colluders)} if facts.colluders else {SERVER}
@@ -137,22 +102,33 @@ def allowing(built: Built, name: str) -> str:
             f"no finite epsilon protects {name!r} against every viewer in this study: change its "
             "trust or the number of survivors"
         )
-    limit = max(privacy.epsilon, epsilon) * (1 + 1e-6)
+    return Policy(
+        own.name, Budget(max(privacy.epsilon, epsilon) * (1 + 1e-6), privacy.delta),
+        tuple((viewer, Budget(math.inf)) for viewer in trusted), privacy.relation, privacy.unit,
+        facts.colluders,
+    )  # fmt: skip
+
+
+def _allowing(built: Built, terms: Policy, ledger: Path) -> str:
+    """A policy on these terms that allows this study, and nothing else."""
+    file, study, budget = built.file, built.study, terms.budget
     exceptions = "".join(
-        f'[budget.exceptions."{viewer}"]\nepsilon = inf\n' for viewer in sorted(trusted)
+        f'[budget.exceptions."{viewer}"]\nepsilon = {own.epsilon!r}\ndelta = {own.delta!r}\n'
+        for viewer, own in terms.exceptions
     )
     return (
-        f"{_MADE} {file.title!r}, once.\n"
-        f'[dataset]\nname = "{name}"\nledger = "{name}.ledger"\n\n'
-        f"[budget]\nepsilon = {limit!r}\ndelta = {privacy.delta!r}\n"
-        f'relation = "{privacy.relation}"\nunit = "{privacy.unit}"\n'
-        f"colluders = {facts.colluders}\n{exceptions}\n"
-        f"[allow]\nmaximum_epsilon = {limit!r}\nmaximum_delta = {privacy.delta!r}\n"
-        f"minimum_quorum = {facts.minimum_survivors}\nmaximum_retries = {facts.retries}\n"
-        f'trust = ["{study.trust}"]\n'
+        f"{_MADE} {file.title!r}.\n"
+        f"[dataset]\nname = {json.dumps(terms.dataset)}\nledger = {json.dumps(str(ledger))}\n"
+        f"records_per_person = {terms.records_per_person}\n"
+        f"parties_disjoint = {str(terms.parties_disjoint).lower()}\n\n"
+        f"[budget]\nepsilon = {float(budget.epsilon)!r}\ndelta = {float(budget.delta)!r}\n"
+        f'relation = "{terms.relation}"\nunit = "{terms.unit}"\n'
+        f"colluders = {terms.colluders}\n{exceptions}\n"
+        f"[allow]\nmaximum_epsilon = {float(budget.epsilon)!r}\n"
+        f"maximum_delta = {float(budget.delta)!r}\n"
+        f"minimum_quorum = {study.facts.minimum_survivors}\n"
+        f'maximum_retries = {study.facts.retries}\ntrust = ["{study.trust}"]\n'
     )
 
 
-__all__ = [
-    "allowing", "explained", "find_data", "keep_policy", "policy_for", "policy_of", "was_made"
-]  # fmt: skip
+__all__ = ["explained", "find_data", "policy_for", "was_made"]

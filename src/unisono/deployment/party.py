@@ -5,6 +5,7 @@ asked whether it could pay for the whole study; only then does the party connect
 by the algorithm turn by turn, each paid for before.
 """
 
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -24,7 +25,8 @@ from unisono.deployment.public_test import public_test, require_public
 from unisono.deployment.record import Budgets, Diary
 from unisono.engines import compilation_cache, wire
 from unisono.engines.distributed.party import Responder
-from unisono.errors import InvalidInput
+from unisono.errors import InvalidInput, PrivacyViolation
+from unisono.studies.data_set import DataSet, data_set, remember, require_only_ledger
 from unisono.studies.keys import load_identity, load_node_key
 from unisono.studies.policy import check_round, require_allowed, require_server
 from unisono.studies.policy_file import PolicyFile, load_policy
@@ -78,6 +80,8 @@ class Member:
         self.agreed: Agreement = agreement(seat.study, seat.roster)
         built, session = self.agreed.built, self.agreed.session
         self._policy: PolicyFile = load_policy(seat.policy)
+        own = data_set(seat.data)
+        _require_own_ledger(self._policy, own)
         require_server(self._policy, server)
         require_allowed(self._policy, built.file, built.study, seat.name)
         identity = load_identity(seat.keys, seat.name)
@@ -87,6 +91,7 @@ class Member:
         columns = built.columns(read_table(seat.data, built.column_names), seat.name)
         folder_for(seat.output)
         self.ledger = self._policy.open_ledger()
+        remember(own)
         party = Party(seat.name, Private(columns, seat.name), self.ledger)
         # As private as the records, so it lies beside their ledger and not with the result.
         self._memory = self._policy.ledger_path.with_suffix(f".{session.id.hex()[:16]}.memory")
@@ -133,6 +138,17 @@ class Member:
             self._diary.step(rounds, answered.result)
             self._budgets.write()
         return save_result(self.seat.output, built, answered.result, answered.opened, certificate)
+
+
+def _require_own_ledger(policy: PolicyFile, own: DataSet) -> None:
+    """Refuse a policy that pays for these records from another ledger than everything else does."""
+    if Path(os.path.realpath(policy.ledger_path)) != own.ledger_path:
+        raise PrivacyViolation(
+            f"{policy.source.path} names the ledger {policy.ledger_path}, and the records in "
+            f"{own.records} are paid for from {own.ledger_path}: name that one in the policy, or "
+            f"keep the policy beside the records, as {own.policy_path}"
+        )
+    require_only_ledger(own)
 
 
 def serve(

@@ -5,12 +5,12 @@ a party's records, under whatever name, is refused here; a file that shares some
 told from a public one, and is the word of whoever names it.
 """
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
 from unisono.data import read_table
 from unisono.errors import PrivacyViolation
+from unisono.studies.data_set import digest
 from unisono.studies.plan import Built
 from unisono.studies.schema import StudyFile
 from unisono.studies.table import Values
@@ -39,19 +39,14 @@ def require_public(path: Path | None, data: Mapping[str, Path]) -> None:
     """Refuse a test file that is a party's data, or a copy of them."""
     if path is None or not path.is_file():
         return
-    own = _digest(path)
+    own = digest(path)
     for name, records in data.items():
-        if path.samefile(records) or own == _digest(records):
+        if path.samefile(records) or own == digest(records):
             raise PrivacyViolation(
                 f"{path} holds the records of {name!r}, and whoever looks on would see how well "
                 "they are predicted, without noise: test on public records, or keep some out of "
                 "training with [evaluation] holdout and epsilon"
             )
-
-
-def _digest(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
 
 
 __all__ = ["Test", "public_test", "read_public_test", "require_public"]

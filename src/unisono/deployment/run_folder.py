@@ -25,14 +25,14 @@ _DOCUMENTS = (
 class Place:
     """Which study, whose files, and where everything goes; a seed makes it a simulation.
 
-    `ledgers` is a folder for books of parties that bring no policy; without one they lie beside
-    the records. Other books of the same records are not counted there.
+    `second_ledgers` is a folder for new books of parties that bring no policy: what the records'
+    own ledgers, beside them, have spent is not counted there.
     """
 
     study: Path
     data: Mapping[str, Path]
     folder: Path
-    ledgers: Path | None = None
+    second_ledgers: Path | None = None
     test: Path | None = None
     seed: int | None = None
 

@@ -122,7 +122,7 @@ def ledgers_of(
             f"ledger is a {type(given).__name__}: give a Ledger, or a mapping from party to Ledger"
         )
     found = _by_name(given, members, "ledger")
-    if len({id(ledger) for ledger in found}) < len(found):
+    if len({ledger.place for ledger in found}) < len(found):
         raise InvalidInput(
             f"one ledger for {len(found)} parties: every data set has its own; give a mapping from "
             "party to Ledger"

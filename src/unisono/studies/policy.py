@@ -8,14 +8,16 @@ is not believed. The budget over all studies is the ledger's business.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core import policy as core
-from unisono.core.events import Composed
+from unisono.core.costs import counted
+from unisono.core.events import Composed, NoNoise
 from unisono.core.study import Study
-from unisono.core.trust import Relation, Viewer, describe
+from unisono.core.trust import Relation, Trust, Unit, Viewer, describe
 from unisono.errors import InvalidInput, PrivacyViolation, UnisonoError
 from unisono.studies.policy_file import PolicyFile, load_policy
 from unisono.studies.schema import StudyFile
@@ -23,6 +25,19 @@ from unisono.studies.schema import StudyFile
 Costs = Sequence[Mapping[Viewer, Composed]]
 
 # ------------------------------------------------------------- before joining
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a party is asked for, by the names that its policy may list."""
+
+    title: str
+    trust: Trust
+    algorithm: str
+    columns: tuple[str, ...]
+    server: str | None
+    unit: Unit
+    relation: Relation
 
 
 def require_allowed(
@@ -34,30 +49,56 @@ def require_allowed(
     name that is not in the study) alone are `InvalidInput`; whatever would show more than the party
     allows is a `PrivacyViolation`.
     """
-    mistakes = []
-    if party not in file.names:
-        mistakes.append(f"the study has no party {party!r}: it names {', '.join(file.names)}")
-    limits = [*_named(policy, file), *_crowd(policy, study)]
-    limits += _cost(policy, file, study.costs if costs is None else costs, party)
+    request = Request(
+        file.source.path or "this study", file.trust.mode, file.algorithm.name,
+        tuple(file.data.columns), None if file.server is None else file.server.address,
+        file.privacy.unit, file.privacy.relation,
+    )  # fmt: skip
+    known = party in file.names
+    cost = (study.costs if costs is None else costs)[file.party(party)] if known else {}
+    limits = _objections(policy, request, study, cost)
+    mistakes = [f"the study has no party {party!r}: it names {', '.join(file.names)}"]
+    _refuse(policy, request, [] if known else mistakes, limits)
+
+
+def require_question_allowed(
+    policy: PolicyFile, request: Request, study: Study, cost: Mapping[Viewer, Composed]
+) -> None:
+    """As `require_allowed`, for a question that is in no study file."""
+    _refuse(policy, request, [], _objections(policy, request, study, cost))
+
+
+def _objections(
+    policy: PolicyFile, request: Request, study: Study, cost: Mapping[Viewer, Composed]
+) -> list[str]:
+    """Whatever would show more than the policy allows."""
+    return [
+        *_named(policy, request), *_crowd(policy, study), *_cost(policy, request, cost)
+    ]  # fmt: skip
+
+
+def _refuse(
+    policy: PolicyFile, request: Request, mistakes: Sequence[str], limits: Sequence[str]
+) -> None:
     if not mistakes and not limits:
         return
     kind: type[UnisonoError] = PrivacyViolation if limits else InvalidInput
     origin = policy.source.path or "the policy"
     reasons = "".join(f"\n  - {reason}" for reason in (*mistakes, *limits))
     raise kind(
-        f"{origin} of data set {policy.dataset.name!r} does not allow "
-        f"{file.source.path or 'this study'}:{reasons}\nnothing was read and nothing was spent"
+        f"{origin} of data set {policy.dataset.name!r} does not allow {request.title}:{reasons}\n"
+        "nothing was read and nothing was spent"
     )
 
 
-def _named(policy: PolicyFile, file: StudyFile) -> Iterator[str]:
+def _named(policy: PolicyFile, request: Request) -> Iterator[str]:
     """What is allowed by name."""
     allow = policy.allow
     lists: list[tuple[str, Any, tuple[str, ...]]] = [
-        ("trust", allow.trust, (file.trust.mode,)),
-        ("algorithms", allow.algorithms, (file.algorithm.name,)),
-        ("columns", allow.columns, tuple(file.data.columns)),
-        ("servers", allow.servers, () if file.server is None else (file.server.address,)),
+        ("trust", allow.trust, (request.trust,)),
+        ("algorithms", allow.algorithms, (request.algorithm,)),
+        ("columns", allow.columns, request.columns),
+        ("servers", allow.servers, () if request.server is None else (request.server,)),
     ]
     for word, allowed, asked in lists:
         refused = [] if allowed is None else [one for one in asked if one not in allowed]
@@ -90,19 +131,25 @@ def _crowd(policy: PolicyFile, study: Study) -> Iterator[str]:
         yield f"retries = {facts.retries}: at most {allow.maximum_retries} (maximum_retries)"
 
 
-def _cost(policy: PolicyFile, file: StudyFile, costs: Costs, party: str) -> Iterator[str]:
-    """What the study shows of this party, to each viewer."""
-    budget, privacy, allow = policy.budget, file.privacy, policy.allow
-    for word, asked, own in (
-        ("unit", privacy.unit, budget.unit), ("relation", privacy.relation, budget.relation)
-    ):  # fmt: skip
-        if asked is not own:
-            yield f'{word} = "{asked}": the budget counts by {word} "{own}"'
-    if privacy.unit is not budget.unit or party not in file.names:
+def _cost(policy: PolicyFile, request: Request, cost: Mapping[Viewer, Composed]) -> Iterator[str]:
+    """What is shown of this party, to each viewer, in the units that its budget counts."""
+    budget, allow = policy.budget, policy.allow
+    if request.unit is Unit.RECORD and budget.unit is Unit.PARTY:
+        yield (
+            'unit = "record": the budget counts whole parties, to whom what hides a record '
+            "promises nothing"
+        )
+        return
+    if request.unit is budget.unit and request.relation is not budget.relation:
+        yield f'relation = "{request.relation}": the budget counts by relation "{budget.relation}"'
+    try:
+        cost = counted(cost, budget.unit, budget.relation)
+    except PrivacyViolation as error:
+        yield str(error)
         return
     usual = core.Budget(allow.maximum_epsilon, allow.maximum_delta)
     exceptions, told = dict(policy.core_policy().exceptions), set()
-    for viewer, history in costs[file.party(party)].items():
+    for viewer, history in cost.items():
         limit = exceptions.get(viewer, usual)
         if math.isinf(limit.epsilon) or (history, limit) in told:
             continue  # viewers who see the same under the same limit are one reason
@@ -120,8 +167,10 @@ def _cost(policy: PolicyFile, file: StudyFile, costs: Costs, party: str) -> Iter
 
 
 def _shown(history: Any, relation: Relation, delta: float) -> str:
+    if any(isinstance(event.noise, NoNoise) for event, _ in history.parts):
+        return "everything (no noise)"
     epsilon = ACCOUNTANT.epsilon(history, relation, delta)
-    return f"epsilon {epsilon:.4g}" if math.isfinite(epsilon) else "everything (no noise)"
+    return f"epsilon {epsilon:.4g}" if math.isfinite(epsilon) else "more than any epsilon"
 
 
 def require_server(policy: PolicyFile, address: str) -> None:
@@ -158,4 +207,7 @@ def check_round(policy: PolicyFile) -> None:
         )
 
 
-__all__ = ["PolicyFile", "check_round", "load_policy", "require_allowed", "require_server"]
+__all__ = [
+    "PolicyFile", "Request", "check_round", "load_policy", "require_allowed",
+    "require_question_allowed", "require_server",
+]  # fmt: skip

@@ -97,7 +97,7 @@ REFUSALS = {
     "failing-disk": Refusal("the disk fails to confirm the second payment", (0, 1, 2),
                             "what was asked counts as spent"),
     "other-ledger": Refusal("its ledger counts whole parties, the study single records", (),
-                            "use a ledger for that unit"),
+                            "the budget counts whole parties"),
     "spent-elsewhere": Refusal("its ledger was used up by another study", (),
                                "refused before reading"),
     "other-key": Refusal("its key is not the one in the roster: it cannot begin", (), ""),

@@ -1,0 +1,132 @@
+"""Who pays for a query: the ledger of each file, on the terms that its owner set.
+
+Terms are fixed by the ledger that is there, or by a policy beside the file; for others by
+`--budget`. All who may refuse are asked before a ledger is begun.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.journal import read, unavailable
+from unisono.core.ledger import Ledger, header
+from unisono.core.policy import Budget, Policy
+from unisono.core.study import Study
+from unisono.core.trust import SERVER, Relation, Trust, Unit, Viewer
+from unisono.errors import InvalidInput
+from unisono.studies.data_set import DataSet, data_set, remember, require_only_ledger
+from unisono.studies.policy import Request, require_question_allowed
+from unisono.studies.policy_file import PolicyFile
+
+if TYPE_CHECKING:
+    from unisono.cli.query_run import Setting
+
+
+@dataclass(frozen=True, eq=False)
+class Payer:
+    """A file, the ledger that pays for it, and the terms, where they are fixed already."""
+
+    own: DataSet
+    ledger: Path
+    policy: PolicyFile | None = None
+    terms: Policy | None = None
+
+
+def payer(file: Path, setting: "Setting") -> Payer:
+    """Who pays for a file; a simulation pays from memory, and nothing there limits it."""
+    own, second = data_set(file), setting.second_ledgers
+    if setting.seed is not None:
+        return Payer(own, own.ledger_path)
+    policy = own.policy
+    ledger = own.ledger_path
+    if policy is None and second is not None:
+        ledger = second / f"{own.name}.ledger"
+    else:
+        require_only_ledger(own)
+    terms = None if policy is None else policy.core_policy()
+    if ledger.exists():
+        terms = header(read(ledger)[0], ledger)[0]
+    return Payer(own, ledger, policy, terms)
+
+
+def require_relation(payers: Sequence[Payer], relation: Relation) -> None:
+    for one in payers:
+        if one.terms is not None and one.terms.relation is not relation:
+            raise InvalidInput(
+                f"the ledger of {one.own.name} counts {one.terms.relation!s}: ask with --relation "
+                f"{one.terms.relation!s}"
+            )
+
+
+def require_allowed(
+    payers: Sequence[Payer], study: Study, columns: Sequence[str], relation: Relation
+) -> None:
+    """Refuse a query that a policy beside one of the files does not allow."""
+    request = Request(
+        "this query", study.trust, "statistics", tuple(columns), None, Unit.RECORD, relation
+    )
+    for one, cost in zip(payers, study.costs, strict=True):
+        if one.policy is not None:
+            require_question_allowed(one.policy, request, study, cost)
+
+
+@contextmanager
+def opened(payers: Sequence[Payer], study: Study, setting: "Setting") -> Iterator[list[Ledger]]:
+    """The ledgers, all of which can pay; none is begun if one refuses."""
+    begin = {
+        one: _new_terms(one, study, setting)
+        for one in payers
+        if setting.seed is not None or not one.ledger.exists()
+    }
+    with ExitStack() as stack:
+        ledgers: dict[Payer, Ledger] = {}
+        for one, cost in zip(payers, study.costs, strict=True):
+            if one in begin:
+                Ledger.in_memory(begin[one], ACCOUNTANT).check(cost)
+                continue
+            own = None if one.policy is None else one.policy.core_policy()
+            ledgers[one] = Ledger.open(one.ledger, ACCOUNTANT, own)
+            stack.callback(ledgers[one].close)
+            ledgers[one].check(cost)
+        for one, terms in begin.items():
+            ledgers[one] = _begun(one, terms, setting)
+            stack.callback(ledgers[one].close)
+        if setting.seed is None:
+            for one in payers:
+                remember(one.own, one.ledger)
+        yield [ledgers[one] for one in payers]
+
+
+def _begun(one: Payer, terms: Policy, setting: "Setting") -> Ledger:
+    if setting.seed is not None:
+        return Ledger.in_memory(terms, ACCOUNTANT, setting.seed)
+    try:
+        one.ledger.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unavailable(one.ledger.parent, error) from None
+    return Ledger.create(one.ledger, terms, ACCOUNTANT)
+
+
+def _new_terms(one: Payer, study: Study, setting: "Setting") -> Policy:
+    """What a ledger is begun with: the owner's policy, or the budget that is given."""
+    if one.terms is not None:
+        return one.terms
+    if setting.budget is None:
+        raise InvalidInput(
+            f"{one.own.records} has no ledger yet ({one.ledger}): say how much may ever be spent "
+            "on it with --budget EPSILON"
+        )
+    delta = setting.delta if setting.budget_delta is None else setting.budget_delta
+    colluders = study.facts.colluders
+    trusted: list[Viewer] = []
+    if study.trust is Trust.TRUSTED_SERVER:
+        trusted = [SERVER, *([Viewer.colluders(colluders)] if colluders else [])]
+    return Policy(
+        one.own.name, Budget(setting.budget, delta),
+        tuple((viewer, Budget(math.inf)) for viewer in trusted), setting.relation,
+        colluders=colluders,
+    )  # fmt: skip

@@ -1,0 +1,256 @@
+"""One data set, one ledger: where the policy and the ledger of a file of records lie.
+
+    DATA/NAME.csv            DATA/NAME.policy.toml     DATA/NAME.ledger
+    DATA/NAME/records.csv    DATA/NAME/policy.toml     DATA/NAME/NAME.ledger
+
+Links are followed first, so that whatever a file is called, wherever one works and whatever is
+asked, the same records are paid for from the same ledger. A policy may name another place for it.
+
+A data set is known by its place: records may be added to it. A file that was renamed or copied has
+another place and would begin with nothing spent, so beside every ledger lies a mark of the bytes
+that it has paid for (`NAME.ledger.source`), and a file whose bytes another ledger of its folder
+knows is refused. Whoever reads a mark can check a guess about all records, so it is its owner's
+alone, as the records are, and no part of the ledger, which may be shown.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core import policy as core
+from unisono.core.journal import unavailable
+from unisono.core.ledger import Ledger
+from unisono.core.trust import Relation
+from unisono.errors import InvalidInput, PrivacyViolation
+from unisono.studies.policy_file import PolicyFile, load_policy
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Records, by the name of their resolved file; what they are paid from, and on whose terms."""
+
+    name: str
+    records: Path
+    policy_path: Path
+    ledger_path: Path
+
+    @property
+    def policy(self) -> PolicyFile | None:
+        """What its owner allows, where a policy lies beside it."""
+        return load_policy(self.policy_path) if self.policy_path.exists() else None
+
+
+def data_set(records: str | os.PathLike[str]) -> DataSet:
+    """The data set in a file, by whatever name it is given.
+
+    >>> data_set("clinics/north.csv").ledger_path.name
+    'north.ledger'
+    >>> data_set("clinics/north/records.csv").ledger_path.name
+    'north.ledger'
+    """
+    given, own = Path(records).absolute(), Path(os.path.realpath(records))
+    beside = dict.fromkeys(_policy_beside(path) for path in (given, own))
+    there = [path for path in beside if path.exists()]
+    if len({path.resolve() for path in there}) > 1:
+        raise InvalidInput(
+            f"{records} has two policies, {there[0]} and {there[1]}: keep the one that counts"
+        )
+    name = own.parent.name if _in_own_folder(own) else own.stem
+    if there:
+        return DataSet(name, own, there[0], _real(load_policy(there[0]).ledger_path))
+    return DataSet(name, own, _policy_beside(own), _real(own.with_name(f"{name}.ledger")))
+
+
+def ledger_for(
+    records: str | os.PathLike[str], epsilon: float | None = None, delta: float = 0.0, *,
+    relation: Relation | str = Relation.REPLACE_ONE,
+) -> Ledger:  # fmt: skip
+    """The ledger of a file of records, which `unisono query`, `run` and `join` pay from too.
+
+    The first to ask begins it, with this budget or with that of the policy beside the records; a
+    budget is fixed then.
+    """
+    own = data_set(records)
+    require_only_ledger(own)
+    budget = None if epsilon is None else core.Budget(epsilon, delta)
+    policy = own.policy
+    if own.ledger_path.exists():
+        found = Ledger.open(
+            own.ledger_path, ACCOUNTANT, None if policy is None else policy.core_policy()
+        )
+    elif policy is not None:
+        found = policy.open_ledger()
+    elif budget is None:
+        raise InvalidInput(
+            f"{own.ledger_path} does not exist yet: say with epsilon how much may ever be spent on "
+            "these records"
+        )
+    else:
+        terms = core.Policy(own.name, budget, relation=Relation(relation))
+        found = Ledger.create(own.ledger_path, terms, ACCOUNTANT)
+    if budget is not None and (found.policy.budget, found.policy.relation) != (budget, relation):
+        kept = found.policy
+        found.close()
+        raise InvalidInput(
+            f"epsilon = {epsilon:g} at delta {delta:g} ({relation}): {own.ledger_path} has epsilon "
+            f"{kept.budget.epsilon:g} at delta {kept.budget.delta:g} ({kept.relation}), which was "
+            "fixed when it began; leave epsilon out"
+        )
+    remember(own)
+    return found
+
+
+# ------------------------------------------------------------- renamed and copied files
+
+
+def require_apart(files: Mapping[str, Path]) -> None:
+    """Refuse the same records for two parties: what is said of a record would be false of them."""
+    known: dict[bytes, str] = {}
+    for name, path in files.items():
+        other = known.setdefault(digest(path), name)
+        if other != name:
+            raise PrivacyViolation(
+                f"{files[other]} and {path} hold the same records, which would be released twice "
+                "and protected as if once: give every party its own"
+            )
+    ledgers: dict[Path, str] = {}
+    for name, path in files.items():
+        ledger = data_set(path).ledger_path
+        other = ledgers.setdefault(ledger, name)
+        if other != name:
+            raise InvalidInput(
+                f"{files[other]} and {path} share the ledger {ledger}: every data set has its own; "
+                "keep them in folders of their own, or name another ledger in a policy"
+            )
+
+
+def require_only_ledger(own: DataSet) -> None:
+    """Refuse records for which another ledger of their folder has paid: they were renamed, or
+    they are a copy."""
+    for other in other_ledgers(own):
+        raise PrivacyViolation(
+            f"{own.records} holds the records of {other}, so that their ledger would be another "
+            f"one, {own.ledger_path}, in which nothing of that is spent: give the file its name "
+            "back, or rename the ledger with it; if it is a copy, use the first file"
+        )
+
+
+def other_ledgers(own: DataSet) -> Iterator[Path]:
+    """Ledgers in the folder of the records, or named by a policy there, that have paid for the
+    same bytes."""
+    if not own.records.is_file():
+        return
+    found = None
+    for ledger in _ledgers_in(own.records.parent):
+        if ledger == own.ledger_path or not ledger.exists():
+            continue
+        mark = _mark(ledger)
+        if mark is None:
+            continue
+        found = found or digest(own.records)
+        if _keyed(mark["key"], found) in mark["versions"]:
+            yield ledger
+
+
+def remember(own: DataSet, ledger: Path | None = None) -> None:
+    """Mark the present bytes as paid for by their ledger."""
+    if not own.records.is_file():
+        return
+    place = ledger or own.ledger_path
+    mark = _mark(place) or {"key": secrets.token_hex(32), "versions": []}
+    version = _keyed(mark["key"], digest(own.records))
+    if version in mark["versions"]:
+        return
+    path = _mark_path(place)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    content = json.dumps({"key": mark["key"], "versions": [*mark["versions"], version]})
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(content + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except OSError as error:
+        raise unavailable(path, error) from None
+
+
+def digest(path: Path) -> bytes:
+    """The same for a file and its copy."""
+    try:
+        status = path.stat()
+        return _digest(path.absolute(), status.st_ino, status.st_size, status.st_mtime_ns)
+    except OSError as error:
+        raise InvalidInput(
+            f"{path} cannot be read: {error.strerror}; check the name and the permissions"
+        ) from None
+
+
+@lru_cache(maxsize=64)
+def _digest(path: Path, *version: int) -> bytes:
+    """Read once for all that one command wants to know."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def _ledgers_in(folder: Path) -> Iterator[Path]:
+    yield from (_real(path) for path in sorted(folder.glob("*.ledger")))
+    for path in sorted([*folder.glob("*.policy.toml"), *folder.glob("policy.toml")]):
+        try:
+            yield _real(load_policy(path).ledger_path)
+        except InvalidInput:
+            continue  # whoever uses that policy is told what is wrong with it
+
+
+def _mark_path(ledger: Path) -> Path:
+    return ledger.with_name(f"{ledger.name}.source")
+
+
+def _mark(ledger: Path) -> dict[str, Any] | None:
+    path = _mark_path(ledger)
+    try:
+        found = json.loads(path.read_bytes())
+        return {"key": str(found["key"]), "versions": [str(one) for one in found["versions"]]}
+    except (FileNotFoundError, PermissionError):
+        return None  # a stranger's mark is for its owner to read, as the records are
+    except OSError as error:
+        raise unavailable(path, error) from None
+    except (ValueError, KeyError, TypeError):
+        raise InvalidInput(
+            f"{path} is damaged, so that nobody knows what {ledger.name} has paid for: restore it "
+            "from a backup"
+        ) from None
+
+
+def _keyed(key: str, content: bytes) -> str:
+    """Two marks of the same bytes do not look alike."""
+    return hmac.digest(bytes.fromhex(key), content, "sha256").hex()
+
+
+# ------------------------------------------------------------- places
+
+
+def _policy_beside(records: Path) -> Path:
+    name = "policy.toml" if _in_own_folder(records) else f"{records.stem}.policy.toml"
+    return records.with_name(name)
+
+
+def _in_own_folder(records: Path) -> bool:
+    return records.stem in ("records", records.parent.name)
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+__all__ = [
+    "DataSet", "data_set", "digest", "ledger_for", "other_ledgers", "remember", "require_apart",
+    "require_only_ledger",
+]  # fmt: skip

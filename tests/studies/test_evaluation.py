@@ -97,7 +97,7 @@ def test_a_sorted_file_says_nothing_about_who_is_kept_out(change, table):
     def in_order(radius):
         order = np.argsort(radius)
         columns = {n: np.asarray(c)[order] for n, c in {**own.columns, "radius": radius}.items()}
-        return Table("north.csv", columns, own.kinds, 40)
+        return Table("north.csv", columns, 40)
 
     other = own.columns["radius"].copy()
     other[np.argmin(other)] = 29.0

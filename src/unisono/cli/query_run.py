@@ -6,7 +6,7 @@ a ledger is made, and a ledger refuses before the release; only then is anything
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party, Study
 from unisono.core.trust import SERVER, Relation, Trust, Viewer
 from unisono.core.values import Private
-from unisono.data import Table, read_table, require_same_schema
+from unisono.data import Table, read_table
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
 
@@ -149,17 +149,14 @@ def _sizes(facts: Facts, tables: Sequence[Table], features: int, setting: Settin
 
 
 def _read(files: Sequence[Path], inquiry: Inquiry) -> list[Table]:
-    columns = inquiry.columns
-    if len(files) < _MANY_FILES or not sys.stderr.isatty():
-        tables = [read_table(file, columns) for file in files]
-    else:
+    columns, multiline = inquiry.columns, inquiry.asked.multiline
+    shown: Iterable[Path] = files
+    if len(files) >= _MANY_FILES and sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import track
 
         shown = track(files, "reading", console=Console(stderr=True), transient=True)
-        tables = [read_table(file, columns) for file in shown]
-    require_same_schema(tables)
-    return tables
+    return [read_table(file, columns, multiline) for file in shown]
 
 
 def _require_budget(new: set[str], setting: Setting) -> None:

@@ -27,7 +27,6 @@ from unisono.core.study import Party, Result, Study
 from unisono.core.transcript import Transcript
 from unisono.core.trust import Trust
 from unisono.core.values import Private
-from unisono.data import read_table
 from unisono.deployment.files import (
     EVALUATION,
     RESULT,
@@ -71,8 +70,7 @@ def prepare(place: Place) -> "Alone":
     require_folder(place.folder, built.file, place.seed is not None)
     records = {}
     for name in file.names:
-        table = read_table(place.data[name], built.column_names)
-        records[name] = built.split(table, name, place.seed)
+        records[name] = built.split(built.table(place.data[name]), name, place.seed)
     simulated = place.seed is not None
     policies = {
         name: policy_for(built, place.data, name, place.ledgers, simulated) for name in file.names

@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from unisono.data import read_table
 from unisono.deployment.coordinate import Place, authority_of, run, serving
 from unisono.deployment.files import folder_for
 from unisono.deployment.job import Job, Progress
@@ -43,7 +42,7 @@ def run_local(
     file = load_study(study)
     built = build(file)
     for name in file.names:  # here rather than in a party's log
-        built.columns(read_table(data[name], built.column_names), name)
+        built.columns(built.table(data[name]), name)
     require_public(public_test(file, study), data)
     policies = {name: policy_for(built, data, name, None, False) for name in file.names}
     for name, policy in policies.items():

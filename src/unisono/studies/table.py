@@ -46,11 +46,12 @@ def public_values(file: StudyFile, table: Table) -> Values:
     """As `values_of`, for public records: of any number, and refused where a cell is missing."""
     values = {name: _read(table, name, column) for name, column in file.data.columns.items()}
     for name, own in values.items():
-        if np.isnan(own).any():
+        missing = np.flatnonzero(np.isnan(own))
+        if len(missing):
             raise InvalidInput(
-                f"{table.name}: {np.count_nonzero(np.isnan(own))} values of {name!r} are not "
-                f"{_kind(file.data.columns[name])}, first in record {np.argmax(np.isnan(own)) + 1}: "
-                "correct or remove these public records; nothing was spent"
+                f"{table.name}: {len(missing)} values of {name!r} are not "
+                f"{_kind(file.data.columns[name])}, first in record {missing[0] + 1}: correct or "
+                "remove these public records; nothing was spent"
             )
     return values
 

@@ -270,11 +270,10 @@ def _require_columns(file: Any, names: Collection[str], wanted: Sequence[str]) -
 
 def _separated(names: Collection[str]) -> str:
     """A hint where one name looks like a whole header."""
-    [name, *others] = names
-    found = next((mark for mark in (";", "\t", "|") if mark in name), None)
-    if others or found is None:
+    found = [mark for name in names for mark in (";", "\t", "|") if mark in name]
+    if len(names) != 1 or not found:
         return ""
-    return f"; it looks separated by {found!r}: save it with commas"
+    return f"; it looks separated by {found[0]!r}: save it with commas"
 
 
 # ------------------------------------------------------------- CSV

@@ -258,14 +258,20 @@ def test_one_parquet_cell_never_decides_how_another_is_read(
         raw = pyarrow.array(texts, pyarrow.binary())
         # As text that nobody checked: files may hold any bytes.
         unchecked = pyarrow.Array.from_buffers(pyarrow.string(), len(raw), raw.buffers())
-        table = pyarrow.table(
-            {"text": unchecked, "weight": pyarrow.array(weights, pyarrow.float64())}
+        places = [None if text is None else place for place, text in enumerate(texts)]
+        full = pyarrow.array([text or b"" for text in texts], pyarrow.binary())
+        coded = pyarrow.DictionaryArray.from_arrays(
+            pyarrow.array(places, pyarrow.int32()),
+            pyarrow.Array.from_buffers(pyarrow.string(), len(full), full.buffers()),
         )
-        pyarrow.parquet.write_table(table, path, use_dictionary=False)
+        table = pyarrow.table(
+            {"text": unchecked, "coded": coded, "weight": pyarrow.array(weights, pyarrow.float64())}
+        )
+        pyarrow.parquet.write_table(table, path)
         found = read_table(path)
         read = (
             found.numbers("text"), found.codes("text", ("flu", "none")), found.numbers("weight"),
-            found.codes("weight", (1, 2)),
+            found.codes("weight", (1, 2)), found.codes("coded", ("flu", "none")),
         )  # fmt: skip
         return [tuple(value.tobytes() for value in record) for record in zip(*read, strict=True)]
 

@@ -379,8 +379,12 @@ def _cells(file: Path, name: str, values: Any) -> list[Any]:
     from pyarrow import types
 
     kind = values.type
-    if types.is_dictionary(kind):
-        values, kind = values.cast(kind.value_type), kind.value_type
+    if types.is_dictionary(kind):  # Arrow would decode it only if all of it is UTF-8
+        cells = []
+        for chunk in values.chunks:
+            known = _cells(file, name, chunk.dictionary)
+            cells += [None if i is None else known[i] for i in chunk.indices.to_pylist()]
+        return cells
     if types.is_null(kind) or types.is_boolean(kind) or types.is_integer(kind):
         return values.to_pylist()
     if types.is_floating(kind) or types.is_decimal(kind):

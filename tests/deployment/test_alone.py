@@ -580,8 +580,8 @@ def test_a_private_test_is_paid_for_in_addition(made, monkeypatch):
         kept = np.arange(RECORDS) < 10
         score = np.full(RECORDS, shown["intercept"])
         for column, weight in shown["weights"].items():
-            score += weight * np.clip(table.columns[column], 0, 120)
-        ill = table.columns["diagnosis"] == "malignant"
+            score += weight * np.clip(table.numbers(column), 0, 120)
+        ill = table.codes("diagnosis", ("malignant",)) == 0
         right.append(((score > 0) == ill)[kept])
     assert found["value"] == pytest.approx(np.mean(right), abs=0.01)
     assert found["low"] < found["value"] <= found["high"]

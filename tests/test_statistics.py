@@ -9,6 +9,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import unisono
+from unisono import statistics
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.attacks.audit import audit, check, two_worlds
 from unisono.core.ledger import Ledger
@@ -143,7 +144,7 @@ def added(statistic, values, relation=Relation.REPLACE_ONE):
 
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore", UnreadValues)
-        patch.setattr(unisono.statistics, "release", release)
+        patch.setattr(statistics, "release", release)
         with pytest.raises(Seen) as seen:
             statistic(values, book(relation=relation))
     return seen.value.args[0]
@@ -155,11 +156,19 @@ STATISTICS = {
     "mean": lambda v, b: unisono.mean(v, (-3, 10), epsilon=1.0, ledger=b),
     "histogram": lambda v, b: unisono.histogram(v, [1, 2, "true", "x"], epsilon=1.0, ledger=b),
 }
-LISTS = {
-    "list": list,
-    "tuple": tuple,
-    "objects": lambda values: np.array([*values, None], object)[:-1],
-}
+
+
+class Series:
+    """A column of a data frame: whatever can be made an array."""
+
+    def __init__(self, values):
+        self._values = values
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array([*self._values, None], object)[:-1]
+
+
+LISTS = {"list": list, "tuple": tuple, "objects": lambda v: np.asarray(Series(v)), "series": Series}
 VALUES = [1, 2, True, "2", 0.5, False, "x", 11.0]
 ANYTHING = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5),
@@ -230,7 +239,7 @@ def test_bounds_are_kept_whatever_arithmetic_made_of_a_record(value):
 
     def beyond(values, ledger):
         rows = np.array(values)[:, None]
-        return unisono.statistics._release_sum(rows, 1.0, 1.0, 0.0, ledger, "sum")
+        return statistics._release_sum(rows, 1.0, 1.0, 0.0, ledger, "sum")
 
     found = added(beyond, [value])
     assert abs(found.value[0] * found.grid) <= found.sensitivity.zero_out.linf <= 1 + 2**-19

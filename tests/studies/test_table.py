@@ -1,9 +1,12 @@
 """A party's table against the study: header, types, categories, bounds and sizes."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from unisono.data import UnreadValues
 from unisono.errors import InvalidInput
@@ -137,3 +140,31 @@ def test_newlines_in_cells_are_declared_in_the_study(change, tmp_path):
     assert "multiline" not in plain.file.meaning["data"]
     words = [danger.words for danger in explain(declared.file).dangers]
     assert any("one record can change many" in said for said in words)
+
+
+ODD_CELLS = st.sampled_from(["", '"', ",", "\x00", "nan", "1e999", "f", "benign", "12", "\r", "é"])
+
+
+@given(line=st.one_of(st.binary(max_size=30), st.lists(ODD_CELLS, max_size=9).map(
+    lambda cells: ",".join(cells).encode()
+)))  # fmt: skip
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_one_line_never_changes_what_a_model_sees_of_another(text, table, tmp_path, line):
+    """From the bytes of a file to the rows of a model: the others are equal to the last bit."""
+    own, path, built = table(40), tmp_path / "north.csv", build(parse_study(text))
+    cells = zip(*own.columns.values(), strict=True)
+    lines = [",".join(own.columns), *(",".join(map(str, record)) for record in cells)]
+    seen = []
+    for changed in (lines[6].encode(), line.replace(b"\n", b"")):
+        file = [one.encode() for one in lines]
+        file[6] = changed
+        path.write_bytes(b"\n".join(file) + b"\n")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnreadValues)
+            warnings.simplefilter("ignore", ClippedValues)
+            seen.append(built.columns(built.table(path), "north"))
+    for before, after in zip(*seen, strict=True):
+        assert before.shape == after.shape
+        assert np.delete(before, 5, axis=0).tobytes() == np.delete(after, 5, axis=0).tobytes()

@@ -34,6 +34,7 @@ from unisono.estimators import (
     UnboundedFeatures,
     private_search,
 )
+from unisono.estimators.members import membership
 from unisono.estimators.scaling import scaling
 
 LOGISTIC = {"bounds": (-3, 3), "classes": [0, 1], "rounds": 20}
@@ -325,6 +326,7 @@ def test_bad_records():
 def test_bad_parties():
     refused("one party label for each row", parties=[1, 2])
     refused("no party label", parties=[math.nan] * 60)
+    refused("one value for each record", parties=np.full((60, 1), "a"))
     refused("no party label", parties=[None] + ["a"] * 59)
     refused("one party alone", trust="secure-sum")
     half = np.array(["a", "b"])[np.arange(60) % 2]
@@ -417,3 +419,20 @@ def test_objective_perturbation_has_no_shares():
         PrivateLogisticRegression(algorithm="objective-perturbation", **LOGISTIC).fit(
             *toy(60), parties=np.arange(60) % 3
         )
+
+
+@pytest.mark.parametrize("odd", ["x", 2.5, True, 10**30])
+def test_one_row_never_renames_the_party_of_another(odd):
+    """As one array, a single label that is text or no whole number would rename all others."""
+    alike = [
+        [1, 2, 2],
+        [1.0, 2.0, 2.0],
+        np.array([1, 2, 2]),
+        np.array(["1", "2", "2"]),
+        ["1", 2, 2.0],
+    ]
+    for labels in alike:
+        assert membership(labels, 3).names == ("1", "2")
+    names, rows = (getattr(membership([1, 2, odd], 3), part) for part in ("names", "rows"))
+    found = {name: own.tolist() for name, own in zip(names, rows, strict=True)}
+    assert (found["1"], found["2"]) == ([0], [1])

@@ -1,16 +1,21 @@
 """Three-line statistics: right values, honest margins, honest costs, clear refusals."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
 
 import unisono
+from unisono import statistics
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.attacks.audit import audit, check, two_worlds
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import SERVER, Relation
+from unisono.data import UnreadValues
 from unisono.errors import BudgetExceeded, InvalidInput
 
 AGES = np.random.default_rng(3).integers(18, 90, 500)
@@ -103,13 +108,17 @@ def test_bounds_do_not_come_from_the_data_and_outliers_are_clipped():
     ("call", "message"),
     [
         (lambda b: unisono.mean([], (0, 1), epsilon=1, ledger=b), "empty"),
-        (lambda b: unisono.mean([1, math.nan], (0, 1), epsilon=1, ledger=b), "NaN"),
         (lambda b: unisono.mean([1], (1, 0), epsilon=1, ledger=b), "not a finite range"),
         (lambda b: unisono.mean([1], (0, math.inf), epsilon=1, ledger=b), "not a finite range"),
         (lambda b: unisono.mean([1], (0, 1), epsilon=0, ledger=b), "epsilon"),
         (lambda b: unisono.mean([1], (0, 1), epsilon=math.nan, ledger=b), "epsilon"),
         (lambda b: unisono.mean([1], (0, 1), epsilon=1, delta=1.5, ledger=b), "delta"),
-        (lambda b: unisono.count([1, 2], epsilon=1, ledger=b), "true/false"),
+        (lambda b: unisono.mean([1], (0, 5e-324), epsilon=1, ledger=b), "another unit"),
+        (lambda b: unisono.total([1], (0, 1e308), epsilon=1, ledger=b), "another unit"),
+        (lambda b: unisono.mean([1], (1e16, 1e16 + 2), epsilon=1, ledger=b), "too narrow"),
+        (lambda b: unisono.mean(AGES[:, None], (0, 1), epsilon=1, ledger=b), "2 dimensions"),
+        (lambda b: unisono.mean("123", (0, 1), epsilon=1, ledger=b), "got a str"),
+        (lambda b: unisono.count([], epsilon=1, ledger=b), "at least one value"),
         (lambda b: unisono.histogram([1], [1, 1], epsilon=1, ledger=b), "distinct"),
         (lambda b: unisono.histogram([], [1], epsilon=1, ledger=b), "at least one value"),
     ],
@@ -119,6 +128,146 @@ def test_bad_input_is_refused_and_nothing_is_spent(call, message):
     with pytest.raises(InvalidInput, match=message):
         call(ledger)
     assert ledger.grants == 0
+
+
+# ------------------------------------------------------------- one record alone
+
+
+def added(statistic, values, relation=Relation.REPLACE_ONE):
+    """What a statistic adds up of these values before the noise, with its stated sensitivity."""
+
+    class Seen(Exception):
+        pass
+
+    def release(draw, contribution, event):
+        raise Seen(contribution)
+
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnreadValues)
+        patch.setattr(statistics, "release", release)
+        with pytest.raises(Seen) as seen:
+            statistic(values, book(relation=relation))
+    return seen.value.args[0]
+
+
+STATISTICS = {
+    "count": lambda v, b: unisono.count(v, epsilon=1.0, ledger=b),
+    "sum": lambda v, b: unisono.total(v, (-3, 10), epsilon=1.0, ledger=b),
+    "mean": lambda v, b: unisono.mean(v, (-3, 10), epsilon=1.0, ledger=b),
+    "histogram": lambda v, b: unisono.histogram(v, [1, 2, "true", "x"], epsilon=1.0, ledger=b),
+}
+
+
+class Series:
+    """A column of a data frame: whatever can be made an array."""
+
+    def __init__(self, values):
+        self._values = values
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array([*self._values, None], object)[:-1]
+
+
+LISTS = {"list": list, "tuple": tuple, "objects": lambda v: np.asarray(Series(v)), "series": Series}
+VALUES = [1, 2, True, "2", 0.5, False, "x", 11.0]
+ANYTHING = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5),
+    st.binary(max_size=5), st.complex_numbers(), st.decimals(), st.dates(),
+    st.lists(st.integers(), max_size=3),
+    st.dictionaries(st.integers(), st.integers(), max_size=2),
+    st.sampled_from([
+        "n/a", "1e999", "true", 10**400, 10**5000, 5e-324, 1.7e308, "9" * 9999, np.float32(2),
+        np.int8(1), np.str_("x"), np.datetime64("NaT"), np.array([1, 2]), object(), float,
+    ]),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+@given(
+    shape=st.sampled_from(list(LISTS)), relation=st.sampled_from(Relation), value=ANYTHING,
+    place=st.integers(0, len(VALUES) - 1),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_one_value_never_decides_how_another_is_read(statistic, shape, relation, value, place):
+    """Whatever one record is: it is accepted, what it adds is what it adds to the others' sum when
+    it is alone beside them, and that is no more than the sensitivity that was paid for."""
+    changed = [*VALUES[:place], value, *VALUES[place + 1 :]]
+    others = [*VALUES[:place], None, *VALUES[place + 1 :]]
+    with_it = added(STATISTICS[statistic], LISTS[shape](changed), relation)
+    without = added(STATISTICS[statistic], LISTS[shape](others), relation)
+    alone = added(STATISTICS[statistic], [value], relation)
+    own = with_it.value - without.value
+    assert np.array_equal(own, alone.value)
+    stated = with_it.sensitivity.zero_out
+    assert np.abs(own * with_it.grid).sum() <= stated.l1
+    assert np.abs(own * with_it.grid).max() <= stated.linf
+
+
+@given(
+    relation=st.sampled_from(Relation), low=st.floats(-1e18, 1e18), width=st.floats(1e-12, 1e18),
+    values=st.lists(st.floats(-1e19, 1e19), min_size=1, max_size=2),
+)  # fmt: skip
+@example(relation=Relation.ZERO_OUT, low=1e16, width=2.0, values=[1e16, 1e16 + 2])
+@example(relation=Relation.ZERO_OUT, low=2.0**53, width=2.0, values=[2.0**53 + 2])
+@example(relation=Relation.ZERO_OUT, low=1.7e18, width=300.0, values=[1.7e18 + 300])
+@example(relation=Relation.ZERO_OUT, low=-1e16 - 2, width=2.0, values=[-1e16 - 2])
+@settings(max_examples=60, deadline=None)
+def test_a_record_moves_a_sum_by_no_more_than_is_stated(relation, low, width, values):
+    """Wherever the bounds lie: refused where doubles cannot tell them apart, else kept to."""
+    bounds = (low, low + width)
+    assume(bounds[0] < bounds[1])
+    reach = max(map(abs, bounds))
+    for statistic, largest in ((unisono.mean, width / 2), (unisono.total, reach)):
+
+        def bounded(v, b, ask=statistic):
+            return ask(v, bounds, epsilon=1.0, ledger=b)
+
+        if largest < 2.0**-32 * reach:
+            with pytest.raises(InvalidInput, match="too narrow"):
+                added(bounded, values, relation)
+        elif largest > 2.0**-31 * reach:
+            for value in (*values, *bounds):
+                found = added(bounded, [value], relation)
+                moved, stated = np.abs(found.value * found.grid), found.sensitivity.zero_out
+                assert moved.sum() <= stated.l1
+                assert moved.max() <= stated.linf <= largest * (1 + 2**-18)
+
+
+@pytest.mark.parametrize("value", [2.0, -1e300, np.inf, np.nan, 1 + 2**-40])
+def test_bounds_are_kept_whatever_arithmetic_made_of_a_record(value):
+    """The whole numbers that are added up are clipped themselves, after all rounding."""
+
+    def beyond(values, ledger):
+        rows = np.array(values)[:, None]
+        return statistics._release_sum(rows, 1.0, 1.0, 0.0, ledger, "sum")
+
+    found = added(beyond, [value])
+    assert abs(found.value[0] * found.grid) <= found.sensitivity.zero_out.linf <= 1 + 2**-19
+
+
+@pytest.mark.parametrize("odd", ["n/a", None, math.nan, [1], 3.5])
+def test_a_histogram_counts_the_others_as_before(odd):
+    values = [1, 2] * 500
+    assert added(STATISTICS["histogram"], [*values, odd]).value.tolist() == [500, 500, 0, 0]
+    written = np.array([str(value) for value in [*values, odd]])
+    assert added(STATISTICS["histogram"], written).value.tolist() == [500, 500, 0, 0]
+
+
+def test_a_value_that_cannot_be_read_adds_nothing_and_the_caller_is_told():
+    values = [*AGES, "n/a", None]
+    middling = (AGES.sum() + 2 * 60) / len(values)
+    for ask, true in ((unisono.total, AGES.sum()), (unisono.mean, middling)):
+        with pytest.warns(UnreadValues, match=r"2 of 502 values are not finite numbers.* 501: "):
+            answer = ask(values, (0, 120), epsilon=40.0, ledger=book())
+        assert answer.value == pytest.approx(true, abs=answer.margin)
+    with pytest.warns(UnreadValues, match="not true or false .write a condition"):
+        answer = unisono.count([True] * 50 + ["maybe", 2], epsilon=40.0, ledger=book())
+    assert answer.value == pytest.approx(50, abs=1)
+    with pytest.warns(UnreadValues):
+        hidden = unisono.mean(
+            values, (0, 120), epsilon=40.0, ledger=book(relation=Relation.ADD_OR_REMOVE)
+        )
+    assert hidden.value == pytest.approx(AGES.mean(), abs=1)
 
 
 def test_a_large_delta_is_warned_about():

@@ -7,6 +7,9 @@
 Each function bounds the records by *public* bounds, pays with the data set's ledger, draws
 exact integer noise and returns an `Answer` that prints its guarantee. The noise is discrete
 Laplace (pure epsilon) or, with a `delta`, Gaussian.
+
+Every record is read by itself (`unisono.data`): a list is never made one array of one kind, and a
+value that cannot be read adds nothing to a count, a sum or a histogram. Whoever calls is warned.
 """
 
 import math
@@ -27,12 +30,15 @@ from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.release import release
 from unisono.core.trust import Relation, Unit
-from unisono.core.values import _BOUNDED_ONLY, Contribution, require_finite
+from unisono.core.values import _BOUNDED_ONLY, Contribution
+from unisono.data import codes, listed, numbers, warn_unread
 from unisono.errors import InvalidInput
 from unisono.mechanisms import gaussian, laplace
 
 # Bounded values are rounded to 2^-20 of their range; the rounding is in the sensitivity.
 _STEPS = 2**20
+# Sums of so small or so large values, or their grid, are not numbers that doubles hold.
+_SMALLEST, _LARGEST = 1e-250, 1e250
 
 
 @dataclass(frozen=True)
@@ -77,18 +83,15 @@ def open_ledger(
 
 def count(condition: Any, *, epsilon: float, ledger: Ledger, delta: float = 0.0) -> Answer:
     """How many records fulfil a condition (an array of true and false)."""
-    flags = _flat(condition)
-    if flags.dtype.kind != "b":
-        raise InvalidInput(
-            f"count takes true/false values, got {flags.dtype}: write a condition, as ages > 65"
-        )
+    flags = codes(listed(condition), (False, True))
+    warn_unread(flags < 0, "values", "true or false (write a condition, as ages > 65)")
     once = Distance(l1=1.0, l2=1.0, linf=1.0)  # one record changes the count by one at most
     sensitivity = Sensitivity(Unit.RECORD, once, once, once)
     released, event = _pay_and_release(
         lambda: Contribution(
-            np.array([np.count_nonzero(flags)]), 1.0, sensitivity, maker=_BOUNDED_ONLY
+            np.array([np.count_nonzero(flags == 1)]), 1.0, sensitivity, maker=_BOUNDED_ONLY
         ),
-        sensitivity, 1, epsilon, delta, ledger, "count", flags.size,
+        sensitivity, 1, epsilon, delta, ledger, "count", len(flags),
     )  # fmt: skip
     return _answer("count", float(released[0]), event, 1, ledger, delta, 1.0, step=1.0)
 
@@ -97,7 +100,7 @@ def total(
     values: Any, bounds: tuple[float, float], *, epsilon: float, ledger: Ledger,
     delta: float = 0.0,
 ) -> Answer:  # fmt: skip
-    """The sum of values, each clipped to public bounds."""
+    """The sum of values, each clipped to public bounds; one that cannot be read adds nothing."""
     records, low, high = _bounded(values, bounds)
     reach = max(abs(low), abs(high))
     released, event = _release_sum(records[:, None], reach, epsilon, delta, ledger, "sum")
@@ -112,16 +115,22 @@ def mean(
 
     Values are centred first, so the noise is in proportion to half the range. Where the number
     of records is public (replace-one, zero-out) it divides the sum; under add-or-remove a noisy
-    count is released beside the sum, in one event.
+    count is released beside the sum, in one event. A value that cannot be read adds nothing: it
+    counts as the centre of the bounds, or not at all where records are counted.
     """
     records, low, high = _bounded(values, bounds)
-    centre, half = (low + high) / 2, (high - low) / 2
+    centre, half = low / 2 + high / 2, high / 2 - low / 2
+    if half / _STEPS < math.ulp(max(abs(low), abs(high))):
+        raise InvalidInput(
+            f"bounds {bounds!r} are too narrow for where they lie: doubles cannot tell the values "
+            "between them apart; subtract a public constant from values and bounds first"
+        )
     centred = (records - centre)[:, None]
     if ledger.policy.relation is not Relation.ADD_OR_REMOVE:
         released, event = _release_sum(centred, half, epsilon, delta, ledger, "mean")
         value = centre + float(released[0]) / len(records)
         return _answer("mean", value, event, 1, ledger, delta, 1 / len(records))
-    pair = np.concatenate([centred, np.full_like(centred, half)], axis=1)
+    pair = np.concatenate([centred, np.where(np.isnan(centred), np.nan, half)], axis=1)
     released, event = _release_sum(pair, half, epsilon, delta, ledger, "mean", columns=2)
     size = max(float(released[1]) / half, 1.0)
     shift = min(max(float(released[0]) / size, -half), half)
@@ -132,28 +141,21 @@ def mean(
 def histogram(
     values: Any, categories: Sequence[Any], *, epsilon: float, ledger: Ledger, delta: float = 0.0,
 ) -> Answer:  # fmt: skip
-    """How many records fall into each of the public categories; others are left out."""
-    labels = np.asarray(values)
-    if labels.ndim != 1 or labels.size == 0:
-        raise InvalidInput(
-            f"a histogram needs a flat list of at least one value, got {labels.shape}"
-        )
-    if len(set(categories)) != len(categories) or not len(categories):
-        raise InvalidInput(f"a histogram needs distinct public categories, got {categories!r}")
+    """How many records fall into each of the public categories; others are left out.
+
+    What a record counts as is decided for it alone, as `unisono.data.codes` says.
+    """
+    places = codes(listed(values), categories)
     # One record is in one cell: all norms are 1, and replacing it touches two cells (E001-3).
     once, moved = Distance(l1=1.0, l2=1.0, linf=1.0), Distance(l1=2.0, l2=math.sqrt(2), linf=1.0)
     sensitivity = Sensitivity(Unit.RECORD, moved, once, once)
 
     def contribute() -> Contribution:
-        counts, free = [], np.ones(labels.shape, bool)
-        for category in categories:  # a record counts once, even if categories compare equal
-            hit = (labels == category) & free
-            counts.append(np.count_nonzero(hit))
-            free &= ~hit
-        return Contribution(np.array(counts), 1.0, sensitivity, maker=_BOUNDED_ONLY)
+        counts = np.bincount(places[places >= 0], minlength=len(categories))
+        return Contribution(counts, 1.0, sensitivity, maker=_BOUNDED_ONLY)
 
     released, event = _pay_and_release(
-        contribute, sensitivity, len(categories), epsilon, delta, ledger, "histogram", labels.size
+        contribute, sensitivity, len(categories), epsilon, delta, ledger, "histogram", len(places)
     )
     return _answer("histogram", released, event, len(categories), ledger, delta, 1.0, step=1.0)
 
@@ -162,42 +164,43 @@ def histogram(
 
 
 def _bounded(values: Any, bounds: tuple[float, float]) -> tuple[np.ndarray, float, float]:
+    """Numbers within their bounds (n,), NaN where a value is none, and the bounds."""
     low, high = (float(b) for b in bounds)
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise InvalidInput(
             f"bounds {bounds!r} are not a finite range: give the public lowest and highest value, "
             "never read from the data"
         )
-    records = require_finite(_flat(values), "the data")
-    if records.size == 0:
-        raise InvalidInput("the data are empty: there is nothing to release; nothing was spent")
+    if not _SMALLEST < max(abs(low), abs(high)) < _LARGEST:
+        raise InvalidInput(
+            f"bounds {bounds!r} are too small or too large to add up in doubles: choose another "
+            "unit for values and bounds"
+        )
+    records = numbers(listed(values))
+    warn_unread(np.isnan(records), "values", "finite numbers")
     return np.clip(records, low, high), low, high
-
-
-def _flat(values: Any) -> np.ndarray:
-    """One value per record; several values of one record would be one record counted often."""
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise InvalidInput(f"got {array.ndim} dimensions: give a flat list with one value a record")
-    return array
 
 
 def _release_sum(
     rows: np.ndarray, reach: float, epsilon: float, delta: float, ledger: Ledger, name: str,
     columns: int = 1,
 ) -> tuple[np.ndarray, Event]:  # fmt: skip
-    """Release the column sums of rows whose entries are at most `reach`."""
+    """Release the column sums of rows (n, columns) whose entries are about `reach` at most.
+
+    Sensitivity: a record adds to each sum a whole number of grid steps. It is made of that record
+    alone and clipped to ±m, m = ceil(reach / grid), *after* all arithmetic in doubles: whatever
+    centring, dividing and rounding did, a record alone moves each sum by at most m steps, which is
+    what is stated. A row that is not finite adds zero.
+    """
     grid = 2.0 ** math.floor(math.log2(reach / _STEPS))
-    entry = (math.floor(reach / grid) + 1) * grid
+    most = math.ceil(reach / grid)
+    entry = most * grid
     sensitivity = bounded_sum(l1=entry * columns, l2=entry * math.sqrt(columns), linf=entry)
 
     def contribute() -> Contribution:
-        return Contribution(
-            np.rint(rows / grid).astype(np.int64).sum(axis=0),
-            grid,
-            sensitivity,
-            maker=_BOUNDED_ONLY,
-        )
+        readable = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
+        steps = np.clip(np.rint(readable / grid), -most, most).astype(np.int64)
+        return Contribution(steps.sum(axis=0), grid, sensitivity, maker=_BOUNDED_ONLY)
 
     return _pay_and_release(
         contribute, sensitivity, columns, epsilon, delta, ledger, name, len(rows)

@@ -186,8 +186,15 @@ def test_a_party_without_records_sends_zero():
 
 
 def test_what_is_not_finite_is_not_sent():
+    """A record that is not finite is as if absent; a change that is not finite is zero."""
     rows, labels = records((6,))[0]
-    rows[3] = np.inf
+    absent = contribution((rows, labels), np.arange(6) != 3).value
+    for unread in (np.inf, np.nan):
+        rows[3] = unread
+        found = contribution((rows, labels), np.ones(6, bool)).value
+        assert found.any()
+        assert np.array_equal(found, absent)
+    rows[3], labels[3] = 3e38, 1e38  # finite, but its loss is not
     assert not contribution((rows, labels), np.ones(6, bool)).value.any()
 
 

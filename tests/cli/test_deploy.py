@@ -5,6 +5,7 @@ No test here reaches a network; see tests/deployment for those that do.
 
 import fcntl
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -321,10 +322,6 @@ def test_records_that_do_not_fit_the_study(trial):
     faults = {
         "age": whole.replace("age", "years"),
         "holds 41 records, and the study states 40": whole + "12,30,benign,\n",
-        "column 'diagnosis' of record 1 is none of benign, malignant": whole.replace(
-            "malignant", MARKER
-        ).replace("benign", MARKER),
-        "'radius'": whole.replace(MARKER, f"about {MARKER}"),
         "records.csv": "",
     }
     for words, content in faults.items():
@@ -332,6 +329,27 @@ def test_records_that_do_not_fit_the_study(trial):
         text = run(*join(trial), code=2)
         assert words in text
         require_untouched(trial, text)
+
+
+@pytest.mark.filterwarnings("always::unisono.data.UnreadValues")
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("malignant", r"values of 'diagnosis' in \S+ are not any of benign, malignant"),
+        (MARKER, r"1 of 40 values of 'radius' in \S+ are not numbers, first in record 1"),
+    ],
+)
+def test_records_that_cannot_be_read_are_told_to_the_party_and_stop_nothing(trial, cell, words):
+    """It goes on to look for the server, which is not there."""
+    records = trial.folder / "north" / "records.csv"
+    whole = records.read_text()
+    records.write_text(whole.replace(f"{cell},", f"about {MARKER},"))
+    try:
+        text = run(*join(trial), code=2)
+    finally:
+        records.write_text(whole)
+    assert re.search(words, text)
+    trial.require_no_records(text)
 
 
 def test_files_that_are_missing_or_unreadable(trial, tmp_path):

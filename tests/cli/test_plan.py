@@ -54,7 +54,8 @@ def no_data(monkeypatch):
     def opened(*_, **__):
         raise AssertionError("data were read")
 
-    monkeypatch.setattr(unisono.data, "read_table", opened)
+    for reader in ("_read_csv", "_read_parquet"):  # whatever name `read_table` was imported by
+        monkeypatch.setattr(unisono.data, reader, opened)
     monkeypatch.setattr(Private, "open", opened)
 
 

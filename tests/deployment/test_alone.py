@@ -15,7 +15,7 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core import journal
 from unisono.core.ledger import Ledger
 from unisono.core.trust import Viewer
-from unisono.data import read_table
+from unisono.data import UnreadValues, read_table
 from unisono.deployment import paid_rounds
 from unisono.deployment.alone import Alone, Place, prepare
 from unisono.deployment.parties_here import find_data
@@ -636,8 +636,8 @@ def test_a_private_test_is_paid_for_in_addition(made, monkeypatch):
         kept = np.arange(RECORDS) < 10
         score = np.full(RECORDS, shown["intercept"])
         for column, weight in shown["weights"].items():
-            score += weight * np.clip(table.columns[column], 0, 120)
-        ill = table.columns["diagnosis"] == "malignant"
+            score += weight * np.clip(table.numbers(column), 0, 120)
+        ill = table.codes("diagnosis", ("malignant",)) == 0
         right.append(((score > 0) == ill)[kept])
     assert found["value"] == pytest.approx(np.mean(right), abs=0.01)
     assert found["low"] < found["value"] <= found["high"]
@@ -687,6 +687,23 @@ def test_a_partys_records_are_no_public_test(made, tmp_path, how):
         place = replace(place, test=records)
     with pytest.raises(PrivacyViolation, match=r"holds the records of 'south'.*without noise"):
         prepare(place)
+
+
+@pytest.mark.parametrize("line", ["", 'x,"', "x,x,x,x,x,x,x", "\x00"])
+def test_a_record_that_cannot_be_read_stops_nothing_and_is_written_nowhere(made, tmp_path, line):
+    """In training, in the private test and in the sizes: whoever holds it is told, and nobody."""
+    place = made(PRIVATE, seed=1)
+    records = tmp_path / "north.csv"
+    lines = records.read_text().split("\n")
+    lines[3] = line
+    records.write_text("\n".join(lines))
+    with pytest.warns(UnreadValues, match=r"1 of 40 values .*north\.csv.* in record 3: "):
+        shown = run(place)
+    assert all(np.isfinite(weight) for weight in shown["weights"].values())
+    for path in place.folder.rglob("*"):
+        if path.is_file():
+            assert b"unread" not in path.read_bytes().lower()
+            assert b"are not numbers" not in path.read_bytes()
 
 
 def test_public_records_cost_nothing(made, tmp_path):

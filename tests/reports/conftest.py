@@ -158,8 +158,7 @@ def real_run(tmp_path_factory):
             "age": generator.uniform(0, 100, party.records),
             "diagnosis": np.array(["benign", "malignant"], object)[ill.astype(int)],
         }
-        kinds = {"radius": "number", "age": "number", "diagnosis": "text"}
-        table = Table(f"{party.name}.csv", columns, kinds, party.records)
+        table = Table(f"{party.name}.csv", columns, party.records)
         policy = Policy(
             party.name, Budget(2.0, privacy.delta), (), privacy.relation, privacy.unit
         )  # fmt: skip

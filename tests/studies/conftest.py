@@ -91,7 +91,6 @@ def table():
             "sex": np.array(["f", "m"], object)[generator.integers(0, 2, records)],
             "diagnosis": np.array(["benign", "malignant"], object)[ill.astype(int)],
         }
-        kinds = {"radius": "number", "age": "number", "sex": "text", "diagnosis": "text"}
-        return Table("north.csv", columns, kinds, records)
+        return Table("north.csv", columns, records)
 
     return made

@@ -5,8 +5,10 @@ import os
 import subprocess
 import sys
 import typing
+from dataclasses import replace
 from functools import cache
 
+import jax
 import numpy as np
 import pytest
 
@@ -16,9 +18,10 @@ from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party
 from unisono.core.values import Private
+from unisono.data import UnreadValues
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
-from unisono.studies import settings
+from unisono.studies import plan, settings
 from unisono.studies.build import BUILDERS, build
 from unisono.studies.file import parse_study
 from unisono.studies.layered import first_parameters
@@ -304,3 +307,40 @@ def test_every_algorithm_runs_from_a_file(algorithm, table, name):
     assert bool(built.arrays(result)) == layered
     if layered:
         assert built.arrays(result)["dense0.weights"].shape == (built.study.facts.features, 3)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_record_that_cannot_be_read_adds_nothing_and_spoils_nothing(
+    algorithm, name, table, monkeypatch
+):  # fmt: skip
+    """In every algorithm a party with such a record answers, bit for bit, as if it were absent; a
+    local minimum is still divided by the public number of records, as if its row were zero."""
+    monkeypatch.setattr(plan, "secret_order", lambda records, *_: np.arange(records))
+    more, *pairs = CASES[name]
+    built = built_once(algorithm(name, more, *pairs))
+    facts, own = built.study.facts, table(40)
+    broken = {column: np.array(cells, object) for column, cells in own.columns.items()}
+    for cells in broken.values():
+        cells[0] = "unknown"
+    with pytest.warns(UnreadValues):
+        unread = built.columns(replace(own, columns=broken), "north")
+    read = built.columns(own, "north")
+    server, party = built.study.algorithm.init(facts)
+    public = built.study.algorithm.ask(server)
+    there = np.arange(facts.places) < 40
+
+    @jax.jit
+    def answer(data, mask):
+        return built.study.algorithm.local(facts, public, party, data, mask)[1].value
+
+    def placed(arrays):
+        rest = facts.places - 40
+        return tuple(np.pad(a, [(0, rest)] + [(0, 0)] * (a.ndim - 1)) for a in arrays)
+
+    first = np.arange(facts.places) == 0
+    without = np.asarray(answer(placed(read), there & ~first))
+    if name == "output-perturbation":
+        rows, labels = placed(read)
+        without = np.asarray(answer((np.where(first[:, None], 0, rows), labels * ~first), there))
+    assert np.array_equal(np.asarray(answer(placed(unread), there)), without)
+    assert not np.array_equal(np.asarray(answer(placed(read), there)), without)

@@ -19,6 +19,7 @@ from unisono.studies.build import build
 from unisono.studies.evaluation import mean_interval, read_private, read_public, share_interval
 from unisono.studies.file import parse_study
 from unisono.studies.order import secret_order
+from unisono.studies.schema import Category
 
 HELD = "\n[evaluation]\nholdout = 0.25\nepsilon = 0.5\n"
 NUMBER = ('target = "diagnosis"', 'target = "radius"')
@@ -97,7 +98,7 @@ def test_a_sorted_file_says_nothing_about_who_is_kept_out(change, table):
     def in_order(radius):
         order = np.argsort(radius)
         columns = {n: np.asarray(c)[order] for n, c in {**own.columns, "radius": radius}.items()}
-        return Table("north.csv", columns, own.kinds, 40)
+        return Table("north.csv", columns, 40)
 
     other = own.columns["radius"].copy()
     other[np.argmin(other)] = 29.0
@@ -154,6 +155,11 @@ def predictions(built, value, arrays):
     scores = built.parts.score(value, arrays)
     assert scores.shape == (len(arrays[0]),)
     assert ((scores >= 0) & (scores <= 1)).all()
+    # A record that cannot be read counts as predicted as badly as can be, and no other changes.
+    unread = tuple(np.concatenate([np.full_like(array[:1], np.nan), array[1:]]) for array in arrays)
+    classes = isinstance(built.file.data.columns[built.file.data.target], Category)
+    worst = np.concatenate([[0.0 if classes else 1.0], scores[1:]])
+    assert built.parts.score(value, unread) == pytest.approx(worst, abs=1e-6)
     return scores
 
 

@@ -42,6 +42,7 @@ from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import Contribution, clipped_updates, update_sensitivity
 from unisono.errors import InvalidInput
 from unisono.mechanisms.gaussian import calibrate
+from unisono.models.per_record import finite_records
 
 # Noise in a compiled program is proved up to 2^20 grid steps; a search for it looks beyond it.
 _WIDEST = 2.0**18
@@ -157,6 +158,7 @@ def fed_avg(settings: Settings, problem: Problem, home: Any, server: Any) -> Alg
     def local(
         facts: Facts, public: Public, party: None, data: Any, mask: Any
     ) -> tuple[None, Contribution]:
+        data, mask = finite_records(data, mask)
         after = trained(settings, problem, home, public.parameters, data, mask)
         change = ravel_pytree(after)[0] - ravel_pytree(public.parameters)[0]
         row = gauged(settings, change, public.bound)

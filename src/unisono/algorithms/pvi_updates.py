@@ -53,6 +53,7 @@ from unisono.models.gaussian_family import (
     unpack,
 )
 from unisono.models.likelihoods import Likelihood
+from unisono.models.per_record import finite_records
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ def clipped_update_inference(settings: Settings, likelihood: Likelihood) -> Algo
     def local(
         facts: Facts, public: Public, state: PartyState, data: Any, mask: Any
     ) -> tuple[PartyState, Contribution]:
-        sharded, masks = _in_shards(data, mask, settings.shards)
+        sharded, masks = _in_shards(*finite_records(data, mask), settings.shards)
         keys = jax.random.fold_in(jax.random.key(settings.seed), public.round)
         changes = jax.vmap(update, in_axes=(None, 0, 0, 0, None))(
             public, state.factors, sharded, masks, keys

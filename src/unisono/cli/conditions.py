@@ -36,24 +36,28 @@ class Condition:
     value: float | str | bool = True
 
     def holds(self, table: "Table") -> "np.ndarray":
-        """1 where the condition holds, else 0: (rows,)."""
+        """1 where the condition holds, 0 where not, NaN where it cannot be told: (rows,).
+
+        Each cell is read as what the condition compares it with: a number, true or false, or text.
+        """
         import numpy as np
+
+        from unisono.data import as_text
 
         if self.column is None:
             return np.ones(table.rows)
-        compare = _OPERATORS[self.operator]
-        if isinstance(self.value, float):
-            return np.asarray(compare(table.numbers(self.column), self.value), float)
-        from unisono.data import BOOLEAN, TEXT
-
-        kind = BOOLEAN if isinstance(self.value, bool) else TEXT
-        if table.kinds.get(self.column, kind) != kind:
-            raise InvalidInput(
-                f"{self.text!r} compares {kind}, but column {self.column!r} of {table.name} holds "
-                f"{table.kinds[self.column]}s"
-            )
-        present = table.present(self.column)
-        return np.array([float(compare(value, self.value)) for value in present])
+        wanted: float = 0
+        if isinstance(self.value, bool):
+            kind, own, wanted = "true or false", table.codes(self.column, (False, True)), self.value
+            unread = own < 0
+        elif isinstance(self.value, str):
+            kind, own = "text", table.codes(self.column, (self.value,))
+            unread = np.array([as_text(cell) is None for cell in table.column(self.column)])
+        else:
+            kind, own, wanted = "numbers", table.numbers(self.column), self.value
+            unread = np.isnan(own)
+        table.warn_unread(unread, self.column, kind)
+        return np.where(unread, np.nan, _OPERATORS[self.operator](own, wanted))
 
 
 def parse_condition(text: str) -> Condition:
@@ -92,6 +96,10 @@ def parse_condition(text: str) -> Condition:
 
 
 def _equality(condition: Condition) -> Condition:
+    if condition.value == "":
+        raise InvalidInput(
+            f"{condition.text!r}: an empty cell is missing, and what is missing equals nothing"
+        )
     if condition.operator not in ("==", "!="):
         raise InvalidInput(
             f"{condition.text!r}: text and true/false know == and != only; {condition.operator} "

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from unisono.cli import inputs
+from unisono.cli.deploy_record import plain_warnings
 from unisono.cli.output import warn, write_json
 from unisono.cli.second_ledgers import SecondLedgersOption, forgotten
 from unisono.core.trust import Relation, Trust
@@ -77,6 +78,13 @@ def query(
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Whole numbers, which are added without rounding."),
     ] = None,
+    multiline: Annotated[
+        bool,
+        typer.Option(
+            "--multiline",
+            help="Quoted CSV cells hold newlines; then a stray quote joins records.",
+        ),
+    ] = False,
     trust: Annotated[
         Trust, typer.Option(metavar="NAME", help=f"Who adds the noise: {', '.join(Trust)}.")
     ] = Trust.SECURE_SUM,
@@ -127,7 +135,7 @@ def query(
         count or (), proportion or (), sum or (), mean or (), variance or (), deviation or (),
         quantile or (), median or (), minimum or (), maximum or (), histogram or (), table or (),
         by, query_plan.parse_bounds(bounds or ()), query_plan.parse_categories(categories or ()),
-        tuple(whole or ()), delta == 0,
+        tuple(whole or ()), delta == 0, multiline,
     )  # fmt: skip
     setting = Setting(
         epsilon, delta, relation, trust, second_ledgers, budget, budget_delta, survivors, colluders,
@@ -135,7 +143,13 @@ def query(
     )  # fmt: skip
     if second_ledgers is not None and seed is None:
         warn(forgotten(second_ledgers, files))
-    found = answer(files, asked, setting)
+    if multiline:
+        warn(
+            "--multiline: a quote that is not closed joins a record to those after it, so one "
+            "record can change many, and what is promised of one does not cover that"
+        )
+    with plain_warnings():
+        found = answer(files, asked, setting)
     warn(inputs.warn_if_large(delta, found.records))
     if json:
         write_json(found.to_json())

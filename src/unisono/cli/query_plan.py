@@ -36,6 +36,7 @@ class Asked:
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     whole: Sequence[str] = ()
     pure: bool = False
+    multiline: bool = False
 
 
 @dataclass
@@ -57,14 +58,16 @@ class Inquiry:
         return list(dict.fromkeys(named))
 
     def features(self, table: Table) -> np.ndarray:
-        """One party's records as numbers, (rows, slots); refuses gaps before anything is spent."""
+        """One party's records as numbers, (rows, slots); NaN for what is missing."""
         columns = []
         for kind, what in self.slots:
             if kind == "condition":
                 columns.append(what.holds(table))
             elif kind == "number":
+                own = table.numbers(what)
+                table.warn_unread(np.isnan(own), what, "numbers")
                 # Bounds clip later; this keeps the largest doubles within single precision.
-                columns.append(np.clip(table.numbers(what), -1e30, 1e30))
+                columns.append(np.clip(own, -1e30, 1e30))
             else:
                 columns.append(table.codes(what, self.asked.categories[what]))
         return np.column_stack(columns)

@@ -5,7 +5,8 @@ a ledger is made, and a ledger refuses before the release; only then is anything
 """
 
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from unisono.core.certificate import Certificate
 from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
-from unisono.data import Table, read_table, require_same_schema
+from unisono.data import Table, read_table
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
 from unisono.studies.data_set import require_apart
@@ -128,23 +129,21 @@ def _sizes(facts: Facts, tables: Sequence[Table], features: int, setting: Settin
     if facts.exact_sizes:
         return replace(facts, records=tuple(t.rows for t in tables), features=features)
     for table in tables:
-        if table.rows > facts.records[0]:
-            raise InvalidInput(
-                f"{table.name} holds more records than --nominal-rows {setting.nominal_rows}: "
-                "agree on a larger limit; nothing was spent"
+        if table.rows > facts.records[0]:  # refusing would tell everybody the size
+            warnings.warn(
+                f"{table.name} holds more records than --nominal-rows {setting.nominal_rows}: all "
+                "of them count, but intervals are made for fewer; agree on a larger number",
+                stacklevel=2,
             )
     return replace(facts, features=features)
 
 
 def _read(files: Sequence[Path], inquiry: Inquiry) -> list[Table]:
-    columns = inquiry.columns
-    if len(files) < _MANY_FILES or not sys.stderr.isatty():
-        tables = [read_table(file, columns) for file in files]
-    else:
+    columns, multiline = inquiry.columns, inquiry.asked.multiline
+    shown: Iterable[Path] = files
+    if len(files) >= _MANY_FILES and sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import track
 
         shown = track(files, "reading", console=Console(stderr=True), transient=True)
-        tables = [read_table(file, columns) for file in shown]
-    require_same_schema(tables)
-    return tables
+    return [read_table(file, columns, multiline) for file in shown]

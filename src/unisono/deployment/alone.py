@@ -26,7 +26,6 @@ from unisono.core.study import Party, Result, Study
 from unisono.core.transcript import Transcript
 from unisono.core.trust import Trust
 from unisono.core.values import Private
-from unisono.data import read_table
 from unisono.deployment.files import (
     EVALUATION,
     RESULT,
@@ -84,8 +83,7 @@ def prepare(place: Place) -> "Alone":
             require_only_ledger(own)
     records = {}
     for name in file.names:
-        table = read_table(place.data[name], built.column_names)
-        records[name] = built.split(table, name, place.seed)
+        records[name] = built.split(built.table(place.data[name]), name, place.seed)
     policies = {
         name: policy_for(built, own, name, place.second_ledgers, simulated)
         for name, own in sets.items()

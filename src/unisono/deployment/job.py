@@ -11,7 +11,6 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from unisono.data import read_table
 from unisono.deployment.files import RESULT, folder_for, read_json, write_json
 from unisono.engines.distributed.server import Conditions
 from unisono.engines.distributed.sessions import session_of
@@ -91,7 +90,7 @@ class Job:
         """A copy of the public test records, read once to refuse what cannot be used."""
         if built.file.evaluation is not None and built.file.evaluation.file is not None:
             path = study.parent / built.file.evaluation.file
-            built.testable(read_table(path, built.column_names))
+            built.testable(built.table(path))
             shutil.copyfile(path, self.folder / f"test{path.suffix.lower()}")
 
     def test(self, built: Built) -> tuple[Values, str] | None:
@@ -100,7 +99,7 @@ class Job:
         if asked is None or asked.file is None:
             return None
         copy = self.folder / f"test{Path(asked.file).suffix.lower()}"
-        return built.testable(read_table(copy, built.column_names)), Path(asked.file).name
+        return built.testable(built.table(copy)), Path(asked.file).name
 
     def agreement(self) -> Agreement:
         return agreement(self.folder / _STUDY, self.folder / _ROSTER)

@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from unisono.data import read_table
 from unisono.deployment.coordinate import Place, authority_of, run, serving
 from unisono.deployment.files import folder_for, write
 from unisono.deployment.job import Job, Progress
@@ -46,7 +45,7 @@ def run_local(
     built = build(file)
     require_apart({name: data[name] for name in file.names})
     for name in file.names:  # here rather than in a party's log
-        built.columns(read_table(data[name], built.column_names), name)
+        built.columns(built.table(data[name]), name)
     require_public(public_test(file, study), data)
     policies = {
         name: policy_for(built, data_set(data[name]), name, None, False) for name in file.names

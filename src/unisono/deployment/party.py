@@ -18,7 +18,6 @@ from cryptography import x509
 from unisono.core.certificate import certify
 from unisono.core.study import Party
 from unisono.core.values import Private
-from unisono.data import read_table
 from unisono.deployment.files import folder_for, read_json, save_result, write_json
 from unisono.deployment.job import Agreement, agreement
 from unisono.deployment.public_test import public_test, require_public
@@ -88,7 +87,7 @@ class Member:
         session.roster.require(identity)
         load_node_key(seat.keys, seat.name)
         require_public(public_test(built.file, seat.study), {seat.name: seat.data})
-        columns = built.columns(read_table(seat.data, built.column_names), seat.name)
+        columns = built.columns(built.table(seat.data), seat.name)
         folder_for(seat.output)
         self.ledger = self._policy.open_ledger()
         remember(own)

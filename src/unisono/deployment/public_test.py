@@ -8,7 +8,6 @@ told from a public one, and is the word of whoever names it.
 from collections.abc import Mapping
 from pathlib import Path
 
-from unisono.data import read_table
 from unisono.errors import PrivacyViolation
 from unisono.studies.data_set import digest
 from unisono.studies.plan import Built
@@ -30,7 +29,7 @@ def read_public_test(built: Built, path: Path | None, data: Mapping[str, Path]) 
     """Public records, checked before anything is spent."""
     if path is None:
         return None
-    values = built.testable(read_table(path, built.column_names))
+    values = built.testable(built.table(path))
     require_public(path, data)
     return values, path.name
 

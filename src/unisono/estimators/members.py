@@ -14,6 +14,7 @@ from unisono.core.events import Composed, NoNoise
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import Relation, Trust, Viewer
+from unisono.data import as_text, listed
 from unisono.errors import InvalidInput
 
 ALONE = "the only party"
@@ -34,22 +35,23 @@ class Membership:
 
 
 def membership(parties: Any, records: int) -> Membership:
-    """Rows grouped by their party's label; None puts all rows into one party."""
+    """Rows grouped by their party's label; None puts all rows into one party.
+
+    Each label is read by itself: as one array, a single 2.5 would rename party 1 to 1.0.
+    """
     if parties is None:
         return Membership((ALONE,), (np.arange(records),))
-    labels = np.asarray(parties)
-    if labels.shape != (records,):
+    labels = [as_text(label) for label in listed(parties)]
+    if len(labels) != records:
         raise InvalidInput(
-            f"parties of shape {labels.shape} for {records} rows: give one party label for each row"
+            f"{len(labels)} party labels for {records} rows: give one party label for each row"
         )
-    if labels.dtype.kind == "O":
-        missing = [label for label in labels if label is None or label != label]
-        labels = labels.astype(str)
-    else:
-        missing = list(labels[labels != labels])
-    if missing:
-        raise InvalidInput(f"{len(missing)} rows have no party label: every record belongs to one")
-    names, inverse = np.unique(labels, return_inverse=True)
+    if missing := labels.count(None):
+        raise InvalidInput(
+            f"{missing} rows have no party label: every record belongs to one, which is named by "
+            "text or a number"
+        )
+    names, inverse = np.unique(np.array(labels, str), return_inverse=True)
     order = np.argsort(inverse, kind="stable")
     cuts = np.cumsum(np.bincount(inverse))[:-1]
     return Membership(tuple(str(name) for name in names), tuple(np.split(order, cuts)))
@@ -137,7 +139,8 @@ def ledgers_of(
 
 def _by_name(mapping: Mapping[Any, Any], members: Membership, what: str) -> list[Any]:
     """The values of a mapping in the order of the parties: all of them, and nobody else."""
-    named, present = {str(name): value for name, value in mapping.items()}, set(members.names)
+    named = {as_text(name) or str(name): value for name, value in mapping.items()}
+    present = set(members.names)
     if strangers := sorted(set(named) - present):
         raise InvalidInput(
             f"{what} names {strangers[:3]}, who hold no records: an empty party cannot take part; "

@@ -181,13 +181,25 @@ def cut(pieces: Pieces) -> Pieces:
     return Pieces(pieces.losses, jax.tree.map(one, pieces.leaves))
 
 
-def masked(pieces: Pieces, keep: Any) -> Pieces:
+def masked(pieces: Any, keep: Any) -> Any:
     """Pieces in which the records that do not count are zero, whatever they held."""
 
     def zeroed(leaf: Any) -> Any:
         return jnp.where(keep.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, 0.0)
 
     return jax.tree.map(zeroed, pieces)
+
+
+def finite_records(records: Any, mask: Any) -> tuple[Any, Any]:
+    """Records and which of them count, where one that is not finite is zero and does not: in a
+    sum of products it would turn what the others add into NaN."""
+
+    def finite(column: Any) -> Any:
+        return jnp.all(jnp.isfinite(column.reshape(len(column), -1)), axis=1)
+
+    for column in jax.tree.leaves(records):
+        mask = mask & finite(column)
+    return masked(records, mask), mask
 
 
 def _norm(piece: Any) -> Any:

@@ -75,6 +75,11 @@ def _privacy(built: Built, epsilons: dict[str, float]) -> Iterator[Danger]:
         words = f"against another party epsilon is {number(against)}, more than the "
         words += f"{privacy.epsilon:g} of the file: a party knows its own share of the noise"
         yield Danger("warning", words, "set colluders = 1 or more", ("trust", "colluders"))
+    if file.data.multiline:
+        words = "multiline = true: a quote that is not closed joins a record to those after it, so "
+        words += "one record can change many, and what is promised of one does not cover that"
+        remedy = "take newlines out of the cells, and leave multiline out"
+        yield Danger("warning", words, remedy, ("data", "multiline"))
     if not whole:
         words = "one record is hidden, not one person: whoever has k records, or records at "
         words += "several parties, is protected about k times less"

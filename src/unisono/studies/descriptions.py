@@ -29,6 +29,7 @@ WORDS: Mapping[str, str] = {
     "Allowed.columns": "The columns that a study may read; left out: all.",
     "target": "The column to predict, where the algorithm predicts one.",
     "sizes": "Whether everybody knows how many records a party has.",
+    "multiline": "Quoted cells of CSV files may hold newlines; then a stray quote joins records.",
     "kind": "A number with bounds, or a category with values.",
     "bounds": "The public lowest and highest value; what lies outside is clipped.",
     "whole": "Whole numbers are added exactly in statistics.",

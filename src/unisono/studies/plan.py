@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,12 @@ from unisono.core.algorithm import Algorithm, Facts
 from unisono.core.events import Composed
 from unisono.core.study import Result, Study
 from unisono.core.trust import Viewer
-from unisono.data import Table
+from unisono.data import Table, read_table
 from unisono.errors import InvalidInput
 from unisono.studies.evaluation import Examination, read_public
 from unisono.studies.order import secret_order
 from unisono.studies.schema import StudyFile
-from unisono.studies.table import Values, checked, values_of
+from unisono.studies.table import Values, public_values, values_of
 
 Score = Callable[[Any, tuple[np.ndarray, ...]], np.ndarray]
 
@@ -56,11 +57,16 @@ class Built:
         """The columns of a party's file that are read."""
         return tuple(self.file.data.columns)
 
+    def table(self, path: str | Path) -> Table:
+        """The study's columns of a file of records."""
+        return read_table(path, self.column_names, self.file.data.multiline)
+
     def columns(self, table: Table, party: str) -> tuple[np.ndarray, ...]:
         """A party's records as the algorithm reads them: float32, one row for each record.
 
-        Refuses wrong columns, types, categories and sizes; clips numbers and warns locally. In a
-        secret order, and without those that are kept out, where there is such a thing (`split`).
+        Refuses wrong columns and sizes; clips numbers, takes what cannot be read for missing, and
+        warns locally. In a secret order, and without those that are kept out, where there is such a
+        thing (`split`).
         """
         return self.split(table, party)[0]
 
@@ -108,7 +114,7 @@ class Built:
                 f"{self.file.algorithm.name} predicts nothing that could be right or wrong: run it "
                 "without test records"
             )
-        return checked(self.file, table)
+        return public_values(self.file, table)
 
     def present(self, result: Result) -> dict[str, Any]:
         """The result as plain JSON, in the user's words and units."""

@@ -56,13 +56,15 @@ class Category(Section):
 
 
 class Data(Section):
-    """Columns in an agreed order; the target is the one to predict."""
+    """Columns in an agreed order; the target is the one to predict. `multiline` allows newlines in
+    quoted cells of CSV files, and gives up that one record never decides where others end."""
 
     columns: dict[str, Annotated[Number | Category, Field(discriminator="kind")]] = Field(
         min_length=1
     )
     target: str | None = None
     sizes: Literal["exact", "hidden"] = "exact"
+    multiline: bool = False
 
     @property
     def features(self) -> dict[str, Number | Category]:
@@ -180,6 +182,8 @@ class StudyFile(Section):
         said["format"] = FORMAT
         if self.evaluation is None:  # files from before there was one keep their hash
             del said["evaluation"]
+        if not self.data.multiline:
+            del said["data"]["multiline"]
         said["data"]["columns"] = [list(item) for item in said["data"]["columns"].items()]
         said["trust"] |= {"minimum_survivors": self.survivors, "colluders": self.colluders}
         return said

@@ -50,11 +50,12 @@ class Slots:
         return self.column(name), column.bounds, 1.0 if column.whole else None
 
     def rows(self, values: Values) -> np.ndarray:
-        """One party's records (n, slots)."""
+        """One party's records (n, slots); NaN for what is missing."""
         columns = [
-            values[name] if code is None else (values[name] == code).astype(float)
+            values[name] if code is None
+            else np.where(np.isnan(values[name]), np.nan, values[name] == code)
             for name, code in self.taken
-        ]
+        ]  # fmt: skip
         return np.column_stack(columns)
 
 

@@ -1,11 +1,15 @@
-"""From a party's table to numbers that the study may use: checked, clipped, encoded.
+"""From a party's table to numbers that the study may use: read, clipped, encoded.
 
 All of it happens on the party's own machine before anything is spent, and its messages belong on
-the party's own screen. Bounds and categories come from the study file, never from the table.
+the party's own screen. Bounds and categories come from the study file, never from the table, and
+every record is read by itself.
 
     number      clipped to its public bounds, with a local warning that says how many were outside
     category    its place in the public list; as a feature of a model, one column of 0 and 1 for
                 each value but the first, which is the reference
+    missing     NaN, for a cell that is neither, with a local warning. In statistics its record
+                counts in no sum or table of that column; in a model it teaches nothing at all. A
+                refusal would tell everybody that such a record is there.
 """
 
 import warnings
@@ -14,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unisono.data import TEXT, Table
+from unisono.data import Table
 from unisono.errors import InvalidInput
 from unisono.estimators.scaling import Scaling, Targets, scaling, target_scaling
 from unisono.studies.schema import Category, Number, StudyFile
@@ -28,18 +32,41 @@ class ClippedValues(UserWarning):
 
 def values_of(file: StudyFile, table: Table, party: str, room: int) -> Values:
     """Each column of the study as float64 (records,): numbers in their bounds, categories as
-    places in their lists. `room` is how many records a party may hold where sizes are hidden."""
+    places in their lists, NaN where a cell is neither. `room` is how many records a party may hold
+    where sizes are hidden."""
     _require_size(file, table, party, room)
-    return checked(file, table)
+    values = {}
+    for name, column in file.data.columns.items():
+        values[name] = own = _read(table, name, column)
+        table.warn_unread(np.isnan(own), name, _kind(column))
+    return values
 
 
-def checked(file: StudyFile, table: Table) -> Values:
-    """As `values_of`, for records that are no party's: of any number."""
-    return {
-        name: _numbers(table, name, column) if isinstance(column, Number)
-        else _codes(table, name, column)
-        for name, column in file.data.columns.items()
-    }  # fmt: skip
+def public_values(file: StudyFile, table: Table) -> Values:
+    """As `values_of`, for public records: of any number, and refused where a cell is missing."""
+    values = {name: _read(table, name, column) for name, column in file.data.columns.items()}
+    for name, own in values.items():
+        missing = np.flatnonzero(np.isnan(own))
+        if len(missing):
+            raise InvalidInput(
+                f"{table.name}: {len(missing)} values of {name!r} are not "
+                f"{_kind(file.data.columns[name])}, first in record {missing[0] + 1}: correct or "
+                "remove these public records; nothing was spent"
+            )
+    return values
+
+
+def _read(table: Table, name: str, column: Number | Category) -> np.ndarray:
+    if isinstance(column, Number):
+        return _numbers(table, name, column)
+    places = table.codes(name, column.values)
+    return np.where(places < 0, np.nan, places)
+
+
+def _kind(column: Number | Category) -> str:
+    if isinstance(column, Number):
+        return "numbers"
+    return f"any of {', '.join(column.values)} (letters, spaces and case count)"
 
 
 def _require_size(file: StudyFile, table: Table, party: str, room: int) -> None:
@@ -70,19 +97,6 @@ def _numbers(table: Table, name: str, column: Number) -> np.ndarray:
             stacklevel=2,
         )
     return np.clip(numbers, low, high)
-
-
-def _codes(table: Table, name: str, column: Category) -> np.ndarray:
-    codes = table.codes(name, column.values)
-    strange = np.flatnonzero(codes < 0)
-    if len(strange):
-        hint = " (letters, spaces and case count)" if table.kinds[name] == TEXT else ""
-        raise InvalidInput(
-            f"{table.name}: column {name!r} of record {strange[0] + 1} is none of "
-            f"{', '.join(column.values)}{hint}; {len(strange)} such records: correct them, or "
-            "agree on more values; nothing was spent"
-        )
-    return codes
 
 
 # ------------------------------------------------------------- features of a model
@@ -116,7 +130,7 @@ class Frame:
         return scaling((low, high), len(bounds), centred)
 
     def rows(self, values: Values) -> np.ndarray:
-        """One party's features (n, d), in their own units."""
+        """One party's features (n, d), in their own units; NaN where a record is incomplete."""
         columns = []
         for name, column in self.file.data.features.items():
             if isinstance(column, Number):
@@ -124,7 +138,11 @@ class Frame:
             else:
                 places = range(1, len(column.values))
                 columns.extend((values[name] == place).astype(float) for place in places)
-        return np.column_stack(columns)
+        return np.where(self._complete(values)[:, None], np.column_stack(columns), np.nan)
+
+    def _complete(self, values: Values) -> np.ndarray:
+        """Which records miss nothing (n,); of the others a model learns nothing, not half."""
+        return np.all([np.isfinite(values[name]) for name in self.file.data.columns], axis=0)
 
     # --------------------------------------------------------- the target
 
@@ -146,11 +164,12 @@ class Frame:
         return target_scaling(column.bounds if isinstance(column, Number) else None)
 
     def labels(self, values: Values, signed: bool) -> np.ndarray:
-        """Places of classes, or -1 and +1 where two are `signed`; numbers in [-1, 1]."""
-        own = values[self.target]
+        """Places of classes, or -1 and +1 where two are `signed`; numbers in [-1, 1]; NaN where a
+        record is incomplete."""
+        own = np.where(self._complete(values), values[self.target], np.nan)
         if not self.classes:
             return self.targets.scaled(own)
         return 2 * own - 1 if signed else own
 
 
-__all__ = ["ClippedValues", "Frame", "Values", "checked", "values_of"]
+__all__ = ["ClippedValues", "Frame", "Values", "public_values", "values_of"]

@@ -24,6 +24,10 @@ _PLACES = {
     "unisono.core.study": ("Party", "Result", "Study"),
     "unisono.core.trust": ("Relation", "Trust", "Unit", "Viewer"),
     "unisono.core.values": ("Private", "clipped_sum"),
+    "unisono.errors": (
+        "ClippedValues", "FreshBudgetWarning", "LargeDeltaWarning", "PredictableNoiseWarning",
+        "PrivacyWarning",
+    ),
     "unisono.mechanisms": ("MECHANISMS",),
 }  # fmt: skip
 _WHERE = {name: module for module, names in _PLACES.items() for name in names}

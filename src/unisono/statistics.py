@@ -20,12 +20,13 @@ import numpy as np
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
-from unisono.accounting.validation import warn_large_delta
 from unisono.core.costs import everyone
+from unisono.core.defaults import warn_of_clipping
 from unisono.core.events import Distance, Event, Laplace, Sensitivity, bounded_sum
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.release import release
+from unisono.core.study import warn_large_delta
 from unisono.core.trust import Relation, Unit
 from unisono.core.values import Contribution, require_finite
 from unisono.errors import InvalidInput
@@ -169,6 +170,7 @@ def _bounded(values: Any, bounds: tuple[float, float]) -> tuple[np.ndarray, floa
     records = require_finite(_flat(values), "the data")
     if records.size == 0:
         raise InvalidInput("the data are empty: there is nothing to release; nothing was spent")
+    warn_of_clipping(records, low, high, "values")
     return np.clip(records, low, high), low, high
 
 

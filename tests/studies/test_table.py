@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from unisono.data import read_table
-from unisono.errors import InvalidInput
+from unisono.errors import ClippedValues, InvalidInput
 from unisono.studies.build import build, columns
 from unisono.studies.file import parse_study
-from unisono.studies.table import ClippedValues, Frame, values_of
+from unisono.studies.table import Frame, values_of
 
 
 def with_column(table, name, values, kind=None):

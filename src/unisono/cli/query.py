@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from unisono.cli import inputs
-from unisono.cli.output import warn, write_json
+from unisono.cli.deploy_record import plain_warnings
+from unisono.cli.output import write_json
 from unisono.core.trust import Relation, Trust
 
 
@@ -133,8 +134,8 @@ def query(
         epsilon, delta, relation, trust, ledger_folder, budget, budget_delta, survivors, colluders,
         nominal_rows, confidence, seed,
     )  # fmt: skip
-    found = answer(files, asked, setting)
-    warn(inputs.warn_if_large(delta, found.records))
+    with plain_warnings():
+        found = answer(files, asked, setting)
     if json:
         write_json(found.to_json())
     else:

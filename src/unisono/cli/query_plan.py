@@ -11,6 +11,7 @@ from unisono.algorithms import statistics
 from unisono.algorithms.quantiles import MAXIMUM, MINIMUM, quantiles
 from unisono.algorithms.statistics import Groups, Question
 from unisono.cli.conditions import Condition, parse_condition
+from unisono.core.defaults import warn_of_clipping
 from unisono.data import Bounds, Table
 from unisono.errors import InvalidInput
 
@@ -63,8 +64,12 @@ class Inquiry:
             if kind == "condition":
                 columns.append(what.holds(table))
             elif kind == "number":
+                numbers = table.numbers(what)
+                if what in self.asked.bounds:
+                    low, high = self.asked.bounds[what].pair
+                    warn_of_clipping(numbers, low, high, f"values of {what!r} in {table.name}")
                 # Bounds clip later; this keeps the largest doubles within single precision.
-                columns.append(np.clip(table.numbers(what), -1e30, 1e30))
+                columns.append(np.clip(numbers, -1e30, 1e30))
             else:
                 columns.append(table.codes(what, self.asked.categories[what]))
         return np.column_stack(columns)

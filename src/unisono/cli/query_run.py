@@ -20,6 +20,7 @@ from unisono.algorithms.survey import ask
 from unisono.cli.query_plan import Asked, Inquiry, inquire
 from unisono.core.algorithm import Facts
 from unisono.core.certificate import Certificate
+from unisono.core.defaults import default_colluders
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party, Study
@@ -121,8 +122,9 @@ def _facts_before(parties: int, setting: Setting, known: dict[str, Ledger]) -> F
             )
     colluders = setting.colluders
     if colluders is None:
-        # One curious party is always planned for, and whatever a ledger insists on.
-        usual = 1 if parties > 1 and setting.trust is not Trust.TRUSTED_SERVER else 0
+        # Whatever a ledger insists on is planned for as well.
+        survivors = parties if setting.survivors is None else setting.survivors
+        usual = default_colluders(setting.trust, survivors)
         colluders = max([usual, *(ledger.policy.colluders for ledger in known.values())])
     hidden = setting.relation is Relation.ADD_OR_REMOVE
     if hidden and setting.nominal_rows is None:

@@ -206,8 +206,8 @@ def _pay_and_release(
     """Authorise, then compute, then add the noise: in this order."""
     relation = ledger.policy.relation
     if delta:
-        warn_large_delta(delta, records)
         event = gaussian.calibrate(sensitivity, relation, epsilon, delta)
+        warn_large_delta(delta, records)
     else:
         event = laplace.calibrate(sensitivity, relation, epsilon, dimension=columns)
     cost = everyone(event * 1, ledger.policy.colluders)

@@ -114,13 +114,10 @@ def train(
     study = Study(choice.build(request), facts, place)
     if ledger is None:
         warn_of_fresh(seed)
-    books = (
-        fresh_ledgers(
-            held.members, study.costs, [Budget(one, delta) for one in own], kind, seed, choice.unit
-        )
-        if ledger is None
-        else given_ledgers(ledger, held.members, seed)
-    )
+        budgets = [Budget(one, delta) for one in own]
+        books = fresh_ledgers(held.members, study.costs, budgets, kind, seed, choice.unit)
+    else:
+        books = given_ledgers(ledger, held.members, seed)
     people = [
         Party(name, Private(columns), book)
         for name, columns, book in zip(held.members.names, held.columns, books, strict=True)

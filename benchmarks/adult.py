@@ -38,11 +38,11 @@ ROWS = (
     ("objective perturbation", "replace-one", {"algorithm": "objective-perturbation"}),
     ("output perturbation", "add-or-remove", {"algorithm": "output-perturbation"}),
     ("output perturbation", "replace-one", {"algorithm": "output-perturbation"}),
-    ("dp-sgd", "add-or-remove", {"algorithm": "dp-sgd"}),
-    ("dp-sgd", "replace-one", {"algorithm": "dp-sgd"}),
+    ("dp-sgd-convex", "add-or-remove", {"algorithm": "dp-sgd-convex"}),
+    ("dp-sgd-convex", "replace-one", {"algorithm": "dp-sgd-convex"}),
 )
 # Slower to calibrate and no contender: fewer seeds, as its line says.
-_FEWER = {"dp-sgd": 3}
+_FEWER = {"dp-sgd-convex": 3}
 Scores = dict[str, list[list[float]]]
 
 

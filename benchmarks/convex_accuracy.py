@@ -25,7 +25,7 @@ from unisono.estimators.scaling import scaling
 DELTA = 1e-5
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 ALGORITHMS = (
-    "gradient-perturbation", "objective-perturbation", "output-perturbation", "dp-sgd",
+    "gradient-perturbation", "objective-perturbation", "output-perturbation", "dp-sgd-convex",
 )  # fmt: skip
 PARTIES = (1, 10, 100, 1_000, 10_000)
 RESULTS = Path(__file__).parent / "results"
@@ -60,7 +60,7 @@ def small_tables(seeds: int) -> None:
               + "".join(f"{f'epsilon {e:g}':>13}" for e in EPSILONS))  # fmt: skip
         for parties, trust in ((1, "local"), (10, "secure-sum")):
             for algorithm in ALGORITHMS:
-                count = 1 if algorithm == "dp-sgd" else seeds
+                count = 1 if algorithm == "dp-sgd-convex" else seeds
                 title = f"{algorithm}, {parties} part{'y' if parties == 1 else 'ies'}"
                 try:
                     means = [

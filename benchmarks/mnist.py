@@ -120,7 +120,7 @@ def linear(features: int) -> Network:
 def algorithm(recipe: Recipe, network: Network, features: int) -> Algorithm:
     settings = Settings(
         recipe.epsilon, DELTA, rounds=recipe.rounds, rate=recipe.rate,
-        clipping=Clipping(bound=recipe.clip, block=512),
+        clipping=Clipping(bound=recipe.clip, block=512), relation=Relation.ADD_OR_REMOVE,
     )  # fmt: skip
     record = (np.zeros(features, np.float32), np.float32(0))
     problem = Problem(network.loss, network.init(jax.random.key(0)), record)

@@ -43,7 +43,7 @@ def _trained(model: str, noise: bool) -> Callable[[int], None]:
     records = (rows.reshape(task.records, -1), labels.astype(np.float32))
     settings = Settings(
         8.0, 1e-5, rounds=ROUNDS[model], rate=task.batch / task.records,
-        clipping=Clipping(bound=CLIP),
+        clipping=Clipping(bound=CLIP), relation=Relation.ADD_OR_REMOVE,
     )  # fmt: skip
     first = network.init(jax.random.key(0))
     example = (records[0][0], records[1][0])

@@ -11,6 +11,7 @@ import numpy as np
 import optax
 from sklearn.datasets import load_digits
 
+import unisono
 from unisono.training import train
 
 
@@ -29,6 +30,14 @@ class Network(eqx.Module):
 
     def __call__(self, image):
         return self.outer(jax.nn.tanh(self.norm(self.inner(image))))
+
+
+def simulated(name):
+    """A ledger made with a seed, so that the example repeats; for real records, `open_ledger`."""
+    policy = unisono.Policy(
+        name, unisono.Budget(4.0, 1e-4), relation=unisono.Relation.ADD_OR_REMOVE
+    )
+    return unisono.Ledger.in_memory(policy, unisono.ACCOUNTANT, seed=0)
 
 
 def main(records=1797, rounds=100):
@@ -51,6 +60,7 @@ def main(records=1797, rounds=100):
         (images, labels),
         parameters=first,
         parties=np.array(["north", "south"])[np.arange(len(labels)) % 2],
+        relation="add-or-remove",
         sizes=700,  # a public estimate of how many images each hospital has
         epsilon=4.0,
         delta=1e-4,
@@ -58,7 +68,7 @@ def main(records=1797, rounds=100):
         rounds=rounds,
         optimizer=optax.adam(0.02),
         averaged=0.25,
-        seed=0,  # a simulation: leave it out for real records
+        ledger={name: simulated(name) for name in ("north", "south")},
     )
     network = eqx.combine(trained.parameters, rest)
     right = np.argmax(jax.vmap(network)(unseen), axis=1) == truth

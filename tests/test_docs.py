@@ -94,6 +94,15 @@ def test_code_runs(block, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out
 
 
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
+def test_no_example_scores_the_records_that_it_learnt_from(page):
+    """An exact score of private records is a release that nobody paid for."""
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.S):
+        fitted = re.findall(r"\.fit\(([^,()]+),|train\([^()]*\([^()]*\)[^()]*\((\w+),", block)
+        scored = re.findall(r"\.(?:score|predict)\(([^,()]+)[,)]", block)
+        assert not {name for pair in fitted for name in pair if name} & set(scored)
+
+
 @pytest.mark.parametrize(
     "page", [name for name, lines in COMMANDS.items() if any(not reason(line) for line in lines)]
 )

@@ -25,8 +25,16 @@ from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import FINAL_MODEL, PARTY, SERVER, Relation
 from unisono.engines import compilation_cache
-from unisono.errors import BudgetExceeded, InvalidInput
+from unisono.errors import (
+    BudgetExceeded,
+    ClippedValues,
+    FreshBudgetWarning,
+    InvalidInput,
+    PredictableNoiseWarning,
+)
 from unisono.estimators import (
+    BayesianLogisticRegression,
+    PrivateClassifier,
     PrivateLinearSVC,
     PrivateLogisticRegression,
     PrivateRidge,
@@ -37,6 +45,10 @@ from unisono.estimators import (
 from unisono.estimators.members import membership
 from unisono.estimators.scaling import scaling
 
+# A test's seeds and budgets are its own; that users are told of theirs is a test below.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::unisono.PredictableNoiseWarning", "ignore::unisono.FreshBudgetWarning"
+)
 LOGISTIC = {"bounds": (-3, 3), "classes": [0, 1], "rounds": 20}
 
 
@@ -55,7 +67,12 @@ def toy(records=2000, features=3, seed=0):
 # ------------------------------------------------------------- scikit-learn
 
 # Two rounds: the checks are about manners, not about accuracy. No check is expected to fail.
-quietly = pytest.mark.filterwarnings("ignore::unisono.estimators.PrivacyStatement")
+quietly = pytest.mark.filterwarnings(
+    "ignore::unisono.estimators.UnboundedFeatures",
+    "ignore::unisono.estimators.DrownedByNoise",
+    "ignore::unisono.ClippedValues",
+    "ignore::unisono.PrivacyWarning",
+)
 
 
 # Each of these compiles programs for shapes of its own. check_classifiers_train stays.
@@ -86,14 +103,14 @@ CHECKS = [
 
 @quietly
 @pytest.mark.parametrize(("estimator", "check"), CHECKS)
-def test_scikit_learn_checks(estimator, check):
+def test_scikit_learn_checks(estimator, check, labels_are_public):
     check(estimator)
 
 
 @quietly
 @pytest.mark.slow
 @parametrize_with_checks([PrivateLinearSVC(rounds=2), PrivateRidge(rounds=2)])
-def test_scikit_learn_checks_of_the_others(estimator, check):
+def test_scikit_learn_checks_of_the_others(estimator, check, labels_are_public):
     check(estimator)
 
 
@@ -183,7 +200,7 @@ def test_coefficients_speak_of_the_users_units():
     X, y = toy()
     X = X * [1.0, 10.0, 100.0] + [0.0, 50.0, -500.0]
     bounds = np.array([[-3.0, 20.0, -800.0], [3.0, 80.0, -200.0]])
-    model = PrivateLogisticRegression(5.0, bounds=bounds, random_state=0).fit(X, y)
+    model = PrivateLogisticRegression(5.0, bounds=bounds, classes=[0, 1], random_state=0).fit(X, y)
     scores = X @ model.coef_[0] + model.intercept_[0]
     assert np.array_equal(model.classes_[(scores > 0).astype(int)], model.predict(X))
     assert model.score(X, y) > 0.9
@@ -194,7 +211,9 @@ def test_many_classes():
     generator = np.random.default_rng(0)
     X = generator.normal(size=(3000, 4))
     y = np.array(["a", "b", "c", "d"])[X.argmax(axis=1)]
-    model = PrivateLogisticRegression(2.0, bounds=6.0, random_state=0, rounds=60).fit(X, y)
+    model = PrivateLogisticRegression(
+        2.0, bounds=6.0, classes=list("abcd"), random_state=0, rounds=60
+    ).fit(X, y)
     assert model.coef_.shape == (4, 4)
     assert model.predict_proba(X).sum(axis=1) == pytest.approx(1.0)
     assert model.score(X, y) > 0.8
@@ -202,9 +221,8 @@ def test_many_classes():
 
 def test_support_vectors():
     X, y = toy()
-    assert (
-        PrivateLinearSVC(1.0, bounds=(-3, 3), random_state=0, rounds=60).fit(X, y).score(X, y) > 0.9
-    )
+    model = PrivateLinearSVC(1.0, bounds=(-3, 3), classes=[0, 1], random_state=0, rounds=60)
+    assert model.fit(X, y).score(X, y) > 0.9
 
 
 def test_ridge_finds_the_plane():
@@ -255,7 +273,8 @@ def test_grid_search_is_charged_for_every_fit():
 def test_pipeline():
     X, y = toy(500)
     pipe = make_pipeline(
-        FunctionTransformer(np.tanh), PrivateLogisticRegression(bounds=(-1, 1), random_state=0)
+        FunctionTransformer(np.tanh),
+        PrivateLogisticRegression(bounds=(-1, 1), classes=[0, 1], random_state=0),
     )
     pipe.fit(X, y, privatelogisticregression__parties=np.arange(500) % 2)
     assert pipe[-1].certificate_.parties == 2
@@ -284,14 +303,78 @@ def test_private_search_pays_for_fits_and_choice():
 def test_what_the_user_is_told():
     X, y = toy(200)
     with pytest.warns(UnboundedFeatures, match="only its direction"):
-        model = PrivateLogisticRegression(rounds=5).fit(X, y)
-    told = " ".join(model.statements_)
-    assert "treated as public" in told
-    assert "booked in memory" in told
+        model = PrivateLogisticRegression(classes=[0, 1], rounds=5).fit(X, y)
+    assert "booked in memory" in " ".join(model.statements_)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = PrivateLogisticRegression(ledger=book(), **LOGISTIC).fit(X, y)
     assert model.statements_ == ()
+
+
+def warned(category, match, model, X, y):
+    """Told before anything is spent: whoever makes an error of it keeps the whole budget."""
+    ledger = model.ledger
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", category)
+        with pytest.raises(category, match=match):
+            model.fit(X, y)
+    assert ledger is None or ledger.grants == 0
+    with pytest.warns(category, match=match) as told:
+        model.fit(X, y)
+    assert {one.filename for one in told} == {__file__}
+    return model
+
+
+def test_predictable_noise_and_fresh_budgets_are_told():
+    X, y = toy(200)
+    model = warned(
+        PredictableNoiseWarning, "SIMULATION: .* no privacy",
+        PrivateLogisticRegression(random_state=0, **LOGISTIC), X, y,
+    )  # fmt: skip
+    assert "SIMULATION" in " ".join(model.statements_)
+    model = warned(
+        FreshBudgetWarning, r"forgotten with the process.*pass ledger=unisono.open_ledger",
+        PrivateLogisticRegression(**LOGISTIC), X, y,
+    )  # fmt: skip
+    with pytest.warns(FreshBudgetWarning) as told:
+        model.fit(X, y)
+    assert [one.category for one in told] == [RepeatedFits]
+    with pytest.warns(PredictableNoiseWarning):
+        private_search([PrivateLogisticRegression(**LOGISTIC)], X, y, epsilon=1.0, random_state=0)
+    with pytest.warns(FreshBudgetWarning):
+        private_search([PrivateLogisticRegression(**LOGISTIC)], X, y, epsilon=1.0)
+
+
+def test_values_outside_the_bounds_are_clipped_and_whoever_holds_them_is_told():
+    """As study files and statistics do: each record by itself, never refused."""
+    X, y = toy(200)
+    X[7] = [50, 0, 0]
+    seeded = dict(LOGISTIC, ledger=book(seed=3))
+    clipped = PrivateLogisticRegression(**seeded).fit(X.clip(-3, 3), y)
+    seeded["ledger"] = book(seed=3)
+    model = warned(
+        ClippedValues, r"1 of 200 values of feature 0 of party .* bounds -3 to 3 and are clipped",
+        PrivateLogisticRegression(**seeded), X, y,
+    )  # fmt: skip
+    assert np.array_equal(model.coef_, clipped.coef_)
+    long = PrivateLogisticRegression(**(LOGISTIC | {"bounds": 10.0, "ledger": book()}))
+    warned(ClippedValues, "1 of 200 lengths of rows .* 0 to 10", long, X, y)
+    ridge = PrivateRidge(1.0, 1e-5, bounds=(-50, 50), target_bounds=(0, 1), ledger=book(), rounds=2)
+    warned(ClippedValues, "targets lie outside the public bounds 0 to 1 and", ridge, X, 2.0 * y)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [PrivateLogisticRegression, PrivateLinearSVC, PrivateClassifier, BayesianLogisticRegression],
+)
+def test_labels_are_never_read_from_the_records(estimator):
+    """A rare label would be published by its mere presence in `classes_`."""
+    X, y = toy(60)
+    model = estimator(bounds=(-3, 3), ledger=book())
+    with pytest.raises(InvalidInput, match=r"classes = None: .* rare .* pass classes=\[...\]"):
+        model.fit(X, y)
+    assert model.ledger.grants == 0
+    assert not hasattr(model, "classes_")
 
 
 # ----------------------------------------------------------------- bad input
@@ -314,13 +397,9 @@ def test_bad_records():
     broken[3, 1] = np.nan
     refused("NaN", broken)
     refused("inconsistent numbers", X, y[:-1])
-    refused("one class only", X, np.zeros(60), classes=None)
+    refused("one class only", X, np.zeros(60), classes=[0])
     refused("not among the public classes", X, y + 1)
-    refused("outside its public bounds", X * 10)
-    refused("longer than the public bound 1", X, bounds=1.0)
-    refused("Only binary", X, np.arange(60) % 3, cls=PrivateLinearSVC, classes=None)
-    with pytest.raises(InvalidInput, match="targets lie outside"):
-        PrivateRidge(bounds=(-3, 3), target_bounds=(0, 1)).fit(X, y * 2.0)
+    refused("Only binary", X, np.arange(60) % 3, cls=PrivateLinearSVC, classes=[0, 1, 2])
 
 
 def test_bad_parties():
@@ -392,23 +471,24 @@ def test_compilation_cache_is_in_the_users_folder(tmp_path, monkeypatch):
         ("objective-perturbation", 0.9),
         # Its noise is the largest by far. The next test runs it in the fast suite.
         pytest.param("output-perturbation", 0.7, marks=pytest.mark.slow),
-        ("dp-sgd", 0.9),
+        ("dp-sgd-convex", 0.9),
     ],
 )
 def test_every_algorithm_learns_within_its_budget(name, accuracy):
     X, y = toy(4000)
     model = PrivateLogisticRegression(
-        2.0, 1e-5, algorithm=name, random_state=0, bounds=(-3, 3), rounds=60
+        2.0, 1e-5, algorithm=name, random_state=0, **(LOGISTIC | {"rounds": 60})
     )
     model.fit(X, y)
     assert model.certificate_.epsilon(FINAL_MODEL, Relation.REPLACE_ONE) <= 2.0
     assert model.epsilon_spent_ <= 2.0
+    assert model.certificate_.algorithm == name
     assert model.score(X, y) > accuracy
 
 
 def test_pure_epsilon_is_output_perturbation():
     X, y = toy(4000)
-    model = PrivateLogisticRegression(2.0, 0.0, bounds=(-3, 3), random_state=0).fit(X, y)
+    model = PrivateLogisticRegression(2.0, 0.0, random_state=0, **LOGISTIC).fit(X, y)
     assert model.certificate_.algorithm == "output-perturbation"
     assert model.certificate_.epsilon(FINAL_MODEL, Relation.REPLACE_ONE) <= 2.0
     assert model.score(X, y) > 0.8

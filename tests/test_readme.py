@@ -22,12 +22,13 @@ def test_public_names_exist_and_are_pinned():
     for name in unisono.__all__:
         assert getattr(unisono, name) is not None
     assert set(unisono.__all__) == {
-        "ACCOUNTANT", "Algorithm", "Answer", "Budget", "Composed", "DiscreteGaussian", "Event",
-        "Everyone", "Facts", "Gaussian", "Laplace", "Ledger", "MECHANISMS", "NoNoise", "NormNoise",
-        "Party", "Poisson", "Policy", "PrivacyCurve", "Private", "RandomizedResponse", "Relation",
-        "Result", "Selection", "Sensitivity", "Skellam", "Study", "Trust", "Unit", "Viewer",
-        "WithoutReplacement", "__version__", "bounded_sum", "clipped_sum", "count", "histogram",
-        "ledger_for", "mean", "open_ledger", "total", "verify",
+        "ACCOUNTANT", "Algorithm", "Answer", "Budget", "ClippedValues", "Composed",
+        "DiscreteGaussian", "Event", "Everyone", "Facts", "FreshBudgetWarning", "Gaussian",
+        "Laplace", "LargeDeltaWarning", "Ledger", "MECHANISMS", "NoNoise", "NormNoise", "Party",
+        "Poisson", "Policy", "PredictableNoiseWarning", "PrivacyCurve", "PrivacyWarning", "Private",
+        "RandomizedResponse", "Relation", "Result", "Selection", "Sensitivity", "Skellam", "Study",
+        "Trust", "Unit", "Viewer", "WithoutReplacement", "__version__", "bounded_sum",
+        "clipped_sum", "count", "histogram", "ledger_for", "mean", "open_ledger", "total", "verify",
     }  # fmt: skip
     with pytest.raises(AttributeError, match="no attribute"):
         unisono.nothing  # noqa: B018

@@ -16,7 +16,7 @@ from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import SERVER, Relation
 from unisono.data import UnreadValues
-from unisono.errors import BudgetExceeded, InvalidInput
+from unisono.errors import BudgetExceeded, ClippedValues, InvalidInput
 
 AGES = np.random.default_rng(3).integers(18, 90, 500)
 
@@ -100,7 +100,8 @@ def test_an_answer_explains_itself(tmp_path):
 
 
 def test_bounds_do_not_come_from_the_data_and_outliers_are_clipped():
-    answer = unisono.mean([1e9] * 1000, (0, 10), epsilon=5.0, ledger=book())
+    with pytest.warns(ClippedValues, match="1000 of 1000 values lie outside"):
+        answer = unisono.mean([1e9] * 1000, (0, 10), epsilon=5.0, ledger=book())
     assert answer.value == pytest.approx(10, abs=0.1)
 
 

@@ -13,12 +13,12 @@ import optax
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.accounting.validation import LargeDeltaWarning
 from unisono.algorithms.clipping import Clipping
 from unisono.algorithms.dp_sgd import Settings, dp_sgd
 from unisono.algorithms.optimise import Problem
 from unisono.core.algorithm import Facts
 from unisono.core.costs import everyone
+from unisono.core.defaults import default_relation
 from unisono.core.events import Event, Gaussian, bounded_sum, compose
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
@@ -26,15 +26,25 @@ from unisono.core.study import Party, Study
 from unisono.core.trust import FINAL_MODEL, ITERATES, PARTY, SERVER, Relation, Trust, Unit, Viewer
 from unisono.core.values import Private
 from unisono.engines import chunks, in_process
-from unisono.errors import BudgetExceeded, InvalidInput, UndefinedRelation
+from unisono.errors import (
+    BudgetExceeded,
+    FreshBudgetWarning,
+    InvalidInput,
+    LargeDeltaWarning,
+    PredictableNoiseWarning,
+    UndefinedRelation,
+)
 from unisono.estimators.schedules import schedule
 from unisono.models.networks import logistic
 from unisono.training import ALGORITHMS, train
-from unisono.training.books import epsilons_of
-from unisono.training.choices import Request, chosen
+from unisono.training.choices import Request, chosen, epsilons_of
 from unisono.training.data import collect
 from unisono.training.progress import epsilon_so_far, following
 
+# A test's seeds and budgets are its own; that users are told of theirs is a test below.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::unisono.PredictableNoiseWarning", "ignore::unisono.FreshBudgetWarning"
+)
 START = {"slope": np.zeros(3, np.float32), "offset": np.float32(0)}
 
 
@@ -71,6 +81,7 @@ def book(
 SHARED = {
     "parameters": START, "epsilon": 2.0, "delta": 1e-4, "rate": 0.25, "rounds": 12, "seed": 5,
     "clipping": Clipping(loss_range=2.0, gauge=1.0), "sizes": 300, "averaged": 0.5,
+    "relation": "add-or-remove",
 }  # fmt: skip
 
 
@@ -176,9 +187,9 @@ def test_without_noise_it_is_plain_gradient_descent():
 
 def test_a_ledger_pays_and_refuses_the_second_run():
     data = tuple(people(150, 6).values())
-    ledger = book(epsilon=2.5)
+    ledger = book(epsilon=2.5, relation=Relation.REPLACE_ONE)
     options = {
-        "epsilon": 2.0, "delta": 1e-4, "sizes": 150, "batch_size": 50, "epochs": 1,
+        "epsilon": 2.0, "delta": 1e-4, "batch_size": 50, "epochs": 1,
         "ledger": ledger, "optimizer": optax.adam(0.1), "progress": False,
     }  # fmt: skip
     trained = train(logistic(3, 2), data, **options)
@@ -191,11 +202,21 @@ def test_a_ledger_pays_and_refuses_the_second_run():
     assert ledger.grants == 1
 
 
+def test_predictable_noise_and_a_fresh_budget_are_told():
+    given = {"epsilon": 2.0, "delta": 1e-4, "rate": 0.5, "rounds": 1, "progress": False}
+    with pytest.warns(PredictableNoiseWarning, match="no privacy") as told:
+        train(cost, people(150), parameters=START, seed=0, **given)
+    assert [one.filename for one in told] == [__file__]
+    with pytest.warns(FreshBudgetWarning, match="forgotten") as told:
+        train(cost, FEW, parameters=START, **given)
+    assert [one.filename for one in told] == [__file__]
+
+
 def test_divergence_is_told_and_stays_spent():
-    ledger = book(seed=1)
+    ledger = book(seed=1, relation=Relation.REPLACE_ONE)
     with pytest.raises(InvalidInput, match=r"learning_rate = 3e\+38.*IS SPENT"):
         train(
-            lambda w, record: (record[0] @ w) ** 2, (people(100)["row"],), sizes=100, rate=0.5,
+            lambda w, record: (record[0] @ w) ** 2, (people(100)["row"],), rate=0.5,
             parameters=np.ones(3, np.float32), epsilon=1.0, delta=1e-4, rounds=6, ledger=ledger,
             learning_rate=3e38, progress=False,
         )  # fmt: skip
@@ -217,7 +238,7 @@ def finds_the_direction(trained):
 def test_local_dp_sgd_gives_every_party_its_own_epsilon():
     steps = []
     trained = train(
-        cost, FEW, algorithm="local-dp-sgd", sizes=60, rate=0.5, rounds=4, steps=3,
+        cost, FEW, algorithm="local-dp-sgd", rate=0.5, rounds=4, steps=3,
         epsilons={"party 3": 4.0, "party 1": 2.0, "party 2": 4.0}, progress=steps.append, **TINY,
     )  # fmt: skip
     assert finds_the_direction(trained)
@@ -275,7 +296,7 @@ def test_dp_ftrl_is_paid_for_as_a_whole(monkeypatch):
     monkeypatch.setattr(chunks, "_CHUNK_ROUNDS", 6)
     steps = []
     trained = train(
-        cost, FEW, algorithm="dp-ftrl", epsilon=4.0, sizes=60, separation=4, epochs=3,
+        cost, FEW, algorithm="dp-ftrl", epsilon=4.0, separation=4, epochs=3,
         clipping=Clipping(loss_range=2.0), progress=steps.append, **TINY,
     )  # fmt: skip
     assert finds_the_direction(trained)
@@ -293,7 +314,7 @@ def settings(name, records=600, options=None, **given):
         "epsilons": (4.0, 4.0), "delta": 1e-4, "records": records, "batch_size": None,
         "rate": None, "epochs": None, "rounds": None, "clipping": None, "optimizer": None,
         "learning_rate": None, "averaged": 0.0, "decay": 0.0,
-        "relation": ALGORITHMS[name].relation,
+        "relation": default_relation(ALGORITHMS[name].unit),
         "problem": Problem(lambda w, record: record[0] @ w, START["slope"], (np.ones(3),)),
     }  # fmt: skip
     choice, own = chosen(name, options or {})
@@ -365,8 +386,9 @@ def test_epsilons_by_name_or_in_order():
 def study(scales, rounds=12, clipping=None):
     problem = Problem(lambda w, record: (record[0] @ w - 1) ** 2, START["slope"], (np.ones(3),))
     settings = Settings(
-        2.0, 1e-4, rounds=rounds, rate=0.25, noise_scales=scales, clipping=clipping or Clipping()
-    )
+        2.0, 1e-4, rounds=rounds, rate=0.25, noise_scales=scales, clipping=clipping or Clipping(),
+        relation=Relation.ADD_OR_REMOVE,
+    )  # fmt: skip
     facts = Facts((100,), 3, 1, exact_sizes=False)
     return Study(dp_sgd(settings, problem, optax.sgd(0.1)), facts, Trust.LOCAL)
 
@@ -493,7 +515,7 @@ def test_bad_choices():
     refused("bound", clipping=-1.0)
     refused("the ledger is real", seed=3)
     with pytest.warns(LargeDeltaWarning, match="whole record"):
-        refused("rate = 2.0", delta=0.5, rate=2.0)
+        refused("the ledger is real", delta=0.5, seed=3)
 
 
 def test_arguments_of_other_algorithms():
@@ -520,14 +542,17 @@ def test_arguments_of_other_algorithms():
 
 
 def test_arguments_of_fed_avg():
-    given = {"algorithm": "fed-avg", "clipping": None, "sizes": None, "rate": None}
+    given = {
+        "algorithm": "fed-avg", "clipping": None, "sizes": None, "rate": None, "relation": None
+    }  # fmt: skip
     whole = book(relation=Relation.ZERO_OUT, unit=Unit.PARTY)
     refused("rounds is missing", **{**given, "rounds": None, "epochs": 3})
     refused("epochs = 1.5", epochs=1.5, **given)
     refused("rate = 1.5", **{**given, "rate": 1.5})
     refused("no loss is released", **{**given, "clipping": Clipping(loss_range=1.0)})
     refused(
-        "presence .add-or-remove. is not hidden", relation="add-or-remove", **{**given, "sizes": 60}
+        "presence .add-or-remove. is not hidden",
+        **{**given, "relation": "add-or-remove", "sizes": 60},
     )
     refused(
         "beside an optimizer, which has its own", home=optax.sgd(1.0), learning_rate=0.1, **given
@@ -535,10 +560,10 @@ def test_arguments_of_fed_avg():
     refused("the budget counts whole parties", relation="zero-out", sizes=None, ledger=whole)
     with pytest.warns(LargeDeltaWarning, match="with 2 parties"):
         refused(
-            "rounds = 0",
+            "one ledger for 2 parties",
             records=[people(60)] * 2,
             ledger=whole,
-            **{**given, "delta": 0.5, "rounds": 0},
+            **{**given, "delta": 0.5},
         )
 
 

@@ -24,6 +24,10 @@ _PLACES = {
     "unisono.core.study": ("Party", "Result", "Study"),
     "unisono.core.trust": ("Relation", "Trust", "Unit", "Viewer"),
     "unisono.core.values": ("Private", "clipped_sum"),
+    "unisono.errors": (
+        "ClippedValues", "FreshBudgetWarning", "LargeDeltaWarning", "PredictableNoiseWarning",
+        "PrivacyWarning",
+    ),
     "unisono.mechanisms": ("MECHANISMS",),
     "unisono.studies.data_set": ("ledger_for",),
 }  # fmt: skip

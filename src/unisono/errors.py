@@ -1,4 +1,4 @@
-"""Everything that can go wrong, in one tree.
+"""Everything that can go wrong, and what users are warned of, in two trees.
 
 Every message says the value, the cause and the remedy. The command line turns
 each class into its exit code and prints the message without a traceback.
@@ -15,7 +15,20 @@ each class into its exit code and prints the message without a traceback.
     │   ├── LedgerCorrupted         the hash chain is broken
     │   └── LedgerUnavailable       read-only, full or locked storage
     └── AuditFailed             an empirical bound exceeds the claim          exit 6
+
+    UserWarning
+    ├── PrivacyWarning          what was asked for promises less than it seems
+    │   ├── LargeDeltaWarning       delta >= 1 / units: a whole unit could be published
+    │   ├── PredictableNoiseWarning a seed: whoever knows it subtracts the noise
+    │   └── FreshBudgetWarning      no ledger was given: this budget is forgotten
+    └── ClippedValues           some values lay outside their public bounds
+
+Whoever wants none of these promises weakened makes them errors, before anything is spent:
+``warnings.simplefilter("error", unisono.PrivacyWarning)``.
 """
+
+import sys
+import warnings
 
 
 class UnisonoError(Exception):
@@ -76,3 +89,31 @@ class AuditFailed(UnisonoError):
     """An empirical lower bound on epsilon exceeds the claim."""
 
     exit_code = 6
+
+
+class PrivacyWarning(UserWarning):
+    """What was asked for promises less than it seems; raised before anything is spent."""
+
+
+class LargeDeltaWarning(PrivacyWarning):
+    """delta is so large that publishing all of one unit would be allowed (ERRATA E000-2)."""
+
+
+class PredictableNoiseWarning(PrivacyWarning):
+    """A seed makes the noise predictable: a simulation, which protects nobody."""
+
+
+class FreshBudgetWarning(PrivacyWarning):
+    """No ledger was given, so nothing adds this release to others of the same records."""
+
+
+class ClippedValues(UserWarning):
+    """Some of the values lie outside their public bounds; whoever holds them is told so alone."""
+
+
+def warn(text: str, category: type[Warning]) -> None:
+    """Warn at the line of whoever called this package."""
+    frame, depth = sys._getframe(1), 2
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "unisono":
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(text, category, stacklevel=depth)

@@ -23,12 +23,13 @@ import numpy as np
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
-from unisono.accounting.validation import warn_large_delta
 from unisono.core.costs import everyone
+from unisono.core.defaults import warn_of_clipping
 from unisono.core.events import Distance, Event, Laplace, Sensitivity, bounded_sum
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.release import release
+from unisono.core.study import warn_large_delta
 from unisono.core.trust import Relation, Unit
 from unisono.core.values import _BOUNDED_ONLY, Contribution
 from unisono.data import codes, listed, numbers, warn_unread
@@ -178,6 +179,7 @@ def _bounded(values: Any, bounds: tuple[float, float]) -> tuple[np.ndarray, floa
         )
     records = numbers(listed(values))
     warn_unread(np.isnan(records), "values", "finite numbers")
+    warn_of_clipping(records, low, high, "values")
     return np.clip(records, low, high), low, high
 
 
@@ -214,8 +216,8 @@ def _pay_and_release(
     """Authorise, then compute, then add the noise: in this order."""
     relation = ledger.policy.relation
     if delta:
-        warn_large_delta(delta, records)
         event = gaussian.calibrate(sensitivity, relation, epsilon, delta)
+        warn_large_delta(delta, records)
     else:
         event = laplace.calibrate(sensitivity, relation, epsilon, dimension=columns)
     cost = everyone(event * 1, ledger.policy.colluders)

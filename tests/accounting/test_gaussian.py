@@ -1,7 +1,6 @@
 """The exact Gaussian curve, its inverses, and the published calibrations it refutes."""
 
 import math
-import warnings
 
 import mpmath as mp
 import numpy as np
@@ -424,17 +423,6 @@ def test_bad_lists_are_refused(bad):
         gaussian.trade_off([1.5], 1.0)
     with pytest.raises(InvalidInput, match="one each"):
         gaussian.compose([1.0, 2.0], [1])
-
-
-def test_large_delta_is_warned_about():
-    """E000-2: publishing one random record in clear is (0, 1/n)-DP."""
-    with pytest.warns(validation.LargeDeltaWarning, match="publishing one"):
-        assert validation.warn_large_delta(1e-3, 1000)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert not validation.warn_large_delta(1e-6, 1000)
-    with pytest.raises(InvalidInput):
-        validation.warn_large_delta(1e-3, 0)
 
 
 def test_validation_accepts_whole_floats_and_refuses_others():

@@ -1,7 +1,7 @@
 """Output perturbation: sensitivity by brute force, calibration, pure epsilon, dropouts."""
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import jax
 import numpy as np
@@ -10,7 +10,7 @@ import pytest
 from unisono.accounting import gaussian
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms import output_perturbation as outputs
-from unisono.algorithms.output_perturbation import Settings, output_perturbation, published_laplace
+from unisono.algorithms.output_perturbation import output_perturbation, published_laplace
 from unisono.core.algorithm import Facts
 from unisono.core.events import Gaussian, Laplace, NormNoise
 from unisono.core.ledger import Ledger
@@ -22,6 +22,7 @@ from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
 
+Settings = partial(outputs.Settings, regularisation=1e-2)
 SIZES = (48, 48, 48, 48)
 DIRECTION = np.array([2.0, -1.0, 0.5])
 
@@ -230,7 +231,7 @@ def test_bad_settings_are_refused():
             Settings(1.0, regularisation=ridge)
     with pytest.raises(InvalidInput, match="delta"):
         Settings(1.0, 1.0)
-    algorithm = output_perturbation(Settings(1.0, 1e-5, loss="squares"))
+    algorithm = output_perturbation(Settings(1.0, 1e-5, loss="squares", regularisation=0.01))
     with pytest.raises(InvalidInput, match="exact sizes"):
         algorithm.event(Facts((10, 10), 3, 2, exact_sizes=False), Trust.LOCAL)
 

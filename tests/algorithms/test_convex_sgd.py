@@ -72,6 +72,7 @@ def test_sgd2_noise_is_the_golden_value():
     assert event.noise.std / 1000 == pytest.approx(0.08449357779, rel=1.5e-3)
 
 
+@pytest.mark.filterwarnings("ignore::unisono.LargeDeltaWarning")  # hardly any noise
 @pytest.mark.parametrize("ridge", [0.0, 0.3])
 def test_sgd2_without_noise_follows_the_recursion(ridge):
     """A reference in NumPy, both step-size regimes; epsilon so large that noise is nothing, and a

@@ -5,6 +5,7 @@ Audits replay whole runs on two neighbouring worlds; false-alarm rate of every a
 
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import dp_accounting
 import jax
@@ -17,8 +18,9 @@ from dp_accounting import pld
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
 from unisono.algorithms import clipping as clipping_module
+from unisono.algorithms import dp_sgd as module
 from unisono.algorithms.clipping import Clipping
-from unisono.algorithms.dp_sgd import Settings, batch_size, dp_sgd, overflow
+from unisono.algorithms.dp_sgd import batch_size, dp_sgd, overflow
 from unisono.algorithms.optimise import Averaging, Problem
 from unisono.attacks.audit import audit, check
 from unisono.attacks.one_run import one_run
@@ -36,6 +38,8 @@ from unisono.errors import AuditFailed, BudgetExceeded, GrantMisused, InvalidInp
 from unisono.models.networks import mlp
 
 DELTA, CONFIDENCE = 1e-5, 0.999
+# Whether a record is there at all is hidden, as is the custom for sampled batches.
+Settings = partial(module.Settings, relation=Relation.ADD_OR_REMOVE)
 
 
 def linear(parameters, record):

@@ -57,8 +57,9 @@ def algorithm():
     start = np.zeros((FEATURES, CLASSES), np.float32)
     problem = Problem(cross_entropy, start, (start[:, 0], np.float32(0)))
     settings = Settings(
-        EPSILON, DELTA, rounds=80, rate=0.5, clipping=Clipping(bound=0.1), averaged=0.5
-    )
+        EPSILON, DELTA, rounds=80, rate=0.5, clipping=Clipping(bound=0.1), averaged=0.5,
+        relation=Relation.ADD_OR_REMOVE,
+    )  # fmt: skip
     return dp_sgd(settings, problem, optax.sgd(250.0))
 
 

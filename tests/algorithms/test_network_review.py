@@ -193,7 +193,9 @@ def test_every_schedule_of_noise_runs_and_is_paid(scales, trust):
         return jnp.sum(parameters * record[0])
 
     problem = Problem(linear, jnp.zeros(3), (np.zeros(3, np.float32), np.float32(0)))
-    settings = Settings(1.0, 1e-5, rounds=8, rate=0.5, noise_scales=scales)
+    settings = Settings(
+        1.0, 1e-5, rounds=8, rate=0.5, noise_scales=scales, relation=Relation.ADD_OR_REMOVE
+    )
     parties = 1 if trust is Trust.LOCAL else 2
     facts = Facts((40,) * parties, 3, parties, parties - 1, False)
     policy = Policy("p", Budget(1.0, 1e-5), relation=Relation.ADD_OR_REMOVE, colluders=parties - 1)

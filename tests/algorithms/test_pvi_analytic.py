@@ -27,6 +27,8 @@ from unisono.errors import InvalidInput
 from unisono.models.gaussian_family import Natural, kl, mean, unpack
 
 SIZES = (30, 20, 25)
+# With a delta of one half there is hardly any noise, which is what some of these tests want.
+pytestmark = pytest.mark.filterwarnings("ignore::unisono.LargeDeltaWarning")
 PLENTY = {"epsilon": 1e7, "delta": 0.5}  # noise of a few thousandths of the clip
 
 

@@ -28,7 +28,11 @@ from unisono.errors import InvalidInput
 from unisono.models.gaussian_family import Natural, covariance, mean, variances
 from unisono.models.likelihoods import linear, logistic, predictive, two_layer
 
+# Whether a record is there at all is hidden, as is the custom for sampled batches.
+Settings = partial(Settings, relation=Relation.ADD_OR_REMOVE)
 SIZES = (60, 40, 50)
+# With a delta of one half there is hardly any noise, which is what some of these tests want.
+pytestmark = pytest.mark.filterwarnings("ignore::unisono.LargeDeltaWarning")
 PLENTY = {"epsilon": 1e8, "delta": 0.5}  # noise of about a ten-thousandth of the clip per round
 NEWTON = {"step": 1.0, "momentum": 0.0, "memory": 0.0, "averaged": 0.0}
 STD = 0.5

@@ -26,6 +26,7 @@ from unisono.engines import rounds as rounds_module
 from unisono.errors import AuditFailed, InvalidInput
 
 DELTA, DOUBT = 1e-5, 0.05
+HIDDEN = Relation.ADD_OR_REMOVE
 CANARIES, REPETITIONS = 300, 400
 
 
@@ -113,7 +114,7 @@ class TestCanaries:
         columns = (np.ones((4, 2), np.float32), np.zeros(4, np.float32))
         for settings in (
             Settings(1.0, DELTA, rounds=2, relation=Relation.REPLACE_ONE),
-            Settings(1.0, DELTA, rounds=2, clipping=Clipping(style="per-layer")),
+            Settings(1.0, DELTA, rounds=2, clipping=Clipping(style="per-layer"), relation=HIDDEN),
         ):
             with pytest.raises(InvalidInput, match="present or not"):
                 audited_training(settings, problem, optax.sgd(0.1), columns)
@@ -125,7 +126,7 @@ def training(rate=1.0, epsilon=4.0):
         lambda w, r: jnp.sum((w - r[0]) ** 2), jnp.zeros(2), (jnp.zeros(2), jnp.zeros(()))
     )
     columns = (np.ones((400, 2), np.float32), np.zeros(400, np.float32))
-    settings = Settings(epsilon, DELTA, rounds=4, rate=rate)
+    settings = Settings(epsilon, DELTA, rounds=4, rate=rate, relation=HIDDEN)
     return audited_training(
         settings, problem, optax.sgd(1.0), columns, canaries=2000, guesses=400, seed=3
     )

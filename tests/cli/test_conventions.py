@@ -7,12 +7,16 @@ import re
 import subprocess
 import sys
 import typing
+from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from unisono import cli, errors
+from unisono.cli.query_run import Setting, _facts_before
+from unisono.core.defaults import RELATION, default_colluders
+from unisono.core.trust import Trust
 
 RUNNER = CliRunner()
 UNFINISHED = "To be written."
@@ -47,6 +51,24 @@ everywhere = pytest.mark.parametrize(("path", "command"), COMMANDS)
 def test_the_walk_finds_commands_and_commands_of_groups():
     found = {param.id for param in COMMANDS}
     assert {"plan", "doctor", "query", "audit", "privacy cost", "ledger show"} <= found
+
+
+# ------------------------------------------------------------- defaults
+
+
+@everywhere
+def test_the_relation_is_the_one_of_every_entrance(path, command):
+    for parameter in command.params:
+        if parameter.name == "relation" and parameter.default is not None:
+            assert parameter.default == RELATION
+
+
+@pytest.mark.parametrize("trust", Trust)
+@pytest.mark.parametrize(("parties", "minimum"), [(1, None), (2, None), (5, 3), (5, 1)])
+def test_a_query_plans_for_as_many_colluders_as_every_entrance(trust, parties, minimum):
+    asked = Setting(1.0, 1e-6, RELATION, trust, Path(), survivors=minimum)
+    expected = default_colluders(trust, minimum or parties)
+    assert _facts_before(parties, asked, {}).colluders == expected
 
 
 # ------------------------------------------------------------- help

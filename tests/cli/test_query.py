@@ -245,11 +245,22 @@ def test_one_party_alone_and_missing_budget(clinics):
     assert not list(clinics.glob("*.ledger*"))
 
 
+@pytest.mark.filterwarnings("always::unisono.ClippedValues")
 def test_values_outside_the_bounds_are_clipped_and_that_is_said(clinics):
+    """How many they were is for the holder of the files alone: it is no part of the answer."""
     result = query("--mean", "age", "--bounds", "age=0:40", "--epsilon", "1e5")
+    assert "of 200 values of 'age' in a.csv lie outside the public bounds 0 to 40" in result.stderr
+    assert "of 200 values" not in result.stdout
     assert "values outside the bounds were clipped" in result.stdout
     shown = float(result.stdout.split("mean of age: ")[1].split(",")[0])
     assert shown == pytest.approx(np.clip(everything()["age"], 0, 40).mean(), abs=0.05)
+
+
+@pytest.mark.filterwarnings("always::unisono.LargeDeltaWarning")
+def test_a_large_delta_is_told_once(clinics):
+    result = query("--count", "all", "--epsilon", "1", "--delta", "0.1")
+    assert result.exit_code == 0
+    assert result.stderr.count("delta is 0.1 with") == 1
 
 
 @given(st.text(max_size=30))

@@ -74,8 +74,8 @@ AT_HOME = {"rounds": 4, "steps": 3, "rate": 0.3, "relation": Relation.REPLACE_ON
 ALGORITHMS = {
     "gradient-perturbation": gradient_perturbation(Settings(epsilon=2.0, delta=1e-5, rounds=12)),
     **{name: ask(*survey).algorithm for name, survey in SURVEYS.items()},
-    "output-perturbation": output_perturbation(output.Settings(2.0, 1e-5)),
-    "output-perturbation-pure": output_perturbation(output.Settings(2.0)),
+    "output-perturbation": output_perturbation(output.Settings(2.0, 1e-5, regularisation=0.01)),
+    "output-perturbation-pure": output_perturbation(output.Settings(2.0, regularisation=0.01)),
     "dp-sgd-convex": dp_sgd_convex(sampled.Settings(2.0, 1e-5, rounds=12)),
     "k-means": clustering.k_means(clustering.Settings((BOX,) * 3, 2, 2.0, 1e-6, rounds=3)),
     "fed-avg-by-coins": fed_avg.fed_avg(

@@ -10,7 +10,6 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
 from unisono.accounting.pairs import DiscretePair
 from unisono.accounting.shares import norm_mechanism_epsilon
-from unisono.accounting.validation import LargeDeltaWarning
 from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
 from unisono.attacks.audit import audit, check
 from unisono.core.algorithm import Facts
@@ -19,7 +18,7 @@ from unisono.core.ledger import Ledger
 from unisono.core.noise.norm import norm_share
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import FINAL_MODEL, SERVER, Relation, Trust, Unit
-from unisono.errors import AuditFailed, ConditionViolated, UndefinedRelation
+from unisono.errors import AuditFailed, ConditionViolated, LargeDeltaWarning, UndefinedRelation
 from unisono.mechanisms import laplace, norm
 from unisono.statistics import count
 

@@ -13,14 +13,13 @@ import numpy as np
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.accounting.validation import LargeDeltaWarning
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party
 from unisono.core.values import Private
 from unisono.data import UnreadValues
 from unisono.engines import in_process
-from unisono.errors import InvalidInput
+from unisono.errors import InvalidInput, LargeDeltaWarning
 from unisono.studies import plan, settings
 from unisono.studies.build import BUILDERS, build
 from unisono.studies.file import parse_study
@@ -113,6 +112,8 @@ def test_every_algorithm_builds_the_study_that_the_file_says(algorithm, name, ta
     assert built.study.trust is file.trust.mode
     for event in built.study.algorithm.events(facts, file.trust.mode):
         assert event.sensitivity.unit is file.privacy.unit
+    agreed = built.study.algorithm.settings  # where a study finds the delta that it warns of
+    assert agreed.get("promise", agreed)["delta"] == file.privacy.delta
     # What the file promises is what every viewer but the party's neighbours pays, and no less.
     history = built.study.cost["iterates"]
     relation, privacy = file.privacy.relation, file.privacy

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from unisono.data import UnreadValues
-from unisono.errors import InvalidInput
+from unisono.errors import ClippedValues, InvalidInput
 from unisono.studies.build import build, columns
 from unisono.studies.explain import explain
 from unisono.studies.file import parse_study
-from unisono.studies.table import ClippedValues, Frame, values_of
+from unisono.studies.table import Frame, values_of
 
 
 def with_column(table, name, values):

@@ -7,7 +7,6 @@ the cause and the remedy.
 
 import math
 import operator
-import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,10 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 from unisono.errors import InvalidInput
 
 FloatArray = NDArray[np.float64]
-
-
-class LargeDeltaWarning(UserWarning):
-    """delta is so large that publishing a whole record would be allowed (ERRATA E000-2)."""
 
 
 def require_number(name: str, value: Any) -> float:
@@ -142,22 +137,3 @@ def require_counts(name: str, counts: Iterable[Any] | None, length: int) -> Floa
     if len(checked) != length:
         raise InvalidInput(f"{name} has {len(checked)} values for {length} items; give one each")
     return checked
-
-
-def warn_large_delta(delta: Any, records: Any) -> bool:
-    """Warn when delta >= 1 / records, and say whether it did (ERRATA E000-2).
-
-    "Publish one uniformly random record in clear" is (0, 1/n)-differentially private under
-    replace-one, so such a delta promises nothing to the person who is published.
-    """
-    delta = require_delta(delta, zero=True)
-    records = require_count("records", records)
-    if delta * records < 1:
-        return False
-    warnings.warn(
-        f"delta is {delta:g} with {records} records: at delta >= 1 / records, publishing one "
-        f"whole record would be allowed; use {float(records) ** -2:.3g} (1 / records^2) or less",
-        LargeDeltaWarning,
-        stacklevel=2,
-    )
-    return True

@@ -13,6 +13,7 @@ import numpy as np
 
 from unisono.core.algorithm import Facts
 from unisono.core.events import Composed, canonical
+from unisono.core.study import warn_of_the_promise
 from unisono.core.trust import Trust, Viewer
 from unisono.errors import InvalidInput
 
@@ -26,6 +27,9 @@ class Agreement:
     facts: Facts
     trust: Trust
     cost: Mapping[Viewer, Composed]
+
+    def __post_init__(self) -> None:
+        warn_of_the_promise(self)
 
     @property
     def algorithm(self) -> "Agreement":

@@ -31,6 +31,7 @@ from unisono.accounting import gaussian
 from unisono.algorithms import gradient_perturbation as gradients
 from unisono.algorithms import output_perturbation as outputs
 from unisono.core.algorithm import Algorithm, Facts
+from unisono.core.defaults import RELATION, RIDGE
 from unisono.core.events import positive
 from unisono.core.trust import Relation, Trust
 from unisono.errors import InvalidInput
@@ -51,7 +52,7 @@ class Choice(NamedTuple):
 
 def choose(
     facts: Facts, trust: Trust, *, epsilon: float, delta: float, loss: str = "logistic",
-    classes: int = 2, relation: Relation = Relation.REPLACE_ONE, most_rounds: int | None = None,
+    classes: int = 2, relation: Relation = RELATION, most_rounds: int | None = None,
     regularisation: float | None = None,
 ) -> Choice:  # fmt: skip
     """The algorithm of the rule above; equal public facts always give the same choice."""
@@ -70,7 +71,7 @@ def choose(
         cause = "pure epsilon was asked for" if delta == 0 else "only one round is possible"
         return Choice(outputs.output_perturbation(settings), f"{cause}: one noisy average")
     rounds = min(ROUNDS, most_rounds or ROUNDS)
-    ridge = 1e-5 if regularisation is None else regularisation
+    ridge = RIDGE if regularisation is None else regularisation
     parameters = facts.features * (classes if loss == "multinomial" else 1)
     rate = gradient_rate(
         signal(facts, trust, epsilon, delta, relation, parameters), loss, ridge, rounds

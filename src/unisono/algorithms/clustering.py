@@ -27,6 +27,7 @@ from unisono.algorithms.noise_law import sum_law
 from unisono.algorithms.one_shot import Promise
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
 from unisono.core.certificate import Certificate
+from unisono.core.defaults import RELATION
 from unisono.core.events import Event
 from unisono.core.study import Result, Study
 from unisono.core.trust import Relation, Trust
@@ -43,7 +44,7 @@ class Settings:
     epsilon: float
     delta: float
     rounds: int = 8
-    relation: Relation = Relation.REPLACE_ONE
+    relation: Relation = RELATION
 
     def __post_init__(self) -> None:
         for column, bounds in enumerate(self.bounds):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from unisono.core.algorithm import Facts
+from unisono.core.defaults import RELATION, RIDGE
 from unisono.core.events import positive
 from unisono.core.trust import Relation
 from unisono.errors import InvalidInput
@@ -35,8 +36,8 @@ class DescentSettings:
     learning_rate: float = 1.0
     momentum: float = 0.0
     averaged: float = 0.0
-    regularisation: float = 1e-3
-    relation: Relation = Relation.REPLACE_ONE
+    regularisation: float = RIDGE
+    relation: Relation = RELATION
 
     def __post_init__(self) -> None:
         positive(

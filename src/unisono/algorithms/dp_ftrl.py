@@ -47,6 +47,7 @@ from unisono.algorithms import dp_sgd
 from unisono.algorithms.clipping import Clipping, clipped_sum
 from unisono.algorithms.optimise import Problem, agreed, planned
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
+from unisono.core.defaults import RELATION
 from unisono.core.events import Event, GaussianRun, Sensitivity, bounded_sum, positive
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import _BOUNDED_ONLY, Contribution
@@ -83,7 +84,7 @@ class Settings:
     clipping: Clipping = field(default_factory=Clipping)
     averaged: float = 0.0
     decay: float = 0.0
-    relation: Relation = Relation.ADD_OR_REMOVE
+    relation: Relation = RELATION
 
     def __post_init__(self) -> None:
         positive(separation=self.separation, bands=self.bands)

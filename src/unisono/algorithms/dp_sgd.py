@@ -31,6 +31,7 @@ from scipy.stats import binom
 from unisono.algorithms.clipping import Clipping, clipped_sum, moved, read
 from unisono.algorithms.optimise import Averaging, Problem, agreed, planned, stepped
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
+from unisono.core.defaults import RELATION
 from unisono.core.events import Event, Everyone, Gaussian, Poisson, Sampler, positive
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Contribution
@@ -61,7 +62,7 @@ class Settings:
     averaged: float = 0.0
     decay: float = 0.0
     noise_scales: tuple[float, ...] = ()
-    relation: Relation = Relation.ADD_OR_REMOVE
+    relation: Relation = RELATION
 
     def __post_init__(self) -> None:
         positive(epsilon=self.epsilon, delta=self.delta, rounds=self.rounds)

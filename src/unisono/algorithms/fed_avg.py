@@ -37,6 +37,7 @@ from unisono.algorithms.descent import choose_grid
 from unisono.algorithms.dp_sgd import IN_GRAPH_EPSILON
 from unisono.algorithms.optimise import Averaging, Problem, agreed, planned, stepped
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
+from unisono.core.defaults import PARTY_RELATION
 from unisono.core.events import Event, Everyone, Poisson, Sampler, positive
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import Contribution, clipped_updates, update_sensitivity
@@ -67,7 +68,7 @@ class Settings:
     clipping: Clipping = field(default_factory=lambda: Clipping(quantile=0.5))
     averaged: float = 0.0
     decay: float = 0.0
-    relation: Relation = Relation.ZERO_OUT
+    relation: Relation = PARTY_RELATION
 
     def __post_init__(self) -> None:
         positive(

@@ -47,6 +47,7 @@ from unisono.algorithms import solver
 from unisono.algorithms.agreement import Agreement, require_fitting
 from unisono.core.algorithm import Facts, cost_per_viewer
 from unisono.core.certificate import certify
+from unisono.core.defaults import RELATION
 from unisono.core.events import Distance, Event, Gaussian, Sensitivity, positive
 from unisono.core.grant import Grant
 from unisono.core.ledger import Ledger
@@ -76,7 +77,7 @@ class Settings:
     loss: str = "logistic"
     regularisation: float | None = None
     tolerance: float = 1e-5
-    relation: Relation = Relation.REPLACE_ONE
+    relation: Relation = RELATION
 
     def __post_init__(self) -> None:
         positive(epsilon=self.epsilon, delta=self.delta, tolerance=self.tolerance)

@@ -18,6 +18,7 @@ import numpy as np
 
 from unisono.accounting.gaussian import mu_for
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
+from unisono.core.defaults import RELATION, default_colluders
 from unisono.core.events import Event, Sensitivity, positive
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Contribution
@@ -35,7 +36,7 @@ class Promise:
 
     epsilon: float
     delta: float = 0.0
-    relation: Relation = Relation.REPLACE_ONE
+    relation: Relation = RELATION
     rounds: int = 1
 
     def __post_init__(self) -> None:
@@ -94,10 +95,7 @@ def agree_facts(
     records: Sequence[int], features: int, trust: Trust, *, minimum_survivors: int | None = None,
     colluders: int | None = None, exact_sizes: bool = True,
 ) -> Facts:  # fmt: skip
-    """Facts with sensible defaults: everyone answers, and in a secure sum one party may be curious.
-
-    Planning for one curious party keeps the promise against the parties themselves too, and is
-    what pure epsilon needs; it costs a factor m / (m - 1) in variance.
+    """Facts with the defaults: everyone answers, and one party may be curious.
 
     >>> agree_facts((10, 10, 10), 1, Trust.SECURE_SUM).honest
     2
@@ -105,7 +103,7 @@ def agree_facts(
     parties = len(records)
     survivors = parties if minimum_survivors is None else minimum_survivors
     if colluders is None:
-        colluders = 1 if trust is Trust.SECURE_SUM and survivors > 1 else 0
+        colluders = default_colluders(trust, survivors)
     return Facts(tuple(int(n) for n in records), features, survivors, colluders, exact_sizes)
 
 

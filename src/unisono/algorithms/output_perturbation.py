@@ -22,7 +22,7 @@ Laplace noise against Δ2 is `published_laplace`: its true cost, sqrt(p) ε, is 
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -31,6 +31,7 @@ import numpy as np
 
 from unisono.algorithms import solver
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
+from unisono.core.defaults import RELATION
 from unisono.core.events import Distance, Event, Laplace, Sensitivity, positive
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import _BOUNDED_ONLY, Contribution
@@ -51,9 +52,9 @@ class Settings:
     delta: float = 0.0
     loss: str = "logistic"
     classes: int = 2
-    regularisation: float = 1e-2
+    regularisation: float = field(kw_only=True)  # the sensitivity is in proportion to 1 / λ
     tolerance: float = 1e-3
-    relation: Relation = Relation.REPLACE_ONE
+    relation: Relation = RELATION
 
     def __post_init__(self) -> None:
         positive(epsilon=self.epsilon, regularisation=self.regularisation, tolerance=self.tolerance)

@@ -33,6 +33,7 @@ from unisono.algorithms.descent import choose_grid
 from unisono.algorithms.one_shot import Promise
 from unisono.algorithms.posterior import Answer, own_epsilon, positive_epsilons
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
+from unisono.core.defaults import RELATION
 from unisono.core.events import Event, positive
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Contribution, clipped_sum, sum_sensitivity
@@ -66,7 +67,7 @@ class Settings:
     noise_std: float = 1.0
     prior_mean: float = 0.0
     prior_variance: float = 1.0
-    relation: Relation = Relation.REPLACE_ONE
+    relation: Relation = RELATION
     epsilons: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:

@@ -42,6 +42,7 @@ from unisono.algorithms.posterior import (
 )
 from unisono.algorithms.pvi import ScheduleName, schedule
 from unisono.core.algorithm import Aggregate, Algorithm, Facts, Inner, Schedule
+from unisono.core.defaults import RELATION
 from unisono.core.events import Event, Poisson, positive
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Contribution, clipped_sum, sum_sensitivity
@@ -76,7 +77,7 @@ class Settings(PriorSettings):
     damping: float = 1.0
     samples: int = 4
     order: ScheduleName = "synchronous"
-    relation: Relation = Relation.ADD_OR_REMOVE
+    relation: Relation = RELATION
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -45,6 +45,7 @@ from unisono.algorithms.posterior import (
     start_of,
 )
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
+from unisono.core.defaults import RELATION
 from unisono.core.events import Event, Everyone, Gaussian, Poisson, positive
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Contribution, clipped_sum, sum_sensitivity
@@ -79,7 +80,7 @@ class Settings(PriorSettings):
     rate: float = 1.0
     samples: int = 1
     spread: float = 0.0
-    relation: Relation = Relation.ADD_OR_REMOVE
+    relation: Relation = RELATION
     epsilons: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:

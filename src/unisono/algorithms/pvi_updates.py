@@ -39,6 +39,7 @@ from unisono.algorithms.descent import choose_grid
 from unisono.algorithms.posterior import Answer, PriorSettings, answer_of, start_of, usable
 from unisono.algorithms.pvi import Climb, local_optimum
 from unisono.core.algorithm import Aggregate, Algorithm, Facts, Schedule
+from unisono.core.defaults import PARTY_RELATION
 from unisono.core.events import Event, Everyone, Poisson, Sampler, positive
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import Contribution, clipped_updates, update_sensitivity
@@ -68,7 +69,7 @@ class Settings(PriorSettings):
     epsilon: float = 1.0
     delta: float = 1e-5
     unit: Unit = Unit.PARTY
-    relation: Relation = Relation.ZERO_OUT
+    relation: Relation = PARTY_RELATION
     rounds: int = 10
     clip: float = 1.0
     damping: float = 0.5

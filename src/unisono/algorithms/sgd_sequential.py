@@ -32,6 +32,7 @@ from unisono.algorithms.descent import choose_grid
 from unisono.algorithms.sgd_synchronous import project
 from unisono.core.algorithm import Facts, cost_per_viewer
 from unisono.core.certificate import certify
+from unisono.core.defaults import RELATION
 from unisono.core.events import Event, Gaussian, positive
 from unisono.core.ledger import Ledger
 from unisono.core.release import noise_steps
@@ -62,7 +63,7 @@ class Settings:
     strong_convexity: float = 0.0
     uses: int | None = None
     published: bool = False
-    relation: Relation = Relation.REPLACE_ONE
+    relation: Relation = RELATION
 
     def __post_init__(self) -> None:
         positive(

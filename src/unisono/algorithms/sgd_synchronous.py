@@ -25,6 +25,7 @@ import jax.numpy as jnp
 
 from unisono.algorithms.descent import choose_grid
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
+from unisono.core.defaults import RELATION
 from unisono.core.events import Event, Gaussian, positive
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Contribution, clipped_sum, sum_sensitivity
@@ -48,7 +49,7 @@ class Settings:
     lipschitz: float = 1.0
     radius: float = 5.0
     strong_convexity: float = 0.0
-    relation: Relation = Relation.REPLACE_ONE
+    relation: Relation = RELATION
 
     def __post_init__(self) -> None:
         positive(

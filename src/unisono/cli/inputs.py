@@ -212,8 +212,10 @@ def warn_if_large(delta: float, records: int | None) -> str | None:
     """The warning that delta is at least 1 / records, if it is (E000-2)."""
     if records is None:
         return None
-    from unisono.accounting.validation import warn_large_delta
+    from unisono.accounting.validation import require_count, require_delta
+    from unisono.core.study import warn_large_delta
 
+    delta, records = require_delta(delta, zero=True), require_count("records", records)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warn_large_delta(delta, records)

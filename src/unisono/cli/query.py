@@ -150,7 +150,6 @@ def query(
         )
     with plain_warnings():
         found = answer(files, asked, setting)
-    warn(inputs.warn_if_large(delta, found.records))
     if json:
         write_json(found.to_json())
     else:

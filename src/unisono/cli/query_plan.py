@@ -11,6 +11,7 @@ from unisono.algorithms import statistics
 from unisono.algorithms.quantiles import MAXIMUM, MINIMUM, quantiles
 from unisono.algorithms.statistics import Groups, Question
 from unisono.cli.conditions import Condition, parse_condition
+from unisono.core.defaults import warn_of_clipping
 from unisono.data import Bounds, Table
 from unisono.errors import InvalidInput
 
@@ -66,6 +67,9 @@ class Inquiry:
             elif kind == "number":
                 own = table.numbers(what)
                 table.warn_unread(np.isnan(own), what, "numbers")
+                if what in self.asked.bounds:
+                    low, high = self.asked.bounds[what].pair
+                    warn_of_clipping(own, low, high, f"values of {what!r} in {table.name}")
                 # Bounds clip later; this keeps the largest doubles within single precision.
                 columns.append(np.clip(own, -1e30, 1e30))
             else:

@@ -20,6 +20,7 @@ from unisono.cli.query_ledgers import Payer, opened, payer, require_allowed, req
 from unisono.cli.query_plan import Asked, Inquiry, inquire
 from unisono.core.algorithm import Facts
 from unisono.core.certificate import Certificate
+from unisono.core.defaults import default_colluders
 from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
@@ -110,8 +111,9 @@ def _facts_before(parties: int, setting: Setting, payers: Sequence[Payer]) -> Fa
     """What is agreed before a file is opened; sizes are filled in later."""
     colluders = setting.colluders
     if colluders is None:
-        # One curious party is always planned for, and whatever a ledger insists on.
-        usual = 1 if parties > 1 and setting.trust is not Trust.TRUSTED_SERVER else 0
+        # Whatever a ledger insists on is planned for as well.
+        survivors = parties if setting.survivors is None else setting.survivors
+        usual = default_colluders(setting.trust, survivors)
         colluders = max([usual, *(one.terms.colluders for one in payers if one.terms)])
     hidden = setting.relation is Relation.ADD_OR_REMOVE
     if hidden and setting.nominal_rows is None:

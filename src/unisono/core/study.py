@@ -13,9 +13,9 @@ from unisono.core.events import Composed
 from unisono.core.grant import Draw, Grant
 from unisono.core.ledger import Ledger
 from unisono.core.transcript import Transcript
-from unisono.core.trust import Trust, Viewer
+from unisono.core.trust import Trust, Unit, Viewer
 from unisono.core.values import Private
-from unisono.errors import GrantMisused, InvalidInput
+from unisono.errors import GrantMisused, InvalidInput, LargeDeltaWarning, warn
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Study:
                 "by adding; use trust LOCAL, or invite another party"
             )
         self.algorithm.require(self.facts, self.trust)
+        warn_of_the_promise(self)
 
     @property
     def cost(self) -> Mapping[Viewer, Composed]:
@@ -77,6 +78,34 @@ class Result:
     value: Any
     certificate: Certificate
     transcript: Transcript
+
+
+def warn_large_delta(delta: float, units: int, unit: Unit = Unit.RECORD) -> None:
+    """Warn when delta >= 1 / units (ERRATA E000-2).
+
+    "Publish one uniformly random record in clear" is (0, 1/n)-differentially private under
+    replace-one, so such a delta promises nothing to the person who is published.
+    """
+    if delta * units < 1:
+        return
+    many, whole = ("parties", "all records of one party") if unit is Unit.PARTY else (
+        "records", "one whole record"
+    )  # fmt: skip
+    warn(
+        f"delta is {delta:g} with {units} {many}: at delta >= 1 / {many}, publishing {whole} would "
+        f"be allowed; use {float(units) ** -2:.3g} (1 / {many}^2) or less",
+        LargeDeltaWarning,
+    )
+
+
+def warn_of_the_promise(study: Any) -> None:
+    """Warn of a large delta where parties agree on it: in a `Study`, or what takes its place."""
+    settings, facts = study.algorithm.settings, study.facts
+    delta = settings.get("promise", settings).get("delta", 0.0)
+    if delta * sum(facts.records) < 1:  # there are no more parties than records
+        return
+    unit = next(iter(study.cost.values())).parts[0][0].sensitivity.unit
+    warn_large_delta(delta, facts.parties if unit is Unit.PARTY else sum(facts.records), unit)
 
 
 def require_same_kind(study: Study, parties: Sequence[Party]) -> bool:

@@ -1,7 +1,8 @@
 """Private models with scikit-learn's manners: linear ones, and networks of dense layers.
 
 from unisono.estimators import PrivateLogisticRegression
-model = PrivateLogisticRegression(epsilon=1.0, delta=1e-5, bounds=(low, high))
+model = PrivateLogisticRegression(epsilon=1.0, delta=1e-5, bounds=(low, high),
+                                  classes=["ill", "well"], ledger=ledgers)
 model.fit(X, y, parties=hospital)
 print(model.certificate_.text())
 
@@ -16,14 +17,13 @@ from unisono.estimators.ridge import PrivateRidge
 from unisono.estimators.search import Selected, private_search
 from unisono.estimators.statements import (
     DrownedByNoise,
-    PrivacyStatement,
     RepeatedFits,
     UnboundedFeatures,
 )
 
 __all__ = [
     "BayesianLinearRegression", "BayesianLogisticRegression", "DrownedByNoise", "Posterior",
-    "PrivacyStatement", "PrivateClassifier", "PrivateLinearSVC", "PrivateLogisticRegression",
+    "PrivateClassifier", "PrivateLinearSVC", "PrivateLogisticRegression",
     "PrivateRegressor", "PrivateRidge", "RepeatedFits", "Selected", "UnboundedFeatures",
     "private_search",
 ]  # fmt: skip

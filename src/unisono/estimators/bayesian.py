@@ -31,6 +31,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unisono.core.algorithm import Facts
+from unisono.core.defaults import RELATION
 from unisono.core.events import positive
 from unisono.core.trust import Relation, Trust
 from unisono.errors import InvalidInput
@@ -40,7 +41,6 @@ from unisono.estimators.inference import FITTED, SHARED, BayesianEstimator, Meth
 from unisono.estimators.noise_aware import Descent, from_descent, from_statistics, opened_variance
 from unisono.estimators.scaling import Scaling, scaling, target_scaling
 from unisono.estimators.statements import (
-    PUBLIC_CLASSES,
     UNBOUNDED_TARGETS,
     UNKNOWN_SPREAD,
     UnboundedFeatures,
@@ -68,7 +68,7 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
         self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
         target_bounds: tuple[float, float] | None = None, noise_std: float | None = None,
         prior_variance: float = 1.0, clip: float | None = None, noise_aware: bool = True,
-        relation: str = "replace-one", trust: str | None = None, records: Any = None,
+        relation: str = RELATION.value, trust: str | None = None, records: Any = None,
         ledger: Any = None, minimum_survivors: int | None = None, colluders: int | None = None,
         random_state: Any = None, engine: str = "in-process",
     ) -> None:  # fmt: skip
@@ -155,7 +155,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
         classes: Any = None, link: str = "logistic", covariance: str = "diagonal",
         rounds: int | None = None, prior_variance: float = 1.0, clip: float | None = None,
-        noise_aware: bool = True, relation: str = "replace-one", trust: str | None = None,
+        noise_aware: bool = True, relation: str = RELATION.value, trust: str | None = None,
         records: Any = None, ledger: Any = None, minimum_survivors: int | None = None,
         colluders: int | None = None, random_state: Any = None, engine: str = "in-process",
     ) -> None:  # fmt: skip
@@ -180,8 +180,6 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         # A length that all rows share is part of the coefficients.
         self.posterior_ = self._publish(1.0 if self._scaling.norm is None else 1 / math.sqrt(2), 0)
         self.coef_, self.intercept_ = self.posterior_.mean[None, :-1], self.posterior_.mean[-1:]
-        if self.classes is None:
-            self._tell(PUBLIC_CLASSES)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:

@@ -8,15 +8,16 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from unisono.core.defaults import RELATION
 from unisono.errors import InvalidInput
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateLinear
-from unisono.estimators.statements import PUBLIC_CLASSES
 
 ALGORITHM = (
     'algorithm : "auto" or a name of `configuration.ALGORITHMS`.',
     "regularisation : λ of λ/2 ||θ||², added to the average loss; the intercept is regularised "
-    "too. None: the published rule of the algorithm (0 for noisy gradients).",
+    "too. None: 0 for noisy gradients; for output and objective perturbation, which need one, the "
+    "published rule of the algorithm.",
     "rounds : noisy gradients; more do not cost privacy, the noise grows with them.",
 )
 COEFFICIENTS = (
@@ -34,7 +35,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
 
     def __init__(
         self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
-        classes: Any = None, relation: str = "replace-one", trust: str | None = None,
+        classes: Any = None, relation: str = RELATION.value, trust: str | None = None,
         algorithm: str = "auto", regularisation: float | None = None, rounds: int = 200,
         records: Any = None, ledger: Any = None, minimum_survivors: int | None = None,
         colluders: int | None = None, random_state: Any = None,
@@ -63,8 +64,6 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
         labels = index if loss == "multinomial" else 2 * index - 1
         self._parameters = self._learn(X, labels.astype(float), parties, loss, len(self.classes_))
         self.coef_, self.intercept_ = self._scaling.coefficients(self._parameters)
-        if self.classes is None:
-            self._tell(PUBLIC_CLASSES)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -124,7 +123,13 @@ def public_classes(
     estimator: Any, y: np.ndarray, classes: Any, binary: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """The labels, sorted, and the position of every y among them."""
-    known = np.unique(y if classes is None else np.asarray(classes))
+    if classes is None:
+        raise InvalidInput(
+            "classes = None: the labels are not read from the records, because a rare one would "
+            "give its record away; pass classes=[...], the public list of all labels that may "
+            "occur; nothing was spent"
+        )
+    known = np.unique(np.asarray(classes))
     if len(known) < 2:
         raise InvalidInput(
             f"{type(estimator).__name__} needs two classes or more, got one class only "

@@ -2,8 +2,8 @@
 
 "auto" takes gradient perturbation where delta > 0 and output perturbation for pure epsilon.
 
-Noisy gradients follow the rule of `algorithms.choose`; "dp-sgd" draws a tenth of the records in
-each round. The rule reads no records.
+Noisy gradients follow the rule of `algorithms.choose`; "dp-sgd-convex" draws a tenth of the records
+in each round. The rule reads no records.
 """
 
 import math
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unisono.core.algorithm import Algorithm, Facts
+from unisono.core.defaults import RIDGE
 from unisono.core.events import Composed, positive
 from unisono.core.study import Party, Result, Study
 from unisono.core.trust import Relation, Trust, Viewer
@@ -99,6 +100,10 @@ def runner(engine: str) -> Callable[[Study, Sequence[Party]], Result]:
     return loopback.run
 
 
+def _ridge(request: Request) -> float:
+    return RIDGE if request.regularisation is None else request.regularisation
+
+
 def _descent(request: Request) -> dict[str, Any]:
     """Settings that both kinds of noisy gradient share."""
     from unisono.algorithms.choose import AVERAGED, CLIP, MOMENTUM
@@ -107,7 +112,7 @@ def _descent(request: Request) -> dict[str, Any]:
         "epsilon": request.epsilon, "delta": request.delta, "loss": request.loss,
         "classes": request.classes, "rounds": int(request.rounds), "clip": CLIP,
         "momentum": MOMENTUM, "averaged": AVERAGED, "relation": request.relation,
-        "regularisation": request.regularisation or 0.0,
+        "regularisation": _ridge(request),
     }  # fmt: skip
 
 
@@ -118,12 +123,12 @@ def _gradient_perturbation(request: Request, facts: Facts, trust: Trust) -> Plan
     strength = signal(
         facts, trust, request.epsilon, request.delta, request.relation, _parameters(request, facts)
     )
-    rate = gradient_rate(strength, request.loss, request.regularisation or 0.0, int(request.rounds))
+    rate = gradient_rate(strength, request.loss, _ridge(request), int(request.rounds))
     settings = Settings(**_descent(request), learning_rate=rate)
     return in_rounds(gradient_perturbation(settings), facts, trust)
 
 
-def _dp_sgd(request: Request, facts: Facts, trust: Trust) -> Plan:
+def _dp_sgd_convex(request: Request, facts: Facts, trust: Trust) -> Plan:
     """As gradient perturbation; the noise of a round comes from its calibrated event."""
     from unisono.algorithms.choose import MOMENTUM, NOISE_LENGTH, stable_rate
     from unisono.algorithms.dp_sgd_convex import Settings, dp_sgd_convex
@@ -135,7 +140,7 @@ def _dp_sgd(request: Request, facts: Facts, trust: Trust) -> Plan:
     one_round = noise.std / (_RATE * sum(facts.records))  # type: ignore[union-attr]
     length = one_round * math.sqrt(request.rounds * _parameters(request, facts) * spread)
     quiet = NOISE_LENGTH[request.loss] * (1 - MOMENTUM) / length
-    rate = min(stable_rate(request.loss, request.regularisation or 0.0), quiet)
+    rate = min(stable_rate(request.loss, _ridge(request)), quiet)
     return in_rounds(dp_sgd_convex(Settings(**options, learning_rate=rate)), facts, trust)
 
 
@@ -150,8 +155,8 @@ def _output_perturbation(request: Request, facts: Facts, trust: Trust) -> Plan:
             request.relation,
         )  # fmt: skip
     settings = Settings(
-        request.epsilon, request.delta, request.loss, request.classes, ridge,
-        relation=request.relation,
+        request.epsilon, request.delta, request.loss, request.classes,
+        regularisation=ridge, relation=request.relation,
     )  # fmt: skip
     return in_rounds(output_perturbation(settings), facts, trust)
 
@@ -182,7 +187,7 @@ _PLANS: dict[str, Callable[[Request, Facts, Trust], Plan]] = {
     "gradient-perturbation": _gradient_perturbation,
     "objective-perturbation": _objective_perturbation,
     "output-perturbation": _output_perturbation,
-    "dp-sgd": _dp_sgd,
+    "dp-sgd-convex": _dp_sgd_convex,
 }
 ALGORITHMS = ("auto", *_PLANS)
 

@@ -15,24 +15,25 @@ _TUNING = """
 _COMMON = {
     "budget": "epsilon, delta : the budget of one fit.",
     "bounds": "bounds : public bounds of the features: (lowest, highest), each a number or one per "
-    "feature; or one number that bounds the norm of a row. None scales each row on its own to the "
+    "feature; or one number that bounds the norm of a row. What lies outside is clipped, each row "
+    "by itself, with a `ClippedValues` warning. None scales each row on its own to the "
     "unit ball, reads nothing from the data and warns (`UnboundedFeatures`) of what that costs.",
-    "target_bounds": "target_bounds : public (lowest, highest) target; None takes (-1, 1) and "
-    "clips.",
-    "classes": "classes : the public set of labels; None takes it from y and treats it as public.",
+    "target_bounds": "target_bounds : public (lowest, highest) target; None takes (-1, 1).",
+    "classes": "classes : the public list of all labels that may occur. Required: `fit` never "
+    "reads it from y, where a rare label would give away whose it is.",
     "relation": 'relation : "replace-one", "zero-out" or "add-or-remove"; the last needs '
     "`records`.",
     "trust": 'trust : "local", "secure-sum" or "trusted-server"; None: local for one party, else '
     "secure-sum.",
     "records": "records : public estimate of each party's size, for add-or-remove only.",
     "ledger": "ledger : a Ledger, or a mapping from party to Ledger; None books this fit in "
-    "memory.",
+    "memory and warns (`FreshBudgetWarning`).",
     "minimum_survivors": "minimum_survivors : a round with fewer parties is not opened; None: all "
     "must answer.",
-    "colluders": "colluders : parties who may pool what they know; None: 1 in a secure sum, else "
-    "0.",
+    "colluders": "colluders : parties who may pool what they know; None: 1, or 0 with a trusted "
+    "server or a single party.",
     "random_state": "random_state : None draws noise from the operating system. A seed makes the "
-    "fit a SIMULATION without privacy, which `certificate_` says.",
+    "fit a SIMULATION without privacy, which `certificate_` says and a `PredictableNoiseWarning`.",
     "engine": 'engine : "in-process", or "flower": the same study through Flower\'s messages.',
 }
 PARTIES = ("records", "ledger", "minimum_survivors", "colluders", "random_state")

@@ -1,6 +1,5 @@
 """What all private estimators share: from rows to a study, a run and its certificate."""
 
-import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -8,20 +7,29 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from unisono.accounting.validation import warn_large_delta
 from unisono.core.algorithm import Facts
 from unisono.core.certificate import Certificate
+from unisono.core.defaults import default_trust
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget
 from unisono.core.study import Party, Result
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
-from unisono.errors import InvalidInput
+from unisono.errors import InvalidInput, warn
 from unisono.estimators.configuration import Plan, Request, plan
-from unisono.estimators.members import facts_of, ledgers_of, membership, public_sizes
-from unisono.estimators.scaling import Scaling, require_inside, scaling
+from unisono.estimators.members import (
+    Membership,
+    facts_of,
+    fresh_ledgers,
+    given_ledgers,
+    membership,
+    public_sizes,
+    warn_of_fresh,
+)
+from unisono.estimators.scaling import Scaling, scaling, warn_of_clipped_rows
 from unisono.estimators.statements import (
     IN_MEMORY,
+    PREDICTABLE,
     UNBOUNDED,
     RepeatedFits,
     UnboundedFeatures,
@@ -67,16 +75,15 @@ class PrivateEstimator(BaseEstimator):
         members = membership(parties, len(X))
         scale = self._scale(X.shape[1])
         for name, rows in zip(members.names, members.rows, strict=True):
-            require_inside(X[rows], self.bounds, name)
+            warn_of_clipped_rows(X[rows], self.bounds, name)
         trust = self._trust(len(members.names))
         sizes = public_sizes(self.records, members, relation)
-        warn_large_delta(self.delta, sum(sizes))
         facts = facts_of(
             sizes, X.shape[1] + 1, trust, relation, self.minimum_survivors, self.colluders
         )
         _prepare()
         plan = planned(facts, trust, relation)
-        ledgers = ledgers_of(self.ledger, members, plan.cost, budget, relation, self._seed())
+        ledgers = self._ledgers(members, plan, budget, relation)
         data = self._in_the_ball(scale, X, labels)
         result = plan.run([
             Party(name, Private(tuple(column[rows] for column in data)), ledger)
@@ -84,6 +91,20 @@ class PrivateEstimator(BaseEstimator):
         ])  # fmt: skip
         self._state(scale, result.certificate, ledgers)
         return result
+
+    def _ledgers(
+        self, members: Membership, plan: Plan, budget: Budget, relation: Relation
+    ) -> list[Ledger]:
+        """The given ones, or one in memory for each party, which is worth a warning."""
+        seed, fits = self._seed(), self._count()[0]
+        if self.ledger is not None:
+            return given_ledgers(self.ledger, members, seed)
+        if fits == 0 or seed is not None:
+            warn_of_fresh(seed)
+        if fits:
+            warn(repeated(fits + 1, self.epsilon, self.delta), RepeatedFits)
+        parties = len(members.names)
+        return fresh_ledgers(members, [plan.cost] * parties, [budget] * parties, relation, seed)
 
     def _scale(self, features: int) -> Scaling:
         return scaling(self.bounds, features)
@@ -102,7 +123,7 @@ class PrivateEstimator(BaseEstimator):
 
     def _trust(self, parties: int) -> Trust:
         if self.trust is None:
-            return Trust.LOCAL if parties == 1 else Trust.SECURE_SUM
+            return default_trust(parties)
         try:
             return Trust(self.trust)
         except ValueError:
@@ -126,20 +147,16 @@ class PrivateEstimator(BaseEstimator):
         )
         self.statements_: tuple[str, ...] = ()
         if self.bounds is None:
-            self._tell(UNBOUNDED, UnboundedFeatures, depth=4)
+            self._tell(UNBOUNDED, UnboundedFeatures)
         if self.ledger is None:
-            self._tell(IN_MEMORY)
-            count = self._count()
-            count[0] += 1
-            if count[0] > 1:
-                message = repeated(count[0], self.epsilon, self.delta)
-                warnings.warn(message, RepeatedFits, stacklevel=5)
+            self._tell(IN_MEMORY if self.random_state is None else PREDICTABLE)
+            self._count()[0] += 1
 
-    def _tell(self, text: str, category: type[Warning] | None = None, depth: int = 1) -> None:
-        """Add to `statements_`, and warn whoever called `fit`, which is `depth` calls above."""
+    def _tell(self, text: str, category: type[Warning] | None = None) -> None:
+        """Add to `statements_`, and warn whoever called `fit`."""
         self.statements_ = (*self.statements_, text)
         if category is not None:
-            warnings.warn(text, category, stacklevel=depth + 2)
+            warn(text, category)
 
 
 class PrivateLinear(PrivateEstimator):

@@ -63,7 +63,7 @@ class BayesianEstimator(PrivateEstimator):
         names, floored = (*map(str, given), "intercept"), int(value.floored)
         self._posterior = Posterior(mean(q), covariance(q), names, floored, bool(self.noise_aware))
         if floored:
-            self._tell(drowned(floored, len(full)), DrownedByNoise, depth=2)
+            self._tell(drowned(floored, len(full)), DrownedByNoise)
 
     def _publish(self, factor: float, offset: float) -> Posterior:
         """The posterior of factor · θ + (0, ..., offset) as coefficients of unscaled features."""

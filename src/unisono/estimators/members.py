@@ -10,12 +10,14 @@ import numpy as np
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.algorithm import Facts
+from unisono.core.defaults import default_colluders
 from unisono.core.events import Composed, NoNoise
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
-from unisono.core.trust import Relation, Trust, Viewer
+from unisono.core.trust import Relation, Trust, Unit, Viewer
 from unisono.data import as_text, listed
-from unisono.errors import InvalidInput
+from unisono.errors import FreshBudgetWarning, InvalidInput, PredictableNoiseWarning, warn
+from unisono.estimators.statements import IN_MEMORY, PREDICTABLE
 
 ALONE = "the only party"
 # A nominal size says how large sums may become; more rows than this would wrap around.
@@ -98,25 +100,40 @@ def facts_of(
     sizes: Sequence[int], features: int, trust: Trust, relation: Relation,
     minimum_survivors: int | None, colluders: int | None,
 ) -> Facts:  # fmt: skip
-    """Public facts; unless told otherwise all survive and, in a secure sum, one may be curious."""
-    if colluders is None:
-        colluders = 1 if trust is Trust.SECURE_SUM and len(sizes) > 1 else 0
+    """Public facts; unless told otherwise all survive, and one may be curious (`defaults`)."""
     survivors = len(sizes) if minimum_survivors is None else minimum_survivors
+    if colluders is None:
+        colluders = default_colluders(trust, survivors)
     exact = relation is not Relation.ADD_OR_REMOVE
     return Facts(tuple(sizes), features, survivors, colluders, exact_sizes=exact)
 
 
-def ledgers_of(
-    given: Any, members: Membership, cost: Mapping[Viewer, Composed], budget: Budget,
-    relation: Relation, seed: int | None,
+def warn_of_fresh(seed: int | None) -> None:
+    """Say what a ledger that a fit makes for itself is worth, before anything is spent."""
+    if seed is None:
+        warn(IN_MEMORY, FreshBudgetWarning)
+    else:
+        warn(PREDICTABLE, PredictableNoiseWarning)
+
+
+def fresh_ledgers(
+    members: Membership, costs: Sequence[Mapping[Viewer, Composed]], budgets: Sequence[Budget],
+    relation: Relation, seed: int | None, unit: Unit = Unit.RECORD,
 ) -> list[Ledger]:  # fmt: skip
-    """The ledger of every party: the given ones, or one in memory for exactly this fit."""
-    if given is None:
-        exceptions = _exceptions(cost, budget, relation)
-        return [
-            Ledger.in_memory(Policy(name, budget, exceptions, relation), ACCOUNTANT, seed=seed)
-            for name in members.names
-        ]
+    """For every party a ledger in memory, for exactly this run (see `warn_of_fresh`)."""
+    exceptions: dict[Budget, Any] = {}
+    for cost, budget in zip(costs, budgets, strict=True):
+        if budget not in exceptions:  # parties that pay alike are asked about once
+            exceptions[budget] = _exceptions(cost, budget, relation)
+    policies = [
+        Policy(name, budget, exceptions[budget], relation, unit)
+        for name, budget in zip(members.names, budgets, strict=True)
+    ]
+    return [Ledger.in_memory(policy, ACCOUNTANT, seed=seed) for policy in policies]
+
+
+def given_ledgers(given: Any, members: Membership, seed: int | None) -> list[Ledger]:
+    """The ledger of every party, as the user gave them."""
     if isinstance(given, Ledger):
         given = dict.fromkeys(members.names, given)
     if not isinstance(given, Mapping) or not all(isinstance(v, Ledger) for v in given.values()):
@@ -166,5 +183,6 @@ def _exceptions(
 
 
 __all__ = [
-    "Membership", "facts_of", "ledgers_of", "membership", "public_sizes",
+    "Membership", "facts_of", "fresh_ledgers", "given_ledgers", "membership", "public_sizes",
+    "warn_of_fresh",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unisono.core.algorithm import Facts
+from unisono.core.defaults import RELATION
 from unisono.core.events import positive
 from unisono.core.trust import Relation, Trust
 from unisono.errors import InvalidInput
@@ -35,7 +36,7 @@ from unisono.estimators.schedules import (
     require_converged,
     schedule,
 )
-from unisono.estimators.statements import PUBLIC_CLASSES, UNBOUNDED_TARGETS, UnboundedFeatures
+from unisono.estimators.statements import UNBOUNDED_TARGETS, UnboundedFeatures
 
 _PARAMETERS = (
     "hidden : sizes of the layers between rows and scores.",
@@ -137,7 +138,7 @@ class PrivateClassifier(ClassifierMixin, PrivateNetwork):
         self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
         classes: Any = None, hidden: Any = (64,), activation: str = "tanh",
         epochs: float | None = None, batch_size: Any = "auto", learning_rate: Any = "auto",
-        clip: float = 1.0, relation: str = "replace-one", trust: str | None = None,
+        clip: float = 1.0, relation: str = RELATION.value, trust: str | None = None,
         records: Any = None, ledger: Any = None, minimum_survivors: int | None = None,
         colluders: int | None = None, random_state: Any = None, engine: str = "in-process",
     ) -> None:  # fmt: skip
@@ -159,8 +160,6 @@ class PrivateClassifier(ClassifierMixin, PrivateNetwork):
         check_classification_targets(y)
         self.classes_, index = public_classes(self, y, self.classes, binary=False)
         self._train(X, index.astype(float), parties, len(self.classes_))
-        if self.classes is None:
-            self._tell(PUBLIC_CLASSES)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -194,7 +193,7 @@ class PrivateRegressor(RegressorMixin, PrivateNetwork):
         self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
         target_bounds: tuple[float, float] | None = None, hidden: Any = (64,),
         activation: str = "tanh", epochs: float | None = None, batch_size: Any = "auto",
-        learning_rate: Any = "auto", clip: float = 1.0, relation: str = "replace-one",
+        learning_rate: Any = "auto", clip: float = 1.0, relation: str = RELATION.value,
         trust: str | None = None, records: Any = None, ledger: Any = None,
         minimum_survivors: int | None = None, colluders: int | None = None,
         random_state: Any = None, engine: str = "in-process",

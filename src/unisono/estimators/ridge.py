@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from unisono.core.defaults import RELATION
 from unisono.estimators.classifiers import ALGORITHM, COEFFICIENTS
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateLinear
@@ -24,7 +25,7 @@ class PrivateRidge(RegressorMixin, PrivateLinear):
 
     def __init__(
         self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
-        target_bounds: tuple[float, float] | None = None, relation: str = "replace-one",
+        target_bounds: tuple[float, float] | None = None, relation: str = RELATION.value,
         trust: str | None = None, algorithm: str = "auto", regularisation: float | None = None,
         rounds: int = 200, records: Any = None, ledger: Any = None,
         minimum_survivors: int | None = None, colluders: int | None = None,

@@ -16,11 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from unisono.core.defaults import warn_of_clipping
 from unisono.core.values import require_finite
 from unisono.errors import InvalidInput
-
-# Bounds are compared after sums of floats: a relative slack for what the user rounded.
-_SLACK = 1e-9
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class Scaling:
     def whole(self, features: np.ndarray) -> np.ndarray:
         """(n, d) features to rows (u, 1) (n, d + 1), not yet divided by r.
 
-        Features outside the bounds are clipped: those of unseen rows may well be.
+        Features outside the bounds are clipped, each row by itself.
         """
         inner = (features - self.shift) / self.scale
         if self.norm is None:
@@ -97,46 +95,30 @@ def scaling(bounds: Any, features: int, centred: str = "none") -> Scaling:
     return Scaling(shift, np.maximum(np.abs(low - shift), np.abs(high - shift)), None)
 
 
-def require_inside(features: np.ndarray, bounds: Any, party: str) -> None:
-    """Refuse records outside public bounds, on the party's own screen, before anything is spent."""
+def warn_of_clipped_rows(rows: np.ndarray, bounds: Any, party: str) -> None:
+    """Tell whoever holds these rows (n, d) how many the public bounds clip."""
     if bounds is None:
         return
     array = np.asarray(bounds, dtype=float)
     if array.ndim == 0:
-        outside = np.linalg.norm(features, axis=1) > array * (1 + _SLACK)
-        if outside.any():
-            raise InvalidInput(
-                f"{np.count_nonzero(outside)} rows of party {party} are longer than the public "
-                f"bound {float(array):g}: shorten them by a public rule, or raise the bound"
-            )
+        lengths = np.linalg.norm(rows, axis=1)
+        warn_of_clipping(lengths, 0.0, float(array), f"lengths of rows of party {party}")
         return
-    low, high = (np.broadcast_to(side, features.shape[1:]) for side in array)
-    slack = _SLACK * (high - low)
-    outside = ((features < low - slack) | (features > high + slack)).any(axis=0)
-    if outside.any():
-        column = int(np.flatnonzero(outside)[0])
-        raise InvalidInput(
-            f"feature {column} of party {party} has values outside its public bounds "
-            f"({low[column]:g}, {high[column]:g}): clip them with numpy.clip, or agree on wider "
-            "bounds; nothing was spent"
-        )
+    lows, highs = (np.broadcast_to(side, rows.shape[1:]) for side in array)
+    for number, (low, high) in enumerate(zip(lows, highs, strict=True)):
+        what = f"values of feature {number} of party {party}"
+        warn_of_clipping(rows[:, number], low, high, what)
 
 
 @dataclass(frozen=True)
 class Targets:
-    """Targets y as t = (y - centre) / half in [-1, 1]; `bounds` None clips silently."""
+    """Targets y as t = (y - centre) / half, clipped to [-1, 1]."""
 
-    bounds: Any
     centre: float
     half: float
 
     def scaled(self, y: np.ndarray) -> np.ndarray:
-        outside = np.count_nonzero(np.abs(y - self.centre) > self.half * (1 + _SLACK))
-        if outside and self.bounds is not None:
-            raise InvalidInput(
-                f"{outside} targets lie outside their public bounds {self.bounds!r}: clip "
-                "them with numpy.clip, or agree on wider bounds; nothing was spent"
-            )
+        warn_of_clipping(y, self.centre - self.half, self.centre + self.half, "targets")
         return np.clip((y - self.centre) / self.half, -1.0, 1.0)
 
 
@@ -149,7 +131,7 @@ def target_scaling(bounds: Any) -> Targets:
         fine = False
     if not fine:
         raise InvalidInput(f"target_bounds = {bounds!r}: give the public (lowest, highest) target")
-    return Targets(bounds, (low + high) / 2, (high - low) / 2)
+    return Targets((low + high) / 2, (high - low) / 2)
 
 
-__all__ = ["Scaling", "Targets", "require_inside", "scaling", "target_scaling"]
+__all__ = ["Scaling", "Targets", "scaling", "target_scaling", "warn_of_clipped_rows"]

@@ -1,6 +1,7 @@
 """Choosing among candidates, with every fit and the choice itself paid for.
 
-    chosen = private_search([PrivateLogisticRegression(0.3, 1e-6, regularisation=r, bounds=b)
+    chosen = private_search([PrivateLogisticRegression(0.3, 1e-6, regularisation=r, bounds=b,
+                                                       classes=[0, 1])
                              for r in (0, 1e-3)], X, y, epsilon=0.2)
 
 Each record tosses one coin: it trains all candidates, or it judges them. Every candidate is
@@ -28,6 +29,7 @@ from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import FINAL_MODEL, Relation, Trust, Unit
 from unisono.errors import InvalidInput
+from unisono.estimators.members import warn_of_fresh
 from unisono.mechanisms import selection
 
 
@@ -56,6 +58,7 @@ def private_search(
     delta = sum(candidate.delta for candidate in candidates)
     book = ledger
     if book is None:
+        warn_of_fresh(random_state)
         policy = Policy("search", Budget(total, delta), relation=relation)
         book = Ledger.in_memory(policy, ACCOUNTANT, seed=random_state)
     judges = np.random.default_rng(random_state).random(len(X)) < holdout
@@ -107,8 +110,8 @@ def _checked(
             raise InvalidInput(f"trust = {candidate.trust!r}: a search runs at one party, locally")
         if not is_regressor(candidate) and candidate.classes is None:
             raise InvalidInput(
-                "a candidate without public classes would learn them from its part of the records: "
-                "pass classes=..."
+                "a candidate has classes = None: pass classes=[...], the public classes, which "
+                "are not read from the records; nothing was spent"
             )
     if ledger is not None and ledger.policy.relation is not Relation(relations.copy().pop()):
         raise InvalidInput(

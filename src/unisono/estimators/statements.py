@@ -1,11 +1,9 @@
 """What an estimator tells its user: warnings that can be filtered by class."""
 
-
-class PrivacyStatement(UserWarning):
-    """Base of the statements below."""
+from unisono.errors import FreshBudgetWarning
 
 
-class UnboundedFeatures(PrivacyStatement):
+class UnboundedFeatures(UserWarning):
     """No public bounds: every row is scaled on its own, and its length is lost.
 
     Rows longer than 1 keep their direction only, so features with large numbers drown the others
@@ -13,7 +11,7 @@ class UnboundedFeatures(PrivacyStatement):
     """
 
 
-class RepeatedFits(PrivacyStatement):
+class RepeatedFits(FreshBudgetWarning):
     """The same estimator, or clones of it, were fitted again without a common ledger.
 
     Every fit is a release. `GridSearchCV` with c candidates and k folds makes c k + 1 fits: a
@@ -23,7 +21,7 @@ class RepeatedFits(PrivacyStatement):
     """
 
 
-class DrownedByNoise(PrivacyStatement):
+class DrownedByNoise(UserWarning):
     """Noise drowned the data in some directions, where a posterior falls back to the prior."""
 
 
@@ -32,15 +30,13 @@ UNBOUNDED = (
     "counts; pass bounds=(lowest, highest) known without looking at the data for better accuracy"
 )
 IN_MEMORY = (
-    "the budget of this fit was booked in memory and is forgotten with the process: other releases "
-    "from the same records add to it; pass a Ledger to keep the sum"
+    "no ledger: this budget is booked in memory and forgotten with the process, while all releases "
+    "from the same records add up; pass ledger=unisono.open_ledger(...) to keep the sum"
 )
-PUBLIC_CLASSES = (
-    "the set of labels was taken from y and is treated as public: pass classes=... to fix it "
-    "without looking at the data"
+PREDICTABLE = (
+    "a SIMULATION: with a seed the noise is predictable, and whoever knows the seed subtracts it, "
+    "so there is no privacy; leave the seed (random_state) out for real records"
 )
-
-
 UNBOUNDED_TARGETS = (
     "no public bounds of the targets: they were clipped to [-1, 1]; pass target_bounds=(lowest, "
     "highest) known without looking at the data"
@@ -62,12 +58,11 @@ def repeated(fits: int, epsilon: float, delta: float) -> str:
 
 __all__ = [
     "IN_MEMORY",
-    "PUBLIC_CLASSES",
+    "PREDICTABLE",
     "UNBOUNDED",
     "UNBOUNDED_TARGETS",
     "UNKNOWN_SPREAD",
     "DrownedByNoise",
-    "PrivacyStatement",
     "RepeatedFits",
     "UnboundedFeatures",
     "repeated",

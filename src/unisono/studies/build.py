@@ -19,7 +19,6 @@ from unisono.studies import layered, linear, posteriors, surveys
 from unisono.studies.evaluation import Examination, examination
 from unisono.studies.plan import Built, Parts
 from unisono.studies.schema import StudyFile
-from unisono.training.books import warn_delta
 
 BUILDERS: Mapping[str, Callable[[StudyFile, Any], Parts]] = MappingProxyType(
     {
@@ -43,7 +42,6 @@ BUILDERS: Mapping[str, Callable[[StudyFile, Any], Parts]] = MappingProxyType(
 
 def build(file: StudyFile) -> Built:
     """The study that the file describes; what the algorithm refuses is an error of the file."""
-    warn_delta(file.privacy.delta, file.privacy.unit, file.training)
     try:
         parts = BUILDERS[file.algorithm.name](file, file.algorithm)
         study = Study(parts.algorithm, parts.facts, file.trust.mode)

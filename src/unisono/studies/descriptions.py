@@ -45,9 +45,13 @@ WORDS: Mapping[str, str] = {
     "delta": "The chance of the worst case; far below 1 / number of records.",
     "unit": "Whose presence is hidden: a record's, or a whole party's.",
     "relation": "What is hidden of it: which one it is, its values, or also that it is there.",
+    "Privacy.relation": "What is hidden of it: which one it is, its values, or also that it is "
+    "there; left out: replace-one, for a party zero-out.",
     "mode": "Who adds the noise: parties in shares, each party alone, or a trusted server.",
     "minimum_survivors": "So many parties must answer in every round; left out: all.",
     "colluders": "So many parties may work together with the server.",
+    "Trusted.colluders": "So many parties may work together with the server; left out: 1, or 0 "
+    "with a trusted server.",
     "retries": "So many failed rounds of the run may be tried again; all are paid for.",
     "holdout": "The share of each party's records that is kept out of training for the test.",
     "file": "A file of PUBLIC test records; its path begins at this file's folder.",

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.accounting.validation import LargeDeltaWarning
 from unisono.core.certificate import TRUST_WORDS
 from unisono.core.trust import Relation, Unit, Viewer, describe
 from unisono.core.words import budget_guess, guess_words, number, promise_words, times
+from unisono.errors import LargeDeltaWarning
 from unisono.planning.noise import Noise, noise_of
 from unisono.studies.build import build
 from unisono.studies.dangers import Danger, dangers

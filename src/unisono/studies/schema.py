@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, PrivateAttr, field_validator
 
+from unisono.core.defaults import default_colluders, default_relation
 from unisono.core.events import canonical
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.errors import InvalidInput
@@ -85,7 +86,9 @@ class Privacy(Section):
     epsilon: PositiveFloat
     delta: Annotated[float, Field(ge=0, lt=1)]
     unit: Unit = Unit.RECORD
-    relation: Relation = Relation.REPLACE_ONE
+    relation: Relation = Field(
+        default_factory=lambda said: default_relation(said.get("unit", Unit.RECORD))
+    )
 
 
 class Trusted(Section):
@@ -170,10 +173,10 @@ class StudyFile(Section):
 
     @property
     def colluders(self) -> int:
-        """With how many parties the server may collude: in a secure sum one, unless it says."""
+        """With how many parties the server may collude: one, unless it says (`defaults`)."""
         if self.trust.colluders is not None:
             return self.trust.colluders
-        return int(self.trust.mode is Trust.SECURE_SUM and self.survivors > 1)
+        return default_colluders(self.trust.mode, self.survivors)
 
     @cached_property
     def meaning(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
+from unisono.core.defaults import RIDGE
 from unisono.core.trust import Unit
 from unisono.studies.questions import AnyQuestion
 from unisono.studies.source import Section
@@ -70,7 +71,7 @@ class GradientPerturbation(Linear):
 
     name: Literal["gradient-perturbation"]
     rounds: PositiveInt = 200
-    regularisation: NonNegativeFloat = 0.0
+    regularisation: NonNegativeFloat = RIDGE
     learning_rate: PositiveFloat | None = None
 
 
@@ -80,7 +81,7 @@ class DpSgdConvex(Linear):
     name: Literal["dp-sgd-convex"]
     rounds: PositiveInt = 200
     rate: Fraction = 0.1
-    regularisation: NonNegativeFloat = 0.0
+    regularisation: NonNegativeFloat = RIDGE
     learning_rate: PositiveFloat | None = None
 
 

@@ -93,7 +93,11 @@ def parse(
         made = model.model_validate_json(json.dumps(document, default=str))
     except ValidationError as error:
         details = error.errors(include_url=False)
-        raise source.refusal(_fault(model, document, one) for one in details) from None
+        raise source.refusal(
+            _fault(model, document, one)
+            for one in details
+            if one["type"] != "default_factory_not_called"  # it follows from another fault
+        ) from None
     if faults := list(checks(made)):
         raise source.refusal(faults)
     return made, source

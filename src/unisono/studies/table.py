@@ -19,15 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from unisono.data import Table
-from unisono.errors import InvalidInput
+from unisono.errors import ClippedValues, InvalidInput
 from unisono.estimators.scaling import Scaling, Targets, scaling, target_scaling
 from unisono.studies.schema import Category, Number, StudyFile
 
 Values = Mapping[str, np.ndarray]
-
-
-class ClippedValues(UserWarning):
-    """Numbers of this party lie outside the public bounds and were clipped; only it is told."""
 
 
 def values_of(file: StudyFile, table: Table, party: str, room: int) -> Values:
@@ -172,4 +168,4 @@ class Frame:
         return 2 * own - 1 if signed else own
 
 
-__all__ = ["ClippedValues", "Frame", "Values", "public_values", "values_of"]
+__all__ = ["Frame", "Values", "public_values", "values_of"]

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from unisono.core.trust import Trust
+from unisono.core.defaults import default_colluders, default_relation, default_trust
+from unisono.core.trust import Trust, Unit
 from unisono.errors import InvalidInput
 
 Goal = Literal["statistics", "classes", "number", "network", "posterior", "clusters"]
@@ -116,8 +117,10 @@ def algorithm_for(answers: Answers) -> str:
 def study_text(answers: Answers) -> str:
     """The file; whoever writes it should read it back first (`file.parse_study`)."""
     name = algorithm_for(answers)
-    whole, alone = name in WHOLE_PARTIES, len(answers.parties) == 1
-    mode = answers.trust or (Trust.LOCAL if alone or name in AT_HOME else Trust.SECURE_SUM)
+    whole = name in WHOLE_PARTIES
+    unit = Unit.PARTY if whole else Unit.RECORD
+    usual = Trust.LOCAL if name in AT_HOME else default_trust(len(answers.parties))
+    mode = answers.trust or usual
     units = len(answers.parties) if whole else sum(answers.parties.values())
     delta = small_delta(units) if answers.delta is None else answers.delta
     asks = name in ("statistics", "k-means")
@@ -140,8 +143,8 @@ edition = 1                    # a study runs once; to run it again, agree on th
 [privacy]                      # what the whole study may cost
 epsilon = {answers.epsilon:g}                    # smaller hides more; 1 is good, above 8 is weak
 delta = {delta:g}                  # far below 1 / number of {"parties" if whole else "records"}
-unit = "{"party" if whole else "record"}"                # whose presence is hidden
-relation = "{"zero-out" if whole else "replace-one"}"       # what is hidden of it
+unit = "{unit}"                # whose presence is hidden
+relation = "{default_relation(unit)}"       # what is hidden of it
 
 [trust]
 mode = "{mode}"{_trust_comment(mode)}
@@ -193,9 +196,8 @@ def _crowd(answers: Answers, mode: Trust) -> str:
     parties = len(answers.parties)
     survivors = max(parties - 1, 3) if parties > 3 else parties
     lines = f"minimum_survivors = {survivors}          # so many must answer in every round\n"
-    if mode is Trust.SECURE_SUM:
-        lines += "colluders = 1                  # so many may work together with the server\n"
-    return lines
+    colluders = default_colluders(mode, survivors)
+    return lines + f"colluders = {colluders}                  # so many may work with the server\n"
 
 
 def _tail(answers: Answers) -> str:

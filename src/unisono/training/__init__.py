@@ -3,8 +3,8 @@
     from unisono.models.networks import mlp
     from unisono.training import train
 
-    trained = train(mlp(64, (32,), 10), (rows, labels), sizes=1500, epsilon=3.0, delta=1e-5,
-                    batch_size=500, epochs=30)
+    trained = train(mlp(64, (32,), 10), (rows, labels), epsilon=3.0, delta=1e-5, batch_size=500,
+                    epochs=30, ledger=ledger)
     trained.predict(rows), trained.epsilon, trained.certificate.text()
 
 In every round a record takes part with probability q, its gradient is clipped to C, noise hides
@@ -19,7 +19,8 @@ viewer where the trust says so. A `seed` makes a SIMULATION without privacy, as 
 That is `algorithm="dp-sgd"`. With "local-dp-sgd" parties take noisy steps at home, with "dp-ftrl"
 nothing is sampled and noise is correlated, and "fed-avg" hides a whole party (`choices`).
 
-Under add-or-remove the number of records is hidden too: `sizes` are public estimates.
+The relation is replace-one unless given, or zero-out where parties are hidden. Under add-or-remove
+the number of records is hidden too: `sizes` are public estimates.
 """
 
 from unisono.training.choices import ALGORITHMS

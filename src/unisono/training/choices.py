@@ -9,7 +9,7 @@
 What one of them alone has is in its entry of `ALGORITHMS`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -75,7 +75,6 @@ class Choice(NamedTuple):
     read: Callable[[Any], Outcome]
     options: Mapping[str, Any]
     learning_rate: float = LEARNING_RATE
-    relation: Relation = Relation.ADD_OR_REMOVE
     unit: Unit = Unit.RECORD
     trust: Trust | None = None
 
@@ -192,10 +191,9 @@ ALGORITHMS: Mapping[str, Choice] = MappingProxyType(
         "dp-ftrl": Choice(
             _dp_ftrl, _learned, {"separation": None, "bands": None, "momentum": None}
         ),
-        # A party that is absent adds no noise either, so its presence is not hidden (E003-16).
         "fed-avg": Choice(
             _fed_avg, lambda value: Outcome(value.parameters, np.atleast_1d(value.bound), None),
-            {"home": None}, learning_rate=HOME_RATE, relation=Relation.ZERO_OUT, unit=Unit.PARTY,
+            {"home": None}, learning_rate=HOME_RATE, unit=Unit.PARTY,
         ),
     }
 )  # fmt: skip
@@ -215,6 +213,32 @@ def chosen(name: str, options: Mapping[str, Any]) -> tuple[Choice, dict[str, Any
                 f"takes {', '.join(choice.options)}"
             )
     return choice, {**choice.options, **options}
+
+
+def epsilons_of(epsilon: float | None, epsilons: Any, names: Sequence[str]) -> tuple[float, ...]:
+    """The epsilon of every party: one for all, or each its own.
+
+    >>> epsilons_of(None, {"south": 2.0, "north": 1.0}, ["north", "south"])
+    (1.0, 2.0)
+    """
+    if (epsilon is None) == (epsilons is None):
+        raise InvalidInput(
+            f"epsilon = {epsilon!r} and epsilons = {epsilons!r}: give one epsilon for all, or (in "
+            "local-dp-sgd) epsilons, one for each party"
+        )
+    if epsilon is not None:
+        return (epsilon,) * len(names)
+    if isinstance(epsilons, Mapping):
+        if {str(name) for name in epsilons} != set(names):
+            raise InvalidInput(
+                f"epsilons for {', '.join(map(str, epsilons))}, where the parties are "
+                f"{', '.join(names)}: give one for each of them"
+            )
+        by_name = {str(name): value for name, value in epsilons.items()}
+        return tuple(by_name[name] for name in names)
+    if len(epsilons) != len(names):
+        raise InvalidInput(f"{len(epsilons)} epsilons for {len(names)} parties: give one for each")
+    return tuple(epsilons)
 
 
 def clipping_of(given: Any) -> Any:
@@ -246,4 +270,4 @@ def _whole(**named: Any) -> int:
     return int(value)
 
 
-__all__ = ["ALGORITHMS", "Choice", "Outcome", "Request", "chosen", "clipping_of"]
+__all__ = ["ALGORITHMS", "Choice", "Outcome", "Request", "chosen", "clipping_of", "epsilons_of"]

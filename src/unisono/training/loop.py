@@ -7,14 +7,21 @@ from typing import Any
 import numpy as np
 
 from unisono.core.certificate import Certificate
+from unisono.core.defaults import default_relation, default_trust
+from unisono.core.policy import Budget
 from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
 from unisono.errors import InvalidInput
-from unisono.estimators.members import facts_of, public_sizes
+from unisono.estimators.members import (
+    facts_of,
+    fresh_ledgers,
+    given_ledgers,
+    public_sizes,
+    warn_of_fresh,
+)
 from unisono.estimators.schedules import require_converged
-from unisono.training.books import books_of, epsilons_of, warn_delta
-from unisono.training.choices import Choice, Request, chosen
+from unisono.training.choices import Choice, Request, chosen, epsilons_of
 from unisono.training.data import Collected, collect
 from unisono.training.model import model_of, problem_of
 from unisono.training.progress import Step, following
@@ -69,8 +76,10 @@ def train(
     clipping : a bound on the norm of one record's gradient, 1 unless given, or a `Clipping`.
     optimizer : of optax; None: momentum 0.9 at `learning_rate`.
     averaged, decay : average the last part of the iterates, or a moving average; free of charge.
-    relation : add-or-remove, unless the algorithm hides parties.
-    ledger : a Ledger, or a mapping from party to Ledger; None books the run in memory.
+    relation : replace-one, or zero-out where the algorithm hides parties.
+    ledger : a Ledger, or a mapping from party to Ledger; None books the run in memory and
+        warns (`FreshBudgetWarning`).
+    seed : makes a SIMULATION whose noise is predictable, and warns (`PredictableNoiseWarning`).
     progress : a bar in a terminal, or a function that gets a `Step` every few rounds.
 
     What only one algorithm has:
@@ -89,10 +98,10 @@ def train(
     compilation_cache.enable()
     choice, options = chosen(algorithm, options)
     held = collect(records, parties)
-    kind = choice.relation if relation is None else _named(Relation, "relation", relation)
+    usual = default_relation(choice.unit)
+    kind = usual if relation is None else _named(Relation, "relation", relation)
     place = _trust(trust, choice, held)
     public = public_sizes(sizes, held.members, kind, "sizes")
-    warn_delta(delta, choice.unit, public)
     facts = facts_of(public, held.features, place, kind, minimum_survivors, colluders)
     cost, first, network = model_of(model, parameters)
     own = epsilons_of(epsilon, options.get("epsilons"), held.members.names)
@@ -101,7 +110,12 @@ def train(
         learning_rate, averaged, decay, kind, problem_of(cost, first, held), options,
     )  # fmt: skip
     study = Study(choice.build(request), facts, place)
-    books = books_of(ledger, held.members, study, choice.unit, own, delta, kind, seed)
+    if ledger is None:
+        warn_of_fresh(seed)
+        budgets = [Budget(one, delta) for one in own]
+        books = fresh_ledgers(held.members, study.costs, budgets, kind, seed, choice.unit)
+    else:
+        books = given_ledgers(ledger, held.members, seed)
     people = [
         Party(name, Private(columns), book)
         for name, columns, book in zip(held.members.names, held.columns, books, strict=True)
@@ -126,7 +140,7 @@ def _trust(given: str | None, choice: Choice, held: Collected) -> Trust:
         return _named(Trust, "trust", given)
     if choice.trust is not None:
         return choice.trust
-    return Trust.LOCAL if len(held.columns) == 1 else Trust.SECURE_SUM
+    return default_trust(len(held.columns))
 
 
 def _named(choices: Any, name: str, value: Any) -> Any:

@@ -1,0 +1,59 @@
+"""A study warns of what it promises where it is made, whoever makes it."""
+
+import warnings
+
+import pytest
+
+from unisono.algorithms import objective_perturbation, pvi_updates
+from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
+from unisono.algorithms.one_shot import Promise
+from unisono.algorithms.statistics import count
+from unisono.algorithms.survey import ask
+from unisono.core.algorithm import Facts
+from unisono.core.study import Study, warn_large_delta
+from unisono.core.trust import Trust, Unit
+from unisono.errors import LargeDeltaWarning
+from unisono.models.likelihoods import logistic
+
+
+def gradients(delta, facts):
+    return Study(gradient_perturbation(Settings(1.0, delta, rounds=2)), facts, Trust.LOCAL)
+
+
+def survey(delta, facts):
+    return Study(ask([count(0)], Promise(1.0, delta), "ages").algorithm, facts, Trust.LOCAL)
+
+
+def objective(delta, facts):
+    """It runs without an engine, and has an agreement in place of a study."""
+    settings = objective_perturbation.Settings(1.0, delta)
+    return objective_perturbation.agreement(settings, facts)
+
+
+@pytest.mark.parametrize("made", [gradients, survey, objective])
+def test_a_delta_that_would_publish_a_record_is_told_where_the_study_is_made(made):
+    """E000-2: publishing one random record in clear is (0, 1/n)-private."""
+    facts = Facts((40, 60), 3, 2)
+    with pytest.warns(LargeDeltaWarning, match="0.01 with 100 records.*one whole record") as told:
+        made(0.01, facts)
+    assert told[0].filename == __file__
+    made(0.0099, facts)
+
+
+def test_where_a_party_is_hidden_parties_are_counted():
+    facts = Facts((1000, 1000), 3, 2)
+    settings = {"epsilon": 1.0, "rounds": 2}
+    few = pvi_updates.Settings(delta=0.5, **settings)
+    with pytest.warns(LargeDeltaWarning, match="0.5 with 2 parties.*all records of one party"):
+        Study(pvi_updates.clipped_update_inference(few, logistic()), facts, Trust.LOCAL)
+    fine = pvi_updates.Settings(delta=0.1, **settings)
+    Study(pvi_updates.clipped_update_inference(fine, logistic()), facts, Trust.LOCAL)
+
+
+def test_the_warning_says_what_to_do():
+    with pytest.warns(LargeDeltaWarning, match=r"use 1e-06 \(1 / records\^2\) or less"):
+        warn_large_delta(1e-3, 1000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_large_delta(1e-6, 1000)
+        warn_large_delta(0.4, 2, Unit.PARTY)

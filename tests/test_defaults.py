@@ -1,0 +1,194 @@
+"""One name, one guarantee: every entrance has the defaults that `docs/defaults.md` states.
+
+Those of the command line are in `cli/test_conventions.py`.
+"""
+
+import inspect
+from dataclasses import MISSING, fields
+from importlib import import_module
+from itertools import product
+from pathlib import Path
+from pkgutil import iter_modules
+
+import numpy as np
+import pytest
+
+import unisono
+from unisono import algorithms, estimators
+from unisono.algorithms import choose
+from unisono.algorithms.one_shot import Promise, agree_facts
+from unisono.core.algorithm import Facts
+from unisono.core.defaults import PARTY_RELATION, RELATION, RIDGE, default_colluders
+from unisono.core.policy import Budget, Policy
+from unisono.core.trust import Relation, Trust, Unit
+from unisono.errors import ClippedValues, InvalidInput
+from unisono.estimators import configuration
+from unisono.estimators.members import facts_of
+from unisono.models.networks import logistic
+from unisono.scaling import PrivateScaler
+from unisono.studies import settings as study_settings
+from unisono.studies.build import BUILDERS
+from unisono.studies.file import parse_study
+from unisono.studies.policy_file import PolicyFile
+from unisono.studies.template import Answers, study_text
+from unisono.training import ALGORITHMS, train
+
+pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+
+PAGE = (Path(__file__).parents[1] / "docs" / "defaults.md").read_text()
+WHOLE_PARTIES = {"fed_avg", "pvi_updates"}
+
+
+def study_file(unit="record", trust="secure-sum", parties=3, minimum=None):
+    least = "" if minimum is None else f"minimum_survivors = {minimum}"
+    algorithm = 'name = "fed-avg"' if unit == "party" else 'name = "dp-sgd"'
+    members = "".join(f'[[parties]]\nname = "p{k}"\nrecords = 50\n' for k in range(parties))
+    return parse_study(f"""
+title = "a study"
+[data]
+target = "ill"
+[data.columns]
+age = {{ kind = "number", bounds = [0, 120] }}
+ill = {{ kind = "category", values = ["no", "yes"] }}
+{members}
+[privacy]
+epsilon = 1
+delta = 1e-6
+unit = "{unit}"
+[trust]
+mode = "{trust}"
+{least}
+[algorithm]
+{algorithm}
+""")
+
+
+# ------------------------------------------------------------- the relation
+
+
+def test_the_relation_of_python_and_of_files():
+    assert (RELATION, PARTY_RELATION) == (Relation.REPLACE_ONE, Relation.ZERO_OUT)
+    for unit, relation in ((Unit.RECORD, RELATION), (Unit.PARTY, PARTY_RELATION)):
+        assert study_file(str(unit)).privacy.relation is relation
+    assert Policy("ages", Budget(1.0)).relation is RELATION
+    budget = PolicyFile.model_fields["budget"].annotation
+    assert budget.model_fields["relation"].default is RELATION
+    assert Promise(1.0).relation is PrivateScaler(1.0).relation is RELATION
+    assert inspect.signature(unisono.open_ledger).parameters["relation"].default is RELATION
+
+
+def test_an_unknown_unit_is_one_fault_of_a_study_file():
+    with pytest.raises(InvalidInput, match=r"^study.toml line \d+: privacy.unit: [^\n]*$"):
+        study_file("recrd")
+
+
+def test_the_relation_of_every_estimator():
+    found = [getattr(estimators, name) for name in estimators.__all__]
+    fitted = [one for one in found if isinstance(one, type) and hasattr(one, "fit")]
+    assert len(fitted) >= 7
+    for one in fitted:
+        assert one().relation == RELATION
+
+
+def test_the_relation_of_every_algorithm():
+    seen = set()
+    for module in iter_modules(algorithms.__path__):
+        code = import_module(f"unisono.algorithms.{module.name}")
+        for name, kind in inspect.getmembers(code, inspect.isclass):
+            if not name.endswith("Settings") or kind.__module__ != code.__name__:
+                continue
+            for field in fields(kind):
+                if field.name == "relation" and field.default is not MISSING:
+                    expected = PARTY_RELATION if module.name in WHOLE_PARTIES else RELATION
+                    assert field.default is expected, (module.name, name)
+                    seen.add(module.name)
+    assert seen >= WHOLE_PARTIES | {"dp_sgd", "dp_ftrl", "pvi_dp_sga", "pvi_natural_gradient"}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_relation_of_train(name):
+    """Told by a refusal: exact sizes are public under both, so nobody may state them again."""
+    relation = PARTY_RELATION if ALGORITHMS[name].unit is Unit.PARTY else RELATION
+    with pytest.raises(InvalidInput, match=f"under {relation!s} sizes are exact and public"):
+        train(
+            logistic(2, 2), (np.zeros((9, 2)), np.zeros(9)), algorithm=name, sizes=9, epsilon=1.0,
+            delta=1e-4, rounds=1,
+        )  # fmt: skip
+
+
+# ------------------------------------------------------------- colluders
+
+
+@pytest.mark.parametrize(
+    ("trust", "parties", "minimum"),
+    [*product(Trust, (1, 2, 5), (None, 1)), *product(Trust, [5], [3])],
+)
+def test_the_number_of_colluders(trust, parties, minimum):
+    survivors = parties if minimum is None else minimum
+    expected = int(survivors > 1 and trust is not Trust.TRUSTED_SERVER)
+    assert default_colluders(trust, survivors) == expected
+    sizes = (50,) * parties
+    assert agree_facts(sizes, 1, trust, minimum_survivors=minimum).colluders == expected
+    assert facts_of(sizes, 1, trust, RELATION, minimum, None).colluders == expected
+    if parties > 1 or trust is not Trust.SECURE_SUM:  # one party alone has nobody to add up with
+        assert study_file(trust=str(trust), parties=parties, minimum=minimum).colluders == expected
+
+
+@pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.SECURE_SUM, Trust.TRUSTED_SERVER])
+def test_a_first_study_file_states_the_defaults(trust):
+    """Without the lines that state them it says the same."""
+    answers = Answers(
+        "ages", "classes", {"age": (0.0, 120.0), "ill": ("yes", "no")},
+        {"a": 500, "b": 500, "c": 500}, "ill", trust=trust,
+    )  # fmt: skip
+    text = study_text(answers)
+    stated = parse_study(text)
+    silent = "\n".join(
+        line for line in text.splitlines() if not line.startswith(("colluders", "relation"))
+    )
+    assert "colluders" in text.replace(silent, "")
+    assert parse_study(silent).hash == stated.hash
+
+
+# ------------------------------------------------------------- ridge, names, bounds
+
+
+def test_the_ridge():
+    assert RIDGE == 0
+    assert study_settings.GradientPerturbation(name="gradient-perturbation").regularisation == RIDGE
+    assert study_settings.DpSgdConvex(name="dp-sgd-convex").regularisation == RIDGE
+    assert study_settings.OutputPerturbation(name="output-perturbation").regularisation is None
+    facts = Facts((1000, 1000), 3, 2)
+    chosen = choose.choose(facts, Trust.LOCAL, epsilon=1.0, delta=1e-6)
+    assert chosen.algorithm.settings["regularisation"] == RIDGE
+    request = configuration.Request("auto", "logistic", 2, 1.0, 1e-6, RELATION, None, 5)
+    assert configuration._descent(request)["regularisation"] == RIDGE
+    for name in ("gradient_perturbation", "dp_sgd_convex"):
+        made = import_module(f"unisono.algorithms.{name}").Settings(1.0, 1e-6)
+        assert made.regularisation == RIDGE
+
+
+def test_a_name_means_one_algorithm_wherever_it_is_used():
+    assert set(ALGORITHMS) <= set(BUILDERS)
+    alone = {"auto", "objective-perturbation"}  # its noise cannot come in shares
+    assert set(configuration.ALGORITHMS) - alone <= set(BUILDERS)
+    linear = [name for name, kind in vars(study_settings).items() if _is_linear(kind)]
+    assert {"DpSgdConvex", "GradientPerturbation"} <= set(linear)
+    assert not set(configuration.ALGORITHMS) & set(ALGORITHMS)  # linear models, and networks
+
+
+def _is_linear(kind):
+    return isinstance(kind, type) and issubclass(kind, study_settings.Linear)
+
+
+def test_statistics_clip_and_tell_whoever_holds_the_values(ledger):
+    with pytest.warns(ClippedValues, match="1 of 3 values lie outside the public bounds 0 to 9"):
+        unisono.mean([1.0, 2.0, 50.0], (0, 9), epsilon=0.5, ledger=ledger)
+
+
+def test_the_page_states_what_is_decided():
+    for words in (f"`{RELATION}`", f"`{PARTY_RELATION}`", "`dp-sgd-convex`", "`ClippedValues`"):
+        assert words in PAGE, words
+    for warning in ("LargeDeltaWarning", "PredictableNoiseWarning", "FreshBudgetWarning"):
+        assert f"`{warning}`" in PAGE
+        assert issubclass(getattr(unisono, warning), unisono.PrivacyWarning)

@@ -16,13 +16,14 @@ from unisono.estimators.ridge import PrivateRidge
 from unisono.estimators.search import Selected, private_search
 from unisono.estimators.statements import (
     DrownedByNoise,
+    NotConverged,
     PrivacyStatement,
     RepeatedFits,
     UnboundedFeatures,
 )
 
 __all__ = [
-    "BayesianLinearRegression", "BayesianLogisticRegression", "DrownedByNoise", "Posterior",
+    "BayesianLinearRegression", "BayesianLogisticRegression", "DrownedByNoise", "NotConverged", "Posterior",
     "PrivacyStatement", "PrivateClassifier", "PrivateLinearSVC", "PrivateLogisticRegression",
     "PrivateRegressor", "PrivateRidge", "RepeatedFits", "Selected", "UnboundedFeatures",
     "private_search",

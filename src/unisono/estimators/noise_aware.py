@@ -16,27 +16,45 @@ Regression   The release is S = Σ uuᵀ + N and s = Σ u t + n, so
 with v the variance of one released number. N is symmetric with variance v on its diagonal and
 v / 2 beside it, whence Cov(N θ) = v/2 (|θ|² I + θθᵀ); M follows by iteration.
 
-Descent      Near its fixed point m̂ the noisy iteration of `pvi_natural_gradient` is linear, with
-one scalar recursion per eigenvalue p of the precision P = P₀ + B:
+Rounds       The late rounds of `pvi_natural_gradient` measured slopes G_t at the means m_t, and the
+bend B. Slopes are linear near the mode: G_t = Σ g x at the truth + B (θ - m_t) + noise, so that
 
-    u' = μ u - p e + ξ,     e' = e + ρ u' / (p + λ),     e = m - m̂,  Var ξ = v
+    Ḡ + B m̄ = B θ + N(0, B) + n̄ + N (m̄ - θ),      R = B + v/T I + w/2 (tr M · I + M)
 
-Its averaged answer is m₀ + a (m̂ - m₀) + Σ k_t ξ_t, with a < 1 where it did not arrive in time, and
-m̂ - m₀ = P⁻¹ B (θ - m₀) + P⁻¹ N(0, B): again a measurement of θ.
+with T rounds in the window, v the variance of a round's slope, w that of the averaged bend and M =
+E[(θ - m̄)(θ - m̄)ᵀ]. It does not matter how m̄ came about, nor whether it has arrived: what is
+missing of the way is one Newton step, and a bend that is wrong hurts only as far as that step goes.
+Rows were weighted by a weight of at most 1, so the slopes' own variance is below B.
+
+Convergence  Two things are checked, with public values only. If slopes are linear over the window,
+G_t + B m_t measures the same in its earlier and in its later half. Their difference d has a known
+covariance,
+
+    D = v (1/T₁ + 1/T₂) I + w/2 (|s|² I + s sᵀ) + τ² B,      s = how far the mean moved
+
+and dᵀ D⁻¹ d above the quantile of χ² at 1 - `FALSE_ALARM` says that rounds disagree by more than
+noise and a third (τ) of a posterior deviation. And the missing step δ = E[θ] - m̄ is so short that a
+line may be trusted: scores x·θ move by r = sqrt(δᵀBδ / Σh) in the root of their mean square, of
+which a line gets about r²/4 wrong, less than the posterior deviation of a score.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import chi2
 
-from unisono.core.algorithm import Facts
+from unisono.core.algorithm import Algorithm, Facts
 from unisono.core.events import Event
 from unisono.core.kinds import Gaussian, Laplace
 from unisono.core.trust import Trust
 from unisono.errors import InvalidInput
-from unisono.models.gaussian_family import Natural, covariance, mean, symmetric
+from unisono.estimators.posterior import Posterior
+from unisono.models.gaussian_family import Natural, covariance, mean, project, symmetric
 
 _ITERATIONS = 50
+_TOLERANCE = 1 / 3  # of a posterior deviation: how much rounds may disagree for other reasons
+FALSE_ALARM = 1e-3  # how often `converged` doubts rounds that agree
 
 
 def opened_variance(event: Event, facts: Facts, trust: Trust) -> float:
@@ -70,45 +88,106 @@ def from_statistics(answer: Natural, prior: Natural, noise_std: float, variance:
     return q
 
 
-class Descent(NamedTuple):
-    """The public constants of an iteration, and the variance v of its noise."""
+class Rounds(NamedTuple):
+    """Variances of the noise in one number of a round's slopes, and of its bends."""
 
-    rounds: int
-    step: float
-    momentum: float
-    damping: float
-    averaged: float
-    variance: float
+    slope_variance: float
+    bend_variance: float
 
 
-def from_descent(answer: Natural, prior: Natural, descent: Descent) -> Natural:
-    """The posterior from the answer of `natural_gradient_pvi`; full precisions, prior ∝ I."""
-    p, vectors = np.linalg.eigh(symmetric(answer.precision))
-    bend = np.maximum(p - prior.precision[0, 0], 0.0)
-    gain, noise = response(p, descent)
-    start = mean(prior)
-    H = (vectors * (gain * bend / p)) @ vectors.T
-    R = (vectors * (gain**2 * bend / p**2 + descent.variance * noise)) @ vectors.T
-    return observed(prior, H, R, mean(answer) - start + H @ start)
+def from_window(window: Any, prior: Natural, noise: Rounds) -> Natural:
+    """The posterior from the window of `natural_gradient_pvi`; full bends."""
+    means, slopes, bend, rounds = _pooled(window)
+    seen, eye, q = slopes + bend @ means, np.eye(len(slopes)), prior
+    for _ in range(_ITERATIONS):
+        apart = mean(q) - means
+        moment = np.outer(apart, apart) + covariance(q)
+        from_bends = noise.bend_variance * (np.trace(moment) * eye + moment) / 2
+        R = bend + (noise.slope_variance * eye + from_bends) / rounds
+        q = observed(prior, bend, R, seen)
+    return q
 
 
-def response(p: np.ndarray, descent: Descent) -> tuple[np.ndarray, np.ndarray]:
-    """Per eigenvalue: the part a of the way that was gone, and Σ k_t² of the noise.
+def converged(window: Any, q: Natural, noise: Rounds) -> bool:
+    """Whether the rounds of a window agree, and q, the posterior from it, is near their means.
 
-    Column 0 follows a start at e = -1, column t + 1 a unit of noise in round t.
+    Rows end in 1, so the last corner of a bend is Σh. False where the window has one round, which
+    cannot disagree with another.
     """
-    rounds = descent.rounds
-    error, velocity = np.zeros((2, len(p), rounds + 1))
-    error[:, 0] = -1.0
-    total, late = np.zeros_like(error), int(rounds * (1 - descent.averaged))
-    late = min(late, rounds - 1)
-    for t in range(rounds):
-        velocity = descent.momentum * velocity - p[:, None] * error
-        velocity[:, t + 1] += 1.0
-        error = error + descent.step / (p + descent.damping)[:, None] * velocity
-        total += error if t >= late else 0.0
-    total /= rounds - late
-    return 1 + total[:, 0], (total[:, 1:] ** 2).sum(1)
+    parts = np.asarray(window.rounds, float)
+    if parts.min() < 1:
+        return False
+    means, _, bend, rounds = _pooled(window)
+    eye, moved = np.eye(len(means)), window.means[1] - window.means[0]
+    apart = window.slopes[1] - window.slopes[0] + bend @ moved
+    from_bends = noise.bend_variance / rounds * (moved @ moved * eye + np.outer(moved, moved)) / 2
+    spread = (1 / parts).sum() * noise.slope_variance * eye + from_bends + _TOLERANCE**2 * bend
+    agree = apart @ np.linalg.solve(spread, apart) < chi2.isf(FALSE_ALARM, len(apart))
+    missing, records = mean(q) - means, max(bend[-1, -1], np.finfo(float).tiny)
+    step = missing @ bend @ missing / records
+    return bool(agree and step / 4 < np.sqrt(np.trace(covariance(q) @ bend) / records))
 
 
-__all__ = ["Descent", "from_descent", "from_statistics", "observed", "opened_variance", "response"]
+def _pooled(window: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Mean, slope and bend of the whole window, the bend without negative directions; rounds."""
+    parts = np.asarray(window.rounds, float)
+    rounds = float(parts.sum())
+    means, slopes, bends = (
+        np.tensordot(parts / rounds, np.asarray(part, float), 1) for part in window[:3]
+    )
+    return means, slopes, project(Natural(slopes, symmetric(bends)), 0.0)[0].precision, rounds
+
+
+class Aware(NamedTuple):
+    """A posterior that knows of the noise, and whether the run that it comes from converged."""
+
+    q: Natural
+    converged: bool = True
+
+
+Refine = Callable[[Any], Aware]
+
+
+def aware_of_statistics(
+    algorithm: Algorithm, facts: Facts, trust: Trust, prior: Natural, noise_std: float
+) -> Refine:
+    """What the answer of `one_shot_regression` says, its noise counted in."""
+    variance = opened_variance(algorithm.event(facts, trust), facts, trust)
+    return lambda value: Aware(from_statistics(full_natural(value), prior, noise_std, variance))
+
+
+def aware_of_rounds(algorithm: Algorithm, facts: Facts, trust: Trust, prior: Natural) -> Refine:
+    """What the answer of `natural_gradient_pvi` says, its noise counted in."""
+    variance = opened_variance(algorithm.event(facts, trust), facts, trust)
+    noise = Rounds(variance, variance / algorithm.settings["bend_weight"] ** 2)
+
+    def refine(value: Any) -> Aware:
+        window = value.window
+        q = from_window(window, prior, noise)
+        return Aware(q, converged(window, q, noise))
+
+    return refine
+
+
+def full_natural(value: Any) -> Natural:
+    """An answer's natural parameters in double precision, with a matrix of precisions."""
+    precision = np.asarray(value.precision, float)
+    full = precision if precision.ndim == 2 else np.diag(precision)
+    return Natural(np.asarray(value.shift, float), full)
+
+
+def posterior_of(
+    value: Any, names: Sequence[str], prior: Natural, refine: Refine | None
+) -> Posterior:
+    """The posterior that an answer stands for; without `refine` it does not know of the noise."""
+    q, arrived = Aware(full_natural(value)) if refine is None else refine(value)
+    return Posterior(
+        mean(q), covariance(q), tuple(names), int(value.floored), refine is not None, arrived,
+        covariance(prior),
+    )  # fmt: skip
+
+
+__all__ = [
+    "FALSE_ALARM", "Aware", "Refine", "Rounds", "aware_of_rounds", "aware_of_statistics",
+    "converged", "from_statistics", "from_window", "observed", "opened_variance", "posterior_of",
+]  # fmt: skip

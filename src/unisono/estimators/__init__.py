@@ -23,8 +23,8 @@ from unisono.estimators.statements import (
 )
 
 __all__ = [
-    "BayesianLinearRegression", "BayesianLogisticRegression", "DrownedByNoise", "NotConverged", "Posterior",
-    "PrivacyStatement", "PrivateClassifier", "PrivateLinearSVC", "PrivateLogisticRegression",
-    "PrivateRegressor", "PrivateRidge", "RepeatedFits", "Selected", "UnboundedFeatures",
-    "private_search",
+    "BayesianLinearRegression", "BayesianLogisticRegression", "DrownedByNoise", "NotConverged",
+    "Posterior", "PrivacyStatement", "PrivateClassifier", "PrivateLinearSVC",
+    "PrivateLogisticRegression", "PrivateRegressor", "PrivateRidge", "RepeatedFits", "Selected",
+    "UnboundedFeatures", "private_search",
 ]  # fmt: skip

@@ -17,11 +17,11 @@ log-odds (or probits) per unit. Long rows are weighted down, not shortened: a we
 the row alone costs information but brings no bias (`algorithms.pvi_natural_gradient`).
 
 Priors  N(0, σ_θ²) on scaled coefficients, which say what happens over *half* of a public range. A
-column's own deviation is unknown, and usually a tenth to a half of that; effects of 2.5 log-odds per
-deviation, the weak prior of Gelman et al. (2008), are then 5 to 25 over half of the range. Hence
-σ_θ = 10 for classes. Targets of a regression lie in [-1, 1]: σ_θ = 3 lets a third of a column's
-range carry the target through all of its own. A column that fills a hundredth of its bounds has
-larger coefficients than that: tighten its bounds.
+column's own deviation is unknown, and usually a tenth to a half of that; effects of 2.5 log-odds
+per deviation, the weak prior of Gelman et al. (2008), are then 5 to 25 over half of the range.
+Hence σ_θ = 10 for classes. Targets of a regression lie in [-1, 1]: σ_θ = 3 lets a third of a
+column's range carry the target through all of its own. A column that fills a hundredth of its
+bounds has larger coefficients than that: tighten its bounds.
 """
 
 import math
@@ -63,8 +63,8 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
         ("bounds", "target_bounds",
          "noise_std : public spread σ_e of targets about the line, in their units. None takes half "
          "the width of target_bounds, the largest possible: intervals are then wider than need be.",
-         "prior_variance : σ_θ² of every coefficient, the intercept too, for features and targets in "
-         "[-1, 1].", *SHARED),
+         "prior_variance : σ_θ² of every coefficient, the intercept too, with features and targets "
+         "scaled to [-1, 1].", *SHARED),
         FITTED,
     )  # fmt: skip
 
@@ -142,7 +142,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         "Bayesian classification into two classes by noisy Newton steps.\n\n"
         "    Gaussian noise on bounded sums in every round, composed exactly, no sampling.",
         ("bounds", "classes", 'link : "logistic" or "probit".',
-         "rounds : of noisy sums; the later half of them makes the posterior. More do not cost "
+         "rounds : of noisy sums; the later five eighths make the posterior. More do not cost "
          "privacy, the noise grows with them.",
          "prior_variance : σ_θ² of every coefficient, the intercept too, in log-odds (or probits) "
          "over half of a public range.", *SHARED),
@@ -151,10 +151,11 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
 
     def __init__(
         self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
-        classes: Any = None, link: str = "logistic", rounds: int = 8, prior_variance: float = 100.0,
+        classes: Any = None, link: str = "logistic", rounds: int = 12, prior_variance: float = 100.0,
         clip: float | None = None, noise_aware: bool = True, relation: str = "replace-one",
-        trust: str | None = None, records: Any = None, ledger: Any = None, minimum_survivors: int | None = None,
-        colluders: int | None = None, random_state: Any = None, engine: str = "in-process",
+        trust: str | None = None, records: Any = None, ledger: Any = None,
+        minimum_survivors: int | None = None, colluders: int | None = None,
+        random_state: Any = None, engine: str = "in-process",
     ) -> None:  # fmt: skip
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
         self.link, self.rounds = link, rounds

@@ -26,16 +26,14 @@ E[(θ - m̄)(θ - m̄)ᵀ]. It does not matter how m̄ came about, nor whether i
 missing of the way is one Newton step, and a bend that is wrong hurts only as far as that step goes.
 Rows were weighted by a weight of at most 1, so the slopes' own variance is below B.
 
-Convergence  Two things are checked, with public values only. If slopes are linear over the window,
-G_t + B m_t measures the same in its earlier and in its later half. Their difference d has a known
-covariance,
+Convergence  A line through either half of the window, with its own bend, leads to the same slope
+at the answer θ̂ = E[θ]: r_h = G_h - B_h (θ̂ - m_h). What remains, d = r_2 - r_1, has the covariance
 
-    D = v (1/T₁ + 1/T₂) I + w/2 (|s|² I + s sᵀ) + τ² B,      s = how far the mean moved
+    D = Σ_h ( v I + w (|s_h|² I + s_h s_hᵀ)/2 ) / T_h + τ² B,          s_h = θ̂ - m_h
 
-and dᵀ D⁻¹ d above the quantile of χ² at 1 - `FALSE_ALARM` says that rounds disagree by more than
-noise and a third (τ) of a posterior deviation. And the missing step δ = E[θ] - m̄ is so short that a
-line may be trusted: scores x·θ move by r = sqrt(δᵀBδ / Σh) in the root of their mean square, of
-which a line gets about r²/4 wrong, less than the posterior deviation of a score.
+v and w of one round. Rounds that disagree by more than noise and a fifth (τ) of a posterior
+deviation, in all directions together (dᵀ D⁻¹ d) or along the way that was left to go (s_1), have
+not converged: slopes were not linear where the window lies. Only public values are needed.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,8 +51,9 @@ from unisono.estimators.posterior import Posterior
 from unisono.models.gaussian_family import Natural, covariance, mean, project, symmetric
 
 _ITERATIONS = 50
-_TOLERANCE = 1 / 3  # of a posterior deviation: how much rounds may disagree for other reasons
-FALSE_ALARM = 1e-3  # how often `converged` doubts rounds that agree
+_TOLERANCE = 0.2  # of a posterior deviation: how much rounds may disagree for other reasons
+FALSE_ALARM = 1e-3  # how often `converged` doubts rounds that agree, to first order in the noise
+LEAST_ROUNDS = 8  # fewer are doubted: under much noise, rounds on their way look like any others
 
 
 def opened_variance(event: Event, facts: Facts, trust: Trust) -> float:
@@ -109,23 +108,24 @@ def from_window(window: Any, prior: Natural, noise: Rounds) -> Natural:
 
 
 def converged(window: Any, q: Natural, noise: Rounds) -> bool:
-    """Whether the rounds of a window agree, and q, the posterior from it, is near their means.
+    """Whether both halves of a window lead to q, the posterior that was computed from it.
 
-    Rows end in 1, so the last corner of a bend is Σh. False where the window has one round, which
-    cannot disagree with another.
+    False where the window has one round, which cannot disagree with another.
     """
-    parts = np.asarray(window.rounds, float)
-    if parts.min() < 1:
+    rounds = np.asarray(window.rounds, float)
+    if rounds.min() < 1:
         return False
-    means, _, bend, rounds = _pooled(window)
-    eye, moved = np.eye(len(means)), window.means[1] - window.means[0]
-    apart = window.slopes[1] - window.slopes[0] + bend @ moved
-    from_bends = noise.bend_variance / rounds * (moved @ moved * eye + np.outer(moved, moved)) / 2
-    spread = (1 / parts).sum() * noise.slope_variance * eye + from_bends + _TOLERANCE**2 * bend
-    agree = apart @ np.linalg.solve(spread, apart) < chi2.isf(FALSE_ALARM, len(apart))
-    missing, records = mean(q) - means, max(bend[-1, -1], np.finfo(float).tiny)
-    step = missing @ bend @ missing / records
-    return bool(agree and step / 4 < np.sqrt(np.trace(covariance(q) @ bend) / records))
+    eye, rest, spread = np.eye(len(q.shift)), [], _TOLERANCE**2 * _pooled(window)[2]
+    steps = mean(q) - np.asarray(window.means, float)
+    for slope, bend, step, count in zip(window.slopes, window.bends, steps, rounds, strict=True):
+        rest.append(slope - symmetric(np.asarray(bend, float)) @ step)
+        from_bend = noise.bend_variance * (step @ step * eye + np.outer(step, step)) / 2
+        spread = spread + (noise.slope_variance * eye + from_bend) / count
+    apart, way = rest[1] - rest[0], steps[0]
+    return bool(
+        apart @ np.linalg.solve(spread, apart) < chi2.isf(FALSE_ALARM / 2, len(apart))
+        and (way @ apart) ** 2 < chi2.isf(FALSE_ALARM / 2, 1) * (way @ spread @ way)
+    )
 
 
 def _pooled(window: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
@@ -160,11 +160,12 @@ def aware_of_rounds(algorithm: Algorithm, facts: Facts, trust: Trust, prior: Nat
     """What the answer of `natural_gradient_pvi` says, its noise counted in."""
     variance = opened_variance(algorithm.event(facts, trust), facts, trust)
     noise = Rounds(variance, variance / algorithm.settings["bend_weight"] ** 2)
+    enough = algorithm.rounds >= LEAST_ROUNDS
 
     def refine(value: Any) -> Aware:
         window = value.window
         q = from_window(window, prior, noise)
-        return Aware(q, converged(window, q, noise))
+        return Aware(q, enough and converged(window, q, noise))
 
     return refine
 
@@ -188,6 +189,6 @@ def posterior_of(
 
 
 __all__ = [
-    "FALSE_ALARM", "Aware", "Refine", "Rounds", "aware_of_rounds", "aware_of_statistics",
+    "FALSE_ALARM", "LEAST_ROUNDS", "Aware", "Refine", "Rounds", "aware_of_rounds", "aware_of_statistics",
     "converged", "from_statistics", "from_window", "observed", "opened_variance", "posterior_of",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
+from unisono.core.words import NOTHING_LEARNT
 from unisono.errors import InvalidInput
 from unisono.models.gaussian_family import Natural, gaussian
 from unisono.models.gaussian_family import kl as divergence
@@ -137,13 +138,12 @@ class Posterior:
         return self.summary()
 
 
-NOTHING_LEARNT = "nothing was learnt (this is the prior)"
 NO_INTERVALS = (
     "no intervals: the noise of privacy is not counted in, so deviations would be far too small"
 )
 NOT_CONVERGED = (
-    "not converged: intervals are not to be trusted; the rounds disagree by more than their noise, "
-    "or stopped too far from their end; more rounds would help"
+    "not converged: intervals are not to be trusted; the rounds are too few, or disagree by more "
+    "than their noise: give more rounds"
 )
 
 
@@ -154,4 +154,4 @@ def drowned(floored: int, directions: int) -> str:
     )
 
 
-__all__ = ["NOTHING_LEARNT", "NOT_CONVERGED", "NO_INTERVALS", "Posterior", "drowned"]
+__all__ = ["NOT_CONVERGED", "NO_INTERVALS", "Posterior", "drowned"]

@@ -193,7 +193,7 @@ class PviNaturalGradient(TwoClasses):
     `pvi_natural_gradient.for_intervals` unless given."""
 
     name: Literal["pvi-natural-gradient"]
-    rounds: PositiveInt = 8
+    rounds: PositiveInt = 12
     prior_variance: PositiveFloat = 100.0
     clip: PositiveFloat | None = None
 

@@ -352,11 +352,11 @@ def for_intervals(
     `square`.
 
     Newton steps to the mode with a full covariance, damped by the noise; the later five eighths of
-    the rounds make the window. Rows longer than three quarters of the usual length are weighted down, which costs
-    a tenth of precision and saves a quarter of noise; of the squared clip, slopes and bends have
-    half each. From zero Newton's method is near the mode after four steps, unless classes are
-    nearly separate: with 12 rounds the window begins there, and more rounds cost next to nothing,
-    since the window averages their noise. `estimators.noise_aware` checks convergence.
+    the rounds make the window. Rows longer than three quarters of the usual length are weighted
+    down, which costs a tenth of precision and saves a quarter of noise; of the squared clip, slopes
+    and bends have half each. From zero Newton's method is near the mode after four steps, unless
+    classes are nearly separate: with 12 rounds the window begins there, and more rounds cost next
+    to nothing, since the window averages their noise. `estimators.noise_aware` checks convergence.
     """
     slope, length = largest_slope(likelihood), 0.75 * math.sqrt(1 + square)
     settings = replace(

@@ -151,10 +151,10 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
 
     def __init__(
         self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
-        classes: Any = None, link: str = "logistic", rounds: int = 12, prior_variance: float = 100.0,
-        clip: float | None = None, noise_aware: bool = True, relation: str = "replace-one",
-        trust: str | None = None, records: Any = None, ledger: Any = None,
-        minimum_survivors: int | None = None, colluders: int | None = None,
+        classes: Any = None, link: str = "logistic", rounds: int = 12,
+        prior_variance: float = 100.0, clip: float | None = None, noise_aware: bool = True,
+        relation: str = "replace-one", trust: str | None = None, records: Any = None,
+        ledger: Any = None, minimum_survivors: int | None = None, colluders: int | None = None,
         random_state: Any = None, engine: str = "in-process",
     ) -> None:  # fmt: skip
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes

@@ -189,6 +189,7 @@ def posterior_of(
 
 
 __all__ = [
-    "FALSE_ALARM", "LEAST_ROUNDS", "Aware", "Refine", "Rounds", "aware_of_rounds", "aware_of_statistics",
-    "converged", "from_statistics", "from_window", "observed", "opened_variance", "posterior_of",
+    "FALSE_ALARM", "LEAST_ROUNDS", "Aware", "Refine", "Rounds", "aware_of_rounds",
+    "aware_of_statistics", "converged", "from_statistics", "from_window", "observed",
+    "opened_variance", "posterior_of",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from unisono.models.gaussian_family import Natural, gaussian
 from unisono.models.gaussian_family import kl as divergence
 
 # Of a coefficient's prior variance: what data must remove for the answer to be more than the prior.
-_LEARNT = 0.5
+LEARNT = 0.5
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -51,7 +51,7 @@ class Posterior:
     @property
     def learnt(self) -> np.ndarray:
         """Whether data removed half of the prior's variance of a coefficient (d,), or more."""
-        return self.information >= _LEARNT
+        return self.information >= LEARNT
 
     @property
     def natural(self) -> Natural:
@@ -154,4 +154,4 @@ def drowned(floored: int, directions: int) -> str:
     )
 
 
-__all__ = ["NOT_CONVERGED", "NO_INTERVALS", "Posterior", "drowned"]
+__all__ = ["LEARNT", "NOT_CONVERGED", "NO_INTERVALS", "Posterior", "drowned"]

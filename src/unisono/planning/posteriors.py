@@ -24,6 +24,7 @@ import numpy as np
 from unisono.algorithms.pvi_natural_gradient import Window, row_norms
 from unisono.core.study import Study
 from unisono.estimators.noise_aware import Rounds, from_statistics, from_window, opened_variance
+from unisono.estimators.posterior import LEARNT
 from unisono.models.gaussian_family import Natural, covariance, prior
 from unisono.models.likelihoods import likelihood_named
 from unisono.planning.noise import Noise
@@ -44,6 +45,11 @@ class Width(NamedTuple):
     def inflation(self) -> float:
         """By how much privacy widens the posterior."""
         return self.private / self.plain
+
+    @property
+    def learnt(self) -> bool:
+        """Whether results would say more than that nothing was learnt."""
+        return 1 - (self.private / self.prior) ** 2 >= LEARNT
 
 
 def width_of(study: Study, noise: Noise) -> Width:

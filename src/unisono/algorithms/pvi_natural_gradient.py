@@ -215,8 +215,8 @@ def natural_gradient_pvi(settings: Settings, likelihood: Likelihood) -> Algorith
         scatter = jax.random.normal(_public_key(settings, -1), start.shift.shape)
         centre = mean(start) + settings.spread * scatter
         records = jnp.float32(sum(facts.records))
-        twice = [jnp.stack([0 * part] * 2) for part in (centre, centre, start.precision)]
-        window = Window(*twice, jnp.zeros(2))
+        nowhere, unbent = (jnp.stack([0 * part] * 2) for part in (centre, start.precision))
+        window = Window(nowhere, nowhere, unbent, jnp.zeros(2))
         state = State(
             centre, 0 * centre, 0 * start.precision, centre, window, jnp.int32(0), records
         )

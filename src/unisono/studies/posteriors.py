@@ -76,8 +76,11 @@ def pvi_natural_gradient(file: StudyFile, own: choices.PviNaturalGradient) -> Pa
         settings = natural.for_intervals(
             settings, likelihood, facts, trust, frame.mean_square, own.clip
         )
-        exact = {key: rounded(getattr(settings, key)) for key in ("damping", "clip", "bend_weight")}
-        algorithm = natural.natural_gradient_pvi(replace(settings, **exact), likelihood)
+        settings = replace(
+            settings, damping=rounded(settings.damping), clip=rounded(settings.clip),
+            bend_weight=rounded(settings.bend_weight),
+        )  # fmt: skip
+        algorithm = natural.natural_gradient_pvi(settings, likelihood)
         start = prior(facts.features, 0.0, own.prior_variance, full=True)
         return algorithm, aware_of_rounds(algorithm, facts, trust, start)
 

@@ -35,7 +35,7 @@ from unisono.estimators import (
     Posterior,
 )
 from unisono.estimators.noise_aware import (
-    Rounds,
+    RoundNoise,
     converged,
     from_statistics,
     from_window,
@@ -283,16 +283,16 @@ def test_intervals_from_a_window_cover_and_rounds_that_agree_are_believed(noise)
     start, hits, doubts = prior(3, 0.0, 4.0, full=True), [], 0
     for seed in range(200):
         window, theta = straight(seed, noise=noise)
-        q = from_window(window, start, Rounds(*noise))
+        q = from_window(window, start, RoundNoise(*noise))
         hits.append(covered(Posterior(mean(q), covariance(q), ("a", "b", "c")), theta))
-        doubts += not converged(window, q, Rounds(*noise))
+        doubts += not converged(window, q, RoundNoise(*noise))
     assert 0.90 <= np.mean(hits) <= 0.995
     assert doubts <= 3
 
 
 def test_a_window_whose_slopes_bend_is_doubted():
     """A fifth of the slope is missing where the first half lies, a third of θ's unit away."""
-    start, noise = prior(3, 0.0, 4.0, full=True), Rounds(1.0, 1.0)
+    start, noise = prior(3, 0.0, 4.0, full=True), RoundNoise(1.0, 1.0)
     windows = [straight(seed, noise=noise, bent=0.5)[0] for seed in range(50)]
     doubts = [not converged(w, from_window(w, start, noise), noise) for w in windows]
     assert np.mean(doubts) > 0.8
@@ -304,9 +304,9 @@ def test_a_window_without_noise_and_with_too_much():
     start = prior(3, 0.0, 4.0, full=True)
     window, _ = straight(0, noise=(1e-12, 1e-12))
     exact = start.precision + np.tensordot([3 / 7, 4 / 7], window.bends, 1)
-    q = from_window(window, start, Rounds(1e-12, 1e-12))
+    q = from_window(window, start, RoundNoise(1e-12, 1e-12))
     assert q.precision == pytest.approx(exact, rel=1e-6)
-    lost = from_window(window, start, Rounds(1e14, 1e14))
+    lost = from_window(window, start, RoundNoise(1e14, 1e14))
     assert covariance(lost) == pytest.approx(4 * np.eye(3), abs=1e-3)
     assert mean(lost) == pytest.approx(np.zeros(3), abs=1e-2)
 

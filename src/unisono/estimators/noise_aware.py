@@ -87,14 +87,14 @@ def from_statistics(answer: Natural, prior: Natural, noise_std: float, variance:
     return q
 
 
-class Rounds(NamedTuple):
+class RoundNoise(NamedTuple):
     """Variances of the noise in one number of a round's slopes, and of its bends."""
 
     slope_variance: float
     bend_variance: float
 
 
-def from_window(window: Any, prior: Natural, noise: Rounds) -> Natural:
+def from_window(window: Any, prior: Natural, noise: RoundNoise) -> Natural:
     """The posterior from the window of `natural_gradient_pvi`; full bends."""
     means, slopes, bend, rounds = _pooled(window)
     seen, eye, q = slopes + bend @ means, np.eye(len(slopes)), prior
@@ -107,7 +107,7 @@ def from_window(window: Any, prior: Natural, noise: Rounds) -> Natural:
     return q
 
 
-def converged(window: Any, q: Natural, noise: Rounds) -> bool:
+def converged(window: Any, q: Natural, noise: RoundNoise) -> bool:
     """Whether both halves of a window lead to q, the posterior that was computed from it.
 
     False where the window has one round, which cannot disagree with another.
@@ -159,7 +159,7 @@ def aware_of_statistics(
 def aware_of_rounds(algorithm: Algorithm, facts: Facts, trust: Trust, prior: Natural) -> Refine:
     """What the answer of `natural_gradient_pvi` says, its noise counted in."""
     variance = opened_variance(algorithm.event(facts, trust), facts, trust)
-    noise = Rounds(variance, variance / algorithm.settings["bend_weight"] ** 2)
+    noise = RoundNoise(variance, variance / algorithm.settings["bend_weight"] ** 2)
     enough = algorithm.rounds >= LEAST_ROUNDS
 
     def refine(value: Any) -> Aware:
@@ -189,7 +189,7 @@ def posterior_of(
 
 
 __all__ = [
-    "FALSE_ALARM", "LEAST_ROUNDS", "Aware", "Refine", "Rounds", "aware_of_rounds",
+    "FALSE_ALARM", "LEAST_ROUNDS", "Aware", "Refine", "RoundNoise", "aware_of_rounds",
     "aware_of_statistics", "converged", "from_statistics", "from_window", "observed",
     "opened_variance", "posterior_of",
 ]  # fmt: skip

@@ -23,7 +23,7 @@ import numpy as np
 
 from unisono.algorithms.pvi_natural_gradient import Window, row_norms
 from unisono.core.study import Study
-from unisono.estimators.noise_aware import Rounds, from_statistics, from_window, opened_variance
+from unisono.estimators.noise_aware import RoundNoise, from_statistics, from_window, opened_variance
 from unisono.estimators.posterior import LEARNT
 from unisono.models.gaussian_family import Natural, covariance, prior
 from unisono.models.likelihoods import likelihood_named
@@ -110,7 +110,7 @@ def _from_window(study: Study, settings: Mapping[str, Any], known: np.ndarray) -
     nowhere, bends = np.zeros((2, size)), np.stack([np.diag(known)] * 2)
     window = Window(nowhere, nowhere, bends, np.array([0.0, max(1, rounds)]))
     variance = opened_variance(_event(study), study.facts, study.trust)
-    noise = Rounds(variance, variance / settings["bend_weight"] ** 2)
+    noise = RoundNoise(variance, variance / settings["bend_weight"] ** 2)
     return _deviations(from_window(window, first, noise))
 
 

@@ -277,7 +277,7 @@ def exactly(lost):
 
 
 def test_losing_half_of_r2_is_not_good():
-    """0.15 of an R² of 0.3 was once called good."""
+    """0.15 of an R² of 0.3 is half of it."""
     assert verdict(Task.REGRESSION, exactly(0.15), HEADROOM[Task.REGRESSION]) is Grade.USABLE
     assert verdict(Task.REGRESSION, exactly(0.16), 0.3) is Grade.USELESS
     assert verdict(Task.REGRESSION, exactly(0.02), 0.3) is Grade.GOOD
@@ -285,7 +285,7 @@ def test_losing_half_of_r2_is_not_good():
 
 
 def test_what_is_below_the_commonest_class_is_useless():
-    """Adult: 0.85 without privacy, 0.76 of the commonest class. Twelve points lost were usable."""
+    """Adult: 0.85 without privacy, 0.76 of the commonest class. Twelve lost are more than all of it."""
     room = headroom(Task.CLASSIFICATION, 0.85, 0.76)
     assert verdict(Task.CLASSIFICATION, exactly(0.12), room) is Grade.USELESS
     for lost in np.linspace(0, 0.3, 61):

@@ -285,7 +285,7 @@ def test_losing_half_of_r2_is_not_good():
 
 
 def test_what_is_below_the_commonest_class_is_useless():
-    """Adult: 0.85 without privacy, 0.76 of the commonest class. Twelve lost are more than all of it."""
+    """Adult: 0.85 without privacy, 0.76 of the commonest class; twelve points are more."""
     room = headroom(Task.CLASSIFICATION, 0.85, 0.76)
     assert verdict(Task.CLASSIFICATION, exactly(0.12), room) is Grade.USELESS
     for lost in np.linspace(0, 0.3, 61):

@@ -40,7 +40,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from unisono.core.algorithm import Algorithm, Facts
 from unisono.core.events import Event
@@ -123,8 +123,8 @@ def converged(window: Any, q: Natural, noise: RoundNoise) -> bool:
         spread = spread + (noise.slope_variance * eye + from_bend) / count
     apart, way = rest[1] - rest[0], steps[0]
     return bool(
-        apart @ np.linalg.solve(spread, apart) < chi2.isf(FALSE_ALARM / 2, len(apart))
-        and (way @ apart) ** 2 < chi2.isf(FALSE_ALARM / 2, 1) * (way @ spread @ way)
+        apart @ np.linalg.solve(spread, apart) < chdtri(len(apart), FALSE_ALARM / 2)
+        and (way @ apart) ** 2 < chdtri(1, FALSE_ALARM / 2) * (way @ spread @ way)
     )
 
 

@@ -75,6 +75,7 @@ BENCHMARKS = (
     Benchmark("tensor_attack", ("--quick",)),
     Benchmark("gradient_inversion", ("--quick", "--parts", "plain", "peer"),
               peer="UNISONO_PEER_TORCH"),
+    Benchmark("posterior_coverage", ("--quick",), seconds=1800),
     Benchmark("planning", ("--quick", "--seeds", "6", "--tasks", "classification"), seconds=5400),
 )  # fmt: skip
 QUICK_SECONDS = 300

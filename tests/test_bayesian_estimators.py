@@ -2,6 +2,7 @@
 
 import math
 import sys
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -15,18 +16,33 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.gaussian import mu_for
+from unisono.algorithms.pvi_natural_gradient import (
+    Settings,
+    Window,
+    _statistics,
+    for_intervals,
+)
+from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
-from unisono.core.trust import FINAL_MODEL, PARTY, SERVER, Relation
+from unisono.core.trust import FINAL_MODEL, PARTY, SERVER, Relation, Trust
 from unisono.errors import BudgetExceeded, InvalidInput
 from unisono.estimators import (
     BayesianLinearRegression,
     BayesianLogisticRegression,
     DrownedByNoise,
+    NotConverged,
     Posterior,
 )
-from unisono.estimators.noise_aware import Descent, from_descent, from_statistics, response
+from unisono.estimators.noise_aware import (
+    RoundNoise,
+    converged,
+    from_statistics,
+    from_window,
+    opened_variance,
+)
 from unisono.models.gaussian_family import Natural, covariance, gaussian, mean, prior
+from unisono.models.likelihoods import logistic
 
 # A test's seeds and budgets are its own; that users are told of theirs is in test_estimators.
 pytestmark = pytest.mark.filterwarnings(
@@ -71,8 +87,8 @@ def book(epsilon=3.0, delta=1e-4, relation=Relation.REPLACE_ONE):
 
 
 def covered(posterior, truth):
-    low, high = posterior.interval(0.95).T
-    return (low < truth) & (truth < high)
+    """By hand, for posteriors that refuse to give intervals too."""
+    return np.abs(posterior.mean - truth) < 1.959964 * posterior.std
 
 
 # ------------------------------------------------------------- scikit-learn
@@ -149,12 +165,46 @@ def test_an_affine_map_and_natural_parameters():
 
 def test_the_summary_is_plain():
     q = Posterior(np.array([1.0]), np.array([[4.0]]), ("age",), floored=1, noise_aware=False)
-    assert "95 % interval" in repr(q)
-    assert "age" in q.summary()
-    assert "-2.92" in q.summary()
-    assert "NOT part" in repr(q)
     assert "1 of 1 directions" in repr(q)
-    assert "is part of" in repr(made())
+    aware = replace(q, noise_aware=True)
+    assert "95 % interval" in repr(aware)
+    assert "age" in aware.summary()
+    assert "-2.92" in aware.summary()
+    assert "noise of privacy is part of these intervals" in repr(aware)
+
+
+def test_a_posterior_that_does_not_know_of_the_noise_has_no_intervals():
+    q = replace(made(), noise_aware=False)
+    assert "interval " not in repr(q)
+    assert "No intervals: the noise of privacy is not counted in" in repr(q)
+    with pytest.raises(InvalidInput, match="no intervals"):
+        q.interval()
+
+
+def test_a_coefficient_that_is_only_its_prior_is_no_estimate():
+    """Half of the prior's variance must go; units change nothing about that."""
+    q = Posterior(
+        np.array([1.0, 2.0]), np.diag([0.49, 0.51]), ("age", "dose"), prior_covariance=np.eye(2)
+    )
+    assert q.learnt.tolist() == [True, False]
+    assert q.information == pytest.approx([0.51, 0.49])
+    units = q.mapped(np.diag([100.0, 0.01]), np.zeros(2), q.names)
+    assert units.learnt.tolist() == [True, False]
+    [age, dose] = q.summary().splitlines()[1:3]
+    assert "nothing was learnt" not in age
+    assert dose.split(maxsplit=1) == ["dose", "nothing was learnt (this is the prior)"]
+    assert "Nothing was learnt of dose" in repr(q)
+    nothing = replace(q, covariance=0.9 * np.eye(2))
+    assert "noise of privacy is part" not in repr(nothing)
+    assert "to" not in [word for line in nothing.summary().splitlines()[1:3]
+                        for word in line.split()]  # fmt: skip
+
+
+def test_rounds_that_disagree_are_told_of():
+    assert "Not converged: intervals are not to be trusted" in repr(
+        replace(made(), converged=False)
+    )
+    assert "converged" not in repr(made())
 
 
 # ------------------------------------------------------- aware of the noise
@@ -213,42 +263,145 @@ def test_without_noise_nothing_changes_and_with_much_the_prior_remains():
     assert covariance(lost) == pytest.approx(np.eye(3), abs=1e-3)
 
 
-DESCENT = Descent(15, 0.3, 0.5, 20.0, 0.2, variance=9.0)
+# ------------------------------------------------------------- aware of rounds
 
 
-def test_the_response_of_a_descent():
-    """Against the iteration itself, run many times: six deviations."""
-    p, generator, runs = np.array([3.0, 60.0]), np.random.default_rng(0), 20_000
-    error, velocity, kept = np.full((runs, 2), -1.0), np.zeros((runs, 2)), []
-    for t in range(15):
-        velocity = 0.5 * velocity - p * error + 3 * generator.normal(size=(runs, 2))
-        error = error + 0.3 / (p + 20.0) * velocity
-        if t >= 12:
-            kept.append(error)
-    ends = np.mean(kept, axis=0)
-    gain, noise = response(p, DESCENT)
-    spread = 9.0 * noise
-    assert np.all(np.abs(ends.mean(0) + 1 - gain) < 6 * np.sqrt(spread / runs))
-    assert ends.var(0) == pytest.approx(spread, rel=6 * math.sqrt(2 / runs))
+def straight(seed, size=3, noise=(1.0, 1.0), rounds=(3, 4), bent=0.0):
+    """The window of rounds at means somewhere near a true θ, whose slopes are linear but for
+    `bent`, and the θ; information 400 in each direction of a random basis."""
+    generator = np.random.default_rng(seed)
+    factor = generator.normal(size=(size, 2 * size))
+    bend = 400 * factor @ factor.T / (2 * size)
+    theta = generator.normal(size=size)
+    score = np.linalg.cholesky(bend) @ generator.normal(size=size)
+    means, slopes, bends = [], [], []
+    for part, count in enumerate(rounds):
+        centre = theta + generator.normal(size=size) / (10 if part else 3)
+        slope = score + bend @ (theta - centre) * (1 - (0 if part else bent))
+        slope = slope + math.sqrt(noise[0] / count) * generator.normal(size=size)
+        wrong = math.sqrt(noise[1] / count / 4) * generator.normal(size=(size, size))
+        means, slopes, bends = [*means, centre], [*slopes, slope], [*bends, bend + wrong + wrong.T]
+    parts = (np.array(part) for part in (means, slopes, bends))
+    return Window(*parts, np.array(rounds, float)), theta
 
 
-def test_a_descent_without_noise_and_with_too_much():
-    start = prior(2, 0.0, 0.5, full=True)
-    answer = gaussian(np.array([1.0, -1.0]), np.array([[0.1, 0.02], [0.02, 0.05]]))
-    arrived = DESCENT._replace(rounds=300, damping=0.0, variance=1e-12)
-    same = from_descent(answer, start, arrived)
-    assert same.precision == pytest.approx(answer.precision, rel=1e-4)
-    assert mean(same) == pytest.approx(mean(answer), rel=1e-4)
-    lost = from_descent(answer, start, arrived._replace(variance=1e12))
-    assert covariance(lost) == pytest.approx(0.5 * np.eye(2), abs=1e-4)
-    # A descent that stopped half-way: what is missing is made up for, and nothing else changes.
-    short = DESCENT._replace(rounds=2, variance=1e-9)
-    values, vectors = np.linalg.eigh(answer.precision)
-    gone = response(values, short)[0]
-    assert np.all(gone < 0.6)
-    made_up = vectors @ ((vectors.T @ mean(answer)) / gone)
-    assert mean(from_descent(answer, start, short)) == pytest.approx(made_up, rel=1e-4)
-    assert from_descent(answer, start, short).precision == pytest.approx(answer.precision, rel=1e-4)
+@pytest.mark.parametrize("noise", [(1e-9, 1e-9), (2000.0, 1000.0), (40_000.0, 1000.0)])
+def test_intervals_from_a_window_cover_and_rounds_that_agree_are_believed(noise):
+    """200 windows, 600 intervals: 90 to 99.5 % at a true 95 % is five deviations. Of 200 at most 3
+    are doubted: a false alarm of the test once in 10 000 at one doubt in a thousand."""
+    start, hits, doubts = prior(3, 0.0, 4.0, full=True), [], 0
+    for seed in range(200):
+        window, theta = straight(seed, noise=noise)
+        q = from_window(window, start, RoundNoise(*noise))
+        hits.append(covered(Posterior(mean(q), covariance(q), ("a", "b", "c")), theta))
+        doubts += not converged(window, q, RoundNoise(*noise))
+    assert 0.90 <= np.mean(hits) <= 0.995
+    assert doubts <= 3
+
+
+def test_a_window_whose_slopes_bend_is_doubted():
+    """A fifth of the slope is missing where the first half lies, a third of θ's unit away."""
+    start, noise = prior(3, 0.0, 4.0, full=True), RoundNoise(1.0, 1.0)
+    windows = [straight(seed, noise=noise, bent=0.5)[0] for seed in range(50)]
+    doubts = [not converged(w, from_window(w, start, noise), noise) for w in windows]
+    assert np.mean(doubts) > 0.8
+    alone = windows[0]._replace(rounds=np.array([0.0, 1.0]))
+    assert not converged(alone, from_window(alone, start, noise), noise)
+
+
+def test_a_window_without_noise_and_with_too_much():
+    start = prior(3, 0.0, 4.0, full=True)
+    window, _ = straight(0, noise=(1e-12, 1e-12))
+    exact = start.precision + np.tensordot([3 / 7, 4 / 7], window.bends, 1)
+    q = from_window(window, start, RoundNoise(1e-12, 1e-12))
+    assert q.precision == pytest.approx(exact, rel=1e-6)
+    lost = from_window(window, start, RoundNoise(1e14, 1e14))
+    assert covariance(lost) == pytest.approx(4 * np.eye(3), abs=1e-3)
+    assert mean(lost) == pytest.approx(np.zeros(3), abs=1e-2)
+
+
+# A clinic's columns: age, body mass, smoker, a laboratory value with a long tail.
+LEAST, MOST = np.array([18.0, 10, 0, 0]), np.array([90.0, 70, 1, 50])
+ODDS = np.array([0.03, 0.06, 0.7, 0.06, -4.3])
+
+
+def clinic(seed, records):
+    """Raw columns inside wide public bounds, and labels by a logistic model of them."""
+    generator = np.random.default_rng(seed)
+    normal = generator.normal(size=(3, records))
+    mass = 27 + 5 * (0.4 * normal[0] + 0.9 * normal[1])
+    smoker, tail = generator.random(records) < 0.3, np.exp(1.9 + 0.55 * normal[2])
+    X = np.clip(np.column_stack([52 + 16 * normal[0], mass, smoker, tail]), LEAST, MOST)
+    return X, (generator.random(records) < expit(X @ ODDS[:4] + ODDS[4])).astype(int)
+
+
+def simulated_posteriors(records, epsilon, seeds, trust=Trust.SECURE_SUM, parties=4):
+    """What the estimator's defaults give, round by round but without the engine: noise is drawn as
+    floats with the variance that the engine's noise has (tested elsewhere)."""
+    import jax
+    import jax.numpy as jnp
+
+    model = BayesianLogisticRegression(epsilon, bounds=(LEAST, MOST))
+    scale = model._scale(4)
+    facts = Facts((records // parties,) * parties, 5, parties, colluders=1)
+    algorithm, refine = model._method(facts, trust, Relation.REPLACE_ONE)
+    settings = for_intervals(
+        Settings(epsilon=epsilon, prior_variance=100.0, rounds=12,
+                 relation=Relation.REPLACE_ONE), logistic(), facts, trust, 4 / 3,
+    )  # fmt: skip
+    assert algorithm.settings == {**asdict(settings), "likelihood": "logistic"}
+    std = math.sqrt(opened_variance(algorithm.event(facts, trust), facts, trust))
+
+    def study(rows, labels, noise):
+        def one_round(state, drawn):
+            own = _statistics(settings, logistic(), algorithm.ask(state), rows, labels)
+            norms = jnp.linalg.norm(own, axis=1)
+            arrived = Aggregate(own.sum(0) + drawn, parties, jnp.float32(records))
+            return algorithm.merge(state, arrived), norms.max()
+
+        state, norms = jax.lax.scan(one_round, algorithm.init(facts)[0], noise)
+        return algorithm.result(state), norms.max()
+
+    study, found = jax.jit(study), []
+    for seed in seeds:
+        X, y = clinic(seed, records)
+        noise = std * np.random.default_rng([seed, 1]).normal(size=(12, 5 + 15))
+        answer, longest = study(*(np.asarray(a, "f") for a in (scale.whole(X), 2 * y - 1, noise)))
+        assert longest <= settings.clip * (1 + 1e-5)  # weights of rows leave nothing to clip
+        q, arrived = refine(answer)
+        slopes, intercepts = scale.coefficients(np.eye(5))
+        matrix = np.concatenate([slopes, intercepts[:, None]], axis=1).T
+        names = ("age", "mass", "smoker", "tail", "intercept")
+        whole = Posterior(mean(q), covariance(q), names, converged=arrived,
+                          prior_covariance=100 * np.eye(5))  # fmt: skip
+        found.append(whole.mapped(matrix, np.zeros(5), names))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("records", "epsilon", "seeds"),
+    [
+        (2000, 3.0, range(100)),
+        (4000, 100.0, range(100)),
+        *(
+            pytest.param(records, epsilon, range(1000, 1400), marks=pytest.mark.slow)
+            for records in (2000, 8000)
+            for epsilon in (1.0, 3.0, 100.0)
+        ),
+    ],
+)
+def test_default_intervals_of_raw_columns_cover(records, epsilon, seeds):
+    """At a true 95 % of 100 seeds, 85 % of one coefficient is 4.6 deviations and 91 % of all five
+    at least 4; they cover more (96 to 100 %), since weights and weak priors are on the safe side.
+    Doubts about convergence: one in a thousand is stated, three per hundred are asked for."""
+    found = simulated_posteriors(records, epsilon, seeds)
+    hits = np.array([covered(q, ODDS) for q in found])
+    assert hits.mean() >= 0.91
+    assert hits.mean(0).min() >= (0.85 if len(seeds) == 100 else 0.90)
+    assert np.mean([q.converged for q in found]) >= 0.97
+    if epsilon >= 3 and records >= 4000:
+        assert hits.mean() <= 0.995
+        assert np.mean([q.learnt for q in found]) == 1
 
 
 # ------------------------------------------------------------------- linear
@@ -290,7 +443,7 @@ def test_without_noise_the_regression_is_the_textbooks_in_the_users_units():
 def test_the_noise_in_the_sum_is_the_noise_that_is_counted(trust, parties, monkeypatch):
     """Rows and targets of zero: the released shift is noise alone. 310 numbers, 16 % is four
     deviations of their spread: a false alarm once in 10 000."""
-    import unisono.estimators.bayesian as module
+    import unisono.estimators.noise_aware as module
 
     counted, found = [], []
     exact = module.opened_variance
@@ -317,8 +470,8 @@ def test_a_drowned_regression_is_the_prior():
         model.fit(X, y)
     q = model._posterior
     assert q.floored > 0
-    assert np.abs(q.mean).max() < 1  # naively: dozens of prior deviations
-    assert q.std == pytest.approx(np.ones(4), abs=0.35)
+    assert np.abs(q.mean).max() < 3  # naively: dozens of prior deviations
+    assert q.std == pytest.approx(3 * np.ones(4), abs=1.05)
     assert "drowned" in " ".join(model.statements_)
     assert "drowned" in model.posterior_.summary()
 
@@ -425,16 +578,15 @@ def test_both_engines_give_the_same_posterior(kind, trust):
 
 
 @pytest.mark.parametrize(
-    ("link", "form"),
-    [("logistic", "diagonal"), pytest.param("probit", "full", marks=pytest.mark.slow)],
+    "link",
+    ["logistic", pytest.param("probit", marks=pytest.mark.slow)],
 )
-def test_the_classifier_learns_and_averages_over_its_posterior(link, form):
+def test_the_classifier_learns_and_averages_over_its_posterior(link):
     from unisono.models.likelihoods import likelihood_named, predictive
 
     X, y, beta = coins(5000, link={"logistic": expit, "probit": ndtr}[link], spread=3.0)
     model = BayesianLogisticRegression(
-        2.0, bounds=1.0, classes=[0, 1], link=link, covariance=form, prior_variance=9.0,
-        random_state=0,
+        2.0, bounds=1.0, classes=[0, 1], link=link, prior_variance=9.0, random_state=0,
     ).fit(X, y)  # fmt: skip
     best = np.mean(((X @ beta[:3] + beta[3]) > 0) == y)
     assert model.score(X, y) > best - 0.02
@@ -455,24 +607,58 @@ def test_the_classifier_learns_and_averages_over_its_posterior(link, form):
     assert model.predict_log_proba(X) == pytest.approx(np.log(chances))
 
 
+def test_almost_without_noise_the_answer_is_the_mode():
+    """At epsilon 100 no coefficient is as far as 0.7 posterior deviations from the mode that all
+    records together have (0.2 to 0.4 found; rows are weighted, so it is not the same mode)."""
+    X, y = clinic(0, 4000)
+    model = BayesianLogisticRegression(
+        100.0, bounds=(LEAST, MOST), classes=[0, 1], random_state=0
+    ).fit(X, y, parties=np.arange(4000) % 4)
+    rows, theta = np.c_[X, np.ones(4000)], np.zeros(5)
+    for _ in range(12):
+        chance = expit(rows @ theta)
+        bend = (rows * (chance * (1 - chance))[:, None]).T @ rows
+        theta = theta + np.linalg.solve(bend, rows.T @ (y - chance))
+    assert model.converged_
+    assert np.abs((model.posterior_.mean - theta) / model.posterior_.std).max() < 0.7
+    plain = np.sqrt(np.diag(np.linalg.inv(bend)))
+    assert np.all((model.posterior_.std > plain) & (model.posterior_.std < 1.4 * plain))
+
+
+def test_few_rounds_are_doubted_aloud():
+    X, y = clinic(0, 600)
+    model = BayesianLogisticRegression(
+        3.0, bounds=(LEAST, MOST), classes=[0, 1], rounds=3, random_state=0
+    )
+    with pytest.warns(NotConverged, match="not converged: intervals are not to be trusted"):
+        model.fit(X, y)
+    assert not model.converged_
+    assert "Not converged" in model.posterior_.summary()
+
+
+@quietly
+def test_where_noise_is_all_there_is_nothing_was_learnt():
+    X, y = clinic(0, 200)
+    model = BayesianLogisticRegression(0.1, bounds=(LEAST, MOST), classes=[0, 1], random_state=0)
+    shown = model.fit(X, y).posterior_
+    assert not shown.learnt.any()
+    assert shown.summary().count("nothing was learnt (this is the prior)") == 5
+    assert "noise of privacy is part" not in shown.summary()
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["diagonal", "full"])
 @pytest.mark.parametrize(("records", "features", "spread"), [(5000, 3, 1.0), (20_000, 5, 2.0)])
-def test_intervals_of_the_classifier_cover(records, features, spread, form):
-    """50 seeds not used to choose the constants. Mean field and a descent that is linear only near
-    its end are approximations, so 85 to 99 % is asked for (93 to 98 % found), and clearly more
-    than without the noise (82 to 85 % found)."""
+def test_intervals_of_the_classifier_cover_under_a_bound_on_the_norm(records, features, spread):
+    """50 seeds through the engine: 90 % of 200 intervals or more is 3.2 deviations, and clearly
+    more than without the noise."""
     aware, naive = [], []
     for seed in range(1000, 1050):
         X, y, beta = coins(records, features, seed, spread=spread)
-        model = BayesianLogisticRegression(
-            1.0, 1e-5, bounds=1.0, classes=[0, 1], covariance=form, prior_variance=spread**2,
-            random_state=seed,
-        )  # fmt: skip
+        model = BayesianLogisticRegression(1.0, 1e-5, bounds=1.0, classes=[0, 1], random_state=seed)
         aware.append(covered(model.fit(X, y).posterior_, beta))
         blind = BayesianLogisticRegression(**(model.get_params() | {"noise_aware": False}))
         naive.append(covered(blind.fit(X, y).posterior_, beta))
-    assert 0.85 <= np.mean(aware) <= 0.99
+    assert np.mean(aware) >= 0.90
     assert np.mean(naive) < np.mean(aware) - 0.05
 
 
@@ -505,7 +691,7 @@ def test_bad_regressions():
 
 def test_bad_classifications():
     X, y, _ = coins(50)
-    for name, value in (("link", "tanh"), ("covariance", "round"), ("engine", "magic")):
+    for name, value in (("link", "tanh"), ("engine", "magic")):
         refused(f"{name} = '{value}'", BayesianLogisticRegression(**CLASSES, **{name: value}), X, y)
     for name in ("prior_variance", "clip", "rounds", "delta"):
         refused(name, BayesianLogisticRegression(**CLASSES, **{name: -1}), X, y)

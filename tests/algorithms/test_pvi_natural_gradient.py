@@ -13,8 +13,11 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
 from unisono.algorithms.pvi_natural_gradient import (
     Settings,
+    _statistics,
     damped_for_noise,
+    for_intervals,
     natural_gradient_pvi,
+    row_norms,
 )
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.compiled import numbers
@@ -212,6 +215,8 @@ def test_missing_parties_are_stood_for_by_public_sizes():
     lost = run(algorithm, data, dropouts=absent, minimum=2)
     whole = run(algorithm, data)
     np.testing.assert_allclose(lost.precision, whole.precision, rtol=5e-3)
+    # What was measured, though, are the records that came: intervals count no others.
+    np.testing.assert_allclose(lost.window.bends[1], 2 / 3 * whole.window.bends[1], rtol=5e-3)
 
 
 def test_a_sampled_sum_counts_for_all_records():
@@ -274,3 +279,59 @@ def test_bad_settings_are_refused(wrong, words):
 def test_a_sampled_likelihood_has_no_full_covariance():
     with pytest.raises(InvalidInput, match="diagonal"):
         natural_gradient_pvi(Settings(full=True), two_layer(2, 3))
+
+
+# ------------------------------------------------------------- for intervals
+
+
+def intervals_settings(facts, **options):
+    chosen = Settings(prior_variance=25.0, relation=Relation.ADD_OR_REMOVE, **PLENTY, **options)
+    return for_intervals(chosen, logistic(), facts, Trust.LOCAL, square=3.0)
+
+
+def test_newton_steps_find_the_mode_of_the_weighted_posterior():
+    """With `laplace` the fixed point is the mode, not the variational mean; weights are those of
+    the module's rule, computed here by hand. The window has then stopped at it, too."""
+    data = toy("logistic")
+    settings = intervals_settings(facts_of(data), rounds=14)
+    answer = run(natural_gradient_pvi(settings, logistic()), data)
+    rows, labels = pooled(data)
+    lengths = np.linalg.norm(rows, axis=1)
+    reach = lengths * np.sqrt(1 + (settings.bend_weight * lengths / 4) ** 2)
+    weights = np.minimum(1, settings.clip / reach)
+    assert 0.2 < np.mean(weights < 1) < 0.95
+    theta = np.zeros(3)
+    for _ in range(20):
+        chance = 1 / (1 + np.exp(labels * (rows @ theta)))
+        bend = (rows * (weights * chance * (1 - chance))[:, None]).T @ rows
+        slope = (weights * labels * chance) @ rows - theta / 25
+        theta = theta + np.linalg.solve(bend + np.eye(3) / 25, slope)
+    np.testing.assert_allclose(mean(answer.natural), theta, atol=2e-2)
+    np.testing.assert_allclose(answer.window.means[1], theta, atol=2e-2)
+    np.testing.assert_allclose(answer.window.bends[1], bend, rtol=2e-2, atol=0.1)
+    np.testing.assert_allclose(answer.window.slopes[1], theta / 25, atol=0.1)
+    assert answer.window.rounds.tolist() == [4, 5]  # five eighths of 14, from round 5
+
+
+def test_weights_of_rows_do_not_look_at_labels_and_leave_nothing_to_clip():
+    facts = facts_of(toy("logistic"))
+    settings = intervals_settings(facts)
+    algorithm = natural_gradient_pvi(settings, logistic())
+    drawn = np.random.default_rng(0).normal(size=(50, 3))
+    rows = jnp.asarray(drawn * np.geomspace(0.01, 1e3, 50)[:, None], jnp.float32)
+    public = algorithm.ask(algorithm.init(facts)[0])
+    for label in (-1.0, 1.0):
+        told = _statistics(settings, logistic(), public, rows, jnp.full(50, label))
+        norms = np.linalg.norm(told, axis=1)
+        assert norms.max() <= settings.clip * (1 + 1e-5)
+        own = jnp.abs(told[:, :3] / rows)  # at θ = 0 a slope is half of its row, times the weight
+        reach = row_norms(logistic(), settings.bend_weight, jnp.linalg.norm(rows, axis=1))
+        expected = np.repeat(0.5 * np.minimum(1, settings.clip / reach)[:, None], 3, axis=1)
+        np.testing.assert_allclose(own, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("likelihood", [linear(STD), two_layer(2, 3)])
+@pytest.mark.parametrize("option", ["laplace", "weighted"])
+def test_only_the_logistic_and_the_probit_have_modes_and_weights(likelihood, option):
+    with pytest.raises(InvalidInput, match="leave them out"):
+        natural_gradient_pvi(Settings(**{option: True}), likelihood)

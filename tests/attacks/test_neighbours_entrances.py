@@ -121,7 +121,7 @@ def test_bounds_that_doubles_cannot_separate_would_be_noticed(clean, monkeypatch
     refused = clean("mean", [bounds[0]] * 3, bounds, relation, 0.0)
     assert isinstance(refused, str)
     assert "apart" in refused or "resolve" in refused
-    narrow = (2.0**53, 2.0**53 + 2**14)
+    narrow = (2.0**53, 2.0**53 + 2**40)
     monkeypatch.setattr(statistics.np, "clip", lambda values, *_, **__: values)
     worlds = ([narrow[0]] * 3, [narrow[0]] * 3 + [1e30])
     found = [clean("mean", values, narrow, relation, 0.0) for values in worlds]

@@ -13,8 +13,9 @@ from unisono.core.trust import Trust, Unit
 from unisono.core.values import Private
 from unisono.planning.laws import Band
 from unisono.planning.noise import Noise
-from unisono.planning.predict import Grade, Prediction
+from unisono.planning.predict import Prediction
 from unisono.planning.tasks import Task
+from unisono.planning.verdicts import Grade
 from unisono.studies.file import parse_study
 
 RUNNER = CliRunner()
@@ -111,20 +112,35 @@ def test_text_says_what_to_choose_and_that_nothing_was_read():
     assert "rough" in shown
 
 
-def test_a_hopeless_plan_says_what_would_help():
+def test_a_useless_plan_says_what_would_help():
     few = ("--task", "mean", "--records", "10,10,10", "--epsilon", "0.5")
     found = document(*few)
-    assert found["recommended"]["grade"] == "hopeless"
+    assert found["recommended"]["grade"] == "useless"
     changes = [one["change"] for one in found["remedies"]]
     assert any("epsilon" in words for words in changes)
     assert any("parties" in words for words in changes)
     for one in found["remedies"]:
-        assert one["grade"] != "hopeless"
+        assert one["grade"] in ("good", "usable")
     assert "Do not run this" in found["reason"]
     words = next(words for words in changes if words.startswith("epsilon"))
     enough = words.split()[1]
-    assert document(*few[:-1], enough)["recommended"]["grade"] != "hopeless"
+    assert document(*few[:-1], enough)["recommended"]["grade"] in ("good", "usable")
     assert "To make it usable" in plan(*few).stdout
+
+
+def test_what_somebody_knows_of_the_field_decides_what_a_loss_means():
+    """Six points lost are little of a headroom of 40, and more than half of 9."""
+    easy = document(*HOSPITALS, "--without-privacy", "0.95", "--majority", "0.55")
+    adult = document(*HOSPITALS, "--without-privacy", "0.85", "--majority", "0.76")
+    assert easy["headroom"] == pytest.approx(0.4)
+    order = list(Grade)
+    for one, other in zip(easy["studies"], adult["studies"], strict=True):
+        assert one["likely"] == other["likely"]
+        assert order.index(one["grade"]) <= order.index(other["grade"])
+    assert [s["grade"] for s in easy["studies"]] != [s["grade"] for s in adult["studies"]]
+    shown = plan(*HOSPITALS, "--without-privacy", "0.85", "--majority", "0.76").stdout
+    words = " ".join(shown.split())
+    assert "a model without privacy beats guessing by 9.0 points (as you say)" in words
 
 
 def test_whole_parties_are_hidden_by_other_algorithms():
@@ -200,7 +216,7 @@ def line(trust, likely, grade, name="first", unit=Unit.RECORD, rough=True):
     return Line(Candidate(name, trust, unit, None), found)
 
 
-GOOD, USABLE, HOPELESS = Grade
+GOOD, USABLE, DOUBTFUL, USELESS = Grade
 LOCAL, SECURE, SERVER = Trust
 
 
@@ -210,9 +226,12 @@ LOCAL, SECURE, SERVER = Trust
         ((GOOD, GOOD, GOOD), LOCAL),
         ((USABLE, GOOD, GOOD), SECURE),
         ((USABLE, USABLE, GOOD), SECURE),
-        ((HOPELESS, USABLE, GOOD), SECURE),
-        ((HOPELESS, HOPELESS, USABLE), SERVER),
-        ((HOPELESS, HOPELESS, HOPELESS), SERVER),
+        ((USELESS, USABLE, GOOD), SECURE),
+        ((DOUBTFUL, DOUBTFUL, USABLE), SERVER),
+        ((USABLE, DOUBTFUL, USELESS), LOCAL),
+        ((DOUBTFUL, DOUBTFUL, USELESS), SECURE),
+        ((USELESS, USELESS, USABLE), SERVER),
+        ((USELESS, USELESS, USELESS), SERVER),
     ],
 )
 def test_the_rule_prefers_little_trust(grades, expected):
@@ -244,6 +263,11 @@ def test_nearly_equal_algorithms_go_by_their_order_and_rough_ones_come_last():
         (("--epsilon", "-1"), "epsilon = -1.0"),
         (("--delta", "2"), "delta = 2.0"),
         (("--task", "mean", "--bounds", "5"), "no bounds"),
+        (("--without-privacy", "0.9"), "give both"),
+        (("--without-privacy", "0.7", "--majority", "0.8"), "not above majority"),
+        (("--without-privacy", "80", "--majority", "0.6"), "it is a share"),
+        (("--task", "regression", "--majority", "0.6"), "majority is for classes"),
+        (("--task", "mean", "--without-privacy", "0.6"), "say nothing about mean"),
         (("--plot", "nowhere/x.png"), "does not exist"),
         (("nothing.toml",), "nothing.toml"),
     ],

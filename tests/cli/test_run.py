@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from unisono.cli import app
+from unisono.cli.results import result_text
 from unisono.deployment import paid_rounds
 from unisono.deployment.alone import Alone
 from unisono.reports.run import read_run
@@ -212,3 +213,17 @@ def test_statistics_are_not_tested_on_records(folder):
 def test_help_shows_an_example():
     text = " ".join(RUNNER.invoke(app, ["run", "--help"]).stdout.split())
     assert "unisono run study.toml --data" in text
+
+
+def test_a_posterior_is_printed_without_estimates_of_what_was_not_learnt():
+    shown = {
+        "title": "doses", "mean": {"age": 0.5, "dose": 0.1}, "std": {"age": 0.1, "dose": 9.0},
+        "learnt": {"age": True, "dose": False}, "covariance": [[0.01, 0.0], [0.0, 81.0]],
+        "names": ["age", "dose"], "converged": True, "note": "Nothing was learnt of dose.",
+    }  # fmt: skip
+    printed = result_text(shown)
+    assert "age: 0.5, 95 % interval 0.304 to 0.696" in printed
+    assert "dose: nothing was learnt (this is the prior)" in printed
+    assert "covariance" not in printed
+    blind = {"title": "doses", "mean": {"age": 0.5}, "note": "No intervals."}
+    assert "interval " not in result_text(blind)

@@ -21,11 +21,11 @@ from unisono.core.trust import SERVER, Relation, Trust, Unit
 from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.planning import noise
-from unisono.planning.laws import LAWS, Law, fit
+from unisono.planning.laws import LAWS, Band, Law, fit
 from unisono.planning.noise import noise_of
 from unisono.planning.posteriors import width_of
-from unisono.planning.predict import Grade
 from unisono.planning.tasks import Task
+from unisono.planning.verdicts import HEADROOM, Grade, headroom, limits, verdict
 
 CLASSES = Wish(Task.CLASSIFICATION, (300, 400, 350), 10, 2)
 MEAN = Wish(Task.MEAN, (300, 400, 350), bounds=(0.0, 120.0))
@@ -255,15 +255,53 @@ def test_the_width_of_a_posterior_is_as_predicted():
     values["y"] = np.clip(0.2 * values["x1"] + generator.uniform(-0.5, 0.5, 200), -1, 1)
     shown = found.built.parts.present(found.built.study, run(found.built, values, 5))
     width = width_of(found.built.study, expected.noise)
-    assert width.plain == pytest.approx(1 / math.sqrt(1 + 600 / 3), rel=1e-6)
+    assert width.plain == pytest.approx(1 / math.sqrt(1 / 9 + 600 / 3), rel=1e-6)
     assert expected.likely == width.private / width.plain
     for name in ("x1", "x2", "x3"):
         assert shown["std"][name] == pytest.approx(width.private, rel=0.2)
     assert not expected.rough
-    assert expected.grade is not Grade.HOPELESS
+    assert expected.grade is not Grade.USELESS
 
 
-def test_a_posterior_that_stays_at_its_prior_is_hopeless():
+def test_a_posterior_that_stays_at_its_prior_is_useless():
     wish = replace(SMALL, task=Task.POSTERIOR, epsilon=0.01)
     found = prediction(wish, built(wish, "one-shot-regression"))
-    assert found.grade is Grade.HOPELESS
+    assert found.grade is Grade.USELESS
+
+
+# ------------------------------------------------------------- verdicts
+
+
+def exactly(lost):
+    return Band(lost, lost, lost)
+
+
+def test_losing_half_of_r2_is_not_good():
+    """0.15 of an R² of 0.3 is half of it."""
+    assert verdict(Task.REGRESSION, exactly(0.15), HEADROOM[Task.REGRESSION]) is Grade.USABLE
+    assert verdict(Task.REGRESSION, exactly(0.16), 0.3) is Grade.USELESS
+    assert verdict(Task.REGRESSION, exactly(0.02), 0.3) is Grade.GOOD
+    assert verdict(Task.REGRESSION, exactly(0.03), 0.3) is Grade.USABLE
+
+
+def test_what_is_below_the_commonest_class_is_useless():
+    """Adult: 0.85 without privacy, 0.76 of the commonest class; twelve points are more."""
+    room = headroom(Task.CLASSIFICATION, 0.85, 0.76)
+    assert verdict(Task.CLASSIFICATION, exactly(0.12), room) is Grade.USELESS
+    for lost in np.linspace(0, 0.3, 61):
+        if verdict(Task.CLASSIFICATION, exactly(lost), room) is not Grade.USELESS:
+            assert 0.85 - lost >= (0.85 + 0.76) / 2 - 1e-12
+    assert verdict(Task.CLASSIFICATION, exactly(0.02), room) is Grade.GOOD
+
+
+def test_a_grade_that_only_the_likely_loss_has_is_doubtful():
+    assert verdict(Task.CLASSIFICATION, Band(0.0, 0.01, 0.06), 0.1) is Grade.DOUBTFUL
+    assert verdict(Task.CLASSIFICATION, Band(0.0, 0.01, 0.04), 0.1) is Grade.USABLE
+    assert verdict(Task.CLASSIFICATION, Band(0.0, 0.06, 0.2), 0.1) is Grade.USELESS
+
+
+def test_limits_never_cross():
+    for task in Task:
+        for room in (1e-3, 0.01, 0.1, 1.0):
+            good, usable = limits(task, room)
+            assert 0 < good <= usable

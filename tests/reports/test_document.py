@@ -182,19 +182,21 @@ def test_nobody_measured_it(folder):
 # ------------------------------------------------------------- results of every kind
 
 
-def test_weights_are_drawn_over_public_ranges_and_told_per_unit(folder):
-    run = read_run(folder())
-    [bars] = of_kind(run, "result", "bars")
-    assert bars["items"] == [["radius", 0.5 * 25], ["age", -0.01 * 120]]
+def test_weights_are_scores_in_the_order_of_the_columns_and_never_ranked(folder):
+    weights = {"age": -0.01, "radius": 0.5}
+    run = read_run(folder(result={**folder.result, "weights": weights}))
     [grid] = of_kind(run, "result", "grid")
-    assert grid["rows"][0] == ["radius", "0.5", "12.5"]
+    assert grid["rows"] == [["age", "−0.01"], ["radius", "0.5"]]
+    assert grid["header"] == ["column", "weight per unit"]
+    assert "Scores for prediction, not effects or log-odds" in words(run)
+    assert "over its public range" not in words(run)
 
 
-def test_of_500_weights_the_30_largest_are_shown(folder):
+def test_of_500_weights_the_first_30_are_shown(folder):
     weights = {f"gene{number}": (-1) ** number * number for number in range(500)}
     run = read_run(folder(result={**folder.result, "weights": weights}, study=None))
-    [bars] = of_kind(run, "result", "bars")
-    assert [item[0] for item in bars["items"]] == [f"gene{n}" for n in range(499, 469, -1)]
+    [grid] = of_kind(run, "result", "grid")
+    assert [row[0] for row in grid["rows"]] == [f"gene{n}" for n in range(30)]
     assert "Shown are 30 of 500 weights" in words(run)
 
 
@@ -226,18 +228,48 @@ def test_intervals_have_their_lower_and_upper_ends_apart(folder):
     assert drawn["items"] == [["1", 1.0, 0.0, 3.0], ["2", 2.0, 1.0, 4.0]]
 
 
-def test_a_posterior_is_hills_and_warns_where_noise_is_left_out(folder):
-    found = {"target": "diagnosis", "mean": {"radius": 0.1, "age": 0.0, "intercept": -2.0},
-             "std": {"radius": 0.02, "age": 0.1, "intercept": 1.0}, "noise_aware": False,
-             "note": "", "positive": "malignant", "negative": "benign"}  # fmt: skip
-    run = read_run(folder(result=found))
+HILLS = {
+    "target": "diagnosis", "mean": {"radius": 0.1, "age": 0.0, "intercept": -2.0},
+    "std": {"radius": 0.02, "age": 0.1, "intercept": 1.0}, "noise_aware": True,
+    "learnt": {"radius": True, "age": True, "intercept": True}, "converged": True,
+    "note": "", "positive": "malignant", "negative": "benign",
+}  # fmt: skip
+
+
+def test_a_posterior_is_hills_and_intervals(folder):
+    run = read_run(folder(result=HILLS))
     [bells] = of_kind(run, "result", "bells")
     assert bells["items"] == [["radius", 2.5, 0.5], ["age", 0.0, 12.0]]
     rows = {row[0]: row for row in of_kind(run, "result", "grid")[0]["rows"]}
     assert rows["age"][4] == "50.0 %"
     assert rows["radius"][3] == "0.0608 to 0.139"
-    assert "NOT part of these hills" in words(run)
-    assert "NOT part" not in words(read_run(folder(result={**found, "noise_aware": True})))
+    for doubt in ("Nothing was learnt", "no intervals", "Not converged"):
+        assert doubt not in words(run)
+
+
+def test_a_coefficient_that_is_only_its_prior_is_no_estimate(folder):
+    run = read_run(folder(result={**HILLS, "learnt": {**HILLS["learnt"], "age": False}}))
+    [bells] = of_kind(run, "result", "bells")
+    assert [item[0] for item in bells["items"]] == ["radius"]
+    rows = {row[0]: row for row in of_kind(run, "result", "grid")[0]["rows"]}
+    assert rows["age"][1:] == ["nothing was learnt (this is the prior)", "–", "–", "–"]
+    assert "Nothing was learnt of age" in words(run)
+    nothing = read_run(folder(result={**HILLS, "learnt": dict.fromkeys(HILLS["mean"], False)}))
+    assert of_kind(nothing, "result", "bells") == []
+
+
+def test_a_posterior_that_does_not_know_of_the_noise_has_no_intervals(folder):
+    blind = {key: value for key, value in HILLS.items() if key not in ("std", "learnt")}
+    run = read_run(folder(result={**blind, "noise_aware": False}))
+    assert of_kind(run, "result", "bells") == []
+    assert of_kind(run, "result", "grid")[0]["header"] == ["column", "mean"]
+    assert "There are no intervals" in words(run)
+
+
+def test_rounds_that_disagree_are_a_warning(folder):
+    assert "Not converged: intervals are not to be trusted" in words(
+        read_run(folder(result={**HILLS, "converged": False}))
+    )
 
 
 def test_networks_clusters_and_classes(folder):
@@ -250,7 +282,7 @@ def test_networks_clusters_and_classes(folder):
     assert of_kind(run, "result", "grid")[0]["rows"] == [["group 1", "70 ± 5", "40 ± 2"]]
     model = {"intercept": 1.0, "weights": {"age": 2.0}}
     classes = {"classes": {"a": model, "b": model, "c": model}, "note": "", "loss": "multinomial"}
-    assert len(of_kind(read_run(folder(result=classes)), "result", "bars")) == 3
+    assert len(of_kind(read_run(folder(result=classes)), "result", "grid")) == 3
 
 
 def test_a_result_of_a_new_kind_is_shown_as_it_is(folder):

@@ -18,7 +18,6 @@ CHARTS = {
                                        x_label=name, y_label=name, reference=(name, 2.0)),
     "intervals": lambda name: charts.intervals([charts.Interval(name, 2, 1, 3)], title=name,
                                                unit=name, reference=(name, 1.5)),
-    "bars": lambda name: charts.bars([charts.Bar(name, -2.0), charts.Bar("b", 1.0)], title=name),
     "bells": lambda name: charts.bells([charts.Bell(name, 1.0, 0.5)], title=name, unit=name),
     "guesses": lambda name: charts.guesses(0.732, title=name),
 }  # fmt: skip
@@ -45,7 +44,7 @@ def test_drawings_from_elsewhere_become_images_in_which_nothing_runs():
     assert "data:image/svg+xml;base64," in figure("<svg onload='alert(1)'/>", "a")
     assert "onload" not in figure("<svg onload='alert(1)'/>", "a")
     assert "data:image/png;base64,cG5n" in figure(b"png", "a")
-    assert "<svg" in figure(charts.bars([charts.Bar("a", 1)], title="t"), "a")
+    assert "<svg" in figure(charts.bells([charts.Bell("a", 1, 1)], title="t"), "a")
 
 
 def test_numbers_stand_at_the_right_and_words_at_the_left():
@@ -124,8 +123,8 @@ def test_what_is_not_a_number_is_left_out():
     assert "nothing to draw" in charts.lines({"a": [(0, math.nan)]}, x_label="x", y_label="y")
     assert "nothing to draw" in charts.intervals([charts.Interval("a", 1, 0, math.inf)], title="t")
     assert "nothing to draw" in charts.bells([charts.Bell("a", 1, 0.0)], title="t")
-    assert "nothing to draw" in charts.bars([], title="t")
-    drawing = charts.bars([charts.Bar("a", math.nan), charts.Bar("b", 1.0)], title="t")
+    assert "nothing to draw" in charts.bells([], title="t")
+    drawing = charts.bells([charts.Bell("a", math.nan, 1.0), charts.Bell("b", 1.0, 1.0)], title="t")
     assert "nan" not in drawing
 
 

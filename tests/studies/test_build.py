@@ -263,6 +263,7 @@ def test_linear_weights_come_back_in_units_of_the_columns(algorithm, table):
     shown = json.loads(json.dumps(built.present(result)))
     assert list(shown["weights"]) == ["age", "sex=m", "diagnosis=malignant"]
     assert shown["weights"]["diagnosis=malignant"] == pytest.approx(8, abs=1.0)
+    assert "they are not effects" in shown["note"]
     assert shown["intercept"] == pytest.approx(10, abs=1.5)
 
 
@@ -270,6 +271,7 @@ def test_classes_come_back_by_name(algorithm, table):
     built, result = run(parse_study(algorithm("gradient-perturbation", "rounds = 50", LOUD)), table)
     shown = built.present(result)
     assert (shown["positive"], shown["negative"]) == ("malignant", "benign")
+    assert "scores for prediction, not effects or log-odds" in shown["note"]
     own = table(40, 9)
     scores = shown["intercept"] + shown["weights"]["radius"] * own.columns["radius"]
     scores = scores + shown["weights"]["age"] * own.columns["age"]
@@ -284,6 +286,7 @@ def test_several_classes_have_weights_each(change, table):
     shown = built.present(result)
     assert list(shown["classes"]) == ["benign", "malignant", "unknown"]
     assert set(shown["classes"]["benign"]["weights"]) == {"radius", "age", "sex=m"}
+    assert "scores for prediction, not effects or log-odds" in shown["note"]
 
 
 def test_a_posterior_comes_back_in_units_of_the_columns(algorithm, table):
@@ -295,15 +298,34 @@ def test_a_posterior_comes_back_in_units_of_the_columns(algorithm, table):
     assert shown["mean"]["diagnosis=malignant"] == pytest.approx(8, abs=0.6)
     assert shown["mean"]["intercept"] == pytest.approx(10, abs=0.8)
     assert shown["noise_aware"]
+    assert shown["converged"]
+    assert shown["learnt"] == dict.fromkeys(shown["mean"], True)
+    assert "The noise of privacy is part of these intervals" in shown["note"]
     assert np.shape(shown["covariance"]) == (4, 4)
     assert shown["std"]["intercept"] == pytest.approx(np.sqrt(shown["covariance"][3][3]))
+
+
+def test_a_coefficient_that_is_only_its_prior_is_no_estimate(algorithm, table):
+    """Epsilon 0.05 for some dozens of records."""
+    quiet = ("epsilon = 1\n", "epsilon = 0.05\n")
+    file = parse_study(algorithm("one-shot-regression", "noise_std = 1.0", NUMBER, quiet))
+    built, result = run(file, table)
+    shown = built.present(result)
+    assert shown["learnt"] == dict.fromkeys(shown["mean"], False)
+    assert "Nothing was learnt of" in shown["note"]
+    assert "is part of these intervals" not in shown["note"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_every_algorithm_runs_from_a_file(algorithm, table, name):
     built, result = run(file_of(algorithm, name), table)
-    assert json.loads(json.dumps(built.present(result)))["algorithm"] == name
+    shown = json.loads(json.dumps(built.present(result)))
+    assert shown["algorithm"] == name
+    if name in ("pvi-dp-sga", "pvi-clipped-updates"):
+        assert not {"std", "covariance", "learnt"} & set(shown)
+        assert "No intervals" in shown["note"]
+        assert "not effects or log-odds" in shown["note"]
     layered = name in ("dp-sgd", "local-dp-sgd", "dp-ftrl", "fed-avg")
     assert bool(built.arrays(result)) == layered
     if layered:

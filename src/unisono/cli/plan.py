@@ -55,6 +55,13 @@ def plan(
         int | None,
         typer.Option(help="How many parties may work with the server; 1 in a secure sum."),
     ] = None,
+    without_privacy: Annotated[
+        float | None,
+        typer.Option(help="Accuracy or R² that you expect without privacy; cautious unless told."),
+    ] = None,
+    majority: Annotated[
+        float | None, typer.Option(help="Share of the commonest class, if you know it.")
+    ] = None,
     plot: inputs.PlotOption = None,
     json: inputs.JsonOption = False,
 ) -> None:
@@ -80,13 +87,13 @@ def plan(
             from unisono.studies.file import load_study
 
             file = load_study(study)
-            wish, unit = wish_of(file), file.privacy.unit
+            wish, unit = wish_of(file, without_privacy, majority), file.privacy.unit
         else:
             several = 2 if task in (Task.CLASSIFICATION, Task.NETWORK) else 0
             wish = Wish(
                 task, sizes, 1 if task is Task.MEAN else features,
                 several if classes is None else classes, parameters, _bounds(bounds), epsilon,
-                delta, relation, survivors, colluders,
+                delta, relation, survivors, colluders, None, without_privacy, majority,
             )  # fmt: skip
         _answer(wish, unit, plot, json)
     for text in dict.fromkeys(str(one.message) for one in caught):
@@ -95,7 +102,7 @@ def plan(
 
 def _answer(wish: "Wish", unit: Unit, plot: str | None, json: bool) -> None:
     from unisono.cli import plan_advice, plan_studies
-    from unisono.planning.predict import Grade
+    from unisono.planning.verdicts import Grade
 
     lines = [
         plan_advice.Line(one, None if one.built is None else plan_studies.prediction(wish, one))
@@ -103,7 +110,7 @@ def _answer(wish: "Wish", unit: Unit, plot: str | None, json: bool) -> None:
     ]
     chosen = plan_advice.recommended(lines, unit)
     fixes = []
-    if chosen is not None and chosen.grade is Grade.HOPELESS:
+    if chosen is not None and chosen.grade in (Grade.DOUBTFUL, Grade.USELESS):
         fixes = list(plan_advice.remedies(wish, chosen, lines))
     if plot:
         from unisono.cli.plan_picture import draw_trade_off
@@ -151,7 +158,7 @@ def _document(
     return {
         "task": str(wish.task), "records": list(wish.records), "features": wish.features,
         "classes": wish.classes, "epsilon": wish.epsilon, "delta": wish.delta,
-        "relation": str(wish.relation), "unit": str(unit),
+        "relation": str(wish.relation), "unit": str(unit), "headroom": wish.headroom,
         "studies": [line.prediction.to_json() for line in lines if line.prediction],
         "not_possible": [
             {"algorithm": line.candidate.algorithm, "trust": str(line.candidate.trust),

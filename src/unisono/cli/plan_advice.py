@@ -1,12 +1,13 @@
-"""Which study a plan recommends, and what would make a hopeless one work.
+"""Which study a plan recommends, and what would make a useless one work.
 
 The rule, of all studies that hide the unit that was asked for:
 
     1. local noise, if it is good: nobody needs to be trusted with anything
-    2. else a secure sum, unless it is hopeless: only a noisy sum is opened
-    3. else local noise, unless it is hopeless
-    4. else a trusted server, unless it is hopeless
-    5. else whatever loses least, with the remedies
+    2. else a secure sum, if it is good or usable: only a noisy sum is opened
+    3. else local noise, if it is usable
+    4. else a trusted server, if it is good or usable
+    5. else a doubtful one, in the same order, with the remedies
+    6. else whatever loses least, with the remedies
 
 Under a trust it takes the first algorithm that loses at most a tenth more than the best one. Where
 only some predictions are rough (posteriors), the others come first. Remedies are tried, not
@@ -20,9 +21,11 @@ from typing import NamedTuple
 
 from unisono.cli.plan_studies import Candidate, Wish, candidate, document, prediction
 from unisono.core.trust import Trust, Unit
-from unisono.planning.predict import Grade, Prediction
+from unisono.planning.predict import Prediction
 from unisono.planning.tasks import Task
+from unisono.planning.verdicts import Grade
 
+USEFUL = (Grade.GOOD, Grade.USABLE)
 _NEARLY = 1.1
 _DOUBLINGS = 7
 _WHO = {
@@ -52,9 +55,10 @@ def recommended(lines: Sequence[Line], unit: Unit) -> Prediction | None:
     local = best.get(Trust.LOCAL)
     if local and local.grade is Grade.GOOD:
         return local
-    for trust in (Trust.SECURE_SUM, Trust.LOCAL, Trust.TRUSTED_SERVER):
-        if trust in best and best[trust].grade is not Grade.HOPELESS:
-            return best[trust]
+    for grades in (USEFUL, (Grade.DOUBTFUL,)):
+        for trust in (Trust.SECURE_SUM, Trust.LOCAL, Trust.TRUSTED_SERVER):
+            if trust in best and best[trust].grade in grades:
+                return best[trust]
     return min(best.values(), default=None, key=lambda one: one.likely)
 
 
@@ -79,17 +83,19 @@ def _prediction(line: Line) -> Prediction:
 
 def reason(chosen: Prediction) -> str:
     """Why the rule took it, in a sentence."""
-    if chosen.grade is Grade.HOPELESS:
+    if chosen.grade is Grade.USELESS:
         return "no study would give a useful result with this budget"
+    if chosen.grade is Grade.DOUBTFUL:
+        return "it may turn out to be useless"
     return _WHO[chosen.trust]
 
 
 def remedies(wish: Wish, found: Prediction, lines: Sequence[Line]) -> Iterator[Remedy]:
-    """What would make a hopeless study usable, each change by itself."""
+    """What would make a doubtful or useless study usable, each change by itself."""
     for line in lines:
         other = line.prediction
         same = line.candidate.unit is found.unit and other and other.trust is not found.trust
-        if other and same and other.grade is not Grade.HOPELESS:
+        if other and same and other.grade in USEFUL:
             name = f"{other.algorithm} with trust {other.trust}"
             yield Remedy(f"{name} instead of {found.trust}", other)
             break
@@ -121,10 +127,10 @@ def _first(
         made = candidate(document(other, found.algorithm, found.trust))
         if made.built is not None:
             seen = prediction(other, made)
-            if seen.grade is not Grade.HOPELESS:
+            if seen.grade in USEFUL:
                 yield Remedy(words(times), seen)
                 return
         times *= 2
 
 
-__all__ = ["Line", "Remedy", "best_by_trust", "reason", "recommended", "remedies"]
+__all__ = ["USEFUL", "Line", "Remedy", "best_by_trust", "reason", "recommended", "remedies"]

@@ -13,8 +13,9 @@ from unisono.cli.plan_studies import Wish
 from unisono.cli.plan_text import described
 from unisono.cli.plots import _STYLE, _save
 from unisono.core.trust import Trust
-from unisono.planning.predict import GRADES, MEASURES, Prediction
+from unisono.planning.predict import MEASURES, Prediction
 from unisono.planning.tasks import Task
+from unisono.planning.verdicts import limits
 
 # Okabe and Ito's colours; style and marker differ too.
 _LOOKS = {
@@ -76,7 +77,7 @@ def _finish(axes: Any, wish: Wish) -> None:
     else:
         axes.set_ylim(bottom=0)
     if wish.task is not Task.MEAN:
-        good = GRADES[wish.task][0] * (100 if wish.task in _POINTS else 1)
+        good = limits(wish.task, wish.headroom)[0] * (100 if wish.task in _POINTS else 1)
         bottom = axes.get_ylim()[0]
         axes.axhspan(bottom, good, color="#009E73", alpha=0.08, linewidth=0)
         axes.text(0.995, good, "good", transform=axes.get_yaxis_transform(), ha="right",

@@ -14,6 +14,7 @@ from unisono.core.trust import Relation, Trust, Unit
 from unisono.errors import ConditionViolated, InvalidInput
 from unisono.planning.predict import Prediction, predict, predict_answers
 from unisono.planning.tasks import Task
+from unisono.planning.verdicts import headroom
 from unisono.studies import settings
 from unisono.studies.build import build
 from unisono.studies.file import faults
@@ -40,7 +41,9 @@ _AT_HOME = ("local-dp-sgd", "pvi-dp-sga")
 class Wish:
     """What somebody plans, all of it public. `classes` 0: a number is predicted.
 
-    With a `file` the columns, the relation and the settings of its own algorithm come from there.
+    `without_privacy` is the accuracy or R² that somebody expects of a model without privacy,
+    `majority` the share of the commonest class. With a `file` the columns, the relation and the
+    settings of its own algorithm come from there.
     """
 
     task: Task
@@ -55,9 +58,12 @@ class Wish:
     survivors: int | None = None
     colluders: int | None = None
     file: StudyFile | None = None
+    without_privacy: float | None = None
+    majority: float | None = None
 
     def __post_init__(self) -> None:
         positive(epsilon=self.epsilon)
+        headroom(self.task, self.without_privacy, self.majority)
         if not 0 <= self.delta < 1:
             raise InvalidInput(
                 f"delta = {self.delta!r} lies outside [0, 1): choose one far below 1 / number of "
@@ -68,6 +74,10 @@ class Wish:
                 f"features = {self.features}, classes = {self.classes}: there is at least one "
                 "feature, and there are two classes or more (0 where a number is predicted)"
             )
+
+    @property
+    def headroom(self) -> float:
+        return headroom(self.task, self.without_privacy, self.majority)
 
     @property
     def algorithms(self) -> tuple[str, ...]:
@@ -120,7 +130,7 @@ def prediction(wish: Wish, found: Candidate) -> Prediction:
     built = found.built
     assert built is not None
     if wish.task is not Task.MEAN:
-        return predict(built.study, wish.task, wish.classes)
+        return predict(built.study, wish.task, wish.classes, wish.headroom)
     columns = built.parts.encode(even(built.file))
     return predict_answers(built.study, built.parts.present, columns, ranges(built.file))
 
@@ -198,7 +208,9 @@ def hidden_layers(wish: Wish) -> tuple[int, ...]:
 # ------------------------------------------------------------- a study that is there already
 
 
-def wish_of(file: StudyFile) -> Wish:
+def wish_of(
+    file: StudyFile, without_privacy: float | None = None, majority: float | None = None
+) -> Wish:
     """What a study file wants, so that its alternatives can be built too."""
     own, target = file.algorithm, file.data.target
     column = None if target is None else file.data.columns[target]
@@ -220,6 +232,7 @@ def wish_of(file: StudyFile) -> Wish:
         task, tuple(party.records for party in file.parties), max(1, len(file.data.features)),
         classes, None, (-1.0, 1.0), file.privacy.epsilon, file.privacy.delta,
         file.privacy.relation, file.trust.minimum_survivors, file.trust.colluders, file,
+        without_privacy, majority,
     )  # fmt: skip
 
 

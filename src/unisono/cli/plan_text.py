@@ -10,10 +10,13 @@ from unisono.cli.output import console
 from unisono.cli.plan_advice import Line, Remedy, reason
 from unisono.cli.plan_studies import Wish
 from unisono.core.trust import Unit
-from unisono.planning.predict import MEASURES, Grade, Prediction
+from unisono.planning.predict import MEASURES, Prediction
 from unisono.planning.tasks import Task
+from unisono.planning.verdicts import HEADROOM, Grade, limits
 
-_STYLES = {Grade.GOOD: "green", Grade.USABLE: "yellow", Grade.HOPELESS: "red"}
+_STYLES = {
+    Grade.GOOD: "green", Grade.USABLE: "yellow", Grade.DOUBTFUL: "magenta", Grade.USELESS: "red"
+}  # fmt: skip
 _HEADS = {
     **MEASURES, Task.MEAN: "standard error", Task.CLASSIFICATION: "points lost",
     Task.NETWORK: "points lost", Task.POSTERIOR: "times wider",
@@ -80,12 +83,26 @@ def write_plan(
         "that of all records, each at its bound, to the length of the noise, over the run."
     )
     out.print(_KNOWN.get(wish.task, _ROUGH))
+    if wish.task in HEADROOM:
+        out.print(_meaning(wish))
     if chosen and chosen.answers:
         out.print()
         out.print(_answers(chosen))
     if plot:
         out.print(f"Picture: {plot}")
     out.print("No data were read and nothing was spent.")
+
+
+def _meaning(wish: Wish) -> str:
+    """What the grades were measured against."""
+    good, usable = (amount(wish.task, limit) for limit in limits(wish.task, wish.headroom))
+    ahead = amount(wish.task, wish.headroom)
+    where = f"has R² {ahead}" if wish.task is Task.REGRESSION else f"beats guessing by {ahead}"
+    said = "as you say" if wish.without_privacy else "a cautious guess; --without-privacy says more"
+    return (
+        f"Good loses at most {good}, usable at most {usable}, both at the far end of the band; "
+        f"doubtful likely so, useless not. Supposed: a model without privacy {where} ({said})."
+    )
 
 
 def described(wish: Wish) -> str:
@@ -102,7 +119,7 @@ def sentence(wish: Wish, chosen: Prediction | None) -> str:
     if chosen is None:
         return "No algorithm can run this: see the reasons below."
     what = f"{MEASURES[wish.task]} {expected(chosen)}"
-    if chosen.grade is Grade.HOPELESS:
+    if chosen.grade is Grade.USELESS:
         best = f"the best, {chosen.algorithm} with trust {chosen.trust}"
         return f"Do not run this: {reason(chosen)}; {best}: {what}."
     choice = f"{chosen.algorithm} with trust {chosen.trust} ({chosen.grade})"

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from unisono.core.words import NOTHING_LEARNT
+
 
 def result_text(shown: dict[str, Any]) -> str:
     """The document as lines; numbers with four digits.
@@ -12,7 +14,28 @@ def result_text(shown: dict[str, Any]) -> str:
         - mean: 41.23
     """
     rest = {key: value for key, value in shown.items() if key not in ("title", "study", "file")}
+    if "learnt" in rest:
+        rest = _posterior(rest)
     return "\n".join([f"RESULT  {shown.get('title', '')}", *_lines(rest, "  ")])
+
+
+def _posterior(shown: dict[str, Any]) -> dict[str, Any]:
+    """Coefficients with their intervals, or that nothing was learnt of them; no covariance.
+
+    >>> found = {"mean": {"age": 0.5, "dose": 0.1}, "std": {"age": 0.1, "dose": 9.0},
+    ...          "learnt": {"age": True, "dose": False}, "note": ""}
+    >>> _posterior(found)["coefficients"]
+    {'age': '0.5, 95 % interval 0.304 to 0.696', 'dose': 'nothing was learnt (this is the prior)'}
+    """
+    hidden = ("mean", "std", "learnt", "covariance", "names")
+    said = {}
+    for name, learnt in shown["learnt"].items():
+        mean, reach = shown["mean"][name], 1.959964 * shown["std"][name]
+        ends = f"{_plain(mean - reach)} to {_plain(mean + reach)}"
+        said[name] = f"{_plain(mean)}, 95 % interval {ends}" if learnt else NOTHING_LEARNT
+    rest = {key: value for key, value in shown.items() if key not in hidden}
+    note = {"note": rest.pop("note")}
+    return {**rest, "coefficients": said, **note}
 
 
 def _lines(value: Any, indent: str) -> list[str]:

@@ -6,6 +6,9 @@ from typing import Any
 
 from unisono.core.trust import Relation
 
+# Said of a coefficient in every output, in place of an estimate.
+NOTHING_LEARNT = "nothing was learnt (this is the prior)"
+
 
 def number(value: float, digits: int = 4) -> str:
     """An upper bound with `digits` significant digits, rounded up.

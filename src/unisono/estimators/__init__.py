@@ -17,13 +17,14 @@ from unisono.estimators.ridge import PrivateRidge
 from unisono.estimators.search import Selected, private_search
 from unisono.estimators.statements import (
     DrownedByNoise,
+    NotConverged,
     RepeatedFits,
     UnboundedFeatures,
 )
 
 __all__ = [
-    "BayesianLinearRegression", "BayesianLogisticRegression", "DrownedByNoise", "Posterior",
-    "PrivateClassifier", "PrivateLinearSVC", "PrivateLogisticRegression",
-    "PrivateRegressor", "PrivateRidge", "RepeatedFits", "Selected", "UnboundedFeatures",
-    "private_search",
+    "BayesianLinearRegression", "BayesianLogisticRegression", "DrownedByNoise", "NotConverged",
+    "Posterior", "PrivateClassifier", "PrivateLinearSVC",
+    "PrivateLogisticRegression", "PrivateRegressor", "PrivateRidge", "RepeatedFits", "Selected",
+    "UnboundedFeatures", "private_search",
 ]  # fmt: skip

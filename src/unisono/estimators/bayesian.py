@@ -1,8 +1,7 @@
 """Bayesian regression and classification: not one answer but a posterior, `posterior_`.
 
-A record enters as the row (u, 1) of its scaled features (`scaling`), θ has a prior N(0, σ_θ² I) in
-these scaled units, and the posterior is mapped to the user's units, where an affine map of a normal
-is a normal again.
+A record enters as the row (u, 1) of its scaled features (`scaling`), and the posterior of their
+coefficients θ is mapped to the user's units, where an affine map of a normal is a normal again.
 
 Regression      t = θ·(u, 1) + N(0, σ_e²), with targets t in [-1, 1] and every range of features
 centred to [-1, 1]. Dividing rows by their length, as `PrivateRidge` does, would change the noise of
@@ -13,10 +12,16 @@ each record; here rows stay as they are and the public clip is the norm that (u 
 so that nothing inside the bounds is clipped. A smaller clip shrinks a record's whole statistic: it
 gives long records less weight and, since it depends on t a little, a small bias.
 
-Classification  P(y) = g(y θ·w) with w = (u, 1) / r in the unit ball, g logistic or normal (probit).
-The clip 1 bounds every slope g x of the logistic likelihood; outliers of the probit are clipped.
-With a norm bound r is the same for all rows and coefficients are plain log-odds (or probits) per
-unit; with per-feature bounds they are those of a row multiplied by its own length r (`scaling`).
+Classification  P(y) = g(y θ·(u, 1)), g logistic or normal (probit), so that coefficients are plain
+log-odds (or probits) per unit. Long rows are weighted down, not shortened: a weight that depends on
+the row alone costs information but brings no bias (`algorithms.pvi_natural_gradient`).
+
+Priors  N(0, σ_θ²) on scaled coefficients, which say what happens over *half* of a public range. A
+column's own deviation is unknown, and usually a tenth to a half of that; effects of 2.5 log-odds
+per deviation, the weak prior of Gelman et al. (2008), are then 5 to 25 over half of the range.
+Hence σ_θ = 10 for classes. Targets of a regression lie in [-1, 1]: σ_θ = 3 lets a third of a
+column's range carry the target through all of its own. A column that fills a hundredth of its
+bounds has larger coefficients than that: tighten its bounds.
 """
 
 import math
@@ -38,7 +43,7 @@ from unisono.errors import InvalidInput
 from unisono.estimators.classifiers import public_classes
 from unisono.estimators.documentation import documented
 from unisono.estimators.inference import FITTED, SHARED, BayesianEstimator, Method
-from unisono.estimators.noise_aware import Descent, from_descent, from_statistics, opened_variance
+from unisono.estimators.noise_aware import aware_of_rounds, aware_of_statistics
 from unisono.estimators.scaling import Scaling, scaling, target_scaling
 from unisono.estimators.statements import (
     UNBOUNDED_TARGETS,
@@ -49,8 +54,6 @@ from unisono.estimators.statements import (
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _LINKS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"logistic": expit, "probit": ndtr}
-# Chosen so that intervals cover; on Adult those of `Settings` predict slightly better.
-_DESCENT = {"clip": 1.0, "rounds": 15, "step": 0.3, "momentum": 0.5, "memory": 0.5}
 
 
 class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
@@ -60,14 +63,15 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
         ("bounds", "target_bounds",
          "noise_std : public spread σ_e of targets about the line, in their units. None takes half "
          "the width of target_bounds, the largest possible: intervals are then wider than need be.",
-         *SHARED),
+         "prior_variance : σ_θ² of every coefficient, the intercept too, with features and targets "
+         "scaled to [-1, 1].", *SHARED),
         FITTED,
     )  # fmt: skip
 
     def __init__(
         self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
         target_bounds: tuple[float, float] | None = None, noise_std: float | None = None,
-        prior_variance: float = 1.0, clip: float | None = None, noise_aware: bool = True,
+        prior_variance: float = 9.0, clip: float | None = None, noise_aware: bool = True,
         relation: str = RELATION.value, trust: str | None = None, records: Any = None,
         ledger: Any = None, minimum_survivors: int | None = None, colluders: int | None = None,
         random_state: Any = None, engine: str = "in-process",
@@ -118,11 +122,6 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
     def _scale(self, features: int) -> Scaling:
         return scaling(self.bounds, features, centred="all")
 
-    def _in_the_ball(
-        self, scale: Scaling, X: np.ndarray, labels: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        return scale.whole(X), labels
-
     def _method(self, facts: Facts, trust: Trust, relation: Relation) -> Method:
         from unisono.algorithms.pvi_analytic import Settings, one_shot_regression
 
@@ -135,32 +134,31 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
         if self.clip is not None:
             settings = replace(settings, clip=self.clip)
         algorithm = one_shot_regression(settings)
-        variance = opened_variance(algorithm.event(facts, trust), facts, trust)
-        start = self._prior(facts)
-        return algorithm, lambda answer: from_statistics(answer, start, spread, variance)
+        return algorithm, aware_of_statistics(algorithm, facts, trust, self._prior(facts), spread)
 
 
 class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
     __doc__ = documented(
-        "Bayesian classification into two classes by noisy natural gradients.\n\n"
-        "    Gaussian noise on clipped sums in every round, composed exactly, no sampling.",
+        "Bayesian classification into two classes by noisy Newton steps.\n\n"
+        "    Gaussian noise on bounded sums in every round, composed exactly, no sampling.",
         ("bounds", "classes", 'link : "logistic" or "probit".',
-         'covariance : "diagonal" (fewer numbers to release, less noise) or "full".',
-         "rounds : of noisy sums; None: 15. More do not cost privacy, the noise grows with them.",
-         *SHARED),
+         "rounds : of noisy sums; the later five eighths make the posterior. More do not cost "
+         "privacy, the noise grows with them.",
+         "prior_variance : σ_θ² of every coefficient, the intercept too, in log-odds (or probits) "
+         "over half of a public range.", *SHARED),
         (*FITTED, "classes_ : the labels, sorted."),
     )  # fmt: skip
 
     def __init__(
         self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
-        classes: Any = None, link: str = "logistic", covariance: str = "diagonal",
-        rounds: int | None = None, prior_variance: float = 1.0, clip: float | None = None,
-        noise_aware: bool = True, relation: str = RELATION.value, trust: str | None = None,
-        records: Any = None, ledger: Any = None, minimum_survivors: int | None = None,
-        colluders: int | None = None, random_state: Any = None, engine: str = "in-process",
+        classes: Any = None, link: str = "logistic", rounds: int = 12,
+        prior_variance: float = 100.0, clip: float | None = None, noise_aware: bool = True,
+        relation: str = RELATION.value, trust: str | None = None, records: Any = None,
+        ledger: Any = None, minimum_survivors: int | None = None, colluders: int | None = None,
+        random_state: Any = None, engine: str = "in-process",
     ) -> None:  # fmt: skip
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
-        self.link, self.covariance, self.rounds = link, covariance, rounds
+        self.link, self.rounds = link, rounds
         self.prior_variance, self.clip, self.noise_aware = prior_variance, clip, noise_aware
         self.relation, self.trust, self.records, self.ledger = relation, trust, records, ledger
         self.minimum_survivors, self.colluders = minimum_survivors, colluders
@@ -177,8 +175,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         check_classification_targets(y)
         self.classes_, index = public_classes(self, y, self.classes, binary=True)
         self._infer(X, 2.0 * index - 1, parties)
-        # A length that all rows share is part of the coefficients.
-        self.posterior_ = self._publish(1.0 if self._scaling.norm is None else 1 / math.sqrt(2), 0)
+        self.posterior_ = self._publish(1.0, 0.0)
         self.coef_, self.intercept_ = self.posterior_.mean[None, :-1], self.posterior_.mean[-1:]
         return self
 
@@ -211,7 +208,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
 
     def _rows(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        return self._scaling.rows(validate_data(self, X, dtype=np.float64, reset=False))[0]
+        return self._scaling.whole(validate_data(self, X, dtype=np.float64, reset=False))
 
     def _scale(self, features: int) -> Scaling:
         return scaling(self.bounds, features, centred="away from zero")
@@ -220,27 +217,18 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         from unisono.algorithms import pvi_natural_gradient as pvi
         from unisono.models.likelihoods import likelihood_named
 
-        for name, choices in (("link", tuple(_LINKS)), ("covariance", ("diagonal", "full"))):
-            if getattr(self, name) not in choices:
-                raise InvalidInput(
-                    f"{name} = {getattr(self, name)!r}: choose one of {', '.join(choices)}"
-                )
-        chosen: dict[str, Any] = {"clip": self.clip, "rounds": self.rounds}
-        given = {name: value for name, value in chosen.items() if value is not None}
+        if self.link not in _LINKS:
+            raise InvalidInput(f"link = {self.link!r}: choose one of {', '.join(_LINKS)}")
         settings = pvi.Settings(
-            epsilon=self.epsilon, delta=self.delta, relation=relation,
-            prior_variance=self.prior_variance, full=self.covariance == "full",
-            **(_DESCENT | given),
+            epsilon=self.epsilon, delta=self.delta, relation=relation, rounds=self.rounds,
+            prior_variance=self.prior_variance,
         )  # fmt: skip
-        likelihood = likelihood_named(self.link)
-        settings = pvi.damped_for_noise(settings, likelihood, facts, trust)
+        likelihood, features = likelihood_named(self.link), facts.features - 1
+        # Evenly spread features have a mean square of a third; a bound on the norm leaves 1.
+        square = features / 3 if self._scale(features).norm is None else min(1.0, features / 3)
+        settings = pvi.for_intervals(settings, likelihood, facts, trust, square, self.clip)
         algorithm = pvi.natural_gradient_pvi(settings, likelihood)
-        descent = Descent(
-            settings.rounds, settings.step, settings.momentum, settings.damping, settings.averaged,
-            opened_variance(algorithm.event(facts, trust), facts, trust),
-        )  # fmt: skip
-        start = self._prior(facts)
-        return algorithm, lambda answer: from_descent(answer, start, descent)
+        return algorithm, aware_of_rounds(algorithm, facts, trust, self._prior(facts))
 
 
 __all__ = ["BayesianLinearRegression", "BayesianLogisticRegression"]

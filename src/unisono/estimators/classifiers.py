@@ -22,7 +22,8 @@ ALGORITHM = (
 )
 COEFFICIENTS = (
     "coef_, intercept_ : of the scores of a row inside the bounds, up to the row's own positive "
-    "factor (see `scaling`); the intercept is a constant feature inside the unit ball."
+    "factor (see `scaling`); the intercept is a constant feature inside the unit ball. They are "
+    "scores for prediction, not effects or log-odds: for these see `BayesianLogisticRegression`."
 )
 _PARAMETERS = ("bounds", "classes", "relation", "trust", *ALGORITHM, *PARTIES)
 _ATTRIBUTES = (COEFFICIENTS, "classes_ : the labels, sorted.")

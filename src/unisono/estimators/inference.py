@@ -1,6 +1,5 @@
 """What Bayesian estimators share: from a private run to a posterior in the user's units."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,25 +10,27 @@ from unisono.core.trust import Relation, Trust
 from unisono.estimators.configuration import Plan, in_rounds
 from unisono.estimators.documentation import PARTIES
 from unisono.estimators.foundation import PrivateEstimator
-from unisono.estimators.posterior import Posterior, drowned
-from unisono.estimators.statements import DrownedByNoise
-from unisono.models.gaussian_family import Natural, covariance, mean, prior
+from unisono.estimators.noise_aware import Refine, posterior_of
+from unisono.estimators.posterior import NOT_CONVERGED, Posterior, drowned
+from unisono.estimators.scaling import Scaling
+from unisono.estimators.statements import DrownedByNoise, NotConverged
+from unisono.models.gaussian_family import Natural, prior
 
 SHARED = (
-    "prior_variance : σ_θ² of every coefficient, the intercept too, in scaled units: features and "
-    "targets in [-1, 1], rows of a classifier in the unit ball.",
     "clip : the largest norm of one record's statistic; None: the rule of the module.",
-    "noise_aware : count the noise of privacy in (see `noise_aware`). Without it intervals take "
-    "noisy statistics for exact ones and are far too narrow.",
+    "noise_aware : count the noise of privacy in (see `noise_aware`). Without it there are no "
+    "intervals: noisy statistics are taken for exact ones.",
     "relation", "trust", *PARTIES, "engine",
 )  # fmt: skip
 FITTED = (
     "posterior_ : a `Posterior` of the coefficients in the user's units: mean, covariance, std, "
-    "interval(), sample(), kl(), summary().",
+    "interval(), learnt, sample(), kl(), summary().",
     "coef_, intercept_ : its mean.",
+    "converged_ : whether the rounds agree with each other to within their noise; where they do "
+    "not, intervals are not to be trusted, and a `NotConverged` warning says so.",
 )
 
-Method = tuple[Algorithm, Callable[[Natural], Natural]]
+Method = tuple[Algorithm, Refine]
 
 
 class BayesianEstimator(PrivateEstimator):
@@ -44,26 +45,32 @@ class BayesianEstimator(PrivateEstimator):
         """The algorithm, and what makes its answer aware of the noise."""
         raise NotImplementedError
 
+    def _in_the_ball(
+        self, scale: Scaling, X: np.ndarray, labels: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Rows (u, 1) as they are: dividing them by their length would change the model."""
+        return scale.whole(X), labels
+
     def _infer(self, X: np.ndarray, labels: np.ndarray, parties: Any) -> None:
         """Sets the posterior of θ in scaled units."""
         positive(prior_variance=self.prior_variance)
-        aware: list[Callable[[Natural], Natural]] = []
+        aware: list[tuple[Refine, Natural]] = []
 
         def planned(facts: Facts, trust: Trust, relation: Relation) -> Plan:
             algorithm, refine = self._method(facts, trust, relation)
-            aware.append(refine)
+            aware.append((refine, self._prior(facts)))
             return in_rounds(algorithm, facts, trust, self.engine)
 
         value = self._run(X, labels, parties, planned).value
-        precision = np.asarray(value.precision, float)
-        full = precision if precision.ndim == 2 else np.diag(precision)
-        answer = Natural(np.asarray(value.shift, float), full)
-        q = aware[0](answer) if self.noise_aware else answer
+        refine, start = aware[0]
         given = getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])
-        names, floored = (*map(str, given), "intercept"), int(value.floored)
-        self._posterior = Posterior(mean(q), covariance(q), names, floored, bool(self.noise_aware))
-        if floored:
-            self._tell(drowned(floored, len(full)), DrownedByNoise)
+        names = (*map(str, given), "intercept")
+        q = posterior_of(value, names, start, refine if self.noise_aware else None)
+        self._posterior, self.converged_ = q, q.converged
+        if q.floored:
+            self._tell(drowned(q.floored, len(q.mean)), DrownedByNoise)
+        if not q.converged:
+            self._tell(NOT_CONVERGED, NotConverged)
 
     def _publish(self, factor: float, offset: float) -> Posterior:
         """The posterior of factor · θ + (0, ..., offset) as coefficients of unscaled features."""

@@ -16,27 +16,44 @@ Regression   The release is S = Σ uuᵀ + N and s = Σ u t + n, so
 with v the variance of one released number. N is symmetric with variance v on its diagonal and
 v / 2 beside it, whence Cov(N θ) = v/2 (|θ|² I + θθᵀ); M follows by iteration.
 
-Descent      Near its fixed point m̂ the noisy iteration of `pvi_natural_gradient` is linear, with
-one scalar recursion per eigenvalue p of the precision P = P₀ + B:
+Rounds       The late rounds of `pvi_natural_gradient` measured slopes G_t at the means m_t, and the
+bend B. Slopes are linear near the mode: G_t = Σ g x at the truth + B (θ - m_t) + noise, so that
 
-    u' = μ u - p e + ξ,     e' = e + ρ u' / (p + λ),     e = m - m̂,  Var ξ = v
+    Ḡ + B m̄ = B θ + N(0, B) + n̄ + N (m̄ - θ),      R = B + v/T I + w/2 (tr M · I + M)
 
-Its averaged answer is m₀ + a (m̂ - m₀) + Σ k_t ξ_t, with a < 1 where it did not arrive in time, and
-m̂ - m₀ = P⁻¹ B (θ - m₀) + P⁻¹ N(0, B): again a measurement of θ.
+with T rounds in the window, v the variance of a round's slope, w that of the averaged bend and M =
+E[(θ - m̄)(θ - m̄)ᵀ]. It does not matter how m̄ came about, nor whether it has arrived: what is
+missing of the way is one Newton step, and a bend that is wrong hurts only as far as that step goes.
+Rows were weighted by a weight of at most 1, so the slopes' own variance is below B.
+
+Convergence  A line through either half of the window, with its own bend, leads to the same slope
+at the answer θ̂ = E[θ]: r_h = G_h - B_h (θ̂ - m_h). What remains, d = r_2 - r_1, has the covariance
+
+    D = Σ_h ( v I + w (|s_h|² I + s_h s_hᵀ)/2 ) / T_h + τ² B,          s_h = θ̂ - m_h
+
+v and w of one round. Rounds that disagree by more than noise and a fifth (τ) of a posterior
+deviation, in all directions together (dᵀ D⁻¹ d) or along the way that was left to go (s_1), have
+not converged: slopes were not linear where the window lies. Only public values are needed.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import chdtri
 
-from unisono.core.algorithm import Facts
+from unisono.core.algorithm import Algorithm, Facts
 from unisono.core.events import Event
 from unisono.core.kinds import Gaussian, Laplace
 from unisono.core.trust import Trust
 from unisono.errors import InvalidInput
-from unisono.models.gaussian_family import Natural, covariance, mean, symmetric
+from unisono.estimators.posterior import Posterior
+from unisono.models.gaussian_family import Natural, covariance, mean, project, symmetric
 
 _ITERATIONS = 50
+_TOLERANCE = 0.2  # of a posterior deviation: how much rounds may disagree for other reasons
+FALSE_ALARM = 1e-3  # how often `converged` doubts rounds that agree, to first order in the noise
+LEAST_ROUNDS = 8  # fewer are doubted: under much noise, rounds on their way look like any others
 
 
 def opened_variance(event: Event, facts: Facts, trust: Trust) -> float:
@@ -70,45 +87,109 @@ def from_statistics(answer: Natural, prior: Natural, noise_std: float, variance:
     return q
 
 
-class Descent(NamedTuple):
-    """The public constants of an iteration, and the variance v of its noise."""
+class RoundNoise(NamedTuple):
+    """Variances of the noise in one number of a round's slopes, and of its bends."""
 
-    rounds: int
-    step: float
-    momentum: float
-    damping: float
-    averaged: float
-    variance: float
+    slope_variance: float
+    bend_variance: float
 
 
-def from_descent(answer: Natural, prior: Natural, descent: Descent) -> Natural:
-    """The posterior from the answer of `natural_gradient_pvi`; full precisions, prior ∝ I."""
-    p, vectors = np.linalg.eigh(symmetric(answer.precision))
-    bend = np.maximum(p - prior.precision[0, 0], 0.0)
-    gain, noise = response(p, descent)
-    start = mean(prior)
-    H = (vectors * (gain * bend / p)) @ vectors.T
-    R = (vectors * (gain**2 * bend / p**2 + descent.variance * noise)) @ vectors.T
-    return observed(prior, H, R, mean(answer) - start + H @ start)
+def from_window(window: Any, prior: Natural, noise: RoundNoise) -> Natural:
+    """The posterior from the window of `natural_gradient_pvi`; full bends."""
+    means, slopes, bend, rounds = _pooled(window)
+    seen, eye, q = slopes + bend @ means, np.eye(len(slopes)), prior
+    for _ in range(_ITERATIONS):
+        apart = mean(q) - means
+        moment = np.outer(apart, apart) + covariance(q)
+        from_bends = noise.bend_variance * (np.trace(moment) * eye + moment) / 2
+        R = bend + (noise.slope_variance * eye + from_bends) / rounds
+        q = observed(prior, bend, R, seen)
+    return q
 
 
-def response(p: np.ndarray, descent: Descent) -> tuple[np.ndarray, np.ndarray]:
-    """Per eigenvalue: the part a of the way that was gone, and Σ k_t² of the noise.
+def converged(window: Any, q: Natural, noise: RoundNoise) -> bool:
+    """Whether both halves of a window lead to q, the posterior that was computed from it.
 
-    Column 0 follows a start at e = -1, column t + 1 a unit of noise in round t.
+    False where the window has one round, which cannot disagree with another.
     """
-    rounds = descent.rounds
-    error, velocity = np.zeros((2, len(p), rounds + 1))
-    error[:, 0] = -1.0
-    total, late = np.zeros_like(error), int(rounds * (1 - descent.averaged))
-    late = min(late, rounds - 1)
-    for t in range(rounds):
-        velocity = descent.momentum * velocity - p[:, None] * error
-        velocity[:, t + 1] += 1.0
-        error = error + descent.step / (p + descent.damping)[:, None] * velocity
-        total += error if t >= late else 0.0
-    total /= rounds - late
-    return 1 + total[:, 0], (total[:, 1:] ** 2).sum(1)
+    rounds = np.asarray(window.rounds, float)
+    if rounds.min() < 1:
+        return False
+    eye, rest, spread = np.eye(len(q.shift)), [], _TOLERANCE**2 * _pooled(window)[2]
+    steps = mean(q) - np.asarray(window.means, float)
+    for slope, bend, step, count in zip(window.slopes, window.bends, steps, rounds, strict=True):
+        rest.append(slope - symmetric(np.asarray(bend, float)) @ step)
+        from_bend = noise.bend_variance * (step @ step * eye + np.outer(step, step)) / 2
+        spread = spread + (noise.slope_variance * eye + from_bend) / count
+    apart, way = rest[1] - rest[0], steps[0]
+    return bool(
+        apart @ np.linalg.solve(spread, apart) < chdtri(len(apart), FALSE_ALARM / 2)
+        and (way @ apart) ** 2 < chdtri(1, FALSE_ALARM / 2) * (way @ spread @ way)
+    )
 
 
-__all__ = ["Descent", "from_descent", "from_statistics", "observed", "opened_variance", "response"]
+def _pooled(window: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Mean, slope and bend of the whole window, the bend without negative directions; rounds."""
+    parts = np.asarray(window.rounds, float)
+    rounds = float(parts.sum())
+    means, slopes, bends = (
+        np.tensordot(parts / rounds, np.asarray(part, float), 1) for part in window[:3]
+    )
+    return means, slopes, project(Natural(slopes, symmetric(bends)), 0.0)[0].precision, rounds
+
+
+class Aware(NamedTuple):
+    """A posterior that knows of the noise, and whether the run that it comes from converged."""
+
+    q: Natural
+    converged: bool = True
+
+
+Refine = Callable[[Any], Aware]
+
+
+def aware_of_statistics(
+    algorithm: Algorithm, facts: Facts, trust: Trust, prior: Natural, noise_std: float
+) -> Refine:
+    """What the answer of `one_shot_regression` says, its noise counted in."""
+    variance = opened_variance(algorithm.event(facts, trust), facts, trust)
+    return lambda value: Aware(from_statistics(full_natural(value), prior, noise_std, variance))
+
+
+def aware_of_rounds(algorithm: Algorithm, facts: Facts, trust: Trust, prior: Natural) -> Refine:
+    """What the answer of `natural_gradient_pvi` says, its noise counted in."""
+    variance = opened_variance(algorithm.event(facts, trust), facts, trust)
+    noise = RoundNoise(variance, variance / algorithm.settings["bend_weight"] ** 2)
+    enough = algorithm.rounds >= LEAST_ROUNDS
+
+    def refine(value: Any) -> Aware:
+        window = value.window
+        q = from_window(window, prior, noise)
+        return Aware(q, enough and converged(window, q, noise))
+
+    return refine
+
+
+def full_natural(value: Any) -> Natural:
+    """An answer's natural parameters in double precision, with a matrix of precisions."""
+    precision = np.asarray(value.precision, float)
+    full = precision if precision.ndim == 2 else np.diag(precision)
+    return Natural(np.asarray(value.shift, float), full)
+
+
+def posterior_of(
+    value: Any, names: Sequence[str], prior: Natural, refine: Refine | None
+) -> Posterior:
+    """The posterior that an answer stands for; without `refine` it does not know of the noise."""
+    q, arrived = Aware(full_natural(value)) if refine is None else refine(value)
+    return Posterior(
+        mean(q), covariance(q), tuple(names), int(value.floored), refine is not None, arrived,
+        covariance(prior),
+    )  # fmt: skip
+
+
+__all__ = [
+    "FALSE_ALARM", "LEAST_ROUNDS", "Aware", "Refine", "RoundNoise", "aware_of_rounds",
+    "aware_of_statistics", "converged", "from_statistics", "from_window", "observed",
+    "opened_variance", "posterior_of",
+]  # fmt: skip

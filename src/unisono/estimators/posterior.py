@@ -1,16 +1,20 @@
 """A normal distribution over named coefficients, to read, compare and draw from."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
+from unisono.core.words import NOTHING_LEARNT
 from unisono.errors import InvalidInput
 from unisono.models.gaussian_family import Natural, gaussian
 from unisono.models.gaussian_family import kl as divergence
+
+# Of a coefficient's prior variance: what data must remove for the answer to be more than the prior.
+LEARNT = 0.5
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -19,7 +23,9 @@ class Posterior:
 
     `floored` counts the directions in which noise drowned the data; the answer there is the prior.
     `noise_aware` says whether mean and covariance allow for the noise that privacy added. Where
-    they do not, every interval is too narrow: it takes noisy statistics for exact ones.
+    they do not, there are no intervals: the covariance takes noisy statistics for exact ones.
+    `converged` is False where the rounds of the run disagree by more than their noise.
+    `prior_covariance` (d, d) is the prior's; it tells what was learnt.
     """
 
     mean: np.ndarray
@@ -27,6 +33,8 @@ class Posterior:
     names: tuple[str, ...]
     floored: int = 0
     noise_aware: bool = True
+    converged: bool = True
+    prior_covariance: np.ndarray | None = None
 
     @property
     def std(self) -> np.ndarray:
@@ -34,14 +42,32 @@ class Posterior:
         return np.sqrt(np.diagonal(self.covariance))
 
     @property
+    def information(self) -> np.ndarray:
+        """1 - variance / prior variance of each coefficient (d,): 0 where only the prior speaks."""
+        if self.prior_covariance is None:
+            return np.ones(len(self.mean))
+        return 1 - np.diagonal(self.covariance) / np.diagonal(self.prior_covariance)
+
+    @property
+    def learnt(self) -> np.ndarray:
+        """Whether data removed half of the prior's variance of a coefficient (d,), or more."""
+        return self.information >= LEARNT
+
+    @property
     def natural(self) -> Natural:
         """Precision · mean, and precision."""
         return gaussian(self.mean, self.covariance)
 
     def interval(self, level: float = 0.95) -> np.ndarray:
-        """Central intervals (d, 2), each of which holds its coefficient with chance `level`."""
+        """Central intervals (d, 2), each of which holds its coefficient with chance `level`.
+
+        Where nothing was `learnt` they are the prior's. They are not to be trusted unless
+        `converged`.
+        """
         if not 0 < level < 1:
             raise InvalidInput(f"level = {level!r}: a chance lies between 0 and 1, such as 0.95")
+        if not self.noise_aware:
+            raise InvalidInput(f"{NO_INTERVALS}; use noise_aware=True and a full covariance")
         reach = ndtri(0.5 + level / 2) * self.std
         return np.stack([self.mean - reach, self.mean + reach], axis=1)
 
@@ -66,29 +92,59 @@ class Posterior:
 
     def mapped(self, matrix: np.ndarray, offset: np.ndarray, names: Sequence[str]) -> "Posterior":
         """The distribution of matrix · θ + offset."""
-        spread = matrix @ self.covariance @ matrix.T
-        centre = matrix @ self.mean + offset
-        return Posterior(centre, spread, tuple(names), self.floored, self.noise_aware)
+        first = self.prior_covariance
+        return replace(
+            self, mean=matrix @ self.mean + offset, covariance=matrix @ self.covariance @ matrix.T,
+            names=tuple(names),
+            prior_covariance=None if first is None else matrix @ first @ matrix.T,
+        )  # fmt: skip
 
     def summary(self, level: float = 0.95) -> str:
         """A table of mean, deviation and interval, and what is to be known about it."""
         width = max(9, *map(len, self.names))
+        if not self.noise_aware:
+            pairs = zip(self.names, self.mean, strict=True)
+            rows = [f"{name:<{width}}  {mean:10.4g}" for name, mean in pairs]
+            return "\n".join([f"{'':<{width}}  {'mean':>10}", *rows, *self.notes])
         title = f"{100 * level:g} % interval"
         lines = [f"{'':<{width}}  {'mean':>10}  {'std':>10}  {title:>24}"]
-        columns = zip(self.names, self.mean, self.std, self.interval(level), strict=True)
-        for name, mean, std, (low, high) in columns:
-            lines.append(f"{name:<{width}}  {mean:10.4g}  {std:10.3g}  {low:10.4g} to {high:10.4g}")
-        lines.append(
-            "The noise of privacy is part of these intervals."
-            if self.noise_aware
-            else "The noise of privacy is NOT part of these intervals: they are too narrow."
-        )
+        columns = (self.mean, self.std, self.interval(level), self.learnt)
+        for name, mean, std, (low, high), learnt in zip(self.names, *columns, strict=True):
+            if learnt:
+                said = f"{mean:10.4g}  {std:10.3g}  {low:10.4g} to {high:10.4g}"
+            else:
+                said = f"  {NOTHING_LEARNT}"
+            lines.append(f"{name:<{width}}  {said}")
+        return "\n".join([*lines, *self.notes])
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be known about it, in sentences."""
+        notes = []
+        if not self.noise_aware:
+            notes.append(f"{NO_INTERVALS[0].upper()}{NO_INTERVALS[1:]}.")
+        elif self.learnt.any():
+            notes.append("The noise of privacy is part of these intervals.")
+        if self.noise_aware and not self.learnt.all():
+            unknown = [name for name, own in zip(self.names, self.learnt, strict=True) if not own]
+            notes.append(f"Nothing was learnt of {', '.join(unknown)}: noise hides what data say.")
+        if not self.converged:
+            notes.append(f"{NOT_CONVERGED[0].upper()}{NOT_CONVERGED[1:]}.")
         if self.floored:
-            lines.append(drowned(self.floored, len(self.mean)))
-        return "\n".join(lines)
+            notes.append(drowned(self.floored, len(self.mean)))
+        return notes
 
     def __repr__(self) -> str:
         return self.summary()
+
+
+NO_INTERVALS = (
+    "no intervals: the noise of privacy is not counted in, so deviations would be far too small"
+)
+NOT_CONVERGED = (
+    "not converged: intervals are not to be trusted; the rounds are too few, or disagree by more "
+    "than their noise: give more rounds"
+)
 
 
 def drowned(floored: int, directions: int) -> str:
@@ -98,4 +154,4 @@ def drowned(floored: int, directions: int) -> str:
     )
 
 
-__all__ = ["Posterior", "drowned"]
+__all__ = ["LEARNT", "NOT_CONVERGED", "NO_INTERVALS", "Posterior", "drowned"]

@@ -25,6 +25,10 @@ class DrownedByNoise(UserWarning):
     """Noise drowned the data in some directions, where a posterior falls back to the prior."""
 
 
+class NotConverged(UserWarning):
+    """The rounds of a run disagree by more than their noise: intervals are not to be trusted."""
+
+
 UNBOUNDED = (
     "no public bounds: each row is scaled on its own to the unit ball, so only its direction "
     "counts; pass bounds=(lowest, highest) known without looking at the data for better accuracy"
@@ -63,6 +67,7 @@ __all__ = [
     "UNBOUNDED_TARGETS",
     "UNKNOWN_SPREAD",
     "DrownedByNoise",
+    "NotConverged",
     "RepeatedFits",
     "UnboundedFeatures",
     "repeated",

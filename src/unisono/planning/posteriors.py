@@ -11,7 +11,8 @@ prior's variance. With privacy:
                           clipped; noise of variance V = ρ² σ² T in P · mean: variance 1/P + V/P²
     pvi-dp-sga            P = 1/v₀ + Λ, V = σ² m / (q² T): as if all noisy steps were averaged
 
-The last two are rough, the last one at best: its answer knows nothing of its own noise.
+The last two are rough, the last one at best: their answers know nothing of their own noise, and
+their results have no intervals.
 """
 
 import math
@@ -20,9 +21,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from unisono.algorithms.pvi_natural_gradient import Window, row_norms
 from unisono.core.study import Study
-from unisono.estimators.noise_aware import Descent, from_descent, from_statistics, opened_variance
+from unisono.estimators.noise_aware import RoundNoise, from_statistics, from_window, opened_variance
+from unisono.estimators.posterior import LEARNT
 from unisono.models.gaussian_family import Natural, covariance, prior
+from unisono.models.likelihoods import likelihood_named
 from unisono.planning.noise import Noise
 
 _EVEN = 1 / 3  # variance of a number that is even on [-1, 1]
@@ -42,6 +46,11 @@ class Width(NamedTuple):
         """By how much privacy widens the posterior."""
         return self.private / self.plain
 
+    @property
+    def learnt(self) -> bool:
+        """Whether results would say more than that nothing was learnt."""
+        return 1 - (self.private / self.prior) ** 2 >= LEARNT
+
 
 def width_of(study: Study, noise: Noise) -> Width:
     """The posterior of a slope under a study, with and without privacy."""
@@ -53,7 +62,7 @@ def width_of(study: Study, noise: Noise) -> Width:
         case "one-shot-regression":
             private = _from_statistics(study, settings, information)
         case "pvi-natural-gradient":
-            private = _from_descent(study, settings, information)
+            private = _from_window(study, settings, information)
         case "pvi-clipped-updates":
             reach = settings["damping"] * noise.rounds * noise.units * noise.bound
             known = 1 / start + np.minimum(information, reach / math.sqrt(noise.numbers))
@@ -75,8 +84,15 @@ def _information(study: Study, settings: Mapping[str, Any]) -> np.ndarray:
     squares[-1] = 1.0
     if study.algorithm.name == "one-shot-regression":
         return n * squares / settings["noise_std"] ** 2
+    known = n * _BEND[settings["likelihood"]] * squares
+    if study.algorithm.name == "pvi-natural-gradient":  # long rows are weighted down
+        reach = row_norms(
+            likelihood_named(settings["likelihood"]), settings["bend_weight"],
+            math.sqrt(squares.sum()),
+        )  # fmt: skip
+        return known * min(1.0, settings["clip"] / reach)
     # Rows (u, 1) are divided by their length, about the square root of the sum of these.
-    return n * _BEND[settings["likelihood"]] * squares / squares.sum()
+    return known / squares.sum()
 
 
 def _from_statistics(study: Study, settings: Mapping[str, Any], known: np.ndarray) -> np.ndarray:
@@ -87,12 +103,15 @@ def _from_statistics(study: Study, settings: Mapping[str, Any], known: np.ndarra
     return _deviations(from_statistics(answer, first, spread, variance))
 
 
-def _from_descent(study: Study, settings: Mapping[str, Any], known: np.ndarray) -> np.ndarray:
-    first = prior(len(known), 0.0, settings["prior_variance"], full=True)
-    answer = Natural(np.asarray(first.shift), np.asarray(first.precision) + np.diag(known))
-    constants = {k: settings[k] for k in ("rounds", "step", "momentum", "damping", "averaged")}
+def _from_window(study: Study, settings: Mapping[str, Any], known: np.ndarray) -> np.ndarray:
+    """As if the rounds had arrived at the prior's mean."""
+    first, size = prior(len(known), 0.0, settings["prior_variance"], full=True), len(known)
+    rounds = settings["rounds"] - int(settings["rounds"] * (1 - settings["averaged"]))
+    nowhere, bends = np.zeros((2, size)), np.stack([np.diag(known)] * 2)
+    window = Window(nowhere, nowhere, bends, np.array([0.0, max(1, rounds)]))
     variance = opened_variance(_event(study), study.facts, study.trust)
-    return _deviations(from_descent(answer, first, Descent(**constants, variance=variance)))
+    noise = RoundNoise(variance, variance / settings["bend_weight"] ** 2)
+    return _deviations(from_window(window, first, noise))
 
 
 def _event(study: Study) -> Any:

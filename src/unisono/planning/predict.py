@@ -1,18 +1,18 @@
 """What a study would give: its noise, and how useful its result would be.
 
-    task             what is predicted                                              grades
-    mean             standard error that noise adds, exactly                        of the range
-    classification   accuracy lost against the same model without privacy, roughly  in points
-    regression       R² lost, roughly                                               in points
-    network          accuracy lost, roughly, from the signal-to-noise of its steps  in points
-    posterior        how many times wider a slope's posterior gets                  and the prior's
+    task             what is predicted
+    mean             standard error that noise adds, exactly
+    classification   accuracy lost against the same model without privacy, roughly
+    regression       R² lost, roughly
+    network          accuracy lost, roughly, from the signal-to-noise of its steps
+    posterior        how many times wider a slope's posterior gets
 
-A prediction reads no records: it needs the public facts of a `Study` only.
+A prediction reads no records: it needs the public facts of a `Study` only. What a loss means is
+decided by `verdicts`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -24,15 +24,7 @@ from unisono.planning.laws import LAWS, Band
 from unisono.planning.noise import Noise, noise_of
 from unisono.planning.posteriors import width_of
 from unisono.planning.tasks import Task
-
-
-class Grade(StrEnum):
-    """What a prediction means for somebody who wants a result."""
-
-    GOOD = "good"
-    USABLE = "usable"
-    HOPELESS = "hopeless"
-
+from unisono.planning.verdicts import HEADROOM, Grade, verdict
 
 MEASURES = {
     Task.MEAN: "standard error of the noise",
@@ -41,13 +33,6 @@ MEASURES = {
     Task.NETWORK: "accuracy lost",
     Task.POSTERIOR: "posterior wider by",
 }
-# At most so much is good, and at most so much is usable: parts of the range, of accuracy, of R².
-GRADES = {
-    Task.MEAN: (0.01, 0.05), Task.CLASSIFICATION: (0.03, 0.12), Task.REGRESSION: (0.05, 0.25),
-    Task.NETWORK: (0.05, 0.20), Task.POSTERIOR: (1.5, 4.0),
-}  # fmt: skip
-# A posterior that keeps so much of the prior's width has learned next to nothing.
-_UNLEARNED = 0.9
 
 
 @dataclass(frozen=True)
@@ -80,18 +65,20 @@ class Prediction:
         }  # fmt: skip
 
 
-def predict(study: Study, task: Task, classes: int = 0) -> Prediction:
-    """For everything that is learned; `classes` 0 where a number is predicted."""
+def predict(
+    study: Study, task: Task, classes: int = 0, headroom: float | None = None
+) -> Prediction:
+    """For everything that is learned; `classes` 0 where a number is predicted. `headroom` is how
+    far a model without privacy is ahead of knowing nothing (`verdicts`)."""
     noise = noise_of(study)
     if task is Task.POSTERIOR:
         width = width_of(study, noise)
         band = Band(width.inflation, width.inflation, width.inflation)
-        grade = _grade(task, width.inflation)
-        if width.private > _UNLEARNED * width.prior:
-            grade = Grade.HOPELESS
+        grade = verdict(task, band, 1.0) if width.learnt else Grade.USELESS
         return _made(study, task, noise, band, grade, width.rough)
     band = LAWS[task][study.algorithm.name].band(noise.total, classes)
-    return _made(study, task, noise, band, _grade(task, band.likely), True)
+    grade = verdict(task, band, HEADROOM[task] if headroom is None else headroom)
+    return _made(study, task, noise, band, grade, True)
 
 
 def predict_answers(
@@ -105,12 +92,8 @@ def predict_answers(
     shares = [error / width for error, width in zip(errors, ranges, strict=True)]
     worst = int(np.argmax(shares))
     band = Band(errors[worst], errors[worst], errors[worst])
-    return _made(study, Task.MEAN, noise, band, _grade(Task.MEAN, shares[worst]), False, answers)
-
-
-def _grade(task: Task, value: float) -> Grade:
-    good, usable = GRADES[task]
-    return Grade.GOOD if value <= good else Grade.USABLE if value <= usable else Grade.HOPELESS
+    grade = verdict(Task.MEAN, Band(*[shares[worst]] * 3), 1.0)
+    return _made(study, Task.MEAN, noise, band, grade, False, answers)
 
 
 def _made(
@@ -122,4 +105,4 @@ def _made(
     return Prediction(task, name, study.trust, unit, noise, band, grade, rough, answers)
 
 
-__all__ = ["GRADES", "MEASURES", "Grade", "Prediction", "predict", "predict_answers"]
+__all__ = ["MEASURES", "Prediction", "predict", "predict_answers"]

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from unisono.core.words import jsonable
-from unisono.reports.charts import Bar, Bell, Interval, Level
+from unisono.reports.charts import Bell, Interval, Level
 
 Tone = Literal["", "lead", "note", "warning"]
 
@@ -104,14 +104,6 @@ class Intervals:
 
 
 @dataclass(frozen=True)
-class Bars:
-    title: str
-    items: Sequence[Bar]
-    caption: str = ""
-    unit: str = ""
-
-
-@dataclass(frozen=True)
 class Bells:
     title: str
     items: Sequence[Bell]
@@ -139,7 +131,7 @@ class Laboratory:
 
 Block = (
     Text | Heading | Items | Facts | Tiles | Grid | Code | Gauges | Guesses | Curves | Intervals
-    | Bars | Bells | Flow | Laboratory
+    | Bells | Flow | Laboratory
 )  # fmt: skip
 
 

@@ -30,11 +30,6 @@ class Interval(NamedTuple):
     high: float
 
 
-class Bar(NamedTuple):
-    label: str
-    value: float
-
-
 class Bell(NamedTuple):
     """A normal distribution."""
 
@@ -138,28 +133,6 @@ def intervals(
     return _with_unit(foot, title, told, parts, unit)
 
 
-def bars(items: Sequence[Bar], *, title: str, unit: str = "") -> Markup:
-    """Numbers as bars from zero, to the left where they are negative."""
-    items = [one for one in items if math.isfinite(one.value)]
-    if not items:
-        return marks.nothing(title)
-    values = [one.value for one in items]
-    scale = ticks(min(0.0, *values), max(0.0, *values))
-    zero, foot = place(0.0, scale), 38 * len(items) + 4
-    parts = marks.axis(scale, foot)
-    for number, (label, value) in enumerate(items):
-        top, end = 38 * number, place(value, scale)
-        kind = f"fill s{1 if value >= 0 else 2}"
-        parts += [
-            marks.text(0, top + 15, cut(label), "halo"),
-            marks.text(1, top + 15, short(value), "end soft tabular halo"),
-            marks.rectangle(min(zero, end), max(zero, end), top + 21, 10, kind),
-        ]
-    parts.append(marks.line(zero, 0, zero, foot, "axis"))
-    told = "; ".join(f"{label}: {short(value)}" for label, value in items)
-    return _with_unit(foot, title, told, parts, unit)
-
-
 def guesses(right: float, *, title: str, blind: float = 0.5) -> Markup:
     """A hundred guesses as dots: right by chance, right besides at most, and wrong at least."""
     by_chance, at_most = round(100 * blind), marks.hundredths(right)
@@ -214,4 +187,4 @@ def _with_unit(foot: float, title: str, told: str, parts: list[Markup], unit: st
     return marks.chart(foot + (42 if unit else 26), title, told, [*parts, *named])
 
 
-__all__ = ["Bar", "Bell", "Interval", "bars", "bells", "gauge", "guesses", "intervals", "lines"]
+__all__ = ["Bell", "Interval", "bells", "gauge", "guesses", "intervals", "lines"]

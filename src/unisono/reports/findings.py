@@ -1,8 +1,9 @@
 """The result, by kind: answers, weights, networks, posteriors and clusters.
 
-Weights of columns in different units cannot be compared. Pictures therefore show what a column
-does over its whole public range (weight times width of the range, both public), and the tables
-show the weights themselves, in the user's units.
+Weights of linear models were fitted to records of unit length: they are scores for prediction, so
+they are listed in the order of the columns and never ranked. Posteriors are of coefficients in the
+user's units; pictures show what a column does over its whole public range. A coefficient of which
+nothing was learnt is not drawn.
 """
 
 import json
@@ -11,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from unisono.core.words import times
+from unisono.core.words import NOTHING_LEARNT, times
 from unisono.reports.blocks import (
-    Bars,
     Bells,
     Block,
     Code,
@@ -25,7 +25,7 @@ from unisono.reports.blocks import (
     shorter,
 )
 from unisono.reports.blocks import Heading as Title
-from unisono.reports.charts import Bar, Bell, Interval
+from unisono.reports.charts import Bell, Interval
 from unisono.reports.marks import short
 from unisono.reports.reading import Reading, listed, share
 from unisono.studies.schema import Number, StudyFile
@@ -125,52 +125,39 @@ def _numbers(value: Any) -> list[float]:
 
 
 def _weights(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
-    squares = "positive" not in result
     target = str(result.get("target", ""))
     words = (
-        f"The estimate of {target} is the intercept plus each value times its weight."
-        if squares
-        else f"A high score speaks for {result['positive']}, a low one for {result['negative']}."
+        f"A high score speaks for {result['positive']}, a low one for {result['negative']}."
+        if "positive" in result
+        else f"The estimate of {target} is the intercept plus each value times its weight."
     )
-    unit = "" if squares else "score"
     return [
-        Text(f"{words} The weights hold the noise that privacy added, and have no intervals."),
-        *_weighed(reading, result, target if squares else f"for {result['positive']}", unit),
+        Text(words), *_scored(result, target if "positive" not in result
+                              else f"for {result['positive']}"),
         Text(_sentence(result.get("note", "")), "note"),
-    ]
+    ]  # fmt: skip
 
 
 def _classes(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
     blocks: list[Block] = [
-        Text("The class with the largest score is predicted. The weights hold the noise that "
-             "privacy added, and have no intervals."),
+        Text("The class with the largest score is predicted."),
         Text(_sentence(result.get("note", "")), "note"),
-    ]  # fmt: skip
+    ]
     for name, model in list(result["classes"].items())[:MOST]:
-        blocks += [Title(str(name)), *_weighed(reading, model, f"for {name}", "score", 8)]
+        blocks += [Title(str(name)), *_scored(model, f"for {name}", 8)]
     return blocks
 
 
-def _weighed(
-    reading: Reading, model: Mapping[str, Any], what: str, unit: str, most: int = MOST
-) -> list[Block]:
-    """The largest weights as bars over the public ranges, and as a table in the user's units."""
-    ranges = public_widths(reading.file)
-    effects = {name: float(weight) * ranges.get(name, 1.0)
-               for name, weight in model["weights"].items()}  # fmt: skip
-    order = sorted(effects, key=lambda name: -abs(effects[name]))
-    shown, note = shorter(order, most, "weights, the largest first; result.json has all")
-    caption = (
-        "How much each column moves it over its whole public range."
-        if ranges
-        else "Weights per unit of each column; units differ, so lengths cannot be compared."
-    )
-    rows = [[name, short(float(model["weights"][name])), short(effects[name])] for name in shown]
+def _scored(model: Mapping[str, Any], what: str, most: int = MOST) -> list[Block]:
+    """Weights in the order of the columns: they are no effects, so none is larger than another."""
+    rows = [[name, short(float(weight))] for name, weight in model["weights"].items()]
+    shown, note = shorter(rows, most, "weights, in the order of the columns; result.json has all")
     return [
-        Bars(f"Weights {what}", [Bar(name, effects[name]) for name in shown], caption, unit),
-        *note,
+        Text("Scores for prediction, not effects or log-odds. They hold the noise that privacy "
+             "added, have no intervals, and cannot be ranked."),
         Grid(f"Weights {what}, intercept {short(float(model['intercept']))}",
-             ["column", "weight per unit", "over its public range"], rows),
+             ["column", "weight per unit"], shown),
+        *note,
     ]  # fmt: skip
 
 
@@ -189,38 +176,64 @@ def public_widths(file: StudyFile | None) -> dict[str, float]:
 
 
 def _posterior(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
+    for_class = f" for {result['positive']}" if "positive" in result else ""
+    note = Text(_sentence(result.get("note", "")), "note")
+    if not result.get("noise_aware"):
+        means = [[name, short(float(mean))] for name, mean in result["mean"].items()]
+        shown, left = shorter(means, MOST, "weights; result.json has all")
+        return [
+            Text("There are no intervals: the noise of privacy is not counted in, so deviations "
+                 "would be far too small.", "warning"),
+            Grid(f"Means of the weights{for_class}", ["column", "mean"], shown), *left, note,
+        ]  # fmt: skip
+    learnt = result.get("learnt", {})
+    known = [name for name in result["mean"] if learnt.get(name, True)]
+    unknown = [name for name in result["mean"] if name not in known]
+    blocks: list[Block] = []
+    if not result.get("converged", True):
+        doubt = "Not converged: intervals are not to be trusted. More rounds would help."
+        blocks.append(Text(doubt, "warning"))
+    if unknown:
+        which = f"Nothing was learnt of {listed(unknown, 12)}"
+        blocks.append(Text(f"{which}: noise hides what the records say.", "warning"))
+    if known:
+        blocks += _hills(reading, result, known, for_class)
+    rows = [[name, NOTHING_LEARNT, "–", "–", "–"] for name in unknown]
+    shown, left = shorter([*_coefficients(result, known), *rows], 2 * MOST,
+                          "weights; result.json has all")  # fmt: skip
+    head = ["column", "mean", "standard deviation", "95 % interval", "chance to be above 0"]
+    return [*blocks, Grid("Weights in the columns' own units", head, shown), *left, note]
+
+
+def _hills(
+    reading: Reading, result: Mapping[str, Any], known: Sequence[str], for_class: str
+) -> list[Block]:
     ranges = public_widths(reading.file)
-    mean, std = result["mean"], result["std"]
-    names = [name for name in mean if name != "intercept"]
     bells = [
-        Bell(name, float(mean[name]) * width, float(std[name]) * width)
-        for name in names
+        Bell(name, float(result["mean"][name]) * width, float(result["std"][name]) * width)
+        for name in known
+        if name != "intercept"
         for width in [ranges.get(name, 1.0)]
     ]
     bells.sort(key=lambda bell: -abs(bell.mean))
     shown, note = shorter(bells, MOST, "weights, the largest first; result.json has all")
-    rows = [
-        [name, short(m), short(s), f"{short(m - _Z * s)} to {short(m + _Z * s)}", _above(m, s)]
-        for name in [bell.label for bell in shown] + ["intercept"]
-        if name in mean
-        for m, s in [(float(mean[name]), float(std[name]))]
-    ]
-    for_class = f" for {result['positive']}" if "positive" in result else ""
-    aware = bool(result.get("noise_aware"))
+    if not bells:
+        return []
     return [
         Text("A posterior says which weights fit the records, and how sure that is: a narrow hill "
              "is sure, a wide one is not; a hill across the dashed line may as well be zero."),
-        *([] if aware else [Text(
-            "The noise of privacy is NOT part of these hills: they are narrower than they should "
-            "be.", "warning")]),
         Bells(f"Posterior of the weights{for_class}", shown,
               "What each column does over its whole public range." if ranges else ""),
         *note,
-        Grid("Weights in the columns' own units",
-             ["column", "mean", "standard deviation", "95 % interval", "chance to be above 0"],
-             rows),
-        Text(_sentence(result.get("note", "")), "note"),
     ]  # fmt: skip
+
+
+def _coefficients(result: Mapping[str, Any], known: Sequence[str]) -> list[list[str]]:
+    pairs = [(name, float(result["mean"][name]), float(result["std"][name])) for name in known]
+    return [
+        [name, short(m), short(s), f"{short(m - _Z * s)} to {short(m + _Z * s)}", _above(m, s)]
+        for name, m, s in pairs
+    ]
 
 
 def _above(mean: float, std: float) -> str:

@@ -155,12 +155,6 @@ def _(block: blocks.Intervals) -> Markup:
 
 
 @drawn.register
-def _(block: blocks.Bars) -> Markup:
-    drawing = charts.bars(block.items, title=block.title, unit=block.unit)
-    return _titled(block, drawing)
-
-
-@drawn.register
 def _(block: blocks.Bells) -> Markup:
     drawing = charts.bells(block.items, title=block.title, unit=block.unit)
     return _titled(block, drawing)

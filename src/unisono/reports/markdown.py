@@ -120,11 +120,6 @@ def _(block: blocks.Intervals) -> str:
 
 
 @written.register
-def _(block: blocks.Bars) -> str:
-    return ""  # a table of the same numbers follows
-
-
-@written.register
 def _(block: blocks.Bells) -> str:
     return ""  # a table of the same numbers follows
 

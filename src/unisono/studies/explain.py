@@ -21,7 +21,14 @@ from unisono.studies.dangers import Danger, dangers
 from unisono.studies.plan import Built
 from unisono.studies.questions import Quantiles, Share
 from unisono.studies.schema import StudyFile
-from unisono.studies.settings import KMeans, Layered, Statistics
+from unisono.studies.settings import (
+    KMeans,
+    Layered,
+    Linear,
+    PviClippedUpdates,
+    PviDpSga,
+    Statistics,
+)
 
 _KINDS = {
     "linear": "a linear model", "layered": "a network",
@@ -113,6 +120,10 @@ def _learnt(built: Built) -> list[str]:
         f"{times(built.study.algorithm.rounds, 'round')}; {facts.colluders} may work together "
         "with the server.",
     ]  # fmt: skip
+    if isinstance(file.algorithm, Linear):
+        lines.append("Its weights will be scores for prediction, not effects or log-odds.")
+    if isinstance(file.algorithm, PviDpSga | PviClippedUpdates):
+        lines.append("Its posterior will not know of the noise, so it will have no intervals.")
     if built.test is not None and file.evaluation is not None:
         lines.append(
             f"{sum(file.held_out):,} records are kept out of training to test the result, which "

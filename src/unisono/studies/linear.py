@@ -31,9 +31,17 @@ from unisono.studies.plan import Parts, facts_of, rounded, share_of_range
 from unisono.studies.schema import StudyFile
 from unisono.studies.table import Frame, Values
 
-_UP_TO_A_FACTOR = (
-    "the sign of intercept + weights · values, or the largest of several scores, is the predicted "
-    "class; each record's score is divided by its own length after scaling"
+SCORES = (
+    "These weights are scores for prediction, not effects or log-odds: every record was scaled to "
+    "unit length before the model was fitted, so their sizes cannot be compared"
+)
+_SQUARES = (
+    "These weights serve prediction, they are not effects: records far from the middle of their "
+    "ranges counted less, steps may have stopped early, and there are no intervals"
+)
+_CLASSES = (
+    f"{SCORES}. The sign of intercept + weights · values, or the largest of several scores, is the "
+    "predicted class"
 )
 
 
@@ -72,11 +80,11 @@ def _linear(
         shown: dict[str, Any] = {"loss": loss, "target": frame.target}
         if several:
             return {**shown, "classes": dict(zip(frame.classes, models, strict=True)),
-                    "note": _UP_TO_A_FACTOR}  # fmt: skip
+                    "note": _CLASSES}  # fmt: skip
         if not frame.classes:
-            return shown | models[0]
+            return shown | {"note": _SQUARES} | models[0]
         negative, positive = frame.classes
-        words = {"positive": positive, "negative": negative, "note": _UP_TO_A_FACTOR}
+        words = {"positive": positive, "negative": negative, "note": _CLASSES}
         return shown | words | models[0]
 
     def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -170,4 +178,10 @@ def _sampled_noise(
     return one_round * math.sqrt(chosen.rounds * _parameters(facts, promise) * spread)
 
 
-__all__ = ["dp_sgd_convex", "gradient_perturbation", "output_perturbation", "sgd_synchronous"]
+__all__ = [
+    "SCORES",
+    "dp_sgd_convex",
+    "gradient_perturbation",
+    "output_perturbation",
+    "sgd_synchronous",
+]

@@ -2,7 +2,7 @@
 
 The prior N(0, prior_variance) holds in scaled units (`estimators.bayesian`). Where the law of the
 noise in the answer is known, the posterior allows for it (`estimators.noise_aware`); where not,
-the result says that its intervals are too narrow.
+the result says that it has no intervals.
 """
 
 import math
@@ -18,18 +18,22 @@ from unisono.algorithms import pvi_natural_gradient as natural
 from unisono.algorithms import pvi_updates as updates
 from unisono.core.algorithm import Algorithm, Facts
 from unisono.core.study import Result, Study
-from unisono.core.trust import Trust, Unit
-from unisono.estimators.noise_aware import Descent, from_descent, from_statistics, opened_variance
+from unisono.core.trust import Unit
+from unisono.estimators.noise_aware import (
+    Refine,
+    aware_of_rounds,
+    aware_of_statistics,
+    posterior_of,
+)
 from unisono.estimators.posterior import Posterior
 from unisono.estimators.scaling import Scaling
-from unisono.models.gaussian_family import Natural, covariance, mean, prior
+from unisono.models.gaussian_family import prior
 from unisono.models.likelihoods import likelihood_named
 from unisono.studies import settings as choices
+from unisono.studies.linear import SCORES
 from unisono.studies.plan import Parts, facts_of, rounded, share_of_range
 from unisono.studies.schema import StudyFile
 from unisono.studies.table import Frame, Values
-
-Refine = Callable[[Natural], Natural]
 
 
 def one_shot_regression(file: StudyFile, own: choices.OneShotRegression) -> Parts:
@@ -43,52 +47,51 @@ def one_shot_regression(file: StudyFile, own: choices.OneShotRegression) -> Part
     )
     algorithm = analytic.one_shot_regression(settings)
     start = prior(facts.features, 0.0, own.prior_variance, full=True)
-    variance = _variance(algorithm, facts, file.trust.mode)
+    refine = aware_of_statistics(algorithm, facts, file.trust.mode, start, spread)
 
     def encode(values: Values) -> tuple[np.ndarray, ...]:
         return scale.whole(frame.rows(values)), frame.labels(values, signed=False)
 
-    def refine(q: Natural) -> Natural:
-        return from_statistics(q, start, spread, variance)
-
     def present(study: Study, result: Result) -> dict[str, Any]:
-        found = _posterior(result.value, frame, refine)
+        found = _posterior(result.value, frame, own.prior_variance, refine)
         return _shown(_in_units(found, scale, targets.half, targets.centre), frame)
 
     def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
         rows, labels = arrays
-        return share_of_range(rows @ _posterior(value, frame, refine).mean, labels)
+        return share_of_range(
+            rows @ _posterior(value, frame, own.prior_variance, refine).mean, labels
+        )
 
     return Parts(algorithm, facts, encode, present, score=score)
 
 
 def pvi_natural_gradient(file: StudyFile, own: choices.PviNaturalGradient) -> Parts:
-    """Steps as `BayesianLogisticRegression` takes them, damped by the published rule."""
-    likelihood, trust = likelihood_named(own.link), file.trust.mode
+    """Newton steps as `BayesianLogisticRegression` takes them: rows stay as they are."""
+    likelihood, trust, frame = likelihood_named(own.link), file.trust.mode, Frame(file)
 
     def made(facts: Facts) -> tuple[Algorithm, Refine]:
         settings = natural.Settings(
-            **_promise(file), prior_variance=own.prior_variance, full=own.covariance == "full",
-            clip=own.clip, rounds=own.rounds, step=0.3, momentum=0.5, memory=0.5,
+            **_promise(file), prior_variance=own.prior_variance, rounds=own.rounds
+        )
+        settings = natural.for_intervals(
+            settings, likelihood, facts, trust, frame.mean_square, own.clip
+        )
+        settings = replace(
+            settings, damping=rounded(settings.damping), clip=rounded(settings.clip),
+            bend_weight=rounded(settings.bend_weight),
         )  # fmt: skip
-        settings = natural.damped_for_noise(settings, likelihood, facts, trust)
-        settings = replace(settings, damping=rounded(settings.damping))
         algorithm = natural.natural_gradient_pvi(settings, likelihood)
-        descent = Descent(
-            settings.rounds, settings.step, settings.momentum, settings.damping, settings.averaged,
-            _variance(algorithm, facts, trust),
-        )  # fmt: skip
         start = prior(facts.features, 0.0, own.prior_variance, full=True)
-        return algorithm, lambda q: from_descent(q, start, descent)
+        return algorithm, aware_of_rounds(algorithm, facts, trust, start)
 
-    return _two_classes(file, made)
+    return _two_classes(file, own, made, whole=True)
 
 
 def pvi_dp_sga(file: StudyFile, own: choices.PviDpSga) -> Parts:
     chosen = own.model_dump(exclude={"name", "link"})
     settings = climbing.Settings(**chosen, **_promise(file))
     algorithm = climbing.dp_sga(settings, likelihood_named(own.link))
-    return _two_classes(file, lambda facts: (algorithm, None))
+    return _two_classes(file, own, lambda facts: (algorithm, None))
 
 
 def pvi_clipped_updates(file: StudyFile, own: choices.PviClippedUpdates) -> Parts:
@@ -97,7 +100,7 @@ def pvi_clipped_updates(file: StudyFile, own: choices.PviClippedUpdates) -> Part
         **chosen, **_promise(file), unit=Unit.PARTY, full=own.covariance == "full"
     )
     algorithm = updates.clipped_update_inference(settings, likelihood_named(own.link))
-    return _two_classes(file, lambda facts: (algorithm, None))
+    return _two_classes(file, own, lambda facts: (algorithm, None))
 
 
 # ------------------------------------------------------------- what they share
@@ -109,41 +112,39 @@ def _promise(file: StudyFile) -> dict[str, Any]:
 
 
 def _two_classes(
-    file: StudyFile, made: Callable[[Facts], tuple[Algorithm, Refine | None]]
-) -> Parts:
-    """Rows (u, 1) / r in the unit ball, and labels -1 and +1."""
+    file: StudyFile, own: choices.TwoClasses,
+    made: Callable[[Facts], tuple[Algorithm, Refine | None]], whole: bool = False,
+) -> Parts:  # fmt: skip
+    """Labels -1 and +1, and rows (u, 1): as they are, or divided by their length r."""
     frame, scale = Frame(file), Frame(file).scaling("away from zero")
     facts = facts_of(file, len(frame.names) + 1)
     algorithm, refine = made(facts)
 
     def encode(values: Values) -> tuple[np.ndarray, ...]:
-        return scale.rows(frame.rows(values))[0], frame.labels(values, signed=True)
+        rows = frame.rows(values)
+        inner = scale.whole(rows) if whole else scale.rows(rows)[0]
+        return inner, frame.labels(values, signed=True)
 
     def present(study: Study, result: Result) -> dict[str, Any]:
-        found = _in_units(_posterior(result.value, frame, refine), scale, 1.0, 0.0)
+        scaled = _posterior(result.value, frame, own.prior_variance, refine)
         negative, positive = frame.classes
-        return {"positive": positive, "negative": negative, **_shown(found, frame)}
+        shown = _shown(_in_units(scaled, scale, 1.0, 0.0), frame)
+        if not whole:
+            shown["note"] = f"{shown['note']} {SCORES}."
+        return {"positive": positive, "negative": negative, **shown}
 
     def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
         rows, labels = arrays
-        middle = _posterior(value, frame, refine).mean
+        middle = _posterior(value, frame, own.prior_variance, refine).mean
         return (np.where(rows @ middle > 0, 1, -1) == labels).astype(float)
 
     return Parts(algorithm, facts, encode, present, score=score)
 
 
-def _variance(algorithm: Algorithm, facts: Facts, trust: Trust) -> float:
-    return opened_variance(algorithm.event(facts, trust), facts, trust)
-
-
-def _posterior(value: Any, frame: Frame, refine: Refine | None) -> Posterior:
+def _posterior(value: Any, frame: Frame, variance: float, refine: Refine | None) -> Posterior:
     """Of the scaled weights, made aware of the noise where the law of its effect is known."""
-    precision = np.asarray(value.precision, float)
-    full = precision if precision.ndim == 2 else np.diag(precision)
-    answer = Natural(np.asarray(value.shift, float), full)
-    q = answer if refine is None else refine(answer)
     names = (*frame.names, "intercept")
-    return Posterior(mean(q), covariance(q), names, int(value.floored), refine is not None)
+    return posterior_of(value, names, prior(len(names), 0.0, variance, full=True), refine)
 
 
 def _in_units(found: Posterior, scale: Scaling, factor: float, offset: float) -> Posterior:
@@ -156,16 +157,16 @@ def _in_units(found: Posterior, scale: Scaling, factor: float, offset: float) ->
 
 
 def _shown(found: Posterior, frame: Frame) -> dict[str, Any]:
-    numbers = {"mean": found.mean, "std": found.std}
+    """Deviations only where they count the noise in; `learnt` false where they are the prior's."""
+    numbers: dict[str, Any] = {"mean": found.mean.tolist()}
+    shown: dict[str, Any] = {"names": list(found.names)}
+    if found.noise_aware:
+        numbers |= {"std": found.std.tolist(), "learnt": found.learnt.tolist()}
+        shown["covariance"] = found.covariance.tolist()
+    by_name = {word: dict(zip(found.names, own, strict=True)) for word, own in numbers.items()}
     return {
-        "target": frame.target,
-        **{word: dict(zip(found.names, map(float, own), strict=True))
-           for word, own in numbers.items()},
-        "names": list(found.names),
-        "covariance": found.covariance.tolist(),
-        "noise_aware": found.noise_aware,
-        "floored": found.floored,
-        "note": found.summary().splitlines()[len(found.names) + 1],
+        "target": frame.target, **by_name, **shown, "noise_aware": found.noise_aware,
+        "converged": found.converged, "floored": found.floored, "note": " ".join(found.notes),
     }  # fmt: skip
 
 

@@ -170,7 +170,7 @@ class OneShotRegression(Learner):
 
     name: Literal["one-shot-regression"]
     noise_std: PositiveFloat | None = None
-    prior_variance: PositiveFloat = 1.0
+    prior_variance: PositiveFloat = 9.0
     clip: PositiveFloat | None = None
 
     @property
@@ -183,7 +183,6 @@ class TwoClasses(Learner):
 
     link: Literal["logistic", "probit"] = "logistic"
     prior_variance: PositiveFloat = 1.0
-    clip: PositiveFloat = 1.0
 
     @property
     def target(self) -> Target:
@@ -191,17 +190,20 @@ class TwoClasses(Learner):
 
 
 class PviNaturalGradient(TwoClasses):
-    """Noisy natural gradients; the posterior knows of the noise."""
+    """Noisy Newton steps with a full covariance; the posterior knows of the noise. The clip follows
+    `pvi_natural_gradient.for_intervals` unless given."""
 
     name: Literal["pvi-natural-gradient"]
-    covariance: Literal["diagonal", "full"] = "diagonal"
-    rounds: PositiveInt = 15
+    rounds: PositiveInt = 12
+    prior_variance: PositiveFloat = 100.0
+    clip: PositiveFloat | None = None
 
 
 class PviDpSga(TwoClasses):
-    """Noisy steps at home; trust local."""
+    """Noisy steps at home; trust local. The posterior does not know of the noise: no intervals."""
 
     name: Literal["pvi-dp-sga"]
+    clip: PositiveFloat = 1.0
     rounds: PositiveInt = 10
     steps: PositiveInt = 20
     rate: Fraction = 0.1
@@ -210,10 +212,12 @@ class PviDpSga(TwoClasses):
 
 
 class PviClippedUpdates(TwoClasses):
-    """Clipped changes of factors: hides whole parties."""
+    """Clipped changes of factors: hides whole parties. The posterior does not know of the noise: no
+    intervals."""
 
     unit: ClassVar[Unit] = Unit.PARTY
     name: Literal["pvi-clipped-updates"]
+    clip: PositiveFloat = 1.0
     covariance: Literal["diagonal", "full"] = "diagonal"
     rounds: PositiveInt = 10
     damping: Fraction = 0.5

@@ -125,6 +125,14 @@ class Frame:
         low, high = zip(*bounds, strict=True)
         return scaling((low, high), len(bounds), centred)
 
+    @property
+    def mean_square(self) -> float:
+        """|u|² of a scaled row whose numbers are even over their ranges, and values alike often."""
+        return sum(
+            1 / 3 if isinstance(column, Number) else 1 - 1 / len(column.values)
+            for column in self.file.data.features.values()
+        )
+
     def rows(self, values: Values) -> np.ndarray:
         """One party's features (n, d), in their own units; NaN where a record is incomplete."""
         columns = []

@@ -33,7 +33,7 @@ _OWN = {
     "dp-ftrl": "hidden = [32]\nrounds = 100\nseparation = 10\n",
     "fed-avg": "hidden = [32]\nrounds = 50\n",
     "one-shot-regression": "",
-    "pvi-natural-gradient": "rounds = 15\n",
+    "pvi-natural-gradient": "rounds = 12\n",
     "pvi-dp-sga": "rounds = 10\nsteps = 20\n",
     "pvi-clipped-updates": "rounds = 10\n",
 }

@@ -148,7 +148,7 @@ class CleanParty:
         found = []
         for number, public in enumerate(publics):
             after, contribution, _ = self._worker.clean(draw, self.event, public, state, number)
-            found.append(np.asarray(contribution.value, np.int64))
+            found.append(np.asarray(contribution.value))
             if algorithm.inner is None:
                 state = algorithm.settle(after, True)
         return np.stack(found), state
@@ -156,8 +156,8 @@ class CleanParty:
 
 def distances(first: np.ndarray, second: np.ndarray, grid: float) -> dict[str, float]:
     """How far two integer vectors are apart, in every norm, in value units."""
-    # Sums live modulo 2^32 where they are 32 bits wide; neighbours are close in the ring.
-    apart = (first - second + 2**31) % 2**32 - 2**31
+    # Sums of 32 bits live modulo 2^32, as their noise does; neighbours are close in the ring.
+    apart = first - second if first.dtype == np.int32 else first.astype(object) - second
     steps = np.abs(apart.astype(np.float64)).reshape(-1)
     return {
         "l1": float(steps.sum()) * grid,

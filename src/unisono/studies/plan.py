@@ -79,7 +79,7 @@ class Built:
         `order`); so is the order of those to learn from, where the algorithm goes by places. A seed
         makes both a simulation's.
         """
-        arrays = self._encoded(values_of(self.file, table, party, self.study.facts.places))
+        arrays = self._encoded(values_of(self.file, table, party))
         held = self.file.held_out[self.file.party(party)]
         if held or self.study.algorithm.rows is not None:
             order = secret_order(len(arrays[0]), party, seed)

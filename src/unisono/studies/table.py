@@ -26,11 +26,10 @@ from unisono.studies.schema import Category, Number, StudyFile
 Values = Mapping[str, np.ndarray]
 
 
-def values_of(file: StudyFile, table: Table, party: str, room: int) -> Values:
+def values_of(file: StudyFile, table: Table, party: str) -> Values:
     """Each column of the study as float64 (records,): numbers in their bounds, categories as
-    places in their lists, NaN where a cell is neither. `room` is how many records a party may hold
-    where sizes are hidden."""
-    _require_size(file, table, party, room)
+    places in their lists, NaN where a cell is neither."""
+    _require_size(file, table, party)
     values = {}
     for name, column in file.data.columns.items():
         values[name] = own = _read(table, name, column)
@@ -65,20 +64,14 @@ def _kind(column: Number | Category) -> str:
     return f"any of {', '.join(column.values)} (letters, spaces and case count)"
 
 
-def _require_size(file: StudyFile, table: Table, party: str, room: int) -> None:
+def _require_size(file: StudyFile, table: Table, party: str) -> None:
+    """Where sizes are hidden a party may hold any number of records, and nobody is told."""
     stated = file.parties[file.party(party)].records
     if file.data.sizes == "exact" and table.rows != stated:
         raise InvalidInput(
             f"{table.name} holds {table.rows} records, and the study states {stated} for {party}: "
             "sizes are public and exact here; correct the study file with everybody, or agree on "
             'sizes = "hidden"; nothing was spent'
-        )
-    if file.data.sizes == "hidden" and table.rows > room:  # refusing would tell everybody the size
-        warnings.warn(
-            f"{table.name} holds {table.rows} records, and the study states about {stated} for "
-            f"{party}: more than {room} may be left out, drawn by lot; agree on a larger estimate "
-            "to use them",
-            stacklevel=4,
         )
 
 

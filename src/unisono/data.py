@@ -33,8 +33,9 @@ _NUMBERS = (int, float, np.integer, np.floating, np.bool_, Decimal)
 _TRUTHS = {"true": 1.0, "True": 1.0, "TRUE": 1.0, "false": 0.0, "False": 0.0, "FALSE": 0.0}
 # Beyond it doubles cannot tell whole numbers apart, so that equal numbers are no equal values.
 _LARGEST_WHOLE = 2.0**53
-# One field of a line and what ends it: in quotes, where two stand for one, or without any quote.
-_FIELD = re.compile(r'(?:"([^"]*+(?:""[^"]*+)*+)"|([^",]*+))(,|\Z)')
+# One field of a line and what ends it: in quotes, where two stand for one, or not beginning with
+# one (as in 5 ft 10"), where quotes are letters like others.
+_FIELD = re.compile(r'(?:"([^"]*+(?:""[^"]*+)*+)"|((?:[^",][^,]*+)?+))(,|\Z)')
 
 
 class UnreadValues(UserWarning):
@@ -314,8 +315,8 @@ def _read_csv(
 def _fields(line: bytes) -> list[str] | None:
     """The cells of one line (RFC 4180); None where its quotes or its bytes make no sense.
 
-    >>> _fields(b'1,"a ""b"", c",'), _fields(b'1,a "b"')
-    (['1', 'a "b", c', ''], None)
+    >>> _fields(b'1,"a ""b"", c",'), _fields(b'1,5 ft 10"'), _fields(b'1,"a" b')
+    (['1', 'a "b", c', ''], ['1', '5 ft 10"'], None)
     """
     try:
         text = line.removesuffix(b"\r").decode()

@@ -13,7 +13,8 @@ import warnings
 import numpy as np
 
 from datasets import Dataset, adult, data_folder, digits
-from unisono.estimators import PrivacyStatement, PrivateClassifier, PrivateLogisticRegression
+from unisono.errors import PrivacyWarning
+from unisono.estimators import PrivateClassifier, PrivateLogisticRegression
 
 SEEDS = range(5)
 
@@ -33,7 +34,7 @@ def accuracy(kind: type, data: Dataset, relation: str, epsilon: float, delta: fl
 
 
 def main() -> None:
-    warnings.simplefilter("ignore", PrivacyStatement)
+    warnings.simplefilter("ignore", PrivacyWarning)
     wanted = sys.argv[1:] or ["digits", "adult"]
     plans = {"digits": ((3.0, 1e-4), (8.0, 1e-4)), "adult": ((1.0, 1e-5), (4.0, 1e-5))}
     for name in wanted:

@@ -24,7 +24,7 @@ from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust
-from unisono.engines.in_process import _Chunk
+from unisono.engines.chunks import Chunk
 from unisono.engines.rounds import stack
 from unisono.models.networks import convolutional, logistic, mlp
 
@@ -54,7 +54,7 @@ def _trained(model: str, noise: bool) -> Callable[[int], None]:
     ledger = Ledger.in_memory(policy, ACCOUNTANT, seed=1)
     grant = ledger.authorize(study.cost, settings.rounds)
     alive = np.ones((settings.rounds, 1), bool)
-    chunk = _Chunk(study, stack(study, [records], [grant]), alive, seed=1)
+    chunk = Chunk(study, stack(study, [records], [grant]), alive, seed=1)
     del rows, records
     if not noise:
         chunk._fill = lambda noise, jobs: None  # type: ignore[method-assign]

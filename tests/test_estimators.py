@@ -425,7 +425,6 @@ def test_bad_parameters():
     refused("trust = 'blind'", trust="blind")
     refused("algorithm = 'magic'", algorithm="magic")
     refused("cannot be read from the data", relation="add-or-remove")
-    refused("more than 4 times", relation="add-or-remove", records=10)
     refused("whole number", relation="add-or-remove", records=0)
     refused("leave it out", records=60)
     refused("positive", bounds=-1.0)

@@ -23,7 +23,7 @@ INSTALLED_AS = {"sklearn": "scikit-learn"}
 # The program of this environment, and of one that has the wheel and nothing else.
 PROGRAMS = ["here", pytest.param("wheel", marks=pytest.mark.slow)]
 ASK = ["query", "north.csv", "south.csv", "--mean", "age", "--bounds", "age=0:120", "--delta",
-       "1e-6", "--budget", "1", "--ledger-folder", "books"]  # fmt: skip
+       "1e-6", "--budget", "1"]  # fmt: skip
 # What was typed, the exit code, and words of the message.
 MISTAKES = [
     (["nonsense"], 2, "No such command"),
@@ -124,8 +124,9 @@ def program(request):
 @pytest.mark.parametrize("program", PROGRAMS, indirect=True)
 @pytest.mark.parametrize(("words", "code", "message"), MISTAKES, ids=lambda value: str(value)[:40])
 def test_a_mistake_is_one_message_and_its_exit_code(program, words, code, message, tmp_path):
-    for name in ("north", "south"):
-        (tmp_path / f"{name}.csv").write_text("age\n" + "".join(f"{n}\n" for n in range(20, 60)))
+    for name, first in (("north", 20), ("south", 30)):
+        ages = "".join(f"{age}\n" for age in range(first, first + 40))
+        (tmp_path / f"{name}.csv").write_text("age\n" + ages)
     book = tmp_path / "forged.ledger"
     Ledger.create(book, Policy("ages", Budget(1.0, 1e-6)), ACCOUNTANT)
     book.write_text(book.read_text().replace("ages", "aged", 1))
@@ -145,7 +146,7 @@ def test_the_wheel_alone_plans_asks_learns_and_reports(program, tmp_path):
         (["plan", "study.toml"], "epsilon"),
         (["query", "north/records.csv", "public.csv", "--mean", "mean_radius", "--bounds",
           "mean_radius=5:30", "--epsilon", "1", "--delta", "1e-6", "--budget", "3",
-          "--ledger-folder", "books"], "mean_radius"),
+          "--second-ledgers", "books"], "mean_radius"),
         (["run", "study.toml", "--data", "."], "RESULT"),
         (["ledger", "verify", "north/records.ledger"], "Sound"),
         (["report", "study.run"], "report"),

@@ -183,6 +183,7 @@ ANYTHING = st.one_of(
 )  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore::unisono.errors.ClippedValues")
 @pytest.mark.parametrize("statistic", STATISTICS)
 @given(
     shape=st.sampled_from(list(LISTS)), relation=st.sampled_from(Relation), value=ANYTHING,
@@ -204,6 +205,7 @@ def test_one_value_never_decides_how_another_is_read(statistic, shape, relation,
     assert np.abs(own * with_it.grid).max() <= stated.linf
 
 
+@pytest.mark.filterwarnings("ignore::unisono.errors.ClippedValues")
 @given(
     relation=st.sampled_from(Relation), low=st.floats(-1e18, 1e18), width=st.floats(1e-12, 1e18),
     values=st.lists(st.floats(-1e19, 1e19), min_size=1, max_size=2),

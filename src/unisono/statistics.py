@@ -119,13 +119,8 @@ def mean(
     count is released beside the sum, in one event. A value that cannot be read adds nothing: it
     counts as the centre of the bounds, or not at all where records are counted.
     """
-    records, low, high = _bounded(values, bounds)
+    records, low, high = _bounded(values, bounds, centred=True)
     centre, half = low / 2 + high / 2, high / 2 - low / 2
-    if half / _STEPS < math.ulp(max(abs(low), abs(high))):
-        raise InvalidInput(
-            f"bounds {bounds!r} are too narrow for where they lie: doubles cannot tell the values "
-            "between them apart; subtract a public constant from values and bounds first"
-        )
     centred = (records - centre)[:, None]
     if ledger.policy.relation is not Relation.ADD_OR_REMOVE:
         released, event = _release_sum(centred, half, epsilon, delta, ledger, "mean")
@@ -164,7 +159,9 @@ def histogram(
 # ------------------------------------------------------------------ pieces
 
 
-def _bounded(values: Any, bounds: tuple[float, float]) -> tuple[np.ndarray, float, float]:
+def _bounded(
+    values: Any, bounds: tuple[float, float], centred: bool = False
+) -> tuple[np.ndarray, float, float]:
     """Numbers within their bounds (n,), NaN where a value is none, and the bounds."""
     low, high = (float(b) for b in bounds)
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
@@ -176,6 +173,11 @@ def _bounded(values: Any, bounds: tuple[float, float]) -> tuple[np.ndarray, floa
         raise InvalidInput(
             f"bounds {bounds!r} are too small or too large to add up in doubles: choose another "
             "unit for values and bounds"
+        )
+    if centred and (high / 2 - low / 2) / _STEPS < math.ulp(max(abs(low), abs(high))):
+        raise InvalidInput(
+            f"bounds {bounds!r} are too narrow for where they lie: doubles cannot tell the values "
+            "between them apart; subtract a public constant from values and bounds first"
         )
     records = numbers(listed(values))
     warn_unread(np.isnan(records), "values", "finite numbers")

@@ -162,6 +162,10 @@ def test_noise_at_the_edge_of_the_proved_range_is_refused():
         event = Event(Gaussian(std), bounded_sum(l2=1.0))
         run_error(event.noise, 1.0, 10, 1)
         assert 4.0 <= std <= share_width(event, 1.0, 1) <= 2.0**20
+    for std in np.random.default_rng(0).uniform(4, 2.0**20 - 1, 200):  # never narrower
+        width = share_width(Event(Gaussian(float(std)), bounded_sum(l2=1.0)), 1.0, 1)
+        assert std <= width <= std * (1 + 2.0**-22)
+        assert width == float(np.float32(width))
 
 
 def test_single_releases_are_not_paid_by_the_event_of_a_run():

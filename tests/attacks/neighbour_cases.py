@@ -96,7 +96,7 @@ def algorithms(relation):
         "output-perturbation",
         LABELLED,
         lambda: output_perturbation.output_perturbation(
-            output_perturbation.Settings(2.0, DELTA, relation=relation)
+            output_perturbation.Settings(2.0, DELTA, regularisation=0.1, relation=relation)
         ),
     )
     yield (

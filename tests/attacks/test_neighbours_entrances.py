@@ -123,7 +123,7 @@ def test_bounds_that_doubles_cannot_separate_would_be_noticed(clean, monkeypatch
     assert "apart" in refused or "resolve" in refused
     narrow = (2.0**53, 2.0**53 + 2**40)
     monkeypatch.setattr(statistics.np, "clip", lambda values, *_, **__: values)
-    worlds = ([narrow[0]] * 3, [narrow[0]] * 3 + [narrow[1] + 2**42])
+    worlds = ([narrow[0]] * 3, [narrow[0]] * 3 + [narrow[1] + 2**42])  # four widths beyond
     found = [clean("mean", values, narrow, relation, 0.0) for values in worlds]
     moved = distances(found[0][0].value, found[1][0].value, found[0][0].grid)
     assert moved["l1"] > found[0][1].sensitivity.add_or_remove.l1

@@ -44,7 +44,9 @@ def _width(noise: Gaussian, grid: float, shares: int) -> float:
     nearest = np.float32(width)
     if not np.isfinite(nearest):
         return math.inf
-    return float(nearest if nearest >= width else np.nextafter(nearest, np.float32(np.inf)))
+    # As doubles: beside a 32-bit float NumPy would round the width before it compares.
+    upward = np.nextafter(nearest, np.float32(np.inf))
+    return float(nearest) if float(nearest) >= width else float(upward)
 
 
 @lru_cache(maxsize=256)

@@ -15,6 +15,7 @@ from scipy.optimize import minimize
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
+from unisono.core.compiled import numbers
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.release import noise_steps
@@ -93,9 +94,9 @@ def simulate(
 
     def one_round(arrays: Any, real: Any, carry: Any, steps: Any) -> Any:
         server, states = carry
-        local = jax.vmap(partial(algorithm.local, facts), in_axes=(None, 0, 0, 0))
-        states, contributions = local(algorithm.ask(server), states, arrays, real)
-        total = jnp.sum(contributions.value, axis=0, dtype=jnp.int32) + steps
+        local = jax.vmap(numbers(partial(algorithm.local, facts)), in_axes=(None, 0, 0, 0))
+        states, values, _ = local(algorithm.ask(server), states, arrays, real)
+        total = jnp.sum(values, axis=0, dtype=jnp.int32) + steps
         aggregate = Aggregate(total * grid, jnp.int32(facts.parties), records)
         return (algorithm.merge(server, aggregate), states), None
 

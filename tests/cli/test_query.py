@@ -131,7 +131,7 @@ def test_hidden_sizes(clinics):
     assert count["value"] == pytest.approx(750, abs=1)
     assert mean["value"] == pytest.approx(everything()["age"].mean(), rel=1e-2)
     more = query(
-        *hidden, "--epsilon", "1e4", "--nominal-rows", "100", "--json", "--second-ledgers", "others",
+        *hidden, "--epsilon", "1e4", "--nominal-rows", "100", "--json", "--second-ledgers", "more",
     )  # fmt: skip
     assert "holds more records than --nominal-rows 100" in more.stderr
     assert more.exit_code == 0, more.stderr  # a refusal would tell the size

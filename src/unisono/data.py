@@ -93,7 +93,7 @@ def as_number(value: Any) -> float:
         return math.nan
     try:
         number = float(value)
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, TypeError):  # numpy's durations are integers, and no numbers
         return math.nan
     return number if math.isfinite(number) else math.nan
 
@@ -112,7 +112,7 @@ def as_text(value: Any) -> str | None:
         if not math.isfinite(value):
             return None
         return str(int(value)) if float(value).is_integer() else str(value)
-    if isinstance(value, (datetime.date, np.datetime64, Decimal)):
+    if isinstance(value, (datetime.date, np.datetime64, np.timedelta64, Decimal)):
         return str(value)
     if isinstance(value, (int, np.integer)):
         try:

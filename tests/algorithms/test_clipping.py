@@ -37,7 +37,7 @@ def summed(clipping, records, mask=None, bounds=None):
 def compiled(clipping):
     return jax.jit(
         lambda records, mask, bounds: (
-            clipped_sum(PLAN, clipping, PARAMETERS, bounds, records, mask, GRID, True).value
+            clipped_sum(PLAN, clipping, PARAMETERS, bounds, records, mask, GRID, False).value
         )
     )
 
@@ -93,7 +93,7 @@ def test_records_that_do_not_count_add_exactly_nothing(style):
     @jax.jit
     def total(records, mask):
         bounds = clipping.start(loss)
-        return clipped_sum(loss, clipping, PARAMETERS, bounds, records, mask, GRID, True).value
+        return clipped_sum(loss, clipping, PARAMETERS, bounds, records, mask, GRID, False).value
 
     found = np.asarray(total((rows, strange), np.ones(COUNT, bool))) * GRID
     np.testing.assert_allclose(found, kept, atol=1e-6)
@@ -109,12 +109,12 @@ def test_one_record_moves_the_sum_by_no_more_than_is_claimed(style, seed, row, s
     quantile = 0.5 if gauges and style != "normalised" else None
     clipping = Clipping(style=style, bound=bound, block=4, quantile=quantile,
                         loss_range=1.0 if gauges else 0.0)  # fmt: skip
-    claimed = clipping.sensitivity(PLAN, GRID, True)
+    claimed = clipping.sensitivity(PLAN, GRID, False)
     records, other = batch(seed, size), batch(seed + 1, size)
     mask = np.ones(COUNT, bool)
     mask[row] = False
     whole, without = summed(clipping, records), summed(clipping, records, mask)
-    assert np.linalg.norm(whole - without) <= claimed.under(Relation.ADD_OR_REMOVE).l2
+    assert np.linalg.norm(whole - without) <= claimed.under(Relation.ZERO_OUT).l2
     replaced = tuple(np.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, b)
                      for a, b in zip(records, other, strict=True))  # fmt: skip
     assert (
@@ -129,7 +129,7 @@ def test_the_claim_is_reached():
     mask[0] = True
     clipping = Clipping(bound=1e-3)
     alone = np.linalg.norm(summed(clipping, (rows, labels), mask))
-    claimed = clipping.sensitivity(PLAN, GRID, True).under(Relation.ADD_OR_REMOVE).l2
+    claimed = clipping.sensitivity(PLAN, GRID, False).under(Relation.ZERO_OUT).l2
     assert 0.999 < alone <= claimed < 1.01
 
 
@@ -160,7 +160,7 @@ def test_bounds_reach_the_quantile_from_both_sides(start, style):
 
     @jax.jit
     def step(bounds):
-        total = clipped_sum(PLAN, clipping, PARAMETERS, bounds, records, everyone, GRID, True)
+        total = clipped_sum(PLAN, clipping, PARAMETERS, bounds, records, everyone, GRID, False)
         within = read(PLAN, clipping, bounds, total.value * GRID, COUNT).within
         return moved(clipping, bounds, within), within
 

@@ -23,6 +23,7 @@ from unisono.algorithms import dp_ftrl
 from unisono.algorithms.clipping import Clipping
 from unisono.algorithms.dp_ftrl import Settings
 from unisono.algorithms.optimise import Problem
+from unisono.attacks import neighbours
 from unisono.attacks.audit import audit, check
 from unisono.attacks.replay import Replay, best_direction, scores
 from unisono.core.algorithm import Aggregate, Facts
@@ -34,6 +35,7 @@ from unisono.core.study import Party, Study
 from unisono.core.trust import ITERATES, SERVER, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
+from unisono.engines.layout import spread
 from unisono.errors import AuditFailed, InvalidInput, UndefinedRelation
 
 EPSILON, DELTA = 4.0, 1e-5
@@ -426,21 +428,25 @@ def test_an_unopened_round_leaves_the_model_and_goes_on():
 
 
 def test_presence_is_hidden_by_places():
-    """Nominal sizes: a removed record leaves its place empty, and all others where they are."""
+    """Nominal sizes: a removed record leaves its place empty, and all others where they are.
+    (Beyond the places one takes another's, which the claim pays for.)"""
     found = algorithm(relation=Relation.ADD_OR_REMOVE)
     facts = Facts((9,), WIDTH, 1, 0, False)
-    rows = records(ALONE)[0][0][::-1].copy()  # the long record comes last
+    rows = records(ALONE)[0][0]
     bounds = found.event(facts, Trust.LOCAL).sensitivity
     claim = bounds.zero_out.l2
-    assert bounds.add_or_remove == bounds.replace_one  # beyond the places, one takes another's
-    inside, outside = (
-        in_process.run(
-            Study(found, facts, Trust.LOCAL),
-            parties([(part,)], relation=Relation.ADD_OR_REMOVE),
-        )
-        for part in (rows, rows[:-1])
-    )
-    moved = np.linalg.norm(sums(inside) - sums(outside)) * found.grid(facts)
+    assert bounds.add_or_remove == bounds.replace_one
+    party = neighbours.CleanParty(Study(found, facts, Trust.LOCAL))
+    places = np.random.default_rng(0).permutation(facts.places)
+    held = spread(np.arange(len(rows)), places, facts.places)
+    world = neighbours.World((rows,), np.ones(len(rows), bool), held)
+    longest = int(np.argmax(np.linalg.norm(rows, axis=1)))
+    server, state = found.init(facts)
+    releases = [
+        party.releases(one, [found.ask(server)] * party.turns, state)[0]
+        for one in (world, neighbours.without(world, longest, party.layout))
+    ]
+    moved = neighbours.distances(*releases, found.grid(facts))["l2"]
     assert 0.8 * claim < moved <= claim
     with pytest.raises(UndefinedRelation, match="under add-or-remove"):
         found.event(ALONE, Trust.LOCAL)

@@ -76,7 +76,7 @@ def test_without_noise_it_is_sgd_on_clipped_gradients():
     first = jax.jit(network.init)(jax.random.key(1))
     values, _ = rows(40)
     labels = np.sin(values[:, 0]).astype(np.float32)
-    settings = Settings(1e6, DELTA, rounds=12, rate=1.0, clipping=Clipping(bound=0.3, block=16),
+    settings = Settings(1e6, DELTA, rounds=12, rate=1.0, clipping=Clipping(bound=0.3, block=64),
                         averaged=0.5)  # fmt: skip
     rate = optax.linear_schedule(0.5, 0.1, 12)
     algorithm = dp_sgd(settings, Problem(network.loss, first, (values[0], labels[0])),
@@ -222,7 +222,7 @@ def test_overflow_of_a_batch_is_accounted():
     event = dp_sgd(settings, problem(), optax.sgd(0.1)).event(facts, Trust.LOCAL)
     assert event.noise.gap >= chance
     everyone = Settings(1.0, DELTA, rounds=10, rate=1.0)
-    assert batch_size(1.0, facts) == facts.places
+    assert facts.places <= batch_size(1.0, facts) < facts.places + 64
     assert overflow(everyone, facts) == 0
     hidden = replace(facts, exact_sizes=False)  # whose batches are never cut short
     assert overflow(settings, hidden) == 0

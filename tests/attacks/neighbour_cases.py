@@ -31,7 +31,7 @@ from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.models import likelihoods
 
-FEATURES, RECORDS = 3, 24
+FEATURES, RECORDS = 9, 72
 ROW, LABELLED = ((FEATURES,),), ((FEATURES,), ())
 BOX = (-1.0, 1.0)
 DELTA = 1e-5
@@ -75,7 +75,8 @@ def _surveys(relation):
 def algorithms(relation):
     """Name, shapes of a record's columns, and how to build it for this relation."""
     sampled = {"rounds": 2, "rate": 0.5, "relation": relation}
-    blocks = Clipping("per-layer", block=8, quantile=0.5, loss_range=2.0)
+    small = 64 if relation is Relation.ADD_OR_REMOVE else 4
+    blocks = Clipping("per-layer", block=small, quantile=0.5, loss_range=2.0)
     logistic = likelihoods.logistic()
     yield from _surveys(relation)
     yield (

@@ -30,7 +30,8 @@ from unisono.estimators import (
 )
 
 ODD = [*EXTREMES.astype(float), 5e-324, -1.8e308, 10**400, -(2**63), True, None, "", "n/a", " 1",
-       "1", "0.5", "nan", "\x00", b"\xff", 1.5 + 0j, [], np.float32(0.1), "yes"]  # fmt: skip
+       "1", "0.5", "nan", "\x00", b"\xff", 1.5 + 0j, [], np.float32(0.1), "yes",
+       np.timedelta64(3, "s")]  # fmt: skip
 PAIRS = 250
 
 

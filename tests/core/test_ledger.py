@@ -456,6 +456,11 @@ def test_the_sampler_used_is_the_sampler_accounted(ledger):
     assert isinstance(release(draw, contribution(mask=mask), event), Released)
 
 
+def grant_of_one(ledger):
+    _, cost = paid_for(contribution(), std=100.0, sampler=Poisson(0.5))
+    return ledger.authorize(cost).draw(0)
+
+
 def test_amplification_is_claimed_with_the_mask_that_was_drawn(ledger):
     """Neither the mask of another release, nor one that was changed, makes a sampled sum."""
     event, cost = paid_for(contribution(), sampler=Poisson(0.5), count=2)
@@ -464,6 +469,9 @@ def test_amplification_is_claimed_with_the_mask_that_was_drawn(ledger):
     masks = [draw.sample(Poisson(0.5), 5) for draw in (first, second)]
     with pytest.raises(ValueError, match="read-only"):
         masks[0][:] = True
+    shared = grant_of_one(ledger)
+    with pytest.raises(GrantMisused, match="one coin that many records share"):
+        contribution(mask=shared.sample(Poisson(0.5), 1))
     for forged in (masks[1], masks[0] | True, masks[0].copy(), np.ones(5, bool)):
         with pytest.raises(GrantMisused, match="not made with the sampling mask"):
             release(first, contribution(mask=forged), event)
@@ -479,6 +487,8 @@ def test_nobody_but_bounding_functions_makes_contributions():
         replace(honest, value=1000 * honest.value)
     with pytest.raises(FrozenInstanceError):
         honest.value = 1000 * honest.value
+    with pytest.raises(ValueError, match="read-only"):
+        honest.value[:] = 10**9
     assert jax.tree.leaves(honest) == [honest]  # no pytree: nothing maps over its numbers
     with pytest.raises(TypeError):
         jax.tree.map(lambda number: 1000 * number, honest)

@@ -210,3 +210,12 @@ def test_two_files_that_share_a_ledger_are_refused(coast):
         require_apart({"north": coast, "south": other})
     with pytest.raises(InvalidInput, match="cannot be read"):
         require_apart({"north": coast, "south": coast.with_name("nothing.csv")})
+
+
+def test_a_ledger_that_is_gone_is_missed(tmp_path):
+    records = tmp_path / "ages.csv"
+    records.write_text("age\n30\n41\n")
+    unisono.ledger_for(records, epsilon=1.0).close()
+    (tmp_path / "ages.ledger").unlink()
+    with pytest.raises(PrivacyViolation, match="has paid for these records, and it is gone"):
+        unisono.ledger_for(records, epsilon=1.0)

@@ -90,6 +90,11 @@ class Clipping:
 
     def sensitivity(self, problem: PerRecord, grid: float, hides_presence: bool) -> Sensitivity:
         """How far one record moves the sum."""
+        if hides_presence and self.block % 64:
+            raise InvalidInput(
+                f"block = {self.block} where sizes are hidden: a compiled program treats all rows "
+                "of a block alike only if it has a multiple of 64; use 64, 128 or 256"
+            )
         return blocked_sum_sensitivity(
             grid, problem.dimension, self.block, problem.terms, self.gauges(problem), self.gauge,
             hides_presence,

@@ -216,12 +216,12 @@ def _by_rounds(
 
 @lru_cache(maxsize=64)
 def batch_size(rate: float, facts: Facts) -> int:
-    """To how many rows a party's batch is padded: one in 10^18 batches is larger."""
-    if rate == 1:
-        return facts.places
+    """To how many rows a party's batch is padded: one in 10^18 batches is larger. A multiple of 64,
+    so that a compiled program treats all of them alike (`engines.layout`)."""
     sizes = np.arange(int(rate * facts.places), facts.places + 1)
     chance = facts.parties * binom.sf(sizes, facts.places, rate)
-    return int(sizes[np.argmax(chance <= _OVERFLOW)])
+    enough = facts.places if rate == 1 else int(sizes[np.argmax(chance <= _OVERFLOW)])
+    return 64 * -(-enough // 64)
 
 
 def overflow(settings: Settings, facts: Facts) -> float:

@@ -28,6 +28,7 @@ from unisono.core.grant import Draw
 from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Unit
 from unisono.engines.distributed.work import Worker
+from unisono.engines.layout import segment_rows, spread
 from unisono.errors import UnisonoError
 
 Columns = tuple[np.ndarray, ...]
@@ -41,13 +42,12 @@ NORMS = ("l1", "l2", "linf")
 
 
 class World(NamedTuple):
-    """A party's records, which of them are there and take part, in which secret order, and in which
-    of a fixed number of places (-1 where there is none left)."""
+    """A party's records, which of them are there and take part, and which row of the program each
+    lies in (-1 where none does)."""
 
     columns: Columns
     present: np.ndarray
-    order: np.ndarray
-    places: np.ndarray
+    rows: np.ndarray
     gone: int = -1  # which record of the other world is missing
 
     @property
@@ -77,37 +77,57 @@ class TooFar:
 # ------------------------------------------------------------------ what a draw decides
 
 
-class _ScriptedGrant:
-    def __init__(self, world: World) -> None:
-        self.world = world
+class Layout(NamedTuple):
+    """How records get to their rows: in batches of chosen ones, in a secret order, or as given."""
 
-    def order(self, records: int) -> np.ndarray:
-        return self.world.order
+    segment: int
+    batches: bool
+    ordered: bool
+    by_turns: bool
 
-    def places(self, records: int, slots: int) -> tuple[np.ndarray, np.ndarray]:
-        kept = np.flatnonzero(self.world.places >= 0)
-        return kept, self.world.places[kept]
+    @classmethod
+    def of(cls, study: Study) -> "Layout":
+        algorithm, facts = study.algorithm, study.facts
+        by_turns = algorithm.rows is not None
+        batches = algorithm.batch is not None and not by_turns
+        ordered = segment_rows(study) is not None and not batches
+        size = algorithm.batch(facts) if batches and algorithm.batch else facts.places
+        return cls(size, batches, ordered, by_turns)
 
 
 class _Scripted:
-    """Stands for a draw whose outcome is given: how two worlds are coupled is no chance."""
+    """Stands for a draw, or for its grant, whose outcome is given: how two worlds are coupled is no
+    chance. Its rows are those of the world."""
 
-    def __init__(self, world: World, takes_part: bool, ordered: bool) -> None:
-        self.world, self.takes_part, self.ordered = world, takes_part, ordered
-        self.grant = _ScriptedGrant(world)
+    def __init__(self, world: World, takes_part: bool, layout: "Layout") -> None:
+        self.world, self.takes_part, self.layout = world, takes_part, layout
+        self.grant = self
+        segment = layout.segment
+        full = len(world.rows)
+        if segment and (world.rows[-segment:] < 0).any():
+            full -= segment
+        last = world.rows[full:]
+        slots = np.flatnonzero(last >= 0)
+        self._order = np.concatenate([world.rows[:full], last[slots]])
+        self._places = (
+            np.concatenate([slots, np.flatnonzero(last < 0)]) if len(last) else (np.arange(segment))
+        )
 
     def sample(self, sampler: Any, units: int) -> np.ndarray:
         if units == 1 and self.world.size != 1:
             return np.array([self.takes_part])
-        # Coins are tossed for rows as they lie; which record lies where is drawn evenly, so it is
-        # the same to toss them for records, and then to order these.
-        return self.world.present[self.world.order] if self.ordered else self.world.present
+        if self.layout.ordered:  # coins are tossed for rows as they lie
+            return self.world.present[self.world.rows[self.world.rows >= 0]]
+        return self.world.present
 
-    def order(self, units: int) -> np.ndarray:
-        """Ranks of the chosen records in the secret order."""
-        place = np.empty(self.world.size, np.intp)
-        place[self.world.order] = np.arange(self.world.size)
-        return np.argsort(np.argsort(place[self.world.present]))
+    def order(self, units: int, party: int = 0) -> np.ndarray:
+        if self.layout.batches:
+            return np.searchsorted(np.flatnonzero(self.world.present), self._order)
+        left_out = np.setdiff1d(np.arange(units), self._order)
+        return np.concatenate([self._order, left_out])
+
+    def places(self, slots: int, party: int = 0) -> np.ndarray:
+        return self._places
 
 
 class _Opened:
@@ -128,6 +148,7 @@ class CleanParty:
 
     def __init__(self, study: Study, index: int = 0) -> None:
         self.study, self.index = study, index
+        self.layout = Layout.of(study)
         self._worker = Worker(study, cast(Party, _Opened(())), index)
 
     @property
@@ -142,9 +163,8 @@ class CleanParty:
     def releases(self, world: World, publics: Any, state: Any, takes_part: bool = True) -> Any:
         """Integers of one event (turns, ...), and the party's state afterwards."""
         self._worker.party = cast(Party, _Opened(world.columns))
-        algorithm, facts = self.study.algorithm, self.study.facts
-        ordered = not facts.exact_sizes and algorithm.batch is None
-        draw = cast(Draw, _Scripted(world, takes_part, ordered))
+        algorithm = self.study.algorithm
+        draw = cast(Draw, _Scripted(world, takes_part, self.layout))
         found = []
         for number, public in enumerate(publics):
             after, contribution, _ = self._worker.clean(draw, self.event, public, state, number)
@@ -190,10 +210,11 @@ def draw_columns(
 
 def draw_world(generator: np.random.Generator, study: Study, event: Event, shapes: Any) -> World:
     """A party's records: as many as the study says, or any number where sizes are hidden."""
-    facts = study.facts
+    facts, layout = study.facts, Layout.of(study)
     size = facts.records[0]
     if not facts.exact_sizes:
-        size = int(generator.integers(1, 2 * facts.places + 3))
+        rate = event.sampler.rate if isinstance(event.sampler, Poisson) and layout.batches else 1.0
+        size = int(generator.integers(1, int((2 * layout.segment + 3) / rate)))
         if generator.random() < 0.3:  # around the ends of a segment
             size = max(1, facts.places + int(generator.integers(-2, 3)))
     columns = draw_columns(generator, size, shapes, generator.choice([0.0, 0.02, 0.3]))
@@ -205,16 +226,17 @@ def draw_world(generator: np.random.Generator, study: Study, event: Event, shape
             present = generator.permutation(population) < count
         case Everyone() | Poisson():
             pass
-    places = np.full(size, -1)
-    kept = generator.permutation(size)[: facts.places]
-    places[kept] = generator.permutation(facts.places)[: len(kept)]
-    return World(columns, present, generator.permutation(size), places)
+    dealt = np.flatnonzero(present) if layout.batches else np.arange(size)
+    order = generator.permutation(dealt)
+    if layout.by_turns or (layout.batches and facts.exact_sizes):
+        order = order[: layout.segment]
+    rows = spread(order, generator.permutation(layout.segment), layout.segment)
+    return World(columns, present, rows)
 
 
 def neighbour(
-    generator: np.random.Generator, world: World, relation: Relation, unit: Unit,
-    by_turns: bool = False,
-) -> World:  # fmt: skip
+    generator: np.random.Generator, world: World, relation: Relation, unit: Unit, layout: Layout
+) -> World:
     """The world with one record (or a whole party) replaced, zeroed out or taken away.
 
     Where records have public turns, nobody's coin decides: what is zeroed out is not a number.
@@ -229,7 +251,7 @@ def neighbour(
     if world.present.any():  # a record that was not chosen shows nothing
         own = generator.choice(np.flatnonzero(world.present))
     if relation is Relation.ZERO_OUT:
-        return silent(world, int(own), by_turns)
+        return silent(world, int(own), layout, by_value=layout.by_turns)
     if relation is Relation.REPLACE_ONE:
         shapes = [column.shape[1:] for column in world.columns]
         other = draw_columns(generator, 1, shapes, generator.choice([0.0, 0.5]))
@@ -237,49 +259,54 @@ def neighbour(
         for column, value in zip(columns, other, strict=True):
             column[own] = value[0]
         return world._replace(columns=tuple(columns))
-    return without(world, int(own))
+    return without(world, int(own), layout)
 
 
-def silent(world: World, own: int, by_value: bool) -> World:
-    """The world in which one record lies where it lay and counts for nothing.
-
-    Its coin says so, or, `by_value`, it is not a number: batches hold chosen records only.
-    """
+def silent(world: World, own: int, layout: Layout, by_value: bool) -> World:
+    """The world in which one record counts for nothing: its coin says so, or, `by_value`, it lies
+    where it lay and is not a number."""
     if not by_value:
-        return world._replace(present=world.present & (np.arange(world.size) != own))
+        present = world.present & (np.arange(world.size) != own)
+        rows = _taken_out(world, own, layout) if layout.batches else world.rows
+        return world._replace(present=present, rows=rows)
     columns = [np.array(column) for column in world.columns]
     for column in columns:
         column[own] = np.nan
     return world._replace(columns=tuple(columns))
 
 
-def without(world: World, own: int) -> World:
-    """The world in which one record is missing, coupled: the last one stands in its place.
-
-    Of records in batches that is the last of those that were chosen; of records in places, one
-    that found none before.
-    """
-    places = world.places.copy()
-    if places[own] >= 0 and (waiting := np.flatnonzero(places < 0)).size:
-        places[waiting[0]] = places[own]
-    order = world.order.copy()
-    chosen = np.flatnonzero(world.present[order])  # where in the order the chosen ones stand
-    place = int(np.flatnonzero(order == own)[0])
-    if not world.present.all() and world.present[own]:
-        last = int(chosen[-1])
-        order[place], order[last] = order[last], order[place]
-        order = np.delete(order, last)
-    else:
-        order[place], order[-1] = order[-1], order[place]
-        order = order[:-1]
-    order[order > own] -= 1
+def without(world: World, own: int, layout: Layout) -> World:
+    """The world in which one record is missing."""
+    rows = _taken_out(world, own, layout)
+    rows[rows > own] -= 1
     return World(
         tuple(np.delete(column, own, axis=0) for column in world.columns),
         np.delete(world.present, own),
-        order,
-        np.delete(places, own),
+        rows,
         own,
     )
+
+
+def _taken_out(world: World, own: int, layout: Layout) -> np.ndarray:
+    """Who lies where without one record, coupled as in `engines.layout`.
+
+    It leaves its place empty; in a segment that is full, one of the last segment moves there, and
+    where records have a fixed number of places, one that found none before.
+    """
+    rows = world.rows.copy()
+    place = np.flatnonzero(rows == own)
+    if not place.size:
+        return rows
+    rows[place] = -1
+    waiting = np.setdiff1d(np.arange(world.size), np.append(rows, own))
+    last = np.flatnonzero(rows >= 0)[-1:]
+    if layout.by_turns and waiting.size:
+        rows[place] = waiting[0]
+    elif not layout.by_turns and place[0] < len(rows) - layout.segment:
+        rows[place], rows[last] = rows[last], -1
+    if len(rows) > layout.segment and (rows[-layout.segment :] < 0).all():
+        rows = rows[: -layout.segment]
+    return rows
 
 
 def draw_public(generator: np.random.Generator, public: Any) -> Any:
@@ -347,12 +374,12 @@ def search(
         before = _released(party, world, publics, first, takes_part)
         for _ in range(min(each, pairs - done)):
             relation = relations[int(generator.integers(len(relations)))]
-            other = neighbour(generator, world, relation, unit, algorithm.rows is not None)
+            other = neighbour(generator, world, relation, unit, party.layout)
             after = _released(party, other, publics, first, takes_part)
             done += 1
             found = _compared(name, before, after, grid, relation, claims, world, other)
             if found is None and relation is Relation.ADD_OR_REMOVE and algorithm.rows is None:
-                alone = silent(world, other.gone, algorithm.batch is not None)
+                alone = silent(world, other.gone, party.layout, algorithm.batch is not None)
                 masked = _released(party, alone, publics, first, takes_part)
                 found = _disturbed(name, masked, after, grid, slack, world, other)
             yield found

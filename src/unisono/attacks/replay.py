@@ -57,7 +57,7 @@ class Replay:
         self, columns: Sequence[tuple[np.ndarray, ...]], present: Sequence[np.ndarray] | None = None
     ) -> Stack:
         """All parties' arrays, and which rows count."""
-        data = _stacked(self.study, columns)
+        data = stack(self.study, columns)
         real = data.real.copy()
         for party, mask in enumerate(present or ()):
             real[party, : len(mask)] &= mask
@@ -192,21 +192,6 @@ def first_carry(study: Study) -> tuple[Any, Any, Any]:
     server, state = study.algorithm.init(study.facts)
     states = jax.tree.map(lambda leaf: jnp.stack([jnp.asarray(leaf)] * study.facts.parties), state)
     return server, states, seen_at_first(study, server)
-
-
-def _stacked(study: Study, columns: Sequence[tuple[np.ndarray, ...]]) -> Stack:
-    """As the engine stacks; hidden records lie in their given order, not in a drawn one."""
-    if study.algorithm.rows is None or study.facts.exact_sizes:
-        return stack(study, columns)
-    slots = study.facts.places
-    real = np.stack([np.arange(slots) < len(party[0]) for party in columns])
-    padded = []
-    for parts in zip(*columns, strict=True):
-        room = np.zeros((len(parts), slots, *np.shape(parts[0])[1:]), np.float32)
-        for row, part in zip(room, parts, strict=True):
-            row[: len(part)] = part
-        padded.append(room)
-    return Stack(tuple(padded), real)
 
 
 def _tossed(

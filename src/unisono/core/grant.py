@@ -92,18 +92,9 @@ class Grant(_Uncopyable):
         """A secret uniform order of a party's records, the same for the grant."""
         return permutation(Keystream(derive(self._secret, "order")), records)
 
-    def places(self, records: int, slots: int) -> tuple[np.ndarray, np.ndarray]:
-        """Which of a party's records are kept, and where each lies among `slots` places: drawn
-        evenly, the same for the grant.
-
-        Of more than `slots` records a part is left out, so that an added record may stand in
-        another one's place: whoever goes by places claims the distance of a replaced record.
-        """
-        where = permutation(Keystream(derive(self._secret, "places")), slots)[:records]
-        kept = np.arange(records)
-        if records > slots:
-            kept = np.sort(self.order(records)[:slots])
-        return kept, where
+    def places(self, slots: int) -> np.ndarray:
+        """A secret uniform order of places, the same for the grant."""
+        return permutation(Keystream(derive(self._secret, "places")), slots)
 
     def _draw(self, index: int, public: bytes) -> "Draw":
         if index < self._next:
@@ -219,9 +210,13 @@ class Draw(_Uncopyable):
                 chosen = subset(stream, size, units)
         return SamplingMask.of(self, chosen)
 
-    def order(self, units: int) -> np.ndarray:
-        """A secret uniform order of units that were chosen for this release."""
-        return permutation(Keystream(self._key("order")), units)
+    def order(self, units: int, party: int = 0) -> np.ndarray:
+        """A secret uniform order of the units that were chosen for this release."""
+        return permutation(Keystream(derive(self._key("order"), "party", party)), units)
+
+    def places(self, slots: int, party: int = 0) -> np.ndarray:
+        """A secret uniform order of the places that they may take."""
+        return permutation(Keystream(derive(self._key("places"), "party", party)), slots)
 
     def take(self, event: Event, times: int = 1) -> bytes:
         """Pay with `event` and receive the key of its noise, once; `times` steps share a key."""

@@ -88,6 +88,9 @@ class Contribution:
                 "contributions are made by functions that enforce their bound: use clipped_sum or "
                 "clipped_updates, whose clip is the sensitivity"
             )
+        if isinstance(self.value, np.ndarray):  # nobody changes what was bounded
+            object.__setattr__(self, "value", self.value.copy())
+            self.value.setflags(write=False)
 
     def silenced(self) -> "Contribution":
         """What a party sends that sits a round out: zero, within every bound."""
@@ -173,13 +176,17 @@ def sum_sensitivity(
 def _sum_in_all_norms(
     norm: float, present: float, dimension: int, hides_presence: bool
 ) -> Sensitivity:
-    """A sum of vectors of l2 norm at most `norm`, which moves by `present` if one comes or goes."""
+    """A sum of vectors of l2 norm at most `norm`, which moves by `present` if one comes or goes.
+
+    Where that is hidden, who is not chosen for a batch is gone from it, whatever the relation.
+    """
+    alone = present if hides_presence else norm
 
     def far(l2: float) -> Distance:
         return Distance(l1=l2 * math.sqrt(dimension), l2=l2, linf=l2)
 
     return Sensitivity(
-        Unit.RECORD, far(2 * norm), far(norm), far(present) if hides_presence else None
+        Unit.RECORD, far(2 * alone), far(alone), far(alone) if hides_presence else None
     )
 
 
@@ -194,6 +201,11 @@ def clipped_sum(
     arrays alike; integers are 32 bits wide under JAX, so the caller keeps
     n * clip / grid below 2^31.
     """
+    if isinstance(mask, SamplingMask) and mask.shape != rows.shape[:-1]:
+        raise GrantMisused(
+            f"a sampling mask of shape {mask.shape} for records of shape {rows.shape[:-1]}: one "
+            "coin that many records share amplifies nothing; draw one for each of them"
+        )
     steps = _clipped_steps(rows, clip, grid, mask)
     total = steps.__array_namespace__().sum(steps, axis=-2, dtype=steps.dtype)
     bound = sum_sensitivity(clip, grid, rows.shape[-1], hides_presence)

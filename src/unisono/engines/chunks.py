@@ -18,7 +18,7 @@ from unisono.core.in_graph import share_width
 from unisono.core.release import coins, noise_steps, party_keys, require_paid_for, server_noise
 from unisono.core.study import Study
 from unisono.core.trust import Trust, Unit
-from unisono.engines.layout import batched, chosen_rows, in_turn, wider
+from unisono.engines.layout import chosen_rows, in_turn, wider
 from unisono.engines.requirements import (
     asked,
     drawn_in_graph,
@@ -131,7 +131,7 @@ class Chunk:
         if event.sensitivity.unit is Unit.PARTY and len(real) > 1:
             return real, draw.sample(event.sampler, len(real))
         if study.algorithm.batch is not None:
-            return batched(study, chosen_rows(study, draw, event, self.records[mine])), True
+            return chosen_rows(study, draw, event, self.records[mine]), True
         rows = np.zeros_like(real)
         chosen, part = coins(draw, event, int(real.sum()))
         rows[real] = chosen

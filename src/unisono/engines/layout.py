@@ -1,22 +1,30 @@
 """Where a party's records lie in the arrays of a compiled program.
 
-Public sizes. Records lie as they are given, padded with rows that count for nothing. A batch is the
-chosen rows in order, padded to a public size.
+A compiled program rounds floats by its shapes, and may round a row by its place. So shapes follow
+from public facts alone, and nobody's place depends on who else is there, as far as that can be.
 
-Hidden sizes. A compiled program rounds floats by its shapes, so shapes follow from public facts
-alone: a program takes a *segment* of R rows, and a party that holds more runs several segments
-through the same program and adds up their integers. Records lie in a secret uniform order, without
-gaps but at the end, and so do those that were chosen for a batch. How long that takes tells how
-many there are.
+Public sizes. All records lie as they are given. Those that were chosen for a batch get secret
+places, drawn evenly among more than there are of them: whether one of them takes part leaves all
+others where they lie. (The chance that a batch is larger than its places is part of the event.)
 
-What one record more changes. Let D hold a record r that E does not. Deal D in a uniform order, take
-r out and put the last record l in its place: that is a uniform order of E, and each of them comes
-from equally many orders of D. So the two worlds can be drawn together, and mixing over
-orders is no more than the worst pair of them (the hockey-stick divergence is jointly convex). In
-such a pair two blocks differ: r's, where l stands instead, and the last, which l has left; in exact
-arithmetic the sum moves by r alone. Every other block holds the same rows in the same places of the
-same program, and comes out bit by bit the same. That l is rounded in two places, and that block
-sums of floats err in two blocks, is in the distance that events claim under add-or-remove.
+Hidden sizes. A program takes a *segment* of R rows. Records come in a secret uniform order; they
+fill segments, and what is left over gets secret places, drawn evenly, in a last segment. All go
+through the same program, and their integers are added up. How long that takes tells how many
+there are.
+
+What one record more changes. Let D hold a record r that E does not. If r lies in the last segment,
+take it out: its place is empty, all others lie as they did, and that is how E would be drawn. If it
+lies in one that is full, let l, drawn evenly from the last segment, take its place: that is how E
+would be drawn, and each outcome comes from equally many of D. So the two worlds can be drawn
+together, and mixing over what is drawn is no more than the worst pair (the hockey-stick divergence
+is jointly convex). Of such a pair one block differs, by r, or two: r's, where l stands instead, and
+the one that l has left; in exact arithmetic the sum moves by r alone. Every other block holds the
+same rows in the same places of the same program, and comes out bit by bit the same.
+
+With as many records as were agreed there is one segment, and nobody ever moves. Beyond that l is
+computed in two places. There this rests on programs that treat all places alike, which those of
+multiples of 64 rows do (tested for every algorithm; others have a remainder that is summed in
+another order). Events pay for l being rounded the other way and for errors of two blocks.
 
 Turns by place. Where it is public whose turn it is (`Algorithm.rows`), records lie in drawn places
 of a fixed number, and those that find none are left out. An added record may then stand in another
@@ -34,7 +42,6 @@ import numpy as np
 from unisono.core.events import Event
 from unisono.core.grant import Draw, Grant
 from unisono.core.study import Study
-from unisono.errors import InvalidInput
 
 _NOBODY = -1
 _LANES = 64
@@ -64,18 +71,52 @@ def padded_length(study: Study, records: int) -> int:
     return max(1, -(-records // segment)) * segment
 
 
+def spread(order: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
+    """Which record lies in which row, -1 where none does: full segments of `size` rows in this
+    order, and what is left over in these places of a last one.
+
+    >>> spread(np.array([4, 0, 2, 1, 3]), np.array([1, 0]), 2).tolist()
+    [4, 0, 2, 1, -1, 3]
+    """
+    full = len(order) // size * size
+    left = len(order) - full
+    rows = np.full(full + (size if left or not full else 0), _NOBODY, np.int32)
+    rows[:full] = order[:full]
+    rows[full + places[:left]] = order[full:]
+    return rows
+
+
 def laid_out(
     study: Study, grant: Grant | None, columns: Sequence[Any], index: int
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """A party's columns as the program wants them, before padding, and which rows are real."""
     given = [np.asarray(column, np.float32) for column in columns]
     facts, records = study.facts, len(given[0])
-    if study.algorithm.rows is not None:
-        return _placed(study, grant, given, index)
-    if not facts.exact_sizes and study.algorithm.batch is None and grant is not None:
-        order = grant.order(records)
-        given = [column[order] for column in given]
-    return given, np.ones(records, bool)
+    by_turns = study.algorithm.rows is not None
+    if by_turns and records > facts.places:
+        # Refusing would tell everybody the size; who holds the records may know.
+        warnings.warn(
+            f"party {index} holds {records} records, more than the {facts.places} places that the "
+            f"agreed size leaves: {records - facts.places} of them, drawn by lot, are left out; "
+            "agree on a larger nominal size to use them",
+            stacklevel=2,
+        )
+    size = facts.places if by_turns else segment_rows(study)
+    if facts.exact_sizes or size is None or (study.algorithm.batch and not by_turns):
+        length = facts.places if by_turns else max(records, 1)
+        return [padded(column, length) for column in given], np.arange(length) < records
+    order, places = np.arange(records), np.arange(size)
+    if grant is not None:  # without one the records are an auditor's own, and need no secret
+        order, places = grant.order(records), grant.places(size)
+    rows = spread(order[: size if by_turns else None], places, size)
+    real = rows != _NOBODY
+    return [_dealt(column, rows, real) for column in given], real
+
+
+def _dealt(column: np.ndarray, rows: np.ndarray, real: np.ndarray) -> np.ndarray:
+    out = np.zeros((len(rows), *column.shape[1:]), column.dtype)
+    out[real] = column[rows[real]]
+    return out
 
 
 def padded(column: np.ndarray, rows: int) -> np.ndarray:
@@ -87,55 +128,32 @@ def padded(column: np.ndarray, rows: int) -> np.ndarray:
     return out
 
 
-def _placed(
-    study: Study, grant: Grant | None, columns: list[np.ndarray], index: int
-) -> tuple[list[np.ndarray], np.ndarray]:
-    slots, records = study.facts.places, len(columns[0])
-    kept = where = np.arange(records)
-    if not study.facts.exact_sizes:
-        if grant is None:
-            raise InvalidInput("places of hidden records are drawn from a grant: give it")
-        kept, where = grant.places(records, slots)
-    if records > slots:
-        # Refusing would tell everybody the size; who holds the records may know.
-        warnings.warn(
-            f"party {index} holds {records} records, more than the {slots} places that the agreed "
-            f"size leaves: {records - slots} of them, drawn by lot, are left out; agree on a "
-            "larger nominal size to use them",
-            stacklevel=2,
-        )
-    full = np.zeros(slots, bool)
-    full[where] = True
-    spread = []
-    for column in columns:
-        out = np.zeros((slots, *column.shape[1:]), np.float32)
-        out[where] = column[kept]
-        spread.append(out)
-    return spread, full
-
-
 # ------------------------------------------------------------------ batches
 
 
-def chosen_rows(study: Study, draw: Draw, event: Event, records: Sequence[int]) -> list[np.ndarray]:
-    """Row numbers of those whom the draw's secret coins chose, for each of its parties."""
-    sizes = np.asarray(records)
-    ends = np.cumsum(sizes)
-    chosen = np.split(draw.sample(event.sampler, int(ends[-1])), ends[:-1])
-    found = [np.flatnonzero(np.asarray(own)) for own in chosen]
-    if study.facts.exact_sizes:
-        return found
-    # A uniform order of all of them is one of each party's, independent of the others'.
-    ranks = np.split(draw.order(sum(map(len, found))), np.cumsum([len(own) for own in found])[:-1])
-    return [own[np.argsort(rank)] for own, rank in zip(found, ranks, strict=True)]
+def chosen_rows(study: Study, draw: Draw, event: Event, records: Sequence[int]) -> np.ndarray:
+    """Row numbers (parties, rows) of those whom the draw's secret coins chose, in secret places.
+
+    With public sizes, those beyond the places of a batch are left out, which the event accounts
+    for; with hidden ones they fill further segments.
+    """
+    assert study.algorithm.batch is not None
+    size = study.algorithm.batch(study.facts)
+    ends = np.cumsum(records)
+    coins = np.split(np.asarray(draw.sample(event.sampler, int(ends[-1]))), ends[:-1])
+    found = []
+    for party, own in enumerate(coins):
+        chosen = np.flatnonzero(own)
+        chosen = chosen[draw.order(len(chosen), party)]
+        if segment_rows(study) is None:
+            chosen = chosen[:size]
+        found.append(spread(chosen, draw.places(size, party), size))
+    most = max(map(len, found))
+    return np.stack([wider(rows, most) for rows in found])
 
 
 def batched(study: Study, chosen: Sequence[np.ndarray]) -> np.ndarray:
-    """Row numbers of several batches (batches, rows), padded to their public size; -1 is nobody.
-
-    With public sizes, those beyond it are left out, which the event accounts for; with hidden ones
-    they fill further segments of the same size.
-    """
+    """Row numbers of several batches (batches, rows) in the given order, padded with -1."""
     assert study.algorithm.batch is not None
     length = size = study.algorithm.batch(study.facts)
     if segment_rows(study) is not None:

@@ -134,7 +134,13 @@ def require_apart(files: Mapping[str, Path]) -> None:
 
 def require_only_ledger(own: DataSet) -> None:
     """Refuse records for which another ledger of their folder has paid: they were renamed, or
-    they are a copy."""
+    they are a copy; and those whose own ledger has paid and is gone."""
+    mark = _mark_path(own.ledger_path)
+    if mark.exists() and not own.ledger_path.exists():
+        raise PrivacyViolation(
+            f"{mark.name} says that {own.ledger_path} has paid for these records, and it is gone: "
+            "restore it from a backup; if what it has spent may be forgotten, remove the mark too"
+        )
     for other in other_ledgers(own):
         raise PrivacyViolation(
             f"{own.records} holds the records of {other}, so that their ledger would be another "
@@ -165,7 +171,7 @@ def remember(own: DataSet, ledger: Path | None = None) -> None:
     if not own.records.is_file():
         return
     place = ledger or own.ledger_path
-    mark = _mark(place) or {"key": secrets.token_hex(32), "versions": []}
+    mark = _mark(place, mine=True) or {"key": secrets.token_hex(32), "versions": []}
     version = _keyed(mark["key"], digest(own.records))
     if version in mark["versions"]:
         return
@@ -213,12 +219,16 @@ def _mark_path(ledger: Path) -> Path:
     return ledger.with_name(f"{ledger.name}.source")
 
 
-def _mark(ledger: Path) -> dict[str, Any] | None:
+def _mark(ledger: Path, mine: bool = False) -> dict[str, Any] | None:
     path = _mark_path(ledger)
     try:
         found = json.loads(path.read_bytes())
         return {"key": str(found["key"]), "versions": [str(one) for one in found["versions"]]}
-    except (FileNotFoundError, PermissionError):
+    except FileNotFoundError:
+        return None
+    except PermissionError:
+        if mine:
+            raise unavailable(path, PermissionError(13, "permission denied")) from None
         return None  # a stranger's mark is for its owner to read, as the records are
     except OSError as error:
         raise unavailable(path, error) from None

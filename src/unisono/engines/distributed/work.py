@@ -19,7 +19,6 @@ from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import Contribution
 from unisono.engines.layout import (
-    batched,
     chosen_rows,
     gathered,
     in_turn,
@@ -112,16 +111,17 @@ class Worker:
         arrays, real = laid_out(study, draw.grant, columns, self.index)
         size = segment_rows(study)
         if study.algorithm.batch is None:
-            mask, takes_part = coins(draw, event, len(real))
+            chosen, takes_part = coins(draw, event, int(real.sum()))
             length = padded_length(study, len(real))
             whole = [padded(array, length) for array in arrays]
-            mask = padded(mask, length)
+            mask = np.zeros(length, bool)
+            mask[: len(real)][real] = chosen
             cuts = [slice(a, a + (size or length)) for a in range(0, length, size or length)]
             return [(tuple(a[cut] for a in whole), mask[cut]) for cut in cuts], takes_part
         if study.algorithm.rows is not None:
             rows = in_turn(study, number)
         else:
-            rows = batched(study, chosen_rows(study, draw, event, [len(real)]))[0]
+            rows = chosen_rows(study, draw, event, [int(real.sum())])[0]
         parts = np.split(rows, len(rows) // (size or len(rows)))
         return [gathered(tuple(arrays), real, part) for part in parts], True
 

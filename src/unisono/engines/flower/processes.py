@@ -1,21 +1,7 @@
-"""Small facts about this machine that running Flower's commands needs."""
+"""Small facts about this machine that running a server needs."""
 
-import os
 import socket
-import sysconfig
 from pathlib import Path
-
-from unisono.errors import InvalidInput
-
-
-def script(name: str) -> str:
-    """Flower's command of this environment, not another one on the path."""
-    path = Path(sysconfig.get_path("scripts")) / name
-    if not path.exists():
-        raise InvalidInput(
-            f"{name} is not installed beside this Python: pip install unisono[flower]"
-        )
-    return str(path)
 
 
 def free_port(host: str) -> int:
@@ -24,17 +10,6 @@ def free_port(host: str) -> int:
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.bind((host, 0))
         return int(listener.getsockname()[1])
-
-
-def exists(process: int) -> bool:
-    """Whether a process with this number runs (or is about to be collected)."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def marked(name: str, value: str) -> list[int]:

@@ -1,0 +1,61 @@
+"""The public door of a server: what parties need passes, everything else is refused unread.
+
+Flower serves its whole interface on one port: the parties' part, but also the part that starts
+runs, and with it code, for whoever asks. This wrapper is all that listens on the public address.
+It knows the few requests that a party makes and how long each may be. A long body is taken from
+parties of the roster only, before a byte of it is read.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Event = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Event]]
+Send = Callable[[Event], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+Headers = Mapping[bytes, bytes]
+
+SHORT = 1 << 16  # bytes, for any request
+_OVERHEAD = 1 << 12  # of a message around the bytes it carries
+
+
+class Door:
+    """An ASGI application around another.
+
+    `short` and `long` are the paths that pass, `noted` those that are answered here, with an empty
+    body, and go no further. `admits` says by the headers whether a long body is welcome.
+    """
+
+    def __init__(
+        self, inner: Application, *, short: Collection[str], long: Collection[str],
+        noted: Collection[str], admits: Callable[[Headers], bool], maximum: int,
+    ) -> None:  # fmt: skip
+        self._inner, self._short, self._long, self._noted = inner, short, long, noted
+        self._admits, self._maximum = admits, maximum + _OVERHEAD
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        status = self._status(scope)
+        if status is None:
+            await self._inner(scope, receive, send)
+            return
+        headers = [(b"content-length", b"0")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+
+    def _status(self, scope: Scope) -> int | None:
+        """With which status the request ends here, or None when it may pass."""
+        path = scope["path"]
+        if scope["type"] != "http" or path not in {*self._short, *self._long, *self._noted}:
+            return 404
+        if scope["method"] != "POST":
+            return 405
+        headers = dict(scope["headers"])
+        length = headers.get(b"content-length", b"")
+        if not length.isdigit():
+            return 411
+        if int(length[:20]) > SHORT and (
+            path not in self._long or int(length[:20]) > self._maximum or not self._admits(headers)
+        ):
+            return 413
+        return 200 if path in self._noted else None

@@ -52,6 +52,7 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from unisono.engines import wire
+from unisono.engines.flower.careful import CarefulClient
 from unisono.engines.flower.certificates import NodeKeys
 from unisono.engines.flower.messages import MESSAGE_TYPE, unwrap, wrap
 from unisono.errors import InvalidInput
@@ -98,6 +99,8 @@ class Fleet:
         self._client = FleetHttpClient.from_server_address(
             address, insecure, root_certificates, [NodeAuthHttpInterceptor(*own)]
         )
+        self._client._client.close()
+        self._client._client = CarefulClient(root_certificates)
         self._node = Node()
 
     def open(self, previous: int | None) -> int:

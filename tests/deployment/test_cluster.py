@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +32,7 @@ from unisono.deployment.job import Job
 from unisono.engines import in_process
 from unisono.engines.distributed.server import Conditions
 from unisono.engines.flower.certificates import issue
-from unisono.engines.flower.processes import free_port
+from unisono.engines.flower.processes import free_port, script
 from unisono.errors import InvalidInput
 from unisono.studies.build import build
 from unisono.studies.file import load_study
@@ -337,7 +336,7 @@ def test_a_stock_supernode_takes_part_under_local_trust_and_its_certificate_says
               "server": shared.link.address}  # fmt: skip
     port = free_port("127.0.0.1")
     command = [
-        f"{sysconfig.get_path('scripts')}/flower-supernode", "--superlink", shared.link.address,
+        script("flower-supernode"), "--superlink", shared.link.address,
         "--root-certificates", authority_of(shared.job),
         "--auth-supernode-private-key", seat.keys / "west.node",
         "--host", "127.0.0.1", "--port", port,

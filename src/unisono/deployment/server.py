@@ -1,6 +1,7 @@
 """The server's part of a study, as the process that Flower starts runs it."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from unisono.engines import compilation_cache
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.distributed.link import Link
 from unisono.engines.distributed.server import coordinate
+from unisono.errors import InvalidInput
+
+_PAUSE = 0.5  # seconds between looks at who is there
 
 
 def main(link: Link, folder: Path) -> None:
@@ -44,6 +48,8 @@ def main(link: Link, folder: Path) -> None:
     noise = None
     if study.trust is Trust.TRUSTED_SERVER:
         noise = server_noise(study.algorithm, study.facts, study.trust, seed=None)
+    if done[0] < rounds:
+        _await_parties(link, study.facts.minimum_survivors, job.conditions.patience, say)
     began = time.monotonic()
     outcome = coordinate(
         study, link, session, conditions=job.conditions, server_noise=noise,
@@ -63,6 +69,20 @@ def main(link: Link, folder: Path) -> None:
     if test is not None and outcome.opened:
         write_json(folder / EVALUATION, agreed.built.judge(outcome.value, *test))
     save_result(folder, agreed.built, outcome.value, outcome.opened, certificate)
+
+
+def _await_parties(link: Link, needed: int, patience: float, say: Callable[[str], None]) -> None:
+    """Returns when a round could be opened; without parties no round begins, and none is lost."""
+    ends = time.monotonic() + patience
+    while (here := len(link.nodes())) < needed:
+        if time.monotonic() > ends:
+            raise InvalidInput(
+                f"{here} parties are connected after {patience:g} s and a round needs {needed}: "
+                "nothing was asked or spent; start the server again, the parties join when they "
+                "are ready (--patience SECONDS waits longer)"
+            )
+        say(f"waiting for parties: {here} of at least {needed} are connected")
+        time.sleep(_PAUSE)
 
 
 def _standing(job: Job, agreed: Agreement, number: int) -> tuple[Any, list[str]]:

@@ -1,7 +1,20 @@
-"""Small facts about this machine that running a server needs."""
+"""Small facts about this machine that running Flower needs."""
 
 import socket
+import sysconfig
 from pathlib import Path
+
+from unisono.errors import InvalidInput
+
+
+def script(name: str) -> str:
+    """Flower's command of this environment, not another one on the path."""
+    path = Path(sysconfig.get_path("scripts")) / name
+    if not path.exists():
+        raise InvalidInput(
+            f"{name} is not installed beside this Python: pip install unisono[flower]"
+        )
+    return str(path)
 
 
 def free_port(host: str) -> int:

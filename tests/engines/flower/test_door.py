@@ -9,12 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 
 from unisono.engines.flower.certificates import generate_node_keys, issue, public_path
 from unisono.engines.flower.cluster import SuperLink
 from unisono.engines.flower.door import SHORT
+from unisono.engines.flower.fleet import Fleet
 from unisono.engines.flower.processes import marked
 from unisono.engines.flower.superlink import Control
 
@@ -98,6 +100,21 @@ def test_long_bodies_of_strangers_are_refused_unread(server):
     found = stranger(server, *[("POST", f"/v1/fleet/{n}", size) for n, size in sizes.items()])
     found.pop("socket")
     assert {status for status, _ in found.values()} == {413}
+
+
+@pytest.mark.parametrize("registers", [True, False], ids=["introduces itself", "has a key"])
+def test_a_stranger_with_a_key_of_its_own_is_not_admitted(server, tmp_path, registers):
+    """So that the server's part never sees it, and never waits for it."""
+    keys = None if registers else generate_node_keys(tmp_path / "stranger")
+    authority = (server.folder.parent / "tls" / "authority.crt").read_bytes()
+    fleet = Fleet(server.address, False, authority, keys)
+    with pytest.raises(httpx.HTTPStatusError):
+        fleet.open(None)
+    with pytest.raises(httpx.HTTPStatusError):
+        fleet.heartbeat()
+    fleet.close()
+    with Control(server.inside) as control:
+        assert len(control.registered()) == 1
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="becoming another user needs to be root")

@@ -185,7 +185,8 @@ class SuperLink:
     def _started(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
         """A process of ours that ends when this one does."""
         own = {"FLWR_HOME": str(self.folder.resolve()), _MARK: self._mark}
-        command = [sys.executable, "-m", f"{__package__}.{module}", *arguments]
+        # -P: nothing is imported from the folder in which somebody happens to stand.
+        command = [sys.executable, "-P", "-m", f"{__package__}.{module}", *arguments]
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, leashed.__file__, str(os.getpid()), *command],

@@ -3,6 +3,7 @@
 The requests are made by another user of this machine, who also looks for other ways in.
 """
 
+import asyncio
 import json
 import os
 import subprocess
@@ -15,7 +16,7 @@ from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 
 from unisono.engines.flower.certificates import generate_node_keys, issue, public_path
 from unisono.engines.flower.cluster import SuperLink
-from unisono.engines.flower.door import SHORT
+from unisono.engines.flower.door import SHORT, Door
 from unisono.engines.flower.fleet import Fleet
 from unisono.engines.flower.processes import marked
 from unisono.engines.flower.superlink import Control
@@ -51,6 +52,61 @@ except OSError as error:
     found["socket"] = type(error).__name__
 print(json.dumps(found))
 """
+
+
+def through(headers, path="/short", method="POST", kind="http", member=True):
+    """With which status a request ends at the door, or the request as it is inside."""
+    inside, said = [], []
+
+    async def inner(scope, receive, send):
+        inside.append(scope)
+
+    async def send(event):
+        said.append(event)
+
+    door = Door(
+        inner, short={"/short"}, long={"/long"}, noted={"/noted"}, maximum=10**6,
+        admits=lambda headers: member and headers[b"flwr-key"] == b"own",
+    )  # fmt: skip
+    scope = {"type": kind, "method": method, "path": path, "query_string": b"a=b",
+             "headers": [(name.encode(), value.encode()) for name, value in headers]}  # fmt: skip
+    asyncio.run(door(scope, None, send))
+    return inside[0] if inside else said[0]["status"]
+
+
+OWN = ("flwr-key", "own")
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "options"),
+    [
+        (404, [("content-length", "1")], {"path": "/shorter"}),
+        (404, [("content-length", "1")], {"path": "/short/"}),
+        (404, [("content-length", "1")], {"kind": "websocket"}),
+        (405, [("content-length", "1")], {"method": "GET"}),
+        (411, [], {}),
+        (411, [("content-length", "-1")], {}),
+        (411, [("content-length", "1"), ("transfer-encoding", "chunked")], {}),
+        (413, [("content-length", str(SHORT + 1)), OWN], {}),
+        (413, [("content-length", "9" * 5000), OWN], {"path": "/long"}),
+        (413, [("content-length", str(SHORT + 1)), OWN], {"path": "/long", "member": False}),
+        (413, [("content-length", str(10**7)), OWN], {"path": "/long"}),
+        (413, [("content-length", str(SHORT + 1)), OWN], {"path": "/noted"}),
+        (200, [("content-length", "1")], {"path": "/noted"}),
+    ],
+)
+def test_what_ends_at_the_door(status, headers, options):
+    assert through(headers, **options) == status
+
+
+def test_what_passes_is_stripped_of_what_it_does_not_need():
+    needed = [("content-type", "application/protobuf"), ("content-length", "70000"), OWN]
+    more = [("host", "x/v1/runtime/pull-object?"), ("x-forwarded-for", "1.2.3.4"), ("cookie", "a")]
+    inside = through([*more, *needed], path="/long")
+    assert dict(inside["headers"]) == {
+        b"host": b"localhost", **{name.encode(): value.encode() for name, value in needed},
+    }  # fmt: skip
+    assert inside["query_string"] == b""
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,8 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = Mapping[bytes, bytes]
 
 SHORT = 1 << 16  # bytes, for any request
+# What is inside decides by these headers, and by no others; Flower's own begin with its name.
+_NEEDED, _FLOWERS = {b"content-type", b"content-length", b"accept"}, b"flwr-"
 _OVERHEAD = 1 << 12  # of a message around the bytes it carries
 
 
@@ -37,7 +39,7 @@ class Door:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = self._status(scope)
         if status is None:
-            await self._inner(scope, receive, send)
+            await self._inner(_plain(scope), receive, send)
             return
         headers = [(b"content-length", b"0")]
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -52,10 +54,25 @@ class Door:
             return 405
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"")
-        if not length.isdigit():
+        # A body in chunks has no length beforehand, whatever else the headers say.
+        if not length.isdigit() or b"transfer-encoding" in headers:
             return 411
         if int(length[:20]) > SHORT and (
             path not in self._long or int(length[:20]) > self._maximum or not self._admits(headers)
         ):
             return 413
         return 200 if path in self._noted else None
+
+
+def _plain(scope: Scope) -> Scope:
+    """The request without what it does not need.
+
+    An application that asks for a request's address gets it from the header `host`: pinned, no
+    stranger can make one part inside see another path than the next.
+    """
+    kept = [
+        (name, value)
+        for name, value in scope["headers"]
+        if name in _NEEDED or name.startswith(_FLOWERS)
+    ]
+    return {**scope, "headers": [(b"host", b"localhost"), *kept], "query_string": b""}

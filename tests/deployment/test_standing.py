@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from unisono.deployment import party
-from unisono.deployment.server import _await_parties
+from unisono.deployment import party, server
+from unisono.deployment.server import Unhurried, _await_parties
 from unisono.engines.flower import resident
 from unisono.errors import InvalidInput
 
@@ -72,3 +72,30 @@ def test_without_parties_no_round_begins():
         _await_parties(SimpleNamespace(nodes=lambda: [7]), 2, 0.6, said.append)
     assert said[0] == "waiting for parties: 1 of at least 2 are connected"
     _await_parties(SimpleNamespace(nodes=lambda: [7, 8]), 2, 0.0, said.append)
+
+
+def test_after_failed_exchanges_the_server_takes_its_time(monkeypatch):
+    """Longer each time, up to a limit; once answered, it hurries again."""
+    slept, answering = [], {1, 2, 3}
+    monkeypatch.setattr(server, "time", SimpleNamespace(sleep=slept.append))
+
+    def exchange(requests, deadline):
+        return {node: b"" for node in requests if node in answering}
+
+    link = Unhurried(SimpleNamespace(nodes=lambda: [1, 2, 3], exchange=exchange), 3)
+
+    def rests(asked=(1, 2, 3)):
+        link.exchange(dict.fromkeys(asked, b""), 1.0)
+        slept.clear()
+        assert link.nodes() == link.nodes() == [1, 2, 3]
+        return slept.copy()
+
+    assert rests() == [0.0, 0.0]
+    answering.remove(2)
+    assert [rests()[0] for _ in range(6)] == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0]
+    assert rests() == [60.0, 0.0]  # once for each failure
+    assert rests(asked=[2]) == [0.0, 0.0]  # a single greeting is no round
+    answering.add(2)
+    assert rests() == [0.0, 0.0]
+    answering.remove(2)
+    assert rests() == [5.0, 0.0]

@@ -1,7 +1,7 @@
 """The server's part of a study, as the process that Flower starts runs it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from unisono.engines.distributed.server import coordinate
 from unisono.errors import InvalidInput
 
 _PAUSE = 0.5  # seconds between looks at who is there
+_FIRST_REST, _LONGEST_REST = 5.0, 60.0  # seconds after failed exchanges, doubled each time
 
 
 def main(link: Link, folder: Path) -> None:
@@ -51,8 +52,9 @@ def main(link: Link, folder: Path) -> None:
     if done[0] < rounds:
         _await_parties(link, study.facts.minimum_survivors, job.conditions.patience, say)
     began = time.monotonic()
+    unhurried = Unhurried(link, study.facts.minimum_survivors)
     outcome = coordinate(
-        study, link, session, conditions=job.conditions, server_noise=noise,
+        study, unhurried, session, conditions=job.conditions, server_noise=noise,
         checkpoint=job.checkpoint, progress=progress, say=say,
     )  # fmt: skip
     certificate = certify(
@@ -69,6 +71,33 @@ def main(link: Link, folder: Path) -> None:
     if test is not None and outcome.opened:
         write_json(folder / EVALUATION, agreed.built.judge(outcome.value, *test))
     save_result(folder, agreed.built, outcome.value, outcome.opened, certificate)
+
+
+class Unhurried:
+    """A link that takes its time after exchanges that too few parties answered.
+
+    A killed party counts as connected until it has missed its heartbeats. Tried again at once, a
+    round would fail for the same reason, and those who answered would pay for each attempt.
+    """
+
+    def __init__(self, link: Link, needed: int) -> None:
+        self._link, self._needed = link, needed
+        self._failed, self._rest = 0, 0.0
+
+    def nodes(self) -> Sequence[int]:
+        """Who is connected, once those who were silent have had time to be missed."""
+        time.sleep(self._rest)
+        self._rest = 0.0
+        return self._link.nodes()
+
+    def exchange(self, requests: Mapping[int, bytes], deadline: float) -> Mapping[int, bytes]:
+        """As the link's; whether it failed is remembered."""
+        replies = self._link.exchange(requests, deadline)
+        if len(requests) >= self._needed:  # else not even all answers would have been enough
+            self._failed = self._failed + 1 if len(replies) < self._needed else 0
+            if self._failed:
+                self._rest = min(_FIRST_REST * 2 ** (self._failed - 1), _LONGEST_REST)
+        return replies
 
 
 def _await_parties(link: Link, needed: int, patience: float, say: Callable[[str], None]) -> None:

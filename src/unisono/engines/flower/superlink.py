@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import resource
 import socket
 import sys
 import warnings
@@ -265,6 +266,8 @@ async def _serve(host: str, port: int, path: Path, tls: dict[str, Any], app: Any
 def main(settings: str) -> None:
     """The process; `settings` as `cluster` writes them."""
     given = json.loads(settings)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # idle connections are files
     app = _application(given["database"], bool(given["tls"]))
     place = given["host"], given["port"], Path(given["socket"]), given["tls"]
     asyncio.run(_serve(*place, app))

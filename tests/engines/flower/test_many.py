@@ -36,12 +36,14 @@ class Hasty(Fleet):
         return super().content(request)
 
 
-def test_a_dozen_parties_finish_and_none_can_delete_what_is_being_sent(tmp_path, monkeypatch):
+@pytest.mark.parametrize("hasty", [0, 4])
+def test_a_dozen_parties_finish_and_none_can_delete_what_is_sent(tmp_path, monkeypatch, hasty):
+    """All get the same question, so a party can have all of it before its message is complete."""
     monkeypatch.setenv("PYTHONPATH", str(__file__).rpartition("/")[0], prepend=":")
     tls, stop, nodes = issue(tmp_path / "tls", ["127.0.0.1"]), threading.Event(), {}
 
     def party(index, server):
-        kind = Hasty if index % 3 == 0 else Fleet
+        kind = Hasty if index < hasty else Fleet
         keys = load_node_keys(tmp_path / f"party{index}")
         fleet = kind(server.address, False, tls.authority.read_bytes(), keys)
         nodes[index] = fleet.open(None)
@@ -63,7 +65,8 @@ def test_a_dozen_parties_finish_and_none_can_delete_what_is_being_sent(tmp_path,
             while len(nodes) < PARTIES:
                 time.sleep(0.05)
             for number in range(ROUNDS):
-                order = {"text": "hello" * 2000, "nodes": list(nodes.values()), "deadline": 20.0}
+                order = {"text": "hello" * 2000, "nodes": list(nodes.values()), "deadline": 20.0,
+                         "same": True}  # fmt: skip
                 (job / "part").write_text(json.dumps(order))
                 (job / "part").replace(job / f"order{number}.json")
                 result = job / f"result{number}.json"
@@ -71,7 +74,7 @@ def test_a_dozen_parties_finish_and_none_can_delete_what_is_being_sent(tmp_path,
                     assert run.alive(), server.tail()
                     time.sleep(0.02)
                 replies = json.loads(result.read_text())["replies"]
-                assert len(replies) == PARTIES
+                assert replies == dict.fromkeys(map(str, nodes.values()), "HELLO" * 2000)
             (job / f"order{ROUNDS}.json").write_text(json.dumps({"text": "stop"}))
             run.wait(20)
         finally:

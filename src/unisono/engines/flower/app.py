@@ -1,6 +1,6 @@
 """What is submitted to Flower: a folder that names installed code, and nothing else.
 
-`flwr run` wants an app directory. Ours holds one pyproject.toml: the server's entry point (a
+A run of Flower has an app directory. Ours holds one pyproject.toml: the server's entry point (a
 `module:attribute` of installed code) and the job folder, as the run's configuration. The run
 notes in `outcome.json` there how it fares, so that whoever submitted it need not ask Flower.
 

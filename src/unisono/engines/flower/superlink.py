@@ -64,7 +64,7 @@ _OBJECTS = ("push-object",)
 # What stock SuperNodes ask for besides: what they are to run.
 _APPS = ("get-run", "get-fab")
 # Confirming deletes a message, which the server may still be uploading, so parties' word on it
-# goes no further: whoever sent a message forgets it (`Task.forget`).
+# goes no further: the server's part forgets what it sent (`forget`).
 _NOTED = ("confirm-message-received",)
 # Without TLS there are no keys that were registered before.
 _INTRODUCTION = ("register-node",)

@@ -8,7 +8,6 @@ import pytest
 
 from unisono.deployment import party, server
 from unisono.deployment.server import Unhurried, _await_parties
-from unisono.engines.flower import resident
 from unisono.errors import InvalidInput
 
 from .trial import ADDRESS, Trial, study_text
@@ -49,6 +48,7 @@ def test_a_refused_second_process_leaves_no_trace(trial):
 
 
 def test_sigterm_lets_a_party_take_its_leave(trial, monkeypatch):
+    resident = pytest.importorskip("unisono.engines.flower.resident", reason="needs flwr")
     before, left = signal.getsignal(signal.SIGTERM), []
 
     def serve(answer, address, *, stop, **options):

@@ -49,21 +49,25 @@ def write(path: Path, content: bytes, mode: int = 0o600) -> None:
 @contextmanager
 def held(folder: Path, words: str) -> Iterator[None]:
     """One process at a time for a folder; `words` say what another one does with it."""
-    path = folder / "lock"
+    with locked(folder / "lock", f"another process {words} {folder}: stop it, or let it go on"):
+        yield
+
+
+@contextmanager
+def locked(path: Path, refusal: str) -> Iterator[None]:
+    """One process at a time inside; another one is refused at once, in these words."""
     try:
         lock = path.open("ab")
     except FileNotFoundError:
-        raise InvalidInput(f"another process has just removed {folder}: try again") from None
+        raise InvalidInput(f"another process has just removed {path.parent}: try again") from None
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InvalidInput(
-                f"another process {words} {folder}: stop it, or let it go on"
-            ) from None
+            raise InvalidInput(refusal) from None
         if not path.exists() or path.stat().st_ino != os.fstat(lock.fileno()).st_ino:
             # A lock on a file that is gone holds nothing.
-            raise InvalidInput(f"another process has just left {folder}: try again")
+            raise InvalidInput(f"another process has just left {path.parent}: try again")
         yield
 
 

@@ -7,10 +7,13 @@ by the algorithm turn by turn, each paid for before.
 
 import os
 import shutil
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from cryptography import x509
@@ -18,7 +21,7 @@ from cryptography import x509
 from unisono.core.certificate import certify
 from unisono.core.study import Party
 from unisono.core.values import Private
-from unisono.deployment.files import folder_for, read_json, save_result, write_json
+from unisono.deployment.files import folder_for, locked, read_json, save_result, write_json
 from unisono.deployment.job import Agreement, agreement
 from unisono.deployment.public_test import public_test, require_public
 from unisono.deployment.record import Budgets, Diary
@@ -88,12 +91,23 @@ class Member:
         load_node_key(seat.keys, seat.name)
         require_public(public_test(built.file, seat.study), {seat.name: seat.data})
         columns = built.columns(built.table(seat.data), seat.name)
+        ours = f".{session.id.hex()[:16]}"
+        # Two processes of one party would take each other's messages and each miss half a round.
+        self._lock = self._policy.ledger_path.with_suffix(f"{ours}.lock")
+        self._alone = ExitStack()
+        self._alone.enter_context(
+            locked(
+                self._lock,
+                f"{seat.name} takes part in this study already: another process holds "
+                f"{self._lock}; let it go on, or stop it first",
+            )
+        )
         folder_for(seat.output)
         self.ledger = self._policy.open_ledger()
         remember(own)
         party = Party(seat.name, Private(columns, seat.name), self.ledger)
         # As private as the records, so it lies beside their ledger and not with the result.
-        self._memory = self._policy.ledger_path.with_suffix(f".{session.id.hex()[:16]}.memory")
+        self._memory = self._policy.ledger_path.with_suffix(f"{ours}.memory")
         self.responder = Responder(
             built.study, party, identity, session, allow=self._allow,
             memory=self._memory,
@@ -102,6 +116,7 @@ class Member:
             self.responder.purse.check()
         except BaseException:
             self.ledger.close()
+            self._alone.close()
             raise
         self._shapes = [column.shape for column in columns]
 
@@ -136,7 +151,10 @@ class Member:
         if self._diary is not None and self._budgets is not None:
             self._diary.step(rounds, answered.result)
             self._budgets.write()
-        return save_result(self.seat.output, built, answered.result, answered.opened, certificate)
+        shown = save_result(self.seat.output, built, answered.result, answered.opened, certificate)
+        self._lock.unlink(missing_ok=True)
+        self._alone.close()
+        return shown
 
 
 def _require_own_ledger(policy: PolicyFile, own: DataSet) -> None:
@@ -153,7 +171,10 @@ def _require_own_ledger(policy: PolicyFile, own: DataSet) -> None:
 def serve(
     member: Member, server: Connection, *, patience: float, connected: Callable[[int], None]
 ) -> None:
-    """Answer the server until the study is over; refuses a server that runs another one."""
+    """Answer the server until the study is over; refuses a server that runs another one.
+
+    A process that is asked to end (SIGTERM) answers what it has begun, takes its leave and ends.
+    """
     from unisono.engines.flower import resident
     from unisono.engines.flower.certificates import load_node_keys
 
@@ -177,17 +198,39 @@ def serve(
         connected(node)
 
     before = read_json(place) or {}
-    resident.serve(
-        answer, server.address, stop=stop, insecure=insecure, connected=came_in,
-        patience=patience, root_certificates=server.authority, keys=keys,
-        previous=before.get("node") if before.get("server") == server.address else None,
-    )  # fmt: skip
+    with _ends_by(stop) as asked:
+        resident.serve(
+            answer, server.address, stop=stop, insecure=insecure, connected=came_in,
+            patience=patience, root_certificates=server.authority, keys=keys,
+            previous=before.get("node") if before.get("server") == server.address else None,
+        )  # fmt: skip
+    if asked.is_set() and not member.responder.finished:
+        raise SystemExit(128 + signal.SIGTERM)
     if other.is_set():
         raise InvalidInput(
             f"the server at {server.address} runs another study than {seat.study}, or the same "
             "with another roster: compare both files with the coordinator's; nothing was spent "
             "on it"
         )
+
+
+@contextmanager
+def _ends_by(stop: threading.Event) -> Iterator[threading.Event]:
+    """Inside, SIGTERM sets `stop`, and the event that is yielded says that it came."""
+    asked = threading.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        asked.set()
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
+        yield asked
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _greets_others(data: bytes, session: str) -> bool:

@@ -1,6 +1,7 @@
 """The server's part of a study, as the process that Flower starts runs it."""
 
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,10 @@ from unisono.engines import compilation_cache
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.distributed.link import Link
 from unisono.engines.distributed.server import coordinate
+from unisono.errors import InvalidInput
+
+_PAUSE = 0.5  # seconds between looks at who is there
+_FIRST_REST, _LONGEST_REST = 5.0, 60.0  # seconds after failed exchanges, doubled each time
 
 
 def main(link: Link, folder: Path) -> None:
@@ -44,9 +49,12 @@ def main(link: Link, folder: Path) -> None:
     noise = None
     if study.trust is Trust.TRUSTED_SERVER:
         noise = server_noise(study.algorithm, study.facts, study.trust, seed=None)
+    if done[0] < rounds:
+        _await_parties(link, study.facts.minimum_survivors, job.conditions.patience, say)
     began = time.monotonic()
+    unhurried = Unhurried(link, study.facts.minimum_survivors)
     outcome = coordinate(
-        study, link, session, conditions=job.conditions, server_noise=noise,
+        study, unhurried, session, conditions=job.conditions, server_noise=noise,
         checkpoint=job.checkpoint, progress=progress, say=say,
     )  # fmt: skip
     certificate = certify(
@@ -63,6 +71,47 @@ def main(link: Link, folder: Path) -> None:
     if test is not None and outcome.opened:
         write_json(folder / EVALUATION, agreed.built.judge(outcome.value, *test))
     save_result(folder, agreed.built, outcome.value, outcome.opened, certificate)
+
+
+class Unhurried:
+    """A link that takes its time after exchanges that too few parties answered.
+
+    A killed party counts as connected until it has missed its heartbeats. Tried again at once, a
+    round would fail for the same reason, and those who answered would pay for each attempt.
+    """
+
+    def __init__(self, link: Link, needed: int) -> None:
+        self._link, self._needed = link, needed
+        self._failed, self._rest = 0, 0.0
+
+    def nodes(self) -> Sequence[int]:
+        """Who is connected, once those who were silent have had time to be missed."""
+        time.sleep(self._rest)
+        self._rest = 0.0
+        return self._link.nodes()
+
+    def exchange(self, requests: Mapping[int, bytes], deadline: float) -> Mapping[int, bytes]:
+        """As the link's; whether it failed is remembered."""
+        replies = self._link.exchange(requests, deadline)
+        if len(requests) >= self._needed:  # else not even all answers would have been enough
+            self._failed = self._failed + 1 if len(replies) < self._needed else 0
+            if self._failed:
+                self._rest = min(_FIRST_REST * 2 ** (self._failed - 1), _LONGEST_REST)
+        return replies
+
+
+def _await_parties(link: Link, needed: int, patience: float, say: Callable[[str], None]) -> None:
+    """Returns when a round could be opened; without parties no round begins, and none is lost."""
+    ends = time.monotonic() + patience
+    while (here := len(link.nodes())) < needed:
+        if time.monotonic() > ends:
+            raise InvalidInput(
+                f"{here} parties are connected after {patience:g} s and a round needs {needed}: "
+                "nothing was asked or spent; start the server again, the parties join when they "
+                "are ready (--patience SECONDS waits longer)"
+            )
+        say(f"waiting for parties: {here} of at least {needed} are connected")
+        time.sleep(_PAUSE)
 
 
 def _standing(job: Job, agreed: Agreement, number: int) -> tuple[Any, list[str]]:

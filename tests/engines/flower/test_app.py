@@ -47,7 +47,7 @@ def test_a_run_gets_its_link_and_folder_and_notes_that_it_finished(tmp_path):
     seen = []
     run(lambda link, job: seen.append((type(link), job, outcome(job, 7)[0])), tmp_path)
     assert seen == [(GridLink, tmp_path, "running")]
-    assert outcome(tmp_path, 7)[:2] == ("finished", "")
+    assert outcome(tmp_path, 7) == ("finished", "")
 
 
 @pytest.mark.parametrize(
@@ -65,16 +65,16 @@ def test_a_run_notes_how_it_failed(tmp_path, error, state, words):
 
     with pytest.raises(type(error)):
         run(main, tmp_path)
-    noted, detail, _ = outcome(tmp_path, 7)
+    noted, detail = outcome(tmp_path, 7)
     assert noted == state
     assert words in detail
     assert ("Traceback" in detail) == isinstance(error, RuntimeError)
 
 
 def test_the_note_of_another_run_is_not_taken_for_ours(tmp_path):
-    assert outcome(tmp_path, 7) == ("", "", 0)
+    assert outcome(tmp_path, 7) == ("", "")
     run(lambda link, job: None, tmp_path, run_id=6)
-    assert outcome(tmp_path, 7) == ("", "", 0)
+    assert outcome(tmp_path, 7) == ("", "")
 
 
 def call(app, data):

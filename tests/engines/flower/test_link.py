@@ -1,11 +1,14 @@
 """One exchange over a grid that misbehaves, and the server's side of Flower under a deadline."""
 
 import time
+from types import SimpleNamespace
 
+import httpx
 import pytest
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 from flwr.supercore.inflatable.inflatable_utils import (
     ObjectPullError,
+    ObjectPushError,
     ObjectUnavailableError,
     pull_objects,
 )
@@ -151,3 +154,58 @@ def test_a_garbled_reply_is_an_error_and_not_the_end_of_the_pull():
             assert reply.has_error()
             assert reply.metadata.reply_to_message_id == ""
     assert http_grid.inflate_object_from_contents is stock
+
+
+def test_an_object_that_is_not_taken_costs_the_others_nothing():
+    """A party that deletes its message while it is being uploaded is silent, and that is all."""
+    taken = []
+
+    def push(name, content):
+        if name == "b":
+            raise ObjectPushError(name, 1, "session")
+        if name == "c":
+            raise httpx.HTTPStatusError("404", request=None, response=httpx.Response(404))
+        taken.append(name)
+
+    objects = {name: SimpleNamespace(deflate=bytes) for name in "abcde"}
+    with patient_until(time.monotonic() + 1.0):
+        http_grid.push_objects(objects, push_object_fn=push, object_ids_to_push=set("abcd"))
+    assert sorted(taken) == ["a", "d"]
+
+
+def test_a_reply_of_many_objects_is_not_fetched():
+    with patient_until(time.monotonic() + 1.0), pytest.raises(ObjectPullError):
+        http_grid.pull_objects(object_ids=list("abcd"), pull_object_fn=str.encode)
+
+
+class Refusing(Grid):
+    """Hands out no batch that holds the reply of a node in `spoilt`."""
+
+    def __init__(self, *spoilt):
+        super().__init__(capitals)
+        self.spoilt = {f"message-{node - 1}" for node in spoilt}
+
+    def pull_messages(self, names):
+        if self.spoilt & set(names):
+            raise httpx.HTTPStatusError("500", request=None, response=httpx.Response(500))
+        return super().pull_messages(names)
+
+
+def test_a_reply_that_cannot_be_handed_out_is_missing_and_the_others_are_not():
+    started = time.monotonic()
+    replies = GridLink(Refusing(2)).exchange({1: b"a", 2: b"b", 3: b"c"}, deadline=5.0)
+    assert replies == {1: b"A", 3: b"C"}
+    assert time.monotonic() - started < 1.0
+
+
+def test_a_superlink_that_refuses_everything_is_an_error():
+    with pytest.raises(httpx.HTTPStatusError):
+        GridLink(Refusing(1, 2)).exchange({1: b"a", 2: b"b"}, deadline=5.0)
+
+
+def test_messages_are_forgotten_after_the_exchange_and_not_before():
+    grid = Grid(lambda m: capitals(m) if m.metadata.dst_node_id == 1 else None)
+    forgotten = []
+    grid.forget = lambda names: forgotten.append((grid.pulls, sorted(names)))
+    GridLink(grid).exchange({1: b"a", 2: b"b"}, deadline=0.2)
+    assert forgotten == [(grid.pulls, ["message-0", "message-1"])]

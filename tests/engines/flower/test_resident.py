@@ -17,7 +17,7 @@ class Fleet:
 
     def __init__(self, messages, stop, breaks=()):
         self.messages, self.stop, self.breaks = list(messages), stop, list(breaks)
-        self.sent, self.confirmed, self.left = [], [], False
+        self.sent, self.left = [], False
 
     def receive(self):
         if not self.messages:
@@ -38,9 +38,6 @@ class Fleet:
         if self.breaks:
             raise self.breaks.pop(0)
         self.sent.append(reply)
-
-    def confirm(self, request):
-        self.confirmed.append(request.identifier)
 
     def heartbeat(self):
         return True
@@ -64,7 +61,6 @@ def answered(messages, answer=bytes.upper, breaks=()):
 def test_one_message_in_one_reply_out():
     fleet = answered([("1", b"a"), ("2", b"b")])
     assert fleet.sent == [("1", b"A"), ("2", b"B")]
-    assert fleet.confirmed == ["1", "2"]
 
 
 def test_a_message_delivered_twice_is_answered_once():

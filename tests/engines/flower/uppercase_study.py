@@ -41,7 +41,11 @@ def obey(link: GridLink, job: Path) -> None:
             result = {"nodes": list(link.nodes())}
         else:
             started = time.perf_counter()
-            requests = {node: f"{order['text']} {node}".encode() for node in order["nodes"]}
+            to_all = order.get("same", False)  # as most questions of a study are
+            requests = {
+                node: (order["text"] if to_all else f"{order['text']} {node}").encode()
+                for node in order["nodes"]
+            }
             replies = link.exchange(requests, order["deadline"])
             result = {
                 "replies": {str(node): data.decode() for node, data in replies.items()},

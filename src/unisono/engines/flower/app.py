@@ -1,6 +1,6 @@
 """What is submitted to Flower: a folder that names installed code, and nothing else.
 
-`flwr run` wants an app directory. Ours holds one pyproject.toml: the server's entry point (a
+A run of Flower has an app directory. Ours holds one pyproject.toml: the server's entry point (a
 `module:attribute` of installed code) and the job folder, as the run's configuration. The run
 notes in `outcome.json` there how it fares, so that whoever submitted it need not ask Flower.
 
@@ -10,7 +10,6 @@ runs beside their data, so their privacy rests on trust in the server, and certi
 """
 
 import json
-import os
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -33,19 +32,19 @@ def server_app(main: Callable[[GridLink, Path], None]) -> ServerApp:
     @app.main()
     def run(grid: Grid, context: Context) -> None:
         job = Path(str(context.run_config["job"]))
-        _note(job, context.run_id, "running")
+        note(job, context.run_id, "running")
         try:
             main(GridLink(grid), job)
         except UnisonoError as error:
-            _note(job, context.run_id, "failed", f"{type(error).__name__}: {error}")
+            note(job, context.run_id, "failed", f"{type(error).__name__}: {error}")
             raise
         except Exception:
-            _note(job, context.run_id, "failed", traceback.format_exc())
+            note(job, context.run_id, "failed", traceback.format_exc())
             raise
         except BaseException:  # an interrupt, or Flower ending the process
-            _note(job, context.run_id, "stopped", "the run was stopped")
+            note(job, context.run_id, "stopped", "the run was stopped")
             raise
-        _note(job, context.run_id, "finished")
+        note(job, context.run_id, "finished")
 
     return app
 
@@ -100,19 +99,18 @@ def write_app(
     return folder
 
 
-def outcome(job: Path, run_id: int) -> tuple[str, str, int]:
-    """State ("" before it started), detail and process of a run, as it noted them itself."""
+def outcome(job: Path, run_id: int) -> tuple[str, str]:
+    """State ("" before it started) and detail of a run, as it noted them itself."""
     try:
-        note = json.loads((job / OUTCOME).read_text(encoding="utf-8"))
+        found = json.loads((job / OUTCOME).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return "", "", 0
-    if note["run"] != run_id:
-        return "", "", 0
-    return note["state"], note["detail"], note["process"]
+        return "", ""
+    return (found["state"], found["detail"]) if found["run"] == run_id else ("", "")
 
 
-def _note(job: Path, run_id: int, state: str, detail: str = "") -> None:
-    note = {"run": run_id, "state": state, "detail": detail, "process": os.getpid()}
+def note(job: Path, run_id: int, state: str, detail: str = "") -> None:
+    """Write down how a run fares, for whoever started it."""
     part = job / f"{OUTCOME}.part"
-    part.write_text(json.dumps(note), encoding="utf-8")
+    written = {"run": run_id, "state": state, "detail": detail}
+    part.write_text(json.dumps(written), encoding="utf-8")
     part.replace(job / OUTCOME)

@@ -87,8 +87,8 @@ def public_path(path: Path) -> Path:
     return path.with_name(path.name + ".pub")
 
 
-def require_public_key(path: Path) -> None:
-    """Refuses a file that is not the public half of a transport key."""
+def load_public_key(path: Path) -> ec.EllipticCurvePublicKey:
+    """The public half of a transport key; anything else is refused."""
     try:
         key = serialization.load_ssh_public_key(path.read_bytes())
     except (OSError, ValueError, UnsupportedAlgorithm):
@@ -97,6 +97,7 @@ def require_public_key(path: Path) -> None:
         raise InvalidInput(
             f"{path} is not the public half of a transport key: take the .pub file of `keygen`"
         )
+    return key
 
 
 def load_node_keys(path: Path) -> NodeKeys:

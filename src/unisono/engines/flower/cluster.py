@@ -1,13 +1,14 @@
-"""Flower's server process (SuperLink) as a context: started, used, and gone without a trace.
+"""The server of a study (SuperLink) as a context: started, used, and gone without a trace.
 
     with SuperLink(folder, tls=issue(folder / "tls", ["127.0.0.1"])) as server:
         server.register(party_key.pub)
         server.submit(write_app(...)).wait()
 
-Parties reach it at `server.address`. Its state is in memory unless `database` names a file; a
-server that was killed comes back on the same port, and without a database it has forgotten who
-was registered: `register` may be repeated at any time. What a study must remember is in its own
-checkpoint, not in Flower's state.
+Parties reach it at `server.address`, and only what parties need is there; all else goes through a
+socket that no other user of this machine can open (`superlink`). Its state is in memory unless
+`database` names a file; a server that was killed comes back on the same port, and without a
+database it has forgotten who was registered: `register` may be repeated at any time. What a study
+must remember is in its own checkpoint, not in Flower's state.
 """
 
 import contextlib
@@ -18,33 +19,33 @@ import signal
 import socket
 import subprocess
 import sys
-import sysconfig
+import tempfile
 import threading
 import time
 import tomllib
 import uuid
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, Self
 
+from cryptography.hazmat.primitives import serialization
+
 from unisono.engines.flower import leashed
-from unisono.engines.flower.certificates import ServerFiles, require_public_key
-from unisono.engines.flower.processes import free_port, marked, script
+from unisono.engines.flower.certificates import ServerFiles, load_public_key
+from unisono.engines.flower.processes import free_port, marked
 from unisono.engines.flower.refusals import is_loopback
 from unisono.engines.flower.runs import Run, ServerFailed
 from unisono.errors import InvalidInput
 
 _START, _END = 60.0, 5.0  # seconds to come up, and to go down by itself
-_COMMAND_SECONDS = 60.0
 _POLL = 0.05
 _MARK = "UNISONO_SUPERLINK"  # in the environment of every process that a SuperLink starts
 _QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 
 
 class SuperLink:
-    """A `flower-superlink` of our own; everything it writes is in `folder`/flower."""
+    """A process of our own; everything it writes is in `folder`/flower."""
 
     def __init__(
         self, folder: Path, *, host: str = "127.0.0.1", port: int | None = None,
@@ -60,8 +61,10 @@ class SuperLink:
         self.folder, self._host, self._tls, self._database = folder / "flower", host, tls, database
         self._port = port or free_port(host)
         self._process: subprocess.Popen[bytes] | None = None
+        self._runs: list[subprocess.Popen[bytes]] = []
         self._mark = uuid.uuid4().hex
         self._previous_handler: Any = None
+        self._private: Path | None = None
 
     @property
     def address(self) -> str:
@@ -92,28 +95,33 @@ class SuperLink:
     ) -> None:  # fmt: skip
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
+        if self._private is not None:
+            shutil.rmtree(self._private, ignore_errors=True)
         if self._previous_handler is not None:
             signal.signal(signal.SIGTERM, self._previous_handler)
 
+    @property
+    def inside(self) -> Path:
+        """Where processes of the same user reach all of it.
+
+        Nobody else can enter the folder. It is not in `self.folder` because the path of a socket
+        may have about a hundred characters only.
+        """
+        if self._private is None:
+            self._private = Path(tempfile.mkdtemp(prefix="unisono-"))
+        return self._private / "superlink"
+
     def start(self) -> None:
         """Starts the process and waits until it accepts connections."""
-        self._configure()
-        command = ["--host", self._host, "--port", str(self._port)]
-        command += ["--disable-runtime-dependency-installation"]
-        if self._tls is None:
-            command += ["--insecure"]
-        else:
-            command += ["--enable-supernode-auth", "--ssl-ca-certfile", str(self._tls.authority)]
-            command += ["--ssl-certfile", str(self._tls.certificate)]
-            command += ["--ssl-keyfile", str(self._tls.key)]
-        if self._database is not None:
-            command += ["--database", str(self._database)]
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, leashed.__file__, str(os.getpid()), script("flower-superlink"),
-                 *command], env=self._environment(),
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.inside.unlink(missing_ok=True)
+        tls = {}
+        if self._tls is not None:
+            tls = {"ssl_certfile": str(self._tls.certificate), "ssl_keyfile": str(self._tls.key)}
+        database = None if self._database is None else str(self._database)
+        settings = {"host": self._host, "port": self._port, "socket": str(self.inside),
+                    "tls": tls, "database": database}  # fmt: skip
+        self._process = self._started("superlink", json.dumps(settings))
         limit = time.monotonic() + _START
         while self._process.poll() is None and time.monotonic() < limit:
             if self._accepts():
@@ -132,31 +140,37 @@ class SuperLink:
         for process in marked(_MARK, self._mark):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-        self._process.kill()
-        self._process.wait()
-        self._process = None
+        for child in (self._process, *self._runs):
+            child.kill()
+            child.wait()
+        self._process, self._runs = None, []
 
     def register(self, *public_keys: Path) -> None:
         """Admits the parties with these transport keys; harmless for those admitted already."""
-        for path in public_keys:
-            require_public_key(path)
-        with ThreadPoolExecutor() as pool:  # each is a process that takes seconds to start
-            answers = pool.map(
-                lambda path: self.command("supernode", "register", path), public_keys
+        from unisono.engines.flower.superlink import Control
+
+        keys = [
+            load_public_key(path).public_bytes(
+                serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
             )
-        for path, answer in zip(public_keys, answers, strict=True):
-            error = str(answer.get("error-message", "")).strip()
-            if not answer.get("success") and "already in use" not in error:
-                raise InvalidInput(f"the SuperLink does not register {path}: {error}")
+            for path in public_keys
+        ]
+        with Control(self.inside) as control:
+            for key in keys:
+                control.register(key)
 
     def submit(self, app: Path) -> Run:
         """Starts the server's part of a study, as `write_app` wrote it."""
-        answer = self.command("run", app)
-        if not answer.get("success"):
-            raise ServerFailed(f"the SuperLink does not run {app}: {answer.get('error-message')}")
+        from unisono.engines.flower.superlink import Control
+
         settings = tomllib.loads((app / "pyproject.toml").read_text(encoding="utf-8"))
-        job = Path(settings["tool"]["flwr"]["app"]["config"]["job"])
-        return Run(self, int(answer["run-id"]), job)
+        flower = settings["tool"]["flwr"]["app"]
+        component, job = flower["components"]["serverapp"], flower["config"]["job"]
+        with Control(self.inside) as control:
+            number = control.start(app)
+        process = self._started("serverapp", str(self.inside), str(number), component, job)
+        self._runs.append(process)
+        return Run(self, number, Path(job), process)
 
     def alive(self) -> bool:
         """Whether the process is there."""
@@ -168,42 +182,28 @@ class SuperLink:
             return "(no log)"
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
-    def _configure(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        security = "insecure = true"
-        if self._tls is not None:
-            security = f"root-certificates = {json.dumps(str(self._tls.authority.resolve()))}"
-        (self.folder / "config.toml").write_text(
-            '[superlink]\ndefault = "own"\n[superlink.own]\n'
-            f"address = {json.dumps(self.address)}\n{security}\n",
-            encoding="utf-8",
-        )
-
-    def _environment(self) -> dict[str, str]:
-        path = sysconfig.get_path("scripts") + os.pathsep + os.environ.get("PATH", "")
-        own = {"FLWR_HOME": str(self.folder.resolve()), "PATH": path, _MARK: self._mark}
-        return {**os.environ, **_QUIET, "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.3", **own}
+    def _started(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """A process of ours that ends when this one does."""
+        own = {"FLWR_HOME": str(self.folder.resolve()), _MARK: self._mark}
+        # -P: nothing is imported from the folder in which somebody happens to stand.
+        command = [sys.executable, "-P", "-m", f"{__package__}.{module}", *arguments]
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, leashed.__file__, str(os.getpid()), *command],
+                env={**os.environ, **_QUIET, **own},
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
 
     def _accepts(self) -> bool:
         host, _, port = self.address.rpartition(":")
         try:
             with socket.create_connection((host.strip("[]"), int(port)), timeout=1):
+                pass
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.connect(str(self.inside))
                 return True
         except OSError:
             return False
-
-    def command(self, *arguments: str | Path) -> dict[str, Any]:
-        """What Flower's command line answers."""
-        done = subprocess.run(
-            [script("flwr"), *arguments, "own", "--format", "json"], env=self._environment(),
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_COMMAND_SECONDS,
-        )  # fmt: skip
-        start = done.stdout.find("{")
-        try:
-            return dict(json.loads(done.stdout[start:]))
-        except ValueError:
-            said = (done.stderr or done.stdout).strip()
-            raise ServerFailed(f"`flwr {' '.join(map(str, arguments))}` failed: {said}") from None
 
 
 def _raise_exit(number: int, frame: FrameType | None) -> NoReturn:

@@ -13,7 +13,7 @@ that is imported here: a new version of Flower is checked in one place.
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import httpx
@@ -29,7 +29,7 @@ from flwr.proto.fleet_pb2 import (
     RegisterNodeFleetRequest,
 )
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
-from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, ObjectTree
+from flwr.proto.message_pb2 import ObjectTree
 from flwr.proto.node_pb2 import Node
 from flwr.supercore.inflatable.inflatable_object import (
     get_all_nested_objects,
@@ -40,12 +40,19 @@ from flwr.supercore.inflatable.inflatable_protobuf_utils import (
     make_pull_object_fn_protobuf,
     make_push_object_fn_protobuf,
 )
-from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents, pull_objects
+from flwr.supercore.inflatable.inflatable_utils import (
+    ObjectPullError,
+    ObjectPushError,
+    inflate_object_from_contents,
+    pull_objects,
+    push_objects,
+)
 from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from unisono.engines import wire
+from unisono.engines.flower.careful import CarefulClient
 from unisono.engines.flower.certificates import NodeKeys
 from unisono.engines.flower.messages import MESSAGE_TYPE, unwrap, wrap
 from unisono.errors import InvalidInput
@@ -54,6 +61,7 @@ from unisono.errors import InvalidInput
 HEARTBEAT_INTERVAL = 10.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.05  # seconds, for an object that is still being uploaded
 _UNKNOWN = 0  # Flower's code for an error that says nothing
+_OBJECTS_OF_A_MESSAGE = 3  # message, record list, record
 
 
 class Request(NamedTuple):
@@ -91,6 +99,8 @@ class Fleet:
         self._client = FleetHttpClient.from_server_address(
             address, insecure, root_certificates, [NodeAuthHttpInterceptor(*own)]
         )
+        self._client._client.close()
+        self._client._client = CarefulClient(root_certificates)
         self._node = Node()
 
     def open(self, previous: int | None) -> int:
@@ -179,15 +189,6 @@ class Fleet:
         for name in response.objects_to_push:
             push(name, reply.contents[name])
 
-    def confirm(self, request: Request) -> None:
-        """Lets the server forget the objects of a message."""
-        confirmation = ConfirmMessageReceivedRequest(
-            node=self._node,
-            run_id=request.head.metadata.run_id,
-            message_object_id=request.identifier,
-        )
-        self._client.ConfirmMessageReceived(confirmation)
-
     def _recalled(self, node_id: int) -> bool:
         """Whether the server still knows this party under an earlier node id."""
         self._node = Node(node_id=node_id)
@@ -208,17 +209,30 @@ def _pulled(names: list[str], pull: Callable[[str], bytes], seconds: float) -> d
 
 @contextmanager
 def patient_until(deadline: float) -> Iterator[None]:
-    """Inside, pulling replies on the server's side of Flower is bounded and cannot be broken.
+    """Inside, exchanging messages on the server's side of Flower is bounded and cannot be broken.
 
     By itself Flower sleeps a second or more when an object is not there yet, waits two hours for a
     party that was killed while it uploaded its reply, and one malformed reply ends the pull of
-    all. `deadline` is on the monotonic clock.
+    all, as one object that is not taken ends the push of all. `deadline` is on the monotonic
+    clock.
     """
     # Only here: with it come a database and a web server, which a party does not need.
     from flwr.superlink.grid import http_grid
 
     def pull(object_ids: list[str], pull_object_fn: Callable[[str], bytes]) -> dict[str, bytes]:
+        if len(object_ids) > _OBJECTS_OF_A_MESSAGE:
+            raise ObjectPullError(object_ids[0], f"one of {len(object_ids)} objects")
         return _pulled(object_ids, pull_object_fn, deadline - time.monotonic())
+
+    def push(
+        objects: dict[str, Any], push_object_fn: Callable[[str, bytes], None],
+        object_ids_to_push: set[str],
+    ) -> None:  # fmt: skip
+        def attempt(name: str, content: bytes) -> None:
+            with suppress(ObjectPushError, httpx.HTTPStatusError):  # whoever misses it is silent
+                push_object_fn(name, content)
+
+        push_objects(objects, attempt, object_ids_to_push=object_ids_to_push)
 
     def inflate(object_id: str, object_contents: dict[str, bytes]) -> Any:
         try:
@@ -227,13 +241,14 @@ def patient_until(deadline: float) -> Iterator[None]:
         except Exception:  # a reply that its sender garbled
             return _nobodys_error()
 
-    stock = http_grid.pull_objects, http_grid.inflate_object_from_contents
+    replaced = {"pull_objects": pull, "push_objects": push, "inflate_object_from_contents": inflate}
     names = vars(http_grid)
-    names.update(pull_objects=pull, inflate_object_from_contents=inflate)
+    stock = {name: names[name] for name in replaced}
+    names.update(replaced)
     try:
         yield
     finally:
-        names.update(pull_objects=stock[0], inflate_object_from_contents=stock[1])
+        names.update(stock)
 
 
 def _nobodys_error() -> Message:

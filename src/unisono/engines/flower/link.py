@@ -6,9 +6,10 @@ deadline, so a party never spends privacy budget on a question nobody waits for 
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import uuid4
 
+import httpx
 from flwr.app import Message
 from flwr.serverapp import Grid
 
@@ -27,6 +28,8 @@ class GridLink:
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
+        # Ours keeps messages until it is told; a grid without a server has nothing to keep.
+        self._forget: Callable[[list[str]], None] = getattr(grid, "forget", lambda names: None)
 
     def nodes(self) -> Sequence[int]:
         """Who counts as connected: a killed party does until it has missed two heartbeats."""
@@ -40,9 +43,9 @@ class GridLink:
         replies: dict[int, bytes] = {}
         with patient_until(end):
             waiting = self._pushed(requests, deadline)
-            pause = _SHORTEST_PAUSE
+            sent, pause = list(waiting), _SHORTEST_PAUSE
             while waiting:
-                for reply in self._grid.pull_messages(list(waiting)):
+                for reply in self._pulled(waiting):
                     node = waiting.pop(reply.metadata.reply_to_message_id, None)
                     data = _content(reply)
                     if node is not None and data is not None:
@@ -52,7 +55,28 @@ class GridLink:
                     break
                 time.sleep(min(pause, left))
                 pause = min(_GROWTH * pause, _LONGEST_PAUSE)
+        if sent:
+            self._forget(sent)
         return replies
+
+    def _pulled(self, waiting: dict[str, int]) -> list[Message]:
+        """Replies that are there; whoever's reply the SuperLink cannot hand out has not answered.
+
+        Asked for all at once. If that is refused, one of them is to blame, and each is asked for
+        by itself: no party's reply may cost the others theirs.
+        """
+        try:
+            return list(self._grid.pull_messages(list(waiting)))
+        except httpx.HTTPStatusError:
+            found: list[Message] = []
+            for name in list(waiting):
+                try:
+                    found += self._grid.pull_messages([name])
+                except httpx.HTTPStatusError:
+                    del waiting[name]
+            if not waiting and not found:
+                raise  # it refuses everything: the fault is not a party's
+            return found
 
     def _pushed(self, requests: Mapping[int, bytes], deadline: float) -> dict[str, int]:
         """Sends each node its bytes; returns the node behind each message id.

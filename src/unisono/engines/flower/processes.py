@@ -1,6 +1,5 @@
-"""Small facts about this machine that running Flower's commands needs."""
+"""Small facts about this machine that running Flower needs."""
 
-import os
 import socket
 import sysconfig
 from pathlib import Path
@@ -24,17 +23,6 @@ def free_port(host: str) -> int:
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.bind((host, 0))
         return int(listener.getsockname()[1])
-
-
-def exists(process: int) -> bool:
-    """Whether a process with this number runs (or is about to be collected)."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def marked(name: str, value: str) -> list[int]:

@@ -132,14 +132,11 @@ class _Resident:
         return True
 
     def _respond(self, request: Request) -> None:
-        """One message in, one reply out; then the server may forget it, as nobody waits for that.
-
-        The reply is sent through an interrupted connection until the request has expired.
-        """
+        """One message in, one reply out, through an interrupted connection if need be, until the
+        request has expired."""
         expiry = time.monotonic() + request.lifetime
         reply = self._fleet.reply(request, self._answered(request, expiry))
         self._insist(lambda: self._fleet.send(reply), expiry)
-        self._insist(lambda: self._fleet.confirm(request), expiry)
 
     def _answered(self, request: Request, expiry: float) -> bytes | None:
         """The answer, or nothing; why there is none could depend on the records and stays here."""

@@ -1,0 +1,51 @@
+"""A party's HTTP client: it talks to the one address it was given and takes bounded answers only.
+
+Flower's client follows redirects, so that a server could make a hospital's machine call addresses
+inside the hospital, without TLS, and it inflates what is compressed, so that 6 MB of answer became
+7 GB of memory. Here a redirect is an answer like any other, and refused; a compressed answer is
+refused unread, as it was not asked for; and reading stops where an answer exceeds its bound.
+"""
+
+import ssl
+from typing import Any
+
+import httpx
+
+from unisono.engines import wire
+
+_SECONDS = 30.0  # without a byte
+_SHORT = 1 << 20  # bytes, for anything but the content of a message
+_OVERHEAD = 1 << 12  # of a message around the bytes it carries
+_CONTENT = "/pull-object"
+
+
+class CarefulClient(httpx.Client):
+    """Refuses redirects, compression and long answers, with errors of `httpx`."""
+
+    def __init__(self, root_certificates: bytes | None) -> None:
+        trusted: ssl.SSLContext | bool = True
+        if root_certificates is not None:
+            trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            trusted.load_verify_locations(cadata=root_certificates.decode("ascii"))
+        plain = {"accept-encoding": "identity"}
+        super().__init__(verify=trusted, timeout=_SECONDS, follow_redirects=False, headers=plain)
+
+    def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+        """The answer, read whole; only what is in it and its status are kept."""
+        answer = super().send(request, **{**options, "stream": True})
+        try:
+            if answer.headers.get("content-encoding", "identity") != "identity":
+                raise httpx.DecodingError("a compressed answer, which was not asked for")
+            long = request.url.path.endswith(_CONTENT)
+            maximum = wire.MAXIMUM_BYTES + _OVERHEAD if long else _SHORT
+            content = bytearray()
+            for chunk in answer.iter_raw():
+                content += chunk
+                if len(content) > maximum:
+                    raise httpx.DecodingError(f"an answer of more than {maximum} bytes")
+        finally:
+            answer.close()
+        kept = [(name, value) for name, value in answer.headers.items() if name == "date"]
+        return httpx.Response(
+            answer.status_code, headers=kept, content=bytes(content), request=request
+        )

@@ -1,0 +1,113 @@
+"""A server that lies about everything but its certificate, and what a party makes of it."""
+
+import gzip
+import http.server
+import threading
+import tracemalloc
+from contextlib import contextmanager, suppress
+
+import httpx
+import pytest
+
+from unisono.engines.flower.careful import _SHORT
+from unisono.engines.flower.fleet import Fleet
+from unisono.engines.flower.refusals import explain
+
+
+@contextmanager
+def server(answer):
+    """Somebody who answers each request as told; yields the address and the paths asked for."""
+    asked = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *words):
+            pass
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers.get("content-length", 0)))
+            asked.append((self.path, self.headers.get("accept-encoding")))
+            with suppress(OSError):  # the party has hung up
+                answer(self)
+
+        do_GET = do_POST  # noqa: N815 - the names that the library looks for
+
+    served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=served.serve_forever)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{served.server_port}", asked
+    finally:
+        served.shutdown()
+        served.server_close()
+        thread.join()
+
+
+def say(handler, status, headers, body=b""):
+    handler.send_response(status)
+    for name, value in headers.items():
+        handler.send_header(name, value)
+    handler.send_header("content-length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+@contextmanager
+def fleet(address):
+    party = Fleet(address, True, None, None)
+    try:
+        yield party
+    finally:
+        party.close()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(status):
+    with server(lambda handler: say(handler, 200, {})) as (inside, calls):
+
+        def redirect(handler):
+            say(handler, status, {"location": f"http://{inside}/admin"})
+
+        with server(redirect) as (address, asked), fleet(address) as party:
+            with pytest.raises(httpx.HTTPStatusError) as caught:
+                party.heartbeat()
+            refusal = explain(caught.value, address)
+    assert calls == []
+    assert [encoding for _, encoding in asked] == ["identity"]
+    assert refusal.final
+    assert str(status) in refusal.reason
+
+
+def test_a_compressed_answer_is_refused_and_never_inflated():
+    bomb = gzip.compress(bytes(1 << 26))
+    with server(lambda handler: say(handler, 200, {"content-encoding": "gzip"}, bomb)) as (
+        where,
+        _,
+    ):
+        tracemalloc.start()
+        try:
+            with fleet(where) as party, pytest.raises(httpx.DecodingError, match="compressed"):
+                party.receive()
+            assert tracemalloc.get_traced_memory()[1] < 1 << 24
+        finally:
+            tracemalloc.stop()
+
+
+def test_an_endless_answer_is_cut_off():
+    written = []
+
+    def endless(handler):
+        handler.send_response(200)
+        handler.end_headers()
+        for _ in range(1000):
+            handler.wfile.write(bytes(1 << 20))
+            written.append(1 << 20)
+
+    with (
+        server(endless) as (address, _), fleet(address) as party,
+        pytest.raises(httpx.DecodingError, match=str(_SHORT)) as caught,
+    ):  # fmt: skip
+        party.receive()
+    assert sum(written) < 1 << 26
+    assert "not Flower's protocol" in explain(caught.value, address).reason

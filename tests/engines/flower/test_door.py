@@ -1,0 +1,197 @@
+"""What strangers find at the server: a port where only a party's requests pass, and nothing else.
+
+The requests are made by another user of this machine, who also looks for other ways in.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
+
+from unisono.engines.flower.certificates import generate_node_keys, issue, public_path
+from unisono.engines.flower.cluster import SuperLink
+from unisono.engines.flower.door import SHORT, Door
+from unisono.engines.flower.fleet import Fleet
+from unisono.engines.flower.processes import marked
+from unisono.engines.flower.superlink import Control
+
+pytestmark = pytest.mark.cluster
+
+PARTIES = {
+    "activate-node", "deactivate-node", "send-node-heartbeat", "pull-messages", "push-messages",
+    "push-object", "pull-object", "get-run", "get-fab", "confirm-message-received",
+}  # fmt: skip
+# Modules are loaded first: the other user may not be able to read them.
+STRANGER = """
+import http.client, json, os, socket, ssl, sys
+import encodings.idna
+port, private, requests = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
+trusting = ssl.create_default_context()
+trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+if os.getuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+found = {}
+for method, path, size in requests:
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=trusting, timeout=20)
+    connection.putrequest(method, path)
+    connection.putheader("content-type", "application/protobuf")
+    connection.putheader("content-length", str(size))
+    connection.endheaders(b"" if size > 100 else bytes(size))
+    response = connection.getresponse()
+    found[f"{method} {path} {size}"] = [response.status, len(response.read())]
+try:
+    socket.socket(socket.AF_UNIX).connect(private)
+    found["socket"] = "open"
+except OSError as error:
+    found["socket"] = type(error).__name__
+print(json.dumps(found))
+"""
+
+
+def through(headers, path="/short", method="POST", kind="http", member=True):
+    """With which status a request ends at the door, or the request as it is inside."""
+    inside, said = [], []
+
+    async def inner(scope, receive, send):
+        inside.append(scope)
+
+    async def send(event):
+        said.append(event)
+
+    door = Door(
+        inner, short={"/short"}, long={"/long"}, noted={"/noted"}, maximum=10**6,
+        admits=lambda headers: member and headers[b"flwr-key"] == b"own",
+    )  # fmt: skip
+    scope = {"type": kind, "method": method, "path": path, "query_string": b"a=b",
+             "headers": [(name.encode(), value.encode()) for name, value in headers]}  # fmt: skip
+    asyncio.run(door(scope, None, send))
+    return inside[0] if inside else said[0]["status"]
+
+
+OWN = ("flwr-key", "own")
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "options"),
+    [
+        (404, [("content-length", "1")], {"path": "/shorter"}),
+        (404, [("content-length", "1")], {"path": "/short/"}),
+        (404, [("content-length", "1")], {"kind": "websocket"}),
+        (405, [("content-length", "1")], {"method": "GET"}),
+        (411, [], {}),
+        (411, [("content-length", "-1")], {}),
+        (411, [("content-length", "1"), ("transfer-encoding", "chunked")], {}),
+        (413, [("content-length", str(SHORT + 1)), OWN], {}),
+        (413, [("content-length", "9" * 5000), OWN], {"path": "/long"}),
+        (413, [("content-length", str(SHORT + 1)), OWN], {"path": "/long", "member": False}),
+        (413, [("content-length", str(10**7)), OWN], {"path": "/long"}),
+        (413, [("content-length", str(SHORT + 1)), OWN], {"path": "/noted"}),
+        (200, [("content-length", "1")], {"path": "/noted"}),
+    ],
+)
+def test_what_ends_at_the_door(status, headers, options):
+    assert through(headers, **options) == status
+
+
+def test_what_passes_is_stripped_of_what_it_does_not_need():
+    needed = [("content-type", "application/protobuf"), ("content-length", "70000"), OWN]
+    more = [("host", "x/v1/runtime/pull-object?"), ("x-forwarded-for", "1.2.3.4"), ("cookie", "a")]
+    inside = through([*more, *needed], path="/long")
+    assert dict(inside["headers"]) == {
+        b"host": b"localhost", **{name.encode(): value.encode() for name, value in needed},
+    }  # fmt: skip
+    assert inside["query_string"] == b""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("door")
+    generate_node_keys(folder / "party")
+    with SuperLink(folder, tls=issue(folder / "tls", ["127.0.0.1"])) as server:
+        server.register(public_path(folder / "party"))
+        yield server
+
+
+def stranger(server, *requests):
+    """What another user finds: by request, the status and the length of the answer."""
+    port = server.address.rpartition(":")[2]
+    command = [sys.executable, "-c", STRANGER, port, str(server.inside), json.dumps(requests)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_nothing_but_a_partys_requests_passes(server):
+    """Every path that Flower serves, and its description of itself."""
+    paths = [path for _, path in PROTOBUF_REQUEST_TYPES]
+    closed = [p for p in paths if p.removeprefix("/v1/fleet/") not in PARTIES]
+    assert len(closed) > 50
+    described = ("/docs", "/openapi.json", "/health", "/redoc", "/", "/forget")
+    roundabout = (
+        "/forget", "/v1/responses", "//v1/control/list-nodes", "/v1/fleet/../control/list-runs",
+        "/v1/fleet/%2e%2e/control/list-runs",
+    )  # fmt: skip
+    asked = [("POST", path, 0) for path in (*closed, *roundabout)]
+    asked += [("GET", path, 0) for path in described]
+    found = stranger(server, *asked)
+    found.pop("socket")
+    assert set(map(tuple, found.values())) == {(404, 0)}
+
+
+def test_a_partys_requests_are_refused_without_its_key(server):
+    found = stranger(server, *[("POST", f"/v1/fleet/{name}", 0) for name in sorted(PARTIES)])
+    found.pop("socket")
+    assert found.pop("POST /v1/fleet/confirm-message-received 0") == [200, 0]  # and goes no further
+    assert {status for status, _ in found.values()} == {401}
+
+
+def test_long_bodies_of_strangers_are_refused_unread(server):
+    sizes = {"push-object": SHORT + 1, "activate-node": 10**12, "get-run": 2**63}
+    found = stranger(server, *[("POST", f"/v1/fleet/{n}", size) for n, size in sizes.items()])
+    found.pop("socket")
+    assert {status for status, _ in found.values()} == {413}
+
+
+@pytest.mark.parametrize("registers", [True, False], ids=["introduces itself", "has a key"])
+def test_a_stranger_with_a_key_of_its_own_is_not_admitted(server, tmp_path, registers):
+    """So that the server's part never sees it, and never waits for it."""
+    keys = None if registers else generate_node_keys(tmp_path / "stranger")
+    authority = (server.folder.parent / "tls" / "authority.crt").read_bytes()
+    fleet = Fleet(server.address, False, authority, keys)
+    with pytest.raises(httpx.HTTPStatusError):
+        fleet.open(None)
+    with pytest.raises(httpx.HTTPStatusError):
+        fleet.heartbeat()
+    fleet.close()
+    with Control(server.inside) as control:
+        assert len(control.registered()) == 1
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="becoming another user needs to be root")
+def test_the_private_socket_admits_no_other_user(server):
+    assert stranger(server)["socket"] == "PermissionError"
+    with Control(server.inside) as control:
+        assert len(control.registered()) == 1
+
+
+def test_nothing_else_listens(server):
+    """One port in all, whichever processes the server has started."""
+    held = {
+        os.readlink(entry)
+        for process in marked("UNISONO_SUPERLINK", server._mark)
+        for entry in Path(f"/proc/{process}/fd").iterdir()
+        if entry.is_symlink()
+    }
+    listening = []
+    for table in ("/proc/net/tcp", "/proc/net/tcp6", "/proc/net/udp", "/proc/net/udp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if f"socket:[{fields[9]}]" in held and fields[3] in ("0A", "07"):
+                listening.append(int(fields[1].rpartition(":")[2], 16))
+    assert listening == [int(server.address.rpartition(":")[2])]

@@ -1,0 +1,83 @@
+"""A dozen parties at a real server, some of which do what they can to end the study."""
+
+import json
+import threading
+import time
+
+import pytest
+from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
+
+from unisono.engines.flower.app import write_app
+from unisono.engines.flower.certificates import (
+    generate_node_keys,
+    issue,
+    load_node_keys,
+    public_path,
+)
+from unisono.engines.flower.cluster import SuperLink
+from unisono.engines.flower.fleet import Fleet
+from unisono.engines.flower.resident import _Resident
+
+pytestmark = pytest.mark.cluster
+
+PARTIES, ROUNDS = 12, 4
+
+
+class Hasty(Fleet):
+    """Confirms each message as soon as it hears of it, again and again."""
+
+    def content(self, request):
+        confirmation = ConfirmMessageReceivedRequest(
+            node=self._node, run_id=request.head.metadata.run_id,
+            message_object_id=request.identifier,
+        )  # fmt: skip
+        for _ in range(5):
+            self._client.ConfirmMessageReceived(confirmation)
+        return super().content(request)
+
+
+@pytest.mark.parametrize("hasty", [0, 4])
+def test_a_dozen_parties_finish_and_none_can_delete_what_is_sent(tmp_path, monkeypatch, hasty):
+    """All get the same question, so a party can have all of it before its message is complete."""
+    monkeypatch.setenv("PYTHONPATH", str(__file__).rpartition("/")[0], prepend=":")
+    tls, stop, nodes = issue(tmp_path / "tls", ["127.0.0.1"]), threading.Event(), {}
+
+    def party(index, server):
+        kind = Hasty if index < hasty else Fleet
+        keys = load_node_keys(tmp_path / f"party{index}")
+        fleet = kind(server.address, False, tls.authority.read_bytes(), keys)
+        nodes[index] = fleet.open(None)
+        resident = _Resident(fleet, bytes.upper, stop)
+        resident.work()
+        resident.leave()
+        fleet.close()
+
+    with SuperLink(tmp_path, tls=tls) as server:
+        for index in range(PARTIES):
+            generate_node_keys(tmp_path / f"party{index}")
+        server.register(*(public_path(tmp_path / f"party{i}") for i in range(PARTIES)))
+        threads = [threading.Thread(target=party, args=(i, server)) for i in range(PARTIES)]
+        for thread in threads:
+            thread.start()
+        job = tmp_path / "job"
+        run = server.submit(write_app(tmp_path / "app", "uppercase_study:server", job))
+        try:
+            while len(nodes) < PARTIES:
+                time.sleep(0.05)
+            for number in range(ROUNDS):
+                order = {"text": "hello" * 2000, "nodes": list(nodes.values()), "deadline": 20.0,
+                         "same": True}  # fmt: skip
+                (job / "part").write_text(json.dumps(order))
+                (job / "part").replace(job / f"order{number}.json")
+                result = job / f"result{number}.json"
+                while not result.exists():
+                    assert run.alive(), server.tail()
+                    time.sleep(0.02)
+                replies = json.loads(result.read_text())["replies"]
+                assert replies == dict.fromkeys(map(str, nodes.values()), "HELLO" * 2000)
+            (job / f"order{ROUNDS}.json").write_text(json.dumps({"text": "stop"}))
+            run.wait(20)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()

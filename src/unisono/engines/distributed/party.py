@@ -29,8 +29,6 @@ from unisono.secagg.roster import Identity
 from unisono.secagg.session import Session
 
 log = logging.getLogger("unisono.party")
-# A server bundles at most so many questions.
-_PARTS = 2
 
 
 class Responder:
@@ -72,8 +70,8 @@ class Responder:
         try:
             packet = wire.decode(data)
             if packet.tag == "bundle":
-                parts = [self._answered(part) for part in wire.unbundle(packet)[:_PARTS]]
-                reply = wire.bundle(parts, {"party": self.index})
+                parts = [self._answered(part) for part in wire.unbundle(packet)]
+                reply = wire.bundle(parts)
             else:
                 reply = self._answered(packet)
         except Exception as error:
@@ -88,7 +86,7 @@ class Responder:
 
     def _nothing(self, error: Exception) -> bytes:
         log.error("%s: no answer: %s", self.party.name, error)
-        return wire.encode("dropout", {"party": self.index})
+        return wire.encode("dropout", {})
 
     def prepare(self, shapes: list[tuple[int, ...]]) -> None:
         """Compile for columns of these shapes before anybody waits."""
@@ -109,7 +107,7 @@ class Responder:
         return handlers[packet.tag](packet)
 
     def _reply(self, tag: str, arrays: Sequence[np.ndarray] = (), **scalars: Any) -> bytes:
-        return wire.encode(tag, {"party": self.index, **scalars}, arrays)
+        return wire.encode(tag, scalars, arrays)
 
     # ---------------------------------------------------------------- turns
 
@@ -154,9 +152,7 @@ class Responder:
             value = Masked(masked, self.session.bits, value.simulated)
         self._unsettled = number, after, part
         self._save()
-        return wire.encode_value(
-            value, {"party": self.index, "round": number}, self._simulation, arrays
-        )
+        return wire.encode_value(value, {"round": number}, self._simulation, arrays)
 
     def _checked(self, arrays: tuple[np.ndarray, ...]) -> Any:
         """The public state, if it has the shapes and types that were agreed on."""

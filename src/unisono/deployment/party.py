@@ -128,7 +128,7 @@ class Member:
         certificate = certify(
             built.study, {self.seat.name: self.ledger}, self.ledger.accountant,
             secure_sum=session.describe() if session.masked else "", transport=self._transport,
-            file=built.file.hash,
+            file=built.file.hash, result=self.responder.result_hash,
         )  # fmt: skip
         self._memory.unlink(missing_ok=True)
         answered = self.responder
@@ -136,6 +136,9 @@ class Member:
         if self._diary is not None and self._budgets is not None:
             self._diary.step(rounds, answered.result)
             self._budgets.write()
+        if answered.signed is not None:
+            proof = answered.signed.to_json(answered.result_hash)
+            write_json(self.seat.output / "signature.json", proof)
         return save_result(self.seat.output, built, answered.result, answered.opened, certificate)
 
 
@@ -158,6 +161,7 @@ def serve(
     from unisono.engines.flower.certificates import load_node_keys
 
     stop, seat, insecure = threading.Event(), member.seat, server.authority is None
+    member.responder.authority = server.authority
     keys = None if insecure else load_node_keys(load_node_key(seat.keys, seat.name))
     other = threading.Event()
 

@@ -111,6 +111,7 @@ def test_a_result_that_cannot_be_is_refused(tmp_path, leaves, opened):
     reply = party.answer(result_packet(cluster, leaves, opened))
     assert wire.decode(reply[HEAD_BYTES:]).tag == "dropout"
     assert not party.finished
+    party.answer(cluster.request("ask", 0, 0, np.zeros(2, np.float32), counted=[-1] * 4))
     party.answer(result_packet(cluster, [np.zeros(2, np.float32)], 3))
     assert party.finished
 

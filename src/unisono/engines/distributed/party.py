@@ -22,7 +22,9 @@ from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.distributed import packets
 from unisono.engines.distributed.envelope import seal
 from unisono.engines.distributed.purse import Purse
+from unisono.engines.distributed.results import Signed, require_signed, result_hash
 from unisono.engines.distributed.work import Worker
+from unisono.engines.requirements import asked
 from unisono.errors import InvalidInput, PrivacyViolation
 from unisono.secagg import party as secure_sum
 from unisono.secagg.roster import Identity
@@ -59,7 +61,11 @@ class Responder:
         # Where attempts at a secure sum stand, by round and attempt: one that is being opened, and
         # the next one, which may be set up meanwhile.
         self._steps: dict[tuple[int, int], Any] = {}
+        self._asked = self.purse.paid > 0  # in any round
+        self.authority: bytes | None = None  # who issues the server's certificate, where it has one
         self.result: Any = None
+        self.result_hash = ""
+        self.signed: Signed | None = None
         self.opened = 0
         self.finished = False
         self._memory = Checkpoint(memory, session.id.hex()) if memory else None
@@ -117,6 +123,7 @@ class Responder:
     def _ask(self, packet: wire.Packet) -> bytes:
         """One turn: pay, read, bound, add noise; under a secure sum also mask."""
         number, attempt = _place(packet)
+        self._asked = True
         algorithm, trust = self.study.algorithm, self.study.trust
         turn = self.purse.turn(number, attempt)
         if turn is not None:
@@ -174,17 +181,44 @@ class Responder:
             self._unsettled = None
 
     def _finish(self, packet: wire.Packet) -> bytes:
-        """The final result, for everybody."""
+        """The final result, for everybody: signed, and of rounds that can have been opened."""
         leaves, structure = jax.tree.flatten(self._result_like)
-        if [(a.shape, a.dtype) for a in packet.arrays] != [(b.shape, b.dtype) for b in leaves]:
+        given, beside = packet.arrays[: len(leaves)], packet.arrays[len(leaves) :]
+        if [(a.shape, a.dtype) for a in given] != [(b.shape, b.dtype) for b in leaves]:
             raise InvalidInput("a result of another shape than the study's")
         opened = packet.scalars["opened"]
         if type(opened) is not int or not 0 <= opened <= self.study.algorithm.rounds:
             raise InvalidInput(f"a result of {opened!r} rounds where the study has fewer")
-        self.result = jax.tree.unflatten(structure, packet.arrays)
-        self.opened = opened
+        signed, statement = Signed.read(beside), result_hash(self.session, opened, given)
+        if self.authority is not None:
+            require_signed(self.authority, statement, signed)
+        if self.finished and self.result_hash != statement.hex():
+            raise PrivacyViolation(
+                f"a second result of this study ({statement.hex()[:16]}…) after another one "
+                f"({self.result_hash[:16]}…): keep what was signed, and ask the coordinator"
+            )
+        self._require_possible(opened)
+        self.result = jax.tree.unflatten(structure, given)
+        self.result_hash, self.signed, self.opened = statement.hex(), signed, opened
         self.finished = True
         return self._reply("finish")
+
+    def _require_possible(self, opened: int) -> None:
+        """Refuse a result of more rounds than can have been opened by what this party answered."""
+        if opened and not self._asked:
+            raise PrivacyViolation(
+                f"a result of {opened} rounds, in none of which this party was asked: refused; if "
+                "the study went on without it, the coordinator has the result"
+            )
+        table = asked(self.study)
+        everybody = table.sum(axis=1) <= self.study.facts.minimum_survivors
+        needed = int(np.count_nonzero(table[:, self.index] & everybody))
+        without = self.study.algorithm.rounds - needed
+        if opened > without + self.purse.paid:
+            raise PrivacyViolation(
+                f"a result of {opened} rounds, where this party answered {self.purse.paid} and "
+                f"only {without} can be opened without it: refused"
+            )
 
     # ----------------------------------------------------------- secure sum
 

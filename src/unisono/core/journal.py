@@ -305,17 +305,9 @@ def create(path: str | os.PathLike[str], documents: Sequence[dict[str, Any]]) ->
     """
     place = Path(path)
     data, _ = _encoded(documents, GENESIS)
-    draft = place.with_name(f".{place.name}.{secrets.token_hex(8)}.part")
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+        with _draft(place, data, 0o600) as draft:
             _link(draft, place)
-        finally:
-            draft.unlink()
         _sync_folder(place.parent)
     except FileExistsError:
         raise _exists(place) from None
@@ -325,6 +317,34 @@ def create(path: str | os.PathLike[str], documents: Sequence[dict[str, Any]]) ->
         ) from None
     except OSError as error:
         raise unavailable(place, error) from None
+
+
+def replace(
+    path: Path, data: bytes, mode: int = 0o600, consequence: str = "nothing was spent"
+) -> None:
+    """Put a file in the place of another: whoever reads sees the old one or the new one."""
+    try:
+        with _draft(path, data, mode) as draft:
+            os.replace(draft, path)
+    except OSError as error:
+        raise unavailable(path, error, consequence) from None
+
+
+@contextlib.contextmanager
+def _draft(place: Path, data: bytes, mode: int) -> Iterator[Path]:
+    """A whole file beside its place, under a name that nobody could guess and so link elsewhere;
+    gone at the end, unless it was moved."""
+    draft = place.with_name(f".{place.name}.{secrets.token_hex(8)}.part")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(draft, flags, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def read(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], str]:
@@ -405,6 +425,7 @@ def unavailable(
         errno.EPERM: "the operation is not permitted: make the file writable for you",
         errno.EROFS: "the disk is read-only: move it to writable storage",
         errno.EISDIR: "that is a folder: name a file",
+        errno.ELOOP: "that is a link: remove it, or name the file itself",
     }.get(error.errno or 0, error.strerror or str(error))
     return LedgerUnavailable(f"cannot use {path}: {remedy}; {consequence}")
 

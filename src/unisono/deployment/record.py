@@ -26,7 +26,7 @@ from unisono.core.ledger import Ledger
 from unisono.core.study import Study
 from unisono.core.transcript import EVERYONE, EVERYONE_AT_THE_END, viewers_of_contribution
 from unisono.core.trust import ITERATES, PARTY, SERVER, Viewer
-from unisono.deployment.files import read_json, write_json
+from unisono.deployment.files import no_link, read_json, write_json
 
 PROGRESS, TIMELINE = "progress.json", "timeline.jsonl"
 BUDGETS, TRANSCRIPT = "budgets.json", "transcript.json"
@@ -92,7 +92,7 @@ def model_so_far(study: Study, server: Any) -> Any:
 def _append(path: Path, line: Mapping[str, Any]) -> None:
     """A whole line after whole lines; what a killed writer left unfinished is ended first."""
     try:
-        with open(path, "ab+", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        with open(path, "ab+", opener=no_link) as file:
             if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
                 file.truncate(_whole(path))
             file.write(json.dumps(line, allow_nan=False).encode() + b"\n")

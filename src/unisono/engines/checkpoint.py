@@ -4,8 +4,8 @@ A checkpoint holds what the coordinating process knows, never records and never 
 rounds that were granted but not merged is gone with the process and cannot be drawn again (X-9).
 """
 
+import io
 import json
-import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from unisono.errors import InvalidInput, LedgerUnavailable
+from unisono.core import journal
+from unisono.errors import InvalidInput
 
 _FORMAT = "unisono-checkpoint-1"
 
@@ -33,19 +34,9 @@ class Checkpoint:
         header = json.dumps({"format": _FORMAT, "study": self.study, "next_round": next_round})
         arrays: dict[str, Any] = {f"leaf{i}": leaf for i, leaf in enumerate(leaves)}
         arrays["header"] = np.frombuffer(header.encode(), np.uint8)
-        draft = self.path.with_name(self.path.name + ".part")
-        try:
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                np.savez(file, **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, self.path)
-        except OSError as error:
-            raise LedgerUnavailable(
-                f"{self.path} cannot be written ({error.strerror}): make room or choose another "
-                "place; what was paid stays paid"
-            ) from None
+        packed = io.BytesIO()
+        np.savez(packed, **arrays)
+        journal.replace(self.path, packed.getvalue(), consequence="what was paid stays paid")
 
     def load(self, like: Any) -> tuple[int, Any]:
         """The next round and the state, shaped like `like`."""

@@ -6,7 +6,6 @@ by the algorithm turn by turn, each paid for before.
 """
 
 import os
-import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,10 +17,11 @@ from cryptography import x509
 from unisono.core.certificate import certify
 from unisono.core.study import Party
 from unisono.core.values import Private
-from unisono.deployment.files import folder_for, read_json, save_result, write_json
+from unisono.deployment.files import folder_for, read_json, save_result, write, write_json
 from unisono.deployment.job import Agreement, agreement
 from unisono.deployment.public_test import public_test, require_public
 from unisono.deployment.record import Budgets, Diary
+from unisono.deployment.run_folder import require_folder
 from unisono.engines import compilation_cache, wire
 from unisono.engines.distributed.party import Responder
 from unisono.errors import InvalidInput, PrivacyViolation
@@ -83,6 +83,7 @@ class Member:
         _require_own_ledger(self._policy, own)
         require_server(self._policy, server)
         require_allowed(self._policy, built.file, built.study, seat.name)
+        require_folder(seat.output, built.file, simulated=False)
         identity = load_identity(seat.keys, seat.name)
         session.roster.require(identity)
         load_node_key(seat.keys, seat.name)
@@ -109,7 +110,7 @@ class Member:
         """Compile before anybody waits, and begin to write down what happens."""
         compilation_cache.enable()
         built, output = self.agreed.built, self.seat.output
-        shutil.copyfile(self.seat.study, output / "study.toml")
+        write(output / "study.toml", built.file.source.text.encode())
         self._diary = Diary(output, built.study.algorithm.rounds)
         books = {self.seat.name: self.ledger}
         self._budgets = Budgets(output, list(built.study.cost), books)

@@ -47,9 +47,9 @@ class Agreement:
 
 def agreement(study: Path, roster: Path) -> Agreement:
     """Read and check what the parties agreed on; the same at the server and at every party."""
-    built, members = build(load_study(study)), load_roster(roster)
+    built = build(load_study(study))
     _require_public_test(built)
-    members.require_parties_of(built.file)
+    members = load_roster(roster).of_study(built.file)
     return Agreement(built, members, session_of(built.study, members.roster, built.file.hash))
 
 

@@ -23,7 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from unisono.core.events import canonical
-from unisono.errors import InvalidInput, LedgerCorrupted, LedgerUnavailable, UnisonoError
+from unisono.errors import (
+    InvalidInput,
+    LedgerCorrupted,
+    LedgerError,
+    LedgerUnavailable,
+    UnisonoError,
+    UnknownEvent,
+)
 
 GENESIS = "0" * 64
 _CHAIN_LENGTH = len(',"chain":""}') + 64
@@ -62,8 +69,28 @@ def parse(lines: Sequence[bytes], head: str, first: int) -> tuple[list[dict[str,
                 f"line {number + 1} does not continue the hash chain: it, or a line before it, "
                 "was changed, removed or damaged; restore the file from a backup, never edit it"
             )
-        documents.append(json.loads(body))
+        with understood(f"line {number + 1}"):
+            document = json.loads(body)
+            if not isinstance(document, dict):
+                raise TypeError("no table")
+        documents.append(document)
     return documents, head
+
+
+@contextlib.contextmanager
+def understood(what: str) -> Iterator[None]:
+    """Inside, whatever a chained line provokes that nobody expects of one is corruption: a chain
+    proves that lines are in order, not that this program wrote them."""
+    try:
+        yield
+    except (LedgerError, UnknownEvent):
+        raise
+    except (UnisonoError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError,
+            RecursionError) as error:  # fmt: skip
+        raise LedgerCorrupted(
+            f"{what} of the ledger cannot be understood ({type(error).__name__}: {str(error)[:200]}"
+            "): it was written by another version, or by hand; restore a backup"
+        ) from None
 
 
 class Journal:

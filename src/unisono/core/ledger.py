@@ -17,7 +17,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -427,28 +427,31 @@ class Ledger(_Uncopyable):
     def _learn(self, lines: list[dict[str, Any]]) -> None:
         """Take in lines written by others; nothing written before can be redefined."""
         pending: Counter[str] = Counter()
-        for line in lines:
-            match line.get("kind"):
-                case "grant" if line["cost"] in self._costs:
-                    if line["number"] != self._grants + pending.total():
+        with journal.understood("a line"):
+            for line in lines:
+                match line.get("kind"):
+                    case "grant" if line["cost"] in self._costs:
+                        if line["number"] != self._grants + pending.total():
+                            raise LedgerCorrupted(
+                                f"grant {line['number']} is out of order: "
+                                "lines were removed or added by hand"
+                            )
+                        pending[line["cost"]] += 1
+                        self._purposes.add(line["purpose"])
+                    case "cost" if line["cost"] not in self._costs:
+                        cost = {
+                            Viewer(v): composed_from_json(p) for v, p in line["viewers"].items()
+                        }
+                        if cost_name(cost) != line["cost"]:
+                            raise LedgerCorrupted(
+                                "a cost does not bear its own name: it was changed by hand"
+                            )
+                        self._costs[line["cost"]] = counted_again(cost, self.policy)
+                    case other:
                         raise LedgerCorrupted(
-                            f"grant {line['number']} is out of order: "
-                            "lines were removed or added by hand"
+                            f"a line of kind {other!r} cannot stand where it "
+                            "does: it was written by hand or by another version; it is never free"
                         )
-                    pending[line["cost"]] += 1
-                    self._purposes.add(line["purpose"])
-                case "cost" if line["cost"] not in self._costs:
-                    cost = {Viewer(v): composed_from_json(p) for v, p in line["viewers"].items()}
-                    if cost_name(cost) != line["cost"]:
-                        raise LedgerCorrupted(
-                            "a cost does not bear its own name: it was changed by hand"
-                        )
-                    self._costs[line["cost"]] = counted_again(cost, self.policy)
-                case other:
-                    raise LedgerCorrupted(
-                        f"a line of kind {other!r} cannot stand where it "
-                        "does: it was written by hand or by another version; it is never free"
-                    )
         self._times.update(pending)
         self._grants += pending.total()
         if lines:
@@ -485,13 +488,14 @@ def _require_whole(releases: int) -> None:
         raise InvalidInput(f"releases = {releases!r}: authorize at least one whole release")
 
 
-def header(lines: list[dict[str, Any]], path: object) -> tuple[Policy, str]:
-    if not lines or lines[0].get("format") != FORMAT:
+def header(lines: Sequence[Mapping[str, Any]], path: object) -> tuple[Policy, str]:
+    if not lines or (lines[0].get("kind"), lines[0].get("format")) != ("policy", FORMAT):
         raise LedgerCorrupted(
             f"{path} does not begin with the policy of a {FORMAT} file: it is not a ledger, or its "
             "beginning is lost"
         )
-    return Policy.from_json(lines[0]["policy"]), lines[0]["entropy"]
+    with journal.understood("the first line"):
+        return Policy.from_json(lines[0]["policy"]), str(lines[0]["entropy"])
 
 
 def _policy_line(policy: Policy, seed: int | None) -> dict[str, Any]:

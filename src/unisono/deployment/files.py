@@ -70,10 +70,13 @@ def write_json(path: Path, document: Any) -> None:
     write(path, json.dumps(document, indent=1, allow_nan=False).encode())
 
 
-def read_json(path: Path) -> Any:
-    """The document, or None where there is none yet."""
+def read_json(path: Path, kind: type = dict) -> Any:
+    """The document, or None where there is none yet; one of another kind is damaged."""
     try:
-        return json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes())
+        if not isinstance(found, kind):
+            raise ValueError("another kind")
+        return found
     except FileNotFoundError:
         return None
     except OSError as error:

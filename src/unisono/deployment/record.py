@@ -27,6 +27,7 @@ from unisono.core.study import Study
 from unisono.core.transcript import EVERYONE, EVERYONE_AT_THE_END, viewers_of_contribution
 from unisono.core.trust import ITERATES, PARTY, SERVER, Viewer
 from unisono.deployment.files import no_link, read_json, write_json
+from unisono.errors import InvalidInput
 
 PROGRESS, TIMELINE = "progress.json", "timeline.jsonl"
 BUDGETS, TRANSCRIPT = "budgets.json", "transcript.json"
@@ -110,16 +111,25 @@ class Budgets:
     def __init__(self, folder: Path, viewers: Sequence[Viewer], books: Mapping[str, Ledger]):
         self._path, self._books = folder / BUDGETS, books
         self._viewers = {party: counted(viewers, book) for party, book in books.items()}
-        known = {entry["party"]: entry["viewers"] for entry in read_json(self._path) or []}
-        self._before = {
-            party: {
-                str(viewer): known[party][viewer]["before"] if viewer in known.get(party, {})
-                else book.spent(viewer)
-                for viewer in self._viewers[party]
-            }
-            for party, book in books.items()
-        }  # fmt: skip
+        self._before = self._found()
         self.write()
+
+    def _found(self) -> dict[str, dict[str, Any]]:
+        """What was spent before the run began, as an earlier process of it wrote down, or now."""
+        try:
+            known = {one["party"]: one["viewers"] for one in read_json(self._path, list) or []}
+            return {
+                party: {
+                    str(viewer): known[party][viewer]["before"] if viewer in known.get(party, {})
+                    else book.spent(viewer)
+                    for viewer in self._viewers[party]
+                }
+                for party, book in self._books.items()
+            }  # fmt: skip
+        except (LookupError, TypeError, AttributeError):
+            raise InvalidInput(
+                f"{self._path} is damaged: remove it, or restore it from a backup"
+            ) from None
 
     def refresh(self) -> None:
         """As `write`, unless it was done a moment ago: somebody may be waiting for an answer."""

@@ -7,6 +7,7 @@ rounds that were granted but not merged is gone with the process and cannot be d
 import io
 import json
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +46,21 @@ class Checkpoint:
             with self.path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 header = json.loads(file["header"].tobytes())
                 leaves = [file[f"leaf{i}"] for i in range(len(expected))]
-        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            if header.get("format") != _FORMAT or header.get("study") != self.study:
+                raise InvalidInput(
+                    f"{self.path} belongs to another study: give this study its own checkpoint file"
+                )
+            shapes = [np.shape(leaf) for leaf in leaves], [np.shape(leaf) for leaf in expected]
+            if shapes[0] != shapes[1]:
+                raise ValueError("arrays of other shapes than the study's")
+            return int(header["next_round"]), jax.tree.unflatten(structure, leaves)
+        except InvalidInput:
+            raise
+        except (
+            OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
+            NotImplementedError, zipfile.BadZipFile, zlib.error,
+        ) as error:  # fmt: skip
             raise InvalidInput(
                 f"{self.path} cannot be read as a checkpoint ({error}): remove it to start anew; "
                 "what was spent stays spent"
             ) from None
-        if header.get("format") != _FORMAT or header.get("study") != self.study:
-            raise InvalidInput(
-                f"{self.path} belongs to another study: give this study its own checkpoint file"
-            )
-        return int(header["next_round"]), jax.tree.unflatten(structure, leaves)

@@ -105,7 +105,8 @@ class Ledger(_Uncopyable):
         cls, path: str | os.PathLike[str], accountant: Accountant,
         policy: Policy | None = None, seed: int | None = None,
     ) -> "Ledger":  # fmt: skip
-        """The book at `path`, with all it remembers; `policy` must be its own if given."""
+        """The book at `path`, with all it remembers; `policy`, if given, must be its own, or one
+        that only lowers budgets: what it has spent must fit into them."""
         file = Journal(path)
         try:
             return cls._opened(file, accountant, policy, seed)
@@ -120,10 +121,11 @@ class Ledger(_Uncopyable):
         path = file.path
         with file.locked() as lines:
             written, entropy = header(lines, path)
-            if policy is not None and policy.identity != written.identity:
+            if policy is not None and not policy.tightens(written):
                 raise InvalidInput(
                     f"the ledger {path} belongs to data set {written.dataset!r} under another "
-                    "policy: open it without a policy, or use the ledger of this data set"
+                    "policy: open it without a policy, or use the ledger of this data set; budgets "
+                    "may be lowered, and nothing else may change"
                 )
             if (entropy == "simulation") != (seed is not None):
                 raise InvalidInput(
@@ -131,9 +133,25 @@ class Ledger(_Uncopyable):
                     + ("for a simulation: give its seed" if entropy == "simulation"
                        else "for real data: a seed would make its noise predictable, leave it out")
                 )  # fmt: skip
-            ledger = cls(_LEDGERS_ONLY, file, written, accountant, seed)
+            ledger = cls(_LEDGERS_ONLY, file, policy or written, accountant, seed)
             ledger._learn(lines[1:])
+            if policy is not None and policy.identity != written.identity:
+                ledger._require_spent_fits()
         return ledger
+
+    def _require_spent_fits(self) -> None:
+        """Refuse a budget that was lowered below what is spent: nobody can take that back."""
+        for viewer in sorted({viewer for cost in self._costs.values() for viewer in cost}):
+            budget, history = self.policy.budget_for(viewer), self._history(viewer)
+            if math.isinf(budget.epsilon) or history == NOTHING:
+                continue
+            if not self._fits(history, budget):
+                spent = self.accountant.epsilon(history, self.policy.relation, budget.delta)
+                raise InvalidInput(
+                    f"a budget of epsilon {budget.epsilon:.4g} at delta {budget.delta:g}, where "
+                    f"{spent:.4g} is spent against {describe(viewer)}: lower it no further than "
+                    "that"
+                )
 
     # -------------------------------------------------------- authorising
 

@@ -155,6 +155,22 @@ def test_a_roster_with_a_party_twice_or_in_place_of_another_is_refused(made, tmp
     assert "nobody.card" in run("roster", tmp_path / "nobody.card", code=2)
 
 
+def test_the_folder_of_another_run_is_not_taken_over(trial, tmp_path):
+    """Of a finished one, of another study's, or of a result that says not whose it is."""
+    folder = tmp_path / "output"
+    folder.mkdir()
+    (folder / "result.json").write_text("{}")
+    assert "holds a result already" in run(*join(trial, "--output", folder), code=2)
+    shutil.copy(trial.study, folder)
+    assert "it runs once" in run(*join(trial, "--output", folder), code=2)
+    (folder / "result.json").unlink()
+    change(folder / "study.toml", ("epsilon = 2.0", "epsilon = 1.5"))
+    before = (folder / "study.toml").read_bytes()
+    assert "belongs to another study" in run(*join(trial, "--output", folder), code=2)
+    assert (folder / "study.toml").read_bytes() == before
+    assert not trial.ledger("north").exists()
+
+
 # ------------------------------------------------------------- the server
 
 

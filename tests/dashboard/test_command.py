@@ -87,8 +87,7 @@ def test_this_folder_is_shown_unless_others_are_given(served, tmp_path, monkeypa
         (["file"], "file is a file"),
         (["--host", "no.such.host.invalid"], "is no address of this machine"),
         (["--host", "192.0.2.1"], "cannot listen on 192.0.2.1"),
-        (["--token", "short"], "16 to 128"),
-        (["--token", "with spaces and such things"], "16 to 128"),
+        (["--token", "0123456789-abcdef"], "No such option"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_a_line(served, tmp_path, monkeypatch, arguments, words):
@@ -118,6 +117,14 @@ def test_other_machines_are_let_in_with_a_loud_warning_only(served):
     assert "ssh -L" in loud.stderr
     assert served[1][1].token
     assert "token=" in loud.stdout
+
+
+@pytest.mark.parametrize("token", ["short", "with spaces and such things"])
+def test_a_token_that_can_be_guessed_is_refused(served, monkeypatch, token):
+    monkeypatch.setenv("UNISONO_DASHBOARD_TOKEN", token)
+    result = RUNNER.invoke(app, ["dashboard", "--no-open"])
+    assert result.exit_code == 2
+    assert "16 to 128" in result.stderr
 
 
 def test_a_token_can_come_from_the_environment(served, monkeypatch):

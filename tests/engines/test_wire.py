@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import math
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -101,7 +103,15 @@ def shaped(*shape, dtype="|u1"):
         pytest.param(raw(shaped(2**62, 4)), id="beyond-64-bits"),
         pytest.param(raw(shaped(0, 10**30)), id="vast-and-empty"),
         pytest.param(raw(shaped(*[1] * 99), b"x"), id="many-dimensions"),
+        pytest.param(raw(shaped(0, 2**30, 2**30, 2**30)), id="empty-with-vast-sides"),
         pytest.param(raw(shaped("a"), b"x"), id="a-word-as-size"),
+        pytest.param(raw(shaped("1"), b"x"), id="a-number-in-words-as-size"),
+        pytest.param(raw(shaped(1.0), b"x"), id="a-fraction-as-size"),
+        pytest.param(raw(shaped(True), b"x"), id="a-truth-value-as-size"),
+        pytest.param(raw({**shaped(), "arrays": [["|u1", [0]]] * 300}), id="many-arrays"),
+        pytest.param(raw({**shaped(), "arrays": {"|u1": [0]}}), id="no-list-of-arrays"),
+        pytest.param(raw({**shaped(), "scalars": {"a": [[]] * 10**4}}), id="many-lists"),
+        pytest.param(raw({**shaped(), "scalars": {"a": "a" * 2**17}}), id="a-long-word"),
         pytest.param(
             raw(b'{"tag":"ask","scalars":{},"arrays":[["|u1",[Infinity]]]}'), id="infinite-size"
         ),
@@ -114,6 +124,93 @@ def shaped(*shape, dtype="|u1"):
 def test_hostile_messages_are_refused(message):
     with pytest.raises(InvalidInput):
         wire.decode(message)
+
+
+def grown(text):
+    """A message whose header is `text`: its length, and what reading it costs: how many sizes are
+    multiplied with each other, and bytes of memory at the most."""
+    message, products, multiply = raw(text), [], math.prod
+
+    def counted(numbers):
+        products.append(list(numbers))
+        return multiply(products[-1])
+
+    tracemalloc.start()
+    try:
+        with pytest.MonkeyPatch.context() as patch, contextlib.suppress(InvalidInput):
+            patch.setattr(wire.math, "prod", counted)
+            wire.decode(message)
+        return len(message), max(map(len, products), default=0), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+LARGE = {
+    "dimensions": (b'{"tag":"hello","scalars":{},"arrays":[["|u1",[', b"9,", b"9]]]}"),
+    "arrays": (b'{"tag":"hello","scalars":{},"arrays":[', b'["|u1",[0]],', b'["|u1",[0]]]}'),
+    "lists": (b'{"tag":"hello","scalars":{"a":[', b"[],", b'0]},"arrays":[]}'),
+    "tables": (b'{"tag":"hello","scalars":{"a":[', b"{},", b'0]},"arrays":[]}'),
+    "depth": (b'{"tag":"hello","scalars":{"a":', b"[", b""),
+    "digits": (b'{"tag":"hello","scalars":{"a":', b"9", b'},"arrays":[]}'),
+    "numbers": (b'{"tag":"hello","scalars":{"a":[', b"9.5,", b'0]},"arrays":[]}'),
+    "words": (b'{"tag":"hello","scalars":{"a":[', b'"",', b'0]},"arrays":[]}'),
+}
+
+
+@pytest.mark.parametrize("what", LARGE)
+@pytest.mark.parametrize("size", [2**12, 2**15, 2**20, 2**22])
+def test_reading_costs_little_whatever_is_repeated(what, size):
+    """As often as a few megabytes hold it."""
+    begin, again, end = LARGE[what]
+    length, sides, memory = grown(begin + again * (size // len(again)) + end)
+    assert sides <= wire.MAXIMUM_DIMENSIONS
+    assert memory < 2**20 + length
+
+
+@given(
+    st.recursive(
+        st.integers() | st.text(max_size=9) | st.floats(allow_nan=False),
+        lambda x: st.lists(x, max_size=9) | st.dictionaries(st.text(max_size=3), x, max_size=9),
+    ),
+    st.integers(1, 5000),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_header_costs_little_however_often_it_is_repeated(value, times):
+    text = json.dumps({"tag": "bundle", "scalars": {"a": [value] * times}, "arrays": []})
+    length, _, memory = grown(text.encode())
+    assert memory < 2 * 2**20 + length
+
+
+def test_a_bundle_copies_nothing_and_holds_few_parts():
+    """Two parts are as large as the message; what reading adds does not grow with them."""
+    parts = [wire.encode("ask", {}, [np.zeros(2**20, np.uint8)])] * 2
+    message = wire.bundle(parts)
+    tracemalloc.start()
+    try:
+        assert len(wire.unbundle(wire.decode(message))) == 2
+        assert tracemalloc.get_traced_memory()[1] < 2**17
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(InvalidInput, match="a bundle of 3 packets: at most 2"):
+        wire.bundle([*parts, b""])
+    three = wire.encode("bundle", {}, [np.frombuffer(b"UNIS", np.uint8)] * 3)
+    with pytest.raises(InvalidInput, match="more than 2 packets"):
+        wire.unbundle(wire.decode(three))
+
+
+@pytest.mark.parametrize(
+    ("scalars", "arrays", "words"),
+    [
+        ({"a": "a" * 2**17}, [], "header of 131... bytes"),
+        ({"a": [[]] * 10**4}, [], "opens 1000. brackets"),
+        ({}, [np.zeros(1)] * 300, "more than 256 arrays"),
+        ({}, [np.zeros((1,) * 9)], "more than 8 dimensions"),
+        ({}, [np.zeros(1, np.float16)], "unknown array type"),
+    ],
+)
+def test_what_could_not_be_read_is_not_sent(scalars, arrays, words):
+    with pytest.raises(InvalidInput, match=words):
+        wire.encode("ask", scalars, arrays)
 
 
 def test_messages_beyond_the_limit_are_refused_on_both_sides(monkeypatch):

@@ -20,7 +20,7 @@ from unisono.core.values import Private
 from unisono.data import UnreadValues
 from unisono.engines import in_process
 from unisono.errors import InvalidInput, LargeDeltaWarning
-from unisono.studies import plan, settings
+from unisono.studies import layered, plan, settings
 from unisono.studies.build import BUILDERS, build
 from unisono.studies.file import parse_study
 from unisono.studies.layered import first_parameters
@@ -367,3 +367,31 @@ def test_a_record_that_cannot_be_read_adds_nothing_and_spoils_nothing(
         without = np.asarray(answer((np.where(first[:, None], 0, rows), labels * ~first), there))
     assert np.array_equal(np.asarray(answer(placed(unread), there)), without)
     assert not np.array_equal(np.asarray(answer(placed(read), there)), without)
+
+
+NETWORK = 'name = "dp-sgd"\nrounds = 20\nhidden = '
+
+
+def test_a_network_is_refused_before_anything_of_its_size_is_made(change, monkeypatch):
+    """3.6 thousand million parameters would take 27 GB; the first array is never asked for."""
+    made = []
+    monkeypatch.setattr(layered, "first_parameters", lambda *size: made.append(size))
+    text = change(('name = "gradient-perturbation"\nrounds = 20', f"{NETWORK}[60000, 60000]"))
+    with pytest.raises(InvalidInput) as caught:
+        build(parse_study(text))
+    assert "line 37: dp-sgd: hidden = [60000, 60000] makes 3,600," in str(caught.value)
+    assert "at most 10,000,000" in str(caught.value)
+    assert not made
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "place"),
+    [
+        (f"{NETWORK}[{'1, ' * 33}]", "algorithm.hidden"),
+        (f"{NETWORK}[1_000_001]", r"algorithm.hidden\[1\]"),
+        ('name = "gradient-perturbation"\nrounds = 10_000_000_000', "algorithm.rounds"),
+    ],
+)
+def test_numbers_that_would_become_vast_arrays_are_refused_in_the_file(change, algorithm, place):
+    with pytest.raises(InvalidInput, match=place):
+        parse_study(change(('name = "gradient-perturbation"\nrounds = 20', algorithm)))

@@ -1,10 +1,12 @@
 """`study.toml`: what it says, its hash, and an error for every line that is wrong."""
 
 import json
+import tomllib
 
 import pytest
 
 from unisono.errors import InvalidInput
+from unisono.studies import source
 from unisono.studies.file import json_schema, load_study, parse_study
 from unisono.studies.schema import StudyFile
 
@@ -133,6 +135,63 @@ def test_all_errors_come_together_in_order(change):
         parse_study(wrong)
     lines = [int(line.split()[2].rstrip(":")) for line in str(caught.value).splitlines()]
     assert lines == [8, 17, 19, 26]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '"""\n# [ {\n"""', '"""a\\"""\n[\n"""', '"""\n""""', "'''\n[ \\\n'''", "'''\n''''",
+        '"[{#"', "'[{#\"'", '"\\"["', "[\n'[', # ]\n['a'],\n]", "{ a = '}', b = [1] }", "1 # [",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_brackets_and_quotes_inside_values_end_no_statement(value, end):
+    text = f"first = 1\nvalue = {value}\nlast.but.one = 2\n\n[table]\nx = 1\n"
+    tomllib.loads(text)
+    after = 3 + value.count("\n")
+    assert source._lines(text.replace("\n", end)) == {
+        (): 1, ("first",): 1, ("value",): 2, ("last",): after, ("last", "but"): after,
+        ("last", "but", "one"): after, ("table",): after + 2, ("table", "x"): after + 3,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "title = [\n" + "1,\n" * 4000 + "]\n",
+        "".join(f"x{n} = [\n]\n" for n in range(2000)),
+        "title = " + "[" * 10**4 + "]" * 10**4,
+        "title = " + "{a=" * 10**4 + "1" + "}" * 10**4,
+        ".".join(["a"] * 10**4) + " = 1",
+        "[" + " . ".join(['"a b"'] * 10**4) + "]",
+        "title = " + "9" * 10**4,
+        "title = 0x" + "f" * 10**4,
+        "a" * 10**5,
+        '"' * 10**5,
+        "title = '''" + "'\n" * 10**4,
+        ".".join(["a"] * 31) + " = '" + "a." * 10**4,
+    ],
+    ids=[
+        "a-long-list", "many-keys", "deep-lists", "deep-tables", "a-long-key", "a-long-header",
+        "many-digits", "many-hexadecimal-digits", "a-long-word", "quotes", "open-text", "dots",
+    ],
+)  # fmt: skip
+def test_no_text_takes_long_to_refuse(text, monkeypatch):
+    """Every statement is read once and few faults are explained, in a message that can be read."""
+    read, loads = [], tomllib.loads
+    monkeypatch.setattr(source.tomllib, "loads", lambda said: read.append(len(said)) or loads(said))
+    with pytest.raises(InvalidInput) as caught:
+        parse_study(text)
+    assert sum(read) <= 2 * len(text) + 10
+    assert len(str(caught.value)) < 20_000
+
+
+def test_many_faults_are_counted_and_the_first_are_shown():
+    with pytest.raises(InvalidInput) as caught:
+        parse_study("".join(f"x{n} = 1\n" for n in range(200)))
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 51
+    assert lines[-1].startswith("and ")
 
 
 def test_lines_are_found_in_every_way_of_writing(change):

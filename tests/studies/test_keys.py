@@ -131,17 +131,35 @@ def test_a_roster_goes_round(tmp_path, cards, text):
     assert loaded.roster.names == ("north", "south", "west")
     assert loaded.node_keys == tuple(card.node_key for card in cards)
     assert loaded.fingerprint in path.read_text()
-    loaded.require_parties_of(parse_study(text))
+    assert loaded.of_study(parse_study(text)) == loaded
     with pytest.raises(InvalidInput, match="never overwritten"):
         make_roster(cards, path)
 
 
-def test_a_roster_is_for_the_parties_of_the_study_in_order(tmp_path, cards, text):
-    file = parse_study(text)
-    for number, chosen in enumerate([cards[::-1], cards[:2]]):
-        members = make_roster(chosen, tmp_path / f"{number}.toml")
-        with pytest.raises(InvalidInput, match="in the same order"):
-            members.require_parties_of(file)
+def test_a_roster_is_the_same_in_whatever_order_its_cards_are_given(tmp_path, cards):
+    """A shell sorts *.card by name, and a study names its parties as it likes."""
+    texts = set()
+    for number, chosen in enumerate([cards, cards[::-1], [cards[1], cards[0], cards[2]]]):
+        path = tmp_path / f"{number}.toml"
+        make_roster(chosen, path)
+        texts.add(path.read_text())
+    assert len(texts) == 1
+
+
+def test_members_are_numbered_in_the_order_of_the_study(tmp_path, cards, text):
+    file = parse_study(text.replace('"north"', '"new"').replace('"west"', '"north"')
+                       .replace('"new"', '"west"'))  # fmt: skip
+    assert file.names == ("west", "south", "north")
+    members = make_roster(cards, tmp_path / "roster.toml").of_study(file)
+    assert members.roster.names == file.names
+    assert members.roster.keys == tuple(card.signing_key for card in cards[::-1])
+    assert members.node_keys == tuple(card.node_key for card in cards[::-1])
+
+
+def test_a_roster_is_for_the_parties_of_the_study(tmp_path, cards, text):
+    members = make_roster(cards[:2], tmp_path / "roster.toml")
+    with pytest.raises(InvalidInput, match="from the cards of the same parties"):
+        members.of_study(parse_study(text))
 
 
 def test_duplicates_are_refused(tmp_path, cards):

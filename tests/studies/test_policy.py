@@ -171,6 +171,28 @@ def test_the_ledger_is_made_once_and_belongs_to_the_policy(policy, text):
         policy(("epsilon = 2.5", "epsilon = 50")).open_ledger()
 
 
+def test_a_budget_can_be_lowered_to_what_is_spent_and_not_raised(policy, text):
+    """The file keeps the budget it was made with: nobody gets more than that, whoever opens it."""
+    study = build(parse_study(text)).study
+    book = policy().open_ledger()
+    book.authorize(study.cost, releases=20)
+    spent = max(book.spent(viewer) for viewer in book.viewers)
+    book.close()
+    assert spent < 1.5
+    lower = policy(("epsilon = 2.5", "epsilon = 1.5")).open_ledger()
+    assert lower.policy.budget.epsilon == 1.5
+    with pytest.raises(BudgetExceeded, match=r"of 1\.5 is spent"):
+        [lower.authorize(study.cost, releases=20) for _ in range(3)]
+    lower.close()
+    with pytest.raises(InvalidInput, match="lower it no further"):
+        policy(
+            ("epsilon = 2.5", "epsilon = 0.5"), ("maximum_epsilon = 1.0", "maximum_epsilon = 0.5")
+        ).open_ledger()
+    with pytest.raises(InvalidInput, match="budgets may be lowered, and nothing else"):
+        policy(("epsilon = 2.5", "epsilon = 2.6")).open_ledger()
+    policy().open_ledger().close()
+
+
 def test_a_policy_that_changes_ends_the_study(policy):
     own = policy()
     check_round(own)

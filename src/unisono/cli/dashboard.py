@@ -14,6 +14,7 @@ from unisono.cli import inputs
 from unisono.cli.output import write_json
 from unisono.errors import InvalidInput
 
+_VARIABLE = "UNISONO_DASHBOARD_TOKEN"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}")
 _LOUD = """\
 unisono: WARNING: {host} can be reached from other machines. Whoever has the token, or can listen
@@ -34,14 +35,6 @@ def dashboard(
     host: Annotated[
         str, typer.Option(help="Address to listen on; others than this machine's are a risk.")
     ] = "127.0.0.1",
-    token: Annotated[
-        str | None,
-        typer.Option(
-            envvar="UNISONO_DASHBOARD_TOKEN",
-            help="The token, in place of a new random one: 16 letters, digits, - or _ at least. "
-            "Others on this machine can read command lines: use the variable.",
-        ),
-    ] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Open no browser.")] = False,
     json: inputs.JsonOption = False,
 ) -> None:
@@ -52,6 +45,9 @@ def dashboard(
     only, and only whoever opens the address that is printed here: it holds a token. Whoever watches
     a run under way is a viewer of its iterates. Ctrl-C stops it.
 
+    The token is a new random one, or what the variable UNISONO_DASHBOARD_TOKEN says: 16 letters,
+    digits, - or _ at least. There is no option for it: others on this machine read command lines.
+
     \b
     Examples:
       unisono dashboard
@@ -59,9 +55,10 @@ def dashboard(
       unisono dashboard --json            the address, for scripts
     """
     chosen = [_folder(folder) for folder in folders or [Path()]]
+    token = os.environ.get(_VARIABLE)
     if token is not None and not _TOKEN.fullmatch(token):
         raise InvalidInput(
-            f"--token has {len(token)} characters: give 16 to 128 letters, digits, - or _, or "
+            f"{_VARIABLE} has {len(token)} characters: give 16 to 128 letters, digits, - or _, or "
             "leave it out and a random one is made"
         )
     from unisono.dashboard.address import address, bind, door_of

@@ -57,9 +57,7 @@ def keygen(
 
 
 def roster(
-    cards: Annotated[
-        list[Path], typer.Argument(help="The cards of all parties, in the order of the study.")
-    ],
+    cards: Annotated[list[Path], typer.Argument(help="The cards of all parties, in any order.")],
     output: Annotated[Path, typer.Option(help="The roster to write.")] = Path("roster.toml"),
     json: inputs.JsonOption = False,
 ) -> None:

@@ -64,6 +64,7 @@ class Certificate:
     versions: Mapping[str, str]
     transport: str = ""
     file: str = ""
+    result: str = ""
 
     def epsilon(self, viewer: Viewer, relation: Relation) -> float:
         """Epsilon of the whole run against a viewer."""
@@ -77,6 +78,7 @@ class Certificate:
             "format": "unisono-certificate-1",
             "study": self.study,
             "file": self.file,
+            "result": self.result,
             "algorithm": self.algorithm,
             "settings": dict(self.settings),
             "trust": str(self.trust),
@@ -114,6 +116,8 @@ class Certificate:
             "CERTIFICATE" + (" (SIMULATION: seeded noise, no privacy)" if self.simulated else ""),
             f"  study      {self.study[:16]}…  {self.algorithm}",
             *([f"  agreed on  file {self.file[:16]}…"] if self.file else []),
+            *([f"  result     {self.result[:16]}…, in every party's certificate the same"]
+              if self.result else []),
             f"  trust      {self.trust}: {TRUST_WORDS[self.trust]}",
             f"  parties    {self.parties}, at least {self.minimum_survivors} answer, "
             f"{self.colluders} may collude",
@@ -184,7 +188,7 @@ TRUST_WORDS = {
 def certify(
     study: Any, ledgers: Mapping[str, Ledger], accountant: Accountant, secure_sum: str = "",
     delta: float | None = None, transport: str = "",
-    costs: Sequence[Mapping[Viewer, Composed]] | None = None, file: str = "",
+    costs: Sequence[Mapping[Viewer, Composed]] | None = None, file: str = "", result: str = "",
 ) -> Certificate:  # fmt: skip
     """Write the certificate of a study from its public facts and the parties' ledgers.
 
@@ -192,7 +196,8 @@ def certify(
     shows; what parties have spent before is in their certificates. `transport` says what the
     guarantee also rests on; `costs` is what is shown of each party where that is more than the
     study's own, as with a test of its result. `file` is the hash of the file that was agreed on:
-    names and bounds of columns are in it, and not in the study.
+    names and bounds of columns are in it, and not in the study. `result` is the hash of what came
+    out, where several machines took part: whoever compares it knows that all were told the same.
     """
     facts, trust = study.facts, study.trust
     costs = study.costs if costs is None else costs
@@ -228,6 +233,7 @@ def certify(
         versions=_versions(),
         transport=transport,
         file=file,
+        result=result,
     )
 
 

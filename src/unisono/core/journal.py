@@ -23,7 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from unisono.core.events import canonical
-from unisono.errors import InvalidInput, LedgerCorrupted, LedgerUnavailable, UnisonoError
+from unisono.errors import (
+    InvalidInput,
+    LedgerCorrupted,
+    LedgerError,
+    LedgerUnavailable,
+    UnisonoError,
+    UnknownEvent,
+)
 
 GENESIS = "0" * 64
 _CHAIN_LENGTH = len(',"chain":""}') + 64
@@ -62,8 +69,28 @@ def parse(lines: Sequence[bytes], head: str, first: int) -> tuple[list[dict[str,
                 f"line {number + 1} does not continue the hash chain: it, or a line before it, "
                 "was changed, removed or damaged; restore the file from a backup, never edit it"
             )
-        documents.append(json.loads(body))
+        with understood(f"line {number + 1}"):
+            document = json.loads(body)
+            if not isinstance(document, dict):
+                raise TypeError("no table")
+        documents.append(document)
     return documents, head
+
+
+@contextlib.contextmanager
+def understood(what: str) -> Iterator[None]:
+    """Inside, whatever a chained line provokes that nobody expects of one is corruption: a chain
+    proves that lines are in order, not that this program wrote them."""
+    try:
+        yield
+    except (LedgerError, UnknownEvent):
+        raise
+    except (UnisonoError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError,
+            RecursionError) as error:  # fmt: skip
+        raise LedgerCorrupted(
+            f"{what} of the ledger cannot be understood ({type(error).__name__}: {str(error)[:200]}"
+            "): it was written by another version, or by hand; restore a backup"
+        ) from None
 
 
 class Journal:
@@ -305,17 +332,9 @@ def create(path: str | os.PathLike[str], documents: Sequence[dict[str, Any]]) ->
     """
     place = Path(path)
     data, _ = _encoded(documents, GENESIS)
-    draft = place.with_name(f".{place.name}.{secrets.token_hex(8)}.part")
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+        with _draft(place, data, 0o600) as draft:
             _link(draft, place)
-        finally:
-            draft.unlink()
         _sync_folder(place.parent)
     except FileExistsError:
         raise _exists(place) from None
@@ -325,6 +344,34 @@ def create(path: str | os.PathLike[str], documents: Sequence[dict[str, Any]]) ->
         ) from None
     except OSError as error:
         raise unavailable(place, error) from None
+
+
+def replace(
+    path: Path, data: bytes, mode: int = 0o600, consequence: str = "nothing was spent"
+) -> None:
+    """Put a file in the place of another: whoever reads sees the old one or the new one."""
+    try:
+        with _draft(path, data, mode) as draft:
+            os.replace(draft, path)
+    except OSError as error:
+        raise unavailable(path, error, consequence) from None
+
+
+@contextlib.contextmanager
+def _draft(place: Path, data: bytes, mode: int) -> Iterator[Path]:
+    """A whole file beside its place, under a name that nobody could guess and so link elsewhere;
+    gone at the end, unless it was moved."""
+    draft = place.with_name(f".{place.name}.{secrets.token_hex(8)}.part")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(draft, flags, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def read(path: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], str]:
@@ -405,6 +452,7 @@ def unavailable(
         errno.EPERM: "the operation is not permitted: make the file writable for you",
         errno.EROFS: "the disk is read-only: move it to writable storage",
         errno.EISDIR: "that is a folder: name a file",
+        errno.ELOOP: "that is a link: remove it, or name the file itself",
     }.get(error.errno or 0, error.strerror or str(error))
     return LedgerUnavailable(f"cannot use {path}: {remedy}; {consequence}")
 

@@ -17,7 +17,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -105,7 +105,8 @@ class Ledger(_Uncopyable):
         cls, path: str | os.PathLike[str], accountant: Accountant,
         policy: Policy | None = None, seed: int | None = None,
     ) -> "Ledger":  # fmt: skip
-        """The book at `path`, with all it remembers; `policy` must be its own if given."""
+        """The book at `path`, with all it remembers; `policy`, if given, must be its own, or one
+        that only lowers budgets: what it has spent must fit into them."""
         file = Journal(path)
         try:
             return cls._opened(file, accountant, policy, seed)
@@ -120,10 +121,11 @@ class Ledger(_Uncopyable):
         path = file.path
         with file.locked() as lines:
             written, entropy = header(lines, path)
-            if policy is not None and policy.identity != written.identity:
+            if policy is not None and not policy.tightens(written):
                 raise InvalidInput(
                     f"the ledger {path} belongs to data set {written.dataset!r} under another "
-                    "policy: open it without a policy, or use the ledger of this data set"
+                    "policy: open it without a policy, or use the ledger of this data set; budgets "
+                    "may be lowered, and nothing else may change"
                 )
             if (entropy == "simulation") != (seed is not None):
                 raise InvalidInput(
@@ -131,9 +133,25 @@ class Ledger(_Uncopyable):
                     + ("for a simulation: give its seed" if entropy == "simulation"
                        else "for real data: a seed would make its noise predictable, leave it out")
                 )  # fmt: skip
-            ledger = cls(_LEDGERS_ONLY, file, written, accountant, seed)
+            ledger = cls(_LEDGERS_ONLY, file, policy or written, accountant, seed)
             ledger._learn(lines[1:])
+            if policy is not None and policy.identity != written.identity:
+                ledger._require_spent_fits()
         return ledger
+
+    def _require_spent_fits(self) -> None:
+        """Refuse a budget that was lowered below what is spent: nobody can take that back."""
+        for viewer in sorted({viewer for cost in self._costs.values() for viewer in cost}):
+            budget, history = self.policy.budget_for(viewer), self._history(viewer)
+            if math.isinf(budget.epsilon) or history == NOTHING:
+                continue
+            if not self._fits(history, budget):
+                spent = self.accountant.epsilon(history, self.policy.relation, budget.delta)
+                raise InvalidInput(
+                    f"a budget of epsilon {budget.epsilon:.4g} at delta {budget.delta:g}, where "
+                    f"{spent:.4g} is spent against {describe(viewer)}: lower it no further than "
+                    "that"
+                )
 
     # -------------------------------------------------------- authorising
 
@@ -427,28 +445,31 @@ class Ledger(_Uncopyable):
     def _learn(self, lines: list[dict[str, Any]]) -> None:
         """Take in lines written by others; nothing written before can be redefined."""
         pending: Counter[str] = Counter()
-        for line in lines:
-            match line.get("kind"):
-                case "grant" if line["cost"] in self._costs:
-                    if line["number"] != self._grants + pending.total():
+        with journal.understood("a line"):
+            for line in lines:
+                match line.get("kind"):
+                    case "grant" if line["cost"] in self._costs:
+                        if line["number"] != self._grants + pending.total():
+                            raise LedgerCorrupted(
+                                f"grant {line['number']} is out of order: "
+                                "lines were removed or added by hand"
+                            )
+                        pending[line["cost"]] += 1
+                        self._purposes.add(line["purpose"])
+                    case "cost" if line["cost"] not in self._costs:
+                        cost = {
+                            Viewer(v): composed_from_json(p) for v, p in line["viewers"].items()
+                        }
+                        if cost_name(cost) != line["cost"]:
+                            raise LedgerCorrupted(
+                                "a cost does not bear its own name: it was changed by hand"
+                            )
+                        self._costs[line["cost"]] = counted_again(cost, self.policy)
+                    case other:
                         raise LedgerCorrupted(
-                            f"grant {line['number']} is out of order: "
-                            "lines were removed or added by hand"
+                            f"a line of kind {other!r} cannot stand where it "
+                            "does: it was written by hand or by another version; it is never free"
                         )
-                    pending[line["cost"]] += 1
-                    self._purposes.add(line["purpose"])
-                case "cost" if line["cost"] not in self._costs:
-                    cost = {Viewer(v): composed_from_json(p) for v, p in line["viewers"].items()}
-                    if cost_name(cost) != line["cost"]:
-                        raise LedgerCorrupted(
-                            "a cost does not bear its own name: it was changed by hand"
-                        )
-                    self._costs[line["cost"]] = counted_again(cost, self.policy)
-                case other:
-                    raise LedgerCorrupted(
-                        f"a line of kind {other!r} cannot stand where it "
-                        "does: it was written by hand or by another version; it is never free"
-                    )
         self._times.update(pending)
         self._grants += pending.total()
         if lines:
@@ -485,13 +506,14 @@ def _require_whole(releases: int) -> None:
         raise InvalidInput(f"releases = {releases!r}: authorize at least one whole release")
 
 
-def header(lines: list[dict[str, Any]], path: object) -> tuple[Policy, str]:
-    if not lines or lines[0].get("format") != FORMAT:
+def header(lines: Sequence[Mapping[str, Any]], path: object) -> tuple[Policy, str]:
+    if not lines or (lines[0].get("kind"), lines[0].get("format")) != ("policy", FORMAT):
         raise LedgerCorrupted(
             f"{path} does not begin with the policy of a {FORMAT} file: it is not a ledger, or its "
             "beginning is lost"
         )
-    return Policy.from_json(lines[0]["policy"]), lines[0]["entropy"]
+    with journal.understood("the first line"):
+        return Policy.from_json(lines[0]["policy"]), str(lines[0]["entropy"])
 
 
 def _policy_line(policy: Policy, seed: int | None) -> dict[str, Any]:

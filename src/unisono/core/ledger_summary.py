@@ -11,10 +11,11 @@ from typing import Any
 
 from unisono.core.costs import counted_again
 from unisono.core.events import NOTHING, Composed, compose, composed_from_json
-from unisono.core.ledger import FORMAT
+from unisono.core.journal import understood
+from unisono.core.ledger import header
 from unisono.core.policy import Policy
 from unisono.core.trust import Viewer
-from unisono.errors import LedgerCorrupted, UnisonoError
+from unisono.errors import LedgerCorrupted
 
 
 @dataclass(frozen=True)
@@ -44,29 +45,16 @@ class Summary:
 
 def summary(lines: Sequence[Mapping[str, Any]]) -> Summary:
     """The book that `lines` (from `journal.read`) tell; anything unexpected is corruption."""
-    if not lines or lines[0].get("format") != FORMAT:
-        raise LedgerCorrupted(
-            f"the file does not begin with the policy of a {FORMAT} file: it is not a ledger, or "
-            "its beginning is lost"
-        )
-    try:
-        header = lines[0]
-        policy = Policy.from_json(header["policy"])
-        simulated, created = header["entropy"] == "simulation", str(header["time"])
+    policy, entropy = header(lines, "the file")
+    with understood("a line"):
+        created = str(lines[0]["time"])
         costs, entries = _entries(lines[1:], policy)
-    except UnisonoError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise LedgerCorrupted(
-            f"a line of the ledger cannot be understood ({error!r}): it was written by another "
-            "version, or damaged before it was chained; restore a backup"
-        ) from None
     times = Counter(name for name, _ in entries)
     viewers = sorted({viewer for name in times for viewer in costs[name]})
     histories = {viewer: _history(viewer, costs, times) for viewer in viewers}
     grants = {v: sum(n for name, n in times.items() if v in costs[name]) for v in viewers}
     shown = tuple(entry for _, entry in entries)
-    return Summary(policy, created, simulated, shown, histories, grants)
+    return Summary(policy, created, entropy == "simulation", shown, histories, grants)
 
 
 _Costs = dict[str, dict[Viewer, Composed]]

@@ -7,7 +7,7 @@ moving or renaming the file changes nothing, and no other policy can be slipped 
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -91,6 +91,15 @@ class Policy:
             if named == viewer:
                 return budget
         return self.budget
+
+    def tightens(self, other: "Policy") -> bool:
+        """Whether it says the same with budgets that are nowhere larger."""
+        named = {viewer for viewer, _ in (*self.exceptions, *other.exceptions)}
+        pairs = [(self.budget, other.budget)]
+        pairs += [(self.budget_for(viewer), other.budget_for(viewer)) for viewer in named]
+        return replace(self, budget=other.budget, exceptions=other.exceptions) == other and all(
+            own.epsilon <= before.epsilon and own.delta <= before.delta for own, before in pairs
+        )
 
     @cached_property
     def identity(self) -> str:

@@ -17,11 +17,11 @@ def number(value: Any) -> float | None:
     """
     if value == INFINITE:
         return math.inf
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        return float(value)
-    except OverflowError:
+        return None if math.isnan(value) else float(value)
+    except OverflowError:  # a whole number of hundreds of digits
         return math.inf
 
 

@@ -1,6 +1,7 @@
 """What a run leaves behind, written whole or not at all."""
 
 import fcntl
+import io
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -10,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from unisono.core import journal
 from unisono.core.certificate import Certificate
-from unisono.core.journal import unavailable
 from unisono.core.study import Result
 from unisono.core.transcript import Transcript
 from unisono.errors import InvalidInput, UnisonoError
@@ -34,16 +35,7 @@ def folder_for(path: Path) -> Path:
 
 def write(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Replace a file: whoever reads sees the old one or the new one."""
-    draft = path.with_name(path.name + ".part")
-    try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    except OSError as error:
-        raise unavailable(path, error) from None
+    journal.replace(path, content, mode)
 
 
 @contextmanager
@@ -57,9 +49,11 @@ def held(folder: Path, words: str) -> Iterator[None]:
 def locked(path: Path, refusal: str) -> Iterator[None]:
     """One process at a time inside; another one is refused at once, in these words."""
     try:
-        lock = path.open("ab")
+        lock = os.fdopen(no_link(str(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
     except FileNotFoundError:
         raise InvalidInput(f"another process has just removed {path.parent}: try again") from None
+    except OSError as error:
+        raise journal.unavailable(path, error) from None
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -71,17 +65,27 @@ def locked(path: Path, refusal: str) -> Iterator[None]:
         yield
 
 
+def no_link(name: str, flags: int) -> int:
+    """Opens a file that is its owner's, and no link that somebody laid in its place."""
+    return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
 def write_json(path: Path, document: Any) -> None:
     write(path, json.dumps(document, indent=1, allow_nan=False).encode())
 
 
-def read_json(path: Path) -> Any:
-    """The document, or None where there is none yet."""
+def read_json(path: Path, kind: type = dict) -> Any:
+    """The document, or None where there is none yet; one of another kind is damaged."""
     try:
-        return json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes())
+        if not isinstance(found, kind):
+            raise ValueError("another kind")
+        return found
     except FileNotFoundError:
         return None
-    except ValueError:
+    except OSError as error:
+        raise journal.unavailable(path, error) from None
+    except (ValueError, RecursionError):
         raise InvalidInput(f"{path} is damaged: remove it, or restore it from a backup") from None
 
 
@@ -106,6 +110,8 @@ def save_result(
             "their logs say; what they paid stays spent"
         )
     if arrays:
-        np.savez(folder / ARRAYS, **arrays)  # type: ignore[arg-type]
+        packed = io.BytesIO()
+        np.savez(packed, **arrays)  # type: ignore[arg-type]
+        write(folder / ARRAYS, packed.getvalue())
     write_json(folder / RESULT, shown)
     return shown

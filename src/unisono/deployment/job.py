@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from unisono.deployment.files import RESULT, folder_for, read_json, write_json
+from unisono.engines.distributed.results import ResultSigner
 from unisono.engines.distributed.server import Conditions
 from unisono.engines.distributed.sessions import session_of
 from unisono.errors import InvalidInput
@@ -46,9 +47,9 @@ class Agreement:
 
 def agreement(study: Path, roster: Path) -> Agreement:
     """Read and check what the parties agreed on; the same at the server and at every party."""
-    built, members = build(load_study(study)), load_roster(roster)
+    built = build(load_study(study))
     _require_public_test(built)
-    members.require_parties_of(built.file)
+    members = load_roster(roster).of_study(built.file)
     return Agreement(built, members, session_of(built.study, members.roster, built.file.hash))
 
 
@@ -107,6 +108,13 @@ class Job:
     @property
     def conditions(self) -> Conditions:
         return Conditions(**read_json(self.folder / _JOB))
+
+    @property
+    def signer(self) -> ResultSigner | None:
+        """Signs the result with the key of the server's certificate; none without TLS."""
+        tls = self.folder / "tls"
+        found = tls / "server.crt", tls / "server.key"
+        return ResultSigner.load(*found) if found[1].exists() else None
 
     @property
     def checkpoint(self) -> Path:

@@ -31,7 +31,6 @@ from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.chunks import JOINT_PARTIES, Chunk, pieces
 from unisono.engines.requirements import require_columns
 from unisono.engines.rounds import seen_at_first, stack
-from unisono.errors import InvalidInput
 
 # Pieces of a run: enough to see budgets drain and to lose little, few enough to pay for quickly.
 _PIECES, _PAYMENTS = 40, 2000
@@ -64,10 +63,6 @@ def run_rounds(
     before, first = paid_before(name, ledgers), 0
     if saved and saved.exists():
         first, carry = saved.load(carry)
-        if np.shape(carry[2]) != (study.algorithm.rounds,):
-            raise InvalidInput(
-                f"{saved.path} was written by another version of unisono: go on with that one"
-            )
         require_paid(name, parties, carry[2])
     else:
         require_new(name, ledgers)

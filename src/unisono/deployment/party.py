@@ -6,7 +6,6 @@ by the algorithm turn by turn, each paid for before.
 """
 
 import os
-import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -21,10 +20,18 @@ from cryptography import x509
 from unisono.core.certificate import certify
 from unisono.core.study import Party
 from unisono.core.values import Private
-from unisono.deployment.files import folder_for, locked, read_json, save_result, write_json
+from unisono.deployment.files import (
+    folder_for,
+    locked,
+    read_json,
+    save_result,
+    write,
+    write_json,
+)
 from unisono.deployment.job import Agreement, agreement
 from unisono.deployment.public_test import public_test, require_public
 from unisono.deployment.record import Budgets, Diary
+from unisono.deployment.run_folder import require_folder
 from unisono.engines import compilation_cache, wire
 from unisono.engines.distributed.party import Responder
 from unisono.errors import InvalidInput, PrivacyViolation
@@ -86,6 +93,7 @@ class Member:
         _require_own_ledger(self._policy, own)
         require_server(self._policy, server)
         require_allowed(self._policy, built.file, built.study, seat.name)
+        require_folder(seat.output, built.file, simulated=False)
         identity = load_identity(seat.keys, seat.name)
         session.roster.require(identity)
         load_node_key(seat.keys, seat.name)
@@ -124,7 +132,7 @@ class Member:
         """Compile before anybody waits, and begin to write down what happens."""
         compilation_cache.enable()
         built, output = self.agreed.built, self.seat.output
-        shutil.copyfile(self.seat.study, output / "study.toml")
+        write(output / "study.toml", built.file.source.text.encode())
         self._diary = Diary(output, built.study.algorithm.rounds)
         books = {self.seat.name: self.ledger}
         self._budgets = Budgets(output, list(built.study.cost), books)
@@ -143,7 +151,7 @@ class Member:
         certificate = certify(
             built.study, {self.seat.name: self.ledger}, self.ledger.accountant,
             secure_sum=session.describe() if session.masked else "", transport=self._transport,
-            file=built.file.hash,
+            file=built.file.hash, result=self.responder.result_hash,
         )  # fmt: skip
         self._memory.unlink(missing_ok=True)
         answered = self.responder
@@ -151,6 +159,9 @@ class Member:
         if self._diary is not None and self._budgets is not None:
             self._diary.step(rounds, answered.result)
             self._budgets.write()
+        if answered.signed is not None:
+            proof = answered.signed.to_json(answered.result_hash)
+            write_json(self.seat.output / "signature.json", proof)
         shown = save_result(self.seat.output, built, answered.result, answered.opened, certificate)
         self._lock.unlink(missing_ok=True)
         self._alone.close()
@@ -179,6 +190,7 @@ def serve(
     from unisono.engines.flower.certificates import load_node_keys
 
     stop, seat, insecure = threading.Event(), member.seat, server.authority is None
+    member.responder.authority = server.authority
     keys = None if insecure else load_node_keys(load_node_key(seat.keys, seat.name))
     other = threading.Event()
 

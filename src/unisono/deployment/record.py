@@ -26,7 +26,8 @@ from unisono.core.ledger import Ledger
 from unisono.core.study import Study
 from unisono.core.transcript import EVERYONE, EVERYONE_AT_THE_END, viewers_of_contribution
 from unisono.core.trust import ITERATES, PARTY, SERVER, Viewer
-from unisono.deployment.files import read_json, write_json
+from unisono.deployment.files import no_link, read_json, write_json
+from unisono.errors import InvalidInput
 
 PROGRESS, TIMELINE = "progress.json", "timeline.jsonl"
 BUDGETS, TRANSCRIPT = "budgets.json", "transcript.json"
@@ -92,7 +93,7 @@ def model_so_far(study: Study, server: Any) -> Any:
 def _append(path: Path, line: Mapping[str, Any]) -> None:
     """A whole line after whole lines; what a killed writer left unfinished is ended first."""
     try:
-        with open(path, "ab+", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        with open(path, "ab+", opener=no_link) as file:
             if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
                 file.truncate(_whole(path))
             file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
@@ -110,16 +111,25 @@ class Budgets:
     def __init__(self, folder: Path, viewers: Sequence[Viewer], books: Mapping[str, Ledger]):
         self._path, self._books = folder / BUDGETS, books
         self._viewers = {party: counted(viewers, book) for party, book in books.items()}
-        known = {entry["party"]: entry["viewers"] for entry in read_json(self._path) or []}
-        self._before = {
-            party: {
-                str(viewer): known[party][viewer]["before"] if viewer in known.get(party, {})
-                else book.spent(viewer)
-                for viewer in self._viewers[party]
-            }
-            for party, book in books.items()
-        }  # fmt: skip
+        self._before = self._found()
         self.write()
+
+    def _found(self) -> dict[str, dict[str, Any]]:
+        """What was spent before the run began, as an earlier process of it wrote down, or now."""
+        try:
+            known = {one["party"]: one["viewers"] for one in read_json(self._path, list) or []}
+            return {
+                party: {
+                    str(viewer): known[party][viewer]["before"] if viewer in known.get(party, {})
+                    else book.spent(viewer)
+                    for viewer in self._viewers[party]
+                }
+                for party, book in self._books.items()
+            }  # fmt: skip
+        except (LookupError, TypeError, AttributeError):
+            raise InvalidInput(
+                f"{self._path} is damaged: remove it, or restore it from a backup"
+            ) from None
 
     def refresh(self) -> None:
         """As `write`, unless it was done a moment ago: somebody may be waiting for an answer."""

@@ -45,6 +45,8 @@ def default_folder(study: Path, simulated: bool) -> Path:
 def require_folder(folder: Path, file: StudyFile, simulated: bool) -> None:
     """Refuse a folder of another study, of the other kind of run, or whose study is over."""
     if not (folder / STUDY).exists():
+        if (folder / RESULT).exists():
+            raise InvalidInput(f"{folder} holds a result already: choose another folder")
         return
     before_simulated = _simulated(folder)
     if simulated:

@@ -55,11 +55,12 @@ def main(link: Link, folder: Path) -> None:
     unhurried = Unhurried(link, study.facts.minimum_survivors)
     outcome = coordinate(
         study, unhurried, session, conditions=job.conditions, server_noise=noise,
-        checkpoint=job.checkpoint, progress=progress, say=say,
+        checkpoint=job.checkpoint, progress=progress, say=say, signer=job.signer,
     )  # fmt: skip
     certificate = certify(
         study, {}, ACCOUNTANT, delta=agreed.built.file.privacy.delta,
         secure_sum=session.describe() if session.masked else "", file=agreed.built.file.hash,
+        result=outcome.result_hash,
     )  # fmt: skip
     write_json(
         folder / "traffic.json",

@@ -4,16 +4,18 @@ A checkpoint holds what the coordinating process knows, never records and never 
 rounds that were granted but not merged is gone with the process and cannot be drawn again (X-9).
 """
 
+import io
 import json
-import os
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from unisono.errors import InvalidInput, LedgerUnavailable
+from unisono.core import journal
+from unisono.errors import InvalidInput
 
 _FORMAT = "unisono-checkpoint-1"
 
@@ -33,19 +35,9 @@ class Checkpoint:
         header = json.dumps({"format": _FORMAT, "study": self.study, "next_round": next_round})
         arrays: dict[str, Any] = {f"leaf{i}": leaf for i, leaf in enumerate(leaves)}
         arrays["header"] = np.frombuffer(header.encode(), np.uint8)
-        draft = self.path.with_name(self.path.name + ".part")
-        try:
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                np.savez(file, **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, self.path)
-        except OSError as error:
-            raise LedgerUnavailable(
-                f"{self.path} cannot be written ({error.strerror}): make room or choose another "
-                "place; what was paid stays paid"
-            ) from None
+        packed = io.BytesIO()
+        np.savez(packed, **arrays)
+        journal.replace(self.path, packed.getvalue(), consequence="what was paid stays paid")
 
     def load(self, like: Any) -> tuple[int, Any]:
         """The next round and the state, shaped like `like`."""
@@ -54,13 +46,21 @@ class Checkpoint:
             with self.path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 header = json.loads(file["header"].tobytes())
                 leaves = [file[f"leaf{i}"] for i in range(len(expected))]
-        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            if header.get("format") != _FORMAT or header.get("study") != self.study:
+                raise InvalidInput(
+                    f"{self.path} belongs to another study: give this study its own checkpoint file"
+                )
+            shapes = [np.shape(leaf) for leaf in leaves], [np.shape(leaf) for leaf in expected]
+            if shapes[0] != shapes[1]:
+                raise ValueError("arrays of other shapes than the study's")
+            return int(header["next_round"]), jax.tree.unflatten(structure, leaves)
+        except InvalidInput:
+            raise
+        except (
+            OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
+            NotImplementedError, zipfile.BadZipFile, zlib.error,
+        ) as error:  # fmt: skip
             raise InvalidInput(
                 f"{self.path} cannot be read as a checkpoint ({error}): remove it to start anew; "
                 "what was spent stays spent"
             ) from None
-        if header.get("format") != _FORMAT or header.get("study") != self.study:
-            raise InvalidInput(
-                f"{self.path} belongs to another study: give this study its own checkpoint file"
-            )
-        return int(header["next_round"]), jax.tree.unflatten(structure, leaves)

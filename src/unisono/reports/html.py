@@ -57,7 +57,7 @@ def write_report(folder: Path) -> Path:
     made = {JSON: as_json(run), MARKDOWN: markdown(run), HTML: html(run)}
     try:
         for name, text in made.items():
-            write(folder / name, text.encode())
+            write(folder / name, text.encode(errors="replace"))
     except LedgerUnavailable:
         raise InvalidInput(
             f"the report cannot be written into {folder}: make room there and make it writable, or "
@@ -74,7 +74,15 @@ def as_json(run: Run) -> str:
 
 
 def _body(parts: Sequence[blocks.Block]) -> Markup:
-    return Markup("\n").join(drawn(block) for block in parts)
+    return Markup("\n").join(_shown(block) for block in parts)
+
+
+def _shown(block: blocks.Block) -> Markup:
+    """A block, or words in its place: a number in a document may be one that cannot be drawn."""
+    try:
+        return drawn(block)
+    except UNEXPECTED as error:
+        return drawn(unshown(error))
 
 
 @singledispatch

@@ -25,8 +25,16 @@ def markdown(run: Run) -> str:
     lines += [f"> **{plain(found.notice)}**"] if found.notice else []
     for part in found.parts:
         lines.append(f"## {plain(part.title)}")
-        lines += [written(block) for block in part.blocks]
+        lines += [_shown(block) for block in part.blocks]
     return "\n\n".join(line for line in lines if line) + "\n"
+
+
+def _shown(block: blocks.Block) -> str:
+    """A block, or words in its place."""
+    try:
+        return written(block)
+    except UNEXPECTED as error:
+        return written(unshown(error))
 
 
 def plain(words: Any) -> str:

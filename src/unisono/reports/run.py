@@ -82,6 +82,7 @@ def read_run(folder: Path) -> Run:
         raise InvalidInput(f"{folder} holds no run: give a folder that has a {HEADING}")
     try:
         first = Heading(**heading)
+        _require_types(first)
     except TypeError:
         raise InvalidInput(
             f"{folder / HEADING} was written by another version of unisono: read it with that one"
@@ -96,6 +97,19 @@ def read_run(folder: Path) -> Run:
         budgets=None if budgets is None else tuple(budgets),
         damaged=tuple(damaged), **documents,
     )  # fmt: skip
+
+
+def _require_types(heading: Heading) -> None:
+    """Everybody reads the heading first, and nobody looks again at what stands in it."""
+    texts = (heading.title, heading.engine, heading.state, heading.started, heading.command)
+    optional = (heading.ended, heading.party, heading.error)
+    if (
+        not all(isinstance(word, str) for word in texts)
+        or not all(isinstance(word, str | None) for word in optional)
+        or not isinstance(heading.process, int | None)
+        or not isinstance(heading.simulated, bool)
+    ):
+        raise TypeError("a heading of another kind")
 
 
 def find_runs(folder: Path, depth: int = 3) -> list[Path]:
@@ -131,7 +145,7 @@ def _document(path: Path, damaged: list[str], kind: type) -> Any:
         return None
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, kind):
         damaged.append(path.name)
@@ -165,7 +179,7 @@ def _lines(path: Path) -> tuple[tuple[Mapping[str, Any], ...], bool]:
     for line in (*early, *latest):
         try:
             found.append(json.loads(line))
-        except ValueError:
+        except (ValueError, RecursionError):
             break
     return tuple(found), every > 1
 

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core import journal
 from unisono.core import policy as core
-from unisono.core.journal import unavailable
 from unisono.core.ledger import Ledger
 from unisono.core.trust import Relation
 from unisono.errors import InvalidInput, PrivacyViolation
@@ -176,16 +176,8 @@ def remember(own: DataSet, ledger: Path | None = None) -> None:
     if version in mark["versions"]:
         return
     path = _mark_path(place)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     content = json.dumps({"key": mark["key"], "versions": [*mark["versions"], version]})
-    try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(content + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    except OSError as error:
-        raise unavailable(path, error) from None
+    journal.replace(path, f"{content}\n".encode())
 
 
 def digest(path: Path) -> bytes:
@@ -231,7 +223,7 @@ def _mark(ledger: Path, mine: bool = False) -> dict[str, Any] | None:
             raise unavailable(path, PermissionError(13, "permission denied")) from None
         return None  # a stranger's mark is for its owner to read, as the records are
     except OSError as error:
-        raise unavailable(path, error) from None
+        raise journal.unavailable(path, error) from None
     except (ValueError, KeyError, TypeError):
         raise InvalidInput(
             f"{path} is damaged, so that nobody knows what {ledger.name} has paid for: restore it "

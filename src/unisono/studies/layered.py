@@ -25,6 +25,7 @@ from unisono.studies.table import Frame, Values
 from unisono.training.choices import ALGORITHMS, Request, chosen
 
 _SEED = 20_240_229
+_MOST_PARAMETERS = 10_000_000
 
 
 def first_parameters(sizes: tuple[int, ...], activation: str) -> dict[str, dict[str, np.ndarray]]:
@@ -43,6 +44,17 @@ def first_parameters(sizes: tuple[int, ...], activation: str) -> dict[str, dict[
     return layers
 
 
+def _require_small(sizes: tuple[int, ...]) -> None:
+    """Refuse a network before anything of its size is made: here, at a party or at the server."""
+    parameters = sum((inputs + 1) * outputs for inputs, outputs in pairwise(sizes))
+    if parameters > _MOST_PARAMETERS:
+        raise InvalidInput(
+            f"hidden = {list(sizes[1:-1])} makes {parameters:,} parameters, and every party sends "
+            f"that many numbers in every round: at most {_MOST_PARAMETERS:,} are supported; choose "
+            "smaller layers"
+        )
+
+
 def _layered(
     file: StudyFile, own: choices.Layered, sampling: dict[str, Any], options: dict[str, Any],
     clipping: Clipping,
@@ -51,6 +63,7 @@ def _layered(
     width, classes = len(frame.names) + 1, len(frame.classes)
     facts = facts_of(file, width)
     sizes = (width, *own.hidden, classes or 1)
+    _require_small(sizes)
     network = mlp(width, own.hidden, classes, own.activation)
     record = (np.zeros(width, np.float32), np.zeros((), np.float32))
     problem = Problem(network.loss, first_parameters(sizes, own.activation), record)

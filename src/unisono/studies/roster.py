@@ -1,4 +1,4 @@
-"""`roster.toml`: the cards of all parties in the order of the study, the same file at everybody.
+"""`roster.toml`: the cards of all parties in the order of their names, the same at everybody.
 
 Whoever exchanges a key in it changes the roster's hash, and with it the session: the others notice
 at the first message. Parties compare the roster's fingerprint, or each other's, over the phone
@@ -38,19 +38,25 @@ class Members:
         """To be compared by all parties, in words."""
         return fingerprint(self.roster.hash, b"".join(self.roster.keys), b"\n".join(self.node_keys))
 
-    def require_parties_of(self, file: StudyFile) -> None:
-        """Refuse a roster whose parties are not the study's, in the study's order."""
-        if self.roster.names != file.names:
+    def of_study(self, file: StudyFile) -> "Members":
+        """The same members in the order of a study, which numbers them; refuses other parties."""
+        names = self.roster.names
+        if sorted(names) != sorted(file.names):
             raise InvalidInput(
-                f"the roster names {', '.join(self.roster.names)}, and the study "
-                f"{', '.join(file.names)}: make the roster from the same parties, in the same order"
+                f"the roster names {', '.join(names)}, and the study {', '.join(file.names)}: make "
+                "the roster from the cards of the same parties"
             )
+        order = [names.index(name) for name in file.names]
+        roster = Roster(file.names, tuple(self.roster.keys[number] for number in order))
+        return Members(roster, tuple(self.node_keys[number] for number in order))
 
 
 def make_roster(cards: Sequence[Card], path: str | Path) -> Members:
-    """Write the roster of these cards; refuses duplicates and an existing file."""
+    """Write the roster of these cards, given in any order; refuses duplicates and an existing
+    file."""
     members = _members(cards)
-    entries = "\n".join(f"[[parties]]\n{card.to_toml()}" for card in cards)
+    ordered = sorted(cards, key=lambda card: card.name)
+    entries = "\n".join(f"[[parties]]\n{card.to_toml()}" for card in ordered)
     text = f'fingerprint = "{members.fingerprint}"\n\n{entries}'
     source.parse(text, str(path), RosterFile, _faults)
     try:
@@ -71,8 +77,9 @@ def load_roster(path: str | Path) -> Members:
 
 
 def _members(cards: Sequence[Card]) -> Members:
-    roster = Roster(tuple(c.name for c in cards), tuple(c.signing_key for c in cards))
-    return Members(roster, tuple(card.node_key for card in cards))
+    ordered = sorted(cards, key=lambda card: card.name)
+    roster = Roster(tuple(c.name for c in ordered), tuple(c.signing_key for c in ordered))
+    return Members(roster, tuple(card.node_key for card in ordered))
 
 
 def _faults(file: RosterFile) -> Iterator[Fault]:

@@ -6,7 +6,7 @@ A new algorithm is a class here, a place in `Settings`, and a builder in `build.
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from unisono.core.defaults import RIDGE
 from unisono.core.trust import Unit
@@ -15,6 +15,8 @@ from unisono.studies.source import Section
 
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Part = Annotated[float, Field(ge=0, le=1)]
+# Rounds, layers and the like become arrays: a file that asks for more is a slip, or hostile.
+Count = Annotated[int, Field(gt=0, le=1_000_000)]
 Target = Literal["none", "classes", "two classes", "number", "either"]
 _TARGETS: dict[str, Target] = {
     "logistic": "classes", "huber-svm": "two classes", "squares": "number"
@@ -49,8 +51,8 @@ class KMeans(Learner):
     """Clusters of the number columns, by noisy sums and counts in every round."""
 
     name: Literal["k-means"]
-    clusters: PositiveInt
-    rounds: PositiveInt = 8
+    clusters: Count
+    rounds: Count = 8
 
 
 # ------------------------------------------------------------- linear models
@@ -70,7 +72,7 @@ class GradientPerturbation(Linear):
     """Noisy full gradients; the learning rate follows `algorithms.choose` unless given."""
 
     name: Literal["gradient-perturbation"]
-    rounds: PositiveInt = 200
+    rounds: Count = 200
     regularisation: NonNegativeFloat = RIDGE
     learning_rate: PositiveFloat | None = None
 
@@ -79,7 +81,7 @@ class DpSgdConvex(Linear):
     """Noisy gradients of secret Poisson batches."""
 
     name: Literal["dp-sgd-convex"]
-    rounds: PositiveInt = 200
+    rounds: Count = 200
     rate: Fraction = 0.1
     regularisation: NonNegativeFloat = RIDGE
     learning_rate: PositiveFloat | None = None
@@ -96,7 +98,7 @@ class SgdSynchronous(Linear):
     """Projected noisy gradients of source 004."""
 
     name: Literal["sgd-synchronous"]
-    rounds: PositiveInt = 100
+    rounds: Count = 100
     lipschitz: PositiveFloat = 1.0
     radius: PositiveFloat = 5.0
     strong_convexity: NonNegativeFloat = 0.0
@@ -108,7 +110,7 @@ class SgdSynchronous(Linear):
 class Layered(Learner):
     """Dense layers: a category as target makes a classifier, a number a regression."""
 
-    hidden: tuple[PositiveInt, ...] = (64,)
+    hidden: Annotated[tuple[Count, ...], Field(max_length=32)] = (64,)
     activation: Literal["tanh", "relu", "softplus", "sigmoid", "identity"] = "tanh"
     clip: PositiveFloat = 1.0
     learning_rate: PositiveFloat | None = None
@@ -123,7 +125,7 @@ class DpSgd(Layered):
     """Secret Poisson batches: a record takes part in a round with probability `rate`."""
 
     name: Literal["dp-sgd"]
-    rounds: PositiveInt = 150
+    rounds: Count = 150
     rate: Fraction = 0.1
 
 
@@ -131,8 +133,8 @@ class LocalDpSgd(Layered):
     """Noisy steps at home, averaged models; trust local."""
 
     name: Literal["local-dp-sgd"]
-    rounds: PositiveInt = 20
-    steps: PositiveInt = 10
+    rounds: Count = 20
+    steps: Count = 10
     rate: Fraction = 0.1
 
 
@@ -140,9 +142,9 @@ class DpFtrl(Layered):
     """Nothing is sampled: a record has its turn every `separation` rounds; correlated noise."""
 
     name: Literal["dp-ftrl"]
-    rounds: PositiveInt = 150
-    separation: PositiveInt = 10
-    bands: PositiveInt | None = None
+    rounds: Count = 150
+    separation: Count = 10
+    bands: Count | None = None
 
 
 class FedAvg(Layered):
@@ -153,10 +155,10 @@ class FedAvg(Layered):
 
     unit: ClassVar[Unit] = Unit.PARTY
     name: Literal["fed-avg"]
-    rounds: PositiveInt = 100
+    rounds: Count = 100
     rate: Fraction = 1.0
-    epochs: PositiveInt = 1
-    batch_size: PositiveInt = 32
+    epochs: Count = 1
+    batch_size: Count = 32
     follow_median: bool = True
     averaged: Part = 0.0
 
@@ -194,7 +196,7 @@ class PviNaturalGradient(TwoClasses):
     `pvi_natural_gradient.for_intervals` unless given."""
 
     name: Literal["pvi-natural-gradient"]
-    rounds: PositiveInt = 12
+    rounds: Count = 12
     prior_variance: PositiveFloat = 100.0
     clip: PositiveFloat | None = None
 
@@ -204,8 +206,8 @@ class PviDpSga(TwoClasses):
 
     name: Literal["pvi-dp-sga"]
     clip: PositiveFloat = 1.0
-    rounds: PositiveInt = 10
-    steps: PositiveInt = 20
+    rounds: Count = 10
+    steps: Count = 20
     rate: Fraction = 0.1
     learning_rate: PositiveFloat = 0.1
     variance_rate: PositiveFloat = 0.01
@@ -219,7 +221,7 @@ class PviClippedUpdates(TwoClasses):
     name: Literal["pvi-clipped-updates"]
     clip: PositiveFloat = 1.0
     covariance: Literal["diagonal", "full"] = "diagonal"
-    rounds: PositiveInt = 10
+    rounds: Count = 10
     damping: Fraction = 0.5
 
 

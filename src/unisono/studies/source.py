@@ -9,9 +9,9 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +21,10 @@ from unisono.errors import InvalidInput
 
 Place = tuple[str | int, ...]
 Fault = tuple[Place, str]
-_LARGEST_FILE = 2**20
+_LARGEST_FILE, _PARTS, _MOST_FAULTS, _LONGEST_VALUE = 2**20, 32, 50, 200
+_LONG_KEY = re.compile(
+    rf"""(?:(?:"[^"\n]*+"|'[^'\n]*+'|(?<![\w-])[\w-]++)[ \t]*+\.[ \t]*+){{{_PARTS}}}"""
+)
 
 
 class Section(BaseModel):
@@ -51,11 +54,12 @@ class Source:
             place = place[:-1]
         return f"{self.path} line {self.lines.get(place, 1)}"
 
-    def refusal(self, faults: Iterable[Fault]) -> InvalidInput:
-        """One error for all faults, in the order of the lines."""
+    def refusal(self, faults: Iterable[Fault], more: int = 0) -> InvalidInput:
+        """One error for all faults, in the order of the lines; `more` are not shown."""
         found = [(self.where(place), _path(place), words) for place, words in faults]
         found.sort(key=lambda fault: int(fault[0].rsplit(" ", 1)[1]))
-        return InvalidInput("\n".join(f"{where}: {path}{words}" for where, path, words in found))
+        shown = [f"{where}: {path}{words}" for where, path, words in found]
+        return InvalidInput("\n".join([*shown, f"and {more} more"] if more > 0 else shown))
 
 
 def read(
@@ -82,46 +86,78 @@ def parse(
 ) -> tuple[Model, Source]:  # fmt: skip
     """The model that a text says; `path` is what errors call it."""
     source = Source(path, text)
+    document, plain = _document(text, path)
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        words, line = str(error), re.search(r"at line (\d+)", str(error))
-        number = line[1] if line else text.count("\n") + 1
-        raise InvalidInput(f"{path} line {number}: this is not TOML: {words}") from None
-    try:
-        # As JSON, strict models take lists for tuples and names for choices, and nothing else.
-        made = model.model_validate_json(json.dumps(document, default=str))
+        made = model.model_validate_json(plain)
     except ValidationError as error:
-        details = error.errors(include_url=False)
-        raise source.refusal(
-            _fault(model, document, one)
-            for one in details
+        details = [
+            one
+            for one in error.errors(include_url=False)
             if one["type"] != "default_factory_not_called"  # it follows from another fault
+        ]
+        raise source.refusal(
+            [_fault(model, document, one) for one in details[:_MOST_FAULTS]],
+            len(details) - _MOST_FAULTS,
         ) from None
     if faults := list(checks(made)):
         raise source.refusal(faults)
     return made, source
 
 
+def _document(text: str, path: str) -> tuple[dict[str, Any], str]:
+    """What a text says, and the same as JSON: of that, strict models take lists for tuples and
+    names for choices, and nothing else."""
+    if found := _LONG_KEY.search(text):  # reading one takes the square of its length
+        number = text.count("\n", 0, found.start()) + 1
+        raise InvalidInput(f"{path} line {number}: a key of more than {_PARTS} parts: shorten it")
+    try:
+        document = tomllib.loads(text)
+        return document, json.dumps(document, default=str)
+    except tomllib.TOMLDecodeError as error:
+        words, line = str(error), re.search(r"at line (\d+)", str(error))
+        number = int(line[1]) if line else text.count("\n") + 1
+        raise InvalidInput(f"{path} line {number}: this is not TOML: {words}") from None
+    except RecursionError:
+        raise InvalidInput(f"{path}: lists or tables lie too deep in each other") from None
+    except ValueError:
+        raise InvalidInput(f"{path}: a number has too many digits: write a smaller one") from None
+
+
 # ------------------------------------------------------------- lines
+
+# Strings, comments, brackets and ends of lines: what tells where a statement ends.
+_TOKEN = re.compile(
+    r'"{3}(?:\\.|[^\\])*?"{3,5}|"(?:\\.|[^"\\\n])*+"|' + r"'{3}.*?'{3,5}|'[^'\n]*+'"
+    r"|#[^\n]*+|[\[{]|[\]}]|\n",
+    re.DOTALL,
+)
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """Each statement of a TOML text, which may go on over lines, and the line it begins on."""
+    depth = begin = 0
+    line = begun = 1
+    for token in _TOKEN.finditer(text + "\n"):
+        said = token[0]
+        if said in "[{":
+            depth += 1
+        elif said in "]}":
+            depth -= 1
+        line += said.count("\n")
+        if said == "\n" and not depth:
+            statement = text[begin : token.end()]
+            if statement.strip() and not statement.lstrip().startswith("#"):
+                yield begun, statement
+            begin, begun = token.end(), line
 
 
 def _lines(text: str) -> dict[Place, int]:
-    """Statement by statement: a value may go on over lines until it is complete."""
+    """Where each key of a valid text stands; every statement is read once."""
     found: dict[Place, int] = {}
     counts: dict[Place, int] = {}
     table: Place = ()
-    statement, begun = "", 0
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not statement and (not line.strip() or line.lstrip().startswith("#")):
-            continue
-        begun = begun if statement else number
-        statement += line + "\n"
-        try:
-            said = tomllib.loads(statement)
-        except tomllib.TOMLDecodeError:
-            continue
-        keys = _keys(said, begun == number and statement.lstrip().startswith("["))
+    for begun, statement in _statements(text):
+        keys = _keys(tomllib.loads(statement), statement.lstrip().startswith("["))
         if statement.lstrip().startswith("[["):
             outer = _numbered(keys, counts)
             counts[outer] = counts.get(outer, -1) + 1
@@ -130,7 +166,6 @@ def _lines(text: str) -> dict[Place, int]:
             table, keys = _numbered(keys, counts, last=True), ()
         for depth in range(len(keys) + 1):
             found.setdefault((*table, *keys[:depth]), begun)
-        statement = ""
     return found
 
 
@@ -183,7 +218,7 @@ _WORDS = {
 def _fault(model: type[BaseModel], document: Any, error: Any) -> Fault:
     place = _place(error["loc"], document)
     value, kind, context = error["input"], error["type"], error.get("ctx", {})
-    said = f"{json.dumps(value, default=str, ensure_ascii=False)} "
+    said = f"{_short(json.dumps(value, default=str, ensure_ascii=False))} "
     match kind:
         case "missing":
             return place, "is missing: add it"
@@ -207,6 +242,10 @@ def _fault(model: type[BaseModel], document: Any, error: Any) -> Fault:
     return place, f"{said}will not do: {error['msg'][0].lower()}{error['msg'][1:]}"
 
 
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+
+
 def _place(loc: Place, document: Any) -> Place:
     """The path in the document: pydantic also names the branch of a choice, which no key is."""
     place: Place = ()
@@ -224,11 +263,16 @@ def _place(loc: Place, document: Any) -> Place:
 
 def _unknown(model: type[BaseModel], loc: Place) -> str:
     """What might have been meant, among all keys of the format."""
-    keys = sorted(_fields(model.model_json_schema()))
+    keys = _known(model)
     if loc[-1] in keys:
         return "belongs into another table, or to another choice than this one: remove it"
     close = difflib.get_close_matches(str(loc[-1]), keys, n=1)
     return f"is unknown: did you mean '{close[0]}'?" if close else "is unknown: remove it"
+
+
+@lru_cache(maxsize=8)
+def _known(model: type[BaseModel]) -> list[str]:
+    return sorted(_fields(model.model_json_schema()))
 
 
 def _fields(schema: Any) -> set[str]:

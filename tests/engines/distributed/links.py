@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from unisono.engines import wire
+from unisono.engines.distributed.envelope import HEAD_BYTES
 from unisono.errors import InvalidInput
-from unisono.secagg.roster import SIGNATURE_BYTES
 
 Answer = Callable[[bytes], bytes]
 
@@ -43,7 +43,7 @@ class DirectLink:
         if node not in self.answers:
             return None
         reply = self.answers[node](request)
-        for part, said in zip(parts(request), parts(reply[SIGNATURE_BYTES:]), strict=False):
+        for part, said in zip(parts(request), parts(reply[HEAD_BYTES:]), strict=False):
             self.heard.append(Exchanged(node, part, said))
         return reply
 

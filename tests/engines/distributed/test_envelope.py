@@ -8,7 +8,7 @@ import pytest
 from unisono.core.trust import Trust
 from unisono.engines import wire
 from unisono.engines.distributed import presence
-from unisono.engines.distributed.envelope import open_reply
+from unisono.engines.distributed.envelope import HEAD_BYTES, Reply, open_reply
 from unisono.engines.distributed.presence import Ask, Presence
 from unisono.errors import InvalidInput
 
@@ -31,7 +31,10 @@ def moved(cluster, other):
         "request": (hello({**here, "nonce": "2"}), cluster.parties[0].answer(greeting)),
         "session": (asked[0], other.parties[0].answer(foreign)),
         "session of the signature": (asked[0], other.parties[0].answer(asked[0])),
-        "party": (asked[0], replies[0][:64] + cluster.parties[1].answer(asked[0])[64:]),
+        "party": (
+            asked[0],
+            replies[0][:HEAD_BYTES] + cluster.parties[1].answer(asked[0])[HEAD_BYTES:],
+        ),
     }
 
 
@@ -56,7 +59,7 @@ def two_clusters(tmp_path):
     "where", ["round", "request", "session", "session of the signature", "party"]
 )
 def test_a_reply_that_was_moved_is_not_believed(two_clusters, where):
-    """Signatures cover session, request and packet; a packet names its party."""
+    """Signatures cover session, request and packet; a reply names its party."""
     first, second = two_clusters
     request, reply = moved(first, second)[where]
     with pytest.raises(InvalidInput, match="has not signed"):
@@ -73,7 +76,9 @@ def test_without_the_envelope_moved_replies_would_count(tmp_path, monkeypatch, c
     old = cluster.parties[0].answer(cluster.request("ask", 0, 0, PUBLIC, counted=[-1] * 4))
     present.link = DirectLink({1: lambda data: old})
     if not checked:
-        monkeypatch.setattr(presence, "open_reply", lambda *args: wire.decode(args[2][64:]))
+        monkeypatch.setattr(
+            presence, "open_reply", lambda *args: Reply(0, wire.decode(args[2][HEAD_BYTES:]))
+        )
     question = Ask("ask", {"round": 1, "attempt": 0, "counted": [-1] * 4}, [PUBLIC], "released")
     found = present.exchange({0: [question]})
     assert set(found["ask"]) == (set() if checked else {0})
@@ -95,6 +100,6 @@ def test_a_greeting_must_be_fresh(tmp_path):
     cluster = Cluster(descent(Trust.LOCAL), tmp_path)
     greeting = wire.encode("hello", {"session": cluster.session.id.hex(), "nonce": "0" * 32})
     old = cluster.parties[0].answer(greeting)
-    assert open_reply(cluster.session, greeting, old).tag == "hello"
+    assert open_reply(cluster.session, greeting, old).packet.tag == "hello"
     present = Presence(DirectLink({7: lambda data: old}), cluster.session, 1.0)
     assert present.meet() == []

@@ -5,7 +5,7 @@ import pytest
 
 from unisono.core.trust import Trust
 from unisono.engines import wire
-from unisono.secagg.roster import SIGNATURE_BYTES
+from unisono.engines.distributed.envelope import HEAD_BYTES
 
 from .cluster import RECORDS, Cluster, columns, descent
 
@@ -20,7 +20,7 @@ def outside(cluster):
 
     def watched(request):
         reply = answer(request)
-        body = reply[SIGNATURE_BYTES:]
+        body = reply[HEAD_BYTES:]
         packet = wire.decode(body)
         parts = wire.unbundle(packet) if packet.tag == "bundle" else []
         shapes = [[(a.dtype.str, a.shape) for a in p.arrays] for p in [packet, *parts]]
@@ -71,5 +71,5 @@ def test_far_more_records_than_agreed_change_nothing_outside(tmp_path):
         rows = np.tile([100.0, 0.0], (records, 1))
         cluster = Cluster(study, folder, data={0: (rows, np.ones(records))})
         request = cluster.request("ask", 0, 0, np.zeros(2, np.float32), counted=[-1] * 3)
-        answers.append(wire.decode(cluster.parties[0].answer(request)[SIGNATURE_BYTES:]).tag)
+        answers.append(wire.decode(cluster.parties[0].answer(request)[HEAD_BYTES:]).tag)
     assert answers == ["released"] * 14

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from unisono.core.trust import Trust
 from unisono.engines import wire
-from unisono.engines.distributed.envelope import open_reply, seal
+from unisono.engines.distributed import packets
+from unisono.engines.distributed.envelope import HEAD_BYTES, open_reply, seal
 from unisono.errors import InvalidInput
-from unisono.secagg.roster import SIGNATURE_BYTES
 
 from .cluster import Cluster, descent
 
@@ -39,7 +39,7 @@ HOSTILE = {
     "no scalars": raw({"tag": "hello", "scalars": None, "arrays": []}),
     "nothing": b"",
     "one byte": b"U",
-    "only a signature": bytes(SIGNATURE_BYTES),
+    "only a signature": bytes(HEAD_BYTES),
 }
 
 
@@ -49,7 +49,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_party_answers_hostile_requests_with_a_dropout(cluster, name):
     reply = cluster.parties[0].answer(HOSTILE[name])
-    assert open_reply(cluster.session, HOSTILE[name], reply).tag == "dropout"
+    assert open_reply(cluster.session, HOSTILE[name], reply).packet.tag == "dropout"
     assert cluster.turns(0) == []
 
 
@@ -57,7 +57,7 @@ def test_a_party_answers_hostile_requests_with_a_dropout(cluster, name):
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_random_bytes_get_a_dropout(cluster, data):
     reply = cluster.parties[0].answer(data)
-    assert open_reply(cluster.session, data, reply).tag == "dropout"
+    assert open_reply(cluster.session, data, reply).packet.tag == "dropout"
 
 
 JUNK = st.recursive(
@@ -88,7 +88,7 @@ def test_well_formed_nonsense_in_the_right_session_never_raises(
         scalars["session"] = cluster.session.id.hex()
     sizes = [int(np.prod(shape)) * np.dtype(dtype).itemsize for dtype, shape in arrays]
     request = raw({"tag": tag, "scalars": scalars, "arrays": arrays}, bytes(sum(sizes)))
-    reply = open_reply(cluster.session, request, cluster.parties[0].answer(request))
+    reply = open_reply(cluster.session, request, cluster.parties[0].answer(request)).packet
     assert reply.tag in ("hello", "announce", "dropout", "finish", "bundle")
     assert cluster.turns(0) == []
 
@@ -125,20 +125,43 @@ def hostile_party(cluster, reply):
 def test_a_server_goes_on_without_whoever_sends_hostile_bytes(tmp_path, name, trust):
     """Unsigned bytes: any node on the network could send these."""
     cluster = Cluster(descent(trust, parties=3, minimum=2, rounds=1), tmp_path)
-    hostile_party(cluster, lambda request, sent: bytes(SIGNATURE_BYTES) + HOSTILE[name])
+    hostile_party(cluster, lambda request, sent: bytes(HEAD_BYTES) + HOSTILE[name])
     assert cluster.run().opened == 1
 
 
-def reply_with(arrays, scalars=None):
-    """A properly signed reply with the tag that was expected and other contents."""
+def test_replies_are_read_only_once_their_signature_is_verified(tmp_path, monkeypatch):
+    """Whatever a stranger wrote after a signature that is none, nobody reads it."""
+    cluster = Cluster(descent(Trust.LOCAL, parties=3, minimum=2, rounds=1), tmp_path)
+    stranger = bytes(HEAD_BYTES) + raw({"tag": "released", "scalars": {}, "arrays": []})
+    hostile_party(cluster, lambda request, sent: stranger)
+    cluster.link.deliver = lambda node, request: cluster.link.answers[node](
+        request
+    )  # keeps nothing
+    read, decode = [], wire.decode
+    monkeypatch.setattr(wire, "decode", lambda data: read.append(bytes(data)) or decode(data))
+    assert cluster.run().opened == 1
+    assert read
+    assert stranger[HEAD_BYTES:] not in read
+
+
+def test_tables_of_more_rows_than_there_are_parties_are_not_read(monkeypatch):
+    """A row each is work: a message of a gigabyte would hold ten million."""
+    many = [np.arange(2**20, dtype=np.int32), np.zeros((2**20, 64), np.uint8)]
+    with pytest.raises(InvalidInput, match="a table of 1048576 rows"):
+        packets.read_signatures(many)
+
+
+def reply_with(arrays, number=0):
+    """A properly signed reply with the tag that was expected and other contents; it names the
+    party with this number."""
 
     def made(cluster):
         def reply(request, sent):
-            packet = wire.decode(sent[SIGNATURE_BYTES:])
+            packet = wire.decode(sent[HEAD_BYTES:])
             parts = wire.unbundle(packet) if packet.tag == "bundle" else [packet]
-            own = {"party": 0} if scalars is None else scalars
-            body = wire.encode(parts[0].tag, own, arrays)
-            return seal(cluster.session, cluster.identities[0], request, body)
+            body = wire.encode(parts[0].tag, {}, arrays)
+            sealed = seal(cluster.session, cluster.identities[0], request, body)
+            return number.to_bytes(4, "big") + sealed[4:]
 
         hostile_party(cluster, reply)
 
@@ -154,9 +177,8 @@ SIGNED = {
     "truth values": reply_with([np.ones(2, bool)]),
     "three tables": reply_with([np.zeros(1, np.int32), np.zeros((1, 96), np.uint8)] * 3),
     "empty tables": reply_with([np.zeros(0, np.int32), np.zeros((0, 96), np.uint8)]),
-    "no party": reply_with([], {}),
-    "another party": reply_with([], {"party": 1}),
-    "no such party": reply_with([], {"party": -1}),
+    "another party": reply_with([], 1),
+    "no such party": reply_with([], 2**32 - 1),
 }
 
 

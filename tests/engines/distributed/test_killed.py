@@ -9,6 +9,7 @@ import pytest
 from unisono.core.ledger import Ledger
 from unisono.core.trust import SERVER, Trust
 from unisono.engines import wire
+from unisono.engines.distributed.envelope import HEAD_BYTES
 from unisono.errors import InvalidInput
 
 from . import faults
@@ -64,7 +65,7 @@ def test_the_noise_of_a_lost_turn_is_never_drawn_again(tmp_path):
 
     def asked(number):
         request = cluster.request("ask", number, 0, public, counted=[-1] * 4)
-        return wire.decode(cluster.parties[0].answer(request)[64:])
+        return wire.decode(cluster.parties[0].answer(request)[HEAD_BYTES:])
 
     lost = asked(0)
     cluster.kill(0)
@@ -89,7 +90,7 @@ def test_two_processes_of_one_party(tmp_path):
 
         def answer(responder, request=request, barrier=barrier, found=found):
             barrier.wait()
-            found.append(wire.decode(responder.answer(request)[64:]).tag)
+            found.append(wire.decode(responder.answer(request)[HEAD_BYTES:]).tag)
 
         threads = [threading.Thread(target=answer, args=(one,)) for one in (first, second)]
         for thread in threads:

@@ -11,7 +11,7 @@ from unisono.core.algorithm import Facts
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust
 from unisono.engines import wire
-from unisono.engines.distributed.envelope import seal
+from unisono.engines.distributed.envelope import HEAD_BYTES, seal
 
 from .cluster import Cluster, columns, descent
 
@@ -21,7 +21,7 @@ def cheating(cluster, party, change):
     honest = cluster.link.answers[party + 1]
 
     def answer(request):
-        packet = wire.decode(honest(request)[64:])
+        packet = wire.decode(honest(request)[HEAD_BYTES:])
         parts = wire.unbundle(packet) if packet.tag == "bundle" else [packet]
         changed = [
             wire.encode(p.tag, p.scalars, change(p.tag, [a.copy() for a in p.arrays]))
@@ -85,7 +85,7 @@ def test_blame_of_nobody_stops_nobody(tmp_path, dealer):
     def answer(request):
         if wire.decode(request).tag == "hello":
             return honest(request)
-        packet = wire.encode("blame", {"party": 0, "dealer": dealer})
+        packet = wire.encode("blame", {"dealer": dealer})
         return seal(cluster.session, cluster.identities[0], request, packet)
 
     cluster.link.answers[1] = answer
@@ -109,8 +109,9 @@ def test_a_result_that_cannot_be_is_refused(tmp_path, leaves, opened):
     cluster = Cluster(descent(), tmp_path)
     party = cluster.parties[0]
     reply = party.answer(result_packet(cluster, leaves, opened))
-    assert wire.decode(reply[64:]).tag == "dropout"
+    assert wire.decode(reply[HEAD_BYTES:]).tag == "dropout"
     assert not party.finished
+    party.answer(cluster.request("ask", 0, 0, np.zeros(2, np.float32), counted=[-1] * 4))
     party.answer(result_packet(cluster, [np.zeros(2, np.float32)], 3))
     assert party.finished
 

@@ -151,7 +151,7 @@ def test_a_full_disk_under_the_memory_is_a_dropout(tmp_path, monkeypatch, caplog
     assert outcome.opened == 4
     assert cluster.turns(PARTY) == [0, 1, 2, 3]
     assert cluster.values(PARTY) == [1, 2, 3]
-    assert "No space left" in caplog.text
+    assert "the disk is full" in caplog.text
     if honest:
         assert "nothing was spent" not in caplog.text
 

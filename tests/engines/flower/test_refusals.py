@@ -37,6 +37,22 @@ def answer(status, json=None, ahead=0.0):
             r"\(unable to get local issuer certificate\)",
             True,
         ),
+        (
+            httpx.ConnectError(
+                "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: "
+                "certificate is not yet valid (_ssl.c:1006)"
+            ),
+            r"this machine's time, 20.*\(certificate is not yet valid\): set this machine's clock",
+            True,
+        ),
+        (
+            httpx.ConnectError(
+                "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: "
+                "certificate has expired (_ssl.c:1006)"
+            ),
+            r"\(certificate has expired\): set this machine's clock",
+            True,
+        ),
         (httpx.ConnectError("[SSL: WRONG_VERSION_NUMBER] wrong version number"), "TLS", True),
         (httpx.ConnectError("[Errno 111] Connection refused"), "nobody answers", False),
         (httpx.ReadTimeout(""), r"nobody answers .*ReadTimeout", False),

@@ -1,36 +1,51 @@
 """Replies that prove who sent them, in which session, and to which request.
 
-    signature (64 bytes) | packet
+    party (4 bytes) | signature (64 bytes) | packet
 
 The signature covers the session, the request and the packet, so that a reply can be neither
-forged nor moved to another place. Requests need none: a party believes the server nothing.
+forged nor moved to another place. It is verified before the packet is read: what a stranger sends
+costs a hash of its bytes. Requests need none: a party believes the server nothing.
 """
 
 import hashlib
+from typing import NamedTuple
 
 from unisono.engines import wire
 from unisono.errors import InvalidInput
 from unisono.secagg.roster import SIGNATURE_BYTES, Identity, digest
 from unisono.secagg.session import Session
 
+_NUMBER_BYTES = 4
+HEAD_BYTES = _NUMBER_BYTES + SIGNATURE_BYTES
+
+
+class Reply(NamedTuple):
+    """Who sent it, proven, and what it says."""
+
+    party: int
+    packet: wire.Packet
+
 
 def seal(session: Session, identity: Identity, request: bytes, packet: bytes) -> bytes:
-    """The packet with the party's signature in front."""
-    return identity.sign(_statement(session, request, packet)) + packet
+    """The packet with the party's number and signature in front."""
+    number = session.roster.require(identity).to_bytes(_NUMBER_BYTES, "big")
+    return number + identity.sign(_statement(session, request, packet)) + packet
 
 
-def open_reply(session: Session, request: bytes, reply: bytes) -> wire.Packet:
-    """The packet of a reply, if the party that it names signed it."""
-    signature, body = reply[:SIGNATURE_BYTES], reply[SIGNATURE_BYTES:]
-    packet = wire.decode(body)
-    party = packet.scalars.get("party")
-    if not isinstance(party, int) or not session.roster.verify(
-        party, signature, _statement(session, request, body)
-    ):
+def open_reply(
+    session: Session, request: bytes, reply: bytes, expected: int | None = None
+) -> Reply:
+    """A reply that the party it names signed; `expected` is that party, where it is known."""
+    party = int.from_bytes(reply[:_NUMBER_BYTES], "big")
+    if len(reply) < HEAD_BYTES or (expected is not None and party != expected):
+        raise InvalidInput("a reply that names no party, or another than was asked: refused")
+    body = memoryview(reply)[HEAD_BYTES:]
+    signature = reply[_NUMBER_BYTES:HEAD_BYTES]
+    if not session.roster.verify(party, signature, _statement(session, request, body)):
         raise InvalidInput("a reply that the party it names has not signed: refused")
-    return packet
+    return Reply(party, wire.decode(body))
 
 
-def _statement(session: Session, request: bytes, packet: bytes) -> bytes:
+def _statement(session: Session, request: bytes, packet: bytes | memoryview) -> bytes:
     sums = [hashlib.sha256(data).digest() for data in (request, packet)]
     return digest("reply", session.id, *sums)

@@ -10,6 +10,7 @@ from unisono.secagg.roster import KEY_BYTES, SIGNATURE_BYTES
 from unisono.secagg.shamir import SHARE_BYTES
 
 _PAIR = KEY_BYTES + SIGNATURE_BYTES  # a commitment and a signature
+_MOST_ROWS = 1 << 14  # a header has no room to count more parties
 _ANNOUNCED = 2 * KEY_BYTES + SIGNATURE_BYTES
 
 
@@ -25,6 +26,8 @@ def table(arrays: Sequence[np.ndarray], width: int) -> dict[int, bytes]:
     if len(arrays) != 2 or arrays[0].ndim != 1:
         raise InvalidInput("a table without its two arrays: refused")
     parties, data = arrays
+    if len(parties) > _MOST_ROWS:
+        raise InvalidInput(f"a table of {len(parties)} rows, at most {_MOST_ROWS}: refused")
     if parties.dtype != np.int32 or data.dtype != np.uint8 or data.shape != (len(parties), width):
         raise InvalidInput(f"a table of shape {data.shape} where rows of {width} bytes belong")
     found = {int(party): row.tobytes() for party, row in zip(parties, data, strict=True)}

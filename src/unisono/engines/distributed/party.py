@@ -22,15 +22,15 @@ from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.distributed import packets
 from unisono.engines.distributed.envelope import seal
 from unisono.engines.distributed.purse import Purse
+from unisono.engines.distributed.results import Signed, require_signed, result_hash
 from unisono.engines.distributed.work import Worker
+from unisono.engines.requirements import asked
 from unisono.errors import InvalidInput, PrivacyViolation
 from unisono.secagg import party as secure_sum
 from unisono.secagg.roster import Identity
 from unisono.secagg.session import Session
 
 log = logging.getLogger("unisono.party")
-# A server bundles at most so many questions.
-_PARTS = 2
 
 
 class Responder:
@@ -61,7 +61,11 @@ class Responder:
         # Where attempts at a secure sum stand, by round and attempt: one that is being opened, and
         # the next one, which may be set up meanwhile.
         self._steps: dict[tuple[int, int], Any] = {}
+        self._asked = self.purse.paid > 0  # in any round
+        self.authority: bytes | None = None  # who issues the server's certificate, where it has one
         self.result: Any = None
+        self.result_hash = ""
+        self.signed: Signed | None = None
         self.opened = 0
         self.finished = False
         self._memory = Checkpoint(memory, session.id.hex()) if memory else None
@@ -72,8 +76,8 @@ class Responder:
         try:
             packet = wire.decode(data)
             if packet.tag == "bundle":
-                parts = [self._answered(part) for part in wire.unbundle(packet)[:_PARTS]]
-                reply = wire.bundle(parts, {"party": self.index})
+                parts = [self._answered(part) for part in wire.unbundle(packet)]
+                reply = wire.bundle(parts)
             else:
                 reply = self._answered(packet)
         except Exception as error:
@@ -88,7 +92,7 @@ class Responder:
 
     def _nothing(self, error: Exception) -> bytes:
         log.error("%s: no answer: %s", self.party.name, error)
-        return wire.encode("dropout", {"party": self.index})
+        return wire.encode("dropout", {})
 
     def prepare(self, shapes: list[tuple[int, ...]]) -> None:
         """Compile for columns of these shapes before anybody waits."""
@@ -109,7 +113,7 @@ class Responder:
         return handlers[packet.tag](packet)
 
     def _reply(self, tag: str, arrays: Sequence[np.ndarray] = (), **scalars: Any) -> bytes:
-        return wire.encode(tag, {"party": self.index, **scalars}, arrays)
+        return wire.encode(tag, scalars, arrays)
 
     # ---------------------------------------------------------------- turns
 
@@ -119,6 +123,7 @@ class Responder:
     def _ask(self, packet: wire.Packet) -> bytes:
         """One turn: pay, read, bound, add noise; under a secure sum also mask."""
         number, attempt = _place(packet)
+        self._asked = True
         algorithm, trust = self.study.algorithm, self.study.trust
         turn = self.purse.turn(number, attempt)
         if turn is not None:
@@ -154,9 +159,7 @@ class Responder:
             value = Masked(masked, self.session.bits, value.simulated)
         self._unsettled = number, after, part
         self._save()
-        return wire.encode_value(
-            value, {"party": self.index, "round": number}, self._simulation, arrays
-        )
+        return wire.encode_value(value, {"round": number}, self._simulation, arrays)
 
     def _checked(self, arrays: tuple[np.ndarray, ...]) -> Any:
         """The public state, if it has the shapes and types that were agreed on."""
@@ -178,17 +181,44 @@ class Responder:
             self._unsettled = None
 
     def _finish(self, packet: wire.Packet) -> bytes:
-        """The final result, for everybody."""
+        """The final result, for everybody: signed, and of rounds that can have been opened."""
         leaves, structure = jax.tree.flatten(self._result_like)
-        if [(a.shape, a.dtype) for a in packet.arrays] != [(b.shape, b.dtype) for b in leaves]:
+        given, beside = packet.arrays[: len(leaves)], packet.arrays[len(leaves) :]
+        if [(a.shape, a.dtype) for a in given] != [(b.shape, b.dtype) for b in leaves]:
             raise InvalidInput("a result of another shape than the study's")
         opened = packet.scalars["opened"]
         if type(opened) is not int or not 0 <= opened <= self.study.algorithm.rounds:
             raise InvalidInput(f"a result of {opened!r} rounds where the study has fewer")
-        self.result = jax.tree.unflatten(structure, packet.arrays)
-        self.opened = opened
+        signed, statement = Signed.read(beside), result_hash(self.session, opened, given)
+        if self.authority is not None:
+            require_signed(self.authority, statement, signed)
+        if self.finished and self.result_hash != statement.hex():
+            raise PrivacyViolation(
+                f"a second result of this study ({statement.hex()[:16]}…) after another one "
+                f"({self.result_hash[:16]}…): keep what was signed, and ask the coordinator"
+            )
+        self._require_possible(opened)
+        self.result = jax.tree.unflatten(structure, given)
+        self.result_hash, self.signed, self.opened = statement.hex(), signed, opened
         self.finished = True
         return self._reply("finish")
+
+    def _require_possible(self, opened: int) -> None:
+        """Refuse a result of more rounds than can have been opened by what this party answered."""
+        if opened and not self._asked:
+            raise PrivacyViolation(
+                f"a result of {opened} rounds, in none of which this party was asked: refused; if "
+                "the study went on without it, the coordinator has the result"
+            )
+        table = asked(self.study)
+        everybody = table.sum(axis=1) <= self.study.facts.minimum_survivors
+        needed = int(np.count_nonzero(table[:, self.index] & everybody))
+        without = self.study.algorithm.rounds - needed
+        if opened > without + self.purse.paid:
+            raise PrivacyViolation(
+                f"a result of {opened} rounds, where this party answered {self.purse.paid} and "
+                f"only {without} can be opened without it: refused"
+            )
 
     # ----------------------------------------------------------- secure sum
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unisono.engines import wire
-from unisono.engines.distributed.envelope import open_reply
+from unisono.engines.distributed.envelope import Reply, open_reply
 from unisono.engines.distributed.link import Link
 from unisono.errors import UnisonoError
 from unisono.secagg.session import Session
@@ -47,9 +47,9 @@ class Presence:
             hello = wire.encode("hello", scalars)
             replies = self.link.exchange(dict.fromkeys(strangers, hello), self.deadline)
             for node, reply in replies.items():
-                packet = self._opened(hello, reply)
-                if packet is not None and packet.tag == "hello":
-                    self._node_of[packet.scalars["party"]] = node
+                found = self._opened(hello, reply)
+                if found is not None and found.packet.tag == "hello":
+                    self._node_of[found.party] = node
         return self.parties
 
     def wait(self, enough: int, patience: float, say: Callable[[str], None]) -> list[int]:
@@ -86,10 +86,8 @@ class Presence:
             ask.tag: {} for own in asks.values() for ask in own
         }
         for party, request in asked.items():
-            packet = self._opened(request, replies.get(self._node_of[party], b""))
-            for ask, answer in zip(asks[party], self._unbundled(packet), strict=False):
-                if answer.scalars.get("party") != party:
-                    continue
+            reply = self._opened(request, replies.get(self._node_of[party], b""), party)
+            for ask, answer in zip(asks[party], self._unbundled(reply), strict=False):
                 if answer.tag == ask.expected:
                     found[ask.tag][party] = answer
                 elif answer.tag == "blame":
@@ -97,16 +95,17 @@ class Presence:
         return found
 
     @staticmethod
-    def _unbundled(packet: wire.Packet | None) -> list[wire.Packet]:
-        if packet is None:
+    def _unbundled(reply: Reply | None) -> list[wire.Packet]:
+        if reply is None:
             return []
         try:
+            packet = reply.packet
             return wire.unbundle(packet) if packet.tag == "bundle" else [packet]
         except UnisonoError:
             return []
 
-    def _opened(self, request: bytes, reply: bytes) -> wire.Packet | None:
+    def _opened(self, request: bytes, reply: bytes, expected: int | None = None) -> Reply | None:
         try:
-            return open_reply(self.session, request, reply)
+            return open_reply(self.session, request, reply, expected)
         except UnisonoError:
             return None  # whoever sends what cannot be read has not answered

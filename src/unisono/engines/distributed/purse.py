@@ -28,7 +28,7 @@ class Purse:
         self._name = f"session {session.hex()[:32]}"
         self._asked = asked(study)[:, index]
         self._grant: Grant | None = None
-        self.last = self._paid_before()
+        self.last, self.paid = self._paid_before()
 
     def check(self) -> None:
         """Refuse, before the party joins, a run that its ledger could not pay to the end."""
@@ -62,20 +62,20 @@ class Purse:
         if not self._at_once:
             cost = algorithm.turn_cost(facts, trust, self._index, number)
             grant = ledger.authorize(cost, steps, f"{self._name} turn {turn}", once=True)
-            self.last = turn
+            self.last, self.paid = turn, self.paid + 1
             return grant, 0
         if self._grant is None:
             turns = facts.attempts(algorithm.turns(facts, self._index))
             cost = algorithm.cost(facts, trust, party=self._index)
             self._grant = ledger.authorize(cost, turns * steps, self._name, once=True)
-        self.last = turn
+        self.last, self.paid = turn, self.paid + 1
         return self._grant, turn * steps
 
-    def _paid_before(self) -> int:
-        """The last turn that any process of this party paid for; -1 for none."""
+    def _paid_before(self) -> tuple[int, int]:
+        """The last turn that any process of this party paid for, -1 for none; and how many."""
         turns = [
             int(purpose.removeprefix(f"{self._name} turn "))
             for purpose in self._party.ledger.purposes()
             if purpose.startswith(f"{self._name} turn ")
         ]
-        return max(turns, default=-1)
+        return max(turns, default=-1), len(turns)

@@ -23,6 +23,7 @@ from unisono.engines.distributed.answers import agreeing, read
 from unisono.engines.distributed.link import Link
 from unisono.engines.distributed.opening import Opening, Place, Spoilt
 from unisono.engines.distributed.presence import Ask, Presence
+from unisono.engines.distributed.results import ResultSigner, result_hash
 from unisono.engines.requirements import asked
 from unisono.errors import InvalidInput
 from unisono.secagg.encoding import signed
@@ -50,6 +51,7 @@ class Outcome:
     transcript: Transcript
     opened: int
     attempts: int
+    result_hash: str
     traffic: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -57,10 +59,12 @@ def coordinate(
     study: Study, link: Link, session: Session, *, conditions: Conditions | None = None,
     server_noise: ServerNoise | None = None, checkpoint: str | Path | None = None,
     progress: Callable[[int], None] | None = None, say: Callable[[str], None] = lambda text: None,
+    signer: ResultSigner | None = None,
 ) -> Outcome:  # fmt: skip
-    """Run all rounds. `server_noise` draws the noise of a trusted server, in grid steps."""
+    """Run all rounds. `server_noise` draws the noise of a trusted server, in grid steps; `signer`
+    signs the result for parties that know the server by a certificate."""
     wait = conditions or Conditions()
-    return _Run(study, link, session, wait, server_noise, checkpoint, say).all(progress)
+    return _Run(study, link, session, wait, server_noise, checkpoint, say).all(progress, signer)
 
 
 class _Run:
@@ -90,7 +94,9 @@ class _Run:
         self.saved = Checkpoint(checkpoint, session.id.hex()) if checkpoint else None
         self.opening = Opening(session, self.present, conditions.patience, say)
 
-    def all(self, progress: Callable[[int], None] | None) -> Outcome:
+    def all(
+        self, progress: Callable[[int], None] | None, signer: ResultSigner | None = None
+    ) -> Outcome:
         algorithm = self.study.algorithm
         first = self._resume()
         self.present.wait(self.session.parties, self.conditions.patience, self.say)
@@ -103,10 +109,14 @@ class _Run:
         self.transcript.record(algorithm.rounds, "result", value, EVERYONE_AT_THE_END)
         self.present.meet()
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(value)]
-        told = Ask("finish", {"opened": int(self.opened)}, leaves, "finish")
+        statement = result_hash(self.session, int(self.opened), leaves)
+        beside = signer.sign(statement).arrays if signer else []
+        told = Ask("finish", {"opened": int(self.opened)}, [*leaves, *beside], "finish")
         self.present.exchange({party: [told] for party in self.present.parties})
         traffic = {"sent": self.present.bytes_sent, "received": self.present.bytes_received}
-        return Outcome(value, self.transcript, int(self.opened), int(self.attempt), traffic)
+        return Outcome(
+            value, self.transcript, int(self.opened), int(self.attempt), statement.hex(), traffic
+        )
 
     def _round(self, number: int) -> None:
         """One round: opened, perhaps after retries, or left out."""

@@ -53,6 +53,14 @@ def explain(error: Exception, address: str) -> Refusal:
     text = str(error)
     if "CERTIFICATE_VERIFY_FAILED" in text:
         cause = text.partition("certificate verify failed:")[2].strip(" ]") or "not trusted"
+        if "not yet valid" in cause or "expired" in cause:
+            now = datetime.datetime.now(datetime.UTC).isoformat(" ", "minutes")
+            return Refusal(
+                f"the certificate shown at {address} is not valid at this machine's time, {now} "
+                f"({cause.split(' (_ssl')[0]}): set this machine's clock; if it is right, the "
+                "server's was not when its certificate was made",
+                True,
+            )
         return Refusal(
             f"the certificate shown at {address} is not accepted ({cause.split(' (_ssl')[0]}): "
             "take the authority's file and the host name from whoever runs the server",

@@ -218,9 +218,9 @@ def _mark(ledger: Path, mine: bool = False) -> dict[str, Any] | None:
         return {"key": str(found["key"]), "versions": [str(one) for one in found["versions"]]}
     except FileNotFoundError:
         return None
-    except PermissionError:
+    except PermissionError as error:
         if mine:
-            raise unavailable(path, PermissionError(13, "permission denied")) from None
+            raise journal.unavailable(path, error) from None
         return None  # a stranger's mark is for its owner to read, as the records are
     except OSError as error:
         raise journal.unavailable(path, error) from None

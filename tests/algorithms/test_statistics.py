@@ -466,6 +466,7 @@ def test_pack_and_unpack(values, survivors):
     assert pack(opened).tolist() == [*values, survivors, 12.0]
 
 
+@pytest.mark.filterwarnings("ignore::unisono.errors.LargeDeltaWarning")
 @given(epsilon=st.floats(1e-3, 1e3), parties=st.integers(2, 40), size=st.integers(1, 10**5))
 @settings(max_examples=12, deadline=None)
 def test_sums_and_noise_always_fit_the_modulus(epsilon, parties, size):

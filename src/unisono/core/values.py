@@ -284,7 +284,7 @@ def clipped_updates(rows: Any, clip: float, grid: float, unit: Unit) -> tuple[Co
 
 def update_sensitivity(clip: float, grid: float, dimension: int, unit: Unit) -> Sensitivity:
     """Sensitivity of `clipped_updates`."""
-    bound = sum_sensitivity(clip, grid, dimension)
+    bound = sum_sensitivity(clip, grid, dimension, hides_presence=False)
     zeroed = bound.zero_out if unit is Unit.PARTY else bound.replace_one
     return Sensitivity(unit, bound.replace_one, zeroed)
 

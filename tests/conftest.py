@@ -34,6 +34,12 @@ if os.environ.get("CI"):
 SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text().splitlines())
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--write-golden", action="store_true", help="write tests/golden/golden.json anew"
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     for item in items:

@@ -32,7 +32,7 @@ import unisono
 from datasets import MissingData, data_folder
 from unisono.algorithms import gradient_perturbation as gradients
 from unisono.algorithms import output_perturbation as outputs
-from unisono.algorithms import solver
+from unisono.releases import solver
 from unisono.algorithms.choose import choose
 from unisono.core.algorithm import Algorithm
 from unisono.core.trust import FINAL_MODEL, SERVER, Relation, Trust, Viewer

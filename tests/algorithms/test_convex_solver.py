@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from unisono.algorithms import solver
+from unisono.releases import solver
 from unisono.models.losses import LOSSES, loss_named
 
 

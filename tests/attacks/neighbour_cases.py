@@ -9,19 +9,15 @@ from unisono.algorithms import (
     components,
     dp_ftrl,
     dp_sgd,
-    dp_sgd_convex,
     fed_avg,
     local_dp_sgd,
-    output_perturbation,
     pvi_analytic,
     pvi_dp_sga,
     pvi_natural_gradient,
     pvi_updates,
     quantiles,
-    sgd_synchronous,
     statistics,
 )
-from unisono.algorithms import gradient_perturbation as gradient
 from unisono.algorithms.clipping import Clipping
 from unisono.algorithms.one_shot import Promise
 from unisono.algorithms.optimise import Problem
@@ -30,6 +26,8 @@ from unisono.core.algorithm import Facts
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.models import likelihoods
+
+from .. import methods
 
 FEATURES, RECORDS = 9, 72
 ROW, LABELLED = ((FEATURES,),), ((FEATURES,), ())
@@ -82,30 +80,24 @@ def algorithms(relation):
     yield (
         "gradient-perturbation",
         LABELLED,
-        lambda: gradient.gradient_perturbation(
-            gradient.Settings(epsilon=2.0, delta=DELTA, rounds=2, relation=relation)
-        ),
+        lambda: methods.gradient_perturbation(2.0, DELTA, rounds=2, relation=relation),
     )
     yield (
         "dp-sgd-convex",
         LABELLED,
-        lambda: dp_sgd_convex.dp_sgd_convex(
-            dp_sgd_convex.Settings(2.0, DELTA, rounds=2, relation=relation)
-        ),
+        lambda: methods.dp_sgd_convex(2.0, DELTA, rounds=2, relation=relation),
     )
     yield (
         "output-perturbation",
         LABELLED,
-        lambda: output_perturbation.output_perturbation(
-            output_perturbation.Settings(2.0, DELTA, regularisation=0.1, relation=relation)
+        lambda: methods.output_perturbation(
+            2.0, DELTA, regularisation=0.1, relation=relation
         ),
     )
     yield (
         "sgd-synchronous",
         LABELLED,
-        lambda: sgd_synchronous.sgd_synchronous(
-            sgd_synchronous.Settings(2.0, DELTA, rounds=2, relation=relation), Trust.LOCAL
-        ),
+        lambda: methods.sgd_synchronous(2.0, DELTA, rounds=2, relation=relation),
     )
     yield (
         "k-means",
@@ -205,7 +197,6 @@ def cases():
 
 def study_of(build, facts):
     """The study, and the relations under which its releases claim anything."""
-    algorithm = build()
-    offered = algorithm.event(facts, Trust.LOCAL).sensitivity.relations
-    kept = tuple(r for r in (PUBLIC if facts.exact_sizes else HIDDEN) if r in offered)
-    return Study(algorithm, facts, Trust.LOCAL), kept
+    study = Study(build(), facts, Trust.LOCAL)
+    offered = study.algorithm.event(facts, Trust.LOCAL).sensitivity.relations
+    return study, tuple(r for r in (PUBLIC if facts.exact_sizes else HIDDEN) if r in offered)

@@ -9,7 +9,7 @@ from scipy import stats
 from unisono.accounting import gaussian, theorems, zcdp
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
-from unisono.algorithms import solver
+from unisono.releases import solver
 from unisono.attacks.defences import DpSgd, Dropout, GradientNoise, Nothing, Pruning
 from unisono.core.events import Event, Gaussian, bounded_sum
 from unisono.core.ledger import Ledger

@@ -33,7 +33,7 @@ from jax.flatten_util import ravel_pytree
 
 from unisono.accounting.gaussian import mu_for
 from unisono.algorithms.clipping import Clipping, moved
-from unisono.algorithms.descent import choose_grid
+from unisono.releases.bounds import power_of_two_step as choose_grid
 from unisono.algorithms.dp_sgd import IN_GRAPH_EPSILON
 from unisono.algorithms.optimise import Averaging, Problem, agreed, planned, stepped
 from unisono.core.algorithm import Aggregate, Algorithm, Facts

@@ -43,7 +43,7 @@ import jax
 import numpy as np
 
 from unisono.accounting import gaussian
-from unisono.algorithms import solver
+from unisono.releases import solver
 from unisono.algorithms.agreement import Agreement, require_fitting
 from unisono.core.algorithm import Facts, cost_per_viewer
 from unisono.core.certificate import certify

@@ -29,7 +29,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono.algorithms.descent import choose_grid
+from unisono.releases.bounds import power_of_two_step as choose_grid
 from unisono.algorithms.one_shot import Promise
 from unisono.algorithms.posterior import Answer, own_epsilon, positive_epsilons
 from unisono.core.algorithm import Aggregate, Algorithm, Facts

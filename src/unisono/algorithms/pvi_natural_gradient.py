@@ -47,7 +47,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from unisono.algorithms.descent import choose_grid
+from unisono.releases.bounds import power_of_two_step as choose_grid
 from unisono.algorithms.posterior import (
     PriorSettings,
     own_epsilon,

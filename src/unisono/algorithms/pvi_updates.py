@@ -35,7 +35,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono.algorithms.descent import choose_grid
+from unisono.releases.bounds import power_of_two_step as choose_grid
 from unisono.algorithms.posterior import Answer, PriorSettings, answer_of, start_of, usable
 from unisono.algorithms.pvi import Climb, local_optimum
 from unisono.core.algorithm import Aggregate, Algorithm, Facts, Schedule

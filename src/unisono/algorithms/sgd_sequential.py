@@ -28,7 +28,7 @@ import numpy as np
 
 from unisono.accounting import hidden_order
 from unisono.algorithms.agreement import Agreement, require_fitting
-from unisono.algorithms.descent import choose_grid
+from unisono.releases.bounds import power_of_two_step as choose_grid
 from unisono.algorithms.sgd_synchronous import project
 from unisono.core.algorithm import Facts, cost_per_viewer
 from unisono.core.certificate import certify

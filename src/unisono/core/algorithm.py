@@ -34,6 +34,7 @@ from unisono.core.events import (
     compose,
     releases_of,
 )
+from unisono.core.privacy import Privacy
 from unisono.core.trust import EVERYONE, PARTY, SERVER, Trust, Unit, Viewer
 from unisono.errors import InvalidInput
 
@@ -175,6 +176,8 @@ class Algorithm(NamedTuple):
     batch: Callable[[Facts], int] | None = None
     rows: Callable[[Facts, int], np.ndarray] | None = None
     whole: bool = False
+    privacy: Privacy | None = None
+    dimension: int | None = None
 
     @property
     def alike(self) -> bool:

@@ -22,11 +22,14 @@ from unisono.errors import GrantMisused, InvalidInput, LargeDeltaWarning, warn
 class Study:
     """Algorithm, public facts and trust: everything that is fixed before data is read."""
 
-    algorithm: Algorithm
+    algorithm: Any
     facts: Facts
     trust: Trust
 
     def __post_init__(self) -> None:
+        if hasattr(self.algorithm, "bind"):
+            bound = self.algorithm.bind(self.facts, self.trust)
+            object.__setattr__(self, "algorithm", bound)
         if self.trust is Trust.SECURE_SUM and self.facts.parties == 1:
             raise InvalidInput(
                 "one party alone in a secure sum: its sum is its own value, so nothing is hidden "
@@ -101,7 +104,8 @@ def warn_large_delta(delta: float, units: int, unit: Unit = Unit.RECORD) -> None
 def warn_of_the_promise(study: Any) -> None:
     """Warn of a large delta where parties agree on it: in a `Study`, or what takes its place."""
     settings, facts = study.algorithm.settings, study.facts
-    delta = settings.get("promise", settings).get("delta", 0.0)
+    own = getattr(study.algorithm, "privacy", None)
+    delta = own.delta if own else settings.get("promise", settings).get("delta", 0.0)
     if delta * sum(facts.records) < 1:  # there are no more parties than records
         return
     unit = next(iter(study.cost.values())).parts[0][0].sensitivity.unit

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from unisono.algorithms.one_shot import agree_facts
-from unisono.core.algorithm import Algorithm, Facts
+from unisono.core.algorithm import Facts
 from unisono.core.events import Composed
 from unisono.core.study import Result, Study
 from unisono.core.trust import Viewer
@@ -35,7 +35,7 @@ class Parts:
     category 1 for a right prediction and 0 for a wrong one, where it is a number the absolute error
     as a share of the target's range."""
 
-    algorithm: Algorithm
+    algorithm: Any
     facts: Facts
     encode: Callable[[Values], tuple[np.ndarray, ...]]
     present: Callable[[Study, Result], dict[str, Any]]

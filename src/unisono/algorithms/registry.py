@@ -1,0 +1,42 @@
+"""All algorithms by name: those of this package, and those of plugins.
+
+An installed distribution brings algorithms by the entry point `unisono.algorithms`, whose value is
+an `AlgorithmKind`. Names of this package cannot be taken.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import metadata
+from types import MappingProxyType
+
+from unisono.algorithms.dp_sgd_convex import CONVEX_DP_SGD
+from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
+from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION
+from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
+from unisono.errors import InvalidInput
+from unisono.releases.algorithm import AlgorithmKind
+
+OWN = (GRADIENT_PERTURBATION, CONVEX_DP_SGD, OUTPUT_PERTURBATION, SYNCHRONOUS_SGD)
+
+
+@lru_cache(maxsize=1)
+def algorithms() -> Mapping[str, AlgorithmKind]:
+    """Every algorithm by its name."""
+    found = {kind.name: kind for kind in OWN}
+    for entry in metadata.entry_points(group="unisono.algorithms"):
+        kind = entry.load()
+        if not isinstance(kind, AlgorithmKind) or kind.name in found:
+            raise InvalidInput(
+                f"the plugin {entry.value!r} names no new algorithm: its entry point must be an "
+                "AlgorithmKind whose name is not taken; uninstall it, or tell its author"
+            )
+        found[kind.name] = kind
+    return MappingProxyType(found)
+
+
+def algorithm_named(name: str) -> AlgorithmKind:
+    """One algorithm."""
+    known = algorithms()
+    if name not in known:
+        raise InvalidInput(f"algorithm = {name!r}: choose one of {', '.join(known)}")
+    return known[name]

@@ -1,0 +1,266 @@
+"""What an algorithm is: a configuration, a release, and five pure functions.
+
+    public           = ask(state)                                 the server, seen by everybody
+    own, raw         = local(public, own, records)                every party; raw, unbounded values
+    state            = merge(state, aggregate)                    the server; post-processing only
+    outcome          = result(state)
+
+Between `local` and `merge` stands the bound that the algorithm's `Release` names: it clips,
+quantizes and adds up what `local` returned, and only then is noise added. An algorithm can
+therefore state no sensitivity of its own, and forge none.
+
+An `AlgorithmKind` is an entry of the registry: everything that is known of an algorithm, in one
+file. Phases, in this order: `resolve` fills in what was left out, from public facts; `release` says
+what leaves a party; `price` (core's, not the algorithm's) derives step, events and noise; `build`
+makes the functions, and may read the price.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import pydantic
+
+from unisono.core import algorithm as engine
+from unisono.core.algorithm import Aggregate, Facts, Inner
+from unisono.core.events import Event
+from unisono.core.privacy import Privacy
+from unisono.core.trust import Trust, Unit
+from unisono.core.values import Contribution
+from unisono.errors import InvalidInput
+from unisono.releases.release import Priced, Release, batch_size, price, round_event
+
+
+class Records(NamedTuple):
+    """A party's rows as columns (n, ...), and which of them are there (n,); others are padding.
+
+    Functions that return a value for each record may ignore `present`: their bound does not.
+    """
+
+    columns: tuple[Any, ...]
+    present: Any
+
+
+class Algorithm(NamedTuple):
+    """The functions of an algorithm, built for one study: facts and price are known to them.
+
+    `init` returns the server's first state and a party's. `settle(own, sent, accepted)` is called
+    after a round: `sent` is what the bound made of this party's update, where it remembers it.
+    `absorb(public, own, noisy)` and `report(own)` are for releases that stay with the party: they
+    see no records.
+    """
+
+    init: Callable[[], tuple[Any, Any]]
+    ask: Callable[[Any], Any]
+    local: Callable[[Any, Any, Records], tuple[Any, Any]]
+    merge: Callable[[Any, Aggregate], Any]
+    result: Callable[[Any], Any]
+    settle: Callable[[Any, Any, Any], Any] | None = None
+    absorb: Callable[[Any, Any, Any], Any] | None = None
+    report: Callable[[Any], Any] | None = None
+
+
+class AlgorithmConfig(pydantic.BaseModel):
+    """An algorithm's own settings: fields with defaults, ranges and one line of help each. What a
+    published rule of public facts fills in is None where it is left out."""
+
+    model_config = pydantic.ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, arbitrary_types_allowed=True
+    )
+
+
+def _keep(config: Any, problem: Any, facts: Facts, privacy: Privacy, trust: Trust) -> Any:
+    return config
+
+
+@dataclass(frozen=True)
+class AlgorithmKind:
+    """An entry of the registry. `problem` is the type of what it can learn: a model that poses such
+    a problem can be learnt by it.
+
+    `summary` is one line for lists and help. `unit` is whose part is hidden unless the bound says
+    otherwise; `trusts` where its noise may be added.
+    """
+
+    name: str
+    summary: str
+    config: type[AlgorithmConfig]
+    problem: type
+    release: Callable[[Any, Any, Facts], Release]
+    build: Callable[[Any, Any, Facts, Priced], Algorithm]
+    resolve: Callable[[Any, Any, Facts, Privacy, Trust], Any] = _keep
+    unit: Unit = Unit.RECORD
+    trusts: frozenset[Trust] = frozenset(Trust)
+
+    def configured(self, **settings: Any) -> Any:
+        """The configuration with these settings; whatever is wrong is refused in words."""
+        try:
+            return self.config(**settings)
+        except pydantic.ValidationError as error:
+            raise InvalidInput(_words(self, error)) from None
+
+    def method(self, problem: Any, privacy: Privacy, **settings: Any) -> "Method":
+        """The algorithm with these settings, for a problem and a promise."""
+        return Method(self, self.configured(**settings), problem, privacy)
+
+
+@dataclass(frozen=True)
+class Method:
+    """An algorithm, its configuration, what it is to learn and what is promised: all that a study
+    needs besides its facts and its trust."""
+
+    kind: AlgorithmKind
+    config: Any
+    problem: Any
+    privacy: Privacy
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.problem, self.kind.problem):
+            raise InvalidInput(
+                f"{self.kind.name} learns a {self.kind.problem.__name__}, not a "
+                f"{type(self.problem).__name__}: choose another algorithm or another model"
+            )
+
+    @property
+    def name(self) -> str:
+        return self.kind.name
+
+    @property
+    def trusts(self) -> frozenset[Trust]:
+        return self.kind.trusts
+
+    def bind(self, facts: Facts, trust: Trust) -> engine.Algorithm:
+        """The algorithm as engines run it: resolved, priced and built for one study."""
+        return _bound(self, facts, trust)
+
+
+# Equal studies are priced once: a plan, its check and its run ask for the same one.
+@lru_cache(maxsize=256)
+def _bound_hashable(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
+    return _assembled(method, facts, trust)
+
+
+def _bound(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
+    try:
+        hash(method)
+    except TypeError:  # a problem that holds arrays or functions of its own
+        return _assembled(method, facts, trust)
+    return _bound_hashable(method, facts, trust)
+
+
+def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
+    kind, problem, privacy = method.kind, method.problem, method.privacy
+    if trust not in kind.trusts:
+        raise InvalidInput(
+            f"{kind.name} cannot run with trust {trust!s}: choose one of "
+            + ", ".join(sorted(kind.trusts))
+        )
+    config = kind.resolve(method.config, problem, facts, privacy, trust)
+    release = kind.release(config, problem, facts)
+    priced = price(release, privacy, facts, trust)
+    parts = kind.build(config, problem, facts, priced)
+    bound = release.bound
+    remembers = parts.settle is not None and release.local_steps is None
+
+    def local(
+        _: Facts, public: Any, party: Any, data: Any, mask: Any
+    ) -> tuple[Any, Contribution]:
+        own = party[0] if remembers else party
+        own, raw = parts.local(public, own, Records(data, mask))
+        contribution, sent = bound.integers(facts, privacy, priced.step, raw, mask)
+        return ((own, sent) if remembers else own), contribution
+
+    def init(_: Facts) -> tuple[Any, Any]:
+        state, own = parts.init()
+        return state, (own, _nothing_sent(release)) if remembers else own
+
+    def settle(party: Any, accepted: Any) -> Any:
+        if parts.settle is None:
+            return party
+        if not remembers:
+            return parts.settle(party, None, accepted)
+        own, sent = party
+        return parts.settle(own, sent, accepted), 0 * sent
+
+    inner = None
+    if release.local_steps is not None:
+        assert parts.absorb is not None and parts.report is not None
+        absorb = parts.absorb
+        inner = Inner(
+            release.local_steps.steps, lambda _, public, own, noisy: absorb(public, own, noisy),
+            parts.report, release.local_steps.quantization, release.local_steps.largest,
+        )  # fmt: skip
+
+    alike = all(event is priced.event for event in priced.events)
+
+    def event_of(_: Facts, __: Trust, party: int) -> Event:
+        return priced.events[party]
+
+    return engine.Algorithm(
+        name=kind.name,
+        settings=settings_of(method, config),
+        trusts=release.trusts,
+        combine="each" if release.each else "sum",
+        rounds=release.rounds,
+        grid=lambda *_: priced.step,
+        event=lambda *_: priced.event,
+        init=init,
+        ask=parts.ask,
+        local=local,
+        settle=settle,
+        merge=parts.merge,
+        result=parts.result,
+        reach=lambda _: bound.sum_bound(release, facts, privacy),
+        own_event=None if alike else event_of,
+        schedule=release.turns,
+        inner=inner,
+        round_event=None
+        if not release.scales
+        else lambda _, __, number: round_event(release, priced, number),
+        batch=(lambda _: batch_size(release, facts)) if bound.batched else None,
+        whole=bound.whole,
+        privacy=privacy,
+        dimension=bound.dimension,
+    )
+
+
+def _nothing_sent(release: Release) -> Any:
+    import jax.numpy as jnp
+
+    shards = getattr(release.bound, "shards", 1)
+    return jnp.zeros((shards, release.bound.dimension), jnp.float32)
+
+
+def settings_of(method: Method, config: Any) -> Mapping[str, Any]:
+    """What parties agree on, as certificates and the study's hash state it."""
+    return {
+        "privacy": method.privacy.to_json(),
+        **config.model_dump(mode="json"),
+        **method.problem.agreed,
+    }
+
+
+def rounded(number: float) -> float:
+    """Six digits: what a rule computes, libraries of other machines compute to the last bit only
+    nearly, and parties must agree exactly.
+
+    >>> rounded(0.12345678901)
+    0.123457
+    """
+    return float(f"{number:.6g}")
+
+
+def _words(kind: AlgorithmKind, error: pydantic.ValidationError) -> str:
+    """What is wrong with a configuration: each setting with its value and the reason."""
+    said = []
+    for one in error.errors(include_url=False):
+        name = ".".join(map(str, one["loc"]))
+        if one["type"] == "extra_forbidden":
+            known = ", ".join(kind.config.model_fields)
+            said.append(f"{kind.name} does not know {name!r}: it takes {known}")
+        else:
+            said.append(f"{name} = {one['input']!r}: {one['msg'].removeprefix('Value error, ')}")
+    return "; ".join(said)
+
+

@@ -1,0 +1,28 @@
+"""Algorithms as tests want them: small, with plain steps, and a promise beside their settings."""
+
+from unisono.algorithms.dp_sgd_convex import CONVEX_DP_SGD
+from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
+from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION
+from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
+from unisono.core.privacy import Privacy
+from unisono.core.trust import Relation
+from unisono.models.problems import LinearLoss
+
+
+def _linear(kind, usual):
+    def made(
+        epsilon, delta=0.0, loss="logistic", classes=2, relation=Relation.REPLACE_ONE, **settings
+    ):
+        privacy = Privacy(epsilon, delta, relation)
+        return kind.method(LinearLoss(loss, classes), privacy, **usual | settings)
+
+    return made
+
+
+_PLAIN = {"rounds": 100, "clipping_norm": 1.0}
+gradient_perturbation = _linear(
+    GRADIENT_PERTURBATION, _PLAIN | {"learning_rate": 4.0, "momentum": 0.0, "average_last": 0.0}
+)
+dp_sgd_convex = _linear(CONVEX_DP_SGD, _PLAIN | {"learning_rate": 1.0})
+output_perturbation = _linear(OUTPUT_PERTURBATION, {})
+sgd_synchronous = _linear(SYNCHRONOUS_SGD, {})

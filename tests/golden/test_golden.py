@@ -83,7 +83,9 @@ def integers(study, columns):
 
 
 def learnt(study, columns):
-    """Result and certificate of a seeded run, to seven digits."""
+    """Result and certificate of a seeded run, to seven digits; noise that is drawn with a seed
+    follows from the study's hash, so that this is the same whatever settings are called."""
+    study.__dict__["hash"] = "golden"
     event = study.algorithm.event(study.facts, study.trust)
     unit = event.sensitivity.unit
     relation = Relation.REPLACE_ONE if study.facts.exact_sizes else Relation.ADD_OR_REMOVE

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from unisono.releases import solver
 from unisono.models.losses import LOSSES, loss_named
+from unisono.releases import solver
 
 
 def records(n=200, d=6, seed=0, classes=2):

@@ -90,9 +90,7 @@ def algorithms(relation):
     yield (
         "output-perturbation",
         LABELLED,
-        lambda: methods.output_perturbation(
-            2.0, DELTA, regularisation=0.1, relation=relation
-        ),
+        lambda: methods.output_perturbation(2.0, DELTA, regularisation=0.1, relation=relation),
     )
     yield (
         "sgd-synchronous",

@@ -9,7 +9,6 @@ from scipy import stats
 from unisono.accounting import gaussian, theorems, zcdp
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
-from unisono.releases import solver
 from unisono.attacks.defences import DpSgd, Dropout, GradientNoise, Nothing, Pruning
 from unisono.core.events import Event, Gaussian, bounded_sum
 from unisono.core.ledger import Ledger
@@ -18,6 +17,7 @@ from unisono.core.trust import FINAL_MODEL, Relation
 from unisono.errors import InvalidInput, UndefinedRelation
 from unisono.experiments import two_layer
 from unisono.models.losses import LOSSES
+from unisono.releases import solver
 from unisono.statistics import histogram, total
 
 DELTA = 1e-6

@@ -33,7 +33,6 @@ from jax.flatten_util import ravel_pytree
 
 from unisono.accounting.gaussian import mu_for
 from unisono.algorithms.clipping import Clipping, moved
-from unisono.releases.bounds import power_of_two_step as choose_grid
 from unisono.algorithms.dp_sgd import IN_GRAPH_EPSILON
 from unisono.algorithms.optimise import Averaging, Problem, agreed, planned, stepped
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
@@ -44,6 +43,7 @@ from unisono.core.values import Contribution, clipped_updates, update_sensitivit
 from unisono.errors import InvalidInput
 from unisono.mechanisms.gaussian import calibrate
 from unisono.models.per_record import finite_records
+from unisono.releases.bounds import power_of_two_step as choose_grid
 
 # Noise in a compiled program is proved up to 2^20 grid steps; a search for it looks beyond it.
 _WIDEST = 2.0**18

@@ -43,7 +43,6 @@ import jax
 import numpy as np
 
 from unisono.accounting import gaussian
-from unisono.releases import solver
 from unisono.algorithms.agreement import Agreement, require_fitting
 from unisono.core.algorithm import Facts, cost_per_viewer
 from unisono.core.certificate import certify
@@ -58,6 +57,7 @@ from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import _BOUNDED_ONLY, Contribution
 from unisono.errors import InvalidInput, UnisonoError
 from unisono.models.losses import loss_named
+from unisono.releases import solver
 
 # Part of mu² that pays for the small noise on the output, and the finest parts of both noises.
 _OUTPUT_SHARE = 0.01

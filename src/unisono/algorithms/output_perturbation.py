@@ -115,7 +115,7 @@ class PublishedLaplace(Method):
 
 def published_laplace(method: Method) -> Method:
     """The printed version of output perturbation with these settings."""
-    return PublishedLaplace(**{**method.__dict__})
+    return PublishedLaplace(**method.__dict__)
 
 
 __all__ = ["OUTPUT_PERTURBATION", "OutputPerturbationConfig", "published_laplace"]

@@ -29,7 +29,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono.releases.bounds import power_of_two_step as choose_grid
 from unisono.algorithms.one_shot import Promise
 from unisono.algorithms.posterior import Answer, own_epsilon, positive_epsilons
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
@@ -48,6 +47,7 @@ from unisono.models.gaussian_family import (
     project,
     unpack,
 )
+from unisono.releases.bounds import power_of_two_step as choose_grid
 
 PLACEMENTS = ("statistic", "local", "sum")
 

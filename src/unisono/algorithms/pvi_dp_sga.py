@@ -23,7 +23,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono.releases.bounds import power_of_two_step as choose_grid
 from unisono.algorithms.free_energy import (
     data_free_gradient,
     data_gradients,
@@ -50,6 +49,7 @@ from unisono.errors import InvalidInput
 from unisono.mechanisms.gaussian import calibrate
 from unisono.models.gaussian_family import Natural, power, product, quotient
 from unisono.models.likelihoods import Likelihood
+from unisono.releases.bounds import power_of_two_step as choose_grid
 
 # Changes of natural parameters travel as integers: steps of 2^-12, each change below 2^17.
 _REPORT_GRID, _REPORT_REACH = 2.0**-12, 2.0**17

@@ -47,7 +47,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from unisono.releases.bounds import power_of_two_step as choose_grid
 from unisono.algorithms.posterior import (
     PriorSettings,
     own_epsilon,
@@ -63,6 +62,7 @@ from unisono.errors import InvalidInput
 from unisono.mechanisms.gaussian import calibrate
 from unisono.models.gaussian_family import Natural, mean, pack, packed_size, project, unpack
 from unisono.models.likelihoods import Likelihood, expected_gradients, score_slopes
+from unisono.releases.bounds import power_of_two_step as choose_grid
 
 
 @dataclass(frozen=True)

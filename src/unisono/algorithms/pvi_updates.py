@@ -35,7 +35,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono.releases.bounds import power_of_two_step as choose_grid
 from unisono.algorithms.posterior import Answer, PriorSettings, answer_of, start_of, usable
 from unisono.algorithms.pvi import Climb, local_optimum
 from unisono.core.algorithm import Aggregate, Algorithm, Facts, Schedule
@@ -55,6 +54,7 @@ from unisono.models.gaussian_family import (
 )
 from unisono.models.likelihoods import Likelihood
 from unisono.models.per_record import finite_records
+from unisono.releases.bounds import power_of_two_step as choose_grid
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,6 @@ import numpy as np
 
 from unisono.accounting import hidden_order
 from unisono.algorithms.agreement import Agreement, require_fitting
-from unisono.releases.bounds import power_of_two_step as choose_grid
 from unisono.algorithms.sgd_synchronous import project
 from unisono.core.algorithm import Facts, cost_per_viewer
 from unisono.core.certificate import certify
@@ -43,6 +42,7 @@ from unisono.core.values import clipped_sum, sum_sensitivity
 from unisono.errors import InvalidInput
 from unisono.mechanisms.gaussian import calibrate
 from unisono.models.losses import loss_named
+from unisono.releases.bounds import power_of_two_step as choose_grid
 
 _MOST_RECORDS = 2000
 

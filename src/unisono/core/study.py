@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono.core.algorithm import Algorithm, Facts
+from unisono.core.algorithm import Facts
 from unisono.core.certificate import Certificate
 from unisono.core.events import Composed
 from unisono.core.grant import Draw, Grant

@@ -163,9 +163,7 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
     bound = release.bound
     remembers = parts.settle is not None and release.local_steps is None
 
-    def local(
-        _: Facts, public: Any, party: Any, data: Any, mask: Any
-    ) -> tuple[Any, Contribution]:
+    def local(_: Facts, public: Any, party: Any, data: Any, mask: Any) -> tuple[Any, Contribution]:
         own = party[0] if remembers else party
         own, raw = parts.local(public, own, Records(data, mask))
         contribution, sent = bound.integers(facts, privacy, priced.step, raw, mask)
@@ -185,7 +183,8 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
 
     inner = None
     if release.local_steps is not None:
-        assert parts.absorb is not None and parts.report is not None
+        assert parts.absorb is not None
+        assert parts.report is not None
         absorb = parts.absorb
         inner = Inner(
             release.local_steps.steps, lambda _, public, own, noisy: absorb(public, own, noisy),
@@ -262,5 +261,3 @@ def _words(kind: AlgorithmKind, error: pydantic.ValidationError) -> str:
         else:
             said.append(f"{name} = {one['input']!r}: {one['msg'].removeprefix('Value error, ')}")
     return "; ".join(said)
-
-

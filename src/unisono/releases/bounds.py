@@ -1,7 +1,7 @@
 """Sums of clipped rows, and clipped updates of whole parties.
 
-    ClippedSum      Σ over records of round(clip_C(row) / step)        one record moves it by C
-    ClippedUpdate   Σ over a party's shards of round(clip_C(update))   one party, or one record
+ClippedSum      Σ over records of round(clip_C(row) / step)        one record moves it by C
+ClippedUpdate   Σ over a party's shards of round(clip_C(update))   one party, or one record
 """
 
 import math

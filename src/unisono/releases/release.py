@@ -13,8 +13,16 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 from unisono.core.algorithm import Facts, Schedule
-from unisono.core.events import Event, Everyone, Gaussian, Laplace, NormNoise, Poisson, Sampler
-from unisono.core.events import Sensitivity
+from unisono.core.events import (
+    Event,
+    Everyone,
+    Gaussian,
+    Laplace,
+    NormNoise,
+    Poisson,
+    Sampler,
+    Sensitivity,
+)
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import Contribution

@@ -34,8 +34,8 @@ from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.estimators.scaling import Scaling, scaling
-from unisono.models.gaussian_family import Natural
-from unisono.models.likelihoods import Likelihood, logistic, predictive, two_layer
+from unisono.problems.gaussian_family import Natural
+from unisono.problems.likelihoods import Likelihood, logistic, predictive, two_layer
 
 DELTA = 1e-5
 NO_PRIVACY = 1e7

@@ -43,7 +43,7 @@ from unisono.attacks.defences import (
 from unisono.attacks.gradient_inversion import Inverted, Settings, invert, invert_without_labels
 from unisono.attacks.scoring import match, mean_baseline
 from unisono.attacks.victim import Seen, Victim, attacker_model
-from unisono.models.networks import mlp
+from unisono.problems.networks import mlp
 
 PEER = Path(__file__).with_name("gradient_inversion_torch.py")
 FEATURES, HIDDEN, CLASSES, SIDE = 64, 256, 10, 8

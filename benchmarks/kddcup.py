@@ -37,7 +37,7 @@ from unisono.algorithms.choose import choose
 from unisono.core.algorithm import Algorithm
 from unisono.core.trust import FINAL_MODEL, SERVER, Relation, Trust, Viewer
 from unisono.engines import compilation_cache, in_process
-from unisono.models.losses import loss_named
+from unisono.problems.losses import loss_named
 
 RESULTS = Path(__file__).parent / "results"
 LAMBDA = 1e-3

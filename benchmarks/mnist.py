@@ -39,8 +39,8 @@ from unisono.core.study import Party, Study
 from unisono.core.trust import ITERATES, PARTY, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import compilation_cache, in_process
-from unisono.models.networks import Network, mlp
-from unisono.models.scattering import group_normalised, scattering
+from unisono.problems.networks import Network, mlp
+from unisono.problems.scattering import group_normalised, scattering
 
 DELTA, CLASSES, SIDE, HELD = 1e-5, 10, 28, 10_000
 AIMS = {1.0: 95.0, 3.0: 97.5, 8.0: 98.0}

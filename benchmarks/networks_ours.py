@@ -26,7 +26,7 @@ from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust
 from unisono.engines.chunks import Chunk
 from unisono.engines.rounds import stack
-from unisono.models.networks import convolutional, logistic, mlp
+from unisono.problems.networks import convolutional, logistic, mlp
 
 NETWORKS = {
     "mlp": lambda: mlp(784, (256,), 10, activation="relu"),

@@ -32,7 +32,7 @@ from unisono.core.study import Party
 from unisono.core.trust import SERVER, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
-from unisono.models.networks import mlp
+from unisono.problems.networks import mlp
 from unisono.planning.laws import LAWS, fit
 from unisono.planning.noise import noise_of
 from unisono.planning.tasks import Task

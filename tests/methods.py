@@ -6,7 +6,7 @@ from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION
 from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation
-from unisono.models.problems import LinearLoss
+from unisono.problems.linear import LinearLoss
 
 
 def _linear(kind, usual):

@@ -41,8 +41,8 @@ from unisono.estimators.noise_aware import (
     from_window,
     opened_variance,
 )
-from unisono.models.gaussian_family import Natural, covariance, gaussian, mean, prior
-from unisono.models.likelihoods import logistic
+from unisono.problems.gaussian_family import Natural, covariance, gaussian, mean, prior
+from unisono.problems.likelihoods import logistic
 
 # A test's seeds and budgets are its own; that users are told of theirs is in test_estimators.
 pytestmark = pytest.mark.filterwarnings(
@@ -582,7 +582,7 @@ def test_both_engines_give_the_same_posterior(kind, trust):
     ["logistic", pytest.param("probit", marks=pytest.mark.slow)],
 )
 def test_the_classifier_learns_and_averages_over_its_posterior(link):
-    from unisono.models.likelihoods import likelihood_named, predictive
+    from unisono.problems.likelihoods import likelihood_named, predictive
 
     X, y, beta = coins(5000, link={"logistic": expit, "probit": ndtr}[link], spread=3.0)
     model = BayesianLogisticRegression(

@@ -24,7 +24,7 @@ from unisono.core.trust import Relation, Trust, Unit
 from unisono.errors import ClippedValues, InvalidInput
 from unisono.estimators import configuration
 from unisono.estimators.members import facts_of
-from unisono.models.networks import logistic
+from unisono.problems.networks import logistic
 from unisono.scaling import PrivateScaler
 from unisono.studies import settings as study_settings
 from unisono.studies.build import BUILDERS

@@ -35,7 +35,7 @@ from unisono.errors import (
     UndefinedRelation,
 )
 from unisono.estimators.schedules import schedule
-from unisono.models.networks import logistic
+from unisono.problems.networks import logistic
 from unisono.training import ALGORITHMS, train
 from unisono.training.choices import Request, chosen, epsilons_of
 from unisono.training.data import collect

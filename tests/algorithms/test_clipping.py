@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from unisono.algorithms.clipping import STYLES, Clipping, clipped_sum, moved, read
 from unisono.core.trust import Relation
 from unisono.errors import InvalidInput
-from unisono.models.networks import mlp
-from unisono.models.per_record import PerRecord
+from unisono.problems.networks import mlp
+from unisono.problems.per_record import PerRecord
 
 WIDTH, COUNT, GRID = 4, 11, 2.0**-16
 NETWORK = mlp(WIDTH, (3,), 3, activation="tanh")

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from unisono.models.losses import LOSSES, loss_named
+from unisono.problems.losses import LOSSES, loss_named
 from unisono.releases import solver
 
 

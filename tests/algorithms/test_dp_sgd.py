@@ -35,7 +35,7 @@ from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.engines import rounds as rounds_module
 from unisono.errors import AuditFailed, BudgetExceeded, GrantMisused, InvalidInput
-from unisono.models.networks import mlp
+from unisono.problems.networks import mlp
 
 DELTA, CONFIDENCE = 1e-5, 0.999
 # Whether a record is there at all is hidden, as is the custom for sampled batches.

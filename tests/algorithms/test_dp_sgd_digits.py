@@ -27,7 +27,7 @@ from unisono.core.study import Party, Study
 from unisono.core.trust import ITERATES, PARTY, SERVER, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
-from unisono.models.scattering import group_normalised, scattering
+from unisono.problems.scattering import group_normalised, scattering
 
 EPSILON, DELTA = 3.0, 1e-4
 FEATURES, CLASSES, PARTIES, SEEDS = 144, 10, 10, (0, 1)

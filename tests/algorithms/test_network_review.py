@@ -22,8 +22,8 @@ from unisono.core.values import Private
 from unisono.core.values import clipped_sum as summed_rows
 from unisono.engines import in_process
 from unisono.errors import ConditionViolated, GrantMisused, InvalidInput
-from unisono.models.networks import logistic
-from unisono.models.per_record import PerRecord
+from unisono.problems.networks import logistic
+from unisono.problems.per_record import PerRecord
 
 GRID = 2.0**-14
 

@@ -24,7 +24,7 @@ from unisono.core.trust import EVERYONE, SERVER, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
-from unisono.models.gaussian_family import Natural, kl, mean, unpack
+from unisono.problems.gaussian_family import Natural, kl, mean, unpack
 
 SIZES = (30, 20, 25)
 # With a delta of one half there is hardly any noise, which is what some of these tests want.

@@ -25,8 +25,8 @@ from unisono.core.release import coins
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.errors import AuditFailed
-from unisono.models import likelihoods
-from unisono.models.gaussian_family import Natural
+from unisono.problems import likelihoods
+from unisono.problems.gaussian_family import Natural
 
 EPSILON, DELTA, CONFIDENCE = 4.0, 1e-5, 0.999
 RUNS, PILOT = 2000, 1000

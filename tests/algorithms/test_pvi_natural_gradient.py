@@ -28,8 +28,8 @@ from unisono.core.trust import SERVER, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
-from unisono.models.gaussian_family import Natural, covariance, mean, variances
-from unisono.models.likelihoods import linear, logistic, predictive, two_layer
+from unisono.problems.gaussian_family import Natural, covariance, mean, variances
+from unisono.problems.likelihoods import linear, logistic, predictive, two_layer
 
 # Whether a record is there at all is hidden, as is the custom for sampled batches.
 Settings = partial(Settings, relation=Relation.ADD_OR_REMOVE)

@@ -25,7 +25,7 @@ from unisono.algorithms.survey import ask
 from unisono.core.algorithm import Facts
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit
-from unisono.models import likelihoods
+from unisono.problems import likelihoods
 
 from .. import methods
 

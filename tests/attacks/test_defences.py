@@ -20,7 +20,7 @@ from unisono.attacks.defences import (
 )
 from unisono.attacks.victim import Victim, sender, visible_mask
 from unisono.errors import InvalidInput
-from unisono.models.networks import mlp
+from unisono.problems.networks import mlp
 
 UNITS = ("dense1", "weights")
 NETWORK = mlp(10, (64,), 4, "tanh")

@@ -22,7 +22,7 @@ from unisono.attacks.gradient_inversion import (
 from unisono.attacks.scoring import match, mean_baseline
 from unisono.attacks.victim import Seen, Victim, attacker_model
 from unisono.errors import InvalidInput
-from unisono.models.networks import mlp
+from unisono.problems.networks import mlp
 
 SIDE, FEATURES = 4, 16
 NETWORK = mlp(FEATURES, (48,), 4, "tanh")

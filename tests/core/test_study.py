@@ -13,7 +13,7 @@ from unisono.core.algorithm import Facts
 from unisono.core.study import Study, warn_large_delta
 from unisono.core.trust import Trust, Unit
 from unisono.errors import LargeDeltaWarning
-from unisono.models.likelihoods import logistic
+from unisono.problems.likelihoods import logistic
 
 
 def gradients(delta, facts):

@@ -20,8 +20,8 @@ from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.engines.rounds import stack
 from unisono.errors import BudgetExceeded, InvalidInput
-from unisono.models import gaussian_family as family
-from unisono.models import likelihoods
+from unisono.problems import gaussian_family as family
+from unisono.problems import likelihoods
 
 loopback = pytest.importorskip("unisono.engines.flower.loopback", reason="flwr is not installed")
 

@@ -43,7 +43,7 @@ from unisono.engines import in_process, rounds
 from unisono.engines.layout import padded_length, program_rows, segment_rows
 from unisono.engines.rounds import Keys, _clean_values, _noised, stack
 from unisono.errors import ConditionViolated
-from unisono.models import likelihoods
+from unisono.problems import likelihoods
 
 ADDED = Relation.ADD_OR_REMOVE
 FACTS = Facts((40,), 3, 1, 0, exact_sizes=False)

@@ -92,7 +92,7 @@ LINES = (
         "The gradients lack the factors 2 and 2a_j, and have wrong dimensions.",
         "2rσ(w_j·x) by a_j, and 2a_j rσ'(w_j·x)x by w_j.",
         (EARLY + "test_gradients_by_finite_differences",),
-        ("models/test_networks.py::test_gradients_of_the_two_layer_network",
+        ("problems/test_networks.py::test_gradients_of_the_two_layer_network",
          "attacks/test_victim.py::test_the_gradient_is_that_of_the_corrected_formulas"),
     ),
     (
@@ -210,7 +210,7 @@ LINES = (
         "A = μ²/(2σ²) - ln σ: the sign is wrong (a density of 0.75 for 0.19).",
         "+ ln σ.",
         (LATE + "test_the_normaliser_has_a_plus",),
-        ("models/test_gaussian_family.py::test_the_printed_normaliser_has_the_wrong_sign",),
+        ("problems/test_gaussian_family.py::test_the_printed_normaliser_has_the_wrong_sign",),
     ),
     (
         "E003-21", WRONG, "eq. (4.17)",

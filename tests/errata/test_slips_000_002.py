@@ -16,7 +16,7 @@ from unisono.core.policy import Budget, Policy
 from unisono.core.trust import FINAL_MODEL, Relation
 from unisono.errors import InvalidInput, UndefinedRelation
 from unisono.experiments import two_layer
-from unisono.models.losses import LOSSES
+from unisono.problems.losses import LOSSES
 from unisono.releases import solver
 from unisono.statistics import histogram, total
 

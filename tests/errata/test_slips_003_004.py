@@ -23,9 +23,9 @@ from unisono.core.algorithm import Facts
 from unisono.core.events import Event, Gaussian, bounded_sum
 from unisono.core.trust import SERVER, Relation, Trust
 from unisono.experiments import fig4_3, linear_case
-from unisono.models import gaussian_family as family
-from unisono.models import likelihoods
-from unisono.models.gaussian_family import Natural
+from unisono.problems import gaussian_family as family
+from unisono.problems import likelihoods
+from unisono.problems.gaussian_family import Natural
 
 DELTA = 1e-5
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from unisono.experiments import laplace_gradients, two_layer
 from unisono.experiments.two_layer import Weights
-from unisono.models import networks
+from unisono.problems import networks
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from unisono.algorithms.gradient_perturbation import (
 from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION
 from unisono.core.privacy import Privacy
 from unisono.errors import InvalidInput
-from unisono.models.problems import LinearLoss
+from unisono.problems.linear import LinearLoss
 from unisono.releases.algorithm import Method
 
 

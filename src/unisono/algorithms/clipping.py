@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from unisono.core.events import Sensitivity, positive
 from unisono.core.values import _BOUNDED_ONLY, Contribution, blocked_sum_sensitivity
 from unisono.errors import InvalidInput
-from unisono.models.per_record import PerRecord, cut, masked
+from unisono.problems.per_record import PerRecord, cut, masked
 
 Style = Literal["flat", "per-layer", "normalised"]
 STYLES: tuple[Style, ...] = ("flat", "per-layer", "normalised")

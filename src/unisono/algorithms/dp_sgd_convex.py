@@ -29,7 +29,7 @@ from unisono.algorithms.descent import (
 )
 from unisono.core.algorithm import Facts
 from unisono.core.events import Poisson
-from unisono.models.problems import LinearLoss
+from unisono.problems.linear import LinearLoss
 from unisono.releases.algorithm import Algorithm, AlgorithmKind, rounded
 from unisono.releases.bounds import ClippedSum
 from unisono.releases.release import Priced, Release

@@ -42,7 +42,7 @@ from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import Contribution, clipped_updates, update_sensitivity
 from unisono.errors import InvalidInput
 from unisono.mechanisms.gaussian import calibrate
-from unisono.models.per_record import finite_records
+from unisono.problems.per_record import finite_records
 from unisono.releases.bounds import power_of_two_step as choose_grid
 
 # Noise in a compiled program is proved up to 2^20 grid steps; a search for it looks beyond it.

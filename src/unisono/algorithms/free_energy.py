@@ -25,8 +25,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from unisono.models.gaussian_family import Natural, mean, variances
-from unisono.models.likelihoods import Likelihood, expected_gradients, score_slopes
+from unisono.problems.gaussian_family import Natural, mean, variances
+from unisono.problems.likelihoods import Likelihood, expected_gradients, score_slopes
 
 
 def from_coordinates(point: Any) -> Natural:

@@ -25,7 +25,7 @@ from unisono.algorithms.descent import (
 from unisono.core.algorithm import Facts
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust
-from unisono.models.problems import LinearLoss
+from unisono.problems.linear import LinearLoss
 from unisono.releases.algorithm import Algorithm, AlgorithmKind, rounded
 from unisono.releases.bounds import ClippedSum
 from unisono.releases.release import Priced, Release

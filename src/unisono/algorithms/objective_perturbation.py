@@ -56,7 +56,7 @@ from unisono.core.transcript import EVERYONE, Transcript
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import _BOUNDED_ONLY, Contribution
 from unisono.errors import InvalidInput, UnisonoError
-from unisono.models.losses import loss_named
+from unisono.problems.losses import loss_named
 from unisono.releases import solver
 
 # Part of mu² that pays for the small noise on the output, and the finest parts of both noises.

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono.errors import InvalidInput
-from unisono.models.per_record import PerRecord
+from unisono.problems.per_record import PerRecord
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 

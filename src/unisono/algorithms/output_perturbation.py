@@ -26,7 +26,7 @@ from unisono.core.events import Event, Laplace
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust
 from unisono.errors import InvalidInput
-from unisono.models.problems import LinearLoss
+from unisono.problems.linear import LinearLoss
 from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind, Method, rounded
 from unisono.releases.minimiser import Minimiser
 from unisono.releases.release import Priced, Release

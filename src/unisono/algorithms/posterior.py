@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from unisono.core.events import positive
 from unisono.errors import InvalidInput
-from unisono.models.gaussian_family import Natural, fall_back, prior
+from unisono.problems.gaussian_family import Natural, fall_back, prior
 
 
 class Answer(NamedTuple):

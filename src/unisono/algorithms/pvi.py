@@ -39,7 +39,7 @@ from unisono.algorithms.free_energy import (
 )
 from unisono.core.algorithm import Schedule
 from unisono.errors import InvalidInput
-from unisono.models.gaussian_family import (
+from unisono.problems.gaussian_family import (
     Natural,
     mean,
     power,
@@ -48,7 +48,7 @@ from unisono.models.gaussian_family import (
     quotient,
     symmetric,
 )
-from unisono.models.likelihoods import Likelihood, expected_gradients, score_slopes
+from unisono.problems.likelihoods import Likelihood, expected_gradients, score_slopes
 
 ScheduleName = Literal["synchronous", "sequential", "asynchronous"]
 

@@ -37,7 +37,7 @@ from unisono.core.events import Event, positive
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Contribution, clipped_sum, sum_sensitivity
 from unisono.errors import InvalidInput
-from unisono.models.gaussian_family import (
+from unisono.problems.gaussian_family import (
     Natural,
     pack,
     packed_size,

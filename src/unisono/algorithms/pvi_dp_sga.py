@@ -47,8 +47,8 @@ from unisono.core.trust import Relation, Trust
 from unisono.core.values import Contribution, clipped_sum, sum_sensitivity
 from unisono.errors import InvalidInput
 from unisono.mechanisms.gaussian import calibrate
-from unisono.models.gaussian_family import Natural, power, product, quotient
-from unisono.models.likelihoods import Likelihood
+from unisono.problems.gaussian_family import Natural, power, product, quotient
+from unisono.problems.likelihoods import Likelihood
 from unisono.releases.bounds import power_of_two_step as choose_grid
 
 # Changes of natural parameters travel as integers: steps of 2^-12, each change below 2^17.

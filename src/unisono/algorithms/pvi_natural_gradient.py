@@ -60,8 +60,8 @@ from unisono.core.trust import Relation, Trust
 from unisono.core.values import Contribution, clipped_sum, sum_sensitivity
 from unisono.errors import InvalidInput
 from unisono.mechanisms.gaussian import calibrate
-from unisono.models.gaussian_family import Natural, mean, pack, packed_size, project, unpack
-from unisono.models.likelihoods import Likelihood, expected_gradients, score_slopes
+from unisono.problems.gaussian_family import Natural, mean, pack, packed_size, project, unpack
+from unisono.problems.likelihoods import Likelihood, expected_gradients, score_slopes
 from unisono.releases.bounds import power_of_two_step as choose_grid
 
 

@@ -44,7 +44,7 @@ from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import Contribution, clipped_updates, update_sensitivity
 from unisono.errors import InvalidInput
 from unisono.mechanisms.gaussian import calibrate
-from unisono.models.gaussian_family import (
+from unisono.problems.gaussian_family import (
     Natural,
     pack,
     packed_size,
@@ -52,8 +52,8 @@ from unisono.models.gaussian_family import (
     quotient,
     unpack,
 )
-from unisono.models.likelihoods import Likelihood
-from unisono.models.per_record import finite_records
+from unisono.problems.likelihoods import Likelihood
+from unisono.problems.per_record import finite_records
 from unisono.releases.bounds import power_of_two_step as choose_grid
 
 

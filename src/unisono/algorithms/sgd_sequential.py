@@ -41,7 +41,7 @@ from unisono.core.trust import SERVER, Relation, Trust
 from unisono.core.values import clipped_sum, sum_sensitivity
 from unisono.errors import InvalidInput
 from unisono.mechanisms.gaussian import calibrate
-from unisono.models.losses import loss_named
+from unisono.problems.losses import loss_named
 from unisono.releases.bounds import power_of_two_step as choose_grid
 
 _MOST_RECORDS = 2000

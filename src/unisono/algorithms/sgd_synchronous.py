@@ -24,7 +24,7 @@ from pydantic import Field
 
 from unisono.algorithms.descent import Rounds
 from unisono.core.algorithm import Aggregate, Facts
-from unisono.models.problems import LinearLoss
+from unisono.problems.linear import LinearLoss
 from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind
 from unisono.releases.bounds import ClippedSum
 from unisono.releases.release import Priced, Release

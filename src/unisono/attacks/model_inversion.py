@@ -28,7 +28,7 @@ from scipy.optimize import minimize
 from unisono.attacks.linear_recovery import Record, Statistics, record_of
 from unisono.core.events import positive
 from unisono.errors import InvalidInput
-from unisono.models.gaussian_family import Natural, quotient
+from unisono.problems.gaussian_family import Natural, quotient
 
 
 def class_image(

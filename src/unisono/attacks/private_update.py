@@ -29,7 +29,7 @@ from unisono.core.events import Event, Everyone, Gaussian, Poisson, bounded_sum,
 from unisono.core.release import noise_steps
 from unisono.core.trust import Relation
 from unisono.errors import InvalidInput
-from unisono.models.per_record import PerRecord
+from unisono.problems.per_record import PerRecord
 
 
 @dataclass(frozen=True)

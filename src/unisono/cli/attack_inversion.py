@@ -93,7 +93,7 @@ def _known(built: Any, party: int | None, std: float) -> Any:
 @lru_cache(maxsize=8)
 def _predict(width: int, hidden: tuple[int, ...], classes: int, activation: str) -> Any:
     """One object for each network, as compiled programs are kept by it."""
-    from unisono.models.networks import mlp
+    from unisono.problems.networks import mlp
 
     return mlp(width, hidden, classes, activation).predict
 

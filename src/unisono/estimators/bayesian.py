@@ -215,7 +215,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
 
     def _method(self, facts: Facts, trust: Trust, relation: Relation) -> Method:
         from unisono.algorithms import pvi_natural_gradient as pvi
-        from unisono.models.likelihoods import likelihood_named
+        from unisono.problems.likelihoods import likelihood_named
 
         if self.link not in _LINKS:
             raise InvalidInput(f"link = {self.link!r}: choose one of {', '.join(_LINKS)}")

@@ -100,7 +100,7 @@ def runner(engine: str) -> Callable[[Study, Sequence[Party]], Result]:
 def _in_rounds(request: Request, facts: Facts, trust: Trust) -> Plan:
     """Algorithms of the registry: their settings are those that the estimator has too."""
     from unisono.algorithms.registry import algorithm_named
-    from unisono.models.problems import LinearLoss
+    from unisono.problems.linear import LinearLoss
 
     kind = algorithm_named(request.algorithm)
     asked = {"rounds": int(request.rounds), "regularisation": request.regularisation}

@@ -14,7 +14,7 @@ from unisono.estimators.noise_aware import Refine, posterior_of
 from unisono.estimators.posterior import NOT_CONVERGED, Posterior, drowned
 from unisono.estimators.scaling import Scaling
 from unisono.estimators.statements import DrownedByNoise, NotConverged
-from unisono.models.gaussian_family import Natural, prior
+from unisono.problems.gaussian_family import Natural, prior
 
 SHARED = (
     "clip : the largest norm of one record's statistic; None: the rule of the module.",

@@ -81,7 +81,7 @@ class PrivateNetwork(PrivateEstimator):
         from unisono.algorithms.clipping import Clipping
         from unisono.algorithms.dp_sgd import Settings, dp_sgd
         from unisono.algorithms.optimise import Problem
-        from unisono.models.networks import mlp
+        from unisono.problems.networks import mlp
 
         network = mlp(*layers)
         first = jax.jit(network.init)(jax.random.key(0))
@@ -119,7 +119,7 @@ class PrivateNetwork(PrivateEstimator):
         X = validate_data(self, X, dtype=np.float64, reset=False)
         import jax
 
-        from unisono.models.networks import mlp
+        from unisono.problems.networks import mlp
 
         with jax.enable_x64(True):
             parameters = jax.tree.map(lambda leaf: np.asarray(leaf, float), self.parameters_)

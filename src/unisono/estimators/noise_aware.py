@@ -48,7 +48,7 @@ from unisono.core.kinds import Gaussian, Laplace
 from unisono.core.trust import Trust
 from unisono.errors import InvalidInput
 from unisono.estimators.posterior import Posterior
-from unisono.models.gaussian_family import Natural, covariance, mean, project, symmetric
+from unisono.problems.gaussian_family import Natural, covariance, mean, project, symmetric
 
 _ITERATIONS = 50
 _TOLERANCE = 0.2  # of a posterior deviation: how much rounds may disagree for other reasons

@@ -10,8 +10,8 @@ from sklearn.utils import check_random_state
 
 from unisono.core.words import NOTHING_LEARNT
 from unisono.errors import InvalidInput
-from unisono.models.gaussian_family import Natural, gaussian
-from unisono.models.gaussian_family import kl as divergence
+from unisono.problems.gaussian_family import Natural, gaussian
+from unisono.problems.gaussian_family import kl as divergence
 
 # Of a coefficient's prior variance: what data must remove for the answer to be more than the prior.
 LEARNT = 0.5

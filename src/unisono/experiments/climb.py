@@ -29,8 +29,8 @@ from unisono.algorithms.free_energy import (
     to_coordinates,
 )
 from unisono.experiments.linear_case import NOISE_STD, PRIOR, Shards, divergence, posterior
-from unisono.models.gaussian_family import Natural, product, quotient
-from unisono.models.likelihoods import linear
+from unisono.problems.gaussian_family import Natural, product, quotient
+from unisono.problems.likelihoods import linear
 
 LIKELIHOOD = linear(NOISE_STD)
 THRESHOLD = 1000.0  # the thesis reduces private gradients to this magnitude

@@ -30,7 +30,7 @@ from unisono.experiments.linear_case import (
     thesis_shards,
     with_prior,
 )
-from unisono.models.gaussian_family import Natural
+from unisono.problems.gaussian_family import Natural
 
 # ------------------------------------------------------------------- the attack (scalar, C = 1)
 

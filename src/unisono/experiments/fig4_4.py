@@ -26,7 +26,7 @@ from unisono.experiments.linear_case import (
     records,
     thesis_shards,
 )
-from unisono.models.gaussian_family import Natural
+from unisono.problems.gaussian_family import Natural
 
 CLIPS = (0.25, 1.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 SEEDS, PARTIES, POINTS = range(1, 51), 20, 10

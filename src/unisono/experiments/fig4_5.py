@@ -32,7 +32,7 @@ from unisono.experiments.linear_case import (
     records,
     thesis_shards,
 )
-from unisono.models.gaussian_family import Natural, mean
+from unisono.problems.gaussian_family import Natural, mean
 
 CLIPS, SHOWN = (0.25, 2.0), 2  # the text's and the caption's, and data sets shown of each
 

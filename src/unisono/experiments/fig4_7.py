@@ -11,7 +11,7 @@ from unisono.experiments.fig4_4 import CLIPS, PARTIES, POINTS, SEEDS
 from unisono.experiments.fig4_5 import draw, last_answers
 from unisono.experiments.findings import Findings, Number
 from unisono.experiments.linear_case import posterior, thesis_shards
-from unisono.models.gaussian_family import mean
+from unisono.problems.gaussian_family import mean
 
 
 def run(quick: bool) -> Findings:

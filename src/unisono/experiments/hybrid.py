@@ -44,7 +44,7 @@ from unisono.experiments.linear_case import (
     thesis_shards,
     with_prior,
 )
-from unisono.models.gaussian_family import Natural
+from unisono.problems.gaussian_family import Natural
 
 START_CLIP, START_MU = 2.0, 1.0
 ROUNDS, SIGMA, KEPT = 100, 1.25, 0.9

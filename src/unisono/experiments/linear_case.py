@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono.models.gaussian_family import Natural, kl
+from unisono.problems.gaussian_family import Natural, kl
 
 NOISE_STD, PRIOR_STD, DELTA = 0.5, 5.0, 1e-5
 PRIOR = Natural(0.0, PRIOR_STD**-2)

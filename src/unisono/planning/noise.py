@@ -23,7 +23,7 @@ from unisono.core.events import Event, Laplace, NormNoise, Poisson
 from unisono.core.kinds import GaussianRun
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit
-from unisono.models.gaussian_family import packed_size
+from unisono.problems.gaussian_family import packed_size
 
 _PRECISIONS = ("one-shot-regression", "pvi-natural-gradient", "pvi-clipped-updates")
 _COEFFICIENTS = 2**12  # dp-ftrl states its coefficients in these parts

@@ -31,7 +31,7 @@ from unisono.core.sensitivity import Distance, Sensitivity, positive
 from unisono.core.trust import Unit
 from unisono.core.values import _BOUNDED_ONLY, Contribution
 from unisono.errors import InvalidInput
-from unisono.models.problems import LinearLoss
+from unisono.problems.linear import LinearLoss
 from unisono.releases import solver
 from unisono.releases.release import Release
 

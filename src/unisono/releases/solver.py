@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono.core.events import positive
-from unisono.models.losses import Loss, bounded_records
+from unisono.problems.losses import Loss, bounded_records
 
 NEWTON_STEPS, NEWTON_PARAMETERS = 16, 512
 _HALVINGS = 20
@@ -54,7 +54,7 @@ def radius(loss: Loss, regularisation: float, classes: int = 2) -> float:
     """Every minimiser (b = 0) lies in the ball of this radius: (λ/2)||θ*||² <= J(0) = l(0), and
     λ ||θ*|| <= ||grad of the mean loss|| <= G.
 
-    >>> from unisono.models.losses import LOSSES
+    >>> from unisono.problems.losses import LOSSES
     >>> round(radius(LOSSES["logistic"], 0.01), 2)
     11.77
     """

@@ -17,7 +17,7 @@ from unisono.algorithms.clipping import Clipping
 from unisono.algorithms.optimise import Problem
 from unisono.core.study import Result, Study
 from unisono.errors import InvalidInput
-from unisono.models.networks import mlp
+from unisono.problems.networks import mlp
 from unisono.studies import settings as choices
 from unisono.studies.plan import Parts, facts_of, share_of_range
 from unisono.studies.schema import StudyFile

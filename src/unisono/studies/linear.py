@@ -10,7 +10,7 @@ import numpy as np
 from unisono.algorithms.registry import algorithm_named
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
-from unisono.models.problems import LinearLoss
+from unisono.problems.linear import LinearLoss
 from unisono.studies import settings as choices
 from unisono.studies.plan import Parts, facts_of, share_of_range
 from unisono.studies.schema import StudyFile

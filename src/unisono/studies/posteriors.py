@@ -27,8 +27,8 @@ from unisono.estimators.noise_aware import (
 )
 from unisono.estimators.posterior import Posterior
 from unisono.estimators.scaling import Scaling
-from unisono.models.gaussian_family import prior
-from unisono.models.likelihoods import likelihood_named
+from unisono.problems.gaussian_family import prior
+from unisono.problems.likelihoods import likelihood_named
 from unisono.studies import settings as choices
 from unisono.studies.linear import SCORES
 from unisono.studies.plan import Parts, facts_of, rounded, share_of_range

@@ -1,6 +1,6 @@
 """Private training of any model: a loss of one record, first parameters, and a budget.
 
-    from unisono.models.networks import mlp
+    from unisono.problems.networks import mlp
     from unisono.training import train
 
     trained = train(mlp(64, (32,), 10), (rows, labels), epsilon=3.0, delta=1e-5, batch_size=500,

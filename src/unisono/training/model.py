@@ -12,7 +12,7 @@ def model_of(model: Any, parameters: Any) -> tuple[Any, Any, Any]:
     """The loss of a record, the first parameters, and the network, if it is one."""
     import jax
 
-    from unisono.models.networks import Network
+    from unisono.problems.networks import Network
 
     if isinstance(model, Network):
         first = model.init(jax.random.key(0)) if parameters is None else parameters

@@ -20,7 +20,7 @@ from unisono.core.algorithm import Facts
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust
 from unisono.errors import InvalidInput
-from unisono.models import likelihoods
+from unisono.problems import likelihoods
 
 from . import links
 from .cluster import DELTA, RECORDS, Cluster

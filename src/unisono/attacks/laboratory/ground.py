@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono.attacks.victim import Victim, length, sender
-from unisono.models.networks import Network, mlp, two_layer
+from unisono.problems.networks import Network, mlp, two_layer
 
 FEATURES, HIDDEN, CLASSES, SIDE = 64, 256, 10, 8
 SHOWN = (0, 2, 3, 5, 7)  # the classes of the five digits in the pictures

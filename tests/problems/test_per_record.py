@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from unisono.errors import InvalidInput
-from unisono.models.networks import convolutional, logistic, mlp, two_layer
-from unisono.models.per_record import PerRecord, masked
+from unisono.problems.networks import convolutional, logistic, mlp, two_layer
+from unisono.problems.per_record import PerRecord, masked
 
 COUNT = 5
 

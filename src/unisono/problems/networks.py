@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 
 from unisono.errors import InvalidInput
-from unisono.models.batched import from_batched
+from unisono.problems.batched import from_batched
 
 __all__ = ["Network", "convolutional", "from_batched", "logistic", "mlp", "two_layer"]
 

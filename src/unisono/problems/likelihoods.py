@@ -22,7 +22,7 @@ import numpy as np
 from jax.scipy.special import erf, log_ndtr
 
 from unisono.errors import InvalidInput
-from unisono.models.gaussian_family import Natural, mean, sample, score_variances, variances
+from unisono.problems.gaussian_family import Natural, mean, sample, score_variances, variances
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()

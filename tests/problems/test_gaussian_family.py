@@ -12,9 +12,9 @@ from scipy import stats
 from scipy.special import ndtr
 
 from unisono.errors import InvalidInput
-from unisono.models import gaussian_family as family
-from unisono.models import likelihoods
-from unisono.models.gaussian_family import Natural
+from unisono.problems import gaussian_family as family
+from unisono.problems import likelihoods
+from unisono.problems.gaussian_family import Natural
 
 SEEDS = st.integers(0, 2**32 - 1)
 

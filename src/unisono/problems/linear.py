@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unisono.errors import InvalidInput
-from unisono.models.losses import Loss, loss_named
+from unisono.problems.losses import Loss, loss_named
 
 
 @dataclass(frozen=True)

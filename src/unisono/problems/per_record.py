@@ -27,8 +27,8 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from unisono.errors import InvalidInput
-from unisono.models.programs import evaluate, inlined, sites_of
-from unisono.models.refusals import MIXES, require_apart, require_floats
+from unisono.problems.programs import evaluate, inlined, sites_of
+from unisono.problems.refusals import MIXES, require_apart, require_floats
 
 _SMALLEST, _LARGEST = 1e-15, 1e15
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from unisono.errors import InvalidInput
-from unisono.models.losses import LOSSES, bounded_records, loss_named
+from unisono.problems.losses import LOSSES, bounded_records, loss_named
 
 CLASSES = 4
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unisono.errors import InvalidInput
-from unisono.models import networks
+from unisono.problems import networks
 
 READY = {
     "logistic": networks.logistic(6, 3),

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from unisono.errors import InvalidInput
-from unisono.models import scattering as module
-from unisono.models.scattering import group_normalised, scattering
+from unisono.problems import scattering as module
+from unisono.problems.scattering import group_normalised, scattering
 
 SCALES, ANGLES, SIDE = 2, 8, 28
 

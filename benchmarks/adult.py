@@ -26,7 +26,7 @@ import figures
 from datasets import Dataset, MissingData, adult, data_folder
 from unisono.accounting import gaussian
 from unisono.estimators import PrivateLinearSVC, PrivateLogisticRegression, RepeatedFits
-from unisono.estimators.scaling import scaling
+from unisono.data.scaling import scaling
 
 DELTA = 1e-5
 EPSILONS = (0.1, 0.5, 1.0)

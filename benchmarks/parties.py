@@ -35,7 +35,7 @@ from unisono.core.algorithm import Algorithm
 from unisono.core.events import Gaussian
 from unisono.core.trust import Trust
 from unisono.engines import compilation_cache, in_process
-from unisono.estimators.scaling import scaling
+from unisono.data.scaling import scaling
 
 RESULTS = Path(__file__).parent / "results"
 DELTA, ROUNDS = 1e-5, 100

@@ -25,7 +25,7 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from datasets import Dataset, MissingData, adult, breast_cancer, data_folder, digits
 from figures import report
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.cli.plan_studies import Candidate, Wish, candidate, document
+from unisono.cli.plan_studies import Candidate, PlanRequest, candidate, document
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party
@@ -55,7 +55,7 @@ NAMES = {
 class Case(NamedTuple):
     """What is run: a study's facts, its trust, the records and the seed of the noise."""
 
-    wish: Wish
+    request: PlanRequest
     trust: Trust
     data: Dataset
     seed: int
@@ -73,9 +73,9 @@ class Seen(NamedTuple):
 # ------------------------------------------------------------- studies of tables
 
 
-def run(wish: Wish, name: str, trust: Trust, data: Dataset, seed: int) -> Seen | str:
-    """A study of the wish on these records, dealt to the parties in turn."""
-    said = document(wish, name, trust)
+def run(request: PlanRequest, name: str, trust: Trust, data: Dataset, seed: int) -> Seen | str:
+    """A study of the request on these records, dealt to the parties in turn."""
+    said = document(request, name, trust)
     for number, (low, high) in enumerate(data.bounds.T, start=1):
         said["data"]["columns"][f"x{number}"]["bounds"] = (float(low), float(high))
     found = candidate(said)
@@ -83,16 +83,16 @@ def run(wish: Wish, name: str, trust: Trust, data: Dataset, seed: int) -> Seen |
         return found.reason
     built = found.built
     parties = [
-        _party(built, data, np.arange(place, sum(wish.records), len(wish.records)), place, seed)
-        for place in range(len(wish.records))
+        _party(built, data, np.arange(place, sum(request.records), len(request.records)), place, seed)
+        for place in range(len(request.records))
     ]
     result = in_process.run(built.study, parties)
     test = built.parts.encode(_values(data.test, data.test_labels))
     train = built.parts.encode(_values(data.train, data.train_labels))
-    best = ceiling(wish, name, train, test)
+    best = ceiling(request, name, train, test)
     return Seen(
-        data.name, noise_of(built.study).total, wish.classes,
-        best - score(wish, found, result.value, test),
+        data.name, noise_of(built.study).total, request.classes,
+        best - score(request, found, result.value, test),
     )  # fmt: skip
 
 
@@ -114,32 +114,32 @@ def _party(built: Any, data: Dataset, places: np.ndarray, number: int, seed: int
     return Party(f"party-{number + 1}", Private(held), ledger)
 
 
-def score(wish: Wish, found: Candidate, value: Any, test: tuple[np.ndarray, ...]) -> float:
+def score(request: PlanRequest, found: Candidate, value: Any, test: tuple[np.ndarray, ...]) -> float:
     rows, labels = test
     if found.algorithm in ALGORITHMS:
         hidden = found.built.file.algorithm.hidden  # type: ignore[union-attr]
-        network = mlp(rows.shape[1], hidden, wish.classes, "tanh")
+        network = mlp(rows.shape[1], hidden, request.classes, "tanh")
         layers = ALGORITHMS[found.algorithm].read(value).parameters
         outputs = np.asarray(network.predict(layers, rows))
-        guesses = outputs.argmax(1) if wish.classes else outputs
-        truth = (labels > 0) if labels.min() < 0 and wish.classes else labels
+        guesses = outputs.argmax(1) if request.classes else outputs
+        truth = (labels > 0) if labels.min() < 0 and request.classes else labels
     else:
         outputs = rows @ np.asarray(value, float)
         guesses = outputs.argmax(1) if outputs.ndim == 2 else outputs
         truth = labels
-        if wish.classes == 2:
+        if request.classes == 2:
             guesses = np.where(outputs > 0, 1, -1)
-    if wish.classes:
+    if request.classes:
         return float(np.mean(guesses == truth))
     return float(1 - np.mean((guesses - truth) ** 2) / np.var(truth))
 
 
-def ceiling(wish: Wish, name: str, train: Any, test: Any) -> float:
+def ceiling(request: PlanRequest, name: str, train: Any, test: Any) -> float:
     """The same kind of model without privacy."""
-    layered = wish.task is Task.NETWORK
+    layered = request.task is Task.NETWORK
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if wish.classes:
+        if request.classes:
             model = (
                 MLPClassifier((64,), "tanh", max_iter=60, early_stopping=True, random_state=0)
                 if layered
@@ -192,9 +192,9 @@ def scenarios(task: Task, name: str, seeds: range) -> Iterator[Case]:
         epsilon = float(generator.choice([0.3, 1.0, 3.0, 8.0]))
         trust = Trust.LOCAL if name == "local-dp-sgd" else generator.choice(list(Trust))
         relation = Relation.ZERO_OUT if whole else Relation.REPLACE_ONE
-        wish = Wish(task, (each,) * parties, features, classes, epsilon=epsilon, delta=1e-6,
+        request = PlanRequest(task, (each,) * parties, features, classes, epsilon=epsilon, delta=1e-6,
                     relation=relation)  # fmt: skip
-        yield Case(wish, Trust(trust), plane(seed, task, each * parties, features, classes), seed)
+        yield Case(request, Trust(trust), plane(seed, task, each * parties, features, classes), seed)
 
 
 def real(task: Task, name: str, folder: Any, quick: bool) -> Iterator[Case]:
@@ -214,15 +214,15 @@ def real(task: Task, name: str, folder: Any, quick: bool) -> Iterator[Case]:
                 sizes = tuple(len(range(p, len(data.train), parties)) for p in range(parties))
                 classes = len(np.unique(data.train_labels))
                 relation = Relation.ZERO_OUT if name == "fed-avg" else Relation.REPLACE_ONE
-                wish = Wish(task, sizes, data.train.shape[1], classes, epsilon=epsilon,
+                request = PlanRequest(task, sizes, data.train.shape[1], classes, epsilon=epsilon,
                             delta=1e-6, relation=relation)  # fmt: skip
-                yield Case(wish, trust, data, 0)
+                yield Case(request, trust, data, 0)
 
 
 def observe(task: Task, name: str, cases: Any) -> list[Seen]:
     found = []
-    for wish, trust, data, seed in cases:
-        seen = run(wish, name, trust, data, seed)
+    for request, trust, data, seed in cases:
+        seen = run(request, name, trust, data, seed)
         if isinstance(seen, str):
             print(f"  not possible: {name}, {trust}: {seen[:90]}", flush=True)
         else:

@@ -43,7 +43,7 @@ from unisono.estimators import (
     private_search,
 )
 from unisono.estimators.members import membership
-from unisono.estimators.scaling import scaling
+from unisono.data.scaling import scaling
 
 # A test's seeds and budgets are its own; that users are told of theirs is a test below.
 pytestmark = pytest.mark.filterwarnings(

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 import unisono.data
 from unisono import cli
 from unisono.cli.plan_advice import Line, best_by_trust, recommended
-from unisono.cli.plan_studies import Candidate, Wish, wish_of
+from unisono.cli.plan_studies import Candidate, PlanRequest, request_of
 from unisono.core.trust import Trust, Unit
 from unisono.core.values import Private
 from unisono.planning.laws import Band
@@ -83,7 +83,7 @@ def refused(*words):
 def test_every_algorithm_and_trust_is_predicted():
     found = document(*HOSPITALS)
     seen = {(one["algorithm"], one["trust"]) for one in found["studies"]}
-    names = Wish(Task.CLASSIFICATION, (1,)).algorithms
+    names = PlanRequest(Task.CLASSIFICATION, (1,)).algorithms
     assert seen == {(name, trust) for name in names for trust in Trust}
     assert {one["unit"] for one in found["studies"]} == {"record", "party"}
     for one in found["studies"]:
@@ -202,8 +202,8 @@ def test_what_a_study_wants_is_read_from_its_file(old, new, task, classes):
     text = STUDY.replace(old, new) if old else STUDY
     if task is Task.REGRESSION:
         text = text.replace("rounds = 30", 'loss = "squares"')
-    wish = wish_of(parse_study(text))
-    assert (wish.task, wish.classes, wish.records) == (task, classes, (400, 500, 400))
+    request = request_of(parse_study(text))
+    assert (request.task, request.classes, request.records) == (task, classes, (400, 500, 400))
 
 
 # ------------------------------------------------------------- the rule

@@ -13,7 +13,7 @@ from scipy.linalg import toeplitz
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.matrix_mechanism import optimised
 from unisono.algorithms.choose import signal
-from unisono.cli.plan_studies import Wish, candidate, candidates, document, prediction
+from unisono.cli.plan_studies import PlanRequest, candidate, candidates, document, prediction
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party
@@ -27,20 +27,20 @@ from unisono.planning.posteriors import width_of
 from unisono.planning.tasks import Task
 from unisono.planning.verdicts import HEADROOM, Grade, headroom, limits, verdict
 
-CLASSES = Wish(Task.CLASSIFICATION, (300, 400, 350), 10, 2)
-MEAN = Wish(Task.MEAN, (300, 400, 350), bounds=(0.0, 120.0))
-SMALL = Wish(Task.REGRESSION, (200, 200, 200), 3, epsilon=8.0)
+CLASSES = PlanRequest(Task.CLASSIFICATION, (300, 400, 350), 10, 2)
+MEAN = PlanRequest(Task.MEAN, (300, 400, 350), bounds=(0.0, 120.0))
+SMALL = PlanRequest(Task.REGRESSION, (200, 200, 200), 3, epsilon=8.0)
 FAST = ("gradient-perturbation", "output-perturbation", "sgd-synchronous")
 
 
-def built(wish, name, trust=Trust.SECURE_SUM):
-    found = candidate(document(wish, name, trust))
+def built(request, name, trust=Trust.SECURE_SUM):
+    found = candidate(document(request, name, trust))
     assert found.built is not None, found.reason
     return found
 
 
-def likely(wish, name, trust=Trust.SECURE_SUM):
-    return prediction(wish, built(wish, name, trust)).likely
+def likely(request, name, trust=Trust.SECURE_SUM):
+    return prediction(request, built(request, name, trust)).likely
 
 
 def run(made, values, seed):
@@ -104,9 +104,9 @@ def test_correlated_noise_counts_as_what_is_left_of_it():
 
 def test_the_standard_error_of_a_mean_is_exact():
     """Errors of 4 x 10 means have the predicted spread (chi-square of 40: false alarm 1e-4)."""
-    wish = replace(MEAN, records=(100,) * 3, features=10)
-    made = built(wish, "statistics")
-    expected = prediction(wish, made).answers
+    request = replace(MEAN, records=(100,) * 3, features=10)
+    made = built(request, "statistics")
+    expected = prediction(request, made).answers
     values = {f"x{n}": np.linspace(0, 120, 100) for n in range(1, 11)}
     ratios = []
     for seed in range(4):
@@ -149,18 +149,18 @@ def test_every_answer_of_a_survey_is_predicted():
     [(Task.CLASSIFICATION, name) for name in FAST] + [(Task.REGRESSION, "sgd-synchronous")],
 )
 def test_more_budget_and_more_records_lose_less(task, name):
-    wish = Wish(task, (300,) * 4, 10, 2 if task is Task.CLASSIFICATION else 0)
-    over_epsilon = [likely(replace(wish, epsilon=e), name) for e in (0.1, 0.5, 1.0, 4.0)]
-    over_records = [likely(replace(wish, records=(n,) * 4), name) for n in (100, 300, 3000)]
-    over_parties = [likely(wish.crowd(times), name) for times in (1, 2, 8)]
-    over_features = [likely(replace(wish, features=d), name) for d in (40, 10, 3)]
+    request = PlanRequest(task, (300,) * 4, 10, 2 if task is Task.CLASSIFICATION else 0)
+    over_epsilon = [likely(replace(request, epsilon=e), name) for e in (0.1, 0.5, 1.0, 4.0)]
+    over_records = [likely(replace(request, records=(n,) * 4), name) for n in (100, 300, 3000)]
+    over_parties = [likely(request.crowd(times), name) for times in (1, 2, 8)]
+    over_features = [likely(replace(request, features=d), name) for d in (40, 10, 3)]
     for losses in (over_epsilon, over_records, over_parties, over_features):
         assert losses == sorted(losses, reverse=True)
         assert losses[0] > losses[-1]
 
 
 @pytest.mark.parametrize(
-    ("wish", "names"),
+    ("request", "names"),
     [
         (MEAN, ["statistics"]),
         (CLASSES, ["gradient-perturbation", "dp-sgd-convex", "output-perturbation"]),
@@ -169,9 +169,9 @@ def test_more_budget_and_more_records_lose_less(task, name):
     ],
     ids=["mean", "classification", "regression posterior", "classes posterior"],
 )
-def test_less_trust_never_loses_less(wish, names):
+def test_less_trust_never_loses_less(request, names):
     for name in names:
-        losses = [likely(wish, name, trust) for trust in Trust]
+        losses = [likely(request, name, trust) for trust in Trust]
         assert losses[0] > losses[1] > losses[2]
 
 
@@ -207,7 +207,7 @@ def test_a_law_is_found_again_from_its_own_runs():
 
 def test_laws_are_complete_and_end_in_guessing():
     for task, names in LAWS.items():
-        assert set(names) == set(Wish(task, (10, 10), 2, 2).algorithms)
+        assert set(names) == set(PlanRequest(task, (10, 10), 2, 2).algorithms)
         for name, law in names.items():
             band = law.band(1e-9, 4)
             assert band.low <= band.likely <= band.high <= 0.75
@@ -233,23 +233,23 @@ def test_accuracy_lost_falls_into_the_band():
 
     inside = []
     for seed, epsilon in enumerate((0.3, 1.0, 4.0, 8.0)):
-        wish = Wish(Task.CLASSIFICATION, (300,) * 3, 10, 2, epsilon=epsilon)
-        found = built(wish, "gradient-perturbation")
+        request = PlanRequest(Task.CLASSIFICATION, (300,) * 3, 10, 2, epsilon=epsilon)
+        found = built(request, "gradient-perturbation")
         made, law = found.built, LAWS[Task.CLASSIFICATION]["gradient-perturbation"]
         values = _plane(seed, 300)
         rows, labels = made.parts.encode(_plane(100 + seed, 4000))
         theta = np.asarray(run(made, values, seed).value)
         plain = LogisticRegression(C=1e3, fit_intercept=False).fit(*made.parts.encode(values))
         lost = plain.score(rows, labels) - np.mean(np.sign(rows @ theta) == labels)
-        inside.append(law.holds(prediction(wish, found).noise.total, 2, lost))
+        inside.append(law.holds(prediction(request, found).noise.total, 2, lost))
     assert sum(inside) >= 2, inside
 
 
 def test_the_width_of_a_posterior_is_as_predicted():
     """One run of 3 x 200 even records: widths of slopes are within a fifth of the prediction."""
-    wish = replace(SMALL, task=Task.POSTERIOR)
-    found = built(wish, "one-shot-regression")
-    expected = prediction(wish, found)
+    request = replace(SMALL, task=Task.POSTERIOR)
+    found = built(request, "one-shot-regression")
+    expected = prediction(request, found)
     generator = np.random.default_rng(1)
     values = {f"x{n}": generator.uniform(-1, 1, 200) for n in (1, 2, 3)}
     values["y"] = np.clip(0.2 * values["x1"] + generator.uniform(-0.5, 0.5, 200), -1, 1)
@@ -264,8 +264,8 @@ def test_the_width_of_a_posterior_is_as_predicted():
 
 
 def test_a_posterior_that_stays_at_its_prior_is_useless():
-    wish = replace(SMALL, task=Task.POSTERIOR, epsilon=0.01)
-    found = prediction(wish, built(wish, "one-shot-regression"))
+    request = replace(SMALL, task=Task.POSTERIOR, epsilon=0.01)
+    found = prediction(request, built(request, "one-shot-regression"))
     assert found.grade is Grade.USELESS
 
 

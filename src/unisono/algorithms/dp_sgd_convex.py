@@ -30,7 +30,7 @@ from unisono.algorithms.descent import (
 from unisono.core.algorithm import Facts
 from unisono.core.events import Poisson
 from unisono.problems.linear import LinearLoss
-from unisono.releases.algorithm import Algorithm, AlgorithmKind, rounded
+from unisono.releases.algorithm import Algorithm, AlgorithmKind, UtilityLaw, rounded
 from unisono.releases.bounds import ClippedSum
 from unisono.releases.release import Priced, Release
 
@@ -81,4 +81,9 @@ def learning_rate(
 CONVEX_DP_SGD = AlgorithmKind(
     "dp-sgd-convex", "noisy gradients of secret Poisson batches",
     ConvexDpSgdConfig, LinearLoss, release, build,
+    sends="noisy sums of sampled records' gradients",
+    laws={
+        "classification": UtilityLaw(1.34, 1.02, 1.56, 1.52),
+        "regression": UtilityLaw(10.6, 1.26, 2.83, 2.59),
+    },
 )  # fmt: skip

@@ -26,7 +26,7 @@ from unisono.core.algorithm import Facts
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust
 from unisono.problems.linear import LinearLoss
-from unisono.releases.algorithm import Algorithm, AlgorithmKind, rounded
+from unisono.releases.algorithm import Algorithm, AlgorithmKind, UtilityLaw, rounded
 from unisono.releases.bounds import ClippedSum
 from unisono.releases.release import Priced, Release
 
@@ -75,4 +75,9 @@ def prefix_epsilon(privacy: Privacy, rounds: int, of: int) -> float:
 GRADIENT_PERTURBATION = AlgorithmKind(
     "gradient-perturbation", "noisy full gradients in many rounds",
     GradientPerturbationConfig, LinearLoss, release, build, resolve,
+    sends="noisy sums of all records' gradients",
+    laws={
+        "classification": UtilityLaw(1.36, 1.01, 1.88, 1.36),
+        "regression": UtilityLaw(11.9, 1.49, 2.63, 2.49),
+    },
 )  # fmt: skip

@@ -25,7 +25,7 @@ from pydantic import Field
 from unisono.algorithms.descent import Rounds
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.problems.linear import LinearLoss
-from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind
+from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind, UtilityLaw
 from unisono.releases.bounds import ClippedSum
 from unisono.releases.release import Priced, Release
 
@@ -101,4 +101,9 @@ def build(
 SYNCHRONOUS_SGD = AlgorithmKind(
     "sgd-synchronous", "projected noisy gradients with proved step sizes (SGD2)",
     SynchronousSgdConfig, LinearLoss, release, build,
+    sends="noisy sums of all records' gradients",
+    laws={
+        "classification": UtilityLaw(1.11, 0.824, 1.67, 1.41),
+        "regression": UtilityLaw(34.8, 1.71, 3.5, 3.1),
+    },
 )  # fmt: skip

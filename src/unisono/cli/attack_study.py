@@ -26,7 +26,7 @@ def attacked(path: Path, quick: bool, seed: int, progress: Progress) -> dict[str
     attack = attacker(study)
     base = made_up.parties(built, seed)
     found: dict[str, Any] = {
-        "title": file.title, "study": study.hash, "algorithm": file.algorithm.name,
+        "title": file.title, "study": study.hash, "algorithm": built.algorithm.name,
         "trust": str(file.trust.mode), "unit": str(file.privacy.unit),
         "relation": str(file.privacy.relation), "epsilon": file.privacy.epsilon,
         "delta": file.privacy.delta,

@@ -73,7 +73,7 @@ def audited(
     found = audit_pair(attack, pair, privacy.relation, privacy.delta, effort, seed, progress)
     history = built.study.costs[0][ITERATES]
     return {
-        "study": built.study.hash, "title": file.title, "algorithm": file.algorithm.name,
+        "study": built.study.hash, "title": file.title, "algorithm": built.algorithm.name,
         "unit": str(privacy.unit), "relation": str(privacy.relation),
         "trust": str(file.trust.mode), "viewer": made_up.viewer(file),
         "claim": privacy.epsilon, "delta": privacy.delta,

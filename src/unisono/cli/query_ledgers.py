@@ -67,7 +67,8 @@ def require_allowed(
 ) -> None:
     """Refuse a query that a policy beside one of the files does not allow."""
     request = Request(
-        "this query", study.trust, "statistics", tuple(columns), None, Unit.RECORD, relation
+        "this query", study.trust, "statistics", "statistics", tuple(columns), None, Unit.RECORD,
+        relation,
     )
     for one, cost in zip(payers, study.costs, strict=True):
         if one.policy is not None:

@@ -63,7 +63,7 @@ from unisono.studies.data_set import (
 )
 from unisono.studies.evaluation import read_private
 from unisono.studies.file import load_study
-from unisono.studies.plan import Built
+from unisono.studies.build import Built
 from unisono.studies.policy import require_allowed
 from unisono.studies.policy_file import PolicyFile
 
@@ -212,7 +212,7 @@ class Alone:
 
     def _tested(self, test: Study, value: Any, books: Mapping[str, Ledger]) -> Outcome:
         """The scores of the records that were kept out, in one release."""
-        score = self.built.parts.score
+        score = self.built.posed.score
         assert score is not None
         scores = {n: (score(value, kept)[:, None],) for n, (_, kept) in self.records.items()}
         return self._rounds(test, books, _TEST, 1, columns=scores)

@@ -19,9 +19,9 @@ from unisono.errors import InvalidInput
 from unisono.secagg.session import Session
 from unisono.studies.build import build
 from unisono.studies.file import load_study
-from unisono.studies.plan import Built
+from unisono.studies.build import Built
 from unisono.studies.roster import Members, load_roster
-from unisono.studies.table import Values
+from unisono.data.encoding import Values
 
 _STUDY, _ROSTER, _JOB, _PROGRESS = "study.toml", "roster.toml", "job.json", "progress.json"
 

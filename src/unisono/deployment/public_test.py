@@ -10,9 +10,9 @@ from pathlib import Path
 
 from unisono.errors import PrivacyViolation
 from unisono.studies.data_set import digest
-from unisono.studies.plan import Built
+from unisono.studies.build import Built
 from unisono.studies.schema import StudyFile
-from unisono.studies.table import Values
+from unisono.data.encoding import Values
 
 Test = tuple[Values, str]  # public records, and what their file is called
 

@@ -44,7 +44,7 @@ from unisono.estimators.classifiers import public_classes
 from unisono.estimators.documentation import documented
 from unisono.estimators.inference import FITTED, SHARED, BayesianEstimator, Method
 from unisono.estimators.noise_aware import aware_of_rounds, aware_of_statistics
-from unisono.estimators.scaling import Scaling, scaling, target_scaling
+from unisono.data.scaling import Scaling, scaling, target_scaling
 from unisono.estimators.statements import (
     UNBOUNDED_TARGETS,
     UNKNOWN_SPREAD,

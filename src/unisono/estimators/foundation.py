@@ -26,7 +26,7 @@ from unisono.estimators.members import (
     public_sizes,
     warn_of_fresh,
 )
-from unisono.estimators.scaling import Scaling, scaling, warn_of_clipped_rows
+from unisono.data.scaling import Scaling, scaling, warn_of_clipped_rows
 from unisono.estimators.statements import (
     IN_MEMORY,
     PREDICTABLE,

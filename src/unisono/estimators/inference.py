@@ -12,7 +12,7 @@ from unisono.estimators.documentation import PARTIES
 from unisono.estimators.foundation import PrivateEstimator
 from unisono.estimators.noise_aware import Refine, posterior_of
 from unisono.estimators.posterior import NOT_CONVERGED, Posterior, drowned
-from unisono.estimators.scaling import Scaling
+from unisono.data.scaling import Scaling
 from unisono.estimators.statements import DrownedByNoise, NotConverged
 from unisono.problems.gaussian_family import Natural, prior
 

@@ -24,7 +24,7 @@ from unisono.estimators.classifiers import public_classes
 from unisono.estimators.configuration import Plan, in_rounds
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateEstimator
-from unisono.estimators.scaling import Scaling, scaling, target_scaling
+from unisono.data.scaling import Scaling, scaling, target_scaling
 from unisono.estimators.schedules import (
     AVERAGED,
     BATCH,

@@ -10,7 +10,7 @@ from unisono.core.defaults import RELATION
 from unisono.estimators.classifiers import ALGORITHM, COEFFICIENTS
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateLinear
-from unisono.estimators.scaling import Scaling, target_scaling
+from unisono.data.scaling import Scaling, target_scaling
 from unisono.estimators.statements import UNBOUNDED_TARGETS, UnboundedFeatures
 
 

@@ -16,7 +16,7 @@ makes the functions, and may read the price.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ import pydantic
 
 from unisono.core import algorithm as engine
 from unisono.core.algorithm import Aggregate, Facts, Inner
+from unisono.core.config import Config
 from unisono.core.events import Event
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust, Unit
@@ -61,13 +62,19 @@ class Algorithm(NamedTuple):
     report: Callable[[Any], Any] | None = None
 
 
-class AlgorithmConfig(pydantic.BaseModel):
+class AlgorithmConfig(Config):
     """An algorithm's own settings: fields with defaults, ranges and one line of help each. What a
     published rule of public facts fills in is None where it is left out."""
 
-    model_config = pydantic.ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, arbitrary_types_allowed=True
-    )
+
+class UtilityLaw(NamedTuple):
+    """What is lost by noise, over the signal-to-noise ratio of a run: see `planning.laws`."""
+
+    half: float
+    power: float
+    below: float
+    above: float
+    by_class: bool = False
 
 
 def _keep(config: Any, problem: Any, facts: Facts, privacy: Privacy, trust: Trust) -> Any:
@@ -79,8 +86,9 @@ class AlgorithmKind:
     """An entry of the registry. `problem` is the type of what it can learn: a model that poses such
     a problem can be learnt by it.
 
-    `summary` is one line for lists and help. `unit` is whose part is hidden unless the bound says
-    otherwise; `trusts` where its noise may be added.
+    `summary` is one line for lists and help. `units` are whose part can be hidden, the usual first;
+    `trusts` where its noise may be added. `sends` says what leaves a party, for attackers and those
+    who fear them; from `invertible` messages a search may find records (`attacks`). `laws` tell the planner what noise costs, by task (see `planning.laws`).
     """
 
     name: str
@@ -90,8 +98,11 @@ class AlgorithmKind:
     release: Callable[[Any, Any, Facts], Release]
     build: Callable[[Any, Any, Facts, Priced], Algorithm]
     resolve: Callable[[Any, Any, Facts, Privacy, Trust], Any] = _keep
-    unit: Unit = Unit.RECORD
+    units: tuple[Unit, ...] = (Unit.RECORD,)
     trusts: frozenset[Trust] = frozenset(Trust)
+    sends: str = "noisy sums"
+    invertible: bool = False
+    laws: Mapping[str, UtilityLaw] = field(default_factory=dict, hash=False)
 
     def configured(self, **settings: Any) -> Any:
         """The configuration with these settings; whatever is wrong is refused in words."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unisono.core.words import times
+from unisono.models.model import Target
 from unisono.reports.blocks import Block, Curves, Facts, Grid, Intervals, Part, Text, shorter
 from unisono.reports.charts import Interval
 from unisono.reports.marks import short
@@ -53,7 +54,7 @@ def _measured(found: Mapping[str, Any]) -> list[Block]:
 
 
 def _nobody(reading: Reading) -> list[Block]:
-    if reading.algorithm in ("statistics", "k-means"):
+    if reading.file and reading.file.model_kind.target is Target.NONE:
         return [Text("The intervals above say how far noise may have moved the result; there is "
                      "nothing to predict, and so nothing else to measure.")]  # fmt: skip
     return [

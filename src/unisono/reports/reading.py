@@ -21,7 +21,7 @@ from unisono.reports.run import Run
 from unisono.reports.state import simulated
 from unisono.studies.build import build
 from unisono.studies.file import parse_study
-from unisono.studies.plan import Built
+from unisono.studies.build import Built
 from unisono.studies.schema import StudyFile
 
 

@@ -12,7 +12,7 @@ from unisono.core.words import times
 from unisono.errors import UnisonoError
 from unisono.reports.blocks import Block, Curves, Gauge, Gauges, Part, Text, shorter
 from unisono.reports.reading import Reading, built_from, listed, number, who
-from unisono.studies.plan import Built
+from unisono.studies.build import Built
 
 EVERYONE = "*"  # all viewers saw equally much
 _GAUGES = 24  # that a reader still looks at
@@ -147,7 +147,7 @@ def _growing(built: Built, reading: Reading) -> list[Block]:
     known = epsilon_over_rounds(built)
     curves = [one for one in known if math.isfinite(one.points[-1][1])]
     if not curves:
-        return [Text(f"{built.file.algorithm.name} pays for its whole run at once, whatever "
+        return [Text(f"{built.algorithm.name} pays for its whole run at once, whatever "
                      "happens in it: there is no smaller price for fewer rounds."),
                 *_added(reading)]  # fmt: skip
     privacy, facts = built.file.privacy, built.study.facts

@@ -73,23 +73,7 @@ def _learned(reading: Reading) -> str:
 
 def learned(file: StudyFile) -> str:
     """What a study learns, in plain words."""
-    own: Any = file.algorithm
-    columns = listed(list(file.data.features), 8)
-    target = file.data.target
-    if own.name == "statistics":
-        asked = listed(list(dict.fromkeys(one.column for one in own.questions)), 8)
-        return f"the answers to {times(len(own.questions), 'question')} about {asked}"
-    if own.name == "k-means":
-        return f"{own.clusters} typical groups of records, by {columns}"
-    bayesian = own.name.startswith("pvi") or own.name == "one-shot-regression"
-    network = hasattr(own, "hidden")
-    what = "a small neural network" if network else "a rule"
-    sure = ", and how sure it is" if bayesian else ""
-    column = file.data.columns.get(target or "")
-    values = getattr(column, "values", ())
-    which = f" ({' or '.join(values[:4])}{' …' if len(values) > 4 else ''})" if values else ""
-    does = "predicts" if values else "estimates"
-    return f"{what} that {does} {target}{which} from {columns}{sure}"
+    return file.model_kind.learns(file.model_settings, file.data)
 
 
 def _kept(reading: Reading) -> str:

@@ -12,9 +12,11 @@ from typing import Any, Literal
 from unisono.core.events import releases_of
 from unisono.core.trust import PARTY, Trust, Unit
 from unisono.core.words import number, times
+from unisono.data.schema import Number
+from unisono.models.model import Target
 from unisono.planning.noise import Noise
-from unisono.studies.plan import Built
-from unisono.studies.schema import Number, StudyFile
+from unisono.studies.build import Built
+from unisono.studies.schema import StudyFile
 from unisono.studies.source import Place
 from unisono.studies.template import small_delta
 
@@ -128,7 +130,7 @@ def _failures(built: Built) -> Iterator[Danger]:
         not study.algorithm.alike
         or releases_of(study.algorithm.event(study.facts, study.trust)) > 1
     ):
-        words = f"{file.algorithm.name} is paid for at once: a party whose process stops cannot "
+        words = f"{built.algorithm.name} is paid for at once: a party whose process stops cannot "
         words += "go on with this run"
         yield Danger("note", words, "let it run without interruption", ("algorithm", "name"))
 
@@ -186,7 +188,7 @@ def _practice(file: StudyFile) -> Iterator[Danger]:
         words += "predicted, without noise"
         remedy = "make sure that it holds no party's records; for those use holdout and epsilon"
         yield Danger("note", words, remedy, ("evaluation", "file"))
-    if file.algorithm.target != "none" and file.evaluation is None:
+    if file.model_kind.target is not Target.NONE and file.evaluation is None:
         words = "nobody measures how good the result is"
         remedy = "add [evaluation] with a file of public records, or holdout and epsilon"
         yield Danger("note", words, remedy)

@@ -25,11 +25,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import Field
 
+from unisono.core.config import Config
 from unisono.errors import InvalidInput
 from unisono.secagg.roster import KEY_BYTES, Identity, framed
 from unisono.studies import source
-from unisono.studies.schema import NAME, Name
-from unisono.studies.source import Fault, Section
+from unisono.studies.source import NAME, Fault
 
 _CONSONANTS, _VOWELS = "bdfghjklmnprstvz", "aiou"
 _GROUPS = 8
@@ -37,10 +37,10 @@ _PEM = serialization.Encoding.PEM
 _OPENSSH = serialization.Encoding.OpenSSH
 
 
-class Card(Section):
+class Card(Config):
     """What a party hands to the others; keys are text, the node key a line of OpenSSH."""
 
-    name: Name
+    name: Annotated[str, Field(pattern=NAME)]
     signing: Annotated[str, Field(min_length=1)]
     node: Annotated[str, Field(min_length=1)]
     fingerprint: str

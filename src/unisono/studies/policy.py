@@ -19,6 +19,7 @@ from unisono.core.events import Composed, NoNoise
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit, Viewer, describe
 from unisono.errors import InvalidInput, PrivacyViolation, UnisonoError
+from unisono.studies.plugins import plugins_of
 from unisono.studies.policy_file import PolicyFile, load_policy
 from unisono.studies.schema import StudyFile
 
@@ -33,6 +34,7 @@ class Request:
 
     title: str
     trust: Trust
+    model: str
     algorithm: str
     columns: tuple[str, ...]
     server: str | None
@@ -50,7 +52,7 @@ def require_allowed(
     allows is a `PrivacyViolation`.
     """
     request = Request(
-        file.source.path or "this study", file.trust.mode, file.algorithm.name,
+        file.source.path or "this study", file.trust.mode, file.model.name, study.algorithm.name,
         tuple(file.data.columns), None if file.server is None else file.server.address,
         file.privacy.unit, file.privacy.relation,
     )  # fmt: skip
@@ -96,7 +98,9 @@ def _named(policy: PolicyFile, request: Request) -> Iterator[str]:
     allow = policy.allow
     lists: list[tuple[str, Any, tuple[str, ...]]] = [
         ("trust", allow.trust, (request.trust,)),
+        ("models", allow.models, (request.model,)),
         ("algorithms", allow.algorithms, (request.algorithm,)),
+        ("plugins", allow.plugins, _plugins(request)),
         ("columns", allow.columns, request.columns),
         ("servers", allow.servers, () if request.server is None else (request.server,)),
     ]
@@ -107,6 +111,11 @@ def _named(policy: PolicyFile, request: Request) -> Iterator[str]:
                 f"{word} {', '.join(refused)}: only {', '.join(allowed) or 'nothing'} may be used "
                 f"({policy.source.where(('allow', word))})"
             )
+
+
+def _plugins(request: Request) -> tuple[str, ...]:
+    """The distributions whose code would run here."""
+    return tuple(name for name, _ in plugins_of(request.model, request.algorithm))
 
 
 def _crowd(policy: PolicyFile, study: Study) -> Iterator[str]:

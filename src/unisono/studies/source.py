@@ -15,8 +15,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
+from unisono.core.config import Config
 from unisono.errors import InvalidInput
 
 Place = tuple[str | int, ...]
@@ -27,13 +28,9 @@ _LONG_KEY = re.compile(
 )
 
 
-class Section(BaseModel):
-    """A table of a file: nothing unknown, nothing converted, nothing changed later."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-Model = TypeVar("Model", bound=Section)
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+Model = TypeVar("Model", bound=Config)
 
 
 @dataclass(frozen=True)
@@ -280,4 +277,4 @@ def _fields(schema: Any) -> set[str]:
     return found.union(*(_fields(inner) for inner in schema.get("$defs", {}).values()))
 
 
-__all__ = ["Fault", "Place", "Section", "Source", "parse", "read"]
+__all__ = ["NAME", "Fault", "Place", "Source", "parse", "read"]

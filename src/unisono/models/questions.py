@@ -1,13 +1,13 @@
-"""The questions that `[[algorithm.questions]]` may ask; all are answered by one release."""
+"""The questions that `[[model.questions]]` may ask; all are answered by one release."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat
 
-from unisono.studies.source import Section
+from unisono.core.config import Config
 
 
-class Question(Section):
+class Question(Config):
     """What all questions share: their part of the budget, relative to the others."""
 
     weight: PositiveFloat = 1.0

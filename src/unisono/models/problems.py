@@ -3,7 +3,8 @@
     LinearLoss      a convex loss of a linear score: gradients of single records in closed form
     RecordLoss      any loss of parameters and one record, traced (`per_record`)
     Likelihood      a likelihood for Bayesian inference (`likelihoods`)
-    Table           bounded sums, counts and cells of records, for one-shot statistics
+    BoundedColumns  rows of numbers within public bounds, for clusters
+    Survey          questions that one table of sums and counts answers (`algorithms.survey`)
 
 An algorithm names the type that it needs, so compatibility follows by type. Every problem says what
 parties `agreed` on when they agree on it, as plain JSON.
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unisono.errors import InvalidInput
+from unisono.models.columns import Bounds, require_bounds
 from unisono.models.losses import Loss, loss_named
 
 
@@ -49,3 +51,24 @@ class LinearLoss:
     def parameters(self, features: int) -> int:
         """How many parameters there are."""
         return math.prod(self.shape(features))
+
+
+@dataclass(frozen=True)
+class BoundedColumns:
+    """Rows of numbers, every column within public bounds; values outside are clipped."""
+
+    bounds: tuple[Bounds, ...]
+
+    def __post_init__(self) -> None:
+        if not self.bounds:
+            raise InvalidInput("no columns: give public bounds for at least one")
+        for column, bounds in enumerate(self.bounds):
+            require_bounds(bounds, f"column {column}")
+
+    @property
+    def agreed(self) -> dict[str, Any]:
+        return {"bounds": [list(bounds) for bounds in self.bounds]}
+
+    @property
+    def dimension(self) -> int:
+        return len(self.bounds)

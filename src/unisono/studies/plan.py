@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono.algorithms.one_shot import agree_facts
-from unisono.core.algorithm import Facts
+from unisono.core.algorithm import Facts, agree_facts
 from unisono.core.events import Composed
 from unisono.core.study import Result, Study
 from unisono.core.trust import Viewer

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from unisono.algorithms import clustering, statistics
-from unisono.algorithms.one_shot import Promise
 from unisono.algorithms.quantiles import quantiles
 from unisono.algorithms.statistics import Groups
-from unisono.algorithms.survey import Question, ask
+from unisono.algorithms.survey import STATISTICS, Question, Survey
+from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.errors import InvalidInput
+from unisono.models.problems import BoundedColumns
 from unisono.studies import settings as choices
 from unisono.studies.plan import Parts, facts_of
 from unisono.studies.questions import AnyQuestion, Histogram, Moment, Quantiles, Share
@@ -63,17 +64,20 @@ def statistics_of(file: StudyFile, own: choices.Statistics) -> Parts:
     """One release for all questions; moments of the same column share one block."""
     slots = Slots(file)
     questions = [_question(slots, *group) for group in _grouped(own.questions)]
-    promise = Promise(file.privacy.epsilon, file.privacy.delta, file.privacy.relation)
-    survey = ask(questions, promise, "statistics")
+    survey = Survey(questions)
 
     def present(study: Study, result: Result) -> dict[str, Any]:
         found = survey.read(study, result, own.confidence)
         return {"answers": [estimate.to_json() for estimate in found]}
 
     return Parts(
-        survey.algorithm, facts_of(file, len(slots.taken)), lambda values: (slots.rows(values),),
-        present,
+        STATISTICS.method(survey, _privacy(file)), facts_of(file, len(slots.taken)),
+        lambda values: (slots.rows(values),), present,
     )  # fmt: skip
+
+
+def _privacy(file: StudyFile) -> Privacy:
+    return Privacy(file.privacy.epsilon, file.privacy.delta, file.privacy.relation)
 
 
 def _grouped(asked: Sequence[AnyQuestion]) -> list[tuple[AnyQuestion, tuple[str, ...]]]:
@@ -134,16 +138,16 @@ def _question(slots: Slots, asked: AnyQuestion, wanted: tuple[str, ...]) -> Ques
 def k_means(file: StudyFile, own: choices.KMeans) -> Parts:
     """Clusters of all columns, each scaled by its public bounds."""
     columns = {n: c for n, c in file.data.columns.items() if isinstance(c, Number)}
-    settings = clustering.Settings(
-        tuple(column.bounds for column in columns.values()), own.clusters, file.privacy.epsilon,
-        file.privacy.delta, own.rounds, file.privacy.relation,
-    )  # fmt: skip
+    problem = BoundedColumns(tuple(column.bounds for column in columns.values()))
+    method = clustering.K_MEANS.method(
+        problem, _privacy(file), clusters=own.clusters, rounds=own.rounds
+    )
 
     def encode(values: Values) -> tuple[np.ndarray, ...]:
         return (np.column_stack([values[name] for name in columns]),)
 
     def present(study: Study, result: Result) -> dict[str, Any]:
-        found = clustering.read_clusters(settings, study, result)
+        found = clustering.read_clusters(problem, study, result)
         rows = zip(found.centres, found.margin, found.sizes, strict=True)
         return {
             "clusters": [
@@ -155,7 +159,7 @@ def k_means(file: StudyFile, own: choices.KMeans) -> Parts:
             "size_margin": float(found.size_margin), "confidence": found.confidence,
         }  # fmt: skip
 
-    return Parts(clustering.k_means(settings), facts_of(file, len(columns)), encode, present)
+    return Parts(method, facts_of(file, len(columns)), encode, present)
 
 
 __all__ = ["Slots", "k_means", "statistics_of"]

@@ -154,7 +154,7 @@ def test_engines_agree(name, trust):
     synchronous = sgd_synchronous(SynchronousSettings(2.0, 1e-5, rounds=12), trust)
     algorithm = ALGORITHMS.get(name, synchronous)
     agreed = study(algorithm, trust)
-    unit = algorithm.event(agreed.facts, trust).sensitivity.unit
+    unit = agreed.algorithm.event(agreed.facts, trust).sensitivity.unit
     results, books = {}, {}
     for engine, run in ENGINES.items():
         parties = members(toy(), trust, unit=unit)
@@ -184,9 +184,9 @@ def test_turns_paid_one_by_one_add_up_to_the_run(name, trust):
     for party in parties:
         for viewer in (FINAL_MODEL, ITERATES, SERVER, PARTY, NETWORK):
             assert party.ledger.history(viewer) == agreed.cost[viewer]
-        grants = 1 if name == "dp-ftrl" else algorithm.rounds
+        grants = 1 if name == "dp-ftrl" else agreed.algorithm.rounds
         assert party.ledger.grants == grants
-    assert len(sums(result)) == algorithm.rounds
+    assert len(sums(result)) == agreed.algorithm.rounds
 
 
 def test_noise_is_calibrated_for_retries_that_are_paid_only_when_used():

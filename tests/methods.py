@@ -1,11 +1,14 @@
 """Algorithms as tests want them: small, with plain steps, and a promise beside their settings."""
 
+from unisono.algorithms.clustering import K_MEANS
 from unisono.algorithms.dp_sgd_convex import CONVEX_DP_SGD
 from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
 from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION
 from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
+from unisono.algorithms.survey import STATISTICS, Survey
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation
+from unisono.problems.columns import ClusteredColumns
 from unisono.problems.linear import LinearLoss
 
 
@@ -26,3 +29,12 @@ gradient_perturbation = _linear(
 dp_sgd_convex = _linear(CONVEX_DP_SGD, _PLAIN | {"learning_rate": 1.0})
 output_perturbation = _linear(OUTPUT_PERTURBATION, {})
 sgd_synchronous = _linear(SYNCHRONOUS_SGD, {})
+
+
+def statistics(questions, epsilon, delta=0.0, relation=Relation.REPLACE_ONE):
+    return STATISTICS.method(Survey(questions), Privacy(epsilon, delta, relation))
+
+
+def k_means(bounds, clusters, epsilon, delta, relation=Relation.REPLACE_ONE, **settings):
+    privacy = Privacy(epsilon, delta, relation)
+    return K_MEANS.method(ClusteredColumns(bounds, clusters), privacy, **settings)

@@ -16,10 +16,10 @@ import pytest
 import unisono
 from unisono import algorithms, estimators
 from unisono.algorithms import choose
-from unisono.algorithms.one_shot import Promise, agree_facts
-from unisono.core.algorithm import Facts
+from unisono.core.algorithm import Facts, agree_facts
 from unisono.core.defaults import PARTY_RELATION, RELATION, RIDGE, default_colluders
 from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.errors import ClippedValues, InvalidInput
 from unisono.estimators import configuration
@@ -73,7 +73,7 @@ def test_the_relation_of_python_and_of_files():
     assert Policy("ages", Budget(1.0)).relation is RELATION
     budget = PolicyFile.model_fields["budget"].annotation
     assert budget.model_fields["relation"].default is RELATION
-    assert Promise(1.0).relation is PrivateScaler(1.0).relation is RELATION
+    assert Privacy(1.0).relation is PrivateScaler(1.0).relation is RELATION
     assert inspect.signature(unisono.open_ledger).parameters["relation"].default is RELATION
 
 

@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from unisono.algorithms.estimates import Estimate
-from unisono.algorithms.one_shot import Promise, agree_facts
 from unisono.algorithms.quantiles import quantiles
-from unisono.algorithms.survey import Survey, ask
+from unisono.algorithms.survey import STATISTICS, Survey
+from unisono.core.algorithm import agree_facts
 from unisono.core.certificate import Certificate
 from unisono.core.events import positive
+from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Result, Study
 from unisono.core.trust import Relation, Trust
 from unisono.errors import InvalidInput
@@ -104,8 +105,12 @@ class PrivateScaler:
             )
             for column in range(features)
         ]  # fmt: skip
-        promise = Promise(self.epsilon, self.delta, self.relation)
-        return ask(questions, promise, "private-scaler")
+        return Survey(questions)
+
+    @property
+    def privacy(self) -> Privacy:
+        """The promise for all columns together."""
+        return Privacy(self.epsilon, self.delta, self.relation)
 
     def read(self, survey: Survey, study: Study, result: Result) -> Scaling:
         """The scaling that a finished run of `survey` says."""
@@ -124,7 +129,7 @@ class PrivateScaler:
             records, features, trust, minimum_survivors=minimum_survivors, colluders=colluders,
             exact_sizes=exact_sizes,
         )  # fmt: skip
-        study = Study(survey.algorithm, facts, trust)
+        study = Study(STATISTICS.method(survey, self.privacy), facts, trust)
         if run is None:
             from unisono.engines import in_process
 

@@ -5,7 +5,6 @@ import numpy as np
 import optax
 
 from unisono.algorithms import (
-    clustering,
     components,
     dp_ftrl,
     dp_sgd,
@@ -19,9 +18,7 @@ from unisono.algorithms import (
     statistics,
 )
 from unisono.algorithms.clipping import Clipping
-from unisono.algorithms.one_shot import Promise
 from unisono.algorithms.optimise import Problem
-from unisono.algorithms.survey import ask
 from unisono.core.algorithm import Facts
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit
@@ -64,10 +61,14 @@ PURE = {"histogram", "quantiles"}
 
 def _surveys(relation):
     for name, question in QUESTIONS.items():
-        promise = Promise(1.0, 0.0 if name in PURE else 1e-6, relation)
-        yield name, ROW, lambda q=question, p=promise: ask([q], p).algorithm
+        delta = 0.0 if name in PURE else 1e-6
+        yield (
+            name,
+            ROW,
+            lambda q=question, d=delta: methods.statistics([q], 1.0, d, relation),
+        )
     together = list(QUESTIONS.values())[:3]
-    yield "survey", ROW, lambda: ask(together, Promise(1.0, 1e-6, relation)).algorithm
+    yield "survey", ROW, lambda: methods.statistics(together, 1.0, 1e-6, relation)
 
 
 def algorithms(relation):
@@ -100,9 +101,7 @@ def algorithms(relation):
     yield (
         "k-means",
         ROW,
-        lambda: clustering.k_means(
-            clustering.Settings((BOX,) * FEATURES, 2, 2.0, 1e-6, rounds=2, relation=relation)
-        ),
+        lambda: methods.k_means((BOX,) * FEATURES, 2, 2.0, 1e-6, relation, rounds=2),
     )
     yield (
         "dp-sgd",

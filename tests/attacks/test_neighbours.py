@@ -13,7 +13,7 @@ import numpy as np
 import optax
 import pytest
 
-from unisono.algorithms import blocks, clipping, dp_sgd
+from unisono.algorithms import clipping, dp_sgd
 from unisono.algorithms.optimise import Problem
 from unisono.attacks import neighbours
 from unisono.attacks.neighbours import search
@@ -25,6 +25,7 @@ from unisono.core.trust import Relation, Trust
 from unisono.engines import layout
 from unisono.engines.distributed import work
 from unisono.errors import PrivacyViolation
+from unisono.releases import algorithm, table
 
 from .neighbour_cases import FEATURES, RECORDS, cases, study_of
 
@@ -91,12 +92,12 @@ def test_half_the_sensitivity_is_noticed(monkeypatch, name):
         return Sensitivity(unit, zero_out, zero_out, add_or_remove)
 
     monkeypatch.setattr(values, "Sensitivity", halved)
-    monkeypatch.setattr(blocks, "Sensitivity", halved)
-    blocks._plan.cache_clear()
+    monkeypatch.setattr(table, "Sensitivity", halved)
+    algorithm._bound_hashable.cache_clear()
     try:
         assert caught(name)
     finally:
-        blocks._plan.cache_clear()
+        algorithm._bound_hashable.cache_clear()
 
 
 def test_records_that_displace_each_other_are_noticed(monkeypatch):

@@ -6,14 +6,14 @@ import pytest
 
 from unisono.algorithms import objective_perturbation, pvi_updates
 from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
-from unisono.algorithms.one_shot import Promise
 from unisono.algorithms.statistics import count
-from unisono.algorithms.survey import ask
 from unisono.core.algorithm import Facts
 from unisono.core.study import Study, warn_large_delta
 from unisono.core.trust import Trust, Unit
 from unisono.errors import LargeDeltaWarning
 from unisono.problems.likelihoods import logistic
+
+from .. import methods
 
 
 def gradients(delta, facts):
@@ -21,7 +21,7 @@ def gradients(delta, facts):
 
 
 def survey(delta, facts):
-    return Study(ask([count(0)], Promise(1.0, delta), "ages").algorithm, facts, Trust.LOCAL)
+    return Study(methods.statistics([count(0)], 1.0, delta), facts, Trust.LOCAL)
 
 
 def objective(delta, facts):

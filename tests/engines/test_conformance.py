@@ -11,7 +11,6 @@ import pytest
 from unisono.accounting import gaussian
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms import (
-    clustering,
     components,
     dp_ftrl,
     fed_avg,
@@ -23,12 +22,10 @@ from unisono.algorithms import dp_sgd_convex as sampled
 from unisono.algorithms import output_perturbation as output
 from unisono.algorithms.dp_sgd_convex import dp_sgd_convex
 from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
-from unisono.algorithms.one_shot import Promise
 from unisono.algorithms.optimise import Problem
 from unisono.algorithms.output_perturbation import output_perturbation
 from unisono.algorithms.sgd_synchronous import Settings as SynchronousSettings
 from unisono.algorithms.sgd_synchronous import sgd_synchronous
-from unisono.algorithms.survey import ask
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
@@ -48,21 +45,24 @@ from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.errors import BudgetExceeded, GrantMisused, InvalidInput
 
+from .. import methods
+
 loopback = pytest.importorskip("unisono.engines.flower.loopback", reason="flwr is not installed")
 
 SIZES = (40, 25, 60, 31)
 ENGINES = {"in-process": in_process.run, "flower-loopback": loopback.run}
 BOX = (-1.0, 1.0)
 SURVEYS = {
-    "moments": ([statistics.mean(0, BOX, wanted=("mean", "variance"))], Promise(1.0, 1e-6)),
+    "moments": ([statistics.mean(0, BOX, wanted=("mean", "variance"))], 1.0, 1e-6),
     "histogram-pure": (
         [statistics.histogram(1, (0, 1, 2), edges=(-1.0, -0.3, 0.3, 1.0))],
-        Promise(1.0),
+        1.0,
     ),
-    "quantiles": ([quantiles.median(2, BOX, branching=4)], Promise(1.0, 1e-6)),
+    "quantiles": ([quantiles.median(2, BOX, branching=4)], 1.0, 1e-6),
     "components": (
         [components.principal_components((0, 1, 2), (BOX,) * 3, 2)],
-        Promise(1.0, 1e-6),
+        1.0,
+        1e-6,
     ),
 }
 PROBLEM = Problem(
@@ -73,11 +73,11 @@ PROBLEM = Problem(
 AT_HOME = {"rounds": 4, "steps": 3, "rate": 0.3, "relation": Relation.REPLACE_ONE}
 ALGORITHMS = {
     "gradient-perturbation": gradient_perturbation(Settings(epsilon=2.0, delta=1e-5, rounds=12)),
-    **{name: ask(*survey).algorithm for name, survey in SURVEYS.items()},
+    **{name: methods.statistics(*survey) for name, survey in SURVEYS.items()},
     "output-perturbation": output_perturbation(output.Settings(2.0, 1e-5, regularisation=0.01)),
     "output-perturbation-pure": output_perturbation(output.Settings(2.0, regularisation=0.01)),
     "dp-sgd-convex": dp_sgd_convex(sampled.Settings(2.0, 1e-5, rounds=12)),
-    "k-means": clustering.k_means(clustering.Settings((BOX,) * 3, 2, 2.0, 1e-6, rounds=3)),
+    "k-means": methods.k_means((BOX,) * 3, 2, 2.0, 1e-6, rounds=3),
     "fed-avg-by-coins": fed_avg.fed_avg(
         fed_avg.Settings(
             2.0, 1e-5, rounds=4, rate=0.5, batch=16, relation=Relation.REPLACE_ONE
@@ -154,7 +154,7 @@ def test_engines_agree(name, trust):
     synchronous = sgd_synchronous(SynchronousSettings(2.0, 1e-5, rounds=12), trust)
     algorithm = ALGORITHMS.get(name, synchronous)
     agreed = study(algorithm, trust)
-    unit = algorithm.event(agreed.facts, trust).sensitivity.unit
+    unit = agreed.algorithm.event(agreed.facts, trust).sensitivity.unit
     results, books = {}, {}
     for engine, run in ENGINES.items():
         parties = members(toy(), trust, unit=unit)
@@ -184,9 +184,9 @@ def test_turns_paid_one_by_one_add_up_to_the_run(name, trust):
     for party in parties:
         for viewer in (FINAL_MODEL, ITERATES, SERVER, PARTY, NETWORK):
             assert party.ledger.history(viewer) == agreed.cost[viewer]
-        grants = 1 if name == "dp-ftrl" else algorithm.rounds
+        grants = 1 if name == "dp-ftrl" else agreed.algorithm.rounds
         assert party.ledger.grants == grants
-    assert len(sums(result)) == algorithm.rounds
+    assert len(sums(result)) == agreed.algorithm.rounds
 
 
 def test_noise_is_calibrated_for_retries_that_are_paid_only_when_used():

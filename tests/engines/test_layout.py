@@ -12,7 +12,6 @@ import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms import (
-    clustering,
     components,
     dp_sgd_convex,
     local_dp_sgd,
@@ -25,9 +24,7 @@ from unisono.algorithms.clipping import Clipping
 from unisono.algorithms.dp_sgd import Settings as SampledSettings
 from unisono.algorithms.dp_sgd import dp_sgd
 from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
-from unisono.algorithms.one_shot import Promise
 from unisono.algorithms.optimise import Problem
-from unisono.algorithms.survey import ask
 from unisono.core.algorithm import Facts
 from unisono.core.compiled import numbers
 from unisono.core.in_graph import share_width
@@ -44,6 +41,8 @@ from unisono.engines.layout import padded_length, program_rows, segment_rows
 from unisono.engines.rounds import Keys, _clean_values, _noised, stack
 from unisono.errors import ConditionViolated
 from unisono.problems import likelihoods
+
+from .. import methods
 
 ADDED = Relation.ADD_OR_REMOVE
 FACTS = Facts((40,), 3, 1, 0, exact_sizes=False)
@@ -76,11 +75,9 @@ ALGORITHMS = {
     "one-shot-regression": pvi_analytic.one_shot_regression(
         pvi_analytic.Settings(2.0, 1e-5, relation=ADDED)
     ),
-    "k-means": clustering.k_means(
-        clustering.Settings((BOX,) * 3, 2, 2.0, 1e-6, rounds=2, relation=ADDED)
-    ),
+    "k-means": methods.k_means((BOX,) * 3, 2, 2.0, 1e-6, ADDED, rounds=2),
     **{
-        name: ask([question], Promise(1.0, 1e-6, ADDED)).algorithm
+        name: methods.statistics([question], 1.0, 1e-6, ADDED)
         for name, question in {
             "moments": statistics.mean(0, BOX, wanted=("mean", "variance")),
             "quantiles": quantiles.median(2, BOX, branching=4),

@@ -113,7 +113,7 @@ def test_every_algorithm_builds_the_study_that_the_file_says(algorithm, name, ta
     for event in built.study.algorithm.events(facts, file.trust.mode):
         assert event.sensitivity.unit is file.privacy.unit
     agreed = built.study.algorithm.settings  # where a study finds the delta that it warns of
-    assert agreed.get("promise", agreed)["delta"] == file.privacy.delta
+    assert agreed.get("privacy", agreed)["delta"] == file.privacy.delta
     # What the file promises is what every viewer but the party's neighbours pays, and no less.
     history = built.study.cost["iterates"]
     relation, privacy = file.privacy.relation, file.privacy

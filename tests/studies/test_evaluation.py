@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.one_shot import Opened, pack
+from unisono.algorithms.survey import Opened, pack
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party, Result

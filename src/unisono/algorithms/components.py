@@ -23,13 +23,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from unisono.algorithms.blocks import Block, Noisy, Size
-from unisono.algorithms.columns import Bounds, require_bounds
 from unisono.algorithms.estimates import Estimate
-from unisono.algorithms.readings import Box, size_box
+from unisono.algorithms.readings import Box, Noisy, size_box
 from unisono.algorithms.survey import Question
 from unisono.core.certificate import Certificate
 from unisono.errors import InvalidInput
+from unisono.problems.columns import Bounds, require_bounds
+from unisono.releases.table import Block, Size
 
 
 @dataclass(frozen=True)

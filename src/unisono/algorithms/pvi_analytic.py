@@ -29,13 +29,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono.algorithms.one_shot import Promise
 from unisono.algorithms.posterior import Answer, own_epsilon, positive_epsilons
 from unisono.core.algorithm import Aggregate, Algorithm, Facts
 from unisono.core.defaults import RELATION
 from unisono.core.events import Event, positive
+from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation, Trust
-from unisono.core.values import Contribution, clipped_sum, sum_sensitivity
+from unisono.core.values import Contribution, clipped_sum
 from unisono.errors import InvalidInput
 from unisono.problems.gaussian_family import (
     Natural,
@@ -47,9 +47,17 @@ from unisono.problems.gaussian_family import (
     project,
     unpack,
 )
+from unisono.releases.bounds import ClippedSum
 from unisono.releases.bounds import power_of_two_step as choose_grid
+from unisono.releases.release import Release, price
 
 PLACEMENTS = ("statistic", "local", "sum")
+
+
+class _StatisticsSum(ClippedSum):
+    """Sums of (xy, xxᵀ), which are few numbers: Laplace noise for pure epsilon."""
+
+    pure = "laplace"
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,7 @@ class Settings:
     epsilons: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        Promise(self.epsilon, self.delta, self.relation)
+        Privacy(self.epsilon, self.delta, self.relation)
         positive_epsilons(self.epsilons)
         positive(clip=self.clip, noise_std=self.noise_std)
         prior(1, self.prior_mean, self.prior_variance)
@@ -121,21 +129,20 @@ def iterated_regression(settings: IteratedSettings, trust: Trust = Trust.LOCAL) 
 def _regression(
     name: str, agreed: Settings, plan: IteratedSettings, combine: Any, trusts: frozenset[Trust]
 ) -> Algorithm:
-    promise = Promise(plan.epsilon, plan.delta, plan.relation, plan.rounds)
+    privacy = Privacy(plan.epsilon, plan.delta, plan.relation)
 
     def grid(facts: Facts, trust: Trust) -> float:
         return choose_grid(plan.clip, packed_size(facts.features, True), sum(facts.records))
 
-    def promised(promise: Promise, facts: Facts, trust: Trust) -> Event:
-        width, step = packed_size(facts.features, True), grid(facts, trust)
-        bound = sum_sensitivity(plan.clip, step, width, hides_presence=not facts.exact_sizes)
-        return promise.event(bound, width, step, facts, trust)
+    def promised(privacy: Privacy, facts: Facts, trust: Trust) -> Event:
+        sums = Release(_StatisticsSum(plan.clip, packed_size(facts.features, True)), plan.rounds)
+        return price(sums, privacy, facts, trust).event
 
     def event(facts: Facts, trust: Trust) -> Event:
-        return promised(promise, facts, trust)
+        return promised(privacy, facts, trust)
 
     def own_event(facts: Facts, trust: Trust, party: int) -> Event:
-        own = replace(promise, epsilon=own_epsilon(plan.epsilons, facts.parties, party))
+        own = replace(privacy, epsilon=own_epsilon(plan.epsilons, facts.parties, party))
         return promised(own, facts, trust)
 
     def init(facts: Facts) -> tuple[Natural, None]:

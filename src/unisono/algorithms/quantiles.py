@@ -28,12 +28,13 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from unisono.algorithms.blocks import Block, Noisy, Size
-from unisono.algorithms.columns import Bounds, require_bounds
 from unisono.algorithms.estimates import Estimate
+from unisono.algorithms.readings import Noisy
 from unisono.algorithms.survey import Question
 from unisono.core.certificate import Certificate
 from unisono.errors import InvalidInput
+from unisono.problems.columns import Bounds, require_bounds
+from unisono.releases.table import Block, Size
 
 MINIMUM, MAXIMUM = "minimum", "maximum"
 

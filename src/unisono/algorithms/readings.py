@@ -13,12 +13,53 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from unisono.algorithms.blocks import Noisy
 from unisono.algorithms.estimates import Estimate
+from unisono.algorithms.noise_law import NoiseLaw, sum_law
 from unisono.core.certificate import Certificate
+from unisono.core.study import Study
+from unisono.releases.table import Table
 
 _ROOT = math.sqrt(2.0)
 Labels = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """A block as it was opened: values (cells, k), the law of their noise, and encoding errors.
+
+    `rounding` (k,) bounds how far rounding moved a sum over all records, in the worst case.
+    """
+
+    values: np.ndarray
+    law: NoiseLaw
+    rounding: np.ndarray
+    records: int
+    exact_sizes: bool
+
+    def margin(self, position: int, probability: float, numbers: int = 1) -> float:
+        """Half-width that holds for `numbers` values at once, but for `probability`."""
+        single = np.abs(self.values[:, position]).max() * 2.0**-23  # the sum travels as float32
+        return self.law.tail(probability, numbers) + float(self.rounding[position]) + float(single)
+
+
+def read_blocks(
+    table: Table, study: Study, total: np.ndarray, survivors: int, records: int
+) -> list[Noisy]:
+    """Undo weights and quantization of what `survivors` opened: every block in its own units."""
+    algorithm, facts, trust = study.algorithm, study.facts, study.trust
+    step = algorithm.grid(facts, trust)
+    law = sum_law(algorithm.event(facts, trust), facts, trust, survivors, step)
+    found, start = [], 0
+    for block, factor in zip(table.blocks, table.factors(algorithm.privacy, step), strict=True):
+        weight = factor * step
+        values = total[start : start + block.width].reshape(block.cell_count, block.length)
+        worst = records * (0.5 / factor + block.error)
+        rounding = np.where(block.rounded(factor), worst, 0.0)
+        found.append(
+            Noisy(values / weight, law.scaled(1 / weight), rounding, records, facts.exact_sizes)
+        )
+        start += block.width
+    return found
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,23 @@ from functools import lru_cache
 from importlib import metadata
 from types import MappingProxyType
 
+from unisono.algorithms.clustering import K_MEANS
 from unisono.algorithms.dp_sgd_convex import CONVEX_DP_SGD
 from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
 from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION
 from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
+from unisono.algorithms.survey import STATISTICS
 from unisono.errors import InvalidInput
 from unisono.releases.algorithm import AlgorithmKind
 
-OWN = (GRADIENT_PERTURBATION, CONVEX_DP_SGD, OUTPUT_PERTURBATION, SYNCHRONOUS_SGD)
+OWN = (
+    STATISTICS,
+    K_MEANS,
+    GRADIENT_PERTURBATION,
+    CONVEX_DP_SGD,
+    OUTPUT_PERTURBATION,
+    SYNCHRONOUS_SGD,
+)
 
 
 @lru_cache(maxsize=1)

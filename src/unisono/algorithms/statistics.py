@@ -1,12 +1,7 @@
 """Count, sum, mean, variance, proportion, histogram and contingency table over several parties.
 
 Each builder returns a `Question`: a block of bounded rows and a way to read what was opened.
-Questions are asked together, in ONE release: `ask([...], promise)` gives a `Survey`, whose
-`algorithm` runs on any engine and whose `read` turns the engine's result into estimates.
-
-    survey = ask([mean(0, (0, 120), name="age"), count(1, name="flu")], Promise(1.0, 1e-6))
-    study = Study(survey.algorithm, agree_facts(sizes, 2, trust), trust)
-    for estimate in survey.read(study, run(study, parties)): print(estimate)
+Questions are asked together, in ONE release, by a `Survey` (see `survey`).
 
 With u = (x - centre) / half range in [-1, 1] the rows and their bounds (one record alone; the
 distance of two records) are
@@ -33,8 +28,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono.algorithms import readings
-from unisono.algorithms.blocks import Block, Noisy, Size, codes
-from unisono.algorithms.columns import (
+from unisono.algorithms.estimates import Estimate
+from unisono.algorithms.readings import Noisy
+from unisono.algorithms.survey import STATISTICS, Question, Survey
+from unisono.core.certificate import Certificate
+from unisono.errors import InvalidInput
+from unisono.problems.columns import (
     Bounds,
     Groups,
     centre_of,
@@ -44,10 +43,7 @@ from unisono.algorithms.columns import (
     require_bounds,
     steps_in,
 )
-from unisono.algorithms.estimates import Estimate
-from unisono.algorithms.survey import Question, Survey, ask
-from unisono.core.certificate import Certificate
-from unisono.errors import InvalidInput
+from unisono.releases.table import Block, Size, codes
 
 _ROOT = math.sqrt(2.0)
 _FAR = 1 + _ROOT / 4
@@ -257,6 +253,6 @@ def contingency(first: Groups, second: Groups, *, name: str = "table") -> Questi
 
 
 __all__ = [
-    "Groups", "Question", "Survey", "ask", "contingency", "count", "histogram", "mean",
+    "STATISTICS", "Groups", "Question", "Survey", "contingency", "count", "histogram", "mean",
     "proportion", "require_bounds", "standard_deviation", "total", "variance",
 ]  # fmt: skip

@@ -17,12 +17,13 @@ round to round (`round_event`), and records that arrive as a small batch (`batch
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from unisono.core.defaults import default_colluders
 from unisono.core.events import (
     Composed,
     Event,
@@ -98,6 +99,22 @@ class Facts:
     def honest(self) -> int:
         """How many shares of noise are certain: survivors less colluders (X-4)."""
         return self.minimum_survivors - self.colluders
+
+
+def agree_facts(
+    records: Sequence[int], features: int, trust: Trust, *, minimum_survivors: int | None = None,
+    colluders: int | None = None, exact_sizes: bool = True,
+) -> Facts:  # fmt: skip
+    """Facts with the defaults: everyone answers, and one party may be curious.
+
+    >>> agree_facts((10, 10, 10), 1, Trust.SECURE_SUM).honest
+    2
+    """
+    parties = len(records)
+    survivors = parties if minimum_survivors is None else minimum_survivors
+    if colluders is None:
+        colluders = default_colluders(trust, survivors)
+    return Facts(tuple(int(n) for n in records), features, survivors, colluders, exact_sizes)
 
 
 class Aggregate(NamedTuple):

@@ -43,11 +43,20 @@ class Bound(Protocol):
     inside the compiled program. `pure` is the law of the noise for delta = 0.
     """
 
-    unit: Unit
-    whole: bool
-    batched: bool
-    in_graph: bool
-    pure: str
+    @property
+    def unit(self) -> Unit: ...
+
+    @property
+    def whole(self) -> bool: ...
+
+    @property
+    def batched(self) -> bool: ...
+
+    @property
+    def in_graph(self) -> bool: ...
+
+    @property
+    def pure(self) -> str: ...
 
     @property
     def dimension(self) -> int: ...

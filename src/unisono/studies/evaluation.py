@@ -23,8 +23,9 @@ import numpy as np
 from scipy.special import betaincinv, stdtrit
 
 from unisono.algorithms import statistics
-from unisono.algorithms.one_shot import Promise, agree_facts
-from unisono.algorithms.survey import Survey, ask
+from unisono.algorithms.survey import STATISTICS, Survey
+from unisono.core.algorithm import agree_facts
+from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.studies.schema import Category, Number, StudyFile
 
@@ -52,12 +53,13 @@ def examination(file: StudyFile) -> Examination | None:
         statistics.proportion(0, name="score") if _classes(file)
         else statistics.mean(0, (0.0, 1.0), name="score")
     )  # fmt: skip
-    survey = ask([question], Promise(asked.epsilon, privacy.delta, privacy.relation), "evaluation")
+    survey = Survey([question])
+    method = STATISTICS.method(survey, Privacy(asked.epsilon, privacy.delta, privacy.relation))
     facts = agree_facts(
         file.held_out, 1, file.trust.mode, minimum_survivors=file.survivors,
         colluders=file.colluders,
     )  # fmt: skip
-    return Examination(survey, Study(survey.algorithm, facts, file.trust.mode))
+    return Examination(survey, Study(method, facts, file.trust.mode))
 
 
 def read_private(

@@ -79,3 +79,50 @@ def input_error(low: float, high: float) -> float:
 def over_unit(values: Any, unit: float, multiple: int, step: float | None) -> Any:
     """Values over their unit, moved to the nearest multiple of the step where there is one."""
     return values / unit if step is None else jnp.round(values / step) / multiple
+
+
+def _require_columns(bounds: tuple[Bounds, ...]) -> None:
+    if not bounds:
+        raise InvalidInput("no columns: give public bounds for at least one")
+    for column, own in enumerate(bounds):
+        require_bounds(own, f"column {column}")
+
+
+@dataclass(frozen=True)
+class BoundedColumns:
+    """The problem of rows of numbers, every column within public bounds; values outside are
+    clipped."""
+
+    bounds: tuple[Bounds, ...]
+
+    def __post_init__(self) -> None:
+        _require_columns(self.bounds)
+
+    @property
+    def agreed(self) -> dict[str, Any]:
+        return {"bounds": [list(bounds) for bounds in self.bounds]}
+
+    @property
+    def dimension(self) -> int:
+        return len(self.bounds)
+
+
+@dataclass(frozen=True)
+class ClusteredColumns:
+    """The problem of so many groups of rows of numbers; not every algorithm for rows finds them."""
+
+    bounds: tuple[Bounds, ...]
+    clusters: int
+
+    def __post_init__(self) -> None:
+        _require_columns(self.bounds)
+        if self.clusters < 1:
+            raise InvalidInput(f"clusters = {self.clusters!r}: there is at least one")
+
+    @property
+    def agreed(self) -> dict[str, Any]:
+        return {"bounds": [list(bounds) for bounds in self.bounds], "clusters": self.clusters}
+
+    @property
+    def dimension(self) -> int:
+        return len(self.bounds)

@@ -151,7 +151,7 @@ def _block(problem: ClusteredColumns) -> Block:
     return Block(
         "clusters", rows, Size(1 + math.sqrt(dimension), math.sqrt(2.0)),
         Size(2 * math.sqrt(dimension), 2.0), length=dimension + 1,
-        whole=(True, *[False] * dimension), cells=cells, cell_count=clusters,
+        whole=(True, *[False] * dimension), cells=cells, cell_count=problem.clusters,
     )  # fmt: skip
 
 

@@ -25,8 +25,8 @@ import numpy as np
 import figures
 from datasets import Dataset, MissingData, adult, data_folder
 from unisono.accounting import gaussian
-from unisono.estimators import PrivateLinearSVC, PrivateLogisticRegression, RepeatedFits
 from unisono.data.scaling import scaling
+from unisono.estimators import PrivateLinearSVC, PrivateLogisticRegression, RepeatedFits
 
 DELTA = 1e-5
 EPSILONS = (0.1, 0.5, 1.0)

@@ -32,8 +32,8 @@ from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
-from unisono.engines import in_process
 from unisono.data.scaling import Scaling, scaling
+from unisono.engines import in_process
 from unisono.problems.gaussian_family import Natural
 from unisono.problems.likelihoods import Likelihood, logistic, predictive, two_layer
 

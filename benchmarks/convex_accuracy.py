@@ -18,9 +18,9 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from datasets import Dataset, MissingData, adult, breast_cancer, data_folder, digits
+from unisono.data.scaling import scaling
 from unisono.errors import InvalidInput
 from unisono.estimators import PrivateLogisticRegression, PrivateRidge, RepeatedFits
-from unisono.data.scaling import scaling
 
 DELTA = 1e-5
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)

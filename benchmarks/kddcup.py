@@ -32,12 +32,12 @@ import unisono
 from datasets import MissingData, data_folder
 from unisono.algorithms import gradient_perturbation as gradients
 from unisono.algorithms import output_perturbation as outputs
-from unisono.releases import solver
 from unisono.algorithms.choose import choose
 from unisono.core.algorithm import Algorithm
 from unisono.core.trust import FINAL_MODEL, SERVER, Relation, Trust, Viewer
 from unisono.engines import compilation_cache, in_process
 from unisono.problems.losses import loss_named
+from unisono.releases import solver
 
 RESULTS = Path(__file__).parent / "results"
 LAMBDA = 1e-3

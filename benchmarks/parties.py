@@ -34,8 +34,8 @@ from unisono.algorithms.sgd_synchronous import Settings, sgd_synchronous
 from unisono.core.algorithm import Algorithm
 from unisono.core.events import Gaussian
 from unisono.core.trust import Trust
-from unisono.engines import compilation_cache, in_process
 from unisono.data.scaling import scaling
+from unisono.engines import compilation_cache, in_process
 
 RESULTS = Path(__file__).parent / "results"
 DELTA, ROUNDS = 1e-5, 100

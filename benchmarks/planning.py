@@ -32,10 +32,10 @@ from unisono.core.study import Party
 from unisono.core.trust import SERVER, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
-from unisono.problems.networks import mlp
 from unisono.planning.laws import LAWS, fit
 from unisono.planning.noise import noise_of
 from unisono.planning.tasks import Task
+from unisono.problems.networks import mlp
 from unisono.training.choices import ALGORITHMS
 
 FRESH, HELD_OUT = 4000, 1000

@@ -24,6 +24,7 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import FINAL_MODEL, PARTY, SERVER, Relation
+from unisono.data.scaling import scaling
 from unisono.engines import compilation_cache
 from unisono.errors import (
     BudgetExceeded,
@@ -43,7 +44,6 @@ from unisono.estimators import (
     private_search,
 )
 from unisono.estimators.members import membership
-from unisono.data.scaling import scaling
 
 # A test's seeds and budgets are its own; that users are told of theirs is a test below.
 pytestmark = pytest.mark.filterwarnings(

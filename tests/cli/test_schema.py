@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
+from unisono.studies.descriptions import WORDS, policy_schema, study_schema
 
 from unisono.cli import app
-from unisono.studies.descriptions import WORDS, policy_schema, study_schema
 
 RUNNER = CliRunner()
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hospitals"

@@ -11,6 +11,8 @@ from functools import cache
 import jax
 import numpy as np
 import pytest
+from unisono.studies.layered import first_parameters
+from unisono.studies.plan import rounded
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.ledger import Ledger
@@ -23,8 +25,6 @@ from unisono.errors import InvalidInput, LargeDeltaWarning
 from unisono.studies import layered, plan, settings
 from unisono.studies.build import BUILDERS, build
 from unisono.studies.file import parse_study
-from unisono.studies.layered import first_parameters
-from unisono.studies.plan import rounded
 
 QUESTIONS = """
 [[algorithm.questions]]

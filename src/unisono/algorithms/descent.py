@@ -29,8 +29,8 @@ from unisono.core.algorithm import Facts
 from unisono.core.defaults import RIDGE
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation, Trust
-from unisono.problems.losses import loss_named
 from unisono.problems.linear import LinearLoss
+from unisono.problems.losses import loss_named
 from unisono.releases.algorithm import AlgorithmConfig
 from unisono.releases.release import copies
 

@@ -27,7 +27,14 @@ from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust
 from unisono.errors import InvalidInput
 from unisono.problems.linear import LinearLoss
-from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind, Method, UtilityLaw, rounded
+from unisono.releases.algorithm import (
+    Algorithm,
+    AlgorithmConfig,
+    AlgorithmKind,
+    Method,
+    UtilityLaw,
+    rounded,
+)
 from unisono.releases.minimiser import Minimiser
 from unisono.releases.release import Priced, Release
 

@@ -23,6 +23,7 @@ from unisono.studies.build import Built, build
 from unisono.studies.file import faults
 from unisono.studies.schema import StudyFile
 
+
 @dataclass(frozen=True)
 class PlanRequest:
     """What somebody plans, all of it public. `classes` 0: a number is predicted.

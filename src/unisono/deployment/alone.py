@@ -53,7 +53,7 @@ from unisono.deployment.run_folder import (
 from unisono.engines import compilation_cache
 from unisono.engines.in_process import IDEAL
 from unisono.errors import BudgetExceeded, PrivacyViolation
-from unisono.studies.build import build
+from unisono.studies.build import Built, build
 from unisono.studies.data_set import (
     DataSet,
     data_set,
@@ -63,7 +63,6 @@ from unisono.studies.data_set import (
 )
 from unisono.studies.evaluation import read_private
 from unisono.studies.file import load_study
-from unisono.studies.build import Built
 from unisono.studies.policy import require_allowed
 from unisono.studies.policy_file import PolicyFile
 

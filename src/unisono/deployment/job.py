@@ -11,17 +11,16 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from unisono.data.encoding import Values
 from unisono.deployment.files import RESULT, folder_for, read_json, write_json
 from unisono.engines.distributed.results import ResultSigner
 from unisono.engines.distributed.server import Conditions
 from unisono.engines.distributed.sessions import session_of
 from unisono.errors import InvalidInput
 from unisono.secagg.session import Session
-from unisono.studies.build import build
+from unisono.studies.build import Built, build
 from unisono.studies.file import load_study
-from unisono.studies.build import Built
 from unisono.studies.roster import Members, load_roster
-from unisono.data.encoding import Values
 
 _STUDY, _ROSTER, _JOB, _PROGRESS = "study.toml", "roster.toml", "job.json", "progress.json"
 

@@ -17,8 +17,8 @@ from unisono.core.ledger import header
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import SERVER, Trust, Viewer
 from unisono.errors import BudgetExceeded, InvalidInput, PrivacyViolation
-from unisono.studies.data_set import DataSet
 from unisono.studies.build import Built
+from unisono.studies.data_set import DataSet
 from unisono.studies.policy_file import PolicyFile, parse_policy
 
 _MADE = "# Made by unisono, as no policy was there: allows the study"

@@ -39,12 +39,12 @@ from unisono.core.algorithm import Facts
 from unisono.core.defaults import RELATION
 from unisono.core.events import positive
 from unisono.core.trust import Relation, Trust
+from unisono.data.scaling import Scaling, scaling, target_scaling
 from unisono.errors import InvalidInput
 from unisono.estimators.classifiers import public_classes
 from unisono.estimators.documentation import documented
 from unisono.estimators.inference import FITTED, SHARED, BayesianEstimator, Method
 from unisono.estimators.noise_aware import aware_of_rounds, aware_of_statistics
-from unisono.data.scaling import Scaling, scaling, target_scaling
 from unisono.estimators.statements import (
     UNBOUNDED_TARGETS,
     UNKNOWN_SPREAD,

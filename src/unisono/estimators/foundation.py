@@ -15,6 +15,7 @@ from unisono.core.policy import Budget
 from unisono.core.study import Party, Result
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
+from unisono.data.scaling import Scaling, scaling, warn_of_clipped_rows
 from unisono.errors import InvalidInput, warn
 from unisono.estimators.configuration import Plan, Request, plan
 from unisono.estimators.members import (
@@ -26,7 +27,6 @@ from unisono.estimators.members import (
     public_sizes,
     warn_of_fresh,
 )
-from unisono.data.scaling import Scaling, scaling, warn_of_clipped_rows
 from unisono.estimators.statements import (
     IN_MEMORY,
     PREDICTABLE,

@@ -7,12 +7,12 @@ import numpy as np
 from unisono.core.algorithm import Algorithm, Facts
 from unisono.core.events import positive
 from unisono.core.trust import Relation, Trust
+from unisono.data.scaling import Scaling
 from unisono.estimators.configuration import Plan, in_rounds
 from unisono.estimators.documentation import PARTIES
 from unisono.estimators.foundation import PrivateEstimator
 from unisono.estimators.noise_aware import Refine, posterior_of
 from unisono.estimators.posterior import NOT_CONVERGED, Posterior, drowned
-from unisono.data.scaling import Scaling
 from unisono.estimators.statements import DrownedByNoise, NotConverged
 from unisono.problems.gaussian_family import Natural, prior
 

@@ -19,12 +19,12 @@ from unisono.core.algorithm import Facts
 from unisono.core.defaults import RELATION
 from unisono.core.events import positive
 from unisono.core.trust import Relation, Trust
+from unisono.data.scaling import Scaling, scaling, target_scaling
 from unisono.errors import InvalidInput
 from unisono.estimators.classifiers import public_classes
 from unisono.estimators.configuration import Plan, in_rounds
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateEstimator
-from unisono.data.scaling import Scaling, scaling, target_scaling
 from unisono.estimators.schedules import (
     AVERAGED,
     BATCH,

@@ -7,10 +7,10 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unisono.core.defaults import RELATION
+from unisono.data.scaling import Scaling, target_scaling
 from unisono.estimators.classifiers import ALGORITHM, COEFFICIENTS
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateLinear
-from unisono.data.scaling import Scaling, target_scaling
 from unisono.estimators.statements import UNBOUNDED_TARGETS, UnboundedFeatures
 
 

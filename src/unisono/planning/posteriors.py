@@ -25,9 +25,9 @@ from unisono.algorithms.pvi_natural_gradient import Window, row_norms
 from unisono.core.study import Study
 from unisono.estimators.noise_aware import RoundNoise, from_statistics, from_window, opened_variance
 from unisono.estimators.posterior import LEARNT
+from unisono.planning.noise import Noise
 from unisono.problems.gaussian_family import Natural, covariance, prior
 from unisono.problems.likelihoods import likelihood_named
-from unisono.planning.noise import Noise
 
 _EVEN = 1 / 3  # variance of a number that is even on [-1, 1]
 _BEND = {"logistic": 0.25, "probit": 2 / math.pi}  # of -log p(y | score), at score 0

@@ -21,8 +21,8 @@ from unisono.algorithms.registry import algorithm_named
 from unisono.core.study import Study
 from unisono.core.trust import Trust, Unit
 from unisono.errors import InvalidInput
-from unisono.planning.answers import Answer, Present, answers_of
 from unisono.planning import laws
+from unisono.planning.answers import Answer, Present, answers_of
 from unisono.planning.laws import Band
 from unisono.planning.noise import Noise, noise_of
 from unisono.planning.posteriors import width_of

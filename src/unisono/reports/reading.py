@@ -19,9 +19,8 @@ from unisono.core.words import budget_guess
 from unisono.errors import InvalidInput, UndefinedRelation, UnisonoError
 from unisono.reports.run import Run
 from unisono.reports.state import simulated
-from unisono.studies.build import build
+from unisono.studies.build import Built, build
 from unisono.studies.file import parse_study
-from unisono.studies.build import Built
 from unisono.studies.schema import StudyFile
 
 

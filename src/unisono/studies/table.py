@@ -13,6 +13,7 @@ every record is read by itself.
 """
 
 import warnings
+
 import numpy as np
 
 from unisono.data import Table

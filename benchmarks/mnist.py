@@ -24,23 +24,24 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 import figures
 from datasets import Dataset, MissingData, data_folder, mnist
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.clipping import Clipping
-from unisono.algorithms.dp_sgd import Settings, dp_sgd
-from unisono.algorithms.optimise import Problem
-from unisono.core.algorithm import Algorithm, Facts
+from unisono.algorithms.dp_sgd import DP_SGD
+from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.trust import ITERATES, PARTY, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import compilation_cache, in_process
+from unisono.problems.linear import RecordLoss
 from unisono.problems.networks import Network, mlp
 from unisono.problems.scattering import group_normalised, scattering
+from unisono.releases.algorithm import Method
+from unisono.releases.blocked_sum import Clipping
 
 DELTA, CLASSES, SIDE, HELD = 1e-5, 10, 28, 10_000
 AIMS = {1.0: 95.0, 3.0: 97.5, 8.0: 98.0}
@@ -117,14 +118,16 @@ def linear(features: int) -> Network:
 
 
 @lru_cache
-def algorithm(recipe: Recipe, network: Network, features: int) -> Algorithm:
-    settings = Settings(
-        recipe.epsilon, DELTA, rounds=recipe.rounds, rate=recipe.rate,
-        clipping=Clipping(bound=recipe.clip, block=512), relation=Relation.ADD_OR_REMOVE,
-    )  # fmt: skip
+def algorithm(recipe: Recipe, network: Network, features: int) -> Method:
     record = (np.zeros(features, np.float32), np.float32(0))
-    problem = Problem(network.loss, network.init(jax.random.key(0)), record)
-    return dp_sgd(settings, problem, optax.sgd(recipe.learning_rate, momentum=0.9))
+    return DP_SGD.method(
+        RecordLoss(network.loss, network.init(jax.random.key(0)), record),
+        Privacy(recipe.epsilon, DELTA, Relation.ADD_OR_REMOVE),
+        rounds=recipe.rounds,
+        sampling_rate=recipe.rate,
+        clipping=Clipping(bound=recipe.clip, block=512),
+        learning_rate=recipe.learning_rate,
+    )
 
 
 def members(data: Dataset, epsilon: float, parties: int, seed: int) -> list[Party]:

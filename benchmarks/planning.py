@@ -36,7 +36,7 @@ from unisono.planning.laws import LAWS, fit
 from unisono.planning.noise import noise_of
 from unisono.planning.tasks import Task
 from unisono.problems.networks import mlp
-from unisono.training.choices import ALGORITHMS
+from unisono.training import algorithms
 
 FRESH, HELD_OUT = 4000, 1000
 NAMES = {
@@ -116,11 +116,10 @@ def _party(built: Any, data: Dataset, places: np.ndarray, number: int, seed: int
 
 def score(request: PlanRequest, found: Candidate, value: Any, test: tuple[np.ndarray, ...]) -> float:
     rows, labels = test
-    if found.algorithm in ALGORITHMS:
+    if found.algorithm in algorithms():
         hidden = found.built.file.algorithm.hidden  # type: ignore[union-attr]
         network = mlp(rows.shape[1], hidden, request.classes, "tanh")
-        layers = ALGORITHMS[found.algorithm].read(value).parameters
-        outputs = np.asarray(network.predict(layers, rows))
+        outputs = np.asarray(network.predict(value.parameters, rows))
         guesses = outputs.argmax(1) if request.classes else outputs
         truth = (labels > 0) if labels.min() < 0 and request.classes else labels
     else:

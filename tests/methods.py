@@ -1,8 +1,12 @@
 """Algorithms as tests want them: small, with plain steps, and a promise beside their settings."""
 
 from unisono.algorithms.clustering import K_MEANS
+from unisono.algorithms.dp_ftrl import DP_FTRL
+from unisono.algorithms.dp_sgd import DP_SGD
 from unisono.algorithms.dp_sgd_convex import CONVEX_DP_SGD
+from unisono.algorithms.fed_avg import FED_AVG
 from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
+from unisono.algorithms.local_dp_sgd import LOCAL_DP_SGD
 from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION
 from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
 from unisono.algorithms.survey import STATISTICS, Survey
@@ -38,3 +42,17 @@ def statistics(questions, epsilon, delta=0.0, relation=Relation.REPLACE_ONE):
 def k_means(bounds, clusters, epsilon, delta, relation=Relation.REPLACE_ONE, **settings):
     privacy = Privacy(epsilon, delta, relation)
     return K_MEANS.method(ClusteredColumns(bounds, clusters), privacy, **settings)
+
+
+def _network(kind, usual=Relation.REPLACE_ONE):
+    def made(problem, optimizer, epsilon, delta, relation=usual, own=(), **settings):
+        privacy = Privacy(epsilon, delta, relation, own)
+        return kind.method(problem, privacy, optimizer=optimizer, **settings)
+
+    return made
+
+
+dp_sgd = _network(DP_SGD)
+local_dp_sgd = _network(LOCAL_DP_SGD)
+dp_ftrl = _network(DP_FTRL)
+fed_avg = _network(FED_AVG, Relation.ZERO_OUT)

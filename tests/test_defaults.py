@@ -15,7 +15,9 @@ import pytest
 
 import unisono
 from unisono import algorithms, estimators
-from unisono.algorithms import choose
+from unisono.algorithms.choose import choose
+from unisono.algorithms.dp_sgd_convex import ConvexDpSgdConfig
+from unisono.algorithms.gradient_perturbation import GradientPerturbationConfig
 from unisono.core.algorithm import Facts, agree_facts
 from unisono.core.defaults import PARTY_RELATION, RELATION, RIDGE, default_colluders
 from unisono.core.policy import Budget, Policy
@@ -24,6 +26,7 @@ from unisono.core.trust import Relation, Trust, Unit
 from unisono.errors import ClippedValues, InvalidInput
 from unisono.estimators import configuration
 from unisono.estimators.members import facts_of
+from unisono.problems.linear import LinearLoss
 from unisono.problems.networks import logistic
 from unisono.scaling import PrivateScaler
 from unisono.studies import settings as study_settings
@@ -31,7 +34,8 @@ from unisono.studies.build import BUILDERS
 from unisono.studies.file import parse_study
 from unisono.studies.policy_file import PolicyFile
 from unisono.studies.template import Answers, study_text
-from unisono.training import ALGORITHMS, train
+from unisono.training import algorithms as network_algorithms
+from unisono.training import train
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 
@@ -102,13 +106,13 @@ def test_the_relation_of_every_algorithm():
                     expected = PARTY_RELATION if module.name in WHOLE_PARTIES else RELATION
                     assert field.default is expected, (module.name, name)
                     seen.add(module.name)
-    assert seen >= WHOLE_PARTIES | {"dp_sgd", "dp_ftrl", "pvi_dp_sga", "pvi_natural_gradient"}
+    assert seen >= WHOLE_PARTIES | {"pvi_dp_sga", "pvi_natural_gradient"}
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", network_algorithms())
 def test_the_relation_of_train(name):
     """Told by a refusal: exact sizes are public under both, so nobody may state them again."""
-    relation = PARTY_RELATION if ALGORITHMS[name].unit is Unit.PARTY else RELATION
+    relation = PARTY_RELATION if network_algorithms()[name].unit is Unit.PARTY else RELATION
     with pytest.raises(InvalidInput, match=f"under {relation!s} sizes are exact and public"):
         train(
             logistic(2, 2), (np.zeros((9, 2)), np.zeros(9)), algorithm=name, sizes=9, epsilon=1.0,
@@ -153,28 +157,29 @@ def test_a_first_study_file_states_the_defaults(trust):
 # ------------------------------------------------------------- ridge, names, bounds
 
 
-def test_the_ridge():
+def test_the_ridge(monkeypatch):
     assert RIDGE == 0
     assert study_settings.GradientPerturbation(name="gradient-perturbation").regularisation == RIDGE
     assert study_settings.DpSgdConvex(name="dp-sgd-convex").regularisation == RIDGE
     assert study_settings.OutputPerturbation(name="output-perturbation").regularisation is None
     facts = Facts((1000, 1000), 3, 2)
-    chosen = choose.choose(facts, Trust.LOCAL, epsilon=1.0, delta=1e-6)
-    assert chosen.algorithm.settings["regularisation"] == RIDGE
+    chosen = choose(LinearLoss("logistic"), Privacy(1.0, 1e-6))
+    assert chosen.method.bind(facts, Trust.LOCAL).settings["regularisation"] == RIDGE
     request = configuration.Request("auto", "logistic", 2, 1.0, 1e-6, RELATION, None, 5)
-    assert configuration._descent(request)["regularisation"] == RIDGE
-    for name in ("gradient_perturbation", "dp_sgd_convex"):
-        made = import_module(f"unisono.algorithms.{name}").Settings(1.0, 1e-6)
-        assert made.regularisation == RIDGE
+    monkeypatch.setattr(configuration, "in_rounds", lambda method, *_: method)
+    assert configuration.plan(request, facts, Trust.LOCAL).config.regularisation == RIDGE
+    for config in (GradientPerturbationConfig(), ConvexDpSgdConfig()):
+        assert config.regularisation == RIDGE
 
 
 def test_a_name_means_one_algorithm_wherever_it_is_used():
-    assert set(ALGORITHMS) <= set(BUILDERS)
+    assert set(network_algorithms()) <= set(BUILDERS)
     alone = {"auto", "objective-perturbation"}  # its noise cannot come in shares
     assert set(configuration.ALGORITHMS) - alone <= set(BUILDERS)
     linear = [name for name, kind in vars(study_settings).items() if _is_linear(kind)]
     assert {"DpSgdConvex", "GradientPerturbation"} <= set(linear)
-    assert not set(configuration.ALGORITHMS) & set(ALGORITHMS)  # linear models, and networks
+    # Linear models, and networks.
+    assert not set(configuration.ALGORITHMS) & set(network_algorithms())
 
 
 def _is_linear(kind):

@@ -12,10 +12,10 @@ from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.dp_sgd import Settings
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
 from unisono.core.trust import FINAL_MODEL, PARTY, Relation, Trust
 from unisono.errors import InvalidInput
 from unisono.estimators import PrivateClassifier, PrivateRegressor
@@ -115,13 +115,12 @@ def test_parties_under_a_secure_sum():
 # -------------------------------------------------------------------- the rule
 
 
-def rate(records=(2000,), trust=Trust.LOCAL, size=1000, colluders=0, **options):
+def rate(
+    records=(2000,), trust=Trust.LOCAL, size=1000, colluders=0, rate=1.0,
+    relation=Relation.REPLACE_ONE,
+):  # fmt: skip
     facts = Facts(records, 3, len(records), colluders)
-    settings = Settings(
-        **{"epsilon": 0.5, "delta": 1e-5, "rounds": 150, "rate": 1.0,
-           "relation": Relation.REPLACE_ONE} | options
-    )  # fmt: skip
-    return quiet_rate(facts, trust, settings, size)
+    return quiet_rate(facts, trust, Privacy(0.5, 1e-5, relation), rate, 150, size)
 
 
 def test_the_rule_follows_the_noise():

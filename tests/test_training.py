@@ -13,15 +13,13 @@ import optax
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.clipping import Clipping
-from unisono.algorithms.dp_sgd import Settings, dp_sgd
-from unisono.algorithms.optimise import Problem
 from unisono.core.algorithm import Facts
 from unisono.core.costs import everyone
 from unisono.core.defaults import default_relation
 from unisono.core.events import Event, Gaussian, bounded_sum, compose
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.trust import FINAL_MODEL, ITERATES, PARTY, SERVER, Relation, Trust, Unit, Viewer
 from unisono.core.values import Private
@@ -35,11 +33,16 @@ from unisono.errors import (
     UndefinedRelation,
 )
 from unisono.estimators.schedules import schedule
+from unisono.problems.linear import RecordLoss
 from unisono.problems.networks import logistic
-from unisono.training import ALGORITHMS, train
-from unisono.training.choices import Request, chosen, epsilons_of
+from unisono.releases.algorithm import Method
+from unisono.releases.blocked_sum import Clipping
+from unisono.training import train
+from unisono.training.choices import chosen, configured, epsilons_of
 from unisono.training.data import collect
 from unisono.training.progress import epsilon_so_far, following
+
+from . import methods
 
 # A test's seeds and budgets are its own; that users are told of theirs is a test below.
 pytestmark = pytest.mark.filterwarnings(
@@ -245,7 +248,7 @@ def test_local_dp_sgd_gives_every_party_its_own_epsilon():
     assert (trained.bounds, trained.loss) == (None, None)
     certificate = trained.certificate
     assert (certificate.trust, certificate.unit) == (Trust.LOCAL, "record")
-    assert certificate.settings["epsilons"] == (2.0, 4.0, 4.0)
+    assert certificate.settings["privacy"]["own"] == [2.0, 4.0, 4.0]
     assert 3.99 < trained.epsilon <= 4.0
     assert trained.epsilon == steps[-1].epsilon
     spending = {one.example: one for one in certificate.spending}
@@ -308,28 +311,25 @@ def test_dp_ftrl_is_paid_for_as_a_whole(monkeypatch):
     assert trained.loss == steps[1].loss != steps[0].loss
 
 
-def settings(name, records=600, options=None, **given):
+def settings(name, options=None, **given):
     """What an algorithm is agreed to be, from what a user gives; nothing runs."""
-    common = {
-        "epsilons": (4.0, 4.0), "delta": 1e-4, "records": records, "batch_size": None,
-        "rate": None, "epochs": None, "rounds": None, "clipping": None, "optimizer": None,
-        "learning_rate": None, "averaged": 0.0, "decay": 0.0,
-        "relation": default_relation(ALGORITHMS[name].unit),
-        "problem": Problem(lambda w, record: record[0] @ w, START["slope"], (np.ones(3),)),
-    }  # fmt: skip
-    choice, own = chosen(name, options or {})
-    return choice.build(Request(**{**common, **given}, options=own)).settings
+    kind = chosen(name, options or {})
+    privacy = Privacy(4.0, 1e-4, default_relation(kind.unit))
+    problem = RecordLoss(lambda w, record: record[0] @ w, START["slope"], (np.ones(3),))
+    config = configured(kind, 600, **given, **(options or {}))
+    method = Method(kind, config, problem, privacy)
+    return method.bind(Facts((300, 300), 3, 2), Trust.LOCAL).settings
 
 
 @pytest.mark.parametrize(
     ("name", "given", "found"),
     [
-        ("dp-sgd", {"batch_size": 60, "epochs": 3}, {"rate": 0.1, "rounds": 30}),
+        ("dp-sgd", {"batch_size": 60, "epochs": 3}, {"sampling_rate": 0.1, "rounds": 30}),
         # Five steps of a tenth are half an epoch a round.
         (
             "local-dp-sgd",
             {"batch_size": 60, "epochs": 3, "options": {"steps": 5}},
-            {"rate": 0.1, "rounds": 6, "steps": 5, "epsilons": ()},
+            {"sampling_rate": 0.1, "rounds": 6, "steps": 5},
         ),
         ("local-dp-sgd", {"rate": 0.1, "rounds": 7}, {"rounds": 7, "steps": 10}),
         (
@@ -350,12 +350,17 @@ def settings(name, records=600, options=None, **given):
         (
             "fed-avg",
             {"rounds": 5},
-            {"rate": 1.0, "epochs": 1, "batch": 32, "relation": Relation.ZERO_OUT},
+            {
+                "sampling_rate": 1.0,
+                "epochs": 1,
+                "batch_size": 32,
+                "privacy": {"epsilon": 4.0, "delta": 1e-4, "relation": "zero-out"},
+            },
         ),
         (
             "fed-avg",
             {"rounds": 5, "rate": 0.2, "epochs": 3, "batch_size": 7},
-            {"rate": 0.2, "epochs": 3, "batch": 7},
+            {"sampling_rate": 0.2, "epochs": 3, "batch_size": 7},
         ),
     ],
 )
@@ -384,13 +389,12 @@ def test_epsilons_by_name_or_in_order():
 
 
 def study(scales, rounds=12, clipping=None):
-    problem = Problem(lambda w, record: (record[0] @ w - 1) ** 2, START["slope"], (np.ones(3),))
-    settings = Settings(
-        2.0, 1e-4, rounds=rounds, rate=0.25, noise_scales=scales, clipping=clipping or Clipping(),
-        relation=Relation.ADD_OR_REMOVE,
+    problem = RecordLoss(lambda w, record: (record[0] @ w - 1) ** 2, START["slope"], (np.ones(3),))
+    method = methods.dp_sgd(
+        problem, optax.sgd(0.1), 2.0, 1e-4, Relation.ADD_OR_REMOVE, rounds=rounds,
+        sampling_rate=0.25, noise_scales=scales, clipping=clipping or Clipping(),
     )  # fmt: skip
-    facts = Facts((100,), 3, 1, exact_sizes=False)
-    return Study(dp_sgd(settings, problem, optax.sgd(0.1)), facts, Trust.LOCAL)
+    return Study(method, Facts((100,), 3, 1, exact_sizes=False), Trust.LOCAL)
 
 
 @pytest.mark.parametrize("scales", [(), (2.0, 1.0)])
@@ -527,7 +531,7 @@ def test_arguments_of_other_algorithms():
     refused("'home' .it belongs to fed-avg.*separation, bands", home=optax.sgd(1.0), **ftrl)
     refused("stays at home", **{**local, "clipping": Clipping(loss_range=1.0)})
     refused("steps = 2.5", steps=2.5, **local)
-    refused("steps = 0 ", steps=0, **local)
+    refused("steps = 0", steps=0, **local)
     refused("use trust LOCAL|choose one of local", trust="trusted-server", **local)
     refused("give one epsilon for all", epsilons=[1.0], **local)
     refused("2 epsilons for 1 parties", epsilon=None, epsilons=[1.0, 2.0], **local)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unisono.algorithms.clipping import STYLES, Clipping, clipped_sum, moved, read
 from unisono.core.trust import Relation
 from unisono.errors import InvalidInput
 from unisono.problems.networks import mlp
 from unisono.problems.per_record import PerRecord
+from unisono.releases.blocked_sum import STYLES, Clipping, clipped_sum, moved, read
 
 WIDTH, COUNT, GRID = 4, 11, 2.0**-16
 NETWORK = mlp(WIDTH, (3,), 3, activation="tanh")

@@ -17,9 +17,6 @@ import pytest
 from sklearn.datasets import load_digits
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.clipping import Clipping
-from unisono.algorithms.dp_sgd import Settings, dp_sgd
-from unisono.algorithms.optimise import Problem
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
@@ -27,7 +24,11 @@ from unisono.core.study import Party, Study
 from unisono.core.trust import ITERATES, PARTY, SERVER, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
+from unisono.problems.linear import RecordLoss
 from unisono.problems.scattering import group_normalised, scattering
+from unisono.releases.blocked_sum import Clipping
+
+from .. import methods
 
 EPSILON, DELTA = 3.0, 1e-4
 FEATURES, CLASSES, PARTIES, SEEDS = 144, 10, 10, (0, 1)
@@ -55,12 +56,11 @@ def cross_entropy(weights, record):
 @lru_cache
 def algorithm():
     start = np.zeros((FEATURES, CLASSES), np.float32)
-    problem = Problem(cross_entropy, start, (start[:, 0], np.float32(0)))
-    settings = Settings(
-        EPSILON, DELTA, rounds=80, rate=0.5, clipping=Clipping(bound=0.1), averaged=0.5,
-        relation=Relation.ADD_OR_REMOVE,
+    problem = RecordLoss(cross_entropy, start, (start[:, 0], np.float32(0)))
+    return methods.dp_sgd(
+        problem, optax.sgd(250.0), EPSILON, DELTA, Relation.ADD_OR_REMOVE, rounds=80,
+        sampling_rate=0.5, clipping=Clipping(bound=0.1), average_last=0.5,
     )  # fmt: skip
-    return dp_sgd(settings, problem, optax.sgd(250.0))
 
 
 @lru_cache

@@ -7,9 +7,6 @@ import optax
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.clipping import STYLES, Clipping, clipped_sum
-from unisono.algorithms.dp_sgd import Settings, dp_sgd
-from unisono.algorithms.optimise import Problem, agreed
 from unisono.core.algorithm import Facts
 from unisono.core.events import Event, Gaussian, GaussianRun, Poisson, bounded_sum
 from unisono.core.in_graph import run_error
@@ -22,8 +19,12 @@ from unisono.core.values import Private
 from unisono.core.values import clipped_sum as summed_rows
 from unisono.engines import in_process
 from unisono.errors import ConditionViolated, GrantMisused, InvalidInput
+from unisono.problems.linear import RecordLoss
 from unisono.problems.networks import logistic
 from unisono.problems.per_record import PerRecord
+from unisono.releases.blocked_sum import STYLES, Clipping, clipped_sum
+
+from .. import methods
 
 GRID = 2.0**-14
 
@@ -196,9 +197,16 @@ def test_every_schedule_of_noise_runs_and_is_paid(scales, trust):
     def linear(parameters, record):
         return jnp.sum(parameters * record[0])
 
-    problem = Problem(linear, jnp.zeros(3), (np.zeros(3, np.float32), np.float32(0)))
-    settings = Settings(
-        1.0, 1e-5, rounds=8, rate=0.5, noise_scales=scales, relation=Relation.ADD_OR_REMOVE
+    problem = RecordLoss(linear, jnp.zeros(3), (np.zeros(3, np.float32), np.float32(0)))
+    method = methods.dp_sgd(
+        problem,
+        optax.sgd(0.1),
+        1.0,
+        1e-5,
+        Relation.ADD_OR_REMOVE,
+        rounds=8,
+        sampling_rate=0.5,
+        noise_scales=scales,
     )
     parties = 1 if trust is Trust.LOCAL else 2
     facts = Facts((40,) * parties, 3, parties, parties - 1, False)
@@ -208,7 +216,7 @@ def test_every_schedule_of_noise_runs_and_is_paid(scales, trust):
               Ledger.in_memory(policy, ACCOUNTANT, 1))
         for k in range(parties)
     ]  # fmt: skip
-    study = Study(dp_sgd(settings, problem, optax.sgd(0.1)), facts, trust)
+    study = Study(method, facts, trust)
     assert np.isfinite(in_process.run(study, members).value.parameters).all()
 
 
@@ -217,8 +225,9 @@ def test_losses_that_hold_other_numbers_are_other_losses():
         return lambda parameters, record: jnp.sum(parameters * record[0] * array)
 
     names = {
-        agreed(Problem(holding(np.full(3, v, np.float32)), jnp.zeros(3), (jnp.zeros(3),)),
-               optax.sgd(0.1))["loss"]
-        for v in (1.0, 2.0)
-    }  # fmt: skip
+        RecordLoss(holding(np.full(3, value, np.float32)), jnp.zeros(3), (jnp.zeros(3),)).agreed[
+            "loss"
+        ]
+        for value in (1.0, 2.0)
+    }
     assert len(names) == 2

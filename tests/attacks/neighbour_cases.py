@@ -6,10 +6,6 @@ import optax
 
 from unisono.algorithms import (
     components,
-    dp_ftrl,
-    dp_sgd,
-    fed_avg,
-    local_dp_sgd,
     pvi_analytic,
     pvi_dp_sga,
     pvi_natural_gradient,
@@ -17,12 +13,12 @@ from unisono.algorithms import (
     quantiles,
     statistics,
 )
-from unisono.algorithms.clipping import Clipping
-from unisono.algorithms.optimise import Problem
 from unisono.core.algorithm import Facts
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.problems import likelihoods
+from unisono.problems.linear import RecordLoss
+from unisono.releases.blocked_sum import Clipping
 
 from .. import methods
 
@@ -39,12 +35,12 @@ def _network(weights, record):
     return jnp.logaddexp(0.0, -record[1] * (inside @ weights["outer"]))
 
 
-LOGISTIC = Problem(
+LOGISTIC = RecordLoss(
     lambda weights, record: jnp.logaddexp(0.0, -record[1] * (record[0] @ weights)),
     np.zeros(FEATURES, np.float32),
     (np.zeros(FEATURES, np.float32), np.float32(0)),
 )
-NETWORK = Problem(
+NETWORK = RecordLoss(
     _network,
     {"inner": np.full((FEATURES, 4), 0.1, np.float32), "outer": np.ones(4, np.float32)},
     (np.zeros(FEATURES, np.float32), np.float32(0)),
@@ -73,7 +69,7 @@ def _surveys(relation):
 
 def algorithms(relation):
     """Name, shapes of a record's columns, and how to build it for this relation."""
-    sampled = {"rounds": 2, "rate": 0.5, "relation": relation}
+    sampled = {"rounds": 2, "sampling_rate": 0.5, "relation": relation}
     small = 64 if relation is Relation.ADD_OR_REMOVE else 4
     blocks = Clipping("per-layer", block=small, quantile=0.5, loss_range=2.0)
     logistic = likelihoods.logistic()
@@ -106,39 +102,30 @@ def algorithms(relation):
     yield (
         "dp-sgd",
         LABELLED,
-        lambda: dp_sgd.dp_sgd(dp_sgd.Settings(2.0, DELTA, **sampled), NETWORK, optax.sgd(0.1)),
+        lambda: methods.dp_sgd(NETWORK, optax.sgd(0.1), 2.0, DELTA, **sampled),
     )
     yield (
         "dp-sgd-small-blocks",
         LABELLED,
-        lambda: dp_sgd.dp_sgd(
-            dp_sgd.Settings(2.0, DELTA, clipping=blocks, **sampled), NETWORK, optax.sgd(0.1)
-        ),
+        lambda: methods.dp_sgd(NETWORK, optax.sgd(0.1), 2.0, DELTA, clipping=blocks, **sampled),
     )
     yield (
         "dp-sgd-normalised",
         LABELLED,
-        lambda: dp_sgd.dp_sgd(
-            dp_sgd.Settings(2.0, DELTA, clipping=Clipping("normalised"), **sampled),
-            LOGISTIC,
-            optax.sgd(0.1),
+        lambda: methods.dp_sgd(
+            LOGISTIC, optax.sgd(0.1), 2.0, DELTA, clipping=Clipping("normalised"), **sampled
         ),
     )
     yield (
         "local-dp-sgd",
         LABELLED,
-        lambda: local_dp_sgd.local_dp_sgd(
-            local_dp_sgd.Settings(2.0, DELTA, steps=2, **sampled), LOGISTIC, optax.sgd(0.1)
-        ),
+        lambda: methods.local_dp_sgd(LOGISTIC, optax.sgd(0.1), 2.0, DELTA, steps=2, **sampled),
     )
+    turns = {"rounds": 8, "separation": 3, "bands": 4, "relation": relation}
     yield (
         "dp-ftrl",
         LABELLED,
-        lambda: dp_ftrl.dp_ftrl(
-            dp_ftrl.Settings(2.0, DELTA, rounds=8, separation=3, bands=4, relation=relation),
-            LOGISTIC,
-            optax.sgd(0.1),
-        ),
+        lambda: methods.dp_ftrl(LOGISTIC, optax.sgd(0.1), 2.0, DELTA, **turns),
     )
     yield (
         "natural-gradient",
@@ -168,11 +155,14 @@ def algorithms(relation):
         yield (
             "fed-avg",
             LABELLED,
-            lambda: fed_avg.fed_avg(
-                fed_avg.Settings(2.0, DELTA, rounds=2, rate=0.5, batch=8, relation=relation),
+            lambda: methods.fed_avg(
                 LOGISTIC,
-                optax.sgd(1.0),
                 optax.sgd(0.1),
+                2.0,
+                DELTA,
+                home=optax.sgd(1.0),
+                batch_size=8,
+                **sampled,
             ),
         )
         for unit, shards in ((Unit.PARTY, 1), (Unit.RECORD, 4)):

@@ -13,8 +13,6 @@ import numpy as np
 import optax
 import pytest
 
-from unisono.algorithms import clipping, dp_sgd
-from unisono.algorithms.optimise import Problem
 from unisono.attacks import neighbours
 from unisono.attacks.neighbours import search
 from unisono.core import values
@@ -25,8 +23,10 @@ from unisono.core.trust import Relation, Trust
 from unisono.engines import layout
 from unisono.engines.distributed import work
 from unisono.errors import PrivacyViolation
-from unisono.releases import algorithm, table
+from unisono.problems.linear import RecordLoss
+from unisono.releases import algorithm, blocked_sum, table
 
+from .. import methods
 from .neighbour_cases import FEATURES, RECORDS, cases, study_of
 
 CASES = {name: rest for name, *rest in cases()}
@@ -165,12 +165,12 @@ def shifted(name):
 def test_a_norm_that_overflows_is_noticed(monkeypatch):
     """Squares of huge norms are infinite: a weight of zero where there should be a clip, or worse;
     here the clip is simply trusted to a norm of one coordinate."""
-    honest = clipping._weights
+    honest = blocked_sum._weights
 
     def first_layer_only(rule, norms, bounds):
         return honest(rule, norms * jnp.array([1.0] + [0.0] * (norms.shape[1] - 1)), bounds)
 
-    monkeypatch.setattr(clipping, "_weights", first_layer_only)
+    monkeypatch.setattr(blocked_sum, "_weights", first_layer_only)
     with contextlib.suppress(PrivacyViolation):  # the party's own last look may come first
         assert caught("dp-sgd-public")
 
@@ -218,17 +218,17 @@ def test_no_record_is_computed_in_another_place(records, exact, block):
     the agreed size and far beyond it. Chosen rows in the order of the file moved the sum by 2.5
     where 1.006 was claimed, and a record that took the place of another one by 2.0."""
     features, relation = 20, Relation.REPLACE_ONE if exact else Relation.ADD_OR_REMOVE
-    problem = Problem(
+    problem = RecordLoss(
         lambda weights, record: jnp.logaddexp(0.0, -record[1] * (record[0] @ weights)),
         np.zeros(features, np.float32),
         (np.zeros(features, np.float32), np.float32(0)),
     )
-    settings = dp_sgd.Settings(
-        2.0, 1e-5, rounds=2, rate=0.5, relation=relation, clipping=clipping.Clipping(block=block)
-    )
-    algorithm = dp_sgd.dp_sgd(settings, problem, optax.sgd(0.1))
+    clipping = blocked_sum.Clipping(block=block)
+    sampled = {"rounds": 2, "sampling_rate": 0.5, "relation": relation, "clipping": clipping}
+    method = methods.dp_sgd(problem, optax.sgd(0.1), 2.0, 1e-5, **sampled)
     facts = Facts((records,), features, 1, 0, exact_sizes=exact)
-    party = neighbours.CleanParty(Study(algorithm, facts, Trust.LOCAL))
+    party = neighbours.CleanParty(Study(method, facts, Trust.LOCAL))
+    algorithm = party.study.algorithm
     server, state = algorithm.init(facts)
     grid, generator = algorithm.grid(facts, Trust.LOCAL), np.random.default_rng(1)
     claims = party.event.sensitivity

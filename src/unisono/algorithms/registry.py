@@ -10,8 +10,12 @@ from importlib import metadata
 from types import MappingProxyType
 
 from unisono.algorithms.clustering import K_MEANS
+from unisono.algorithms.dp_ftrl import DP_FTRL
+from unisono.algorithms.dp_sgd import DP_SGD
 from unisono.algorithms.dp_sgd_convex import CONVEX_DP_SGD
+from unisono.algorithms.fed_avg import FED_AVG
 from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
+from unisono.algorithms.local_dp_sgd import LOCAL_DP_SGD
 from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION
 from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
 from unisono.algorithms.survey import STATISTICS
@@ -19,12 +23,9 @@ from unisono.errors import InvalidInput
 from unisono.releases.algorithm import AlgorithmKind
 
 OWN = (
-    STATISTICS,
-    K_MEANS,
-    GRADIENT_PERTURBATION,
-    CONVEX_DP_SGD,
-    OUTPUT_PERTURBATION,
-    SYNCHRONOUS_SGD,
+    *(STATISTICS, K_MEANS),
+    *(GRADIENT_PERTURBATION, CONVEX_DP_SGD, OUTPUT_PERTURBATION, SYNCHRONOUS_SGD),
+    *(DP_SGD, LOCAL_DP_SGD, DP_FTRL, FED_AVG),
 )
 
 

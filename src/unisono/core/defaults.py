@@ -15,6 +15,8 @@ PARTY_RELATION = Relation.ZERO_OUT
 # The model that a user names is the one that is fitted: no penalty unless it is asked for. Output
 # and objective perturbation are proved with one only, and follow published rules of public facts.
 RIDGE = 0.0
+# Of the optimizer that networks are trained with, where none is given.
+MOMENTUM = 0.9
 # Bounds are compared after sums of floats: a relative slack for what the user rounded.
 _SLACK = 1e-9
 
@@ -57,6 +59,6 @@ def warn_of_clipping(values: np.ndarray, low: float, high: float, what: str) -> 
 
 
 __all__ = [
-    "PARTY_RELATION", "RELATION", "RIDGE", "default_colluders", "default_relation",
+    "MOMENTUM", "PARTY_RELATION", "RELATION", "RIDGE", "default_colluders", "default_relation",
     "default_trust", "warn_of_clipping",
 ]  # fmt: skip

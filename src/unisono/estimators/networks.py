@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unisono.core.algorithm import Facts
 from unisono.core.defaults import RELATION
 from unisono.core.events import positive
+from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation, Trust
 from unisono.data.scaling import Scaling, scaling, target_scaling
 from unisono.errors import InvalidInput
@@ -29,7 +30,6 @@ from unisono.estimators.schedules import (
     AVERAGED,
     BATCH,
     CLASSES,
-    MOMENTUM,
     ROUNDS,
     SQUARES,
     quiet_rate,
@@ -76,12 +76,11 @@ class PrivateNetwork(PrivateEstimator):
 
     def _plan(self, facts: Facts, trust: Trust, relation: Relation, layers: Any) -> Plan:
         import jax
-        import optax
 
-        from unisono.algorithms.clipping import Clipping
-        from unisono.algorithms.dp_sgd import Settings, dp_sgd
-        from unisono.algorithms.optimise import Problem
+        from unisono.algorithms.dp_sgd import DP_SGD
+        from unisono.problems.linear import RecordLoss
         from unisono.problems.networks import mlp
+        from unisono.releases.blocked_sum import Clipping
 
         network = mlp(*layers)
         first = jax.jit(network.init)(jax.random.key(0))
@@ -89,21 +88,26 @@ class PrivateNetwork(PrivateEstimator):
         batch = min(total, BATCH) if self.batch_size == "auto" else self.batch_size
         rounds = ROUNDS if self.epochs is None else None
         rate, rounds = schedule(total, batch, None, self.epochs, rounds)
-        settings = Settings(
-            self.epsilon, self.delta, rounds, rate, Clipping(bound=self.clip), averaged=AVERAGED,
-            relation=relation,
-        )  # fmt: skip
+        privacy = Privacy(self.epsilon, self.delta, relation)
         step = self.learning_rate
         if step == "auto":
             size = sum(leaf.size for leaf in jax.tree.leaves(first))
             length, fastest = CLASSES if network.classes else SQUARES
-            step = min(length * quiet_rate(facts, trust, settings, size), fastest) / self.clip
+            quiet = quiet_rate(facts, trust, privacy, rate, rounds, size)
+            step = min(length * quiet, fastest) / self.clip
         positive(learning_rate=step)
         self.rounds_, self.learning_rate_ = rounds, step
         record = (np.zeros(layers[0], np.float32), np.zeros((), np.float32))
-        problem = Problem(network.loss, first, record)
-        algorithm = dp_sgd(settings, problem, optax.sgd(step, momentum=MOMENTUM))
-        return in_rounds(algorithm, facts, trust, self.engine)
+        method = DP_SGD.method(
+            RecordLoss(network.loss, first, record),
+            privacy,
+            rounds=rounds,
+            sampling_rate=rate,
+            clipping=Clipping(bound=self.clip),
+            learning_rate=float(step),
+            average_last=AVERAGED,
+        )
+        return in_rounds(method, facts, trust, self.engine)
 
     def _scale(self, features: int) -> Scaling:
         return scaling(self.bounds, features, centred="away from zero")
@@ -129,7 +133,7 @@ class PrivateNetwork(PrivateEstimator):
 class PrivateClassifier(ClassifierMixin, PrivateNetwork):
     __doc__ = documented(
         "A differentially private network of dense layers for two or more classes.\n\n"
-        "    Gaussian noise on sums of clipped gradients, over secret Poisson coins (DP-SGD).",
+        "    Gaussian noise on sums of clipped gradients, over secret Poisson batches (DP-SGD).",
         ("bounds", "classes", *_PARAMETERS),
         (*_FITTED, "classes_ : the labels, sorted."),
     )

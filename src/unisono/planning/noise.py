@@ -78,7 +78,7 @@ def released_numbers(study: Study) -> int:
     if study.algorithm.name in _PRECISIONS:  # a mean, and a matrix or its diagonal
         return packed_size(features, settings.get("full", True))
     server, _ = study.algorithm.init(study.facts)
-    model = getattr(server, "model", server)  # dp-ftrl keeps that of DP-SGD inside
+    model = getattr(server, "model", server)  # correlated noise remembers sums beside it
     for name in ("parameters", "total", "q"):
         if hasattr(model, name):
             leaves = jax.tree.leaves(getattr(model, name))

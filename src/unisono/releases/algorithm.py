@@ -30,6 +30,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust, Unit
 from unisono.core.values import Contribution
 from unisono.errors import InvalidInput
+from unisono.releases.banded import BandedSum, with_memory
 from unisono.releases.release import Priced, Release, batch_size, price, round_event
 
 
@@ -75,6 +76,10 @@ class UtilityLaw(NamedTuple):
     below: float
     above: float
     by_class: bool = False
+
+    def agreed(self, problem: Any) -> dict[str, Any]:
+        """These settings as plain JSON; what is a function, by a fingerprint of its program."""
+        return self.model_dump(mode="json")
 
 
 def _keep(config: Any, problem: Any, facts: Facts, privacy: Privacy, trust: Trust) -> Any:
@@ -207,10 +212,10 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
     def event_of(_: Facts, __: Trust, party: int) -> Event:
         return priced.events[party]
 
-    return engine.Algorithm(
+    algorithm = engine.Algorithm(
         name=kind.name,
         settings=settings_of(method, config),
-        trusts=release.trusts,
+        trusts=kind.trusts & release.trusts,
         combine="each" if release.each else "sum",
         rounds=release.rounds,
         grid=lambda *_: priced.step,
@@ -233,6 +238,9 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
         privacy=privacy,
         dimension=bound.dimension,
     )
+    if isinstance(bound, BandedSum):
+        return with_memory(algorithm, bound, facts, privacy)
+    return algorithm
 
 
 def _nothing_sent(release: Release) -> Any:
@@ -246,7 +254,7 @@ def settings_of(method: Method, config: Any) -> Mapping[str, Any]:
     """What parties agree on, as certificates and the study's hash state it."""
     return {
         "privacy": method.privacy.to_json(),
-        **config.model_dump(mode="json"),
+        **config.agreed(method.problem),
         **method.problem.agreed,
     }
 
@@ -270,5 +278,6 @@ def _words(kind: AlgorithmKind, error: pydantic.ValidationError) -> str:
             known = ", ".join(kind.config.model_fields)
             said.append(f"{kind.name} does not know {name!r}: it takes {known}")
         else:
-            said.append(f"{name} = {one['input']!r}: {one['msg'].removeprefix('Value error, ')}")
+            reason = one["msg"].removeprefix("Value error, ")
+            said.append(f"{name} = {one['input']!r}: {reason}" if name else reason)
     return "; ".join(said)

@@ -8,7 +8,7 @@ sum. Nobody else calibrates noise for a run.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
@@ -17,6 +17,7 @@ from unisono.core.events import (
     Event,
     Everyone,
     Gaussian,
+    GaussianRun,
     Laplace,
     NormNoise,
     Poisson,
@@ -109,6 +110,7 @@ class Release:
     local_steps: LocalSteps | None = None
     turns: Callable[[Facts], Schedule] | None = None
     each: bool = False
+    run: bool = False
     trusts: frozenset[Trust] = frozenset(Trust)
 
     @property
@@ -156,11 +158,15 @@ def price(release: Release, privacy: Privacy, facts: Facts, trust: Trust) -> Pri
         sensitivity = bound.sensitivity(facts, privacy, step)
         if privacy.pure:
             return _pure_event(bound, sensitivity, privacy.relation, epsilon, turns, trust)
-        return gaussian.calibrate(
-            sensitivity, privacy.relation, epsilon, privacy.delta, count=turns,
-            sampler=release.sampler, dimension=bound.dimension, grid=step, shares=shares,
-            in_graph=in_graph, missed=missed, scales=_levels(release),
+        # Of a run all releases together are one, of as many coordinates.
+        together = release.rounds if release.run else 1
+        found = gaussian.calibrate(
+            sensitivity, privacy.relation, epsilon, privacy.delta,
+            count=1 if release.run else turns,
+            sampler=release.sampler, dimension=together * bound.dimension, grid=step,
+            shares=shares, in_graph=in_graph, missed=missed, scales=_levels(release),
         )  # fmt: skip
+        return _as_run(found, release.rounds) if release.run else found
 
     def turns(party: int | None) -> int:
         """How many releases a party's promise must bear."""
@@ -193,6 +199,11 @@ def round_event(release: Release, priced: Priced, number: int) -> Event:
     assert isinstance(noise, Gaussian)
     wider = replace(noise, std=noise.std * release.scale(number))
     return replace(priced.event, noise=wider)
+
+
+def sampler_of(sampling_rate: float) -> Sampler:
+    """Poisson sampling; at rate 1 there is nothing to sample."""
+    return Everyone() if sampling_rate == 1 else Poisson(sampling_rate)
 
 
 def copies(facts: Facts, trust: Trust) -> float:
@@ -248,6 +259,11 @@ def overflow(release: Release, facts: Facts) -> float:
 
 def _require(release: Release, privacy: Privacy, facts: Facts, trust: Trust) -> None:
     """Refuse what the promise cannot hold against, before anything is spent."""
+    if privacy.relation is Relation.ADD_OR_REMOVE and release.bound.unit is Unit.PARTY:
+        raise InvalidInput(
+            "a party's presence (add-or-remove) is not hidden: if it is absent, its share of "
+            "noise is missing too; use zero-out or replace-one"
+        )
     if privacy.relation is Relation.ADD_OR_REMOVE and facts.exact_sizes:
         raise InvalidInput(
             "add-or-remove hides how many records there are, but the study publishes exact sizes: "
@@ -287,6 +303,11 @@ def _levels(release: Release) -> list[tuple[float, int]]:
         return []
     scales = [release.scale(number) for number in range(release.rounds)]
     return [(scale, scales.count(scale)) for scale in dict.fromkeys(scales)]
+
+
+def _as_run(event: Event, rounds: int) -> Event:
+    """The event of so many releases with correlated noise."""
+    return replace(event, noise=GaussianRun(**asdict(event.noise), rounds=rounds))
 
 
 def _proved(steps: list[float], priced: Callable[[float], Event]) -> float:

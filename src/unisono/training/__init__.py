@@ -23,8 +23,8 @@ The relation is replace-one unless given, or zero-out where parties are hidden. 
 the number of records is hidden too: `sizes` are public estimates.
 """
 
-from unisono.training.choices import ALGORITHMS
+from unisono.training.choices import algorithms
 from unisono.training.loop import Trained, train
 from unisono.training.progress import Step
 
-__all__ = ["ALGORITHMS", "Step", "Trained", "train"]
+__all__ = ["Step", "Trained", "algorithms", "train"]

@@ -28,7 +28,7 @@ def problem_of(loss: Any, parameters: Any, held: Collected) -> Any:
     """The loss of a record whose arrays come as a tuple, which is how parties hold them."""
     import jax
 
-    from unisono.algorithms.optimise import Problem
+    from unisono.problems.linear import RecordLoss
 
     def of_arrays(parameters: Any, arrays: Any) -> Any:
         return loss(parameters, jax.tree.unflatten(held.structure, arrays))
@@ -44,7 +44,7 @@ def problem_of(loss: Any, parameters: Any, held: Collected) -> Any:
         ) from error
     except NameError:
         pass  # a loss that speaks of a batch: the algorithm says what is wrong with it
-    return Problem(of_arrays, parameters, record)
+    return RecordLoss(of_arrays, parameters, record)
 
 
 __all__ = ["model_of", "problem_of"]

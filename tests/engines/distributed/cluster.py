@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
 from unisono.core import journal
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
@@ -22,6 +21,7 @@ from unisono.engines.distributed.server import Conditions, Outcome, coordinate
 from unisono.engines.distributed.sessions import session_of
 from unisono.secagg.roster import Identity, Roster
 
+from ... import methods
 from .links import DirectLink, Fault, FaultyLink
 
 DELTA = 1e-5
@@ -36,8 +36,8 @@ def descent(
     """A few rounds of gradient perturbation; one object per kind, so it is compiled once."""
     relation = Relation.REPLACE_ONE if exact_sizes else Relation.ADD_OR_REMOVE
     facts = Facts((records,) * parties, features, minimum, 0, exact_sizes, retries)
-    settings = Settings(epsilon=2.0, delta=DELTA, rounds=rounds, relation=relation)
-    return Study(gradient_perturbation(settings), facts, trust)
+    method = methods.gradient_perturbation(2.0, DELTA, rounds=rounds, relation=relation)
+    return Study(method, facts, trust)
 
 
 def columns(study: Study, party: int, records: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -78,7 +78,8 @@ class Cluster:
         self.parties: dict[int, Responder] = {}
         self.said: list[str] = []
         event = study.algorithm.event(study.facts, study.trust)
-        self.relation = Relation(study.algorithm.settings["relation"])
+        said = study.algorithm.settings
+        self.relation = Relation(said.get("privacy", said)["relation"])
         for party in range(study.facts.parties):
             policy = Policy(
                 f"data-{party}", Budget(epsilon, DELTA), (), self.relation,

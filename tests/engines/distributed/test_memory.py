@@ -14,14 +14,16 @@ import numpy as np
 import optax
 import pytest
 
-from unisono.algorithms import dp_ftrl, pvi_dp_sga, pvi_updates
-from unisono.algorithms.optimise import Problem
+from unisono.algorithms import pvi_dp_sga, pvi_updates
 from unisono.core.algorithm import Facts
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust
 from unisono.errors import InvalidInput
 from unisono.problems import likelihoods
+from unisono.problems.linear import RecordLoss
+from unisono.releases.blocked_sum import Clipping
 
+from ... import methods
 from . import links
 from .cluster import DELTA, RECORDS, Cluster
 from .links import FaultyLink
@@ -167,16 +169,15 @@ def test_a_memory_of_another_session_is_refused(tmp_path):
 
 @lru_cache(maxsize=2)
 def one_event():
-    problem = Problem(
+    problem = RecordLoss(
         lambda weights, record: jnp.logaddexp(0.0, -record[1] * (record[0] @ weights)),
         np.zeros(1, np.float32),
         (np.zeros(1, np.float32), np.float32(0)),
     )
-    settings = dp_ftrl.Settings(
-        2.0, DELTA, rounds=4, separation=2, bands=2, relation=Relation.REPLACE_ONE,
-        clipping=dp_ftrl.Clipping(loss_range=2.0),
+    algorithm = methods.dp_ftrl(
+        problem, optax.sgd(1.0), 2.0, DELTA, rounds=4, separation=2, bands=2,
+        clipping=Clipping(loss_range=2.0),
     )  # fmt: skip
-    algorithm = dp_ftrl.dp_ftrl(settings, problem, optax.sgd(1.0))
     return Study(algorithm, Facts((8,) * 3, 1, 2), Trust.LOCAL)
 
 

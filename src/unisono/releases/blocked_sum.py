@@ -13,25 +13,40 @@ A record may add gauges, numbers in [-κ, κ]: whether its norm is within each b
 bounds follow a quantile of the norms (Andrew et al. 2021), and its loss, cut to a public range.
 They are released together with the gradient by the same Gaussian: ||(u, gauges)||² <= 1 + m κ².
 A record whose loss or gradient is not finite adds nothing at all.
+
+`BlockedSum` is the bound; what the server reads from a noisy sum (`read`, `moved`) stands beside
+it, because it undoes the same scaling.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from unisono.core.events import Sensitivity, positive
+from unisono.core.algorithm import Facts
+from unisono.core.privacy import Privacy
+from unisono.core.sensitivity import Sensitivity, positive
+from unisono.core.trust import Unit
 from unisono.core.values import _BOUNDED_ONLY, Contribution, blocked_sum_sensitivity
 from unisono.errors import InvalidInput
 from unisono.problems.per_record import PerRecord, cut, masked
+from unisono.releases.release import Release, batch_size
 
 Style = Literal["flat", "per-layer", "normalised"]
 STYLES: tuple[Style, ...] = ("flat", "per-layer", "normalised")
 _SOFT = 0.01
 _TINY = 1e-30
 _LEAST, _MOST = 1e-12, 1e12
+# Rounding adds about this part to the sensitivity.
+ROUNDING_SHARE = 1 / 128
+# The sampler in compiled programs is proved for noise of up to so many steps: wide noise takes
+# coarser ones, which cost little beside it.
+_COARSER = (1, 2, 4, 8, 32, 128, 512)
+# Float errors of norms let a sum exceed its bound by far less than this.
+_FLOAT_SLACK = 1.01
 
 
 @dataclass(frozen=True)
@@ -88,7 +103,7 @@ class Clipping:
         groups = self.groups(problem)
         return jnp.full(groups, self.bound / math.sqrt(groups), jnp.float32)
 
-    def sensitivity(self, problem: PerRecord, grid: float, hides_presence: bool) -> Sensitivity:
+    def sensitivity(self, problem: PerRecord, step: float, hides_presence: bool) -> Sensitivity:
         """How far one record moves the sum."""
         if hides_presence and self.block % 64:
             raise InvalidInput(
@@ -96,9 +111,63 @@ class Clipping:
                 "of a block alike only if it has a multiple of 64; use 64, 128 or 256"
             )
         return blocked_sum_sensitivity(
-            grid, problem.dimension, self.block, problem.terms, self.gauges(problem), self.gauge,
+            step,
+            problem.dimension,
+            self.block,
+            problem.terms,
+            self.gauges(problem),
+            self.gauge,
             hides_presence,
-        )  # fmt: skip
+        )
+
+
+@dataclass(frozen=True)
+class BlockedSum:
+    """Σ over records of (u, gauges): one record moves it by 1, more by gauges, floats and rounding.
+
+    `raw`: the parameters at which gradients are taken, the clipping bounds (groups,), and the
+    records' columns.
+    """
+
+    plan: PerRecord
+    clipping: Clipping
+    unit = Unit.RECORD
+    whole = False
+    batched = True
+    in_graph = True
+    pure = ""
+
+    @property
+    def dimension(self) -> int:
+        return self.clipping.length(self.plan)
+
+    def steps(self, release: Release, facts: Facts, privacy: Privacy) -> Iterator[float]:
+        fine = finest_step(self.dimension, facts.parties * batch_size(release, facts))
+        yield from (fine * factor for factor in _COARSER)
+
+    def sensitivity(self, facts: Facts, privacy: Privacy, step: float) -> Sensitivity:
+        return self.clipping.sensitivity(self.plan, step, hides_presence=not facts.exact_sizes)
+
+    def sum_bound(self, release: Release, facts: Facts, privacy: Privacy) -> float:
+        largest = max(1.0, self.clipping.gauge)
+        return _FLOAT_SLACK * largest * release.summed(batch_size(release, facts), facts)
+
+    def integers(
+        self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any
+    ) -> tuple[Contribution, None]:
+        parameters, bounds, columns = raw
+        hides_presence = not facts.exact_sizes
+        return clipped_sum(
+            self.plan, self.clipping, parameters, bounds, columns, mask, step, hides_presence
+        ), None
+
+
+def finest_step(dimension: int, records: int) -> float:
+    """A power of two so fine that rounding adds little to the sensitivity (1 before rounding),
+    unless a sum over so many records needs coarser steps to fit 32 bits."""
+    fine = ROUNDING_SHARE / math.sqrt(dimension)
+    coarse = 8 * records / 2**31
+    return 2.0 ** (math.floor(math.log2(fine)) if fine >= coarse else math.ceil(math.log2(coarse)))
 
 
 class Reading(NamedTuple):
@@ -111,9 +180,9 @@ class Reading(NamedTuple):
 
 def clipped_sum(
     problem: PerRecord, clipping: Clipping, parameters: Any, bounds: Any, records: Any, mask: Any,
-    grid: float, hides_presence: bool,
+    step: float, hides_presence: bool,
 ) -> Contribution:  # fmt: skip
-    """Σ over records of (u, gauges), as integers on the grid: (dimension + gauges,).
+    """Σ over records of (u, gauges), as integers in steps: (dimension + gauges,).
 
     Works through the batch in blocks, as many as hold a record whose mask is on.
     """
@@ -132,8 +201,8 @@ def clipped_sum(
 
     def add(number: Any, total: list[Any]) -> list[Any]:
         own = jax.tree.map(lambda column: column[number], records)
-        steps = _block(problem, clipping, parameters, bounds, own, mask[number], grid)
-        return [a + b for a, b in zip(total, steps, strict=True)]
+        added = _block(problem, clipping, parameters, bounds, own, mask[number], step)
+        return [a + b for a, b in zip(total, added, strict=True)]
 
     total = [jnp.zeros(leaf.shape, jnp.int32) for leaf in problem.leaves]
     total.append(jnp.zeros(clipping.gauges(problem), jnp.int32))
@@ -143,26 +212,26 @@ def clipped_sum(
         last = jnp.max(jnp.where(jnp.any(mask, axis=1), jnp.arange(1, count + 1), 0))
         total = jax.lax.fori_loop(0, last, add, total)
     vector = jnp.concatenate([part.reshape(-1) for part in total])
-    bound = clipping.sensitivity(problem, grid, hides_presence)
-    return Contribution(vector, grid, bound, maker=_BOUNDED_ONLY)
+    bound = clipping.sensitivity(problem, step, hides_presence)
+    return Contribution(vector, step, bound, maker=_BOUNDED_ONLY)
 
 
 def _block(
     problem: PerRecord, clipping: Clipping, parameters: Any, bounds: Any, records: Any, mask: Any,
-    grid: float,
+    step: float,
 ) -> list[Any]:  # fmt: skip
-    """One block's sum in grid steps: a float sum per array of parameters, rounded once."""
+    """One block's sum in steps: a float sum per array of parameters, rounded once."""
     pieces = cut(problem.pieces(parameters, records))
     norms = problem.norms(pieces)
     keep = mask & jnp.isfinite(pieces.losses) & jnp.all(jnp.isfinite(norms), axis=1)
     pieces = masked(pieces, keep)
     weights, within = _weights(clipping, jnp.where(keep[:, None], norms, 0.0), bounds)
-    weights = jnp.where(keep[:, None], weights / grid, 0.0)
+    weights = jnp.where(keep[:, None], weights / step, 0.0)
     sums = problem.weighted(pieces, weights)
-    steps = [jnp.round(part).astype(jnp.int32) for part in sums]
+    rounded = [jnp.round(part).astype(jnp.int32) for part in sums]
     readings = _gauges(clipping, within, pieces.losses)
-    gauge = jnp.round(clipping.gauge / grid * readings).astype(jnp.int32)
-    return [*steps, jnp.sum(jnp.where(keep[:, None], gauge, 0), axis=0)]
+    gauge = jnp.round(clipping.gauge / step * readings).astype(jnp.int32)
+    return [*rounded, jnp.sum(jnp.where(keep[:, None], gauge, 0), axis=0)]
 
 
 def _weights(clipping: Clipping, norms: Any, bounds: Any) -> tuple[Any, Any]:

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,15 +16,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.gaussian import mu_for
-from unisono.algorithms.pvi_natural_gradient import (
-    Settings,
-    Window,
-    _statistics,
-    for_intervals,
-)
+from unisono.algorithms.pvi_natural_gradient import Window, for_intervals, record_statistics
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
 from unisono.core.trust import FINAL_MODEL, PARTY, SERVER, Relation, Trust
 from unisono.errors import BudgetExceeded, InvalidInput
 from unisono.estimators import (
@@ -41,6 +37,7 @@ from unisono.estimators.noise_aware import (
     from_window,
     opened_variance,
 )
+from unisono.problems.bayesian import BayesianProblem
 from unisono.problems.gaussian_family import Natural, covariance, gaussian, mean, prior
 from unisono.problems.likelihoods import logistic
 
@@ -344,17 +341,17 @@ def simulated_posteriors(records, epsilon, seeds, trust=Trust.SECURE_SUM, partie
     model = BayesianLogisticRegression(epsilon, bounds=(LEAST, MOST))
     scale = model._scale(4)
     facts = Facts((records // parties,) * parties, 5, parties, colluders=1)
-    algorithm, refine = model._method(facts, trust, Relation.REPLACE_ONE)
-    settings = for_intervals(
-        Settings(epsilon=epsilon, prior_variance=100.0, rounds=12,
-                 relation=Relation.REPLACE_ONE), logistic(), facts, trust, 4 / 3,
-    )  # fmt: skip
-    assert algorithm.settings == {**asdict(settings), "likelihood": "logistic"}
+    method, refine = model._method(facts, trust, Relation.REPLACE_ONE)
+    config, algorithm = method.config, method.bind(facts, trust)
+    said = {"rounds": 12, **for_intervals(logistic(), 4 / 3)}
+    assert said.items() <= config.model_dump().items()
+    assert method.privacy == Privacy(epsilon, 1e-5, Relation.REPLACE_ONE)
+    assert method.problem == BayesianProblem(logistic(), prior_variance=100.0)
     std = math.sqrt(opened_variance(algorithm.event(facts, trust), facts, trust))
 
     def study(rows, labels, noise):
         def one_round(state, drawn):
-            own = _statistics(settings, logistic(), algorithm.ask(state), rows, labels)
+            own = record_statistics(config, logistic(), algorithm.ask(state), rows, labels)
             norms = jnp.linalg.norm(own, axis=1)
             arrived = Aggregate(own.sum(0) + drawn, parties, jnp.float32(records))
             return algorithm.merge(state, arrived), norms.max()
@@ -367,7 +364,7 @@ def simulated_posteriors(records, epsilon, seeds, trust=Trust.SECURE_SUM, partie
         X, y = clinic(seed, records)
         noise = std * np.random.default_rng([seed, 1]).normal(size=(12, 5 + 15))
         answer, longest = study(*(np.asarray(a, "f") for a in (scale.whole(X), 2 * y - 1, noise)))
-        assert longest <= settings.clip * (1 + 1e-5)  # weights of rows leave nothing to clip
+        assert longest <= config.clipping_norm * (1 + 1e-5)  # weights of rows leave nothing to clip
         q, arrived = refine(answer)
         slopes, intercepts = scale.coefficients(np.eye(5))
         matrix = np.concatenate([slopes, intercepts[:, None]], axis=1).T

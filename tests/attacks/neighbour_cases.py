@@ -6,17 +6,12 @@ import optax
 
 from unisono.algorithms import (
     components,
-    pvi_analytic,
-    pvi_dp_sga,
-    pvi_natural_gradient,
-    pvi_updates,
     quantiles,
     statistics,
 )
 from unisono.core.algorithm import Facts
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit
-from unisono.problems import likelihoods
 from unisono.problems.linear import RecordLoss
 from unisono.releases.blocked_sum import Clipping
 
@@ -72,7 +67,6 @@ def algorithms(relation):
     sampled = {"rounds": 2, "sampling_rate": 0.5, "relation": relation}
     small = 64 if relation is Relation.ADD_OR_REMOVE else 4
     blocks = Clipping("per-layer", block=small, quantile=0.5, loss_range=2.0)
-    logistic = likelihoods.logistic()
     yield from _surveys(relation)
     yield (
         "gradient-perturbation",
@@ -130,27 +124,21 @@ def algorithms(relation):
     yield (
         "natural-gradient",
         LABELLED,
-        lambda: pvi_natural_gradient.natural_gradient_pvi(
-            pvi_natural_gradient.Settings(rounds=2, full=True, relation=relation), logistic
-        ),
+        lambda: methods.natural_gradient(rounds=2, full_covariance=True, relation=relation),
     )
     yield (
         "one-shot-regression",
         LABELLED,
-        lambda: pvi_analytic.one_shot_regression(
-            pvi_analytic.Settings(2.0, DELTA, relation=relation)
-        ),
+        lambda: methods.one_shot_regression(2.0, DELTA, relation=relation),
     )
     yield (
         "pvi-dp-sga",
         LABELLED,
-        lambda: pvi_dp_sga.dp_sga(
-            pvi_dp_sga.Settings(
-                epsilon=8.0, delta=DELTA, rounds=2, steps=2, rate=0.5, clip=2.0, relation=relation
-            ),
-            logistic,
+        lambda: methods.dp_sga(
+            epsilon=8.0, rounds=2, local_steps=2, sampling_rate=0.5, clipping_norm=2.0,
+            relation=relation,
         ),
-    )
+    )  # fmt: skip
     if relation is not Relation.ADD_OR_REMOVE:
         yield (
             "fed-avg",
@@ -166,11 +154,13 @@ def algorithms(relation):
             ),
         )
         for unit, shards in ((Unit.PARTY, 1), (Unit.RECORD, 4)):
-            yield f"clipped-updates-{unit}", LABELLED, lambda u=unit, s=shards: (
-                pvi_updates.clipped_update_inference(
-                    pvi_updates.Settings(
-                        epsilon=8.0, delta=DELTA, rounds=2, unit=u, shards=s, relation=relation
-                    ), logistic))  # fmt: skip
+            yield (
+                f"clipped-updates-{unit}",
+                LABELLED,
+                lambda u=unit, s=shards: methods.clipped_updates(
+                    epsilon=8.0, rounds=2, unit=u, shards=s, relation=relation
+                ),
+            )
 
 
 def cases():

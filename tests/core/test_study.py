@@ -4,14 +4,15 @@ import warnings
 
 import pytest
 
-from unisono.algorithms import objective_perturbation, pvi_updates
+from unisono.algorithms import objective_perturbation
 from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
 from unisono.algorithms.statistics import count
 from unisono.core.algorithm import Facts
 from unisono.core.study import Study, warn_large_delta
 from unisono.core.trust import Trust, Unit
 from unisono.errors import LargeDeltaWarning
-from unisono.problems.likelihoods import logistic
+
+from .. import methods
 
 from .. import methods
 
@@ -42,12 +43,9 @@ def test_a_delta_that_would_publish_a_record_is_told_where_the_study_is_made(mad
 
 def test_where_a_party_is_hidden_parties_are_counted():
     facts = Facts((1000, 1000), 3, 2)
-    settings = {"epsilon": 1.0, "rounds": 2}
-    few = pvi_updates.Settings(delta=0.5, **settings)
     with pytest.warns(LargeDeltaWarning, match="0.5 with 2 parties.*all records of one party"):
-        Study(pvi_updates.clipped_update_inference(few, logistic()), facts, Trust.LOCAL)
-    fine = pvi_updates.Settings(delta=0.1, **settings)
-    Study(pvi_updates.clipped_update_inference(fine, logistic()), facts, Trust.LOCAL)
+        Study(methods.clipped_updates(delta=0.5, rounds=2), facts, Trust.LOCAL)
+    Study(methods.clipped_updates(delta=0.1, rounds=2), facts, Trust.LOCAL)
 
 
 def test_the_warning_says_what_to_do():

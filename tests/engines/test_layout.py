@@ -13,8 +13,6 @@ import pytest
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms import (
     components,
-    pvi_analytic,
-    pvi_natural_gradient,
     quantiles,
     statistics,
 )
@@ -33,7 +31,6 @@ from unisono.engines import in_process, rounds
 from unisono.engines.layout import padded_length, program_rows, segment_rows
 from unisono.engines.rounds import Keys, _clean_values, _noised, stack
 from unisono.errors import ConditionViolated
-from unisono.problems import likelihoods
 from unisono.problems.linear import RecordLoss
 from unisono.releases.blocked_sum import Clipping
 
@@ -59,12 +56,8 @@ ALGORITHMS = {
         PROBLEM, optax.sgd(0.1), 2.0, 1e-5, clipping=Clipping(block=64, quantile=0.5), **PLENTY
     ),
     "local-dp-sgd": methods.local_dp_sgd(PROBLEM, optax.sgd(0.1), 2.0, 1e-5, steps=2, **PLENTY),
-    "natural-gradient": pvi_natural_gradient.natural_gradient_pvi(
-        pvi_natural_gradient.Settings(rounds=2, relation=ADDED), likelihoods.logistic()
-    ),
-    "one-shot-regression": pvi_analytic.one_shot_regression(
-        pvi_analytic.Settings(2.0, 1e-5, relation=ADDED)
-    ),
+    "natural-gradient": methods.natural_gradient(rounds=2, relation=ADDED),
+    "one-shot-regression": methods.one_shot_regression(2.0, 1e-5, relation=ADDED),
     "k-means": methods.k_means((BOX,) * 3, 2, 2.0, 1e-6, ADDED, rounds=2),
     **{
         name: methods.statistics([question], 1.0, 1e-6, ADDED)

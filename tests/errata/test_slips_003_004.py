@@ -13,12 +13,6 @@ from unisono.accounting.curve import PrivacyCurve
 from unisono.algorithms import bounds, sgd_synchronous
 from unisono.algorithms.free_energy import data_free_gradient, data_gradients, free_energy
 from unisono.algorithms.pvi import infer
-from unisono.algorithms.pvi_analytic import (
-    IteratedSettings,
-    Settings,
-    iterated_regression,
-    one_shot_regression,
-)
 from unisono.core.algorithm import Facts
 from unisono.core.events import Event, Gaussian, bounded_sum
 from unisono.core.trust import SERVER, Relation, Trust
@@ -26,6 +20,8 @@ from unisono.experiments import fig4_3, linear_case
 from unisono.problems import gaussian_family as family
 from unisono.problems import likelihoods
 from unisono.problems.gaussian_family import Natural
+
+from ..methods import iterated_regression, one_shot_regression
 
 DELTA = 1e-5
 
@@ -233,10 +229,9 @@ def test_one_release_costs_what_the_iteration_does_and_is_less_noisy():
     """E003-25: at equal epsilon one release has 1/sqrt(T) of the noise of each of T rounds, and
     damped averaging keeps only (2 - eta)/eta of them: 19 of 78."""
     facts, rounds, damping = Facts((200,) * 3, 2, 3), 78, 0.1
-    common = {"epsilon": 8.0, "delta": DELTA, "clip": 1.0}
-    once = one_shot_regression(Settings(**common)).event(facts, Trust.LOCAL).noise.std
-    each = iterated_regression(IteratedSettings(**common, rounds=rounds, damping=damping))
-    noise = each.event(facts, Trust.LOCAL).noise.std
+    alone = one_shot_regression(8.0, DELTA).bind(facts, Trust.LOCAL)
+    each = iterated_regression(8.0, DELTA, rounds=rounds, damping=damping).bind(facts, Trust.LOCAL)
+    once, noise = (one.event(facts, Trust.LOCAL).noise.std for one in (alone, each))
     assert noise == pytest.approx(once * math.sqrt(rounds), rel=0.01)
     weights = damping * (1 - damping) ** np.arange(1000)
     kept = 1 / np.sum(weights**2)

@@ -17,6 +17,10 @@ from unisono.algorithms.fed_avg import FED_AVG
 from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
 from unisono.algorithms.local_dp_sgd import LOCAL_DP_SGD
 from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION
+from unisono.algorithms.pvi_analytic import ITERATED_REGRESSION, ONE_SHOT_REGRESSION
+from unisono.algorithms.pvi_dp_sga import DP_SGA
+from unisono.algorithms.pvi_natural_gradient import NATURAL_GRADIENT
+from unisono.algorithms.pvi_updates import CLIPPED_UPDATES
 from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
 from unisono.algorithms.survey import STATISTICS
 from unisono.errors import InvalidInput
@@ -26,6 +30,8 @@ OWN = (
     *(STATISTICS, K_MEANS),
     *(GRADIENT_PERTURBATION, CONVEX_DP_SGD, OUTPUT_PERTURBATION, SYNCHRONOUS_SGD),
     *(DP_SGD, LOCAL_DP_SGD, DP_FTRL, FED_AVG),
+    *(ONE_SHOT_REGRESSION, ITERATED_REGRESSION),
+    *(NATURAL_GRADIENT, CLIPPED_UPDATES, DP_SGA),
 )
 
 

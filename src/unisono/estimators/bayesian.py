@@ -26,7 +26,6 @@ bounds has larger coefficients than that: tighten its bounds.
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,18 +37,20 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unisono.core.algorithm import Facts
 from unisono.core.defaults import RELATION
 from unisono.core.events import positive
+from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation, Trust
 from unisono.data.scaling import Scaling, scaling, target_scaling
 from unisono.errors import InvalidInput
 from unisono.estimators.classifiers import public_classes
 from unisono.estimators.documentation import documented
-from unisono.estimators.inference import FITTED, SHARED, BayesianEstimator, Method
-from unisono.estimators.noise_aware import aware_of_rounds, aware_of_statistics
+from unisono.estimators.inference import FITTED, SHARED, BayesianEstimator
+from unisono.estimators.noise_aware import Refine, aware_of_rounds, aware_of_statistics
 from unisono.estimators.statements import (
     UNBOUNDED_TARGETS,
     UNKNOWN_SPREAD,
     UnboundedFeatures,
 )
+from unisono.releases.algorithm import Method
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
@@ -122,19 +123,16 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
     def _scale(self, features: int) -> Scaling:
         return scaling(self.bounds, features, centred="all")
 
-    def _method(self, facts: Facts, trust: Trust, relation: Relation) -> Method:
-        from unisono.algorithms.pvi_analytic import Settings, one_shot_regression
+    def _method(self, facts: Facts, trust: Trust, relation: Relation) -> tuple[Method, Refine]:
+        from unisono.algorithms.pvi_analytic import ONE_SHOT_REGRESSION
+        from unisono.problems.bayesian import GaussianRegression
 
-        spread = self._noise()
         square = facts.features if self._scale(facts.features - 1).norm is None else 2
-        settings = Settings(
-            self.epsilon, self.delta, clip=math.sqrt(square**2 + square), noise_std=spread,
-            prior_variance=self.prior_variance, relation=relation,
-        )  # fmt: skip
-        if self.clip is not None:
-            settings = replace(settings, clip=self.clip)
-        algorithm = one_shot_regression(settings)
-        return algorithm, aware_of_statistics(algorithm, facts, trust, self._prior(facts), spread)
+        clip = math.sqrt(square**2 + square) if self.clip is None else self.clip
+        problem = GaussianRegression(self._noise(), prior_variance=self.prior_variance)
+        privacy = Privacy(self.epsilon, self.delta, relation)
+        method = ONE_SHOT_REGRESSION.method(problem, privacy, clipping_norm=clip)
+        return method, aware_of_statistics(method, facts, trust)
 
 
 class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
@@ -213,22 +211,22 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
     def _scale(self, features: int) -> Scaling:
         return scaling(self.bounds, features, centred="away from zero")
 
-    def _method(self, facts: Facts, trust: Trust, relation: Relation) -> Method:
-        from unisono.algorithms import pvi_natural_gradient as pvi
+    def _method(self, facts: Facts, trust: Trust, relation: Relation) -> tuple[Method, Refine]:
+        from unisono.algorithms.pvi_natural_gradient import NATURAL_GRADIENT, for_intervals
+        from unisono.problems.bayesian import BayesianProblem
         from unisono.problems.likelihoods import likelihood_named
 
         if self.link not in _LINKS:
             raise InvalidInput(f"link = {self.link!r}: choose one of {', '.join(_LINKS)}")
-        settings = pvi.Settings(
-            epsilon=self.epsilon, delta=self.delta, relation=relation, rounds=self.rounds,
-            prior_variance=self.prior_variance,
-        )  # fmt: skip
         likelihood, features = likelihood_named(self.link), facts.features - 1
         # Evenly spread features have a mean square of a third; a bound on the norm leaves 1.
         square = features / 3 if self._scale(features).norm is None else min(1.0, features / 3)
-        settings = pvi.for_intervals(settings, likelihood, facts, trust, square, self.clip)
-        algorithm = pvi.natural_gradient_pvi(settings, likelihood)
-        return algorithm, aware_of_rounds(algorithm, facts, trust, self._prior(facts))
+        method = NATURAL_GRADIENT.method(
+            BayesianProblem(likelihood, prior_variance=self.prior_variance),
+            Privacy(self.epsilon, self.delta, relation),
+            rounds=self.rounds, **for_intervals(likelihood, square, self.clip),
+        )  # fmt: skip
+        return method, aware_of_rounds(method, facts, trust)
 
 
 __all__ = ["BayesianLinearRegression", "BayesianLogisticRegression"]

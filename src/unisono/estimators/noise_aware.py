@@ -42,13 +42,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import chdtri
 
-from unisono.core.algorithm import Algorithm, Facts
+from unisono.core.algorithm import Facts
 from unisono.core.events import Event
 from unisono.core.kinds import Gaussian, Laplace
 from unisono.core.trust import Trust
 from unisono.errors import InvalidInput
 from unisono.estimators.posterior import Posterior
 from unisono.problems.gaussian_family import Natural, covariance, mean, project, symmetric
+from unisono.releases.algorithm import Method
+from unisono.releases.release import copies
 
 _ITERATIONS = 50
 _TOLERANCE = 0.2  # of a posterior deviation: how much rounds may disagree for other reasons
@@ -65,8 +67,7 @@ def opened_variance(event: Event, facts: Facts, trust: Trust) -> float:
             variance = 2 * scale**2
         case other:
             raise InvalidInput(f"the variance of {other!r} is not known here: noise_aware=False")
-    copies = {Trust.LOCAL: facts.parties, Trust.SECURE_SUM: facts.parties / facts.honest}
-    return variance * copies.get(trust, 1)
+    return variance * copies(facts, trust)
 
 
 def observed(prior: Natural, H: np.ndarray, R: np.ndarray, y: np.ndarray) -> Natural:
@@ -76,7 +77,7 @@ def observed(prior: Natural, H: np.ndarray, R: np.ndarray, y: np.ndarray) -> Nat
 
 
 def from_statistics(answer: Natural, prior: Natural, noise_std: float, variance: float) -> Natural:
-    """The posterior of a regression from its one release, as `one_shot_regression` answered."""
+    """The posterior of a regression from its one release, as a one-shot regression answered."""
     S = noise_std**2 * symmetric(answer.precision - prior.precision)
     s = noise_std**2 * (answer.shift - prior.shift)
     eye, q = np.eye(len(s)), prior
@@ -95,7 +96,7 @@ class RoundNoise(NamedTuple):
 
 
 def from_window(window: Any, prior: Natural, noise: RoundNoise) -> Natural:
-    """The posterior from the window of `natural_gradient_pvi`; full bends."""
+    """The posterior from the window of `pvi_natural_gradient`; full bends."""
     means, slopes, bend, rounds = _pooled(window)
     seen, eye, q = slopes + bend @ means, np.eye(len(slopes)), prior
     for _ in range(_ITERATIONS):
@@ -148,18 +149,20 @@ class Aware(NamedTuple):
 Refine = Callable[[Any], Aware]
 
 
-def aware_of_statistics(
-    algorithm: Algorithm, facts: Facts, trust: Trust, prior: Natural, noise_std: float
-) -> Refine:
-    """What the answer of `one_shot_regression` says, its noise counted in."""
-    variance = opened_variance(algorithm.event(facts, trust), facts, trust)
-    return lambda value: Aware(from_statistics(full_natural(value), prior, noise_std, variance))
+def aware_of_statistics(method: Method, facts: Facts, trust: Trust) -> Refine:
+    """What the answer of a one-shot regression says, its noise counted in."""
+    event, problem = method.bind(facts, trust).event(facts, trust), method.problem
+    variance, prior = opened_variance(event, facts, trust), problem.prior(facts.features, full=True)
+    return lambda value: Aware(
+        from_statistics(full_natural(value), prior, problem.noise_std, variance)
+    )
 
 
-def aware_of_rounds(algorithm: Algorithm, facts: Facts, trust: Trust, prior: Natural) -> Refine:
-    """What the answer of `natural_gradient_pvi` says, its noise counted in."""
+def aware_of_rounds(method: Method, facts: Facts, trust: Trust) -> Refine:
+    """What the answer of natural gradients says, its noise counted in."""
+    algorithm, prior = method.bind(facts, trust), method.problem.prior(facts.features, full=True)
     variance = opened_variance(algorithm.event(facts, trust), facts, trust)
-    noise = RoundNoise(variance, variance / algorithm.settings["bend_weight"] ** 2)
+    noise = RoundNoise(variance, variance / method.config.curvature_weight**2)
     enough = algorithm.rounds >= LEAST_ROUNDS
 
     def refine(value: Any) -> Aware:

@@ -23,9 +23,7 @@ from unisono.core.events import Event, Laplace, NormNoise, Poisson
 from unisono.core.kinds import GaussianRun
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit
-from unisono.problems.gaussian_family import packed_size
 
-_PRECISIONS = ("one-shot-regression", "pvi-natural-gradient", "pvi-clipped-updates")
 _COEFFICIENTS = 2**12  # dp-ftrl states its coefficients in these parts
 
 
@@ -71,19 +69,19 @@ def noise_of(study: Study) -> Noise:
 
 
 def released_numbers(study: Study) -> int:
-    """How many numbers a party sends in a round: a guess, from the names in the server's state."""
+    """How many numbers a party sends in a round: as its bound says, or else a guess from the names
+    in the server's state."""
     import jax
 
-    settings, features = study.algorithm.settings, study.facts.features
-    if study.algorithm.name in _PRECISIONS:  # a mean, and a matrix or its diagonal
-        return packed_size(features, settings.get("full", True))
+    if study.algorithm.dimension is not None:
+        return study.algorithm.dimension
     server, _ = study.algorithm.init(study.facts)
     model = getattr(server, "model", server)  # correlated noise remembers sums beside it
     for name in ("parameters", "total", "q"):
         if hasattr(model, name):
             leaves = jax.tree.leaves(getattr(model, name))
             return sum(int(np.size(leaf)) for leaf in leaves)
-    return 2 * features  # means and variances of pvi-dp-sga
+    return 2 * study.facts.features
 
 
 def _spread(event: Event, study: Study, numbers: int) -> tuple[float, float]:

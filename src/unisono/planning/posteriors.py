@@ -87,10 +87,10 @@ def _information(study: Study, settings: Mapping[str, Any]) -> np.ndarray:
     known = n * _BEND[settings["likelihood"]] * squares
     if study.algorithm.name == "pvi-natural-gradient":  # long rows are weighted down
         reach = row_norms(
-            likelihood_named(settings["likelihood"]), settings["bend_weight"],
+            likelihood_named(settings["likelihood"]), settings["curvature_weight"],
             math.sqrt(squares.sum()),
         )  # fmt: skip
-        return known * min(1.0, settings["clip"] / reach)
+        return known * min(1.0, settings["clipping_norm"] / reach)
     # Rows (u, 1) are divided by their length, about the square root of the sum of these.
     return known / squares.sum()
 
@@ -106,11 +106,11 @@ def _from_statistics(study: Study, settings: Mapping[str, Any], known: np.ndarra
 def _from_window(study: Study, settings: Mapping[str, Any], known: np.ndarray) -> np.ndarray:
     """As if the rounds had arrived at the prior's mean."""
     first, size = prior(len(known), 0.0, settings["prior_variance"], full=True), len(known)
-    rounds = settings["rounds"] - int(settings["rounds"] * (1 - settings["averaged"]))
+    rounds = settings["rounds"] - int(settings["rounds"] * (1 - settings["average_last"]))
     nowhere, bends = np.zeros((2, size)), np.stack([np.diag(known)] * 2)
     window = Window(nowhere, nowhere, bends, np.array([0.0, max(1, rounds)]))
     variance = opened_variance(_event(study), study.facts, study.trust)
-    noise = RoundNoise(variance, variance / settings["bend_weight"] ** 2)
+    noise = RoundNoise(variance, variance / settings["curvature_weight"] ** 2)
     return _deviations(from_window(window, first, noise))
 
 

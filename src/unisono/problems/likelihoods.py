@@ -14,6 +14,7 @@ E[(∇ log p)_j z_j] / (2 sqrt(v_j)).
 
 import math
 from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -61,6 +62,11 @@ class Likelihood(NamedTuple):
     expected: Callable[[Any, Any, Any], tuple[Any, Any]] | None = None
     score_answer: Callable[[Any, Any], Any] | None = None
     answer: Callable[[Any, Any], Any] | None = None
+
+    @property
+    def agreed(self) -> dict[str, Any]:
+        """What parties agree on when they agree on this likelihood."""
+        return {"likelihood": self.name}
 
 
 class Slopes(NamedTuple):
@@ -139,6 +145,7 @@ def predictive(likelihood: Likelihood, q: Natural, rows: Any, normals: Any = Non
 
 
 # ------------------------------------------------------------------ the models
+# Ready-made ones are made once, so that equal studies are seen to be equal.
 
 
 def _of_scores(
@@ -153,8 +160,9 @@ def _of_scores(
     )
 
 
+@lru_cache(maxsize=64)
 def linear(noise_std: float) -> Likelihood:
-    """y = x·θ + N(0, noise_std²): conjugate (003 eq. 4.1)."""
+    """y = x·θ + N(0, noise_std²): conjugate."""
     if not (math.isfinite(noise_std) and noise_std > 0):
         raise InvalidInput(
             f"noise_std = {noise_std!r}: the spread of the targets around the line is a positive "
@@ -171,6 +179,7 @@ def linear(noise_std: float) -> Likelihood:
     return _of_scores(name, scores, lambda s, v: s, math.inf, precision, exact=True)
 
 
+@cache
 def logistic() -> Likelihood:
     """P(y | x) = 1 / (1 + exp(-y x·θ)), y in {-1, +1}."""
 
@@ -198,6 +207,7 @@ def logistic() -> Likelihood:
     return _of_scores("logistic", scores, predict, 1.0, 0.25, expected=expected)
 
 
+@cache
 def probit() -> Likelihood:
     """P(y | x) = Φ(y x·θ), y in {-1, +1}; l'' lies in (-1, 0)."""
 
@@ -256,7 +266,9 @@ def likelihood_named(name: str, noise_std: float = 1.0) -> Likelihood:
     >>> likelihood_named("probit").bend_bound
     1.0
     """
-    makers = {"linear": lambda: linear(noise_std), "logistic": logistic, "probit": probit}
+    makers: dict[str, Callable[[], Likelihood]] = {
+        "linear": lambda: linear(noise_std), "logistic": logistic, "probit": probit,
+    }  # fmt: skip
     if name not in makers:
         raise InvalidInput(f"unknown likelihood {name!r}: choose one of {', '.join(makers)}")
     return makers[name]()

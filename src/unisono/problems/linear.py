@@ -2,7 +2,7 @@
 
     LinearLoss      a convex loss of a linear score: gradients of single records in closed form
     RecordLoss      any loss of parameters and one record, traced (`per_record`)
-    Likelihood      a likelihood for Bayesian inference (`likelihoods`)
+    BayesianProblem  a likelihood and a prior, for Bayesian inference (`bayesian`)
     Survey          questions that one table of sums and counts answers (`algorithms.survey`)
 
 An algorithm names the type that it needs, so compatibility follows by type. Every problem says what

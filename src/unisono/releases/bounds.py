@@ -48,11 +48,11 @@ class ClippedSum:
 
     clipping_norm: float
     dimension: int
+    pure: str = ""
     unit = Unit.RECORD
     whole = False
     batched = False
     in_graph = False
-    pure = ""
 
     def __post_init__(self) -> None:
         positive(clipping_norm=self.clipping_norm, dimension=self.dimension)

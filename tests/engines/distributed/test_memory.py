@@ -14,12 +14,11 @@ import numpy as np
 import optax
 import pytest
 
-from unisono.algorithms import pvi_dp_sga, pvi_updates
+from unisono.algorithms.pvi import Climb
 from unisono.core.algorithm import Facts
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust
 from unisono.errors import InvalidInput
-from unisono.problems import likelihoods
 from unisono.problems.linear import RecordLoss
 from unisono.releases.blocked_sum import Clipping
 
@@ -34,22 +33,20 @@ PARTY, NODE = 1, 2
 @lru_cache(maxsize=4)
 def updates():
     """Every party keeps a factor without noise, which moves by what was counted."""
-    settings = pvi_updates.Settings(
-        epsilon=8.0, delta=DELTA, rounds=4, clip=2.0, damping=0.5, prior_variance=4.0,
-        climb=pvi_updates.Climb("gradient", steps=2, size=0.1),
+    algorithm = methods.clipped_updates(
+        epsilon=8.0, delta=DELTA, rounds=4, clipping_norm=2.0, damping=0.5, prior_variance=4.0,
+        climb=Climb("gradient", steps=2, size=0.1),
     )  # fmt: skip
-    algorithm = pvi_updates.clipped_update_inference(settings, likelihoods.logistic())
     return Study(algorithm, Facts((RECORDS,) * 3, 1, 2), Trust.SECURE_SUM)
 
 
 @lru_cache(maxsize=4)
 def in_turn():
     """Asynchronous: a party works on the public values that it saw at its last turn."""
-    settings = pvi_dp_sga.Settings(
-        epsilon=500.0, delta=DELTA, rounds=6, steps=2, rate=1.0, clip=2.0, prior_variance=4.0,
-        relation=Relation.ZERO_OUT, order="asynchronous",
+    algorithm = methods.dp_sga(
+        epsilon=500.0, delta=DELTA, rounds=6, local_steps=2, sampling_rate=1.0, clipping_norm=2.0,
+        prior_variance=4.0, relation=Relation.ZERO_OUT, order="asynchronous",
     )  # fmt: skip
-    algorithm = pvi_dp_sga.dp_sga(settings, likelihoods.logistic())
     return Study(algorithm, Facts((RECORDS,) * 3, 1, 1), Trust.LOCAL)
 
 

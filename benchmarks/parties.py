@@ -30,12 +30,13 @@ import figures
 import unisono
 from datasets import MissingData, adult, data_folder
 from unisono.algorithms.choose import choose
-from unisono.algorithms.sgd_synchronous import Settings, sgd_synchronous
-from unisono.core.algorithm import Algorithm
+from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
 from unisono.core.events import Gaussian
 from unisono.core.trust import Trust
 from unisono.data.scaling import scaling
 from unisono.engines import compilation_cache, in_process
+from unisono.problems.linear import LinearLoss
+from unisono.releases.algorithm import Method
 
 RESULTS = Path(__file__).parent / "results"
 DELTA, ROUNDS = 1e-5, 100
@@ -87,11 +88,11 @@ def load(folder: Path) -> Records:
     return Records(name, train.astype(np.float32), marks[0], test, marks[1], top)
 
 
-def algorithm(name: str, facts: unisono.Facts, trust: Trust, epsilon: float) -> Algorithm:
+def method_named(name: str, epsilon: float) -> Method:
+    problem, privacy = LinearLoss(), unisono.Privacy(epsilon, DELTA)
     if name == "SGD2":
-        plan = Settings(epsilon=epsilon, delta=DELTA, rounds=ROUNDS, radius=10.0)
-        return sgd_synchronous(plan, trust)
-    return choose(facts, trust, epsilon=epsilon, delta=DELTA, most_rounds=ROUNDS).algorithm
+        return SYNCHRONOUS_SGD.method(problem, privacy, rounds=ROUNDS, radius=10.0)
+    return choose(problem, privacy, most_rounds=ROUNDS).method
 
 
 def learn(name: str, records: Records, count: int, epsilon: float, seeds: Sequence[int]) -> Outcome:
@@ -104,9 +105,8 @@ def learn(name: str, records: Records, count: int, epsilon: float, seeds: Sequen
     features = np.split(records.train[order], cuts)
     labels = np.split(records.train_labels[order].astype(np.float32), cuts)
     facts = unisono.Facts(tuple(len(part) for part in labels), records.train.shape[1], count)
-    method = algorithm(name, facts, trust, epsilon)
-    study = unisono.Study(method, facts, trust)
-    event = method.event(facts, trust)
+    study = unisono.Study(method_named(name, epsilon), facts, trust)
+    event = study.algorithm.event(facts, trust)
     assert isinstance(event.noise, Gaussian)
     spread = count if trust is Trust.LOCAL else count / facts.honest
     scores = []

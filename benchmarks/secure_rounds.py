@@ -22,10 +22,11 @@ import numpy as np
 
 import figures
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
+from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.trust import Trust
 from unisono.core.values import Private
@@ -42,6 +43,7 @@ from unisono.engines.flower.certificates import (
 )
 from unisono.engines.flower.cluster import SuperLink
 from unisono.engines.flower.resident import serve
+from unisono.problems.linear import LinearLoss
 from unisono.secagg.roster import Identity, Roster
 
 PARTIES, FEATURES, RECORDS = 3, 100_000, 4
@@ -51,9 +53,9 @@ ROSTER = Roster(tuple(p.name for p in PEOPLE), tuple(p.public for p in PEOPLE))
 
 
 def study(trust: str, rounds: int) -> Study:
-    settings = Settings(epsilon=2.0, delta=1e-6, rounds=rounds)
+    method = GRADIENT_PERTURBATION.method(LinearLoss(), Privacy(2.0, 1e-6), rounds=rounds)
     facts = Facts((RECORDS,) * PARTIES, FEATURES, PARTIES - 1)
-    return Study(gradient_perturbation(settings), facts, Trust(trust))
+    return Study(method, facts, Trust(trust))
 
 
 def measure(link: Link, job: Path) -> None:

@@ -51,9 +51,21 @@ class Timing(NamedTuple):
 
 def learn(features: np.ndarray, labels: np.ndarray, rounds: int) -> tuple[Timing, float]:
     """Gradient perturbation over features (parties, n, d); accuracy on the training records."""
-    from unisono import ACCOUNTANT, Budget, Facts, Ledger, Party, Policy, Private, Study, Trust
-    from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
+    from unisono import (
+        ACCOUNTANT,
+        Budget,
+        Facts,
+        Ledger,
+        Party,
+        Policy,
+        Privacy,
+        Private,
+        Study,
+        Trust,
+    )  # fmt: skip
+    from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
     from unisono.engines import in_process
+    from unisono.problems.linear import LinearLoss
 
     count, size, width = features.shape
     began, busy = time.perf_counter(), time.process_time()
@@ -65,8 +77,11 @@ def learn(features: np.ndarray, labels: np.ndarray, rounds: int) -> tuple[Timing
         for j in range(count)
     ]  # fmt: skip
     facts = Facts((size,) * count, width, max(1, count * 9 // 10), count // 10)
-    algorithm = gradient_perturbation(Settings(epsilon=1.0, delta=1e-6, rounds=rounds))
-    study = Study(algorithm, facts, Trust.SECURE_SUM)
+    method = GRADIENT_PERTURBATION.method(
+        LinearLoss(), Privacy(1.0, 1e-6), rounds=rounds, clipping_norm=1.0, learning_rate=4.0,
+        momentum=0.0, average_last=0.0,
+    )  # fmt: skip
+    study = Study(method, facts, Trust.SECURE_SUM)
     marks: list[float] = []
     result = in_process.run(
         study, parties, progress=lambda _: marks.append(time.perf_counter() - began)

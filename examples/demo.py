@@ -15,9 +15,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 import unisono
-from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
+from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
 from unisono.engines import in_process
 from unisono.errors import BudgetExceeded
+from unisono.problems.linear import LinearLoss
 
 FOLDER = Path("demo")
 HOSPITALS = {"Aalborg": 900, "Bergen": 1400, "Cork": 700, "Dresden": 1100, "Evora": 800}
@@ -49,8 +50,9 @@ def private_mean(ages: np.ndarray) -> None:
 def private_model() -> None:
     CONSOLE.rule("[bold]2  Five hospitals, one model, no trusted server")
     data = [patients(count, seed)[1:] for seed, count in enumerate(HOSPITALS.values(), start=1)]
+    privacy = unisono.Privacy(epsilon=1.0, delta=1e-6)
     study = unisono.Study(
-        gradient_perturbation(Settings(epsilon=1.0, delta=1e-6, rounds=60)),
+        GRADIENT_PERTURBATION.method(LinearLoss("logistic"), privacy, rounds=60),
         unisono.Facts(tuple(HOSPITALS.values()), features=6, minimum_survivors=4, colluders=1),
         unisono.Trust.SECURE_SUM,
     )

@@ -25,9 +25,10 @@ def test_public_names_exist_and_are_pinned():
         "ACCOUNTANT", "Algorithm", "Answer", "Budget", "ClippedValues", "Composed",
         "DiscreteGaussian", "Event", "Everyone", "Facts", "FreshBudgetWarning", "Gaussian",
         "Laplace", "LargeDeltaWarning", "Ledger", "MECHANISMS", "NoNoise", "NormNoise", "Party",
-        "Poisson", "Policy", "PredictableNoiseWarning", "PrivacyCurve", "PrivacyWarning", "Private",
-        "RandomizedResponse", "Relation", "Result", "Selection", "Sensitivity", "Skellam", "Study",
-        "Trust", "Unit", "Viewer", "WithoutReplacement", "__version__", "bounded_sum",
+        "Poisson", "Policy", "PredictableNoiseWarning", "Privacy", "PrivacyCurve", "PrivacyWarning",
+        "Private", "RandomizedResponse", "Relation", "Result", "Selection", "Sensitivity",
+        "Skellam", "Study", "Trust", "Unit", "Viewer", "WithoutReplacement", "__version__",
+        "bounded_sum",
         "clipped_sum", "count", "histogram", "ledger_for", "mean", "open_ledger", "total", "verify",
     }  # fmt: skip
     with pytest.raises(AttributeError, match="no attribute"):

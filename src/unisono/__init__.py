@@ -21,6 +21,7 @@ _PLACES = {
     "unisono.core.ledger": ("Ledger",),
     "unisono.core.verification": ("verify",),
     "unisono.core.policy": ("Budget", "Policy"),
+    "unisono.core.privacy": ("Privacy",),
     "unisono.core.study": ("Party", "Result", "Study"),
     "unisono.core.trust": ("Relation", "Trust", "Unit", "Viewer"),
     "unisono.core.values": ("Private", "clipped_sum"),

@@ -5,7 +5,6 @@ import warnings
 import pytest
 
 from unisono.algorithms import objective_perturbation
-from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
 from unisono.algorithms.statistics import count
 from unisono.core.algorithm import Facts
 from unisono.core.study import Study, warn_large_delta
@@ -16,9 +15,11 @@ from .. import methods
 
 from .. import methods
 
+from .. import methods
+
 
 def gradients(delta, facts):
-    return Study(gradient_perturbation(Settings(1.0, delta, rounds=2)), facts, Trust.LOCAL)
+    return Study(methods.gradient_perturbation(1.0, delta, rounds=2), facts, Trust.LOCAL)
 
 
 def survey(delta, facts):

@@ -40,6 +40,8 @@ from .. import methods
 
 from .. import methods
 
+from .. import methods
+
 loopback = pytest.importorskip("unisono.engines.flower.loopback", reason="flwr is not installed")
 
 SIZES = (40, 25, 60, 31)
@@ -258,7 +260,8 @@ def test_noise_of_the_sum_has_the_promised_spread():
     agreed = study(algorithm, Trust.SECURE_SUM)
     data = [(np.zeros((n, 3)), np.ones(n)) for n in SIZES]
     result = in_process.run(agreed, members(data))
-    event, grid = algorithm.event(agreed.facts, agreed.trust), algorithm.grid(agreed.facts, None)
+    event = agreed.algorithm.event(agreed.facts, agreed.trust)
+    grid = agreed.algorithm.grid(agreed.facts, agreed.trust)
     measured = np.var(sums(result) * grid)
     assert measured == pytest.approx(event.noise.std**2 * 4 / 2, rel=0.2)
 
@@ -387,6 +390,7 @@ def test_a_thousand_parties_share_one_accounting():
     result = in_process.run(agreed, parties)
     assert len(result.certificate.spending) == 1
     assert result.certificate.spending[0].parties == 1000
-    event, grid = algorithm.event(agreed.facts, agreed.trust), algorithm.grid(agreed.facts, None)
+    event = agreed.algorithm.event(agreed.facts, agreed.trust)
+    grid = agreed.algorithm.grid(agreed.facts, agreed.trust)
     # 300 draws: a variance off by more than 40 % has probability below 1e-5.
     assert np.var(sums(result) * grid) == pytest.approx(event.noise.std**2 * 1000 / 800, rel=0.4)

@@ -38,6 +38,8 @@ from .. import methods
 
 from .. import methods
 
+from .. import methods
+
 ADDED = Relation.ADD_OR_REMOVE
 FACTS = Facts((40,), 3, 1, 0, exact_sizes=False)
 ROWS = FACTS.places

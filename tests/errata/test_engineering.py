@@ -15,7 +15,6 @@ from scipy.special import ndtr
 from unisono.accounting import gaussian, hidden_order, integer_noise, shares
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
-from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
 from unisono.core.algorithm import Facts
 from unisono.core.costs import everyone
 from unisono.core.events import DiscreteGaussian, Event, Gaussian, bounded_sum
@@ -30,6 +29,8 @@ from unisono.core.trust import SERVER, Relation, Trust
 from unisono.core.values import Private, clipped_sum
 from unisono.engines import in_process
 from unisono.errors import BudgetExceeded, ConditionViolated, GrantMisused, InvalidInput
+
+from .. import methods
 
 
 def test_a_float_sum_moves_by_twice_the_clip():
@@ -189,7 +190,7 @@ def test_copies_of_a_ledger_share_one_budget(ledger, cost):
 def test_the_certificate_prints_who_may_own_what():
     """X-8: records per person and whether parties are disjoint are declared and printed."""
     study = Study(
-        gradient_perturbation(Settings(epsilon=1.0, delta=1e-5, rounds=2)),
+        methods.gradient_perturbation(epsilon=1.0, delta=1e-5, rounds=2),
         Facts((6, 6), 2, 2), Trust.LOCAL,
     )  # fmt: skip
     data = Private((np.full((6, 2), 0.3), np.ones(6)))

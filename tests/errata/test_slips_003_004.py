@@ -10,16 +10,20 @@ from scipy import stats
 
 from unisono.accounting import gaussian, moments, theorems
 from unisono.accounting.curve import PrivacyCurve
-from unisono.algorithms import bounds, sgd_synchronous
+from unisono.algorithms import bounds
 from unisono.algorithms.free_energy import data_free_gradient, data_gradients, free_energy
 from unisono.algorithms.pvi import infer
 from unisono.core.algorithm import Facts
 from unisono.core.events import Event, Gaussian, bounded_sum
+from unisono.core.study import Study
 from unisono.core.trust import SERVER, Relation, Trust
 from unisono.experiments import fig4_3, linear_case
 from unisono.problems import gaussian_family as family
 from unisono.problems import likelihoods
 from unisono.problems.gaussian_family import Natural
+from unisono.releases.release import copies
+
+from .. import methods
 
 from ..methods import iterated_regression, one_shot_regression
 
@@ -262,10 +266,9 @@ def test_every_party_and_round_has_noise_of_its_own(generator):
     The variance of a sum of 9 independent shares, 20,000 sums: 5 % is five standard errors.
     """
     facts = Facts((50,) * 9, 3, 9)
-    settings = sgd_synchronous.Settings(1.0, DELTA)
-    event = sgd_synchronous.sgd_synchronous(settings).event(facts, Trust.LOCAL)
-    planned = sgd_synchronous.noise_variance(event, facts, Trust.LOCAL)
-    std = event.noise.std
+    algorithm = methods.sgd_synchronous(1.0, DELTA).bind(facts, Trust.LOCAL)
+    std = algorithm.event(facts, Trust.LOCAL).noise.std
+    planned = std**2 * copies(facts, Trust.LOCAL)
     apart = generator.normal(scale=std, size=(20_000, 9)).sum(axis=1)
     assert apart.var() == pytest.approx(planned, rel=0.05)
     assert (9 * generator.normal(scale=std, size=20_000)).var() > 8 * planned
@@ -297,9 +300,9 @@ def test_the_lemmas_and_orders_that_hold():
 def test_parties_with_different_records_do_not_add_up():
     """E004-8: one record lies with one party, so the promise is the worst party's, not the sum."""
     assert theorems.parallel([(0.5, 1e-6), (1.0, 1e-7)]) == (1.0, 1e-6)
-    algorithm = sgd_synchronous.sgd_synchronous(sgd_synchronous.Settings(1.0, DELTA))
+    method = methods.sgd_synchronous(1.0, DELTA)
     for parties in (2, 20):
-        cost = algorithm.cost(Facts((50,) * parties, 3, parties), Trust.LOCAL)[SERVER]
+        cost = Study(method, Facts((50,) * parties, 3, parties), Trust.LOCAL).cost[SERVER]
         assert PrivacyCurve(cost, Relation.REPLACE_ONE).epsilon(DELTA) <= 1.0
 
 

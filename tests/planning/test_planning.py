@@ -12,12 +12,13 @@ from scipy.linalg import toeplitz
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.matrix_mechanism import optimised
-from unisono.algorithms.choose import signal
+from unisono.algorithms.descent import signal
 from unisono.cli.plan_studies import PlanRequest, candidate, candidates, document, prediction
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
 from unisono.core.study import Party
-from unisono.core.trust import SERVER, Relation, Trust, Unit
+from unisono.core.trust import SERVER, Trust, Unit
 from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.planning import noise
@@ -67,7 +68,7 @@ def run(made, values, seed):
 def test_the_ratio_is_the_signal_that_learning_rates_follow(name, trust):
     """Another module computes q by hand; noise from the event agrees but for the grid."""
     study = built(CLASSES, name, trust).built.study
-    q = signal(study.facts, trust, 1.0, 1e-6, Relation.REPLACE_ONE, 11)
+    q = signal(study.facts, trust, Privacy(1.0, 1e-6), 11)
     assert noise_of(study).total == pytest.approx(q, rel=0.02)
 
 

@@ -202,7 +202,7 @@ def test_hidden_sizes_and_pure_epsilon(algorithm):
     study = build(parse_study(algorithm("gradient-perturbation", "", *hidden))).study
     assert not study.facts.exact_sizes
     pure = build(parse_study(algorithm("output-perturbation", "", ("delta = 1e-4", "delta = 0"))))
-    assert pure.study.algorithm.settings["delta"] == 0
+    assert pure.study.algorithm.privacy.delta == 0
 
 
 # ------------------------------------------------------------- results

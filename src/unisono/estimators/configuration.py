@@ -109,7 +109,7 @@ def _in_rounds(request: Request, facts: Facts, trust: Trust) -> Plan:
         for name, value in asked.items()
         if name in kind.config.model_fields and value is not None
     }
-    problem = LinearLoss(request.loss, request.classes)
+    problem = LinearLoss(request.loss, max(2, request.classes))
     privacy = Privacy(request.epsilon, request.delta, request.relation)
     return in_rounds(kind.method(problem, privacy, **given), facts, trust)
 

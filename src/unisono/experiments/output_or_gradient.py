@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 
 from unisono.accounting import gaussian
-from unisono.algorithms import gradient_perturbation as gradients
-from unisono.algorithms import output_perturbation as outputs
-from unisono.core.algorithm import Algorithm, Facts
+from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
+from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION
+from unisono.core.algorithm import Facts
 from unisono.core.events import Gaussian
-from unisono.core.trust import Trust
+from unisono.core.privacy import Privacy
+from unisono.core.study import Study
+from unisono.core.trust import Relation, Trust
 from unisono.experiments.findings import Findings, Number
 from unisono.experiments.simulation import (
     Records,
@@ -30,6 +32,7 @@ from unisono.experiments.simulation import (
     logistic_risks,
     simulate,
 )
+from unisono.problems.linear import LinearLoss
 
 FEATURES, DELTA, REGULARISATION, ROUNDS = 5, 1e-6, 0.01, 50
 PARTIES, RECORDS, EPSILON = 10, 200, 1.0
@@ -99,22 +102,23 @@ def _records(parties: int, records: int) -> tuple[Records, float]:
     return data, least_risk(data, REGULARISATION)
 
 
-def _algorithm(kind: str, epsilon: float) -> Algorithm:
+def _study(kind: str, parties: int, records: int, epsilon: float) -> Study:
+    problem, privacy = LinearLoss("logistic"), Privacy(epsilon, DELTA, Relation.REPLACE_ONE)
     if kind == "output":
-        return outputs.output_perturbation(
-            outputs.Settings(epsilon, DELTA, regularisation=REGULARISATION)
-        )
-    return gradients.gradient_perturbation(
-        gradients.Settings(epsilon, DELTA, rounds=ROUNDS, regularisation=REGULARISATION)
-    )
+        method = OUTPUT_PERTURBATION.method(problem, privacy, regularisation=REGULARISATION)
+    else:
+        method = GRADIENT_PERTURBATION.method(
+            problem, privacy, rounds=ROUNDS, clipping_norm=1.0, learning_rate=4.0, momentum=0.0,
+            average_last=0.0, regularisation=REGULARISATION,
+        )  # fmt: skip
+    return Study(method, Facts((records,) * parties, FEATURES, parties), Trust.SECURE_SUM)
 
 
 @lru_cache(maxsize=64)
 def _excess(kind: str, parties: int, records: int, epsilon: float, draws: int) -> float:
     """Mean excess of the regularised mean risk."""
     data, least = _records(parties, records)
-    facts = Facts((records,) * parties, FEATURES, parties)
-    models = simulate(_algorithm(kind, epsilon), facts, Trust.SECURE_SUM, data, draws)
+    models = simulate(_study(kind, parties, records, epsilon), data, draws)
     return float(np.mean(logistic_risks(models, data, REGULARISATION)) - least)
 
 
@@ -127,9 +131,7 @@ def _floor() -> float:
 @lru_cache(maxsize=1)
 def _without_noise() -> np.ndarray:
     data, _ = _records(PARTIES, RECORDS)
-    facts = Facts((RECORDS,) * PARTIES, FEATURES, PARTIES)
-    algorithm = _algorithm("output", EPSILON)
-    return simulate(algorithm, facts, Trust.SECURE_SUM, data, 1, silent=True)[0]
+    return simulate(_study("output", PARTIES, RECORDS, EPSILON), data, 1, silent=True)[0]
 
 
 def _predicted(epsilon: float) -> float:
@@ -137,8 +139,8 @@ def _predicted(epsilon: float) -> float:
     rows = np.concatenate([x for x, _ in _records(PARTIES, RECORDS)[0]])
     chance = 1 / (1 + np.exp(-rows @ _without_noise()))
     trace = np.mean(chance * (1 - chance) * np.sum(rows**2, axis=1)) + FEATURES * REGULARISATION
-    facts = Facts((RECORDS,) * PARTIES, FEATURES, PARTIES)
-    noise = _algorithm("output", epsilon).event(facts, Trust.SECURE_SUM).noise
+    study = _study("output", PARTIES, RECORDS, epsilon)
+    noise = study.algorithm.event(study.facts, study.trust).noise
     assert isinstance(noise, Gaussian)
     return float(trace * (noise.std / PARTIES) ** 2 / 2)
 

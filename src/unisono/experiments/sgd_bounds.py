@@ -23,10 +23,12 @@ import numpy as np
 from unisono.accounting import hidden_order
 from unisono.algorithms import bounds
 from unisono.algorithms import sgd_sequential as sequential
-from unisono.algorithms import sgd_synchronous as synchronous
+from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD, SynchronousSgdConfig
 from unisono.core.algorithm import Facts
 from unisono.core.events import Gaussian
-from unisono.core.trust import Trust
+from unisono.core.privacy import Privacy
+from unisono.core.study import Study
+from unisono.core.trust import Relation, Trust
 from unisono.experiments.findings import Findings, Number
 from unisono.experiments.simulation import (
     Records,
@@ -36,6 +38,8 @@ from unisono.experiments.simulation import (
     simulate,
     simulated_parties,
 )
+from unisono.problems.linear import LinearLoss
+from unisono.releases.release import copies
 
 PARTIES, DELTA, RADIUS, ROUNDS, BEND = 5, 1e-6, 1.0, 100, 0.2
 BASE = {"epsilon": 4.0, "records": 200, "features": 5}
@@ -174,13 +178,16 @@ def _point(kind: str, regime: str, value: float, bend: float, seeds: int) -> Poi
         bound = _bound_sequential(settings, facts)
     else:
         trust = Trust.LOCAL if "local" in kind else Trust.SECURE_SUM
-        chosen = synchronous.Settings(
-            epsilon, DELTA, rounds=ROUNDS, radius=RADIUS, strong_convexity=bend
-        )
-        algorithm = synchronous.sgd_synchronous(chosen, trust)
-        models = simulate(algorithm, facts, trust, data, 10 * seeds)
-        variance = synchronous.noise_variance(algorithm.event(facts, trust), facts, trust)
-        bound = _bound_synchronous(chosen, facts, variance)
+        method = SYNCHRONOUS_SGD.method(
+            LinearLoss("logistic"), Privacy(epsilon, DELTA, Relation.REPLACE_ONE),
+            rounds=ROUNDS, radius=RADIUS, strong_convexity=bend,
+        )  # fmt: skip
+        study = Study(method, facts, trust)
+        models = simulate(study, data, 10 * seeds)
+        noise = study.algorithm.event(facts, trust).noise
+        assert isinstance(noise, Gaussian)
+        variance = noise.std**2 * copies(facts, trust)
+        bound = _bound_synchronous(method.config, facts, variance)
     excess = float(np.mean(logistic_risks(models, data, bend, summed=True)) - least)
     return Point(excess, bound)
 
@@ -197,13 +204,13 @@ def _bound_sequential(settings: sequential.Settings, facts: Facts) -> float:
     return bounds.last_iterate_convex(2 * settings.radius, moment, n**2)
 
 
-def _bound_synchronous(settings: synchronous.Settings, facts: Facts, variance: float) -> float:
+def _bound_synchronous(config: SynchronousSgdConfig, facts: Facts, variance: float) -> float:
     """The plain average's bound, or the sharpened (11) where the objective is strongly convex."""
-    n, bend = sum(facts.records), settings.strong_convexity
-    moment = bounds.second_moment(n, settings.steepness, facts.features, variance)
+    n, bend = sum(facts.records), config.strong_convexity
+    moment = bounds.second_moment(n, config.steepness, facts.features, variance)
     if bend:
-        return bounds.weighted_average(n, bend, moment, settings.rounds)
-    return bounds.plain_average(settings.diameter, moment, settings.rounds)
+        return bounds.weighted_average(n, bend, moment, config.rounds)
+    return bounds.plain_average(2 * config.radius, moment, config.rounds)
 
 
 def _draw(figure: Any, axes: Any, curves: Any, views: Any) -> None:

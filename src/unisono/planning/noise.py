@@ -1,13 +1,13 @@
 """How much noise a study will add, read from the algorithm that will run.
 
 The scale comes from the event that the algorithm will pay for, and the spread from the law of the
-opened sum under the study's trust; how many numbers are released is guessed from the names in the
-server's state. Of these follows one number that all algorithms share, the signal-to-noise ratio
+opened sum under the study's trust; how many numbers are released is the dimension of its bound.
+Of these follows one number that all algorithms share, the signal-to-noise ratio
 
     all units together, each at its bound   /   length of the noise in all numbers of the sum
 
 of one round, and over the run: T rounds of independent noise weigh sqrt(T) times as much as one.
-It is the q of `algorithms.choose`, for whatever noise, sampler and trust a study has. Real records
+It is the q of `algorithms.descent`, for whatever noise, sampler and trust a study has. Real records
 pull in different directions, so the signal is the largest possible, not the one that data will
 have; that is what the laws of `planning.laws` were fitted for.
 """

@@ -209,7 +209,19 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
 
     alike = all(event is priced.event for event in priced.events)
 
-    def event_of(_: Facts, __: Trust, party: int) -> Event:
+    def require_same(others: Facts, elsewhere: Trust) -> None:
+        if others != facts or elsewhere is not trust:
+            raise InvalidInput(
+                f"{kind.name} was priced for other facts or another trust, and cannot run with "
+                f"trust {elsewhere!s} here: make a study of the method itself"
+            )
+
+    def event(others: Facts, elsewhere: Trust) -> Event:
+        require_same(others, elsewhere)
+        return priced.event
+
+    def event_of(others: Facts, elsewhere: Trust, party: int) -> Event:
+        require_same(others, elsewhere)
         return priced.events[party]
 
     algorithm = engine.Algorithm(
@@ -219,7 +231,7 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
         combine="each" if release.each else "sum",
         rounds=release.rounds,
         grid=lambda *_: priced.step,
-        event=lambda *_: priced.event,
+        event=event,
         init=init,
         ask=parts.ask,
         local=local,

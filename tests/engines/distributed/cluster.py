@@ -32,10 +32,11 @@ RECORDS, FEATURES = 5, 2
 def descent(
     trust: Trust = Trust.SECURE_SUM, parties: int = 4, minimum: int = 3, rounds: int = 3,
     retries: int = 0, features: int = FEATURES, exact_sizes: bool = True, records: int = RECORDS,
+    colluders: int = 0,
 ) -> Study:  # fmt: skip
     """A few rounds of gradient perturbation; one object per kind, so it is compiled once."""
     relation = Relation.REPLACE_ONE if exact_sizes else Relation.ADD_OR_REMOVE
-    facts = Facts((records,) * parties, features, minimum, 0, exact_sizes, retries)
+    facts = Facts((records,) * parties, features, minimum, colluders, exact_sizes, retries)
     method = methods.gradient_perturbation(2.0, DELTA, rounds=rounds, relation=relation)
     return Study(method, facts, trust)
 
@@ -78,8 +79,7 @@ class Cluster:
         self.parties: dict[int, Responder] = {}
         self.said: list[str] = []
         event = study.algorithm.event(study.facts, study.trust)
-        said = study.algorithm.settings
-        self.relation = Relation(said.get("privacy", said)["relation"])
+        self.relation = study.algorithm.privacy.relation
         for party in range(study.facts.parties):
             policy = Policy(
                 f"data-{party}", Budget(epsilon, DELTA), (), self.relation,

@@ -68,9 +68,7 @@ def test_a_party_that_seals_garbage_for_one_is_left_out(tmp_path):
 
 
 def test_where_one_may_collude_one_word_against_another_costs_both(tmp_path):
-    study = descent(parties=6, minimum=4)
-    study = Study(study.algorithm, Facts((5,) * 6, 2, 4, 1), study.trust)
-    cluster = Cluster(study, tmp_path)
+    cluster = Cluster(descent(parties=6, minimum=4, colluders=1), tmp_path)
     cheating(cluster, 0, garbage_for(5))
     assert cluster.run().opened == 3
     assert (cluster.turns(0), cluster.turns(1), cluster.turns(5)) == ([0], [0, 1, 2], [])

@@ -37,8 +37,8 @@ from unisono.core.study import Party, Study
 from unisono.core.trust import ITERATES, PARTY, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import compilation_cache, in_process
-from unisono.problems.linear import RecordLoss
 from unisono.problems.networks import Network, mlp
+from unisono.problems.record_loss import RecordLoss
 from unisono.problems.scattering import group_normalised, scattering
 from unisono.releases.algorithm import Method
 from unisono.releases.blocked_sum import Clipping

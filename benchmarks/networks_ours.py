@@ -25,8 +25,8 @@ from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust
 from unisono.engines.chunks import Chunk
 from unisono.engines.rounds import stack
-from unisono.problems.linear import RecordLoss
 from unisono.problems.networks import convolutional, logistic, mlp
+from unisono.problems.record_loss import RecordLoss
 from unisono.releases.blocked_sum import Clipping
 
 NETWORKS = {

@@ -52,9 +52,13 @@ def k_means(bounds, clusters, epsilon, delta, relation=Relation.REPLACE_ONE, **s
 
 
 def _network(kind, usual=Relation.REPLACE_ONE):
-    def made(problem, optimizer, epsilon, delta, relation=usual, own=(), **settings):
+    def made(
+        problem, optimizer, epsilon, delta, relation=usual, own=(), average_last=0.0, **settings
+    ):
         privacy = Privacy(epsilon, delta, relation, own)
-        return kind.method(problem, privacy, optimizer=optimizer, **settings)
+        return kind.method(
+            problem, privacy, optimizer=optimizer, average_last=average_last, **settings
+        )
 
     return made
 

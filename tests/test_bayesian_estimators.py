@@ -16,6 +16,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.gaussian import mu_for
+from unisono.algorithms.noise_aware import (
+    RoundNoise,
+    converged,
+    from_statistics,
+    from_window,
+    opened_variance,
+)
 from unisono.algorithms.pvi_natural_gradient import Window, for_intervals, record_statistics
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.ledger import Ledger
@@ -29,13 +36,6 @@ from unisono.estimators import (
     DrownedByNoise,
     NotConverged,
     Posterior,
-)
-from unisono.estimators.noise_aware import (
-    RoundNoise,
-    converged,
-    from_statistics,
-    from_window,
-    opened_variance,
 )
 from unisono.problems.bayesian import BayesianProblem
 from unisono.problems.gaussian_family import Natural, covariance, gaussian, mean, prior
@@ -440,7 +440,7 @@ def test_without_noise_the_regression_is_the_textbooks_in_the_users_units():
 def test_the_noise_in_the_sum_is_the_noise_that_is_counted(trust, parties, monkeypatch):
     """Rows and targets of zero: the released shift is noise alone. 310 numbers, 16 % is four
     deviations of their spread: a false alarm once in 10 000."""
-    import unisono.estimators.noise_aware as module
+    import unisono.algorithms.noise_aware as module
 
     counted, found = [], []
     exact = module.opened_variance

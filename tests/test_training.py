@@ -33,8 +33,8 @@ from unisono.errors import (
     UndefinedRelation,
 )
 from unisono.estimators.schedules import schedule
-from unisono.problems.linear import RecordLoss
 from unisono.problems.networks import logistic
+from unisono.problems.record_loss import RecordLoss
 from unisono.releases.algorithm import Method
 from unisono.releases.blocked_sum import Clipping
 from unisono.training import train

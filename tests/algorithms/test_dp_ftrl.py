@@ -34,7 +34,7 @@ from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.engines.layout import spread
 from unisono.errors import AuditFailed, InvalidInput
-from unisono.problems.linear import RecordLoss
+from unisono.problems.record_loss import RecordLoss
 from unisono.releases.banded import remembered
 from unisono.releases.blocked_sum import Clipping
 

@@ -31,8 +31,8 @@ from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.engines import rounds as rounds_module
 from unisono.errors import AuditFailed, BudgetExceeded, GrantMisused, InvalidInput
-from unisono.problems.linear import RecordLoss
 from unisono.problems.networks import mlp
+from unisono.problems.record_loss import RecordLoss
 from unisono.releases import blocked_sum
 from unisono.releases.blocked_sum import Clipping
 from unisono.releases.release import batch_size, overflow

@@ -24,7 +24,7 @@ from unisono.core.study import Party, Study
 from unisono.core.trust import ITERATES, PARTY, SERVER, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
-from unisono.problems.linear import RecordLoss
+from unisono.problems.record_loss import RecordLoss
 from unisono.problems.scattering import group_normalised, scattering
 from unisono.releases.blocked_sum import Clipping
 

@@ -30,7 +30,7 @@ from unisono.core.trust import FINAL_MODEL, ITERATES, SERVER, Relation, Trust, U
 from unisono.core.values import _BOUNDED_ONLY, Contribution, Private, update_sensitivity
 from unisono.engines import in_process
 from unisono.errors import AuditFailed, InvalidInput
-from unisono.problems.linear import RecordLoss
+from unisono.problems.record_loss import RecordLoss
 from unisono.releases import bounds
 from unisono.releases.blocked_sum import Clipping, moved
 

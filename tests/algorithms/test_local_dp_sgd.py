@@ -27,7 +27,7 @@ from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.engines.requirements import rounded_report
 from unisono.errors import AuditFailed, InvalidInput
-from unisono.problems.linear import RecordLoss
+from unisono.problems.record_loss import RecordLoss
 from unisono.releases.blocked_sum import Clipping
 
 from ..methods import dp_sgd, local_dp_sgd

@@ -19,9 +19,9 @@ from unisono.core.values import Private
 from unisono.core.values import clipped_sum as summed_rows
 from unisono.engines import in_process
 from unisono.errors import ConditionViolated, GrantMisused, InvalidInput
-from unisono.problems.linear import RecordLoss
 from unisono.problems.networks import logistic
 from unisono.problems.per_record import PerRecord
+from unisono.problems.record_loss import RecordLoss
 from unisono.releases.blocked_sum import STYLES, Clipping, clipped_sum
 
 from .. import methods

@@ -12,7 +12,7 @@ from unisono.algorithms import (
 from unisono.core.algorithm import Facts
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit
-from unisono.problems.linear import RecordLoss
+from unisono.problems.record_loss import RecordLoss
 from unisono.releases.blocked_sum import Clipping
 
 from .. import methods

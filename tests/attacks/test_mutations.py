@@ -30,7 +30,7 @@ from unisono.core.trust import Relation, Trust
 from unisono.engines.rounds import Stack
 from unisono.errors import AuditFailed
 from unisono.experiments.dataset_level import DAMPING, EMPTY, LARGE, ROUNDS, published, views
-from unisono.problems.linear import RecordLoss
+from unisono.problems.record_loss import RecordLoss
 from unisono.releases import blocked_sum
 from unisono.releases.blocked_sum import Clipping
 

@@ -23,7 +23,7 @@ from unisono.core.trust import Relation, Trust
 from unisono.engines import layout
 from unisono.engines.distributed import work
 from unisono.errors import PrivacyViolation
-from unisono.problems.linear import RecordLoss
+from unisono.problems.record_loss import RecordLoss
 from unisono.releases import algorithm, blocked_sum, table
 
 from .. import methods

@@ -21,7 +21,7 @@ from unisono.core.events import Event, Gaussian, Poisson, bounded_sum
 from unisono.core.trust import Relation
 from unisono.engines import rounds as rounds_module
 from unisono.errors import AuditFailed, InvalidInput
-from unisono.problems.linear import RecordLoss
+from unisono.problems.record_loss import RecordLoss
 from unisono.releases.blocked_sum import Clipping
 
 from .. import methods

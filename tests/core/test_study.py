@@ -13,10 +13,6 @@ from unisono.errors import LargeDeltaWarning
 
 from .. import methods
 
-from .. import methods
-
-from .. import methods
-
 
 def gradients(delta, facts):
     return Study(methods.gradient_perturbation(1.0, delta, rounds=2), facts, Trust.LOCAL)

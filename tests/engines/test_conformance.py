@@ -33,12 +33,8 @@ from unisono.core.trust import (
 from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.errors import BudgetExceeded, GrantMisused, InvalidInput
-from unisono.problems.linear import RecordLoss
+from unisono.problems.record_loss import RecordLoss
 from unisono.releases.blocked_sum import Clipping
-
-from .. import methods
-
-from .. import methods
 
 from .. import methods
 

@@ -31,12 +31,8 @@ from unisono.engines import in_process, rounds
 from unisono.engines.layout import padded_length, program_rows, segment_rows
 from unisono.engines.rounds import Keys, _clean_values, _noised, stack
 from unisono.errors import ConditionViolated
-from unisono.problems.linear import RecordLoss
+from unisono.problems.record_loss import RecordLoss
 from unisono.releases.blocked_sum import Clipping
-
-from .. import methods
-
-from .. import methods
 
 from .. import methods
 

@@ -24,7 +24,6 @@ from unisono.problems.gaussian_family import Natural
 from unisono.releases.release import copies
 
 from .. import methods
-
 from ..methods import iterated_regression, one_shot_regression
 
 DELTA = 1e-5

@@ -16,12 +16,17 @@ from pydantic import Field, model_validator
 
 from unisono.accounting import matrix_mechanism as matrix
 from unisono.algorithms.dp_sgd import build
-from unisono.algorithms.optimise import NetworkConfig, Rounds, resolve_learning_rate
+from unisono.algorithms.optimise import (
+    NETWORK_LAW,
+    NetworkConfig,
+    Rounds,
+    resolve_learning_rate,
+)
 from unisono.core.algorithm import Facts
 from unisono.core.defaults import MOMENTUM
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust
-from unisono.problems.linear import RecordLoss
+from unisono.problems.record_loss import RecordLoss
 from unisono.releases.algorithm import AlgorithmKind
 from unisono.releases.banded import COEFFICIENT_UNIT, BandedSum
 from unisono.releases.blocked_sum import BlockedSum
@@ -34,8 +39,8 @@ _BANDS = 32
 class DpFtrlConfig(NetworkConfig):
     """Noisy gradients of batches that take turns, with noise that is correlated over rounds."""
 
-    rounds: Rounds = Field(1000, description="Noisy steps in all; the budget covers them.")
-    separation: int = Field(100, ge=1, description="A record takes part every so many rounds.")
+    rounds: Rounds = Field(150, description="Noisy steps in all; the budget covers them.")
+    separation: int = Field(10, ge=1, description="A record takes part every so many rounds.")
     bands: int | None = Field(
         None,
         ge=1,
@@ -118,4 +123,6 @@ DP_FTRL = AlgorithmKind(
     release,
     build,
     resolve,
+    sends="sums of gradients whose noise is correlated between rounds",
+    laws={"network": NETWORK_LAW},
 )

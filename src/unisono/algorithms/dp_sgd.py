@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from pydantic import Field, model_validator
 
 from unisono.algorithms.optimise import (
+    NETWORK_LAW,
     Averaging,
     NetworkConfig,
     NetworkResult,
@@ -33,7 +34,7 @@ from unisono.algorithms.optimise import (
     stepped,
 )
 from unisono.core.algorithm import Aggregate, Facts
-from unisono.problems.linear import RecordLoss
+from unisono.problems.record_loss import RecordLoss
 from unisono.releases.algorithm import Algorithm, AlgorithmKind, Records
 from unisono.releases.blocked_sum import BlockedSum, moved, read
 from unisono.releases.release import Priced, Release, sampler_of
@@ -42,9 +43,9 @@ from unisono.releases.release import Priced, Release, sampler_of
 class DpSgdConfig(NetworkConfig):
     """Noisy gradients of secret Poisson batches."""
 
-    rounds: Rounds = Field(1000, description="Noisy steps in all; the budget covers them.")
+    rounds: Rounds = Field(150, description="Noisy steps in all; the budget covers them.")
     sampling_rate: float = Field(
-        0.01, gt=0, le=1, description="A record's chance to take part in a round."
+        0.1, gt=0, le=1, description="A record's chance to take part in a round."
     )
     noise_scales: tuple[Annotated[float, Field(gt=0)], ...] = Field(
         (),
@@ -128,4 +129,7 @@ DP_SGD = AlgorithmKind(
     release,
     build,
     resolve_learning_rate,
+    sends="noisy sums of sampled records' gradients",
+    invertible=True,
+    laws={"network": NETWORK_LAW},
 )

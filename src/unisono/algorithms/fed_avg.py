@@ -42,9 +42,9 @@ from unisono.algorithms.optimise import (
 )
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.trust import Unit
-from unisono.problems.linear import RecordLoss
 from unisono.problems.per_record import finite_records
-from unisono.releases.algorithm import Algorithm, AlgorithmKind, Records
+from unisono.problems.record_loss import RecordLoss
+from unisono.releases.algorithm import Algorithm, AlgorithmKind, Records, UtilityLaw
 from unisono.releases.blocked_sum import Clipping, moved
 from unisono.releases.bounds import ClippedUpdate
 from unisono.releases.release import Priced, Release, sampler_of
@@ -59,6 +59,9 @@ class FedAvgConfig(NetworkConfig):
     )
     epochs: int = Field(1, ge=1, description="How often a party goes through its records locally.")
     batch_size: int = Field(32, ge=1, description="Records of one local step, in their order.")
+    average_last: float = Field(
+        0.0, ge=0, le=1, description="The last share of rounds whose models are averaged."
+    )
     clipping: Clipping = Field(
         Clipping(quantile=0.5), description="How changes are bounded: flat, by a quantile or not."
     )
@@ -225,13 +228,20 @@ def gauged(config: FedAvgConfig, change: Any, bound: Any) -> Any:
     return jnp.append(scaled, gauge) if config.gauges else scaled
 
 
+_PARTIES_LAW = UtilityLaw(1.53, 1.11, 2.39, 2.86)
 FED_AVG = AlgorithmKind(
     "fed-avg",
-    "averages of models trained locally; hides whole parties",
+    "averages of models trained locally",
     FedAvgConfig,
     RecordLoss,
     release,
     build,
     resolve_learning_rate,
-    unit=Unit.PARTY,
+    units=(Unit.PARTY,),
+    sends="noisy sums of models' changes after many local steps",
+    laws={
+        "classification": _PARTIES_LAW,
+        "regression": UtilityLaw(8.9, 1.77, 2.08, 2.26),
+        "network": _PARTIES_LAW,
+    },
 )

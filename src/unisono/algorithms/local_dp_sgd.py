@@ -29,6 +29,7 @@ from jax.flatten_util import ravel_pytree
 from pydantic import Field
 
 from unisono.algorithms.optimise import (
+    NETWORK_LAW,
     Averaging,
     NetworkConfig,
     NetworkResult,
@@ -38,7 +39,7 @@ from unisono.algorithms.optimise import (
 )
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.trust import Trust
-from unisono.problems.linear import RecordLoss
+from unisono.problems.record_loss import RecordLoss
 from unisono.releases.algorithm import Algorithm, AlgorithmKind, Records
 from unisono.releases.blocked_sum import BlockedSum, moved, read
 from unisono.releases.release import LocalSteps, Priced, Release, sampler_of
@@ -52,7 +53,7 @@ class LocalDpSgdConfig(NetworkConfig):
 
     rounds: Rounds = Field(20, description="How often models are averaged.")
     sampling_rate: float = Field(
-        0.01, gt=0, le=1, description="A record's chance to take part in a step."
+        0.1, gt=0, le=1, description="A record's chance to take part in a step."
     )
     steps: int = Field(10, ge=1, description="Noisy local steps between two averages.")
 
@@ -140,4 +141,6 @@ LOCAL_DP_SGD = AlgorithmKind(
     build,
     resolve_learning_rate,
     trusts=frozenset({Trust.LOCAL}),
+    sends="models after many noisy local steps",
+    laws={"network": NETWORK_LAW},
 )

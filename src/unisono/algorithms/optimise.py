@@ -15,11 +15,15 @@ from unisono.core.algorithm import Facts
 from unisono.core.defaults import MOMENTUM
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust
-from unisono.problems.linear import RecordLoss, fingerprint
-from unisono.releases.algorithm import AlgorithmConfig
+from unisono.problems.record_loss import RecordLoss, fingerprint
+from unisono.releases.algorithm import AlgorithmConfig, UtilityLaw
 from unisono.releases.blocked_sum import Clipping
 
 Rounds = Annotated[int, Field(gt=0, le=1_000_000)]
+
+
+# Fitted to DP-SGD on planes; other algorithms share it unmeasured (see `planning.laws`).
+NETWORK_LAW = UtilityLaw(0.543, 1.31, 1.65, 1.86, by_class=True)
 
 
 class NetworkResult(NamedTuple):
@@ -45,7 +49,7 @@ class NetworkConfig(AlgorithmConfig):
     )
     optimizer: Any = Field(None, exclude=True, description="Of optax, in place of a learning rate.")
     average_last: float = Field(
-        0.0, ge=0, le=1, description="The last share of rounds whose iterates are averaged."
+        0.5, ge=0, le=1, description="The last share of rounds whose iterates are averaged."
     )
     decay: float = Field(0.0, ge=0, lt=1, description="Of a moving average of iterates; 0: none.")
 

@@ -34,6 +34,7 @@ import numpy as np
 from pydantic import Field
 
 from unisono.algorithms.descent import Rounds
+from unisono.algorithms.noise_aware import aware_of_statistics
 from unisono.algorithms.posterior import PosteriorAnswer
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.privacy import Privacy
@@ -163,10 +164,24 @@ def damped(config: IteratedRegressionConfig, old: Natural, seen: Natural) -> Nat
 
 
 ONE_SHOT_REGRESSION = AlgorithmKind(
-    "one-shot-regression", "a linear regression's posterior from one noisy release",
-    OneShotRegressionConfig, GaussianRegression, release_once, build_once,
-)  # fmt: skip
+    "one-shot-regression",
+    "a linear regression's posterior from one noisy release",
+    OneShotRegressionConfig,
+    GaussianRegression,
+    release_once,
+    build_once,
+    sends="noisy sums of products of all records' columns",
+    unit_rows=False,
+    noise_aware=aware_of_statistics,
+)
 ITERATED_REGRESSION = AlgorithmKind(
-    "iterated-regression", "the same from many releases, as published; to compare",
-    IteratedRegressionConfig, GaussianRegression, release_often, build_often, resolve,
-)  # fmt: skip
+    "iterated-regression",
+    "the same from many releases, as published; to compare",
+    IteratedRegressionConfig,
+    GaussianRegression,
+    release_often,
+    build_often,
+    resolve,
+    sends="noisy sums of products of all records' columns",
+    unit_rows=False,
+)

@@ -200,6 +200,12 @@ def _quantized(change: Natural) -> Natural:
 
 
 DP_SGA = AlgorithmKind(
-    "pvi-dp-sga", "a posterior by noisy steps at every party; own epsilons, and turns",
-    DpSgaConfig, BayesianProblem, release, build, trusts=_LOCAL,
-)  # fmt: skip
+    "pvi-dp-sga",
+    "a posterior by noisy steps at every party; own epsilons, and turns",
+    DpSgaConfig,
+    BayesianProblem,
+    release,
+    build,
+    trusts=_LOCAL,
+    sends="changes of posteriors after many noisy local steps",
+)

@@ -26,7 +26,7 @@ point q is the optimum of (clipped) variational inference, whatever ρ, μ and �
 are no function of a score are sampled with public normals, and bend = slope² (Gauss-Newton).
 
 The last part of the rounds, `average_last`, is a *window*: it also keeps, in two halves, what every
-round measured, G_t at m_t and B_t. From these `estimators.noise_aware` computes a posterior that
+round measured, G_t at m_t and B_t. From these `algorithms.noise_aware` computes a posterior that
 knows of the noise, and whether the rounds agree with each other, whatever path the iterates took.
 
 The damping λ, where it is left out, is a rule of the public noise: with s the noise in a number of
@@ -53,6 +53,7 @@ import jax.numpy as jnp
 from pydantic import Field
 
 from unisono.algorithms.descent import Rounds
+from unisono.algorithms.noise_aware import aware_of_rounds
 from unisono.algorithms.posterior import PosteriorConfig, PublicPosterior, start_of
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.events import Everyone, Poisson
@@ -296,7 +297,7 @@ def for_intervals(
     down, which costs a tenth of precision and saves a quarter of noise; of the squared clipping
     norm, slopes and bends have half each. From zero Newton's method is near the mode after four
     steps, unless classes are nearly separate: with 12 rounds the window begins there, and more
-    rounds cost next to nothing, since the window averages their noise. `estimators.noise_aware`
+    rounds cost next to nothing, since the window averages their noise. `algorithms.noise_aware`
     checks convergence.
     """
     slope, length = largest_slope(likelihood), 0.75 * math.sqrt(1 + square)
@@ -334,6 +335,13 @@ def _times(precision: Any, vector: Any) -> Any:
 
 
 NATURAL_GRADIENT = AlgorithmKind(
-    "pvi-natural-gradient", "a posterior by noisy Newton steps, for any likelihood",
-    NaturalGradientConfig, BayesianProblem, release, build,
-)  # fmt: skip
+    "pvi-natural-gradient",
+    "a posterior by noisy Newton steps, for any likelihood",
+    NaturalGradientConfig,
+    BayesianProblem,
+    release,
+    build,
+    sends="noisy sums of all records' gradients and curvatures",
+    unit_rows=False,
+    noise_aware=aware_of_rounds,
+)

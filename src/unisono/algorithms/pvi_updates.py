@@ -208,6 +208,13 @@ def _in_shards(data: Any, mask: Any, shards: int) -> tuple[Any, Any]:
 
 
 CLIPPED_UPDATES = AlgorithmKind(
-    "pvi-clipped-updates", "a posterior by clipped changes of factors; hides whole parties",
-    ClippedUpdatesConfig, BayesianProblem, release, build, resolve, unit=Unit.PARTY,
-)  # fmt: skip
+    "pvi-clipped-updates",
+    "a posterior by clipped changes of factors",
+    ClippedUpdatesConfig,
+    BayesianProblem,
+    release,
+    build,
+    resolve,
+    units=(Unit.PARTY,),
+    sends="noisy sums of clipped changes of posteriors",
+)

@@ -50,7 +50,9 @@ def read_blocks(
     step = algorithm.grid(facts, trust)
     law = sum_law(algorithm.event(facts, trust), facts, trust, survivors, step)
     found, start = [], 0
-    for block, factor in zip(table.blocks, table.factors(algorithm.privacy, step), strict=True):
+    assert algorithm.privacy is not None  # a method's
+    factors = table.factors(algorithm.privacy, step)
+    for block, factor in zip(table.blocks, factors, strict=True):
         weight = factor * step
         values = total[start : start + block.width].reshape(block.cell_count, block.length)
         worst = records * (0.5 / factor + block.error)

@@ -39,7 +39,7 @@ from unisono.core.trust import ITERATES, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
-from unisono.problems.linear import RecordLoss
+from unisono.problems.record_loss import RecordLoss
 from unisono.releases.algorithm import Method
 
 # Steep enough for every clipping bound up to a million.

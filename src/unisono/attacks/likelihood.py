@@ -111,7 +111,7 @@ def _compiled(study: Study) -> Callable[..., Any]:
         return Scripted(server, state.sums, state.number + 1)
 
     following = replace(
-        study, algorithm=algorithm._replace(ask=lambda s: algorithm.ask(s.server), merge=merge)
+        study, method=algorithm._replace(ask=lambda s: algorithm.ask(s.server), merge=merge)
     )
     server, states, held = first_carry(study)
     compiled = program(following, algorithm.grid(facts, study.trust), recorded=False)

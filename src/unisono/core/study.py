@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono.core.algorithm import Facts
+from unisono.core.algorithm import Algorithm, Facts
 from unisono.core.certificate import Certificate
 from unisono.core.events import Composed
 from unisono.core.grant import Draw, Grant
@@ -20,16 +20,13 @@ from unisono.errors import GrantMisused, InvalidInput, LargeDeltaWarning, warn
 
 @dataclass(frozen=True)
 class Study:
-    """Algorithm, public facts and trust: everything that is fixed before data is read."""
+    """A method, public facts and trust: everything that is fixed before data is read."""
 
-    algorithm: Any
+    method: Any
     facts: Facts
     trust: Trust
 
     def __post_init__(self) -> None:
-        if hasattr(self.algorithm, "bind"):
-            bound = self.algorithm.bind(self.facts, self.trust)
-            object.__setattr__(self, "algorithm", bound)
         if self.trust is Trust.SECURE_SUM and self.facts.parties == 1:
             raise InvalidInput(
                 "one party alone in a secure sum: its sum is its own value, so nothing is hidden "
@@ -37,6 +34,13 @@ class Study:
             )
         self.algorithm.require(self.facts, self.trust)
         warn_of_the_promise(self)
+
+    @cached_property
+    def algorithm(self) -> Algorithm:
+        """The algorithm as engines run it: resolved, priced and built for this study."""
+        if isinstance(self.method, Algorithm):
+            return self.method
+        return self.method.bind(self.facts, self.trust)
 
     @property
     def cost(self) -> Mapping[Viewer, Composed]:

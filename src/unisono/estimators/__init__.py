@@ -12,7 +12,6 @@ print(model.certificate_.text())
 from unisono.estimators.bayesian import BayesianLinearRegression, BayesianLogisticRegression
 from unisono.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
 from unisono.estimators.networks import PrivateClassifier, PrivateRegressor
-from unisono.estimators.posterior import Posterior
 from unisono.estimators.ridge import PrivateRidge
 from unisono.estimators.search import Selected, private_search
 from unisono.estimators.statements import (
@@ -21,6 +20,7 @@ from unisono.estimators.statements import (
     RepeatedFits,
     UnboundedFeatures,
 )
+from unisono.models.posterior import Posterior
 
 __all__ = [
     "BayesianLinearRegression", "BayesianLogisticRegression", "DrownedByNoise", "NotConverged",

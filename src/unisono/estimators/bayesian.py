@@ -34,17 +34,18 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from unisono.algorithms.noise_aware import Refine, aware_of_rounds, aware_of_statistics
 from unisono.core.algorithm import Facts
 from unisono.core.defaults import RELATION
 from unisono.core.events import positive
 from unisono.core.privacy import Privacy
+from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust
 from unisono.data.scaling import Scaling, scaling, target_scaling
 from unisono.errors import InvalidInput
 from unisono.estimators.classifiers import public_classes
 from unisono.estimators.documentation import documented
 from unisono.estimators.inference import FITTED, SHARED, BayesianEstimator
-from unisono.estimators.noise_aware import Refine, aware_of_rounds, aware_of_statistics
 from unisono.estimators.statements import (
     UNBOUNDED_TARGETS,
     UNKNOWN_SPREAD,
@@ -132,7 +133,7 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
         problem = GaussianRegression(self._noise(), prior_variance=self.prior_variance)
         privacy = Privacy(self.epsilon, self.delta, relation)
         method = ONE_SHOT_REGRESSION.method(problem, privacy, clipping_norm=clip)
-        return method, aware_of_statistics(method, facts, trust)
+        return method, aware_of_statistics(Study(method, facts, trust))
 
 
 class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
@@ -226,7 +227,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
             Privacy(self.epsilon, self.delta, relation),
             rounds=self.rounds, **for_intervals(likelihood, square, self.clip),
         )  # fmt: skip
-        return method, aware_of_rounds(method, facts, trust)
+        return method, aware_of_rounds(Study(method, facts, trust))
 
 
 __all__ = ["BayesianLinearRegression", "BayesianLogisticRegression"]

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from unisono.algorithms.noise_aware import Refine
 from unisono.core.algorithm import Facts
 from unisono.core.events import positive
 from unisono.core.trust import Relation, Trust
@@ -11,9 +12,8 @@ from unisono.data.scaling import Scaling
 from unisono.estimators.configuration import Plan, in_rounds
 from unisono.estimators.documentation import PARTIES
 from unisono.estimators.foundation import PrivateEstimator
-from unisono.estimators.noise_aware import Refine, posterior_of
-from unisono.estimators.posterior import NOT_CONVERGED, Posterior, drowned
 from unisono.estimators.statements import DrownedByNoise, NotConverged
+from unisono.models.posterior import NOT_CONVERGED, Posterior, drowned, posterior_of
 from unisono.releases.algorithm import Method
 
 SHARED = (

@@ -78,8 +78,8 @@ class PrivateNetwork(PrivateEstimator):
         import jax
 
         from unisono.algorithms.dp_sgd import DP_SGD
-        from unisono.problems.linear import RecordLoss
         from unisono.problems.networks import mlp
+        from unisono.problems.record_loss import RecordLoss
         from unisono.releases.blocked_sum import Clipping
 
         network = mlp(*layers)

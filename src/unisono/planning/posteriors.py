@@ -5,7 +5,7 @@ other, and coefficients near the prior's mean. Then the information Λ that n re
 diagonal, and the posterior without privacy has the standard deviation 1 / sqrt(1/v₀ + Λ), v₀ the
 prior's variance. With privacy:
 
-    one-shot-regression, pvi-natural-gradient   by `estimators.noise_aware`, the very functions that
+    one-shot-regression, pvi-natural-gradient   by `algorithms.noise_aware`, the very functions that
                                                 will compute the posterior of the run
     pvi-clipped-updates   P = 1/v₀ + min(Λ, reach), reach = ρ T m C / sqrt(p), since updates are
                           clipped; noise of variance V = ρ² σ² T in P · mean: variance 1/P + V/P²
@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from unisono.algorithms.noise_aware import RoundNoise, from_statistics, from_window, opened_variance
 from unisono.algorithms.pvi_natural_gradient import Window, row_norms
 from unisono.core.study import Study
-from unisono.estimators.noise_aware import RoundNoise, from_statistics, from_window, opened_variance
-from unisono.estimators.posterior import LEARNT
+from unisono.models.posterior import LEARNT
 from unisono.planning.noise import Noise
 from unisono.problems.gaussian_family import Natural, covariance, prior
 from unisono.problems.likelihoods import likelihood_named

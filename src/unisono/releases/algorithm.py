@@ -65,7 +65,12 @@ class Algorithm(NamedTuple):
 
 class AlgorithmConfig(Config):
     """An algorithm's own settings: fields with defaults, ranges and one line of help each. What a
-    published rule of public facts fills in is None where it is left out."""
+    published rule of public facts fills in is None where it is left out. Fields that only Python
+    can give (an optimizer) are excluded from dumps and from study files."""
+
+    def agreed(self, problem: Any) -> dict[str, Any]:
+        """These settings as plain JSON; what is a function, by a fingerprint of its program."""
+        return self.model_dump(mode="json")
 
 
 class UtilityLaw(NamedTuple):
@@ -76,10 +81,6 @@ class UtilityLaw(NamedTuple):
     below: float
     above: float
     by_class: bool = False
-
-    def agreed(self, problem: Any) -> dict[str, Any]:
-        """These settings as plain JSON; what is a function, by a fingerprint of its program."""
-        return self.model_dump(mode="json")
 
 
 def _keep(config: Any, problem: Any, facts: Facts, privacy: Privacy, trust: Trust) -> Any:
@@ -93,7 +94,10 @@ class AlgorithmKind:
 
     `summary` is one line for lists and help. `units` are whose part can be hidden, the usual first;
     `trusts` where its noise may be added. `sends` says what leaves a party, for attackers and those
-    who fear them; from `invertible` messages a search may find records (`attacks`). `laws` tell the planner what noise costs, by task (see `planning.laws`).
+    who fear them; from `invertible` messages a search may find records (`attacks`). `unit_rows`:
+    records are scaled to unit length for it. `noise_aware(study)` turns its result into one that
+    counts the noise in, where the law of its effect is known. `laws` tell the planner what noise
+    costs, by task (see `planning.laws`).
     """
 
     name: str
@@ -107,6 +111,8 @@ class AlgorithmKind:
     trusts: frozenset[Trust] = frozenset(Trust)
     sends: str = "noisy sums"
     invertible: bool = False
+    unit_rows: bool = True
+    noise_aware: Callable[[Any], Callable[[Any], Any]] | None = None
     laws: Mapping[str, UtilityLaw] = field(default_factory=dict, hash=False)
 
     def configured(self, **settings: Any) -> Any:

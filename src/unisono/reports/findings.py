@@ -28,7 +28,8 @@ from unisono.reports.blocks import Heading as Title
 from unisono.reports.charts import Bell, Interval
 from unisono.reports.marks import short
 from unisono.reports.reading import Reading, listed, share
-from unisono.studies.schema import Number, StudyFile
+from unisono.data.schema import Number
+from unisono.studies.schema import StudyFile
 
 MOST = 30  # weights, or numbers of one answer, that a picture shows
 _PICTURES = 12  # answers that get a picture each

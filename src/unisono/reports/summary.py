@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from unisono.core.trust import Relation
 from unisono.core.words import number, one_in, percent, times

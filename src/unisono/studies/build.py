@@ -152,8 +152,7 @@ def build(file: StudyFile) -> Built:
 def _study(file: StudyFile, kind: AlgorithmKind) -> tuple[Posed, Study]:
     privacy = privacy_of(file)
     posed = file.model_kind.pose(file.model_settings, file.data, kind, privacy)
-    said = {name: value for name, value in file.algorithm_settings.items() if value is not None}
-    method = kind.method(posed.problem, privacy, **{**posed.settings, **said})
+    method = kind.method(posed.problem, privacy, **{**posed.settings, **file.algorithm_settings})
     study = Study(method, facts_of(file, posed.features), file.trust.mode)
     study.costs  # noqa: B018  (what cannot be paid for is refused here, before anyone joins)
     return posed, study

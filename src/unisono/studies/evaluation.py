@@ -27,7 +27,8 @@ from unisono.algorithms.survey import STATISTICS, Survey
 from unisono.core.algorithm import agree_facts
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
-from unisono.studies.schema import Category, Number, StudyFile
+from unisono.data.schema import Category, Number
+from unisono.studies.schema import StudyFile
 
 SHARE, ERROR = "share of right predictions", "mean absolute error"
 _RESUMED = (

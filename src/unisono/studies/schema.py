@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterable
 from functools import cached_property, reduce
 from operator import or_
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, PrivateAttr, create_model
 
@@ -120,11 +120,11 @@ def _section(kind: ModelKind | AlgorithmKind, what: str) -> type[Config]:
     known = {
         name: (info.annotation, info)
         for name, info in kind.config.model_fields.items()
-        if not (info.json_schema_extra or {}).get("python_only")  # type: ignore[union-attr]
+        if not info.exclude
     }
-    named = (Literal[kind.name], Field(description=f"The {what}: {kind.summary}."))  # type: ignore[name-defined]
+    named: Any = (Literal[kind.name], Field(description=f"The {what}: {kind.summary}."))
     title = "".join(word.capitalize() for word in (*kind.name.split("-"), what))
-    made = create_model(title, __base__=Config, name=named, **known)  # type: ignore[call-overload]
+    made: type[Config] = create_model(title, __base__=Config, name=named, **known)  # type: ignore[call-overload]
     made.__doc__ = kind.config.__doc__
     return made
 
@@ -132,17 +132,21 @@ def _section(kind: ModelKind | AlgorithmKind, what: str) -> type[Config]:
 class AutomaticAlgorithm(Config):
     """The algorithm that a published rule of public facts takes; `unisono check` says why."""
 
-    name: Literal["auto"] = Field(AUTO, description="Chosen by a published rule of public facts.")
+    name: Literal["auto"] = Field("auto", description="Chosen by a published rule of public facts.")
 
 
 def _either(sections: Iterable[type[Config]]) -> Any:
-    return Annotated[reduce(or_, sections), Field(discriminator="name")]  # type: ignore[arg-type]
+    return Annotated[reduce(or_, sections), Field(discriminator="name")]
 
 
 MODEL_SECTIONS = {name: _section(kind, "model") for name, kind in models().items()}
 ALGORITHM_SECTIONS = {name: _section(kind, "algorithm") for name, kind in algorithms().items()}
-ModelSection = _either(MODEL_SECTIONS.values())
-AlgorithmSection = _either([AutomaticAlgorithm, *ALGORITHM_SECTIONS.values()])
+if TYPE_CHECKING:
+    ModelSection = Any
+    AlgorithmSection = Any
+else:
+    ModelSection = _either(MODEL_SECTIONS.values())
+    AlgorithmSection = _either([AutomaticAlgorithm, *ALGORITHM_SECTIONS.values()])
 
 
 class StudyFile(Config):
@@ -162,7 +166,7 @@ class StudyFile(Config):
     )
     model: ModelSection = Field(description="What is learnt.")
     algorithm: AlgorithmSection = Field(
-        default_factory=AutomaticAlgorithm, description='How it is learnt; left out: "auto".'
+        AutomaticAlgorithm(name="auto"), description='How it is learnt; left out: "auto".'
     )
     evaluation: Evaluation | None = Field(
         None, description="How good the result is: a private test, a public one, or both."
@@ -253,7 +257,8 @@ class StudyFile(Config):
 
 
 def _said(section: Config) -> dict[str, Any]:
-    return {name: getattr(section, name) for name in type(section).model_fields if name != "name"}
+    """What a section says itself, but for its name: the rest follows from rules and defaults."""
+    return {name: getattr(section, name) for name in section.model_fields_set if name != "name"}
 
 
 __all__ = [

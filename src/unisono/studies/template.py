@@ -38,15 +38,13 @@ class Answers:
     @property
     def schema(self) -> Schema:
         """The columns as they are declared."""
-        return Schema(
-            columns={
-                name: {"kind": "number", "bounds": said}
-                if _numeric(said)
-                else {"kind": "category", "values": said}
-                for name, said in self.columns.items()
-            },
-            target=self.target,
-        )
+        columns = {
+            name: {"kind": "number", "bounds": said}
+            if _numeric(said)
+            else {"kind": "category", "values": said}
+            for name, said in self.columns.items()
+        }
+        return Schema.model_validate({"columns": columns, "target": self.target})
 
 
 def parse_column(text: str) -> tuple[float, float] | tuple[str, ...]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def algorithms() -> Mapping[str, "AlgorithmKind"]:
     """All algorithms that learn any loss of a record, by name."""
     from unisono.algorithms import registry
-    from unisono.problems.linear import RecordLoss
+    from unisono.problems.record_loss import RecordLoss
 
     return {
         name: kind for name, kind in registry.algorithms().items() if kind.problem is RecordLoss

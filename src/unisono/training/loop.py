@@ -101,7 +101,7 @@ def train(
     compilation_cache.enable()
     kind = chosen(algorithm, options)
     held = collect(records, parties)
-    usual = default_relation(kind.unit)
+    usual = default_relation(kind.units[0])
     hides = usual if relation is None else _named(Relation, "relation", relation)
     place = _trust(trust, kind.trusts, held)
     public = public_sizes(sizes, held.members, hides, "sizes")
@@ -118,7 +118,7 @@ def train(
     if ledger is None:
         warn_of_fresh(seed)
         budgets = [Budget(one, delta) for one in own]
-        books = fresh_ledgers(held.members, study.costs, budgets, hides, seed, kind.unit)
+        books = fresh_ledgers(held.members, study.costs, budgets, hides, seed, kind.units[0])
     else:
         books = given_ledgers(ledger, held.members, seed)
     people = [

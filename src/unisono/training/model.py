@@ -28,7 +28,7 @@ def problem_of(loss: Any, parameters: Any, held: Collected) -> Any:
     """The loss of a record whose arrays come as a tuple, which is how parties hold them."""
     import jax
 
-    from unisono.problems.linear import RecordLoss
+    from unisono.problems.record_loss import RecordLoss
 
     def of_arrays(parameters: Any, arrays: Any) -> Any:
         return loss(parameters, jax.tree.unflatten(held.structure, arrays))

@@ -10,7 +10,7 @@ from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust
 from unisono.engines import wire
 from unisono.engines.distributed.envelope import HEAD_BYTES, seal
-from unisono.problems.linear import RecordLoss
+from unisono.problems.record_loss import RecordLoss
 
 from ... import methods
 from .cluster import Cluster, columns, descent

@@ -8,10 +8,12 @@ import numpy as np
 from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
+from unisono.algorithms.noise_aware import Aware, Refine, full_natural
 from unisono.core.words import NOTHING_LEARNT
 from unisono.errors import InvalidInput
-from unisono.problems.gaussian_family import Natural, gaussian
+from unisono.problems.gaussian_family import Natural, covariance, gaussian
 from unisono.problems.gaussian_family import kl as divergence
+from unisono.problems.gaussian_family import mean as centre
 
 # Of a coefficient's prior variance: what data must remove for the answer to be more than the prior.
 LEARNT = 0.5
@@ -147,6 +149,17 @@ NOT_CONVERGED = (
 )
 
 
+def posterior_of(
+    value: Any, names: Sequence[str], prior: Natural, refine: Refine | None
+) -> Posterior:
+    """The posterior that an answer stands for; without `refine` it does not know of the noise."""
+    q, arrived = Aware(full_natural(value)) if refine is None else refine(value)
+    return Posterior(
+        centre(q), covariance(q), tuple(names), int(value.floored), refine is not None, arrived,
+        covariance(prior),
+    )
+
+
 def drowned(floored: int, directions: int) -> str:
     return (
         f"in {floored} of {directions} directions noise drowned the data, so the answer there is "
@@ -154,4 +167,4 @@ def drowned(floored: int, directions: int) -> str:
     )
 
 
-__all__ = ["LEARNT", "NOT_CONVERGED", "NO_INTERVALS", "Posterior", "drowned"]
+__all__ = ["LEARNT", "NOT_CONVERGED", "NO_INTERVALS", "Posterior", "drowned", "posterior_of"]

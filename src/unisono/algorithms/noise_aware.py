@@ -36,7 +36,7 @@ deviation, in all directions together (dᵀ D⁻¹ d) or along the way that was 
 not converged: slopes were not linear where the window lies. Only public values are needed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,11 +45,10 @@ from scipy.special import chdtri
 from unisono.core.algorithm import Facts
 from unisono.core.events import Event
 from unisono.core.kinds import Gaussian, Laplace
+from unisono.core.study import Study
 from unisono.core.trust import Trust
 from unisono.errors import InvalidInput
-from unisono.estimators.posterior import Posterior
 from unisono.problems.gaussian_family import Natural, covariance, mean, project, symmetric
-from unisono.releases.algorithm import Method
 from unisono.releases.release import copies
 
 _ITERATIONS = 50
@@ -149,21 +148,23 @@ class Aware(NamedTuple):
 Refine = Callable[[Any], Aware]
 
 
-def aware_of_statistics(method: Method, facts: Facts, trust: Trust) -> Refine:
+def aware_of_statistics(study: Study) -> Refine:
     """What the answer of a one-shot regression says, its noise counted in."""
-    event, problem = method.bind(facts, trust).event(facts, trust), method.problem
-    variance, prior = opened_variance(event, facts, trust), problem.prior(facts.features, full=True)
+    facts, problem = study.facts, study.method.problem
+    variance = opened_variance(study.algorithm.event(facts, study.trust), facts, study.trust)
+    prior = problem.prior(facts.features, full=True)
     return lambda value: Aware(
         from_statistics(full_natural(value), prior, problem.noise_std, variance)
     )
 
 
-def aware_of_rounds(method: Method, facts: Facts, trust: Trust) -> Refine:
+def aware_of_rounds(study: Study) -> Refine:
     """What the answer of natural gradients says, its noise counted in."""
-    algorithm, prior = method.bind(facts, trust), method.problem.prior(facts.features, full=True)
-    variance = opened_variance(algorithm.event(facts, trust), facts, trust)
+    facts, method = study.facts, study.method
+    prior = method.problem.prior(facts.features, full=True)
+    variance = opened_variance(study.algorithm.event(facts, study.trust), facts, study.trust)
     noise = RoundNoise(variance, variance / method.config.curvature_weight**2)
-    enough = algorithm.rounds >= LEAST_ROUNDS
+    enough = study.algorithm.rounds >= LEAST_ROUNDS
 
     def refine(value: Any) -> Aware:
         window = value.window
@@ -180,19 +181,18 @@ def full_natural(value: Any) -> Natural:
     return Natural(np.asarray(value.shift, float), full)
 
 
-def posterior_of(
-    value: Any, names: Sequence[str], prior: Natural, refine: Refine | None
-) -> Posterior:
-    """The posterior that an answer stands for; without `refine` it does not know of the noise."""
-    q, arrived = Aware(full_natural(value)) if refine is None else refine(value)
-    return Posterior(
-        mean(q), covariance(q), tuple(names), int(value.floored), refine is not None, arrived,
-        covariance(prior),
-    )  # fmt: skip
-
-
 __all__ = [
-    "FALSE_ALARM", "LEAST_ROUNDS", "Aware", "Refine", "RoundNoise", "aware_of_rounds",
-    "aware_of_statistics", "converged", "from_statistics", "from_window", "observed",
-    "opened_variance", "posterior_of",
-]  # fmt: skip
+    "FALSE_ALARM",
+    "LEAST_ROUNDS",
+    "Aware",
+    "Refine",
+    "RoundNoise",
+    "aware_of_rounds",
+    "aware_of_statistics",
+    "converged",
+    "from_statistics",
+    "from_window",
+    "full_natural",
+    "observed",
+    "opened_variance",
+]

@@ -18,6 +18,7 @@ from unisono import algorithms, estimators
 from unisono.algorithms.choose import choose
 from unisono.algorithms.dp_sgd_convex import ConvexDpSgdConfig
 from unisono.algorithms.gradient_perturbation import GradientPerturbationConfig
+from unisono.algorithms.registry import OWN
 from unisono.core.algorithm import Facts, agree_facts
 from unisono.core.defaults import PARTY_RELATION, RELATION, RIDGE, default_colluders
 from unisono.core.policy import Budget, Policy
@@ -40,7 +41,7 @@ from unisono.training import train
 pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 
 PAGE = (Path(__file__).parents[1] / "docs" / "defaults.md").read_text()
-WHOLE_PARTIES = {"fed_avg", "pvi_updates"}
+WHOLE_PARTIES = {"fed_avg"}
 
 
 def study_file(unit="record", trust="secure-sum", parties=3, minimum=None):
@@ -106,7 +107,10 @@ def test_the_relation_of_every_algorithm():
                     expected = PARTY_RELATION if module.name in WHOLE_PARTIES else RELATION
                     assert field.default is expected, (module.name, name)
                     seen.add(module.name)
-    assert seen >= WHOLE_PARTIES | {"pvi_dp_sga", "pvi_natural_gradient"}
+    for kind in OWN:  # the promise is the study's
+        assert not {"epsilon", "delta", "relation"} & set(kind.config.model_fields)
+    hiding = [kind.name for kind in OWN if kind.units == (Unit.PARTY,)]
+    assert sorted(hiding) == ["fed-avg", "pvi-clipped-updates"]
 
 
 @pytest.mark.parametrize("name", network_algorithms())

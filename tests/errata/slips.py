@@ -247,7 +247,7 @@ LINES = (
     (
         "E003-25", WRONG, "section 4.2.2, iterating",
         "The sums do not depend on q: T rounds buy the same T times, and damping keeps 19 of 78.",
-        "`one_shot_regression` releases them once.",
+        "`one-shot-regression` releases them once.",
         (LATE + "test_one_release_costs_what_the_iteration_does_and_is_less_noisy",), (),
     ),
     (

@@ -31,7 +31,8 @@ from unisono.errors import InvalidInput
 from unisono.problems.columns import Bounds, ClusteredColumns
 from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind
 from unisono.releases.release import Priced, Release
-from unisono.releases.table import Block, Size, Table, lone_weight
+from unisono.releases.rows import BallPoint
+from unisono.releases.table import Block, Table, lone_weight
 
 
 class KMeansConfig(AlgorithmConfig):
@@ -138,21 +139,18 @@ def _block(problem: ClusteredColumns) -> Block:
         unit = jnp.clip((features - low) * width - 1, -1.0, 1.0)
         return unit / math.sqrt(dimension)
 
-    def rows(public: Any, features: Any) -> Any:
-        placed = place(features)
-        one = jnp.where(jnp.all(jnp.isfinite(placed), axis=1), 1.0, jnp.nan)
-        return jnp.concatenate([one[:, None], placed], axis=1)
-
     def cells(public: Any, features: Any) -> Any:
         placed = place(features)
         nearness = placed @ public.T - 0.5 * jnp.sum(public**2, axis=1)
         return jnp.argmax(nearness, axis=1).astype(jnp.int32)[:, None]
 
     return Block(
-        "clusters", rows, Size(1 + math.sqrt(dimension), math.sqrt(2.0)),
-        Size(2 * math.sqrt(dimension), 2.0), length=dimension + 1,
-        whole=(True, *[False] * dimension), cells=cells, cell_count=problem.clusters,
-    )  # fmt: skip
+        "clusters",
+        BallPoint(dimension),
+        lambda _, features: place(features),
+        cells=cells,
+        level_sizes=(problem.clusters,),
+    )
 
 
 def read_clusters(

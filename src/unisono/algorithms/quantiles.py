@@ -34,7 +34,8 @@ from unisono.algorithms.survey import Question
 from unisono.core.certificate import Certificate
 from unisono.errors import InvalidInput
 from unisono.problems.columns import Bounds, require_bounds
-from unisono.releases.table import Block, Size
+from unisono.releases.rows import Ones
+from unisono.releases.table import Block
 
 MINIMUM, MAXIMUM = "minimum", "maximum"
 
@@ -123,15 +124,14 @@ def quantiles(
                 "median), or 'minimum' or 'maximum'"
             )
 
-    def rows(public: Any, features: Any) -> Any:
-        return jnp.where(jnp.isfinite(features[:, column]), 1.0, jnp.nan)[:, None]
+    def values(public: Any, features: Any) -> Any:
+        return features[:, column]
 
     def cells(public: Any, features: Any) -> Any:
         return tree.cells(features[:, column])
 
-    block = Block(
-        name, rows, Size(1, 1), Size(0, 0), cells=cells, cell_count=tree.nodes, levels=tree.levels
-    )
+    sizes = tuple(branching**level for level in range(1, tree.levels + 1))
+    block = Block(name, Ones(), values, cells=cells, level_sizes=sizes)
     about = (
         ("kind", "quantiles"), ("column", column), ("bounds", (tree.low, tree.high)),
         ("branching", branching), ("depth", depth), ("fine", fine),

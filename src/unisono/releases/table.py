@@ -5,7 +5,7 @@ A block turns every record into a short row r(x) of k numbers and says in which 
     block(records) = for every cell c:  sum over the records in cell c of r(x)      (cells, k)
 
 A record counts in at most one cell on each of `levels` levels (one for a plain statistic,
-several for a tree). Let a bound the norm of a row and w the distance of two rows. Then
+several for a tree). Let a bound the norm of a row and w the distance of two rows (`rows`). Then
 
     one record taken away or zeroed out:  l1 <= levels a,      l2 <= sqrt(levels) a
     one record replaced, same cell:       per level w, or a where it leaves the statistic
@@ -18,15 +18,17 @@ Su 2022).
 
 Rounding is in the sensitivity: an entry moves by half a quantization step, plus a float32 error of
 at most 2^-18 of its limit, which covers clipping, squares and norms of up to a thousand columns.
-Entries that are whole multiples of 1 / `multiple` are encoded without any error.
+Numbers that are whole multiples of 1 / `multiple` are encoded as integers, without any error.
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from unisono.accounting.gaussian import mu_for
 from unisono.core.algorithm import Facts
@@ -36,6 +38,7 @@ from unisono.core.trust import Relation, Unit
 from unisono.core.values import _BOUNDED_ONLY, Contribution
 from unisono.errors import InvalidInput
 from unisono.releases.release import Release
+from unisono.releases.rows import Rows, Size
 
 _FLOAT_ERROR = 2.0**-18
 # The clean sum stays below a quarter of the 32-bit range; the rest is headroom for noise.
@@ -43,49 +46,44 @@ _LARGEST_SUM, _LARGEST_NOISE = 2**29, 2**30
 _FINEST = 2.0**-20
 
 
-@dataclass(frozen=True)
-class Size:
-    """A bound in l1 and in l2."""
-
-    l1: float
-    l2: float
-
-    def of(self, pure: bool) -> float:
-        """The norm that the noise is in proportion to: Laplace for pure epsilon, else Gaussian."""
-        return self.l1 if pure else self.l2
-
-
-Rows = Callable[[Any, Any], Any]
+Read = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True)
 class Block:
-    """See the module. `rows(public, features)` (n, k), `cells(public, features)` (n, levels);
-    a cell outside 0..cell_count - 1 counts nowhere. `whole` says which of the k numbers are
-    multiples of 1 / `multiple`; `share` is the block's part of the budget; `error` is how far
-    float32 may move an entry that is not whole (for intervals, not for privacy)."""
+    """See the module. `values(public, features)` are what `rows` are made of, each record's of its
+    own features; `cells(public, features)` (n, levels) says where it counts: on level l in one of
+    `level_sizes[l]` cells, numbered through all levels, or nowhere. `share` is the block's part of
+    the budget; `error` is how far float32 may move a number that is not exact (for intervals, not
+    for privacy)."""
 
     name: str
     rows: Rows
-    alone: Size
-    within: Size
-    limit: float = 1.0
-    length: int = 1
-    whole: tuple[bool, ...] = (True,)
-    multiple: int = 1
-    cells: Rows | None = None
-    cell_count: int = 1
-    levels: int = 1
+    values: Read
+    cells: Read | None = None
+    level_sizes: tuple[int, ...] = (1,)
     share: float = 1.0
     error: float = 2.0**-22
-    settings: tuple[tuple[str, Any], ...] = field(default=())
 
     def __post_init__(self) -> None:
-        if len(self.whole) != self.length or self.share <= 0 or self.cell_count < 1:
+        if self.share <= 0 or min(self.level_sizes, default=0) < 1:
             raise InvalidInput(
-                f"block {self.name!r}: one entry of `whole` per number, a positive share of the "
-                "budget and at least one cell are needed"
+                f"block {self.name!r}: a positive share of the budget and at least one cell on "
+                "each level are needed"
             )
+
+    @property
+    def length(self) -> int:
+        """k, how many numbers each cell holds."""
+        return len(self.rows.exact)
+
+    @property
+    def levels(self) -> int:
+        return len(self.level_sizes)
+
+    @property
+    def cell_count(self) -> int:
+        return sum(self.level_sizes)
 
     @property
     def width(self) -> int:
@@ -94,38 +92,42 @@ class Block:
     @property
     def taken(self) -> Size:
         """How far the block moves when one record is zeroed out, added or removed."""
-        return Size(self.levels * self.alone.l1, math.sqrt(self.levels) * self.alone.l2)
+        alone = self.rows.alone
+        return Size(self.levels * alone.l1, math.sqrt(self.levels) * alone.l2)
 
     @property
     def swapped(self) -> Size:
         """How far the block moves when one record is replaced."""
         moved = (2.0, math.sqrt(2.0)) if self.cell_count > 1 else (1.0, 1.0)
+        alone, within = self.rows.alone, self.rows.within
         return Size(
-            self.levels * max(self.within.l1, moved[0] * self.alone.l1),
-            math.sqrt(self.levels) * max(self.within.l2, moved[1] * self.alone.l2),
+            self.levels * max(within.l1, moved[0] * alone.l1),
+            math.sqrt(self.levels) * max(within.l2, moved[1] * alone.l2),
         )
 
     @property
     def counts(self) -> bool:
         """Whether all of its numbers are counts."""
-        return all(self.whole) and self.multiple == 1
+        return all(self.rows.exact) and self.rows.multiple == 1
 
     def rounded(self, factor: int) -> list[bool]:
         """Which of its k numbers are not exact when they are multiplied by `factor`."""
-        return [not (whole and factor % self.multiple == 0) for whole in self.whole]
+        kept = factor % self.rows.multiple == 0
+        return [not (exact and kept) for exact in self.rows.exact]
 
     def by(self, column: int, groups: int) -> "Block":
         """The same block for each of `groups` public groups; `column` holds the group's number."""
-        inner = self.cells
+        if self.levels > 1:
+            raise InvalidInput(f"block {self.name!r} has several levels: it cannot be grouped")
+        inner, count = self.cells, self.cell_count
 
         def cells(public: Any, features: Any) -> Any:
             group = codes(features[:, column], groups)[:, None]
             cell = jnp.zeros_like(group) if inner is None else inner(public, features)
-            inside = (group >= 0) & (cell >= 0) & (cell < self.cell_count)
-            return jnp.where(inside, group * self.cell_count + cell, -1)
+            inside = (group >= 0) & (cell >= 0) & (cell < count)
+            return jnp.where(inside, group * count + cell, -1)
 
-        note = (*self.settings, ("by", column), ("groups", groups))
-        return replace(self, cells=cells, cell_count=groups * self.cell_count, settings=note)
+        return replace(self, cells=cells, level_sizes=(groups * count,))
 
 
 def codes(values: Any, count: int) -> Any:
@@ -158,7 +160,7 @@ class Table:
     def factors(self, privacy: Privacy, step: float) -> tuple[int, ...]:
         """The blocks' weights in quantization steps."""
         return tuple(
-            _factor(weight / step, block.multiple)
+            _factor(weight / step, block.rows.multiple)
             for block, weight in zip(self.blocks, self._weights(privacy), strict=True)
         )
 
@@ -170,7 +172,7 @@ class Table:
             return
         weights = self._weights(privacy)
         noise = _rough_noise(_sensitivity(self.blocks, weights, 0.0, True), privacy, release.rounds)
-        largest = max(w * block.limit for block, w in zip(self.blocks, weights, strict=True))
+        largest = max(w * block.rows.limit for block, w in zip(self.blocks, weights, strict=True))
         records = release.summed(facts.records, facts)
         coarse = max(
             largest * records / _LARGEST_SUM, 24 * noise * math.sqrt(facts.parties) / _LARGEST_NOISE
@@ -184,7 +186,8 @@ class Table:
     def sum_bound(self, release: Release, facts: Facts, privacy: Privacy) -> float:
         step = next(self.steps(release, facts, privacy))
         factors = self.factors(privacy, step)
-        largest = max(f * block.limit + 1 for block, f in zip(self.blocks, factors, strict=True))
+        blocks = zip(self.blocks, factors, strict=True)
+        largest = max(factor * block.rows.limit + 1 for block, factor in blocks)
         return largest * step * release.summed(facts.records, facts)
 
     def integers(
@@ -246,7 +249,7 @@ def _sensitivity(
         ones, squares, largest = 0.0, 0.0, 0.0
         for block, weight in zip(blocks, weights, strict=True):
             factor = round(weight / step) if step else 0
-            slack = (step / 2 + weight * _FLOAT_ERROR * block.limit) * roundings
+            slack = (step / 2 + weight * _FLOAT_ERROR * block.rows.limit) * roundings
             found, touched = size(block), sum(block.rounded(factor)) * block.levels
             ones += weight * found.l1 + slack * touched
             squares += (weight * found.l2 + slack * math.sqrt(touched)) ** 2
@@ -259,20 +262,32 @@ def _sensitivity(
 
 
 def _added(block: Block, factor: int, public: Any, features: Any, mask: Any) -> Any:
-    """One party's block, flat, in quantization steps."""
-    rows = block.rows(public, features)
-    keep = mask & jnp.all(jnp.isfinite(rows), axis=1)
-    bounded = jnp.clip(jnp.where(keep[:, None], rows, 0.0), -block.limit, block.limit)
-    steps = jnp.round(bounded * factor).astype(jnp.int32)
+    """One party's block, flat, in quantization steps. Cells of another level count nowhere, so that
+    the levels of a record lie on disjoint coordinates."""
+    steps = _quantized(block, factor, block.rows.of(block.values(public, features)), mask)
     if block.cells is None:
         return jnp.sum(steps, axis=0, dtype=jnp.int32)
     cells = block.cells(public, features)
-    inside = (cells >= 0) & (cells < block.cell_count)
-    target = jnp.where(inside, cells, block.cell_count)
     total = jnp.zeros((block.cell_count, block.length), jnp.int32)
-    for level in range(block.levels):
-        total = total.at[target[:, level]].add(steps, mode="drop")
+    for level, end in enumerate(accumulate(block.level_sizes)):
+        cell = cells[:, level]
+        inside = (cell >= end - block.level_sizes[level]) & (cell < end)
+        target = jnp.where(inside, cell, block.cell_count)
+        total = total.at[target].add(steps, mode="drop")
     return total.ravel()
 
 
-__all__ = ["Block", "Rows", "Size", "Table", "codes", "lone_weight"]
+def _quantized(block: Block, factor: int, rows: Any, mask: Any) -> Any:
+    """Rows in quantization steps; of exact numbers a whole number of multiples."""
+    limit, multiple = block.rows.limit, block.rows.multiple
+    keep = mask & jnp.all(jnp.isfinite(rows), axis=1)
+    bounded = jnp.clip(jnp.where(keep[:, None], rows, 0.0), -limit, limit)
+    steps = jnp.round(bounded * factor).astype(jnp.int32)
+    rounded = np.array(block.rounded(factor))
+    if rounded.all():
+        return steps
+    multiples = jnp.round(bounded * multiple).astype(jnp.int32)
+    return jnp.where(rounded, steps, multiples * (factor // multiple))
+
+
+__all__ = ["Block", "Table", "codes", "lone_weight"]

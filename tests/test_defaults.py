@@ -41,7 +41,6 @@ from unisono.training import train
 pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 
 PAGE = (Path(__file__).parents[1] / "docs" / "defaults.md").read_text()
-WHOLE_PARTIES = {"fed_avg"}
 
 
 def study_file(unit="record", trust="secure-sum", parties=3, minimum=None):
@@ -111,6 +110,7 @@ def test_the_relation_of_every_algorithm():
         assert not {"epsilon", "delta", "relation"} & set(kind.config.model_fields)
     hiding = [kind.name for kind in OWN if kind.units == (Unit.PARTY,)]
     assert sorted(hiding) == ["fed-avg", "pvi-clipped-updates"]
+    assert Privacy(1.0).relation is RELATION
 
 
 @pytest.mark.parametrize("name", network_algorithms())

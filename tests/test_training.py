@@ -529,7 +529,7 @@ def test_arguments_of_other_algorithms():
     refused("dp-sgd does not know 'learning_rates' .nor does train", learning_rates=0.1)
     refused("local-dp-sgd does not know 'noise_scales'", noise_scales=(2.0, 1.0), **local)
     refused("'home' .it belongs to fed-avg.*separation, bands", home=optax.sgd(1.0), **ftrl)
-    refused("stays at home", **{**local, "clipping": Clipping(loss_range=1.0)})
+    refused("stays with the party", **{**local, "clipping": Clipping(loss_range=1.0)})
     refused("steps = 2.5", steps=2.5, **local)
     refused("steps = 0", steps=0, **local)
     refused("use trust LOCAL|choose one of local", trust="trusted-server", **local)

@@ -21,12 +21,12 @@ the sampled Gaussian are accounted by a certified loss distribution, with the ch
 batch overflows. Every party may have its own epsilon (`Privacy.own`).
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from unisono.algorithms.optimise import (
     NETWORK_LAW,
@@ -56,6 +56,15 @@ class LocalDpSgdConfig(NetworkConfig):
         0.1, gt=0, le=1, description="A record's chance to take part in a step."
     )
     steps: int = Field(10, ge=1, description="Noisy local steps between two averages.")
+
+    @model_validator(mode="after")
+    def _no_loss_is_released(self) -> Self:
+        if self.clipping.loss_range:
+            raise ValueError(
+                f"loss_range = {self.clipping.loss_range!r}: in local-dp-sgd a party's noisy loss "
+                "stays with the party, where it would cost and tell nobody; leave it out"
+            )
+        return self
 
 
 class LocalDpSgdOwn(NamedTuple):

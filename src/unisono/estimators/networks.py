@@ -88,7 +88,7 @@ class PrivateNetwork(PrivateEstimator):
         batch = min(total, BATCH) if self.batch_size == "auto" else self.batch_size
         rounds = ROUNDS if self.epochs is None else None
         rate, rounds = schedule(total, batch, None, self.epochs, rounds)
-        privacy = Privacy(self.epsilon, self.delta, relation)
+        privacy, clipping = Privacy(self.epsilon, self.delta, relation), Clipping(bound=self.clip)
         step = self.learning_rate
         if step == "auto":
             size = sum(leaf.size for leaf in jax.tree.leaves(first))
@@ -103,7 +103,7 @@ class PrivateNetwork(PrivateEstimator):
             privacy,
             rounds=rounds,
             sampling_rate=rate,
-            clipping=Clipping(bound=self.clip),
+            clipping=clipping,
             learning_rate=float(step),
             average_last=AVERAGED,
         )

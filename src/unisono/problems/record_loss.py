@@ -25,6 +25,7 @@ class RecordLoss:
     loss: Callable[[Any, Any], Any]
     parameters: Any
     record: Any
+    __hash__ = None  # type: ignore[assignment]  # it holds arrays, which no cache should keep
 
     @cached_property
     def plan(self) -> PerRecord:

@@ -166,8 +166,11 @@ def _bound_hashable(method: Method, facts: Facts, trust: Trust) -> engine.Algori
 def _bound(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
     try:
         hash(method)
-    except TypeError:  # a problem that holds arrays or functions of its own
-        return _assembled(method, facts, trust)
+    except TypeError:  # a problem that holds arrays: remembered for as long as the method lives
+        known = method.__dict__.setdefault("bound", {})
+        if (facts, trust) not in known:
+            known[facts, trust] = _assembled(method, facts, trust)
+        return known[facts, trust]
     return _bound_hashable(method, facts, trust)
 
 

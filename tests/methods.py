@@ -7,6 +7,7 @@ from unisono.algorithms.dp_sgd_convex import CONVEX_DP_SGD
 from unisono.algorithms.fed_avg import FED_AVG
 from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
 from unisono.algorithms.local_dp_sgd import LOCAL_DP_SGD
+from unisono.algorithms.objective_perturbation import OBJECTIVE_PERTURBATION
 from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION
 from unisono.algorithms.pvi_analytic import ITERATED_REGRESSION, ONE_SHOT_REGRESSION
 from unisono.algorithms.pvi_dp_sga import DP_SGA
@@ -39,6 +40,7 @@ gradient_perturbation = _linear(
 )
 dp_sgd_convex = _linear(CONVEX_DP_SGD, _PLAIN | {"learning_rate": 1.0})
 output_perturbation = _linear(OUTPUT_PERTURBATION, {})
+objective_perturbation = _linear(OBJECTIVE_PERTURBATION, {})
 sgd_synchronous = _linear(SYNCHRONOUS_SGD, {})
 
 

@@ -4,7 +4,6 @@ import warnings
 
 import pytest
 
-from unisono.algorithms import objective_perturbation
 from unisono.algorithms.statistics import count
 from unisono.core.algorithm import Facts
 from unisono.core.study import Study, warn_large_delta
@@ -23,9 +22,7 @@ def survey(delta, facts):
 
 
 def objective(delta, facts):
-    """It runs without an engine, and has an agreement in place of a study."""
-    settings = objective_perturbation.Settings(1.0, delta)
-    return objective_perturbation.agreement(settings, facts)
+    return Study(methods.objective_perturbation(1.0, delta), facts, Trust.LOCAL)
 
 
 @pytest.mark.parametrize("made", [gradients, survey, objective])

@@ -69,6 +69,7 @@ ALGORITHMS = {
     "output-perturbation-pure": methods.output_perturbation(2.0, regularisation=0.01),
     "dp-sgd-convex": methods.dp_sgd_convex(2.0, 1e-5, rounds=12),
     "sgd-synchronous": methods.sgd_synchronous(2.0, 1e-5, rounds=12),
+    "objective-perturbation": methods.objective_perturbation(2.0, 1e-5),
     "k-means": methods.k_means((BOX,) * 3, 2, 2.0, 1e-6, rounds=3),
     "fed-avg-by-coins": methods.fed_avg(
         PROBLEM, optax.adam(0.1), 2.0, 1e-5, Relation.REPLACE_ONE, rounds=4, sampling_rate=0.5,
@@ -157,7 +158,15 @@ def test_engines_agree(name, trust):
 
 @pytest.mark.parametrize("trust", list(Trust))
 @pytest.mark.parametrize(
-    "name", ["gradient-perturbation", "moments", "output-perturbation-pure", "k-means", "dp-ftrl"]
+    "name",
+    [
+        "gradient-perturbation",
+        "moments",
+        "output-perturbation-pure",
+        "k-means",
+        "dp-ftrl",
+        "objective-perturbation",
+    ],
 )
 def test_turns_paid_one_by_one_add_up_to_the_run(name, trust):
     """Real parties pay before every turn: the same history as one payment, in other lines."""

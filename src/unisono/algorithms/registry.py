@@ -16,6 +16,7 @@ from unisono.algorithms.dp_sgd_convex import CONVEX_DP_SGD
 from unisono.algorithms.fed_avg import FED_AVG
 from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
 from unisono.algorithms.local_dp_sgd import LOCAL_DP_SGD
+from unisono.algorithms.objective_perturbation import OBJECTIVE_PERTURBATION
 from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION
 from unisono.algorithms.pvi_analytic import ITERATED_REGRESSION, ONE_SHOT_REGRESSION
 from unisono.algorithms.pvi_dp_sga import DP_SGA
@@ -28,7 +29,8 @@ from unisono.releases.algorithm import AlgorithmKind
 
 OWN = (
     *(STATISTICS, K_MEANS),
-    *(GRADIENT_PERTURBATION, CONVEX_DP_SGD, OUTPUT_PERTURBATION, SYNCHRONOUS_SGD),
+    *(GRADIENT_PERTURBATION, CONVEX_DP_SGD, OUTPUT_PERTURBATION),
+    *(OBJECTIVE_PERTURBATION, SYNCHRONOUS_SGD),
     *(DP_SGD, LOCAL_DP_SGD, DP_FTRL, FED_AVG),
     *(ONE_SHOT_REGRESSION, ITERATED_REGRESSION),
     *(NATURAL_GRADIENT, CLIPPED_UPDATES, DP_SGA),

@@ -1,23 +1,25 @@
-"""SGD1 (source 004, INVENTORY 2.6): n² steps, one record at a time, in an order a coordinator drew.
+"""SGD1: n² steps, one record at a time, in an order that a coordinator drew.
 
     G_i     = n clip_L(grad l(θ_i; d_π(i))) + N(0, σ² I)           by the owner of record π(i)
     θ_{i+1} = Π_C(θ_i - η_i (G_i + n Δ θ_i)),                      C the ball of radius R
 
-    convex (Δ = 0)           η_i = |C| / sqrt(i (n² L'² + p σ²))      (source, eq. 4; L' = L + Δ R)
+    convex (Δ = 0)           η_i = |C| / sqrt(i (n² L'² + p σ²))      (L' = L + Δ R)
     strongly convex (Δ > 0)  η_i = 1 / (n Δ i);                       the last iterate is returned
 
-Who may be told what (E004-5). A hidden order protects only against those who do not know it: the
+Who may be told what. A hidden order protects only against those who do not know it: the
 coordinator drew π, so against it there is *no* amplification by sampling, and it might name one
 record again and again. Each party therefore enforces a public `uses` (k_max) per record and refuses
-further asks (X-10): μ = sqrt(k_max) 2 n L / σ against everyone, which is what ledgers are
+further asks: μ = sqrt(k_max) 2 n L / σ against everyone, which is what ledgers are
 charged and σ is calibrated to. Refusals depend on π alone. `views` says what would hold against
 (a) who knows neither order nor party, (b) who knows a random order, (c) who sees which party works.
-The redesign that keeps the amplification against everyone is `dp_sgd_convex`.
+The redesign that keeps the amplification against everyone is `dp_sgd_convex`. (Step sizes and last
+iterates: Shamir and Zhang 2013.)
 """
 
+import hashlib
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -27,17 +29,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono.accounting import hidden_order
-from unisono.algorithms.agreement import Agreement, require_fitting
 from unisono.algorithms.sgd_synchronous import project
 from unisono.core.algorithm import Facts, cost_per_viewer
 from unisono.core.certificate import certify
 from unisono.core.defaults import RELATION
-from unisono.core.events import Event, Gaussian, positive
+from unisono.core.events import Composed, Event, Gaussian, canonical, positive
 from unisono.core.ledger import Ledger
 from unisono.core.release import noise_steps
-from unisono.core.study import Party, Result, require_same_kind
+from unisono.core.study import Party, Result, require_same_kind, warn_of_the_promise
 from unisono.core.transcript import EVERYONE, Transcript
-from unisono.core.trust import SERVER, Relation, Trust
+from unisono.core.trust import SERVER, Relation, Trust, Viewer
 from unisono.core.values import clipped_sum, sum_sensitivity
 from unisono.errors import InvalidInput
 from unisono.mechanisms.gaussian import calibrate
@@ -51,8 +52,8 @@ _MOST_RECORDS = 2000
 class Settings:
     """What the parties agree on; `uses` None allows n + 4 sqrt(n), which few records ever need.
 
-    `published` takes σ from the source's eq. (3) instead of calibrating: what ledgers are then
-    charged is its true cost, not `epsilon`.
+    `published` takes σ as it was printed for a hidden order instead of calibrating: what ledgers
+    are then charged is its true cost, not `epsilon`.
     """
 
     epsilon: float
@@ -107,6 +108,60 @@ def use_event(settings: Settings, facts: Facts) -> Event:
     return calibrate(
         bound, settings.relation, settings.epsilon, settings.delta, count=settings.cap(facts)
     )
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The public part of a run: what a `Study` is to an engine. A coordinator who names a record in
+    every step does not fit the rounds of one, but pays, certifies and records like everything else.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    facts: Facts
+    trust: Trust
+    cost: Mapping[Viewer, Composed]
+
+    def __post_init__(self) -> None:
+        warn_of_the_promise(self)
+
+    @property
+    def algorithm(self) -> "Agreement":
+        """Name and settings, where a certificate looks for them."""
+        return self
+
+    @property
+    def costs(self) -> Sequence[Mapping[Viewer, Composed]]:
+        """What the run shows of each party: all pay alike."""
+        return [self.cost] * self.facts.parties
+
+    @property
+    def hash(self) -> str:
+        """What all parties agreed on, in one number."""
+        facts = self.facts
+        agreed = {
+            "algorithm": self.name,
+            "settings": dict(self.settings),
+            "trust": str(self.trust),
+            "records": list(facts.records),
+            "features": facts.features,
+            "colluders": facts.colluders,
+        }
+        return hashlib.sha256(canonical(agreed)).hexdigest()
+
+
+def require_fitting(facts: Facts, columns: Sequence[tuple[np.ndarray, ...]]) -> None:
+    """Refuse data whose shapes are not the public ones."""
+    for index, ((features, labels), promised) in enumerate(
+        zip(columns, facts.records, strict=True)
+    ):
+        rows, width = np.shape(features)
+        if rows != promised or width != facts.features or np.shape(labels) != (rows,):
+            raise InvalidInput(
+                f"party {index} holds {rows} records of {width} features and labels of shape "
+                f"{np.shape(labels)}; agreed were {promised} of {facts.features}: agree on the "
+                "public sizes first"
+            )
 
 
 def agreement(settings: Settings, facts: Facts) -> Agreement:

@@ -17,7 +17,7 @@ of floats may be rounded the other way, by a step in each of two blocks.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -337,7 +337,7 @@ def studies_of(study: Study) -> list[Study]:
     found = []
     for trust in sorted(study.algorithm.trusts):
         try:
-            other = replace(study, trust=trust)
+            other = study.under(trust)
             other.algorithm.event(other.facts, trust)
         except UnisonoError:
             continue

@@ -5,7 +5,6 @@ control: if it fails, the attack says nothing), of rows that saw nothing, and of
 """
 
 import math
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -140,7 +139,7 @@ def _simulated(built: Any, base: Any, seed: int, trust: Any) -> Any:
         policy = Policy(name, budget, trusted, privacy.relation, privacy.unit, facts.colluders)
         ledger = Ledger.in_memory(policy, ACCOUNTANT, seed)
         parties.append(Party(name, Private(columns), ledger))
-    return in_process.run(replace(built.study, trust=trust), parties).transcript
+    return in_process.run(built.study.under(trust), parties).transcript
 
 
 def words(found: dict[str, Any]) -> list[str]:

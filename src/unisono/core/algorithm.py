@@ -11,8 +11,9 @@ The engine calls them in this order, once per round:
 that `event` names.
 
 Some algorithms do more: parties with budgets of their own (`own_event`), parties that take turns
-(`schedule`), several noisy steps at home between two messages (`inner`), noise that changes from
-round to round (`round_event`), and records that arrive as a small batch (`batch`).
+(`schedule`), several noisy steps at home between two messages (`inner`), noise inside the
+computation itself (`inside`), noise that changes from round to round (`round_event`), and records
+that arrive as a small batch (`batch`).
 """
 
 import hashlib
@@ -148,6 +149,19 @@ class Inner(NamedTuple):
     reach: float
 
 
+class Inside(NamedTuple):
+    """Noise that goes into a party's computation before there is a value to release: an event of
+    its own in every turn, paid and drawn first.
+
+    `local` gets it in whole steps of `grid`, integers of this `shape`, where it gets a party's
+    state otherwise: such a party remembers nothing, and the noise ends with the turn.
+    """
+
+    event: Event
+    grid: float
+    shape: tuple[int, ...]
+
+
 class Schedule(NamedTuple):
     """Who is asked when, which is public: `asked` (rounds, parties).
 
@@ -195,6 +209,7 @@ class Algorithm(NamedTuple):
     whole: bool = False
     privacy: Privacy | None = None
     dimension: int | None = None
+    inside: Inside | None = None
 
     @property
     def alike(self) -> bool:
@@ -205,6 +220,11 @@ class Algorithm(NamedTuple):
     def steps(self) -> int:
         """How many releases a party makes in one of its turns."""
         return self.inner.steps if self.inner else 1
+
+    @property
+    def draws(self) -> int:
+        """How many draws of a grant one turn of a party takes."""
+        return self.steps + (1 if self.inside else 0)
 
     def event_of(self, facts: Facts, trust: Trust, party: int, number: int = 0) -> Event:
         """What one party releases in one step of round `number`."""
@@ -247,14 +267,18 @@ class Algorithm(NamedTuple):
                 f"{self.name} is one event of {releases_of(event)} releases, and cannot be paid "
                 f"for in parts ({releases})"
             )
-        return cost_per_viewer(event, releases // releases_of(event), facts, trust)
+        history = self._with_inside(event * (releases // releases_of(event)), turns)
+        return _cost_per_viewer(history, facts, trust)
+
+    def _with_inside(self, history: Composed, turns: int) -> Composed:
+        return self.inside.event * turns + history if self.inside else history
 
     def turn_cost(
         self, facts: Facts, trust: Trust, party: int, number: int
     ) -> dict[Viewer, Composed]:
         """What one party's turn in round `number` shows of its data, if turns are paid singly."""
         event = self.event_of(facts, trust, party, number)
-        return _cost_per_viewer(event * self.steps, facts, trust)
+        return _cost_per_viewer(self._with_inside(event * self.steps, 1), facts, trust)
 
     def require(self, facts: Facts, trust: Trust) -> None:
         """Refuse a trust that the algorithm does not offer, and what only LOCAL noise can do."""
@@ -263,8 +287,8 @@ class Algorithm(NamedTuple):
                 f"{self.name} cannot run with trust {trust!s}: choose one of "
                 + ", ".join(sorted(self.trusts))
             )
-        apart = self.combine == "each" or self.inner is not None or self.own_event is not None
-        if apart and trust is not Trust.LOCAL:
+        per_party = self.inner or self.own_event or self.inside
+        if (self.combine == "each" or per_party) and trust is not Trust.LOCAL:
             raise InvalidInput(
                 f"{self.name} releases per party, which a secure sum cannot hide and a server's "
                 "noise does not cover: use trust LOCAL"
@@ -274,11 +298,14 @@ class Algorithm(NamedTuple):
                 f"in {self.name} parties take turns, and shares of noise are missing from a secure "
                 "sum in which not everyone takes part: use trust LOCAL or TRUSTED_SERVER"
             )
+        if self.inside is not None and (self.inner or self.schedule or self.round_event):
+            raise InvalidInput("noise inside a computation is for one release in every round")
         if self.round_event is not None and (self.inner or self.own_event or self.schedule):
             raise InvalidInput("noise that changes by rounds is for parties that all pay alike")
         event = self.event(facts, trust)
         whole = event.sensitivity.unit is Unit.PARTY
-        if facts.retries and not (self.alike and self.inner is None and releases_of(event) == 1):
+        several = self.draws != 1 or releases_of(event) != 1
+        if facts.retries and (several or self.inner or not self.alike):
             raise InvalidInput(
                 f"rounds of {self.name} cannot be tried again, as their noise or their turns "
                 "depend on each other: set retries to 0; a round that fails is left out"
@@ -327,7 +354,7 @@ def _as_numbers(value: Any) -> Any:
 def cost_per_viewer(
     event: Event, rounds: int, facts: Facts, trust: Trust
 ) -> dict[Viewer, Composed]:
-    """Who sees how much noise (INVENTORY part 3).
+    """Who sees how much noise.
 
     `LOCAL`: everyone sees each party's own message, so everyone gets the event itself.
     `SECURE_SUM`: everyone sees sums that hold at least `honest` shares; one curious party

@@ -10,10 +10,11 @@ import hashlib
 import math
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from unisono.core.algorithm import Algorithm, Facts
+from unisono.core.algorithm import Algorithm, Facts, Inside
 from unisono.core.events import (
     DiscreteGaussian,
     Event,
@@ -99,6 +100,18 @@ def server_noise(
         return noise_steps(derive(secret, "server", round_number), event, grid, shape, honest=1)
 
     return noise
+
+
+def inside_noise(draw: Draw, inside: Inside, parties: int = 1) -> np.ndarray:
+    """Noise for a party's computation, in whole steps, by the exact sampler: the event's slack pays
+    for what is computed with it, not for a sampler's error."""
+    noise = inside.event.noise
+    if not isinstance(noise, Gaussian):
+        raise GrantMisused(f"{type(noise).__name__} noise inside a computation: use Gaussian")
+    exact = replace(inside.event, noise=replace(noise, slack=0.0))
+    shape = (parties, *inside.shape) if parties > 1 else inside.shape
+    steps = noise_steps(draw.take(inside.event), exact, inside.grid, shape, 1, inside.shape)
+    return steps.astype(np.int32)
 
 
 def coins(draw: Draw, event: Event, records: int) -> tuple[np.ndarray, bool]:

@@ -1,7 +1,7 @@
 """What the parties agreed on, who they are, and what a run gives back."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +25,7 @@ class Study:
     method: Any
     facts: Facts
     trust: Trust
+    method: Any = field(init=False, default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.trust is Trust.SECURE_SUM and self.facts.parties == 1:
@@ -41,6 +42,10 @@ class Study:
         if isinstance(self.method, Algorithm):
             return self.method
         return self.method.bind(self.facts, self.trust)
+
+    def under(self, trust: Trust) -> "Study":
+        """The same study for another trust, priced anew."""
+        return Study(self.method, self.facts, trust)
 
     @property
     def cost(self) -> Mapping[Viewer, Composed]:

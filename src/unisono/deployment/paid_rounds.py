@@ -166,7 +166,7 @@ class _Work:
             else:
                 turns, purpose = algorithm.turns(facts, index), self.name
                 cost = dict(study.costs[index])
-            grant = party.ledger.authorize(cost, turns * algorithm.steps, purpose, once=True)
+            grant = party.ledger.authorize(cost, turns * algorithm.draws, purpose, once=True)
             given.append(grant)
         if self._chunk is None:
             self._begin(given, server)

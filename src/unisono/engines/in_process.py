@@ -113,10 +113,10 @@ def _authorize(study: Study, ledgers: Sequence[Ledger], rounds: range) -> list[G
     purpose = f"study {study.hash[:16]}"
     if algorithm.alike:
         return Ledger.authorize_all(
-            ledgers, _cost(study, rounds), len(rounds) * algorithm.steps, purpose
+            ledgers, _cost(study, rounds), len(rounds) * algorithm.draws, purpose
         )
     return [
-        ledger.authorize(cost, algorithm.turns(facts, party) * algorithm.steps, purpose)
+        ledger.authorize(cost, algorithm.turns(facts, party) * algorithm.draws, purpose)
         for party, (ledger, cost) in enumerate(zip(ledgers, study.costs, strict=True))
     ]
 

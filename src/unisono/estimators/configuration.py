@@ -68,8 +68,6 @@ def plan(request: Request, facts: Facts, trust: Trust) -> Plan:
             "delta in (0, 1), or output-perturbation"
         )
     request = replace(request, algorithm=name)
-    if name == "objective-perturbation":
-        return _objective_perturbation(request, facts, trust)
     return _in_rounds(request, facts, trust)
 
 
@@ -104,6 +102,8 @@ def _in_rounds(request: Request, facts: Facts, trust: Trust) -> Plan:
 
     kind = algorithm_named(request.algorithm)
     asked = {"rounds": int(request.rounds), "regularisation": request.regularisation}
+    if kind.name == "objective-perturbation":  # proved with a ridge only: 0 means that of its rule
+        asked["regularisation"] = request.regularisation or None
     given = {
         name: value
         for name, value in asked.items()
@@ -112,28 +112,6 @@ def _in_rounds(request: Request, facts: Facts, trust: Trust) -> Plan:
     problem = LinearLoss(request.loss, max(2, request.classes))
     privacy = Privacy(request.epsilon, request.delta, request.relation)
     return in_rounds(kind.method(problem, privacy, **given), facts, trust)
-
-
-def _objective_perturbation(request: Request, facts: Facts, trust: Trust) -> Plan:
-    from unisono.algorithms.objective_perturbation import (
-        Settings,
-        agreement,
-        run_objective_perturbation,
-    )
-
-    if trust is not Trust.LOCAL:
-        raise InvalidInput(
-            f"objective perturbation with trust {trust!s}: its noise cannot come in shares; use "
-            "trust local, or gradient-perturbation"
-        )
-    settings = Settings(
-        request.epsilon, request.delta, request.loss, request.regularisation or None,
-        relation=request.relation,
-    )  # fmt: skip
-    return Plan(
-        agreement(settings, facts).cost,
-        lambda parties: run_objective_perturbation(settings, parties, facts),
-    )
 
 
 _ROUNDS = ("gradient-perturbation", "output-perturbation", "dp-sgd-convex")

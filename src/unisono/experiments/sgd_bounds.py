@@ -9,7 +9,7 @@ One record is protected (replace-one, sizes public) by Gaussian noise that its o
                                                                     bound (11) and its sharper forms
 
 A bound that exceeds n L |C|, which any fixed point achieves, says nothing. The noise that source
-004's eq. (3) prescribes for SGD1 is worth, to different viewers (E004-5):
+004's eq. (3) prescribes for SGD1 is worth, to different viewers:
 
     (a) who does not know the order   (b) who knows it, as the coordinator does: no amplification
     (c) who sees which party works: amplification among that party's records only

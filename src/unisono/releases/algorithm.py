@@ -180,15 +180,19 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
         raise InvalidInput(
             f"{kind.name} cannot run with trust {trust!s}: choose one of "
             + ", ".join(sorted(kind.trusts))
+            + ("" if Trust.SECURE_SUM in kind.trusts else "; its noise cannot come in shares")
         )
     config = kind.resolve(method.config, problem, facts, privacy, trust)
     release = kind.release(config, problem, facts)
     priced = price(release, privacy, facts, trust)
     parts = kind.build(config, problem, facts, priced)
-    bound = release.bound
+    bound, inside = priced.bound, priced.inside
     remembers = parts.settle is not None and release.local_steps is None
 
     def local(_: Facts, public: Any, party: Any, data: Any, mask: Any) -> tuple[Any, Contribution]:
+        if inside is not None:  # noise of this turn, for the bound alone
+            _, raw = parts.local(public, None, Records(data, mask))
+            return None, bound.integers(facts, privacy, priced.step, (party, raw), mask)[0]
         own = party[0] if remembers else party
         own, raw = parts.local(public, own, Records(data, mask))
         contribution, sent = bound.integers(facts, privacy, priced.step, raw, mask)
@@ -258,6 +262,7 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
         whole=bound.whole,
         privacy=privacy,
         dimension=bound.dimension,
+        inside=inside,
     )
     if isinstance(bound, BandedSum):
         return with_memory(algorithm, bound, facts, privacy)

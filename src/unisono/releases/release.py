@@ -10,9 +10,10 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from unisono.core.algorithm import Facts, Schedule
+from unisono.accounting import gaussian as gaussian_curve
+from unisono.core.algorithm import Facts, Inside, Schedule
 from unisono.core.events import (
     Event,
     Everyone,
@@ -84,6 +85,24 @@ class Bound(Protocol):
         ...
 
 
+@runtime_checkable
+class PerturbedBound(Bound, Protocol):
+    """A bound with noise inside what it computes, before the release: two events in one turn."""
+
+    @property
+    def inside(self) -> Sensitivity:
+        """How far one unit moves what the noise inside is added to."""
+        ...
+
+    def slack(self, facts: Facts, privacy: Privacy) -> float:
+        """What the computation tells beside the noise: ℓ of a profile e^ℓ dG(ε - 2ℓ; μ)."""
+        ...
+
+    def with_noise(self, step: float) -> "PerturbedBound":
+        """The bound, for noise inside that is rounded to this step."""
+        ...
+
+
 class LocalSteps(NamedTuple):
     """Several noisy releases that stay with the party, then one report, which is post-processing of
     them: it travels in steps of `quantization`, each number at most `largest`."""
@@ -132,12 +151,15 @@ class Priced(NamedTuple):
     """What a release costs under the terms of one study: made by `price` alone.
 
     `events` has one for every party, the same object where they are alike. `noise_std` is the
-    standard deviation of one number of the sum that is opened when every party answers.
+    standard deviation of one number of the sum that is opened when every party answers. `bound` is
+    the release's, completed by what the price derived; `inside` the noise within what it computes.
     """
 
     step: float
     events: tuple[Event, ...]
     noise_std: float
+    bound: Bound
+    inside: Inside | None = None
 
     @property
     def event(self) -> Event:
@@ -150,6 +172,8 @@ def price(release: Release, privacy: Privacy, facts: Facts, trust: Trust) -> Pri
     _require(release, privacy, facts, trust)
     if isinstance(release.sampler, Poisson) and bound.unit is Unit.RECORD and release.each:
         raise InvalidInput("messages that are kept apart are not sampled")
+    if isinstance(bound, PerturbedBound):
+        return _price_perturbed(release, bound, privacy, facts)
     in_graph = bound.in_graph and privacy.largest <= IN_GRAPH_EPSILON
     missed = overflow(release, facts)
 
@@ -188,7 +212,7 @@ def price(release: Release, privacy: Privacy, facts: Facts, trust: Trust) -> Pri
         )
     else:
         events = (event(step, privacy.epsilon, turns(None), shares),) * facts.parties
-    return Priced(step, events, _opened_std(events[0], bound.dimension, facts, trust))
+    return Priced(step, events, _opened_std(events[0], bound.dimension, facts, trust), bound)
 
 
 def round_event(release: Release, priced: Priced, number: int) -> Event:
@@ -216,6 +240,38 @@ def copies(facts: Facts, trust: Trust) -> float:
             return facts.parties / facts.honest
         case Trust.TRUSTED_SERVER:
             return 1.0
+
+
+# ------------------------------------------------------------- noise inside a computation
+
+# Part of μ² that pays for the small noise on the output, and how finely noise inside is rounded.
+_OUTPUT_SHARE = 0.01
+NOISE_FINENESS = 2.0**-16
+
+
+def _price_perturbed(
+    release: Release, bound: PerturbedBound, privacy: Privacy, facts: Facts
+) -> Priced:
+    """Both noises of one turn: e^ℓ dG(ε - 2ℓ; μ) = δ, a hundredth of μ² for the output."""
+    if privacy.own or release.rounds != 1 or facts.retries or release.trusts != {Trust.LOCAL}:
+        raise InvalidInput(
+            "noise inside a computation is priced for one round of trust LOCAL, with one epsilon "
+            "for all parties and without retries: set retries to 0 and give no party its own"
+        )
+    slack = bound.slack(facts, privacy)
+    mu = gaussian_curve.mu_for(privacy.epsilon - 2 * slack, privacy.delta * math.exp(-slack))
+    mu *= 1 - 1e-9  # the roots behind curve and ledger agree to far better than this
+    distance = bound.inside.under(privacy.relation).in_norm("l2")
+    std = distance / (mu * math.sqrt(1 - _OUTPUT_SHARE))
+    grid = 2.0 ** math.floor(math.log2(std * NOISE_FINENESS))
+    inside = Inside(Event(Gaussian(std, slack=slack), bound.inside), grid, (bound.dimension,))
+    completed = bound.with_noise(grid)
+    step = next(completed.steps(release, facts, privacy))
+    sensitivity = completed.sensitivity(facts, privacy, step)
+    apart = sensitivity.under(privacy.relation).in_norm("l2")
+    output = Event(Gaussian(apart / (mu * math.sqrt(_OUTPUT_SHARE))), sensitivity)
+    opened = _opened_std(output, bound.dimension, facts, Trust.LOCAL)
+    return Priced(step, (output,) * facts.parties, opened, completed, inside)
 
 
 # ------------------------------------------------------------- batches of a public size

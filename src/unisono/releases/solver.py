@@ -4,8 +4,8 @@
 
 J is λ-strongly convex, so ||θ - θ*|| <= ||grad J(θ)|| / λ for *every* θ: whatever the solver did,
 the gradient norm at the point it returns, computed in double precision and enlarged by a bound on
-its own rounding (`rounding`), certifies how far the exact minimiser can be (E000-5). An algorithm
-compares the certificate with its public tolerance (X-5).
+its own rounding (`rounding`), certifies how far the exact minimiser can be. A bound compares the
+certificate with its public tolerance, never with what the solver happened to reach.
 
 A party that fell out because of its data would tell something about them, so the tolerance is
 never missed: Nesterov's method runs for a public number of steps that is proved to reach it. Scalar
@@ -68,7 +68,7 @@ def lipschitz(loss: Loss, regularisation: float, classes: int = 2) -> float:
     """Largest gradient of one record at any minimiser, rounding of the rows included.
 
     For squares with labels in [-1, 1] it is ||θ*|| + 1: the sensitivity proof needs the gradient
-    of a record only at the minimiser of a neighbour (E000-6 with θ = θ*).
+    of a record only at the minimiser of a neighbour.
     """
     slope = loss.lipschitz
     if not math.isfinite(slope):
@@ -77,35 +77,40 @@ def lipschitz(loss: Loss, regularisation: float, classes: int = 2) -> float:
 
 
 def steps_needed(
-    loss: Loss, parameters: int, regularisation: float, tolerance: float, crowding: float = 1.0
-) -> int:
+    loss: Loss, parameters: int, regularisation: float, tolerance: float, crowding: float = 1.0,
+    gap: float = 0.0,
+) -> int:  # fmt: skip
     """How many steps `minimise` takes, from public numbers only.
 
     With S = smoothness * crowding and κ = (S + λ) / λ, Nesterov's method has
-    J - J* <= 2 J(0) (1 - κ^(-1/2))^k, where J(0) <= 16 crowding for any number of classes, and
-    ||grad J||² <= 2 (S + λ) (J - J*).
+    J - J* <= 2 (J(0) - J*) (1 - κ^(-1/2))^k, and ||grad J||² <= 2 (S + λ) (J - J*). Without a tilt
+    J* >= 0 and J(0) <= 16 crowding for any number of classes; with one, `gap` bounds J(0) - J*.
     """
     if loss.curvatures is not None and parameters <= NEWTON_PARAMETERS:
         return NEWTON_STEPS
-    return _proved_steps(loss, regularisation, tolerance, crowding)
+    return _proved_steps(loss, regularisation, tolerance, crowding, gap)
 
 
-def _proved_steps(loss: Loss, regularisation: float, tolerance: float, crowding: float) -> int:
+def _proved_steps(
+    loss: Loss, regularisation: float, tolerance: float, crowding: float, gap: float
+) -> int:
     """Steps of Nesterov's method after which the gradient is below the tolerance, from any point
     with J no larger than J(0)."""
     steep = loss.smoothness * crowding + regularisation
-    far = math.log(4 * 16 * crowding * steep / tolerance**2)
+    far = math.log(4 * max(16 * crowding, gap) * steep / tolerance**2)
     return math.ceil(math.sqrt(steep / regularisation) * far + 1)
 
 
 def minimise(
     loss: Loss, features: Any, labels: Any, mask: Any, normaliser: Any, regularisation: float,
     shape: tuple[int, ...], tolerance: float, tilt: Any = None, crowding: float = 1.0,
+    gap: float = 0.0,
 ) -> Solution:  # fmt: skip
     """Solve to the tolerance; features (n, d), labels (n,), mask (n,) -> Solution in float64.
 
     Call inside `jax.enable_x64(True)`. Records that are masked out or not finite count as zero.
-    `crowding` bounds records / normaliser, where sizes are nominal.
+    `crowding` bounds records / normaliser, where sizes are nominal; `gap` bounds J(0) - J*, where
+    there is a tilt.
     """
     wide, marked = jnp.asarray(features, np.float64), jnp.asarray(labels, np.float64)
     rows, marks, keep = bounded_records(loss, wide, marked, mask)
@@ -116,11 +121,11 @@ def minimise(
         zero if tilt is None else jnp.asarray(tilt, np.float64),
     )  # fmt: skip
     parameters = math.prod(shape)
-    steps = steps_needed(loss, parameters, regularisation, tolerance, crowding)
+    steps = steps_needed(loss, parameters, regularisation, tolerance, crowding, gap)
     if loss.curvatures is None or parameters > NEWTON_PARAMETERS:
         return _certified(problem, _nesterov(problem, zero, steps, crowding))
     first = _certified(problem, _newton(problem, zero, steps))
-    proved = _proved_steps(loss, regularisation, tolerance, crowding)
+    proved = _proved_steps(loss, regularisation, tolerance, crowding, gap)
 
     def go_on(carry: tuple[Any, Solution]) -> Any:
         return jnp.logical_and(carry[0], carry[1].certified > tolerance)

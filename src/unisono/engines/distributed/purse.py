@@ -58,18 +58,18 @@ class Purse:
         """The grant of a turn and its first draw; each turn once, and never one before the last."""
         self.require_new(turn)
         algorithm, facts, trust = self.study.algorithm, self.study.facts, self.study.trust
-        ledger, steps = self._party.ledger, algorithm.steps
+        ledger, draws = self._party.ledger, algorithm.draws
         if not self._at_once:
             cost = algorithm.turn_cost(facts, trust, self._index, number)
-            grant = ledger.authorize(cost, steps, f"{self._name} turn {turn}", once=True)
+            grant = ledger.authorize(cost, draws, f"{self._name} turn {turn}", once=True)
             self.last, self.paid = turn, self.paid + 1
             return grant, 0
         if self._grant is None:
             turns = facts.attempts(algorithm.turns(facts, self._index))
             cost = algorithm.cost(facts, trust, party=self._index)
-            self._grant = ledger.authorize(cost, turns * steps, self._name, once=True)
+            self._grant = ledger.authorize(cost, turns * draws, self._name, once=True)
         self.last, self.paid = turn, self.paid + 1
-        return self._grant, turn * steps
+        return self._grant, turn * draws
 
     def _paid_before(self) -> tuple[int, int]:
         """The last turn that any process of this party paid for, -1 for none; and how many."""

@@ -17,6 +17,7 @@ from unisono.core.policy import Budget, Policy
 from unisono.core.trust import SERVER, Relation
 from unisono.data import UnreadValues
 from unisono.errors import BudgetExceeded, ClippedValues, InvalidInput
+from unisono.releases.exact_sums import ColumnSums
 
 AGES = np.random.default_rng(3).integers(18, 90, 500)
 
@@ -243,7 +244,7 @@ def test_bounds_are_kept_whatever_arithmetic_made_of_a_record(value):
 
     def beyond(values, ledger):
         rows = np.array(values)[:, None]
-        return statistics._release_sum(rows, 1.0, 1.0, 0.0, ledger, "sum")
+        return statistics._pay_and_release(ColumnSums(1.0), rows, 1.0, 0.0, ledger, "sum")
 
     found = added(beyond, [value])
     assert abs(found.value[0] * found.grid) <= found.sensitivity.zero_out.linf <= 1 + 2**-19

@@ -114,7 +114,7 @@ def warn_of_the_promise(study: Any) -> None:
     """Warn of a large delta where parties agree on it: in a `Study`, or what takes its place."""
     settings, facts = study.algorithm.settings, study.facts
     own = getattr(study.algorithm, "privacy", None)
-    delta = own.delta if own else settings.get("promise", settings).get("delta", 0.0)
+    delta = own.delta if own else settings.get("delta", 0.0)
     if delta * sum(facts.records) < 1:  # there are no more parties than records
         return
     unit = next(iter(study.cost.values())).parts[0][0].sensitivity.unit

@@ -1,7 +1,7 @@
 """What the parties agreed on, who they are, and what a run gives back."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +25,6 @@ class Study:
     method: Any
     facts: Facts
     trust: Trust
-    method: Any = field(init=False, default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.trust is Trust.SECURE_SUM and self.facts.parties == 1:

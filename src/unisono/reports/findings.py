@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from unisono.core.words import NOTHING_LEARNT, times
+from unisono.data.schema import Number
 from unisono.reports.blocks import (
     Bells,
     Block,
@@ -28,7 +29,6 @@ from unisono.reports.blocks import Heading as Title
 from unisono.reports.charts import Bell, Interval
 from unisono.reports.marks import short
 from unisono.reports.reading import Reading, listed, share
-from unisono.data.schema import Number
 from unisono.studies.schema import StudyFile
 
 MOST = 30  # weights, or numbers of one answer, that a picture shows

@@ -244,6 +244,14 @@ def test_damping_follows_the_noise_of_the_opened_sum():
     assert shared == pytest.approx(local / math.sqrt(3), rel=1e-3)
 
 
+def test_the_opened_noise_is_the_sum_of_what_parties_add():
+    """Three parties with epsilons of their own: the variance of the sum is that of all three."""
+    facts, method = facts_of(toy("logistic")), natural_gradient(rounds=4, own=(0.5, 1.0, 2.0))
+    released = method.kind.release(method.config, method.problem, facts)
+    priced = price(released, method.privacy, facts, Trust.LOCAL)
+    assert priced.noise_std == pytest.approx(math.hypot(*(e.noise.std for e in priced.events)))
+
+
 @pytest.mark.slow
 def test_a_small_network_learns_what_no_line_can():
     """Labels by the sign of x1 x2; a line guesses half of them."""

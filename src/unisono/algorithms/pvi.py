@@ -1,10 +1,10 @@
-"""Partitioned variational inference, without privacy (003 Algorithm 2).
+"""Partitioned variational inference, without privacy (Ashman et al. 2022).
 
 Party m keeps a factor t_m in place of its likelihood; everyone shares q(θ) ∝ p(θ) Π_m t_m(θ). At
 its turn a party improves q against its own records,
 
-    q_new  = argmax F_m(q),   F_m(q) = E_q[log p(y_m | θ)] - KL(q ‖ q_old / t_m)     (2.22, E003-10)
-    t_m   <- t_m (q_new / q_old)^ρ,        the other factors unchanged              (2.21, E003-13)
+    q_new  = argmax F_m(q),   F_m(q) = E_q[log p(y_m | θ)] - KL(q ‖ q_old / t_m)
+    t_m   <- t_m (q_new / q_old)^ρ,        the other factors unchanged
 
 with damping ρ in (0, 1]. Parties take turns one after another (sequential), all at once
 (synchronous), or each at its own pace on what it saw at its last turn (asynchronous). For a
@@ -16,7 +16,7 @@ F_m is climbed by natural gradients, which for a Gaussian are a fixed-point equa
     site(q) = ( d/dm - 2 m d/dv,  -2 d/dv ) of Σ E_q[log p],     λ <- (1-s) λ + s (cavity + site(λ))
 
 or by plain gradients in (m, log v) with Adam. Parties that settle at one q hold a *stationary*
-point of the global free energy, not always a maximum (2.28 is false, E003-12):
+point of the global free energy, which is not always a maximum:
 Σ F_m(q) = F(q) - (M-1) KL(q ‖ q*).
 """
 

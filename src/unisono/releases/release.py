@@ -212,7 +212,10 @@ def price(release: Release, privacy: Privacy, facts: Facts, trust: Trust) -> Pri
         )
     else:
         events = (event(step, privacy.epsilon, turns(None), shares),) * facts.parties
-    return Priced(step, events, _opened_std(events[0], bound.dimension, facts, trust), bound)
+    opened = [_opened_std(event, bound.dimension, facts, trust) for event in events]
+    alike = len(set(opened)) == 1  # parties with epsilons or turns of their own are not
+    mean_square = sum(std**2 for std in opened) / facts.parties
+    return Priced(step, events, opened[0] if alike else math.sqrt(mean_square), bound)
 
 
 def round_event(release: Release, priced: Priced, number: int) -> Event:

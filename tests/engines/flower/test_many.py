@@ -24,16 +24,18 @@ PARTIES, ROUNDS = 12, 4
 
 
 class Hasty(Fleet):
-    """Confirms each message as soon as it hears of it, again and again."""
+    """Says that it has each message before it answers, again and again, and answers twice."""
 
-    def content(self, request):
+    def next_message(self, identifier, reply, wait):
         confirmation = ConfirmMessageReceivedRequest(
-            node=self._node, run_id=request.head.metadata.run_id,
-            message_object_id=request.identifier,
-        )  # fmt: skip
-        for _ in range(5):
+            node=self._node, run_id=1, message_object_id=identifier.hex()
+        )
+        for _ in range(3):
             self._client.ConfirmMessageReceived(confirmation)
-        return super().content(request)
+        if identifier:
+            super().next_message(bytes(16), b"an answer to nothing", wait=False)
+            super().next_message(identifier, reply, wait=False)
+        return super().next_message(identifier, b"another answer", wait=wait)
 
 
 @pytest.mark.parametrize("hasty", [0, 4])

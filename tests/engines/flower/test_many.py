@@ -16,6 +16,7 @@ from unisono.engines.flower.certificates import (
 )
 from unisono.engines.flower.cluster import SuperLink
 from unisono.engines.flower.fleet import Fleet
+from unisono.engines.flower.mailboxes import LONGEST_WAIT
 from unisono.engines.flower.resident import _Resident
 
 pytestmark = pytest.mark.cluster
@@ -80,6 +81,10 @@ def test_a_dozen_parties_finish_and_none_can_delete_what_is_sent(tmp_path, monke
             (job / f"order{ROUNDS}.json").write_text(json.dumps({"text": "stop"}))
             run.wait(20)
         finally:
+            began = time.monotonic()
             stop.set()
             for thread in threads:
                 thread.join()
+            took = time.monotonic() - began
+    # All were waiting for a message, and were told that there is none, in place of waiting on.
+    assert took < LONGEST_WAIT - 2

@@ -78,6 +78,7 @@ _INTRODUCTION = ("register-node",)
 _FORGET = "/forget"
 _KEY_IN_USE = 23  # Flower's code
 _SECONDS = 30.0  # for a request over the socket
+_KEPT = 30  # seconds for which a connection stays open between two requests of a party
 _MOMENT = 3.0  # seconds in which a party that is there need not be noted again
 
 AnyClient = TypeVar("AnyClient", bound=ProtobufClient)
@@ -330,6 +331,7 @@ async def _serve(host: str, port: int, path: Path, tls: dict[str, Any], app: Any
     common: dict[str, Any] = {
         "lifespan": "off", "ws": "none", "http": "h11", "access_log": False, "log_level": "warning",
         "proxy_headers": False, "server_header": False, "timeout_graceful_shutdown": 1,
+        "timeout_keep_alive": _KEPT,
     }  # fmt: skip
     public, private = _applications(app, bool(tls))
     door = uvicorn.Config(public, host=host, port=port, **tls, **common)

@@ -309,12 +309,18 @@ def report(found: dict[str, Any]) -> None:
         f"  requests a round      {found['requests']:8.0f}, "
         f"{found['requests_of_parties'] / parties:.1f} of each party"
     )
-    print(f"  memory of a party     {found['party']:8.1f} MB beyond the first, whose process has "
-          f"{found['first']:.0f} MB")  # fmt: skip
-    print(f"  memory of the server  {found['superlink']:8.0f} MB SuperLink "
-          f"{found['server_part']:6.0f} MB server's part")  # fmt: skip
-    print(f"  traffic a round       {found['sent'] / 1e3:8.0f} kB sent "
-          f"{found['received'] / 1e3:8.0f} kB received")  # fmt: skip
+    print(
+        f"  memory of a party     {found['party']:8.1f} MB beyond the first, whose process has "
+        f"{found['first']:.0f} MB"
+    )
+    print(
+        f"  memory of the server  {found['superlink']:8.0f} MB SuperLink "
+        f"{found['server_part']:6.0f} MB server's part"
+    )
+    print(
+        f"  traffic a round       {found['sent'] / 1e3:8.0f} kB sent "
+        f"{found['received'] / 1e3:8.0f} kB received"
+    )
     spent = ", ".join(f"{who} {seconds:.2f}" for who, seconds in found["cpu"].items())
     print(f"  processor, s a round  {spent} (starting up included)")
     figures.report(

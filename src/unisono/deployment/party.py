@@ -185,9 +185,13 @@ def _require_own_ledger(policy: PolicyFile, own: DataSet) -> None:
 
 
 def serve(
-    member: Member, server: Connection, *, patience: float, connected: Callable[[int], None],
+    member: Member,
+    server: Connection,
+    *,
+    patience: float,
+    connected: Callable[[int], None],
     stop: threading.Event | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Answer the server until the study is over; refuses a server that runs another one.
 
     A process that is asked to end (SIGTERM), or whoever sets `stop`, lets the party answer what it

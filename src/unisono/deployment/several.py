@@ -37,9 +37,12 @@ def members(seats: Sequence[Seat], server: str) -> list[Member]:
 
 
 def join(
-    parties: Sequence[Member], server: Connection, *, patience: float,
+    parties: Sequence[Member],
+    server: Connection,
+    *,
+    patience: float,
     connected: Callable[[str, int], None] = lambda name, node: None,
-) -> Mapping[str, dict[str, Any] | BaseException]:  # fmt: skip
+) -> Mapping[str, dict[str, Any] | BaseException]:
     """Serves all until the study is over; what came of each: its result, or why it has none.
 
     A process that is asked to end (SIGTERM) lets each answer what it has begun.
@@ -49,9 +52,12 @@ def join(
     def part(member: Member, stop: threading.Event) -> dict[str, Any]:
         name = member.seat.name
         serve(
-            member, server, patience=patience, stop=stop,
+            member,
+            server,
+            patience=patience,
+            stop=stop,
             connected=lambda node: connected(name, node),
-        )  # fmt: skip
+        )
         return member.finish()
 
     with ends_by(*stops), ThreadPoolExecutor(max_workers=max(len(parties), 1)) as pool:

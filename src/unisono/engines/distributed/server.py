@@ -106,9 +106,11 @@ class _Run:
         self.opening = Opening(session, self.present, conditions.patience, say)
 
     def all(
-        self, progress: Callable[[int], None] | None, signer: ResultSigner | None = None,
+        self,
+        progress: Callable[[int], None] | None,
+        signer: ResultSigner | None = None,
         uninformed: Collection[int] | None = None,
-    ) -> Outcome:  # fmt: skip
+    ) -> Outcome:
         algorithm = self.study.algorithm
         begun = self.saved is not None and self.saved.exists()
         first = self._resume()
@@ -130,9 +132,14 @@ class _Run:
         informed = self._inform(told, uninformed)
         traffic = {"sent": self.present.bytes_sent, "received": self.present.bytes_received}
         return Outcome(
-            value, self.transcript, int(self.opened), int(self.attempt), statement.hex(),
-            informed, traffic,
-        )  # fmt: skip
+            value,
+            self.transcript,
+            int(self.opened),
+            int(self.attempt),
+            statement.hex(),
+            informed,
+            traffic,
+        )
 
     def _gather(self, begun: bool) -> None:
         """Wait until parties are here: at the start for all, and when a run that was begun goes on

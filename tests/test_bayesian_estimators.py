@@ -93,14 +93,25 @@ def covered(posterior, truth):
 quietly = pytest.mark.filterwarnings(
     "ignore::unisono.estimators.UnboundedFeatures",
     "ignore::unisono.estimators.DrownedByNoise",
+    "ignore::unisono.estimators.NotConverged",  # two rounds are too few
     "ignore::unisono.ClippedValues",
     "ignore::unisono.PrivacyWarning",
 )
 
 
+def expected_to_fail(estimator):
+    """A row whose score is uncertain is nearer to one half than its expected score says."""
+    if isinstance(estimator, BayesianLogisticRegression):
+        return {"check_decision_proba_consistency": "probabilities are averaged over scores"}
+    return {}
+
+
 @quietly
 @pytest.mark.slow
-@parametrize_with_checks([BayesianLinearRegression(), BayesianLogisticRegression(rounds=2)])
+@parametrize_with_checks(
+    [BayesianLinearRegression(), BayesianLogisticRegression(rounds=2)],
+    expected_failed_checks=expected_to_fail,
+)
 def test_scikit_learn_checks(estimator, check, labels_are_public):
     check(estimator)
 

@@ -139,11 +139,6 @@ def algorithms(relation):
         lambda: methods.one_shot_regression(2.0, DELTA, relation=relation),
     )
     yield (
-        "iterated-regression",
-        LABELLED,
-        lambda: methods.iterated_regression(2.0, DELTA, relation, rounds=2),
-    )
-    yield (
         "pvi-dp-sga",
         LABELLED,
         lambda: methods.dp_sga(
@@ -152,6 +147,11 @@ def algorithms(relation):
         ),
     )  # fmt: skip
     if relation is not Relation.ADD_OR_REMOVE:
+        yield (
+            "iterated-regression",  # the program of one-shot-regression, in rounds
+            LABELLED,
+            lambda: methods.iterated_regression(2.0, DELTA, relation, rounds=2),
+        )
         yield (
             "fed-avg",
             LABELLED,

@@ -91,9 +91,11 @@ def test_nor_with_any_public_parameters(seed):
 
 
 def test_every_algorithm_of_a_study_file_is_fuzzed():
+    """Objective perturbation bounds no difference of what is released: the noise inside its
+    objective hides a record, which audits test (tests/algorithms/test_convex_objective.py)."""
     surveys = {"statistics": "survey"}
     pvi = {"pvi-natural-gradient": "natural-gradient", "pvi-clipped-updates": "clipped-updates"}
-    for name in ALGORITHM_SECTIONS:
+    for name in set(ALGORITHM_SECTIONS) - {"objective-perturbation"}:
         known = (surveys | pvi).get(name, name)
         assert any(case.startswith(known) for case in CASES), name
 

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import qmc
 
 from unisono.algorithms.blocks import Block, Plan, Size, contribute, plan
 from unisono.algorithms.columns import Bounds, require_bounds
@@ -109,6 +108,9 @@ class Clusters:
 
 def first_centres(settings: Settings) -> np.ndarray:
     """Points of a Halton sequence in the box, on the unit scale: (clusters, d)."""
+    # Only here: it takes 30 MB, which parties of other studies need not have.
+    from scipy.stats import qmc
+
     dimension = len(settings.bounds)
     points = qmc.Halton(dimension, scramble=False).random(settings.clusters + 1)[1:]
     return (2 * points - 1) / math.sqrt(dimension)

@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import binom
 
 from unisono.algorithms.clipping import Clipping, clipped_sum, moved, read
 from unisono.algorithms.optimise import Averaging, Problem, agreed, planned, stepped
@@ -219,7 +218,7 @@ def batch_size(rate: float, facts: Facts) -> int:
     """To how many rows a party's batch is padded: one in 10^18 batches is larger. A multiple of 64,
     so that a compiled program treats all of them alike (`engines.layout`)."""
     sizes = np.arange(int(rate * facts.places), facts.places + 1)
-    chance = facts.parties * binom.sf(sizes, facts.places, rate)
+    chance = facts.parties * _more_than(sizes, facts.places, rate)
     enough = facts.places if rate == 1 else int(sizes[np.argmax(chance <= _OVERFLOW)])
     return 64 * -(-enough // 64)
 
@@ -230,7 +229,15 @@ def overflow(settings: Settings, facts: Facts) -> float:
     size = batch_size(settings.rate, facts)
     if size >= facts.places or not facts.exact_sizes:
         return 0.0
-    return float(facts.parties * binom.sf(size, facts.places, settings.rate))
+    return float(facts.parties * _more_than(size, facts.places, settings.rate))
+
+
+def _more_than(size: Any, places: int, rate: float) -> Any:
+    """The chance that more than so many of all places are chosen."""
+    # Only here: it takes 30 MB, which parties of other studies need not have.
+    from scipy.stats import binom
+
+    return binom.sf(size, places, rate)
 
 
 def proved_grid(fine: float, priced: Callable[[float], Event]) -> float:

@@ -7,24 +7,70 @@ model.fit(X, y, parties=hospital)
 print(model.certificate_.text())
 
 `BayesianLinearRegression` and `BayesianLogisticRegression` answer with a `Posterior`.
+
+Names are imported when they are first used: a party of a study needs the scaling of columns that is
+here, and not scikit-learn, which takes 50 MB.
 """
 
-from unisono.estimators.bayesian import BayesianLinearRegression, BayesianLogisticRegression
-from unisono.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
-from unisono.estimators.networks import PrivateClassifier, PrivateRegressor
-from unisono.estimators.posterior import Posterior
-from unisono.estimators.ridge import PrivateRidge
-from unisono.estimators.search import Selected, private_search
-from unisono.estimators.statements import (
-    DrownedByNoise,
-    NotConverged,
-    RepeatedFits,
-    UnboundedFeatures,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from unisono.estimators.bayesian import BayesianLinearRegression, BayesianLogisticRegression
+    from unisono.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
+    from unisono.estimators.networks import PrivateClassifier, PrivateRegressor
+    from unisono.estimators.posterior import Posterior
+    from unisono.estimators.ridge import PrivateRidge
+    from unisono.estimators.search import Selected, private_search
+    from unisono.estimators.statements import (
+        DrownedByNoise,
+        NotConverged,
+        RepeatedFits,
+        UnboundedFeatures,
+    )
+
+_WHERE = {
+    "BayesianLinearRegression": "bayesian",
+    "BayesianLogisticRegression": "bayesian",
+    "DrownedByNoise": "statements",
+    "NotConverged": "statements",
+    "Posterior": "posterior",
+    "PrivateClassifier": "networks",
+    "PrivateLinearSVC": "classifiers",
+    "PrivateLogisticRegression": "classifiers",
+    "PrivateRegressor": "networks",
+    "PrivateRidge": "ridge",
+    "RepeatedFits": "statements",
+    "Selected": "search",
+    "UnboundedFeatures": "statements",
+    "private_search": "search",
+}
 
 __all__ = [
-    "BayesianLinearRegression", "BayesianLogisticRegression", "DrownedByNoise", "NotConverged",
-    "Posterior", "PrivateClassifier", "PrivateLinearSVC",
-    "PrivateLogisticRegression", "PrivateRegressor", "PrivateRidge", "RepeatedFits", "Selected",
-    "UnboundedFeatures", "private_search",
-]  # fmt: skip
+    "BayesianLinearRegression",
+    "BayesianLogisticRegression",
+    "DrownedByNoise",
+    "NotConverged",
+    "Posterior",
+    "PrivateClassifier",
+    "PrivateLinearSVC",
+    "PrivateLogisticRegression",
+    "PrivateRegressor",
+    "PrivateRidge",
+    "RepeatedFits",
+    "Selected",
+    "UnboundedFeatures",
+    "private_search",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+    globals()[name] = value  # asked for once
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -129,9 +129,9 @@ def test_a_trusted_server_needs_an_exception(policy, change):
     assert allowed.core_policy().budget_for(Viewer("server")).epsilon == float("inf")
 
 
-def test_what_hides_a_party_is_allowed_by_what_it_costs_a_record(policy, algorithm):
+def test_what_hides_a_party_is_allowed_by_what_it_costs_a_record(policy, study):
     pair = ('unit = "record"\nrelation = "replace-one"', 'unit = "party"\nrelation = "zero-out"')
-    text = algorithm("pvi-clipped-updates", "rounds = 2", pair)
+    text = study("bayesian-logistic-regression", "pvi-clipped-updates\nrounds = 2", pair)
     any_name = ('algorithms = ["gradient-perturbation", "statistics"]\n', "")
     found = objections(policy(any_name), text)  # zeroing a party is less than replacing it
     assert all("it costs epsilon 2" in one and "at most epsilon 1 at" in one for one in found)

@@ -170,9 +170,10 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
 
     def fit(self, X: Any, y: Any, parties: Any = None) -> Any:
         """Learn from rows X (n, d), labels y (n,) and the party of each row (n,)."""
+        given = y
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
-        self.classes_, index = public_classes(self, y, self.classes, binary=True)
+        self.classes_, index = public_classes(self, y, self.classes, binary=True, given=given)
         self._infer(X, 2.0 * index - 1, parties)
         self.posterior_ = self._publish(1.0, 0.0)
         self.coef_, self.intercept_ = self.posterior_.mean[None, :-1], self.posterior_.mean[-1:]

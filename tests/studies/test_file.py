@@ -80,8 +80,10 @@ def test_the_order_of_columns_is_in_the_hash(change):
 FAULTS = [
     (('title = "Three hospitals"', "title = 3"), 1, "title: 3 will not do: write text"),
     (('target = "diagnosis"', ""), 3, "data.target: is missing: say which column"),
-    (('target = "diagnosis"', 'target = "diagnose"'), 4, "'diagnose' is no column: there are radius"),
-    (('target = "diagnosis"', 'target = "age"'), 4, "'age' is a number, and logistic-regression predicts classes"),
+    (('target = "diagnosis"', 'target = "diagnose"'), 4,
+     "'diagnose' is no column: there are radius"),
+    (('target = "diagnosis"', 'target = "age"'), 4,
+     "'age' is a number, and logistic-regression predicts classes"),
     (('sizes = "exact"', 'sizes = "hidden"'), 5, 'data.sizes: "hidden" with relation'),
     (('sizes = "exact"', 'sizes = "about"'), 5, "\"about\" is unknown: choose one of 'exact'"),
     (("bounds = [5, 30]", "bounds = [30, 5]"), 8, "bounds 30 to 5 are no range"),

@@ -145,6 +145,7 @@ def build(file: StudyFile) -> Built:
     """The study that the file describes; what the algorithm refuses is an error of the file."""
     kind, reason = _placed(file, ("algorithm",), file.algorithm.name, lambda: chosen(file))
     posed, study = _placed(file, ("algorithm",), kind.name, lambda: _study(file, kind))
+    _placed(file, ("privacy", "unit"), "privacy.unit", lambda: _require_unit(file, study))
     test = _placed(file, ("evaluation", "epsilon"), "evaluation", lambda: examination(file))
     return Built(file, study, posed, kind, reason, test)
 
@@ -158,9 +159,18 @@ def _study(file: StudyFile, kind: AlgorithmKind) -> tuple[Posed, Study]:
     return posed, study
 
 
-def _placed(
-    file: StudyFile, place: tuple[str, ...], what: str, made: Callable[[], Any]
-) -> Any:
+def _require_unit(file: StudyFile, study: Study) -> None:
+    """What is hidden is what the file says, whatever a rule or a setting of the algorithm chose."""
+    events = study.algorithm.events(study.facts, study.trust)
+    for unit in {event.sensitivity.unit for event in events}:
+        if unit is not file.privacy.unit:
+            raise InvalidInput(
+                f'"{file.privacy.unit}", but {study.algorithm.name} hides a {unit}: say '
+                f'unit = "{unit}", or choose another algorithm'
+            )
+
+
+def _placed(file: StudyFile, place: tuple[str, ...], what: str, made: Callable[[], Any]) -> Any:
     """What is made, or its refusal with the line of the file that it is about."""
     try:
         return made()

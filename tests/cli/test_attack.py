@@ -43,9 +43,9 @@ delta = 1e-4
 relation = "replace-one"
 [trust]
 mode = "MODE"
-[algorithm]
+[model]
 name = "statistics"
-[[algorithm.questions]]
+[[model.questions]]
 ask = "mean"
 column = "age"
 """

@@ -42,11 +42,12 @@ import numpy as np
 
 import figures
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
+from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
 from unisono.core import journal
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.transcript import LastMessages
 from unisono.core.trust import Relation, Trust, Viewer
@@ -58,6 +59,7 @@ from unisono.engines.distributed.party import Responder
 from unisono.engines.distributed.server import Conditions, coordinate
 from unisono.engines.distributed.sessions import session_of
 from unisono.errors import LedgerUnavailable
+from unisono.problems.linear import LinearLoss
 from unisono.secagg.roster import Identity, Roster
 
 DELTA, RECORDS, FEATURES = 1e-5, 20, 8
@@ -229,8 +231,9 @@ class World:
         self.disks, self.chances = Disks(self.clock), Chances()
         minimum = max(2 * parties // 3, parties // 2 + 1)
         facts = Facts((RECORDS,) * parties, FEATURES, minimum, 0, True, max(3, rounds // 10))
-        settings = Settings(epsilon=8.0, delta=DELTA, rounds=rounds)
-        self.study = Study(gradient_perturbation(settings), facts, Trust.SECURE_SUM)
+        privacy = Privacy(8.0, DELTA)
+        method = GRADIENT_PERTURBATION.method(LinearLoss(), privacy, rounds=rounds)
+        self.study = Study(method, facts, Trust.SECURE_SUM)
         self.made: dict[tuple[int, int], np.ndarray] = {}
         self.homes = [Home(self, index) for index in range(parties)]
         names = tuple(home.identity.name for home in self.homes)

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -102,3 +104,14 @@ def test_sigterm_ends_all_of_them(trial, monkeypatch):
     assert signal.getsignal(signal.SIGTERM) is before
     for one in made:
         one.close()
+
+
+def test_a_party_loads_nothing_that_it_does_not_need():
+    """Each of these takes tens of megabytes, in every process of a party."""
+    code = (
+        "import sys, unisono.deployment.party, unisono.deployment.several; "
+        "print([name for name in ('sklearn', 'scipy.stats', 'matplotlib', 'pandas', 'pyarrow') "
+        "if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

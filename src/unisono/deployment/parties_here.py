@@ -17,9 +17,9 @@ from unisono.core.ledger import header
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import SERVER, Trust, Viewer
 from unisono.errors import BudgetExceeded, InvalidInput, PrivacyViolation
+from unisono.releases.plugins import plugins_of
 from unisono.studies.build import Built
 from unisono.studies.data_set import DataSet
-from unisono.releases.plugins import plugins_of
 from unisono.studies.policy_file import PolicyFile, parse_policy
 
 _MADE = "# Made by unisono, as no policy was there: allows the study"

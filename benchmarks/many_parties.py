@@ -60,6 +60,9 @@ minimum_survivors = {survivors}
 colluders = 1
 retries = {retries}
 
+[model]
+name = "logistic-regression"
+
 [algorithm]
 name = "gradient-perturbation"
 rounds = {rounds}

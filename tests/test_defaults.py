@@ -4,17 +4,14 @@ Those of the command line are in `cli/test_conventions.py`.
 """
 
 import inspect
-from dataclasses import MISSING, fields
-from importlib import import_module
 from itertools import product
 from pathlib import Path
-from pkgutil import iter_modules
 
 import numpy as np
 import pytest
 
 import unisono
-from unisono import algorithms, estimators
+from unisono import estimators
 from unisono.algorithms.choose import choose
 from unisono.algorithms.dp_sgd_convex import ConvexDpSgdConfig
 from unisono.algorithms.gradient_perturbation import GradientPerturbationConfig
@@ -27,13 +24,13 @@ from unisono.core.trust import Relation, Trust, Unit
 from unisono.errors import ClippedValues, InvalidInput
 from unisono.estimators import configuration
 from unisono.estimators.members import facts_of
+from unisono.models.registry import algorithms_for, model_named
 from unisono.problems.linear import LinearLoss
 from unisono.problems.networks import logistic
 from unisono.scaling import PrivateScaler
-from unisono.studies import settings as study_settings
-from unisono.studies.build import BUILDERS
 from unisono.studies.file import parse_study
 from unisono.studies.policy_file import PolicyFile
+from unisono.studies.schema import ALGORITHM_SECTIONS
 from unisono.studies.template import Answers, study_text
 from unisono.training import algorithms as network_algorithms
 from unisono.training import train
@@ -62,6 +59,8 @@ unit = "{unit}"
 [trust]
 mode = "{trust}"
 {least}
+[model]
+name = "network"
 [algorithm]
 {algorithm}
 """)
@@ -95,16 +94,6 @@ def test_the_relation_of_every_estimator():
 
 
 def test_the_relation_of_every_algorithm():
-    seen = set()
-    for module in iter_modules(algorithms.__path__):
-        code = import_module(f"unisono.algorithms.{module.name}")
-        for name, kind in inspect.getmembers(code, inspect.isclass):
-            if not name.endswith("Settings") or kind.__module__ != code.__name__:
-                continue
-            for field in fields(kind):
-                if field.name == "relation" and field.default is not MISSING:
-                    assert field.default is RELATION, (module.name, name)
-                    seen.add(module.name)
     for kind in OWN:  # the promise is the study's
         assert not {"epsilon", "delta", "relation"} & set(kind.config.model_fields)
     hiding = [kind.name for kind in OWN if kind.units == (Unit.PARTY,)]
@@ -145,7 +134,7 @@ def test_the_number_of_colluders(trust, parties, minimum):
 def test_a_first_study_file_states_the_defaults(trust):
     """Without the lines that state them it says the same."""
     answers = Answers(
-        "ages", "classes", {"age": (0.0, 120.0), "ill": ("yes", "no")},
+        "ages", "logistic-regression", {"age": (0.0, 120.0), "ill": ("yes", "no")},
         {"a": 500, "b": 500, "c": 500}, "ill", trust=trust,
     )  # fmt: skip
     text = study_text(answers)
@@ -162,9 +151,10 @@ def test_a_first_study_file_states_the_defaults(trust):
 
 def test_the_ridge(monkeypatch):
     assert RIDGE == 0
-    assert study_settings.GradientPerturbation(name="gradient-perturbation").regularisation == RIDGE
-    assert study_settings.DpSgdConvex(name="dp-sgd-convex").regularisation == RIDGE
-    assert study_settings.OutputPerturbation(name="output-perturbation").regularisation is None
+    for name in ("gradient-perturbation", "dp-sgd-convex"):
+        assert ALGORITHM_SECTIONS[name](name=name).regularisation == RIDGE
+    name = "output-perturbation"
+    assert ALGORITHM_SECTIONS[name](name=name).regularisation is None
     facts = Facts((1000, 1000), 3, 2)
     chosen = choose(LinearLoss("logistic"), Privacy(1.0, 1e-6))
     assert chosen.method.bind(facts, Trust.LOCAL).settings["regularisation"] == RIDGE
@@ -176,17 +166,13 @@ def test_the_ridge(monkeypatch):
 
 
 def test_a_name_means_one_algorithm_wherever_it_is_used():
-    assert set(network_algorithms()) <= set(BUILDERS)
-    alone = {"auto", "objective-perturbation"}  # its noise cannot come in shares
-    assert set(configuration.ALGORITHMS) - alone <= set(BUILDERS)
-    linear = [name for name, kind in vars(study_settings).items() if _is_linear(kind)]
-    assert {"DpSgdConvex", "GradientPerturbation"} <= set(linear)
+    known = {kind.name for kind in OWN}
+    assert set(network_algorithms()) <= known
+    assert set(configuration.ALGORITHMS) - {"auto"} <= known
+    linear = {kind.name for kind in algorithms_for(model_named("logistic-regression"))}
+    assert set(configuration.ALGORITHMS) - {"auto"} <= linear
     # Linear models, and networks.
     assert not set(configuration.ALGORITHMS) & set(network_algorithms())
-
-
-def _is_linear(kind):
-    return isinstance(kind, type) and issubclass(kind, study_settings.Linear)
 
 
 def test_statistics_clip_and_tell_whoever_holds_the_values(ledger):

@@ -43,9 +43,9 @@ delta = 1e-4
 relation = "replace-one"
 [trust]
 mode = "MODE"
-[algorithm]
+[model]
 name = "statistics"
-[[algorithm.questions]]
+[[model.questions]]
 ask = "mean"
 column = "age"
 """
@@ -122,7 +122,8 @@ def test_a_study_is_attacked_by_what_each_viewer_sees(tmp_path, mode):
     assert first["blind"] <= first["right"] <= first["at_most"] < 1
     assert shown["membership"]["bound"] <= 4
     assert shown["inversion"] == {
-        "applies": False, "why": "statistics send counts and sums, no gradients: see identification"
+        "applies": False, "why": "statistics sends noisy counts and sums; no inversion is built for that: see "
+        "identification",
     }  # fmt: skip
     if mode == "trusted-server":
         assert others[0]["viewer"] == "the trusted server, before it adds noise"

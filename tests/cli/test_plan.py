@@ -5,12 +5,12 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-import unisono.data
 from unisono import cli
 from unisono.cli.plan_advice import Line, best_by_trust, recommended
 from unisono.cli.plan_studies import Candidate, PlanRequest, request_of
 from unisono.core.trust import Trust, Unit
 from unisono.core.values import Private
+from unisono.data import sources
 from unisono.planning.laws import Band
 from unisono.planning.noise import Noise
 from unisono.planning.predict import Prediction
@@ -42,6 +42,8 @@ epsilon = 1
 delta = 1e-6
 [trust]
 mode = "secure-sum"
+[model]
+name = "logistic-regression"
 [algorithm]
 name = "gradient-perturbation"
 rounds = 30
@@ -56,7 +58,7 @@ def no_data(monkeypatch):
         raise AssertionError("data were read")
 
     for reader in ("_read_csv", "_read_parquet"):  # whatever name `read_table` was imported by
-        monkeypatch.setattr(unisono.data, reader, opened)
+        monkeypatch.setattr(sources, reader, opened)
     monkeypatch.setattr(Private, "open", opened)
 
 
@@ -105,7 +107,7 @@ def test_a_mean_in_the_units_of_its_bounds():
 
 
 def test_text_says_what_to_choose_and_that_nothing_was_read():
-    shown = plan("--task", "posterior", "--classes", "2", *HOSPITALS).stdout
+    shown = plan("--task", "posterior", "--classes", "2", *HOSPITALS, "--epsilon", "4").stdout
     assert "\nUse " in shown
     assert "pvi-natural-gradient" in shown
     assert "No data were read and nothing was spent." in shown
@@ -190,18 +192,20 @@ def test_a_study_file_is_planned_with_its_own_settings(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "task", "classes"),
+    ("model", "algorithm", "task", "classes"),
     [
-        ("", "", Task.CLASSIFICATION, 2),
-        ('"gradient-perturbation"\nrounds = 30', '"dp-sgd"', Task.NETWORK, 2),
-        ('"gradient-perturbation"', '"pvi-natural-gradient"', Task.POSTERIOR, 2),
-        ('target = "ill"', 'target = "age"', Task.REGRESSION, 0),
+        ("logistic-regression", "gradient-perturbation", Task.CLASSIFICATION, 2),
+        ("linear-svm", "auto", Task.CLASSIFICATION, 2),
+        ("network", "dp-sgd", Task.NETWORK, 2),
+        ("bayesian-logistic-regression", "pvi-natural-gradient", Task.POSTERIOR, 2),
+        ("linear-regression", "gradient-perturbation", Task.REGRESSION, 0),
     ],
 )
-def test_what_a_study_wants_is_read_from_its_file(old, new, task, classes):
-    text = STUDY.replace(old, new) if old else STUDY
+def test_what_a_study_wants_is_read_from_its_file(model, algorithm, task, classes):
+    text = STUDY.replace("logistic-regression", model)
+    text = text.replace('"gradient-perturbation"\nrounds = 30', f'"{algorithm}"')
     if task is Task.REGRESSION:
-        text = text.replace("rounds = 30", 'loss = "squares"')
+        text = text.replace('target = "ill"', 'target = "age"')
     request = request_of(parse_study(text))
     assert (request.task, request.classes, request.records) == (task, classes, (400, 500, 400))
 

@@ -13,7 +13,7 @@ from unisono.deployment import paid_rounds
 from unisono.deployment.alone import Alone
 from unisono.reports.run import read_run
 
-from ..deployment.trial import DESCENT, MARKER, NAMES, study_text, write_records
+from ..deployment.trial import DESCENT, LINEAR, MARKER, NAMES, study_text, write_records
 
 RUNNER = CliRunner()
 
@@ -182,7 +182,7 @@ def test_mistakes_are_one_message_and_leave_nothing(folder):
     assert "holds 12 records, and the study states 40" in run(study, "--data", data, code=2)
     shutil.move(aside, data / "west.csv")
     for old, new, words in (
-        ("rounds = 2", "rounds = 0", "line 35"),
+        ("rounds = 2", "rounds = 0", "line 38"),
         ("epsilon = 2.0", "epsilon = ", "not TOML"),
         ("radius =", "diameter =", "has no column 'diameter'"),
         ('"secure-sum"', '"trusted"', "choose one of"),
@@ -202,8 +202,9 @@ def test_mistakes_are_one_message_and_leave_nothing(folder):
 
 def test_statistics_are_not_tested_on_records(folder):
     text = (folder / "study.toml").read_text().replace('target = "diagnosis"\n', "")
-    questions = 'name = "statistics"\n[[algorithm.questions]]\nask = "mean"\ncolumn = "age"\n'
-    (folder / "study.toml").write_text(text.replace(DESCENT.format(rounds=2), questions))
+    questions = 'name = "statistics"\n[[model.questions]]\nask = "mean"\ncolumn = "age"\n'
+    text = text.replace(LINEAR, questions).replace(DESCENT.format(rounds=2), 'name = "auto"')
+    (folder / "study.toml").write_text(text)
     data = folder / "data"
     arguments = (folder / "study.toml", "--data", data, "--test", data / "north.csv")
     assert "predicts nothing that could be right or wrong" in run(*arguments, code=2)

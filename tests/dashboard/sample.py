@@ -40,9 +40,11 @@ mode = "secure-sum"
 minimum_survivors = 4
 colluders = 1
 
+[model]
+name = "logistic-regression"
+
 [algorithm]
 name = "gradient-perturbation"
-loss = "logistic"
 rounds = 20
 """
 

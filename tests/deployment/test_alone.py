@@ -28,7 +28,7 @@ from unisono.errors import (
     PrivacyViolation,
 )
 from unisono.reports.run import read_run
-from unisono.studies import plan
+from unisono.studies import build as building
 from unisono.studies.build import build
 from unisono.studies.data_set import ledger_for
 from unisono.studies.file import load_study
@@ -38,6 +38,7 @@ from .trial import DESCENT, MARKER, NAMES, POLICY, RECORDS, study_text, write_re
 
 ROUNDS = 4
 DESCENDING = DESCENT.format(rounds=ROUNDS)
+BAYESIAN = 'name = "bayesian-logistic-regression"'
 PRIVATE = "\n[evaluation]\nholdout = 0.25\nepsilon = 1.0\n"
 
 
@@ -323,7 +324,7 @@ def test_renamed_records_are_refused(made, tmp_path):
 def test_a_party_is_hidden_from_the_ledger_of_its_records(made, tmp_path):
     """One ledger for both units: what hides a party costs its records what replacing it costs."""
     text = 'name = "pvi-clipped-updates"\nrounds = 1'
-    place = made(algorithm=text, survivors=3)
+    place = made(model=BAYESIAN, algorithm=text, survivors=3)
     hidden = 'delta = 1e-5\nunit = "party"\nrelation = "zero-out"\n'
     place.study.write_text(place.study.read_text().replace("delta = 1e-5\n", hidden))
     for name in NAMES:
@@ -412,8 +413,8 @@ def test_retries_give_a_lost_round_back(made, kill):
 
 
 def test_a_lost_run_without_other_rounds_says_so(made, kill):
-    questions = '[[algorithm.questions]]\nask = "mean"\ncolumn = "age"\n'
-    place = made(algorithm=f'name = "statistics"\n{questions}')
+    questions = '[[model.questions]]\nask = "mean"\ncolumn = "age"\n'
+    place = made(model=f'name = "statistics"\n{questions}', algorithm='name = "auto"')
     text = place.study.read_text().replace('target = "diagnosis"\n', "")
     place.study.write_text(text)
     kill(0)
@@ -465,10 +466,12 @@ def test_a_run_goes_on_only_with_the_books_that_paid_for_it(made, kill, how):
 @pytest.mark.parametrize("name", ["pvi-clipped-updates", "dp-ftrl", "local-dp-sgd", "k-means"])
 def test_every_kind_of_payment_runs(made, name):
     """Parties that remember, correlated noise, noisy steps at home, clusters."""
-    more = {"dp-ftrl": "hidden = [3]", "local-dp-sgd": "hidden = [3]\nsteps = 2",
-            "k-means": "clusters = 2"}.get(name, "")  # fmt: skip
-    trust = "local" if name == "local-dp-sgd" else "secure-sum"
-    place = made(algorithm=f'name = "{name}"\nrounds = 2\n{more}', survivors=3, trust=trust)
+    small = 'name = "network"\nhidden = [3]'
+    model = {"dp-ftrl": small, "local-dp-sgd": small, "k-means": 'name = "k-means"\nclusters = 2',
+             "pvi-clipped-updates": BAYESIAN}[name]  # fmt: skip
+    trust, more = ("local", "steps = 2") if name == "local-dp-sgd" else ("secure-sum", "")
+    algorithm = f'name = "{name}"\nrounds = 2\n{more}'
+    place = made(model=model, algorithm=algorithm, survivors=3, trust=trust)
     text = place.study.read_text()
     if name == "pvi-clipped-updates":
         hidden = 'delta = 1e-5\nunit = "party"\nrelation = "zero-out"\n'
@@ -626,7 +629,7 @@ def test_a_test_that_is_refused_costs_no_model(made, monkeypatch):
 
 def test_a_private_test_is_paid_for_in_addition(made, monkeypatch):
     """Noise of epsilon 1000 vanishes: the answer is that of the records that were kept out."""
-    monkeypatch.setattr(plan, "secret_order", lambda records, *_: np.arange(records))
+    monkeypatch.setattr(building, "secret_order", lambda records, *_: np.arange(records))
     place = made("\n[evaluation]\nholdout = 0.25\nepsilon = 1000\n", epsilon=50.0)
     built = build(load_study(place.study))
     assert built.study.facts.records == (30, 30, 30)

@@ -39,7 +39,7 @@ from unisono.studies.file import load_study
 from unisono.studies.keys import keygen
 from unisono.studies.roster import make_roster
 
-from .trial import DESCENT, NAMES, POLICY, Trial, study_text
+from .trial import DESCENT, LINEAR, NAMES, POLICY, Trial, study_text
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
@@ -49,13 +49,14 @@ DEADLINE, PATIENCE = 60.0, 60.0
 DESCENT_3 = DESCENT.format(rounds=3)
 QUESTIONS = """\
 name = "statistics"
-[[algorithm.questions]]
+[[model.questions]]
 ask = "mean"
 column = "age"
-[[algorithm.questions]]
+[[model.questions]]
 ask = "histogram"
 column = "diagnosis"
 """
+BAYESIAN = 'name = "bayesian-logistic-regression"'
 UPDATES = 'name = "pvi-clipped-updates"\nrounds = 2'  # its parties remember something
 
 
@@ -182,19 +183,21 @@ def numbers(shown):
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "trust", "messages"),
+    ("model", "algorithm", "trust", "messages"),
     [
         # A greeting, two exchanges to set up the first sum, three for each round, the result.
-        (DESCENT_3, "secure-sum", 1 + 2 + 3 * 3 + 1),
-        (DESCENT_3, "local", 1 + 3 + 1),
-        (QUESTIONS, "secure-sum", 1 + 2 + 3 + 1),
-        (UPDATES, "secure-sum", 1 + 2 + 3 * 2 + 1),
+        (LINEAR, DESCENT_3, "secure-sum", 1 + 2 + 3 * 3 + 1),
+        (LINEAR, DESCENT_3, "local", 1 + 3 + 1),
+        (QUESTIONS, 'name = "statistics"', "secure-sum", 1 + 2 + 3 + 1),
+        (BAYESIAN, UPDATES, "secure-sum", 1 + 2 + 3 * 2 + 1),
     ],
     ids=["descent", "descent-local", "statistics", "updates"],
 )
-def test_a_study_between_machines_is_the_study_in_one_process(shared, algorithm, trust, messages):
-    text, counted = study_text(algorithm, epsilon=HUGE, trust=trust), {}
-    if algorithm is QUESTIONS:
+def test_a_study_between_machines_is_the_study_in_one_process(
+    shared, model, algorithm, trust, messages
+):
+    text, counted = study_text(algorithm, epsilon=HUGE, trust=trust, model=model), {}
+    if model is QUESTIONS:
         text = text.replace('target = "diagnosis"\n', "")
     if algorithm is UPDATES:
         counted = {"unit": "party", "relation": "zero-out"}

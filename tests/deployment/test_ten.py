@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from .trial import DESCENT, RECORDS, STUDY, write_records
+from .trial import DESCENT, LINEAR, RECORDS, STUDY, write_records
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
@@ -19,7 +19,7 @@ def test_ten_parties_finish_a_secure_sum_without_a_retry(tmp_path):
     study.write_text(
         STUDY.format(
             parties=parties, epsilon=2.0, trust="secure-sum", survivors=8, retries=1,
-            algorithm=DESCENT.format(rounds=3),
+            model=LINEAR, algorithm=DESCENT.format(rounds=3),
         )
     )  # fmt: skip
     data.mkdir()

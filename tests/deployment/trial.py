@@ -24,7 +24,7 @@ target = "diagnosis"
 
 [data.columns]
 radius = {{ kind = "number", bounds = [5, 30] }}
-age = {{ kind = "number", bounds = [0, 120], whole = true }}
+age = {{ kind = "number", bounds = [0, 120], integer = true }}
 diagnosis = {{ kind = "category", values = ["benign", "malignant"] }}
 {parties}
 [privacy]
@@ -36,6 +36,9 @@ mode = "{trust}"
 minimum_survivors = {survivors}
 colluders = 0
 retries = {retries}
+
+[model]
+{model}
 
 [algorithm]
 {algorithm}
@@ -58,17 +61,18 @@ maximum_retries = 5
 trust = ["secure-sum", "local"]
 """
 
+LINEAR = 'name = "logistic-regression"'
 DESCENT = 'name = "gradient-perturbation"\nrounds = {rounds}'
 
 
 def study_text(
     algorithm: str = DESCENT.format(rounds=3), *, epsilon: float = 2.0, trust: str = "secure-sum",
-    survivors: int = 2, retries: int = 0,
+    survivors: int = 2, retries: int = 0, model: str = LINEAR,
 ) -> str:  # fmt: skip
     parties = "".join(f'\n[[parties]]\nname = "{name}"\nrecords = {RECORDS}\n' for name in NAMES)
     return STUDY.format(
         parties=parties, epsilon=epsilon, trust=trust, survivors=survivors, retries=retries,
-        algorithm=algorithm,
+        model=model, algorithm=algorithm,
     )  # fmt: skip
 
 

@@ -47,6 +47,9 @@ delta = 1e-4
 mode = "secure-sum"
 colluders = 1
 
+[model]
+name = "logistic-regression"
+
 [algorithm]
 name = "gradient-perturbation"
 rounds = 8

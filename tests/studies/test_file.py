@@ -5,8 +5,10 @@ import tomllib
 
 import pytest
 
+from unisono.algorithms.pvi_analytic import OneShotRegressionConfig
 from unisono.errors import InvalidInput
 from unisono.studies import source
+from unisono.studies.build import build
 from unisono.studies.file import json_schema, load_study, parse_study
 from unisono.studies.schema import StudyFile
 
@@ -35,6 +37,19 @@ def test_what_is_left_out_is_part_of_the_meaning(change):
         "age = {", 'radius.kind = "number"\nradius.bounds = [\n  5.0,\n  30.0,\n]\nage = {'
     )
     assert parse_study(layout).hash == parse_study(change()).hash
+
+
+def test_what_an_algorithm_is_told_differs_from_what_is_left_to_a_rule(study):
+    """A model may suggest another value than the default: files that mean different studies have
+    different hashes, also where one of them states the default."""
+    number = ('target = "diagnosis"', 'target = "radius"')
+    model = "bayesian-linear-regression\nnoise_std = 2.0"
+    default = OneShotRegressionConfig.model_fields["clipping_norm"].default
+    silent = parse_study(study(model, "one-shot-regression", number))
+    stated = f"one-shot-regression\nclipping_norm = {default}"
+    stated = parse_study(study(model, stated, number))
+    assert build(silent).study.hash != build(stated).study.hash
+    assert silent.hash != stated.hash
 
 
 CHANGES = [

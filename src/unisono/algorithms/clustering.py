@@ -128,7 +128,7 @@ def build(config: KMeansConfig, problem: ClusteredColumns, facts: Facts, priced:
 
 K_MEANS = AlgorithmKind(
     "k-means", "noisy sums and counts of every cluster, in rounds",
-    KMeansConfig, ClusteredColumns, release, build,
+    KMeansConfig, ClusteredColumns, release, build, sends="noisy counts and sums",
 )  # fmt: skip
 
 

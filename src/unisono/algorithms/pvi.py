@@ -24,11 +24,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from pydantic import Field
 
 from unisono.algorithms.free_energy import (
     data_free_gradient,
@@ -61,11 +62,13 @@ class Climb:
     together (one-hot) needs 0.1 to 0.2. Samples serve likelihoods that are no function of a score.
     """
 
-    method: Literal["natural", "gradient"] = "natural"
-    steps: int = 20
-    size: float = 0.5
-    samples: int = 8
-    floor: float = 1e-6
+    method: Annotated[
+        Literal["natural", "gradient"], Field(description="Natural gradients, or plain ones.")
+    ] = "natural"
+    steps: Annotated[int, Field(description="Steps of a party in a round.")] = 20
+    size: Annotated[float, Field(description="The length of a step; 1 is Newton's.")] = 0.5
+    samples: Annotated[int, Field(description="Draws per step, for sampled likelihoods.")] = 8
+    floor: Annotated[float, Field(description="Precisions do not fall below this.")] = 1e-6
 
     def __post_init__(self) -> None:
         if self.method not in ("natural", "gradient"):

@@ -146,7 +146,7 @@ def build(config: StatisticsConfig, problem: Survey, facts: Facts, priced: Price
 
 STATISTICS = AlgorithmKind(
     "statistics", "one noisy release that answers all questions; also for pure epsilon",
-    StatisticsConfig, Survey, release, build,
+    StatisticsConfig, Survey, release, build, sends="noisy counts and sums",
 )  # fmt: skip
 
 __all__ = ["STATISTICS", "Opened", "Question", "StatisticsConfig", "Survey", "pack", "unpack"]

@@ -86,11 +86,14 @@ def _known(built: Any, party: int | None, std: float) -> Any:
     predict = _predict(facts.features, own.hidden, classes, own.activation)
     sizes = facts.records if party is None else facts.records[party : party + 1]
     grid = study.algorithm.grid(facts, study.trust)
-    return Known(predict, low, high, classes, _sampling_rate(study), sum(sizes), grid, len(sizes), std)
+    rate = _sampling_rate(study)
+    return Known(predict, low, high, classes, rate, sum(sizes), grid, len(sizes), std)
 
 
 def _sampling_rate(study: Any) -> float:
-    return float(study.algorithm.event(study.facts, study.trust).sampler.rate)
+    """A record's chance to take part in a round; 1 where nobody is left out."""
+    sampler = study.algorithm.event(study.facts, study.trust).sampler
+    return float(getattr(sampler, "rate", 1.0))
 
 
 @lru_cache(maxsize=8)

@@ -15,6 +15,7 @@ from unisono.core.trust import Relation, Trust, Unit
 from unisono.errors import ConditionViolated, InvalidInput
 from unisono.models.model import ModelKind, Target
 from unisono.models.registry import algorithms_for, model_named, models
+from unisono.planning.posteriors import WIDTHS
 from unisono.planning.predict import Prediction, predict, predict_answers
 from unisono.planning.tasks import Task
 from unisono.planning.verdicts import headroom
@@ -85,8 +86,11 @@ class PlanRequest:
                 for one in algorithms_for(network)
                 if one.units == (Unit.PARTY,) and self.task in one.laws
             ]
-        predicted = self.task in (Task.MEAN, Task.POSTERIOR)
-        return tuple(pair for pair in found if predicted or self.task in pair[1].laws)
+        if self.task is Task.MEAN:
+            return tuple(found)
+        if self.task is Task.POSTERIOR:
+            return tuple(pair for pair in found if pair[1].name in WIDTHS)
+        return tuple(pair for pair in found if self.task in pair[1].laws)
 
     @property
     def algorithms(self) -> tuple[str, ...]:
@@ -189,10 +193,11 @@ def _learnt(request: PlanRequest, name: str) -> dict[str, Any]:
     if own is None:
         return {"model": said, "algorithm": {"name": name}}
     if model.name == own.model.name:
-        said = own.model_dump(mode="json")["model"]
+        said = own.model.model_dump(mode="json", exclude_unset=True)
+    # What the file leaves out stays open: the model's own rule fills it in, as in the study.
     same = own.algorithm.name == name
-    algorithm = own.model_dump(mode="json")["algorithm"] if same else {"name": name}
-    return {"model": said, "algorithm": algorithm}
+    algorithm = own.algorithm.model_dump(mode="json", exclude_unset=True) if same else {}
+    return {"model": said, "algorithm": {"name": name, **algorithm}}
 
 
 def _model(request: PlanRequest, model: ModelKind) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """`unisono models` and `unisono algorithms`: what can be learnt, and how, one line each."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -61,9 +61,7 @@ def algorithms(
         typer.echo(f"{kind.name}: {kind.summary}")
         for key, field in schema["properties"].items():
             if key != "name":
-                default = field.get("default", "required" if key in schema["required"] else "rule")
-                default = "a rule" if default is None else default
-                typer.echo(f"  {key:<20}{field['description']} [{default}]")
+                typer.echo(f"  {key:<20}{field['description']} [{_default(field)}]")
         return
     if json:
         write_json([{"name": one.name, "summary": one.summary} for one in known().values()])
@@ -72,3 +70,12 @@ def algorithms(
         trusts = "" if len(one.trusts) == 3 else f" (trust {', '.join(sorted(one.trusts))} only)"
         hides = "".join(f"; hides a whole {unit}" for unit in one.units if unit == "party")
         typer.echo(f"{one.name:<24}{one.summary}{hides}{trusts}")
+
+
+def _default(field: dict[str, Any]) -> str:
+    """What holds where a setting is left out, as a study file would say it."""
+    from unisono.studies.template import toml_value
+
+    if "default" not in field:
+        return "required"
+    return "rule" if field["default"] is None else toml_value(field["default"])

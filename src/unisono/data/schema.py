@@ -12,7 +12,7 @@ class Number(Config):
     """A column of numbers; what lies outside the public bounds is clipped. `integer` numbers are
     added exactly in statistics."""
 
-    kind: Literal["number"]
+    kind: Literal["number"] = Field(description="A column of numbers.")
     bounds: tuple[float, float] = Field(
         description="The public lowest and highest value; values outside are clipped."
     )
@@ -33,7 +33,7 @@ class Number(Config):
 class Category(Config):
     """A column of named values, all of them public."""
 
-    kind: Literal["category"]
+    kind: Literal["category"] = Field(description="A column of named values.")
     values: tuple[str, ...] = Field(
         min_length=2,
         description="All values that occur, in an agreed order; the first is the reference.",

@@ -113,7 +113,9 @@ def pose_logistic(
         middle = _posterior(value, frame, problem).mean
         return (np.where(rows @ middle > 0, 1, -1) == labels).astype(float)
 
-    rule = {} if algorithm.unit_rows else for_intervals(likelihood, frame.mean_square)
+    rule: dict[str, Any] = {}
+    if not algorithm.unit_rows:  # rounds: the window then begins where Newton's method arrives
+        rule = {"rounds": 12, **for_intervals(likelihood, frame.mean_square)}
     return Posed(problem, len(frame.names) + 1, encode, present, score=score, settings=rule)
 
 

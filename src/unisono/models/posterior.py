@@ -75,7 +75,7 @@ class Posterior:
     def sample(self, size: int, random_state: Any = None) -> np.ndarray:
         """Draws (size, d). They read no data, so they cost no privacy."""
         # Only here: a party of a study has posteriors, and no need of scikit-learn.
-        
+
         from sklearn.utils import check_random_state  # 30 MB that parties need not have
 
         normals = check_random_state(random_state).normal(size=(size, len(self.mean)))

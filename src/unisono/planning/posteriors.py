@@ -24,11 +24,14 @@ import numpy as np
 from unisono.algorithms.noise_aware import RoundNoise, from_statistics, from_window, opened_variance
 from unisono.algorithms.pvi_natural_gradient import Window, row_norms
 from unisono.core.study import Study
+from unisono.errors import InvalidInput
 from unisono.models.posterior import LEARNT
 from unisono.planning.noise import Noise
 from unisono.problems.gaussian_family import Natural, covariance, prior
 from unisono.problems.likelihoods import likelihood_named
 
+# The algorithms whose posteriors are predicted.
+WIDTHS = ("one-shot-regression", "pvi-natural-gradient", "pvi-clipped-updates", "pvi-dp-sga")
 _EVEN = 1 / 3  # variance of a number that is even on [-1, 1]
 _BEND = {"logistic": 0.25, "probit": 2 / math.pi}  # of -log p(y | score), at score 0
 
@@ -55,6 +58,11 @@ class Width(NamedTuple):
 def width_of(study: Study, noise: Noise) -> Width:
     """The posterior of a slope under a study, with and without privacy."""
     name, settings = study.algorithm.name, study.algorithm.settings
+    if name not in WIDTHS:
+        raise InvalidInput(
+            f"nobody has measured how wide the posteriors of {name} get: they are not predicted; "
+            "its noise is in `unisono check`"
+        )
     start = settings["prior_variance"]
     information = _information(study, settings)
     plain = 1 / np.sqrt(1 / start + information)
@@ -122,4 +130,4 @@ def _deviations(found: Natural) -> np.ndarray:
     return np.sqrt(np.diag(covariance(found)))
 
 
-__all__ = ["Width", "width_of"]
+__all__ = ["WIDTHS", "Width", "width_of"]

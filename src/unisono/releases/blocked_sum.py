@@ -21,10 +21,11 @@ it, because it undoes the same scaling.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from pydantic import Field
 
 from unisono.core.algorithm import Facts
 from unisono.core.privacy import Privacy
@@ -59,13 +60,22 @@ class Clipping:
     in blocks of `block`: the memory they take, not the result, depends on it (but for rounding).
     """
 
-    style: Style = "flat"
-    bound: float = 1.0
-    quantile: float | None = None
-    rate: float = 0.2
-    loss_range: float = 0.0
-    gauge: float = 0.1
-    block: int = 128
+    style: Annotated[
+        Style,
+        Field(description="One bound for a gradient, one for each layer, or all scaled to it."),
+    ] = "flat"
+    bound: Annotated[float, Field(description="The largest norm; longer ones are clipped.")] = 1.0
+    quantile: Annotated[
+        float | None, Field(description="The share that bounds follow; left out: they stay.")
+    ] = None
+    rate: Annotated[float, Field(description="How fast bounds follow the quantile.")] = 0.2
+    loss_range: Annotated[
+        float, Field(description="Also release the average loss, cut to this; 0: not.")
+    ] = 0.0
+    gauge: Annotated[
+        float, Field(description="What is released beside gradients, as a share of their bound.")
+    ] = 0.1
+    block: Annotated[int, Field(description="So many records are added up at a time.")] = 128
 
     def __post_init__(self) -> None:
         positive(bound=self.bound, rate=self.rate, gauge=self.gauge, block=self.block)

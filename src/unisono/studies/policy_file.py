@@ -58,7 +58,7 @@ class Budget(Config):
         description="What is hidden of a unit: which one it is, its values, or also that it is "
         "there.",
     )
-    unit: Unit = Field(Unit.RECORD, description="Whose presence is hidden.")
+    unit: Unit = Field(Unit.RECORD, description="Whose presence the budget hides.")
     colluders: Annotated[int, Field(ge=0)] = Field(
         0, description="So many parties may work together with the server."
     )

@@ -238,6 +238,8 @@ class StudyFile(Config):
         said["format"] = FORMAT
         said["data"]["columns"] = [list(item) for item in said["data"]["columns"].items()]
         said["trust"] |= {"minimum_survivors": self.survivors, "colluders": self.colluders}
+        # What is left out here may follow from a rule of the model instead of a default.
+        said["stated"] = sorted(self.algorithm_settings)
         said["plugins"] = dict(plugins_of(self.model.name, self.algorithm.name))
         return said
 

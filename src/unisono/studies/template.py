@@ -3,7 +3,12 @@
 import json
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, is_dataclass
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
 
 from unisono.core.config import Config
 from unisono.core.defaults import default_colluders, default_relation, default_trust
@@ -93,8 +98,8 @@ def algorithm_for(answers: Answers) -> AlgorithmKind:
     model = model_named(answers.model)
     wanted = answers.algorithm
     if wanted == AUTO:
-        promise = Privacy(answers.epsilon, 1e-6 if answers.delta is None else answers.delta)
-        rule = model.choose(_configured(model, answers), answers.schema, promise, Unit.RECORD)
+        settings = _configured(model, answers)
+        rule = model.choose(settings, answers.schema, _promise(answers), Unit.RECORD)
         wanted = rule.algorithm
     known = {kind.name: kind for kind in algorithms_for(model)}
     if wanted not in known:
@@ -156,6 +161,10 @@ def small_delta(units: int) -> float:
     return float(f"1e-{math.ceil(math.log10(max(units, 2))) + 2}")
 
 
+def _promise(answers: Answers) -> Privacy:
+    return Privacy(answers.epsilon, 1e-6 if answers.delta is None else answers.delta)
+
+
 def _configured(model: ModelKind, answers: Answers) -> Config:
     """The model's configuration, as its draft would be read."""
     import tomllib
@@ -181,18 +190,37 @@ def _algorithm(answers: Answers, kind: AlgorithmKind) -> str:
     """The settings that may be given, each with its default and one line of help, as comments."""
     if answers.algorithm == AUTO:
         return f"# that is {kind.name} here; `unisono check` says why\n"
-    return _left_out(ALGORITHM_SECTIONS[kind.name])
+    model = model_named(answers.model)
+    posed = model.pose(_configured(model, answers), answers.schema, kind, _promise(answers))
+    return _left_out(ALGORITHM_SECTIONS[kind.name], posed.settings)
 
 
-def _left_out(section: type[Config]) -> str:
+def _left_out(section: type[Config], suggested: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """Settings as comments: with the model's suggestion, or with the default."""
     lines = []
     for name, info in section.model_fields.items():
         if name == "name" or info.is_required():
             continue
-        default = info.get_default(call_default_factory=True)
-        shown = json.dumps(default) if default is not None else "..."
+        default = suggested.get(name, info.get_default(call_default_factory=True))
+        shown = "..." if default is None else toml_value(default)
         lines.append(f"# {f'{name} = {shown}':<28} # {info.description}\n")
     return "".join(lines)
+
+
+def toml_value(value: Any) -> str:
+    """A setting as study files write it; what is None inside a table is left out.
+
+    >>> toml_value((1.5, True)), toml_value({"bound": 1.0, "quantile": None})
+    ('[1.5, true]', '{ bound = 1.0 }')
+    """
+    if isinstance(value, BaseModel) or is_dataclass(value):
+        value = TypeAdapter(type(value)).dump_python(value, mode="json")
+    if isinstance(value, Mapping):
+        said = (f"{key} = {toml_value(own)}" for key, own in value.items() if own is not None)
+        return f"{{ {', '.join(said)} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _crowd(answers: Answers, mode: Trust) -> str:
@@ -236,4 +264,5 @@ __all__ = [
     "parse_parties",
     "small_delta",
     "study_text",
+    "toml_value",
 ]

@@ -83,7 +83,8 @@ def test_gauges_hold_what_the_ledgers_spent(real_run):
 
 def test_the_summary_says_what_is_promised_and_what_not(folder):
     text = words(read_run(folder()))
-    assert "3 parties (north, south and west) with 130 records learned a rule that predicts" in text
+    assert "3 parties (north, south and west) with 130 records learned a linear model that" in text
+    assert "predicts diagnosis (benign or malignant) from " in text
     # (e + 1e-4) / (1 + e) = 0.73108..., rounded up
     assert "is right at most 73.2 % of the time" in text
     assert (

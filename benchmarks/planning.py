@@ -25,6 +25,7 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from datasets import Dataset, MissingData, adult, breast_cancer, data_folder, digits
 from figures import report
 from unisono.accounting.accountant import ACCOUNTANT
+from unisono.algorithms.registry import algorithm_named
 from unisono.cli.plan_studies import Candidate, PlanRequest, candidate, document
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
@@ -32,11 +33,10 @@ from unisono.core.study import Party
 from unisono.core.trust import SERVER, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
-from unisono.planning.laws import LAWS, fit
+from unisono.planning.laws import band, fit, holds
 from unisono.planning.noise import noise_of
 from unisono.planning.tasks import Task
 from unisono.problems.networks import mlp
-from unisono.training import algorithms
 
 FRESH, HELD_OUT = 4000, 1000
 NAMES = {
@@ -82,13 +82,13 @@ def run(request: PlanRequest, name: str, trust: Trust, data: Dataset, seed: int)
     if found.built is None:
         return found.reason
     built = found.built
+    total, count = sum(request.records), len(request.records)
     parties = [
-        _party(built, data, np.arange(place, sum(request.records), len(request.records)), place, seed)
-        for place in range(len(request.records))
+        _party(built, data, np.arange(place, total, count), place, seed) for place in range(count)
     ]
     result = in_process.run(built.study, parties)
-    test = built.parts.encode(_values(data.test, data.test_labels))
-    train = built.parts.encode(_values(data.train, data.train_labels))
+    test = built.posed.encode(_values(data.test, data.test_labels))
+    train = built.posed.encode(_values(data.train, data.train_labels))
     best = ceiling(request, name, train, test)
     return Seen(
         data.name, noise_of(built.study).total, request.classes,
@@ -101,7 +101,7 @@ def _values(rows: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _party(built: Any, data: Dataset, places: np.ndarray, number: int, seed: int) -> Party:
-    columns = built.parts.encode(_values(data.train[places], data.train_labels[places]))
+    columns = built.posed.encode(_values(data.train[places], data.train_labels[places]))
     event = built.study.algorithm.event(built.study.facts, built.study.trust)
     trusted = built.study.trust is Trust.TRUSTED_SERVER
     policy = Policy(
@@ -114,10 +114,13 @@ def _party(built: Any, data: Dataset, places: np.ndarray, number: int, seed: int
     return Party(f"party-{number + 1}", Private(held), ledger)
 
 
-def score(request: PlanRequest, found: Candidate, value: Any, test: tuple[np.ndarray, ...]) -> float:
+def score(
+    request: PlanRequest, found: Candidate, value: Any, test: tuple[np.ndarray, ...]
+) -> float:
     rows, labels = test
-    if found.algorithm in algorithms():
-        hidden = found.built.file.algorithm.hidden  # type: ignore[union-attr]
+    file = found.built.file  # type: ignore[union-attr]
+    if file.model.name == "network":
+        hidden = file.model_settings.hidden
         network = mlp(rows.shape[1], hidden, request.classes, "tanh")
         outputs = np.asarray(network.predict(value.parameters, rows))
         guesses = outputs.argmax(1) if request.classes else outputs
@@ -191,9 +194,12 @@ def scenarios(task: Task, name: str, seeds: range) -> Iterator[Case]:
         epsilon = float(generator.choice([0.3, 1.0, 3.0, 8.0]))
         trust = Trust.LOCAL if name == "local-dp-sgd" else generator.choice(list(Trust))
         relation = Relation.ZERO_OUT if whole else Relation.REPLACE_ONE
-        request = PlanRequest(task, (each,) * parties, features, classes, epsilon=epsilon, delta=1e-6,
-                    relation=relation)  # fmt: skip
-        yield Case(request, Trust(trust), plane(seed, task, each * parties, features, classes), seed)
+        request = PlanRequest(
+            task, (each,) * parties, features, classes, epsilon=epsilon, delta=1e-6,
+            relation=relation,
+        )  # fmt: skip
+        data = plane(seed, task, each * parties, features, classes)
+        yield Case(request, Trust(trust), data, seed)
 
 
 def real(task: Task, name: str, folder: Any, quick: bool) -> Iterator[Case]:
@@ -246,11 +252,11 @@ def main(options: argparse.Namespace) -> None:
 
 
 def show(task: Task, name: str, seen: list[Seen]) -> None:
-    law = LAWS[task][name]
+    law = algorithm_named(name).laws[task]
     for where in dict.fromkeys(one.where for one in seen):
         own = [one for one in seen if one.where == where]
-        bands = [law.band(one.total, one.classes) for one in own]
-        inside = [law.holds(one.total, one.classes, one.lost) for one in own]
+        bands = [band(law, one.total, one.classes) for one in own]
+        inside = [holds(law, one.total, one.classes, one.lost) for one in own]
         print(f"{task:<15} {name:<24} {where:<14} {sum(inside):>3} of {len(own):>3} in the band",
               flush=True)  # fmt: skip
         for one, b, good in zip(own, bands, inside, strict=True):

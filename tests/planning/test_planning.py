@@ -13,6 +13,8 @@ from scipy.linalg import toeplitz
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.matrix_mechanism import optimised
 from unisono.algorithms.descent import signal
+from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
+from unisono.algorithms.registry import OWN
 from unisono.cli.plan_studies import PlanRequest, candidate, candidates, document, prediction
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
@@ -21,16 +23,28 @@ from unisono.core.study import Party
 from unisono.core.trust import SERVER, Trust, Unit
 from unisono.core.values import Private
 from unisono.engines import in_process
+from unisono.errors import InvalidInput
+from unisono.models.registry import algorithms_for, model_named
 from unisono.planning import noise
-from unisono.planning.laws import LAWS, Band, Law, fit
+from unisono.planning.laws import Band, UtilityLaw, band, fit, holds
 from unisono.planning.noise import noise_of
 from unisono.planning.posteriors import width_of
+from unisono.planning.predict import predict
 from unisono.planning.tasks import Task
 from unisono.planning.verdicts import HEADROOM, Grade, headroom, limits, verdict
 
 CLASSES = PlanRequest(Task.CLASSIFICATION, (300, 400, 350), 10, 2)
+# Enough budget that something is learnt: without it every width is the prior's.
+POSTERIOR = replace(CLASSES, task=Task.POSTERIOR, epsilon=8.0)
 MEAN = PlanRequest(Task.MEAN, (300, 400, 350), bounds=(0.0, 120.0))
 SMALL = PlanRequest(Task.REGRESSION, (200, 200, 200), 3, epsilon=8.0)
+LEARNT = (Task.CLASSIFICATION, Task.REGRESSION, Task.NETWORK)
+MODELS = {
+    Task.CLASSIFICATION: model_named("logistic-regression"),
+    Task.REGRESSION: model_named("linear-regression"),
+    Task.NETWORK: model_named("network"),
+}
+UNMEASURED = {"objective-perturbation"}
 FAST = ("gradient-perturbation", "output-perturbation", "sgd-synchronous")
 
 
@@ -47,7 +61,7 @@ def likely(request, name, trust=Trust.SECURE_SUM):
 def run(made, values, seed):
     """A simulated run on the same records at every party."""
     trusted = made.study.trust is Trust.TRUSTED_SERVER
-    columns = tuple(np.asarray(c, np.float32) for c in made.parts.encode(values))
+    columns = tuple(np.asarray(c, np.float32) for c in made.posed.encode(values))
     parties = []
     for number, party in enumerate(made.file.parties):
         policy = Policy(
@@ -111,7 +125,7 @@ def test_the_standard_error_of_a_mean_is_exact():
     values = {f"x{n}": np.linspace(0, 120, 100) for n in range(1, 11)}
     ratios = []
     for seed in range(4):
-        shown = made.built.parts.present(made.built.study, run(made.built, values, seed))
+        shown = made.built.posed.present(made.built.study, run(made.built, values, seed))
         for one, other in zip(expected, shown["answers"], strict=True):
             assert one.name == other["name"]
             ratios.append((other["value"] - 60) / one.error)
@@ -130,7 +144,7 @@ def test_the_standard_error_does_not_depend_on_made_up_records():
 def test_every_answer_of_a_survey_is_predicted():
     said = document(MEAN, "statistics", Trust.SECURE_SUM)
     said["data"]["columns"]["sex"] = {"kind": "category", "values": ["f", "m"]}
-    said["algorithm"]["questions"] = [
+    said["model"]["questions"] = [
         {"ask": "mean", "column": "x1"}, {"ask": "count", "column": "sex", "value": "f"},
         {"ask": "variance", "column": "x1"}, {"ask": "histogram", "column": "sex"},
     ]  # fmt: skip
@@ -161,18 +175,18 @@ def test_more_budget_and_more_records_lose_less(task, name):
 
 
 @pytest.mark.parametrize(
-    ("request", "names"),
+    ("planned", "names"),
     [
         (MEAN, ["statistics"]),
         (CLASSES, ["gradient-perturbation", "dp-sgd-convex", "output-perturbation"]),
-        (replace(CLASSES, task=Task.POSTERIOR, classes=0), ["one-shot-regression"]),
-        (replace(CLASSES, task=Task.POSTERIOR), ["pvi-natural-gradient", "pvi-clipped-updates"]),
+        (replace(POSTERIOR, classes=0), ["one-shot-regression"]),
+        (POSTERIOR, ["pvi-natural-gradient", "pvi-clipped-updates"]),
     ],
     ids=["mean", "classification", "regression posterior", "classes posterior"],
 )
-def test_less_trust_never_loses_less(request, names):
+def test_less_trust_never_loses_less(planned, names):
     for name in names:
-        losses = [likely(request, name, trust) for trust in Trust]
+        losses = [likely(planned, name, trust) for trust in Trust]
         assert losses[0] > losses[1] > losses[2]
 
 
@@ -195,26 +209,55 @@ def test_what_cannot_run_has_a_reason():
 
 
 def test_a_law_is_found_again_from_its_own_runs():
-    law, generator = Law(3.0, 1.2, 0.0, 0.0), np.random.default_rng(0)
+    law, generator = UtilityLaw(3.0, 1.2, 0.0, 0.0), np.random.default_rng(0)
     ratios = np.exp(generator.uniform(0, 4, 400))
     odds = np.exp(generator.normal(0, 0.5, 400)) * (ratios / 3.0) ** -1.2
     found = fit(ratios, [2] * 400, 0.5 * odds / (1 + odds))
     assert found.half == pytest.approx(3.0, rel=0.15)
     assert found.power == pytest.approx(1.2, rel=0.1)
     assert found.below == pytest.approx(0.82, abs=0.15)  # 5 % of a normal of 0.5
-    inside = found.band(10.0, 2)
-    assert inside.low < law.band(10.0, 2).likely < inside.high
+    inside = band(found, 10.0, 2)
+    assert inside.low < band(law, 10.0, 2).likely < inside.high
 
 
 def test_laws_are_complete_and_end_in_guessing():
-    for task, names in LAWS.items():
-        assert set(names) == set(PlanRequest(task, (10, 10), 2, 2).algorithms)
-        for name, law in names.items():
-            band = law.band(1e-9, 4)
-            assert band.low <= band.likely <= band.high <= 0.75
-            assert band.likely > 0.7
+    """Every algorithm for a task has a law, but those whose use is said here to be unmeasured."""
+    assert {task for kind in OWN for task in kind.laws} == {str(task) for task in LEARNT}
+    for task in LEARNT:
+        request = PlanRequest(task, (10, 10), 2, 2)
+        able = {kind.name for kind in algorithms_for(MODELS[task])}
+        own = {kind.name: kind.laws[task] for kind in OWN if task in kind.laws}
+        assert set(own) == set(request.algorithms)
+        assert able - set(own) <= UNMEASURED
+        for name, law in own.items():
+            drowning = band(law, 1e-9, 4)
+            assert drowning.low <= drowning.likely <= drowning.high <= 0.75
+            assert drowning.likely > 0.7
             drowned = (task, name) == (Task.REGRESSION, "output-perturbation")
-            assert (law.band(1e9, 4).high < 0.02) != drowned
+            assert (band(law, 1e9, 4).high < 0.02) != drowned
+
+
+def test_what_nobody_has_measured_is_not_predicted(study_of):
+    iterated = study_of("bayesian-linear-regression", "iterated-regression")
+    with pytest.raises(InvalidInput, match="how wide the posteriors of iterated-regression get"):
+        predict(iterated, Task.POSTERIOR)
+    objective = study_of("logistic-regression", "objective-perturbation")
+    with pytest.raises(InvalidInput, match="what noise costs objective-perturbation in a class"):
+        predict(objective, Task.CLASSIFICATION, 2)
+
+
+@pytest.fixture
+def study_of():
+    """A study of the registries' defaults, whether or not it is planned."""
+
+    def made(model, name):
+        classes = 0 if model == "bayesian-linear-regression" else 2
+        request = PlanRequest(Task.CLASSIFICATION, (300, 300), 3, classes)
+        said = document(request, "gradient-perturbation", Trust.LOCAL)
+        said |= {"model": {"name": model}, "algorithm": {"name": name}}
+        return candidate(said).built.study
+
+    return made
 
 
 # ------------------------------------------------------------- predictions hold
@@ -236,13 +279,13 @@ def test_accuracy_lost_falls_into_the_band():
     for seed, epsilon in enumerate((0.3, 1.0, 4.0, 8.0)):
         request = PlanRequest(Task.CLASSIFICATION, (300,) * 3, 10, 2, epsilon=epsilon)
         found = built(request, "gradient-perturbation")
-        made, law = found.built, LAWS[Task.CLASSIFICATION]["gradient-perturbation"]
+        made, law = found.built, GRADIENT_PERTURBATION.laws[Task.CLASSIFICATION]
         values = _plane(seed, 300)
-        rows, labels = made.parts.encode(_plane(100 + seed, 4000))
+        rows, labels = made.posed.encode(_plane(100 + seed, 4000))
         theta = np.asarray(run(made, values, seed).value)
-        plain = LogisticRegression(C=1e3, fit_intercept=False).fit(*made.parts.encode(values))
+        plain = LogisticRegression(C=1e3, fit_intercept=False).fit(*made.posed.encode(values))
         lost = plain.score(rows, labels) - np.mean(np.sign(rows @ theta) == labels)
-        inside.append(law.holds(prediction(request, found).noise.total, 2, lost))
+        inside.append(holds(law, prediction(request, found).noise.total, 2, lost))
     assert sum(inside) >= 2, inside
 
 
@@ -254,7 +297,7 @@ def test_the_width_of_a_posterior_is_as_predicted():
     generator = np.random.default_rng(1)
     values = {f"x{n}": generator.uniform(-1, 1, 200) for n in (1, 2, 3)}
     values["y"] = np.clip(0.2 * values["x1"] + generator.uniform(-0.5, 0.5, 200), -1, 1)
-    shown = found.built.parts.present(found.built.study, run(found.built, values, 5))
+    shown = found.built.posed.present(found.built.study, run(found.built, values, 5))
     width = width_of(found.built.study, expected.noise)
     assert width.plain == pytest.approx(1 / math.sqrt(1 / 9 + 600 / 3), rel=1e-6)
     assert expected.likely == width.private / width.plain

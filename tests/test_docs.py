@@ -230,11 +230,11 @@ def test_the_page_on_plugins_runs(tmp_path):
     (block,) = re.findall(r"```python\n(.*?)```", text, re.S)
     lines = [shlex.split(line)[1:] for line in COMMANDS[PLUGIN] if line.startswith("unisono ")]
     script = f"""
-import os
 from typer.testing import CliRunner
 from unisono.cli import app
 for words in {lines!r}:
-    done = CliRunner().invoke(app, [word.replace("examples/", {str(ROOT)!r} + "/examples/") for word in words])
+    words = [word.replace("examples/", {str(ROOT / "examples")!r} + "/") for word in words]
+    done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, (words, done.output, done.exception)
     assert "direction" in done.output, done.output
 exec({block!r}, {{}})

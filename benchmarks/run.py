@@ -59,6 +59,8 @@ BENCHMARKS = (
     Benchmark("secure_sum_graphs", ("--quick",)),
     Benchmark("secure_rounds", ("--quick",)),
     Benchmark("flower_latency", ("--quick",)),
+    Benchmark("many_parties", ("--smoke",), seconds=3600),
+    Benchmark("soak", ("--smoke",), seconds=3600),
     Benchmark("speed_rounds", ("--quick",), peer="UNISONO_PEER_RAY"),
     Benchmark("networks", ("--quick", "--models", "logistic"), seconds=5400,
               peer="UNISONO_PEER_TORCH"),

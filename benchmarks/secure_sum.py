@@ -68,9 +68,10 @@ def deals_for_the_first(crowd: People, dealt: party.Dealt) -> dict[int, party.De
         boxes = {}
         if i in around:
             content = bytes(2 * shamir.SHARE_BYTES)
-            boxes[0] = party._box(state, table, i, 0).encrypt(
-                bytes(12), content, dealt.table_digest
-            )
+            own = masks.private_key(derive(state.secret, "box"))
+            agreed = masks.exchanged(own, party.box_key(table[0]))
+            box = party._box(attempt, i, 0, agreed)
+            boxes[0] = box.encrypt(bytes(12), content, dealt.table_digest)
         found[i] = party.Deal(bytes(32), crowd.identities[i].sign(statement), boxes)
     return found
 

@@ -21,7 +21,7 @@ from unisono.core.trust import Relation
 from unisono.problems.bayesian import BayesianProblem, GaussianRegression
 from unisono.problems.columns import ClusteredColumns
 from unisono.problems.likelihoods import logistic
-from unisono.problems.linear import LinearLoss
+from unisono.problems.linear import linear_loss
 
 
 def _linear(kind, usual):
@@ -29,7 +29,7 @@ def _linear(kind, usual):
         epsilon, delta=0.0, loss="logistic", classes=2, relation=Relation.REPLACE_ONE, **settings
     ):
         privacy = Privacy(epsilon, delta, relation)
-        return kind.method(LinearLoss(loss, classes), privacy, **usual | settings)
+        return kind.method(linear_loss(loss, classes), privacy, **usual | settings)
 
     return made
 

@@ -93,14 +93,25 @@ def covered(posterior, truth):
 quietly = pytest.mark.filterwarnings(
     "ignore::unisono.estimators.UnboundedFeatures",
     "ignore::unisono.estimators.DrownedByNoise",
+    "ignore::unisono.estimators.NotConverged",  # two rounds are too few
     "ignore::unisono.ClippedValues",
     "ignore::unisono.PrivacyWarning",
 )
 
 
+def expected_to_fail(estimator):
+    """A row whose score is uncertain is nearer to one half than its expected score says."""
+    if isinstance(estimator, BayesianLogisticRegression):
+        return {"check_decision_proba_consistency": "probabilities are averaged over scores"}
+    return {}
+
+
 @quietly
 @pytest.mark.slow
-@parametrize_with_checks([BayesianLinearRegression(), BayesianLogisticRegression(rounds=2)])
+@parametrize_with_checks(
+    [BayesianLinearRegression(), BayesianLogisticRegression(rounds=2)],
+    expected_failed_checks=expected_to_fail,
+)
 def test_scikit_learn_checks(estimator, check, labels_are_public):
     check(estimator)
 
@@ -636,11 +647,15 @@ def test_few_rounds_are_doubted_aloud():
 
 @quietly
 def test_where_noise_is_all_there_is_nothing_was_learnt():
-    """Of one draw of the noise: about one in three lets some coefficient pass for learnt."""
+    """Whatever is drawn: noise alone passes for information in one fit of a thousand, so that eight
+    fits fail by chance in less than one run of a hundred."""
     X, y = clinic(0, 200)
-    model = BayesianLogisticRegression(0.1, bounds=(LEAST, MOST), classes=[0, 1], random_state=4)
-    shown = model.fit(X, y).posterior_
-    assert not shown.learnt.any()
+    for seed in range(8):
+        model = BayesianLogisticRegression(
+            0.1, bounds=(LEAST, MOST), classes=[0, 1], random_state=seed
+        )
+        shown = model.fit(X, y).posterior_
+        assert not shown.learnt.any()
     assert shown.summary().count("nothing was learnt (this is the prior)") == 5
     assert "noise of privacy is part" not in shown.summary()
 

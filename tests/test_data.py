@@ -10,7 +10,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from unisono.data import Bounds, UnreadValues, as_number, as_text, codes, numbers, read_table
+from unisono.data import (
+    Bounds,
+    UnreadValues,
+    as_number,
+    as_text,
+    codes,
+    listed,
+    numbers,
+    read_table,
+)
 from unisono.errors import InvalidInput
 
 GOOD = "age,income,disease,insured\n30,1.5,flu,true\n41,2.5,none,false\n52,,flu,true\n"
@@ -103,6 +112,72 @@ def test_typed_arrays_are_read_as_their_values_are(values, kind):
     assert numbers(array).tobytes() == np.array([as_number(one) for one in array]).tobytes()
     public = (0, 1, 2.5, -1)
     assert codes(array, public).tolist() == [int(codes([one], public)[0]) for one in array]
+
+
+# ------------------------------------------------------------- columns of frames
+
+WIDE = 2**53 + 1  # a double cannot hold it
+
+
+class Frame:
+    """A column as pandas and polars have it: NumPy gets floats as soon as one value is missing."""
+
+    dtype = "Int64"
+
+    def __init__(self, values):
+        self.values = values
+
+    def __len__(self):
+        return len(self.values)
+
+    def __array__(self, dtype=None, copy=None):
+        kind = float if None in self.values else np.int64
+        return np.array([np.nan if v is None else v for v in self.values], kind)
+
+
+class Pandas(Frame):
+    def astype(self, kind):
+        return np.array(self.values, kind)
+
+
+class Polars(Frame):
+    def to_list(self):
+        return list(self.values)
+
+
+KINDS = {
+    "list": list,
+    "objects": lambda values: np.array(values, object),
+    "masked": lambda values: np.ma.masked_array(
+        [0 if v is None else v for v in values], [v is None for v in values]
+    ),
+    "arrow": pyarrow.array,
+    "arrow chunks": lambda values: pyarrow.chunked_array([values], pyarrow.int64()),
+    "arrow dictionary": lambda values: pyarrow.array(values, pyarrow.int64()).dictionary_encode(),
+    "pandas": Pandas,
+    "polars": Polars,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_missing_value_of_a_column_makes_no_other_a_float(kind):
+    whole = codes(listed(KINDS[kind]([WIDE, WIDE - 1, 7])), [WIDE, WIDE - 1, 7])
+    one_less = codes(listed(KINDS[kind]([WIDE, WIDE - 1, None])), [WIDE, WIDE - 1, 7])
+    assert whole.tolist() == [0, 1, 2]
+    assert one_less.tolist() == [0, 1, -1]
+
+
+def test_one_text_of_an_arrow_array_that_is_no_text_takes_no_other_with_it():
+    offsets = np.array([0, 1, 2, 3], np.int32).tobytes()
+    buffers = [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(b"ab\xff")]
+    broken = pyarrow.Array.from_buffers(pyarrow.string(), 3, buffers)
+    assert codes(listed(broken), ["a", "b"]).tolist() == [0, 1, -1]
+
+
+@pytest.mark.parametrize("table", [pyarrow.table({"a": [1, 2]}), np.zeros((2, 2)), np.array(3)])
+def test_several_columns_are_no_list(table):
+    with pytest.raises(InvalidInput, match="one value for each record"):
+        listed(table)
 
 
 # ------------------------------------------------------------- where a record ends

@@ -103,8 +103,7 @@ def test_the_relation_of_every_algorithm():
                 continue
             for field in fields(kind):
                 if field.name == "relation" and field.default is not MISSING:
-                    expected = PARTY_RELATION if module.name in WHOLE_PARTIES else RELATION
-                    assert field.default is expected, (module.name, name)
+                    assert field.default is RELATION, (module.name, name)
                     seen.add(module.name)
     for kind in OWN:  # the promise is the study's
         assert not {"epsilon", "delta", "relation"} & set(kind.config.model_fields)
@@ -116,7 +115,7 @@ def test_the_relation_of_every_algorithm():
 @pytest.mark.parametrize("name", network_algorithms())
 def test_the_relation_of_train(name):
     """Told by a refusal: exact sizes are public under both, so nobody may state them again."""
-    relation = PARTY_RELATION if network_algorithms()[name].unit is Unit.PARTY else RELATION
+    relation = PARTY_RELATION if network_algorithms()[name].units == (Unit.PARTY,) else RELATION
     with pytest.raises(InvalidInput, match=f"under {relation!s} sizes are exact and public"):
         train(
             logistic(2, 2), (np.zeros((9, 2)), np.zeros(9)), algorithm=name, sizes=9, epsilon=1.0,

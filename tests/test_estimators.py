@@ -25,7 +25,7 @@ from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import FINAL_MODEL, PARTY, SERVER, Relation
 from unisono.data.scaling import scaling
-from unisono.engines import compilation_cache
+from unisono.engines import compilation_cache, in_process
 from unisono.errors import (
     BudgetExceeded,
     ClippedValues,
@@ -42,6 +42,7 @@ from unisono.estimators import (
     RepeatedFits,
     UnboundedFeatures,
     private_search,
+    search,
 )
 from unisono.estimators.members import membership
 
@@ -298,6 +299,49 @@ def test_private_search_pays_for_fits_and_choice():
         private_search([PrivateLogisticRegression()], X, y, epsilon=0.5)
     with pytest.raises(InvalidInput, match="without candidates"):
         private_search([], X, y, epsilon=0.5)
+
+
+WIDE = 2**53  # the next whole number is none of the doubles
+
+
+@pytest.mark.parametrize("last", [float(WIDE), str(WIDE), np.float32(WIDE)])
+@pytest.mark.parametrize(
+    "model",
+    [
+        PrivateLogisticRegression(bounds=(-1, 1), classes=[WIDE, WIDE + 1]),
+        BayesianLogisticRegression(bounds=(-1, 1), classes=[WIDE, WIDE + 1]),
+        PrivateClassifier(bounds=(-1, 1), classes=[WIDE, WIDE + 1], hidden=(2,)),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_one_label_never_decides_how_another_is_read(monkeypatch, model, last):
+    """As one array, labels with a single float are floats, and with a single text they are text."""
+    seen = []
+
+    def caught(_, parties, **__):
+        seen.append([np.asarray(column) for column in parties[0].data._value][1])
+        raise InterruptedError
+
+    monkeypatch.setattr(in_process, "run", caught)
+    X = np.linspace(-1, 1, 16).reshape(8, 2)
+    labels = [WIDE + 1, WIDE] * 4
+    for own in (labels, [*labels[:-1], last]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with pytest.raises(InterruptedError):
+                model.fit(X, own)
+    assert np.array_equal(*seen)
+    assert len(np.unique(seen[0])) == 2
+
+
+def test_a_judge_that_cannot_be_read_is_a_miss():
+    """Not a number among the scores would have stopped the search after all fits were paid for."""
+    chosen = PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1))
+    chosen.predict = lambda X: np.zeros(len(X))
+    assert search._score(chosen, np.zeros((3, 1)), [0.0, float("nan"), "n/a"]) == 1.0
+    classifier = PrivateLogisticRegression(**LOGISTIC)
+    classifier.classes_, classifier.predict = np.array([0, 1]), lambda X: np.ones(len(X), int)
+    assert search._score(classifier, np.zeros((4, 1)), [1, 1.0, "n/a", None]) == 2.0
 
 
 def test_what_the_user_is_told():

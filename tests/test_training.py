@@ -314,7 +314,7 @@ def test_dp_ftrl_is_paid_for_as_a_whole(monkeypatch):
 def settings(name, options=None, **given):
     """What an algorithm is agreed to be, from what a user gives; nothing runs."""
     kind = chosen(name, options or {})
-    privacy = Privacy(4.0, 1e-4, default_relation(kind.unit))
+    privacy = Privacy(4.0, 1e-4, default_relation(kind.units[0]))
     problem = RecordLoss(lambda w, record: record[0] @ w, START["slope"], (np.ones(3),))
     config = configured(kind, 600, **given, **(options or {}))
     method = Method(kind, config, problem, privacy)

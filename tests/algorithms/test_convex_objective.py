@@ -17,7 +17,9 @@ from unisono.core.trust import FINAL_MODEL, ITERATES, SERVER, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.errors import BudgetExceeded, InvalidInput
+from unisono.problems.linear import LinearLoss
 from unisono.releases import solver
+from unisono.releases.perturbed_minimiser import PerturbedMinimiser
 
 from .. import methods
 
@@ -151,8 +153,10 @@ def test_noise_in_the_objective_has_the_planned_spread():
 
 
 def test_bad_input_is_refused():
-    with pytest.raises(InvalidInput, match="one sign"):
+    with pytest.raises(InvalidInput, match="learns a MarginLoss, not a LinearLoss"):
         study(Facts((100,), 3, 1), 1.0, 1e-5, "squares")
+    with pytest.raises(InvalidInput, match="one sign"):
+        PerturbedMinimiser(LinearLoss("squares"), 3, 0.1)
     with pytest.raises(InvalidInput, match="regularisation"):
         methods.objective_perturbation(1.0, 1e-5, regularisation=0.0)
     with pytest.raises(InvalidInput, match="use at least"):

@@ -201,6 +201,19 @@ def test_a_study_runs_once(trial):
     assert "it runs once" in run(*coordinate(trial), code=2)
 
 
+def test_a_study_that_is_over_runs_on_for_who_lacks_the_result(trial):
+    """And for nobody else."""
+    for file in (trial.study, trial.roster):
+        shutil.copy(file, trial.job)
+    (trial.job / "result.json").write_text("{}")
+    (trial.job / "informed.json").write_text(json.dumps(["north"]))
+    said = run(*coordinate(trial, address="192.0.2.1:9092"), code=2)
+    assert "the study is over; south, west may fetch the result now" in said
+    assert "no server can listen at 192.0.2.1:9092" in said
+    (trial.job / "informed.json").write_text(json.dumps(list(NAMES)))
+    assert "it runs once" in run(*coordinate(trial), code=2)
+
+
 @pytest.mark.parametrize("address", ["nowhere", "host:", ":9092", "host:port"])
 def test_an_address_is_a_host_and_a_port(trial, address):
     assert "HOST:PORT" in run(*coordinate(trial, address=address), code=2)

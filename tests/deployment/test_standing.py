@@ -7,10 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from unisono.deployment import party, server
+from unisono.deployment.job import Job
+from unisono.deployment.record import Diary
 from unisono.deployment.server import Unhurried, _await_parties
+from unisono.engines.distributed.server import Conditions
 from unisono.errors import InvalidInput
 
-from .trial import ADDRESS, Trial, study_text
+from .trial import ADDRESS, NAMES, Trial, study_text
 
 
 @pytest.fixture
@@ -99,3 +102,60 @@ def test_after_failed_exchanges_the_server_takes_its_time(monkeypatch):
     assert rests() == [0.0, 0.0]
     answering.remove(2)
     assert rests() == [5.0, 0.0]
+
+
+class Network:
+    """Members of one process at nodes 1, 2, ...; those who are away neither hear nor answer."""
+
+    def __init__(self, members):
+        self.members, self.away = members, set()
+
+    def nodes(self):
+        return [n for n, one in enumerate(self.members, 1) if one.seat.name not in self.away]
+
+    def exchange(self, requests, deadline):
+        here = set(self.nodes())
+        return {
+            node: self.members[node - 1].responder.answer(data)
+            for node, data in requests.items()
+            if node in here
+        }
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def test_a_party_that_is_offline_at_the_end_fetches_its_result_later(trial, monkeypatch):
+    """The same folder, once more: nothing is asked or paid, and what came out stays as it is."""
+    monkeypatch.setattr("unisono.engines.distributed.server._RETURN", 0.0)
+    job = Job.begin(trial.job, trial.study, trial.roster, Conditions(5.0, 5.0))
+    members = [member(trial, name) for name in NAMES]
+    network, step = Network(members), Diary.step
+
+    def absent(diary, done, *rest, **options):
+        step(diary, done, *rest, **options)
+        if done == 3:
+            network.away = {"west"}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Diary, "step", absent)
+        server.main(network, trial.job)
+    assert job.finished
+    assert job.uninformed(NAMES) == ["west"]
+    assert [one.responder.finished for one in members] == [True, True, False]
+    shown = members[0].finish()
+    before, turns = files(trial.job), [trial.turns(name) for name in NAMES]
+
+    members[2].close()
+    again = member(trial, "west")  # the same command, in another process
+    network.members, network.away = [*members[:2], again], {"north", "south"}
+    server.main(network, trial.job)
+    assert job.uninformed(NAMES) == []
+    assert again.finish() == shown
+    assert (trial.output("west") / "certificate.json").exists()
+    assert [trial.turns(name) for name in NAMES] == turns
+    after = files(trial.job)
+    assert {n for n in after if after[n] != before.get(n)} <= {"informed.json", "progress.json"}
+    for one in (*members[:2], again):
+        one.close()

@@ -150,6 +150,51 @@ def test_another_name_does_not_begin_another_ledger(coast, tmp_path, way, place)
     assert not coast.with_name("west.ledger").exists()
 
 
+def test_a_hard_link_in_another_folder_begins_no_ledger(coast, tmp_path):
+    """The same file, and no path leads from one of its names to the other."""
+    spend(coast, epsilon=0.4)
+    (tmp_path / "elsewhere").mkdir()
+    other = tmp_path / "elsewhere" / "west.csv"
+    os.link(coast, other)
+    with pytest.raises(PrivacyViolation, match=r"west.csv is one of 2 names of a file"):
+        ledger_for(other, epsilon=1.0)
+    assert not list(other.parent.glob("*.ledger*"))
+    spend(coast, epsilon=0.4)  # a ledger that was begun goes on
+    text = POLICY.replace("3.0\ndelta = 1e-6", "1.0\ndelta = 0.0").format(
+        ledger=coast.with_name("coast.ledger")
+    )
+    other.with_name("west.policy.toml").write_text(text)
+    assert ledger_for(other).spent(SERVER) == pytest.approx(0.8)  # one ledger for all names
+
+
+@pytest.mark.parametrize("beside", ["records", "link"])
+def test_a_policy_does_not_lead_away_from_a_ledger_that_has_paid(coast, tmp_path, beside):
+    """Records that changed since have other bytes than the mark knows."""
+    spend(coast, epsilon=0.4)
+    coast.write_text("age\n30\n40\n50\n")
+    way = coast
+    if beside == "link":
+        way = tmp_path / "link.csv"
+        way.symlink_to(coast)
+    place = tmp_path / "fresh.ledger"
+    way.with_name(f"{way.stem}.policy.toml").write_text(POLICY.format(ledger=place))
+    with pytest.raises(PrivacyViolation, match=r"know nothing of what .*coast.ledger has paid for"):
+        ledger_for(way)
+    assert not place.exists()
+
+
+def test_a_policy_beside_a_link_names_no_ledger_that_the_records_do_not_find(coast, tmp_path):
+    link = tmp_path / "link.csv"
+    link.symlink_to(coast)
+    policy = tmp_path / "link.policy.toml"
+    policy.write_text(POLICY.format(ledger="link.ledger"))
+    with pytest.raises(PrivacyViolation, match=r"link.policy.toml lies beside a link"):
+        ledger_for(link)
+    policy.write_text(POLICY.format(ledger=coast.with_name("coast.ledger")))
+    ledger_for(link).close()
+    assert ledger_for(coast).policy.budget.epsilon == 3.0
+
+
 def test_a_ledger_is_renamed_with_its_records(coast):
     spend(coast, epsilon=0.4)
     west = copied(coast, "renamed")

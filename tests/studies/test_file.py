@@ -42,7 +42,7 @@ CHANGES = [
     ('"diagnosis"\nsizes', '"sex"\nsizes'),
     ("radius =", "size ="),
     ("[5, 30]", "[5, 31]"),
-    ("whole = true", "whole = false"),
+    ("integer = true", "integer = false"),
     ('"f", "m"', '"m", "f"'),
     ('"benign", "malignant"', '"malign", "malignant"'),
     ('"north"', '"nord"'),
@@ -55,7 +55,8 @@ CHANGES = [
     ("colluders = 1", "colluders = 0"),
     ("retries = 0", "retries = 1"),
     ("rounds = 20", "rounds = 21"),
-    ("rounds = 20", 'rounds = 20\nloss = "huber-svm"'),
+    ("rounds = 20", "rounds = 20\nclipping_norm = 0.3"),
+    ('"logistic-regression"', '"linear-svm"'),
     ("[algorithm]", '[server]\naddress = "host:9092"\n[algorithm]'),
     ('name = "north"\nrecords = 40', 'name = "west"\nrecords = 40'),
 ]
@@ -79,15 +80,17 @@ def test_the_order_of_columns_is_in_the_hash(change):
 FAULTS = [
     (('title = "Three hospitals"', "title = 3"), 1, "title: 3 will not do: write text"),
     (('target = "diagnosis"', ""), 3, "data.target: is missing: say which column"),
-    (('target = "diagnosis"', 'target = "diagnose"'), 4, "'diagnose' is no column: it has radius"),
-    (('target = "diagnosis"', 'target = "age"'), 4, "'age' is a number, and classes are"),
+    (('target = "diagnosis"', 'target = "diagnose"'), 4,
+     "'diagnose' is no column: there are radius"),
+    (('target = "diagnosis"', 'target = "age"'), 4,
+     "'age' is a number, and logistic-regression predicts classes"),
     (('sizes = "exact"', 'sizes = "hidden"'), 5, 'data.sizes: "hidden" with relation'),
     (('sizes = "exact"', 'sizes = "about"'), 5, "\"about\" is unknown: choose one of 'exact'"),
     (("bounds = [5, 30]", "bounds = [30, 5]"), 8, "bounds 30 to 5 are no range"),
     (("bounds = [5, 30]", "bounds = [5, inf]"), 8, "Infinity will not do: write a finite"),
     (("bounds = [5, 30]", "bounds = [5]"), 8, "data.columns.radius.bounds"),
     (("bounds = [0, 120]", "bound = [0, 120]"), 9, "age.bound: is unknown: did you mean 'bounds'?"),
-    (("whole = true", "whole = 1"), 9, "1 will not do: write true or false"),
+    (("integer = true", "integer = 1"), 9, "1 will not do: write true or false"),
     (('kind = "category", values = ["f"', 'kind = "class", values = ["f"'), 10,
      "sex.kind: 'class' is unknown: choose one of 'number', 'category'"),
     (('"f", "m"', '"f", "f"'), 10, "name each value once"),
@@ -107,12 +110,23 @@ FAULTS = [
     (("colluders = 1", "colluders = 3"), 34, "leave no honest party"),
     (('mode = "secure-sum"\nminimum_survivors = 3\ncolluders = 1\nretries = 0',
       'mode = "trusted-server"\nretries = 1'), 33, "trust.retries: a trusted server"),
-    (('name = "gradient-perturbation"', 'name = "magic"'), 38, "'magic' is unknown: choose one of"),
-    (('name = "gradient-perturbation"', ""), 37, "algorithm: name is missing"),
-    (("rounds = 20", "rounds = 20\nclusters = 3"), 40, "clusters: belongs into another table"),
-    (("rounds = 20", "rounds = 20\n\n[server]\naddress = \"host\""), 42, "server.address"),
-    (("rounds = 20", "rounds = 20\n\n[server]\naddress = \"host:99999\""), 42, "port 99999"),
-    (("rounds = 20", "rounds = "), 39, "this is not TOML"),
+    (('name = "gradient-perturbation"', 'name = "magic"'), 41, "'magic' is unknown: choose one of"),
+    (('name = "gradient-perturbation"', ""), 40, "algorithm: name is missing"),
+    (('name = "logistic-regression"', 'name = "magic"'), 38, "'magic' is unknown: choose one of"),
+    (('name = "logistic-regression"', ""), 37, "model: name is missing"),
+    (('[model]\nname = "logistic-regression"\n', ""), 1, "model: is missing"),
+    (('"logistic-regression"', '"logistic-regression"\ncolour = 3'), 39,
+     "model.colour: is unknown"),
+    (('"logistic-regression"', '"network"\nhiden = [3]'), 39,
+     "model.hiden: is unknown: did you mean 'hidden'?"),
+    (('"logistic-regression"', '"k-means"'), 37, "model.clusters: is missing"),
+    (('"logistic-regression"', '"statistics"'), 37, "model.questions: is missing"),
+    (('"logistic-regression"', '"logistic-regression"\nclusters = 3'), 39,
+     "model.clusters: belongs into another table"),
+    (("rounds = 20", "rounds = 20\nclusters = 3"), 43, "clusters: belongs into another table"),
+    (("rounds = 20", "rounds = 20\n\n[server]\naddress = \"host\""), 45, "server.address"),
+    (("rounds = 20", "rounds = 20\n\n[server]\naddress = \"host:99999\""), 45, "port 99999"),
+    (("rounds = 20", "rounds = "), 42, "this is not TOML"),
     (("[privacy]", "[privacy"), 25, "this is not TOML"),
 ]  # fmt: skip
 
@@ -208,7 +222,7 @@ def test_lines_are_found_in_every_way_of_writing(change):
         parse_study(below)
 
 
-QUESTION = "[[algorithm.questions]]\nask = {ask!r}\ncolumn = {column!r}\n{more}\n"
+QUESTION = "[[model.questions]]\nask = {ask!r}\ncolumn = {column!r}\n{more}\n"
 
 
 @pytest.mark.parametrize(
@@ -225,18 +239,18 @@ QUESTION = "[[algorithm.questions]]\nask = {ask!r}\ncolumn = {column!r}\n{more}\
         ("quantiles", "age", "levels = []", "questions[2].levels"),
     ],
 )
-def test_questions_are_checked(algorithm, ask, column, more, words):
+def test_questions_are_checked(study, ask, column, more, words):
     good = QUESTION.format(ask="mean", column="radius", more="")
     bad = QUESTION.format(ask=ask, column=column, more=more)
     with pytest.raises(InvalidInput) as caught:
-        parse_study(algorithm("statistics", good + bad, ('target = "diagnosis"\n', "")))
-    assert "algorithm.questions[2]" in str(caught.value)
+        parse_study(study(f"statistics\n{good}{bad}", "", ('target = "diagnosis"\n', "")))
+    assert "model.questions[2]" in str(caught.value)
     assert words in str(caught.value)
 
 
-def test_a_target_where_none_is_wanted(algorithm):
+def test_a_target_where_none_is_wanted(study):
     with pytest.raises(InvalidInput, match="k-means has no target") as caught:
-        parse_study(algorithm("k-means", "clusters = 2"))
+        parse_study(study("k-means\nclusters = 2"))
     assert "data.columns.sex: is a category: k-means measures distances" in str(caught.value)
 
 
@@ -259,8 +273,8 @@ def test_a_file_cannot_be_changed(text):
 def test_the_schema_names_every_table():
     schema = json.loads(json.dumps(json_schema()))
     assert set(schema["properties"]) == {
-        "title", "edition", "data", "parties", "privacy", "trust", "algorithm", "evaluation",
-        "server",
+        "title", "edition", "data", "parties", "privacy", "trust", "model", "algorithm",
+        "evaluation", "server",
     }  # fmt: skip
     assert schema["additionalProperties"] is False
     names = {StudyFile.model_fields[name].alias or name for name in StudyFile.model_fields}

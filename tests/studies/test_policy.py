@@ -129,15 +129,54 @@ def test_a_trusted_server_needs_an_exception(policy, change):
     assert allowed.core_policy().budget_for(Viewer("server")).epsilon == float("inf")
 
 
-def test_what_hides_a_party_is_allowed_by_what_it_costs_a_record(policy, algorithm):
+def test_what_hides_a_party_is_allowed_by_what_it_costs_a_record(policy, study):
     pair = ('unit = "record"\nrelation = "replace-one"', 'unit = "party"\nrelation = "zero-out"')
-    text = algorithm("pvi-clipped-updates", "rounds = 2", pair)
+    text = study("bayesian-logistic-regression", "pvi-clipped-updates\nrounds = 2", pair)
     any_name = ('algorithms = ["gradient-perturbation", "statistics"]\n', "")
     found = objections(policy(any_name), text)  # zeroing a party is less than replacing it
     assert all("it costs epsilon 2" in one and "at most epsilon 1 at" in one for one in found)
     ample = ("maximum_epsilon = 1.0", "maximum_epsilon = 2.5")
     file = parse_study(text)
     require_allowed(policy(any_name, ample), file, build(file).study, "north")
+
+
+def test_models_are_allowed_by_name(policy, text):
+    listed = ("algorithms =", 'models = ["statistics", "k-means"]\nalgorithms =')
+    [found] = objections(policy(listed), text)
+    assert "models logistic-regression: only statistics, k-means may be used" in found
+    file = parse_study(text)
+    own = policy(("algorithms =", 'models = ["logistic-regression"]\nalgorithms ='))
+    require_allowed(own, file, build(file).study, "north")
+
+
+def test_an_algorithm_that_was_left_open_is_allowed_by_the_name_of_the_one_that_learns(
+    policy, study
+):
+    zero = (("delta = 1e-4", "delta = 0"),)
+    assert any(
+        "algorithms output-perturbation: only gradient-perturbation, statistics" in one
+        for one in objections(policy(), study("logistic-regression", "", *zero))
+    )
+    file = parse_study(study("logistic-regression"))
+    require_allowed(policy(), file, build(file).study, "north")
+
+
+def test_code_of_others_runs_only_where_it_is_listed(policy, text, monkeypatch):
+    """By distribution, whether it brings the model or the algorithm."""
+    brought = {"logistic-regression": "their-models", "gradient-perturbation": "their-algorithms"}
+
+    def plugins_of(*names):
+        yield from sorted((brought[name], "1.0") for name in names)
+
+    monkeypatch.setattr("unisono.studies.policy.plugins_of", plugins_of)
+    [found] = objections(policy(), text)
+    assert "plugins their-algorithms, their-models: only nothing may be used" in found
+    one = ("algorithms =", 'plugins = ["their-models"]\nalgorithms =')
+    [found] = objections(policy(one), text)
+    assert "plugins their-algorithms: only their-models may be used" in found
+    both = ("algorithms =", 'plugins = ["their-models", "their-algorithms"]\nalgorithms =')
+    file = parse_study(text)
+    require_allowed(policy(both), file, build(file).study, "north")
 
 
 def test_what_hides_a_record_is_nothing_to_a_budget_of_parties(policy, text):

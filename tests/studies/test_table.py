@@ -9,11 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from unisono.data import UnreadValues
+from unisono.data.encoding import Frame
 from unisono.errors import ClippedValues, InvalidInput
 from unisono.studies.build import build, columns
 from unisono.studies.explain import explain
 from unisono.studies.file import parse_study
-from unisono.studies.table import Frame, values_of
+from unisono.studies.table import values_of
 
 
 def with_column(table, name, values):
@@ -25,7 +26,7 @@ def test_values_rows_and_labels(text, table):
     values = values_of(file, own, "north")
     assert np.array_equal(values["radius"], own.columns["radius"])
     assert np.array_equal(values["diagnosis"] == 1, own.columns["diagnosis"] == "malignant")
-    frame = Frame(file)
+    frame = Frame(file.data)
     assert frame.names == ("radius", "age", "sex=m")
     assert np.array_equal(frame.rows(values)[:, 2] == 1, own.columns["sex"] == "m")
     rows, labels = columns(file, own, "north")
@@ -39,15 +40,15 @@ def test_values_rows_and_labels(text, table):
 def test_categories_of_three_values_become_two_columns(change, table):
     file = parse_study(change(('values = ["f", "m"]', 'values = ["x", "f", "m"]')))
     own = table(40)
-    rows = Frame(file).rows(values_of(file, own, "north"))
-    assert Frame(file).names == ("radius", "age", "sex=f", "sex=m")
+    rows = Frame(file.data).rows(values_of(file, own, "north"))
+    assert Frame(file.data).names == ("radius", "age", "sex=f", "sex=m")
     assert np.array_equal(rows[:, 2] == 1, own.columns["sex"] == "f")
     assert np.array_equal(rows[:, 3] == 1, own.columns["sex"] == "m")
 
 
 def test_a_number_as_target_is_scaled_with_its_row(change, table):
     file = parse_study(change(('target = "diagnosis"', 'target = "age"'),
-                              ("rounds = 20", 'rounds = 20\nloss = "squares"')))  # fmt: skip
+                              ("logistic-regression", "linear-regression")))  # fmt: skip
     own = table(40)
     rows, labels = columns(file, own, "north")
     assert labels / rows[:, -1] == pytest.approx((own.columns["age"] - 60) / 60, abs=1e-5)
@@ -135,7 +136,7 @@ def test_newlines_in_cells_are_declared_in_the_study(change, tmp_path):
     declared = build(parse_study(change(('sizes = "exact"', 'sizes = "exact"\nmultiline = true'))))
     assert (plain.table(path).rows, declared.table(path).rows) == (3, 2)
     assert plain.file.hash != declared.file.hash
-    assert "multiline" not in plain.file.meaning["data"]
+    assert plain.file.meaning["data"]["multiline"] is False
     words = [danger.words for danger in explain(declared.file).dangers]
     assert any("one record can change many" in said for said in words)
 

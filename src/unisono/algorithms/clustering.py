@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from pydantic import Field
-from scipy.stats import qmc
 
 from unisono.algorithms.noise_law import sum_law
 from unisono.core.algorithm import Aggregate, Facts
@@ -85,6 +84,9 @@ class Clusters:
 
 def first_centres(clusters: int, dimension: int) -> np.ndarray:
     """Points of a Halton sequence in the box, on the unit scale: (clusters, d)."""
+    # Only here: it takes 30 MB, which parties of other studies need not have.
+    from scipy.stats import qmc
+
     points = qmc.Halton(dimension, scramble=False).random(clusters + 1)[1:]
     return np.asarray((2 * points - 1) / math.sqrt(dimension))
 

@@ -7,7 +7,9 @@ is public, so what was released is an ordinary measurement of the coefficients �
                                     posterior shift      P₀ m₀ + HᵀR⁻¹y
 
 It is post-processing and costs nothing. Where noise drowns the data HᵀR⁻¹H vanishes, and the
-answer is the prior. Both measurements below hold to first order in the noise.
+answer is the prior. Both measurements below hold to first order in the noise, so H itself, which is
+noisy too, counts only in directions in which it stands out of its noise (`beyond_noise`): noise
+alone must not pass for information.
 
 Regression   The release is S = Σ uuᵀ + N and s = Σ u t + n, so
 
@@ -36,6 +38,7 @@ deviation, in all directions together (dᵀ D⁻¹ d) or along the way that was 
 not converged: slopes were not linear where the window lies. Only public values are needed.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -75,9 +78,22 @@ def observed(prior: Natural, H: np.ndarray, R: np.ndarray, y: np.ndarray) -> Nat
     return Natural(prior.shift + weights.T @ y, prior.precision + symmetric(H.T @ weights))
 
 
+def beyond_noise(measured: np.ndarray, variance: float) -> np.ndarray:
+    """A noisy positive matrix (d, d), without the directions that its noise alone may have made.
+
+    Symmetric Gaussian noise with this variance on its diagonal and half of it beside has its
+    largest eigenvalue below sqrt(2 d v) + sqrt(2 v log(1 / p)) but for a chance p (the edge of the
+    Gaussian orthogonal ensemble, and concentration of a 1-Lipschitz function).
+    """
+    values, vectors = np.linalg.eigh(symmetric(measured))
+    edge = math.sqrt(2 * len(values)) + math.sqrt(2 * math.log(1 / FALSE_ALARM))
+    kept = np.where(values > edge * math.sqrt(variance), values, 0.0)
+    return (vectors * kept) @ vectors.T
+
+
 def from_statistics(answer: Natural, prior: Natural, noise_std: float, variance: float) -> Natural:
     """The posterior of a regression from its one release, as a one-shot regression answered."""
-    S = noise_std**2 * symmetric(answer.precision - prior.precision)
+    S = beyond_noise(noise_std**2 * (answer.precision - prior.precision), variance)
     s = noise_std**2 * (answer.shift - prior.shift)
     eye, q = np.eye(len(s)), prior
     for _ in range(_ITERATIONS):
@@ -97,6 +113,7 @@ class RoundNoise(NamedTuple):
 def from_window(window: Any, prior: Natural, noise: RoundNoise) -> Natural:
     """The posterior from the window of `pvi_natural_gradient`; full bends."""
     means, slopes, bend, rounds = _pooled(window)
+    bend = beyond_noise(bend, noise.bend_variance / rounds)
     seen, eye, q = slopes + bend @ means, np.eye(len(slopes)), prior
     for _ in range(_ITERATIONS):
         apart = mean(q) - means

@@ -20,7 +20,7 @@ from unisono.core import algorithm as engine
 from unisono.core.algorithm import Facts
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust
-from unisono.problems.linear import LinearLoss
+from unisono.problems.linear import LinearLoss, MarginLoss
 from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind, rounded
 from unisono.releases.perturbed_minimiser import PerturbedMinimiser
 from unisono.releases.release import Priced, Release
@@ -74,6 +74,6 @@ def build(
 
 OBJECTIVE_PERTURBATION = AlgorithmKind(
     "objective-perturbation", "one minimiser of each party, with noise inside its objective",
-    ObjectivePerturbationConfig, LinearLoss, release, build, resolve,
+    ObjectivePerturbationConfig, MarginLoss, release, build, resolve,
     trusts=frozenset({Trust.LOCAL}),
 )  # fmt: skip

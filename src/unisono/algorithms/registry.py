@@ -1,13 +1,7 @@
-"""All algorithms by name: those of this package, and those of plugins.
-
-An installed distribution brings algorithms by the entry point `unisono.algorithms`, whose value is
-an `AlgorithmKind`. Names of this package cannot be taken.
-"""
+"""All algorithms by name: those of this package, and those of plugins (`releases.plugins`)."""
 
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib import metadata
-from types import MappingProxyType
 
 from unisono.algorithms.clustering import K_MEANS
 from unisono.algorithms.dp_ftrl import DP_FTRL
@@ -26,6 +20,7 @@ from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
 from unisono.algorithms.survey import STATISTICS
 from unisono.errors import InvalidInput
 from unisono.releases.algorithm import AlgorithmKind
+from unisono.releases.plugins import with_plugins
 
 OWN = (
     *(STATISTICS, K_MEANS),
@@ -40,16 +35,7 @@ OWN = (
 @lru_cache(maxsize=1)
 def algorithms() -> Mapping[str, AlgorithmKind]:
     """Every algorithm by its name."""
-    found = {kind.name: kind for kind in OWN}
-    for entry in metadata.entry_points(group="unisono.algorithms"):
-        kind = entry.load()
-        if not isinstance(kind, AlgorithmKind) or kind.name in found:
-            raise InvalidInput(
-                f"the plugin {entry.value!r} names no new algorithm: its entry point must be an "
-                "AlgorithmKind whose name is not taken; uninstall it, or tell its author"
-            )
-        found[kind.name] = kind
-    return MappingProxyType(found)
+    return with_plugins(OWN, "unisono.algorithms")
 
 
 def algorithm_named(name: str) -> AlgorithmKind:

@@ -208,10 +208,12 @@ def draw_columns(
     return tuple(columns)
 
 
-def draw_world(generator: np.random.Generator, study: Study, event: Event, shapes: Any) -> World:
+def draw_world(
+    generator: np.random.Generator, study: Study, event: Event, shapes: Any, index: int = 0
+) -> World:
     """A party's records: as many as the study says, or any number where sizes are hidden."""
     facts, layout = study.facts, Layout.of(study)
-    size = facts.records[0]
+    size = facts.records[index]
     if not facts.exact_sizes:
         rate = event.sampler.rate if isinstance(event.sampler, Poisson) and layout.batches else 1.0
         size = int(generator.integers(1, int((2 * layout.segment + 3) / rate)))
@@ -347,18 +349,19 @@ def studies_of(study: Study) -> list[Study]:
 
 def search(
     study: Study, shapes: Any, relations: Any, pairs: int, seed: int, name: str = "",
-    slack: float = 0.0,
+    slack: float = 0.0, index: int = 0,
 ) -> Iterator[TooFar | None]:  # fmt: skip
-    """Neighbouring pairs, one after the other: None, or what is further apart than claimed.
+    """Neighbouring pairs of one party, one after the other: None, or what is further apart than
+    is claimed under any trust that computes the same.
 
     `slack` is by how many steps in a coordinate all others together may be rounded differently.
     """
     generator = np.random.default_rng(seed)
-    party = CleanParty(study)
+    party = CleanParty(study, index)
     algorithm, facts = study.algorithm, study.facts
     grid = algorithm.grid(facts, study.trust)
     claims = [
-        other.algorithm.event(facts, other.trust).sensitivity
+        other.algorithm.event_of(facts, other.trust, index).sensitivity
         for other in studies_of(study)
         if other.algorithm.grid(facts, other.trust) == grid
     ]
@@ -367,7 +370,7 @@ def search(
     unit, each = event.sensitivity.unit, 6
     done = 0
     while done < pairs:
-        world = draw_world(generator, study, event, shapes)
+        world = draw_world(generator, study, event, shapes, index)
         public = draw_public(generator, algorithm.ask(server))
         publics = [public] * party.turns
         takes_part = bool(generator.random() < 0.9)

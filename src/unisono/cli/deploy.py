@@ -104,7 +104,8 @@ def coordinate(
     """Run the server of a study; it learns what the study's trust says, and nothing more.
 
     Parties need the file tls/authority.crt from the folder to recognise this server. If the server
-    stops for any reason, the same command goes on where it was: nothing is paid twice.
+    stops for any reason, the same command goes on where it was: nothing is paid twice. When a party
+    was away at the end, the same command hands out the result once more.
 
     \b
     Examples:
@@ -133,8 +134,11 @@ def coordinate(
     wait = deadline or (file.server.deadline if file.server else 60.0)
     home = folder or study.with_suffix(".run")
     job = Job.begin(home, study, _roster(study, roster), Conditions(wait, patience))
-    if job.finished:
+    late = job.uninformed(file.names)
+    if job.finished and not late:
         raise InvalidInput(f"{home} holds the result of this study already: it runs once")
+    if job.finished:
+        typer.echo(f"the study is over; {_listed(late)} may fetch the result now", err=True)
     with (
         plain_warnings(), server.serving(job, place) as link, bar_of_rounds(json) as follow,
         recorded(home, file.title, "server") as record,
@@ -145,6 +149,17 @@ def coordinate(
         shown = server.run(job, link, follow, stock=stock)
         record.end(shown.get("failed"))
     report(shown, home, json, page=add_report(home), evaluation=evaluation_in(home))
+    if late := job.uninformed(file.names):
+        typer.echo(
+            f"{_listed(late)} could not be given the result: when they are back, run this command "
+            "again, and `unisono join` as before",
+            err=True,
+        )
+
+
+def _listed(names: list[str]) -> str:
+    """A few names, and how many more."""
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def join(

@@ -128,11 +128,13 @@ def as_text(value: Any) -> str | None:
 def listed(values: Any) -> Sequence[Any] | np.ndarray:
     """Values of records (n,), one for each; several of one record would count it often.
 
-    A list is never made an array, which would read all its values as one kind.
+    A list is never made an array, which would read all its values as one kind, and neither is a
+    column of a frame whose own type knows missing values: for the sake of a single one NumPy would
+    make all whole numbers floats.
     """
     if hasattr(values, "__array__"):
-        values = np.asarray(values)
-        if values.ndim != 1:
+        values = _unconverted(values)
+        if getattr(values, "ndim", 1) != 1:
             raise InvalidInput(
                 f"got {values.ndim} dimensions: give a flat list with one value for each record"
             )
@@ -145,6 +147,22 @@ def listed(values: Any) -> Sequence[Any] | np.ndarray:
             "the data are empty: a statistic needs at least one value; nothing was spent"
         )
     return values
+
+
+def _unconverted(values: Any) -> Any:
+    """An array of the type that it has, or its values one by one where NumPy has no such type."""
+    if getattr(values, "ndim", 1) != 1:
+        return values
+    if isinstance(values, np.ma.MaskedArray):
+        return values.tolist()  # a masked value is missing
+    if isinstance(getattr(values, "dtype", None), np.dtype):
+        return np.asarray(values)
+    if hasattr(values, "to_pylist") and hasattr(values, "type"):  # Arrow
+        return _cells("the list", values)
+    if hasattr(values, "astype"):  # pandas
+        return np.asarray(values.astype(object))
+    found = getattr(values, "to_list", None) or getattr(values, "tolist", None)  # polars and others
+    return found() if found is not None else np.asarray(values)
 
 
 def numbers(values: Iterable[Any]) -> np.ndarray:
@@ -364,13 +382,15 @@ def _read_parquet(
             wanted = names if columns is None else list(dict.fromkeys(columns))
             _require_columns(file, names, wanted)
             table = opened.read(columns=wanted)
-        return {name: _cells(file, name, table.column(name)) for name in wanted}, table.num_rows
+        return {
+            name: _cells(f"{file}: column {name!r}", table.column(name)) for name in wanted
+        }, table.num_rows
     except pyarrow.ArrowException as error:  # its further words may quote records
         reason = str(error).partition(":")[0][:100]
         raise InvalidInput(f"{file} cannot be read: {reason}; is it a Parquet file?") from None
 
 
-def _cells(file: Path, name: str, values: Any) -> list[Any]:
+def _cells(what: str, values: Any) -> list[Any]:
     """Values as numbers, truths or text, by the type that the file's schema states.
 
     Text is decoded cell by cell, and dates are written by Arrow: converted to Python's all at once,
@@ -382,8 +402,8 @@ def _cells(file: Path, name: str, values: Any) -> list[Any]:
     kind = values.type
     if types.is_dictionary(kind):  # Arrow would decode it only if all of it is UTF-8
         cells = []
-        for chunk in values.chunks:
-            known = _cells(file, name, chunk.dictionary)
+        for chunk in getattr(values, "chunks", [values]):
+            known = _cells(what, chunk.dictionary)
             cells += [None if i is None else known[i] for i in chunk.indices.to_pylist()]
         return cells
     if types.is_null(kind) or types.is_boolean(kind) or types.is_integer(kind):
@@ -396,8 +416,8 @@ def _cells(file: Path, name: str, values: Any) -> list[Any]:
                                      types.is_binary, types.is_large_binary)):  # fmt: skip
         return [_decoded(value) for value in values.cast(pyarrow.large_binary()).to_pylist()]
     raise InvalidInput(
-        f"{file}: column {name!r} has type {kind}, which is neither number, text, date nor "
-        "true/false: convert it first"
+        f"{what} has type {kind}, which is neither number, text, date nor true/false: convert it "
+        "first"
     )
 
 

@@ -4,10 +4,12 @@ study.toml, roster.toml   copies: the run goes on with what it began with
 job.json                  how long to wait
 server.checkpoint         where the run stands; a killed server goes on from here
 progress.json             rounds done and the last words, for whoever looks on
+informed.json             the parties that hold the result
 result.json, ...          the end
 """
 
 import shutil
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from unisono.studies.file import load_study
 from unisono.studies.roster import Members, load_roster
 
 _STUDY, _ROSTER, _JOB, _PROGRESS = "study.toml", "roster.toml", "job.json", "progress.json"
+_INFORMED = "informed.json"
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,17 @@ class Job:
     @property
     def finished(self) -> bool:
         return (self.folder / RESULT).exists()
+
+    def uninformed(self, names: Sequence[str]) -> list[str]:
+        """Of a finished study, the parties that do not hold its result: away when it was handed
+        out. None of a run from before this was written down."""
+        told = read_json(self.folder / _INFORMED, list)
+        return [] if told is None else [name for name in names if name not in told]
+
+    def inform(self, names: Iterable[str]) -> None:
+        """These parties hold the result, too."""
+        told = read_json(self.folder / _INFORMED, list) or []
+        write_json(self.folder / _INFORMED, sorted({*told, *names}))
 
     def note(self, progress: Progress) -> None:
         write_json(self.folder / _PROGRESS, asdict(progress))

@@ -17,6 +17,7 @@ from unisono.core.ledger import header
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import SERVER, Trust, Viewer
 from unisono.errors import BudgetExceeded, InvalidInput, PrivacyViolation
+from unisono.releases.plugins import plugins_of
 from unisono.studies.build import Built
 from unisono.studies.data_set import DataSet
 from unisono.studies.policy_file import PolicyFile, parse_policy
@@ -112,6 +113,7 @@ def _terms(built: Built, own: DataSet, name: str) -> Policy:
 def _allowing(built: Built, terms: Policy, ledger: Path) -> str:
     """A policy on these terms that allows this study, and nothing else."""
     file, study, budget = built.file, built.study, terms.budget
+    plugins = plugins_of(file.model.name, built.algorithm.name)
     exceptions = "".join(
         f'[budget.exceptions."{viewer}"]\nepsilon = {own.epsilon!r}\ndelta = {own.delta!r}\n'
         for viewer, own in terms.exceptions
@@ -128,6 +130,7 @@ def _allowing(built: Built, terms: Policy, ledger: Path) -> str:
         f"maximum_delta = {float(budget.delta)!r}\n"
         f"minimum_quorum = {study.facts.minimum_survivors}\n"
         f'maximum_retries = {study.facts.retries}\ntrust = ["{study.trust}"]\n'
+        f"plugins = {json.dumps([name for name, _ in plugins])}\n"
     )
 
 

@@ -81,12 +81,13 @@ class Member:
 
     def __init__(
         self, seat: Seat, server: str, *, transport: str = RESIDENT,
-        turn: Callable[[int], None] = lambda number: None,
+        turn: Callable[[int], None] = lambda number: None, agreed: Agreement | None = None,
     ) -> None:  # fmt: skip
         self.seat, self._transport, self._turn = seat, transport, turn
         self._diary: Diary | None = None
         self._budgets: Budgets | None = None
-        self.agreed: Agreement = agreement(seat.study, seat.roster)
+        # Parties of one process share what everybody holds, and so what is compiled for it.
+        self.agreed: Agreement = agreed or agreement(seat.study, seat.roster)
         built, session = self.agreed.built, self.agreed.session
         self._policy: PolicyFile = load_policy(seat.policy)
         own = data_set(seat.data)
@@ -123,10 +124,14 @@ class Member:
         try:
             self.responder.purse.check()
         except BaseException:
-            self.ledger.close()
-            self._alone.close()
+            self.close()
             raise
         self._shapes = [column.shape for column in columns]
+
+    def close(self) -> None:
+        """Let go of the ledger and of this party's place; nothing that was paid is lost."""
+        self.ledger.close()
+        self._alone.close()
 
     def prepare(self) -> None:
         """Compile before anybody waits, and begin to write down what happens."""
@@ -180,16 +185,23 @@ def _require_own_ledger(policy: PolicyFile, own: DataSet) -> None:
 
 
 def serve(
-    member: Member, server: Connection, *, patience: float, connected: Callable[[int], None]
+    member: Member,
+    server: Connection,
+    *,
+    patience: float,
+    connected: Callable[[int], None],
+    stop: threading.Event | None = None,
 ) -> None:
     """Answer the server until the study is over; refuses a server that runs another one.
 
-    A process that is asked to end (SIGTERM) answers what it has begun, takes its leave and ends.
+    A process that is asked to end (SIGTERM), or whoever sets `stop`, lets the party answer what it
+    has begun; then it takes its leave and ends.
     """
     from unisono.engines.flower import resident
     from unisono.engines.flower.certificates import load_node_keys
 
-    stop, seat, insecure = threading.Event(), member.seat, server.authority is None
+    stop = stop or threading.Event()
+    seat, insecure = member.seat, server.authority is None
     member.responder.authority = server.authority
     keys = None if insecure else load_node_keys(load_node_key(seat.keys, seat.name))
     other = threading.Event()
@@ -210,13 +222,13 @@ def serve(
         connected(node)
 
     before = read_json(place) or {}
-    with _ends_by(stop) as asked:
+    with ends_by(stop):
         resident.serve(
             answer, server.address, stop=stop, insecure=insecure, connected=came_in,
             patience=patience, root_certificates=server.authority, keys=keys,
             previous=before.get("node") if before.get("server") == server.address else None,
         )  # fmt: skip
-    if asked.is_set() and not member.responder.finished:
+    if stop.is_set() and not (member.responder.finished or other.is_set()):
         raise SystemExit(128 + signal.SIGTERM)
     if other.is_set():
         raise InvalidInput(
@@ -227,20 +239,19 @@ def serve(
 
 
 @contextmanager
-def _ends_by(stop: threading.Event) -> Iterator[threading.Event]:
-    """Inside, SIGTERM sets `stop`, and the event that is yielded says that it came."""
-    asked = threading.Event()
+def ends_by(*stops: threading.Event) -> Iterator[None]:
+    """Inside, SIGTERM sets these events."""
 
     def end(number: int, frame: FrameType | None) -> None:
-        asked.set()
-        stop.set()
+        for stop in stops:
+            stop.set()
 
     if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
-        yield asked
+        yield
         return
     before = signal.signal(signal.SIGTERM, end)
     try:
-        yield asked
+        yield
     finally:
         signal.signal(signal.SIGTERM, before)
 

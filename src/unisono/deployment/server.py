@@ -11,7 +11,7 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.certificate import certify
 from unisono.core.release import server_noise
 from unisono.core.study import Study
-from unisono.core.transcript import Transcript
+from unisono.core.transcript import LastMessages, Transcript
 from unisono.core.trust import Trust
 from unisono.deployment.files import EVALUATION, save_result, write_json
 from unisono.deployment.job import Agreement, Job, Progress
@@ -27,7 +27,10 @@ _FIRST_REST, _LONGEST_REST = 5.0, 60.0  # seconds after failed exchanges, double
 
 
 def main(link: Link, folder: Path) -> None:
-    """Run the study of a job folder, or go on with it, and write what comes out."""
+    """Run the study of a job folder, or go on with it, and write what comes out.
+
+    Of a study that is finished, hand out the result to the parties that do not hold it.
+    """
     compilation_cache.enable()
     job = Job(folder)
     agreed = job.agreement()
@@ -51,12 +54,17 @@ def main(link: Link, folder: Path) -> None:
         noise = server_noise(study.algorithm, study.facts, study.trust, seed=None)
     if done[0] < rounds:
         _await_parties(link, study.facts.minimum_survivors, job.conditions.patience, say)
-    began = time.monotonic()
+    began, names = time.monotonic(), agreed.built.file.names
+    late = [names.index(name) for name in job.uninformed(names)] if job.finished else None
     unhurried = Unhurried(link, study.facts.minimum_survivors)
     outcome = coordinate(
         study, unhurried, session, conditions=job.conditions, server_noise=noise,
         checkpoint=job.checkpoint, progress=progress, say=say, signer=job.signer,
+        transcript=LastMessages(), uninformed=late,
     )  # fmt: skip
+    job.inform(names[party] for party in outcome.informed)
+    if late is not None:
+        return
     certificate = certify(
         study, {}, ACCOUNTANT, delta=agreed.built.file.privacy.delta,
         secure_sum=session.describe() if session.masked else "", file=agreed.built.file.hash,

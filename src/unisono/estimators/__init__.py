@@ -7,6 +7,9 @@ model.fit(X, y, parties=hospital)
 print(model.certificate_.text())
 
 `BayesianLinearRegression` and `BayesianLogisticRegression` answer with a `Posterior`.
+
+Names are imported when they are first used: a party of a study needs the scaling of columns that is
+here, and not scikit-learn, which takes 50 MB.
 """
 
 from unisono.estimators.bayesian import BayesianLinearRegression, BayesianLogisticRegression
@@ -23,8 +26,18 @@ from unisono.estimators.statements import (
 from unisono.models.posterior import Posterior
 
 __all__ = [
-    "BayesianLinearRegression", "BayesianLogisticRegression", "DrownedByNoise", "NotConverged",
-    "Posterior", "PrivateClassifier", "PrivateLinearSVC",
-    "PrivateLogisticRegression", "PrivateRegressor", "PrivateRidge", "RepeatedFits", "Selected",
-    "UnboundedFeatures", "private_search",
-]  # fmt: skip
+    "BayesianLinearRegression",
+    "BayesianLogisticRegression",
+    "DrownedByNoise",
+    "NotConverged",
+    "Posterior",
+    "PrivateClassifier",
+    "PrivateLinearSVC",
+    "PrivateLogisticRegression",
+    "PrivateRegressor",
+    "PrivateRidge",
+    "RepeatedFits",
+    "Selected",
+    "UnboundedFeatures",
+    "private_search",
+]

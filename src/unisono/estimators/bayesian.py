@@ -26,7 +26,7 @@ bounds has larger coefficients than that: tighten its bounds.
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import expit, ndtr
@@ -51,7 +51,9 @@ from unisono.estimators.statements import (
     UNKNOWN_SPREAD,
     UnboundedFeatures,
 )
-from unisono.releases.algorithm import Method
+
+if TYPE_CHECKING:
+    from unisono.releases.algorithm import Method
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
@@ -124,7 +126,7 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
     def _scale(self, features: int) -> Scaling:
         return scaling(self.bounds, features, centred="all")
 
-    def _method(self, facts: Facts, trust: Trust, relation: Relation) -> tuple[Method, Refine]:
+    def _method(self, facts: Facts, trust: Trust, relation: Relation) -> tuple["Method", Refine]:
         from unisono.algorithms.pvi_analytic import ONE_SHOT_REGRESSION
         from unisono.problems.bayesian import GaussianRegression
 
@@ -170,9 +172,10 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
 
     def fit(self, X: Any, y: Any, parties: Any = None) -> Any:
         """Learn from rows X (n, d), labels y (n,) and the party of each row (n,)."""
+        given = y
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
-        self.classes_, index = public_classes(self, y, self.classes, binary=True)
+        self.classes_, index = public_classes(self, y, self.classes, binary=True, given=given)
         self._infer(X, 2.0 * index - 1, parties)
         self.posterior_ = self._publish(1.0, 0.0)
         self.coef_, self.intercept_ = self.posterior_.mean[None, :-1], self.posterior_.mean[-1:]
@@ -212,7 +215,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
     def _scale(self, features: int) -> Scaling:
         return scaling(self.bounds, features, centred="away from zero")
 
-    def _method(self, facts: Facts, trust: Trust, relation: Relation) -> tuple[Method, Refine]:
+    def _method(self, facts: Facts, trust: Trust, relation: Relation) -> tuple["Method", Refine]:
         from unisono.algorithms.pvi_natural_gradient import NATURAL_GRADIENT, for_intervals
         from unisono.problems.bayesian import BayesianProblem
         from unisono.problems.likelihoods import likelihood_named

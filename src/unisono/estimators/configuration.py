@@ -98,7 +98,7 @@ def runner(engine: str) -> Callable[[Study, Sequence[Party]], Result]:
 def _in_rounds(request: Request, facts: Facts, trust: Trust) -> Plan:
     """Algorithms of the registry: their settings are those that the estimator has too."""
     from unisono.algorithms.registry import algorithm_named
-    from unisono.problems.linear import LinearLoss
+    from unisono.problems.linear import linear_loss
 
     kind = algorithm_named(request.algorithm)
     asked = {"rounds": int(request.rounds), "regularisation": request.regularisation}
@@ -109,7 +109,7 @@ def _in_rounds(request: Request, facts: Facts, trust: Trust) -> Plan:
         for name, value in asked.items()
         if name in kind.config.model_fields and value is not None
     }
-    problem = LinearLoss(request.loss, max(2, request.classes))
+    problem = linear_loss(request.loss, max(2, request.classes))
     privacy = Privacy(request.epsilon, request.delta, request.relation)
     return in_rounds(kind.method(problem, privacy, **given), facts, trust)
 

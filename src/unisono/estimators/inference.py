@@ -1,6 +1,6 @@
 """What Bayesian estimators share: from a private run to a posterior in the user's units."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from unisono.estimators.documentation import PARTIES
 from unisono.estimators.foundation import PrivateEstimator
 from unisono.estimators.statements import DrownedByNoise, NotConverged
 from unisono.models.posterior import NOT_CONVERGED, Posterior, drowned, posterior_of
-from unisono.releases.algorithm import Method
+
+if TYPE_CHECKING:
+    from unisono.releases.algorithm import Method
 
 SHARED = (
     "clip : the largest norm of one record's statistic; None: the rule of the module.",
@@ -39,7 +41,7 @@ class BayesianEstimator(PrivateEstimator):
     engine: str
     _posterior: Posterior  # of θ in scaled units
 
-    def _method(self, facts: Facts, trust: Trust, relation: Relation) -> tuple[Method, Refine]:
+    def _method(self, facts: Facts, trust: Trust, relation: Relation) -> tuple["Method", Refine]:
         """The algorithm, and what makes its answer aware of the noise."""
         raise NotImplementedError
 

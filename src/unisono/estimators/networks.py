@@ -160,9 +160,10 @@ class PrivateClassifier(ClassifierMixin, PrivateNetwork):
 
     def fit(self, X: Any, y: Any, parties: Any = None) -> Any:
         """Learn from rows X (n, d), labels y (n,) and the party of each row (n,)."""
+        given = y
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
-        self.classes_, index = public_classes(self, y, self.classes, binary=False)
+        self.classes_, index = public_classes(self, y, self.classes, binary=False, given=given)
         self._train(X, index.astype(float), parties, len(self.classes_))
         return self
 

@@ -23,7 +23,7 @@ from unisono.models.model import (
     predicts,
     share_of_range,
 )
-from unisono.problems.linear import LinearLoss
+from unisono.problems.linear import LinearLoss, MarginLoss, linear_loss
 from unisono.releases.algorithm import AlgorithmKind
 
 SCORES = (
@@ -58,7 +58,7 @@ def posed(loss: str, schema: Schema) -> Posed:
     """A linear model of this loss over the columns of a schema."""
     frame, scale = Frame(schema), Frame(schema).scaling()
     several = len(frame.classes) > 2
-    problem = LinearLoss("multinomial" if several else loss, max(2, len(frame.classes)))
+    problem = linear_loss("multinomial" if several else loss, max(2, len(frame.classes)))
 
     def encode(values: Values) -> tuple[np.ndarray, ...]:
         rows, lengths = scale.rows(frame.rows(values))
@@ -103,7 +103,9 @@ def posed(loss: str, schema: Schema) -> Posed:
     return Posed(problem, len(frame.names) + 1, encode, present, score=score)
 
 
-def _kind(name: str, summary: str, loss: str, target: Target, task: str) -> ModelKind:
+def _kind(
+    name: str, summary: str, loss: str, target: Target, task: str, problem: type = MarginLoss
+) -> ModelKind:
     def pose(
         config: LinearConfig, schema: Schema, algorithm: AlgorithmKind, privacy: Privacy
     ) -> Posed:
@@ -114,7 +116,7 @@ def _kind(name: str, summary: str, loss: str, target: Target, task: str) -> Mode
         summary,
         LinearConfig,
         target,
-        LinearLoss,
+        problem,
         pose,
         choose,
         learns=lambda config, schema: predicts("a linear model", schema),
@@ -135,5 +137,5 @@ LINEAR_SVM = _kind(
 )  # fmt: skip
 LINEAR_REGRESSION = _kind(
     "linear-regression", "predict a number by a linear model", "squares",
-    Target.NUMBER, "regression",
+    Target.NUMBER, "regression", LinearLoss,
 )  # fmt: skip

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
-from sklearn.utils import check_random_state
 
 from unisono.algorithms.noise_aware import Aware, Refine, full_natural
 from unisono.core.words import NOTHING_LEARNT
@@ -75,6 +74,10 @@ class Posterior:
 
     def sample(self, size: int, random_state: Any = None) -> np.ndarray:
         """Draws (size, d). They read no data, so they cost no privacy."""
+        # Only here: a party of a study has posteriors, and no need of scikit-learn.
+        
+        from sklearn.utils import check_random_state  # 30 MB that parties need not have
+
         normals = check_random_state(random_state).normal(size=(size, len(self.mean)))
         # The factor of the correlations: units of very different size do it no harm.
         factor = np.linalg.cholesky(self.covariance / np.outer(self.std, self.std))

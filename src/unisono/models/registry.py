@@ -1,9 +1,7 @@
-"""All models by name: those of this package, and those of plugins (entry point `unisono.models`)."""
+"""All models by name: those of this package, and those of plugins (`releases.plugins`)."""
 
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib import metadata
-from types import MappingProxyType
 
 from unisono.algorithms.registry import algorithms
 from unisono.errors import InvalidInput
@@ -14,6 +12,7 @@ from unisono.models.model import ModelKind
 from unisono.models.network import NETWORK
 from unisono.models.statistics import STATISTICS
 from unisono.releases.algorithm import AlgorithmKind
+from unisono.releases.plugins import with_plugins
 
 OWN = (
     STATISTICS, LOGISTIC_REGRESSION, LINEAR_SVM, LINEAR_REGRESSION, NETWORK,
@@ -24,16 +23,7 @@ OWN = (
 @lru_cache(maxsize=1)
 def models() -> Mapping[str, ModelKind]:
     """Every model by its name."""
-    found = {kind.name: kind for kind in OWN}
-    for entry in metadata.entry_points(group="unisono.models"):
-        kind = entry.load()
-        if not isinstance(kind, ModelKind) or kind.name in found:
-            raise InvalidInput(
-                f"the plugin {entry.value!r} names no new model: its entry point must be a "
-                "ModelKind whose name is not taken; uninstall it, or tell its author"
-            )
-        found[kind.name] = kind
-    return MappingProxyType(found)
+    return with_plugins(OWN, "unisono.models")
 
 
 def model_named(name: str) -> ModelKind:

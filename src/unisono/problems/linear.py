@@ -40,3 +40,26 @@ class LinearLoss:
     def parameters(self, features: int) -> int:
         """How many parameters there are."""
         return math.prod(self.shape(features))
+
+
+@dataclass(frozen=True)
+class MarginLoss(LinearLoss):
+    """A loss whose slope has one sign for each record, whatever the parameters: logistic and
+    Huber's hinge. The proof of objective perturbation needs it."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.function.one_signed:
+            raise InvalidInput(
+                f"the slope of {self.loss!r} changes its sign: it is no loss of a margin"
+            )
+
+
+def linear_loss(loss: str = "logistic", classes: int = 2) -> LinearLoss:
+    """The problem of a loss, of the narrowest type: some algorithms are proved for margins only.
+
+    >>> linear_loss("huber-svm"), linear_loss("squares")
+    (MarginLoss(loss='huber-svm', classes=2), LinearLoss(loss='squares', classes=2))
+    """
+    kind = MarginLoss if loss_named(loss).one_signed else LinearLoss
+    return kind(loss, classes)

@@ -31,7 +31,18 @@ from unisono.core.trust import Trust, Unit
 from unisono.core.values import Contribution
 from unisono.errors import InvalidInput
 from unisono.releases.banded import BandedSum, with_memory
+from unisono.releases.blocked_sum import BlockedSum
+from unisono.releases.bounds import ClippedSum, ClippedUpdate
+from unisono.releases.minimiser import Minimiser
+from unisono.releases.perturbed_minimiser import PerturbedMinimiser
 from unisono.releases.release import Priced, Release, batch_size, price, round_event
+from unisono.releases.table import Table
+
+# Whatever is released is bounded by one of these, each with its proof.
+BOUNDS = (
+    *(ClippedSum, BlockedSum, BandedSum, ClippedUpdate),
+    *(Table, Minimiser, PerturbedMinimiser),
+)
 
 
 class Records(NamedTuple):
@@ -184,6 +195,12 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
         )
     config = kind.resolve(method.config, problem, facts, privacy, trust)
     release = kind.release(config, problem, facts)
+    if type(release.bound) not in BOUNDS:
+        raise InvalidInput(
+            f"{kind.name} releases a {type(release.bound).__name__}, which is no bound of this "
+            "package: bounds prove sensitivities and are a closed set; use one of "
+            + ", ".join(bound.__name__ for bound in BOUNDS)
+        )
     priced = price(release, privacy, facts, trust)
     parts = kind.build(config, problem, facts, priced)
     bound, inside = priced.bound, priced.inside

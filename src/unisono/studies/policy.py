@@ -19,7 +19,7 @@ from unisono.core.events import Composed, NoNoise
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit, Viewer, describe
 from unisono.errors import InvalidInput, PrivacyViolation, UnisonoError
-from unisono.studies.plugins import plugins_of
+from unisono.releases.plugins import plugins_of
 from unisono.studies.policy_file import PolicyFile, load_policy
 from unisono.studies.schema import StudyFile
 

@@ -23,7 +23,7 @@ from unisono.errors import InvalidInput
 from unisono.models.model import ModelKind
 from unisono.models.registry import model_named, models
 from unisono.releases.algorithm import AlgorithmKind
-from unisono.studies.plugins import plugins_of
+from unisono.releases.plugins import plugins_of
 from unisono.studies.source import NAME, Source
 
 FORMAT = "unisono-study-2"

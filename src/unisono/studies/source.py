@@ -259,8 +259,12 @@ def _place(loc: Place, document: Any) -> Place:
 
 
 def _unknown(model: type[BaseModel], loc: Place) -> str:
-    """What might have been meant, among all keys of the format."""
-    keys = _known(model)
+    """What might have been meant: a key of the same table before those of others."""
+    schema = _schema(model)
+    own = difflib.get_close_matches(str(loc[-1]), _table(schema, loc[:-1]), n=1)
+    if own:
+        return f"is unknown: did you mean '{own[0]}'?"
+    keys = sorted(_fields(schema))
     if loc[-1] in keys:
         return "belongs into another table, or to another choice than this one: remove it"
     close = difflib.get_close_matches(str(loc[-1]), keys, n=1)
@@ -268,8 +272,34 @@ def _unknown(model: type[BaseModel], loc: Place) -> str:
 
 
 @lru_cache(maxsize=8)
-def _known(model: type[BaseModel]) -> list[str]:
-    return sorted(_fields(model.model_json_schema()))
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema()
+
+
+def _table(schema: dict[str, Any], loc: Place) -> list[str]:
+    """The keys of the table at a place, which names the branch of every choice; none where the
+    schema does not lead there."""
+    here: Any = schema
+    for part in loc:
+        here = _resolved(schema, here)
+        if isinstance(part, int):
+            here = here.get("items", {})
+        elif part in here.get("properties", {}):
+            here = here["properties"][part]
+        elif part in (branches := here.get("discriminator", {}).get("mapping", {})):
+            here = {"$ref": branches[part]}
+        else:
+            here = here.get("additionalProperties") or {}
+    return sorted(_resolved(schema, here).get("properties", ()))
+
+
+def _resolved(schema: dict[str, Any], here: Any) -> Any:
+    """What a reference, or a table that may be left out, stands for."""
+    if not isinstance(here, dict):
+        return {}
+    given = [one for one in here.get("anyOf", ()) if one.get("type") != "null"]
+    here = given[0] if len(given) == 1 else here
+    return schema["$defs"][here["$ref"].rpartition("/")[2]] if "$ref" in here else here
 
 
 def _fields(schema: Any) -> set[str]:

@@ -18,6 +18,7 @@ from unisono.engines.flower.certificates import generate_node_keys, issue, publi
 from unisono.engines.flower.cluster import SuperLink
 from unisono.engines.flower.door import SHORT, Door
 from unisono.engines.flower.fleet import Fleet
+from unisono.engines.flower.mailboxes import PARTYS_PATH, SERVERS_PATH
 from unisono.engines.flower.processes import marked
 from unisono.engines.flower.superlink import Control
 
@@ -151,9 +152,19 @@ def test_a_partys_requests_are_refused_without_its_key(server):
     assert {status for status, _ in found.values()} == {401}
 
 
+@pytest.mark.parametrize("size", [0, 24, 25])
+def test_messages_are_for_parties_of_the_roster(server, size):
+    """A body that is too short, and one that names a node, without a signature."""
+    found = stranger(server, ("POST", PARTYS_PATH, size), ("POST", SERVERS_PATH, size))
+    found.pop("socket")
+    statuses = {request.split()[1]: status for request, (status, _) in found.items()}
+    assert statuses == {PARTYS_PATH: 401, SERVERS_PATH: 404}
+
+
 def test_long_bodies_of_strangers_are_refused_unread(server):
     sizes = {"push-object": SHORT + 1, "activate-node": 10**12, "get-run": 2**63}
-    found = stranger(server, *[("POST", f"/v1/fleet/{n}", size) for n, size in sizes.items()])
+    asked = [("POST", f"/v1/fleet/{n}", size) for n, size in sizes.items()]
+    found = stranger(server, *asked, ("POST", PARTYS_PATH, SHORT + 1))
     found.pop("socket")
     assert {status for status, _ in found.values()} == {413}
 
@@ -168,6 +179,8 @@ def test_a_stranger_with_a_key_of_its_own_is_not_admitted(server, tmp_path, regi
         fleet.open(None)
     with pytest.raises(httpx.HTTPStatusError):
         fleet.heartbeat()
+    with pytest.raises(httpx.HTTPStatusError):
+        fleet.next_message(b"", b"", wait=True)
     fleet.close()
     with Control(server.inside) as control:
         assert len(control.registered()) == 1

@@ -5,7 +5,7 @@ attempt fails; it is tried again with fresh noise as often as the study allows, 
 left out.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,9 @@ from unisono.secagg.encoding import signed
 from unisono.secagg.server import TooFew
 from unisono.secagg.session import Session
 
+# Seconds in which a party that is not gone is back: it tries again every few.
+_RETURN = 60.0
+
 ServerNoise = Callable[[int, tuple[int, ...]], np.ndarray]
 
 
@@ -45,13 +48,15 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run: the result, what the server saw, and which rounds were opened."""
+    """What came of a run: the result, what the server saw, which rounds were opened, and who has
+    said that it holds the result."""
 
     value: Any
     transcript: Transcript
     opened: int
     attempts: int
     result_hash: str
+    informed: frozenset[int]
     traffic: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -59,19 +64,25 @@ def coordinate(
     study: Study, link: Link, session: Session, *, conditions: Conditions | None = None,
     server_noise: ServerNoise | None = None, checkpoint: str | Path | None = None,
     progress: Callable[[int], None] | None = None, say: Callable[[str], None] = lambda text: None,
-    signer: ResultSigner | None = None,
+    signer: ResultSigner | None = None, transcript: Transcript | None = None,
+    uninformed: Collection[int] | None = None,
 ) -> Outcome:  # fmt: skip
     """Run all rounds. `server_noise` draws the noise of a trusted server, in grid steps; `signer`
-    signs the result for parties that know the server by a certificate."""
+    signs the result for parties that know the server by a certificate; `transcript` is told what
+    the server sees, all of which is kept without one.
+
+    A run whose rounds are all in its checkpoint only hands out the result: to those who are
+    `uninformed`, for whom it waits."""
     wait = conditions or Conditions()
-    return _Run(study, link, session, wait, server_noise, checkpoint, say).all(progress, signer)
+    run = _Run(study, link, session, wait, server_noise, checkpoint, say, transcript)
+    return run.all(progress, signer, uninformed)
 
 
 class _Run:
     def __init__(
         self, study: Study, link: Link, session: Session, conditions: Conditions,
         server_noise: ServerNoise | None, checkpoint: str | Path | None,
-        say: Callable[[str], None],
+        say: Callable[[str], None], transcript: Transcript | None = None,
     ) -> None:  # fmt: skip
         algorithm, facts, trust = study.algorithm, study.facts, study.trust
         if session.parties != facts.parties:
@@ -85,7 +96,7 @@ class _Run:
         self.merge = jax.jit(algorithm.merge)
         self.unit = algorithm.inner.grid if algorithm.inner else algorithm.grid(facts, trust)
         self.needed = np.minimum(facts.minimum_survivors, asked(study).sum(axis=1))
-        self.transcript = Transcript()
+        self.transcript = Transcript() if transcript is None else transcript
         self.state, _ = algorithm.init(facts)
         # The last round whose opened sum held each party's answer; retries used; rounds opened.
         self.counted = np.full(facts.parties, -1)
@@ -95,11 +106,18 @@ class _Run:
         self.opening = Opening(session, self.present, conditions.patience, say)
 
     def all(
-        self, progress: Callable[[int], None] | None, signer: ResultSigner | None = None
+        self,
+        progress: Callable[[int], None] | None,
+        signer: ResultSigner | None = None,
+        uninformed: Collection[int] | None = None,
     ) -> Outcome:
         algorithm = self.study.algorithm
+        begun = self.saved is not None and self.saved.exists()
         first = self._resume()
-        self.present.wait(self.session.parties, self.conditions.patience, self.say)
+        if uninformed is not None:
+            self.present.wait_for(uninformed, self.conditions.patience, self.say)
+        else:
+            self._gather(begun)
         for number in range(first, algorithm.rounds):
             self._round(number)
             self._save(number + 1, begun=False)
@@ -107,16 +125,50 @@ class _Run:
                 progress(number + 1)
         value = jax.tree.map(np.asarray, algorithm.result(self.state))
         self.transcript.record(algorithm.rounds, "result", value, EVERYONE_AT_THE_END)
-        self.present.meet()
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(value)]
         statement = result_hash(self.session, int(self.opened), leaves)
         beside = signer.sign(statement).arrays if signer else []
         told = Ask("finish", {"opened": int(self.opened)}, [*leaves, *beside], "finish")
-        self.present.exchange({party: [told] for party in self.present.parties})
+        informed = self._inform(told, uninformed)
         traffic = {"sent": self.present.bytes_sent, "received": self.present.bytes_received}
         return Outcome(
-            value, self.transcript, int(self.opened), int(self.attempt), statement.hex(), traffic
+            value,
+            self.transcript,
+            int(self.opened),
+            int(self.attempt),
+            statement.hex(),
+            informed,
+            traffic,
         )
+
+    def _gather(self, begun: bool) -> None:
+        """Wait until parties are here: at the start for all, and when a run that was begun goes on
+        for those who were here lately, for a moment.
+
+        Whoever is gone for good would hold up every restart; whoever comes back after a round has
+        begun takes part in the next.
+        """
+        everybody, patience = range(self.session.parties), self.conditions.patience
+        if begun:
+            self.present.wait_for(self._lately() or everybody, min(patience, _RETURN), self.say)
+        else:
+            self.present.wait(len(everybody), patience, self.say)
+
+    def _lately(self) -> list[int]:
+        """Whose answers are in the last sum that was opened."""
+        last = int(self.counted.max())
+        return [] if last < 0 else np.flatnonzero(self.counted == last).tolist()
+
+    def _inform(self, told: Ask, uninformed: Collection[int] | None) -> frozenset[int]:
+        """Hand out the result; who was there until the end and is away for a moment gets it too."""
+        wanted = set(self._lately() if uninformed is None else uninformed)
+        informed: set[int] = set()
+        for patience in (0.0, min(self.conditions.patience, _RETURN)):
+            if not informed or wanted - informed:
+                here = self.present.wait_for(wanted - informed, patience, self.say)
+                asks = {party: [told] for party in here if party not in informed}
+                informed |= set(self.present.exchange(asks).get("finish", {})) if asks else set()
+        return frozenset(informed)
 
     def _round(self, number: int) -> None:
         """One round: opened, perhaps after retries, or left out."""

@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 
 from unisono.engines import wire
+from unisono.engines.flower.mailboxes import PARTYS_PATH
 
 _SECONDS = 30.0  # without a byte
 _SHORT = 1 << 20  # bytes, for anything but the content of a message
 _OVERHEAD = 1 << 12  # of a message around the bytes it carries
-_CONTENT = "/pull-object"
 
 
 class CarefulClient(httpx.Client):
@@ -36,7 +36,7 @@ class CarefulClient(httpx.Client):
         try:
             if answer.headers.get("content-encoding", "identity") != "identity":
                 raise httpx.DecodingError("a compressed answer, which was not asked for")
-            long = request.url.path.endswith(_CONTENT)
+            long = request.url.path == PARTYS_PATH
             maximum = wire.MAXIMUM_BYTES + _OVERHEAD if long else _SHORT
             content = bytearray()
             for chunk in answer.iter_raw():

@@ -18,8 +18,11 @@ import json
 import resource
 import socket
 import sys
+import time
 import warnings
 from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -29,7 +32,9 @@ from flwr.app import Context, RecordDict
 from flwr.cli.build import build_fab_from_disk
 from flwr.common.constant import (
     ISOLATION_MODE_PROCESS,
+    SYSTEM_TIME_TOLERANCE,
     TIMESTAMP_HEADER,
+    TIMESTAMP_TOLERANCE,
     TRANSPORT_TYPE_GRPC_RERE,
     SubStatus,
 )
@@ -44,6 +49,7 @@ from flwr.supercore.constant import (
     TaskType,
 )
 from flwr.supercore.control.control_http_client import ControlHttpClient
+from flwr.supercore.date import now
 from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.primitives.asymmetric import bytes_to_public_key, verify_signature
@@ -52,7 +58,8 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 
 from unisono.engines import wire
-from unisono.engines.flower.door import Door, Headers
+from unisono.engines.flower import mailboxes
+from unisono.engines.flower.door import Application, Door, Headers, Receive, Scope, Send
 from unisono.errors import InvalidInput
 
 # Requests of a party; only objects, which carry the messages, are long.
@@ -71,6 +78,8 @@ _INTRODUCTION = ("register-node",)
 _FORGET = "/forget"
 _KEY_IN_USE = 23  # Flower's code
 _SECONDS = 30.0  # for a request over the socket
+_KEPT = 30  # seconds for which a connection stays open between two requests of a party
+_MOMENT = 3.0  # seconds in which a party that is there need not be noted again
 
 AnyClient = TypeVar("AnyClient", bound=ProtobufClient)
 
@@ -148,7 +157,7 @@ class Task:
         TaskIdentity.task_id, TaskIdentity.run_id = given.task_id, run
         TaskIdentity.node_id = self._node
         self.grid.set_run(run_from_proto(given.run))
-        self.grid.forget = self._forget
+        self.grid.forget, self.grid.deliver = self._forget, self._deliver
         self._heart = HeartbeatSender(make_task_heartbeat_fn_http(self._client))
         self._heart.start()
 
@@ -173,6 +182,27 @@ class Task:
         content = "\n".join(messages)
         self._client._client.post(f"http://localhost{_FORGET}", content=content).raise_for_status()
 
+    def _deliver(
+        self, requests: Mapping[int, bytes], deadline: float
+    ) -> Iterator[tuple[int, bytes | None]]:
+        """Hands out messages to resident parties in one request; tells of each node its reply, as
+        it comes in, or None if it is not a resident party."""
+
+        def written() -> Iterator[bytes]:
+            yield mailboxes.DEADLINE.pack(deadline)
+            for node, data in requests.items():
+                yield mailboxes.OUT.pack(node, len(data))
+                yield data
+
+        url = f"http://localhost{mailboxes.SERVERS_PATH}"
+        patience = httpx.Timeout(_SECONDS, read=deadline + _SECONDS)
+        with self._client._client.stream("POST", url, content=written(), timeout=patience) as come:
+            come.raise_for_status()
+            buffer = bytearray()
+            for chunk in come.iter_raw():
+                buffer += chunk
+                yield from _replies(buffer)
+
     def _token(self, run: int) -> str:
         own = [RuntimeVersionHttpInterceptor(component_name="flwr-serverapp")]
         client = RuntimeHttpClient.from_server_address("localhost", True, None, own)
@@ -182,6 +212,18 @@ class Task:
                 if found.task.run_id == run:
                     return str(found.token)
         raise InvalidInput(f"the SuperLink has no run {run} to carry out")
+
+
+def _replies(buffer: bytearray) -> Iterator[tuple[int, bytes | None]]:
+    """Whole replies from the beginning of a buffer, which are taken out of it."""
+    head = mailboxes.BACK
+    while len(buffer) >= head.size:
+        node, resident, length = head.unpack_from(buffer)
+        if len(buffer) < head.size + length:
+            return
+        data = bytes(memoryview(buffer)[head.size : head.size + length])
+        del buffer[: head.size + length]
+        yield node, data if resident else None
 
 
 # ------------------------------------------------------------------ the process of the SuperLink
@@ -221,28 +263,65 @@ def _application(database: str | None, secure: bool) -> Any:
     return app
 
 
-def _door(app: Any, secure: bool) -> Door:
-    state = app.state.linkstate_factory.state()
+class _Roster:
+    """Who may ask: the nodes whose keys are registered, by what Flower signs its requests with."""
 
-    def admits(headers: Headers) -> bool:
-        """Whether a party of the roster signed it. Flower checks again, and when it was signed."""
+    def __init__(self, app: Any) -> None:
+        self._state = app.state.linkstate_factory.state()
+        self._seen: dict[int, float] = {}
+
+    def signer(self, headers: Headers) -> int | None:
+        """The node that signed a request, lately; None for a stranger."""
         try:
             key, signature = (
                 b64decode(headers[name.encode()], validate=True)
                 for name in (FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER)
             )
             signed = headers[TIMESTAMP_HEADER.encode()]
-            known = state.get_node_id_by_public_key(key) is not None
-            return known and bool(verify_signature(bytes_to_public_key(key), signed, signature))
+            age = (now() - datetime.fromisoformat(signed.decode("ascii"))).total_seconds()
+            if not -SYSTEM_TIME_TOLERANCE < age < TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE:
+                return None
+            node: int | None = self._state.get_node_id_by_public_key(key)
+            if node is None or not verify_signature(bytes_to_public_key(key), signed, signature):
+                return None
+            return node
         except (KeyError, ValueError, TypeError):
-            return False
+            return None
 
+    def present(self, node: int) -> None:
+        """A request of a party says that it is there; once in a while Flower is told."""
+        moment = time.monotonic()
+        if moment > self._seen.get(node, 0.0) + _MOMENT:
+            self._seen[node] = moment
+            self._state.acknowledge_node_heartbeat(node, mailboxes.HEARTBEAT_INTERVAL)
+
+
+def _beside(app: Application, path: str, own: Application) -> Application:
+    """The application with another one at one path, past all that Flower does with a request."""
+
+    async def both(scope: Scope, receive: Receive, send: Send) -> None:
+        await (own if scope.get("path") == path else app)(scope, receive, send)
+
+    return both
+
+
+def _applications(app: Any, secure: bool) -> tuple[Application, Application]:
+    """What listens at the public address, and what at the socket."""
+    roster = _Roster(app)
+    boxes = mailboxes.Mailboxes(roster.signer, roster.present)
     short = (*_REQUESTS, *_APPS, *(() if secure else _INTRODUCTION))
     paths = {
-        kind: frozenset(f"/v1/fleet/{name}" for name in names)
+        kind: {f"/v1/fleet/{name}" for name in names}
         for kind, names in {"short": short, "long": _OBJECTS, "noted": _NOTED}.items()
     }
-    return Door(app, **paths, admits=admits, maximum=wire.MAXIMUM_BYTES)
+    paths["long"].add(mailboxes.PARTYS_PATH)
+    door = Door(
+        _beside(app, mailboxes.PARTYS_PATH, boxes.for_party),
+        **paths,
+        admits=lambda headers: roster.signer(headers) is not None,
+        maximum=wire.MAXIMUM_BYTES,
+    )
+    return door, _beside(app, mailboxes.SERVERS_PATH, boxes.for_server)
 
 
 async def _serve(host: str, port: int, path: Path, tls: dict[str, Any], app: Any) -> None:
@@ -252,13 +331,15 @@ async def _serve(host: str, port: int, path: Path, tls: dict[str, Any], app: Any
     common: dict[str, Any] = {
         "lifespan": "off", "ws": "none", "http": "h11", "access_log": False, "log_level": "warning",
         "proxy_headers": False, "server_header": False, "timeout_graceful_shutdown": 1,
+        "timeout_keep_alive": _KEPT,
     }  # fmt: skip
-    door = uvicorn.Config(_door(app, bool(tls)), host=host, port=port, **tls, **common)
+    public, private = _applications(app, bool(tls))
+    door = uvicorn.Config(public, host=host, port=port, **tls, **common)
     inside = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     path.unlink(missing_ok=True)
     inside.bind(str(path))
     await asyncio.gather(
-        uvicorn.Server(uvicorn.Config(app, **common)).serve(sockets=[inside]),
+        uvicorn.Server(uvicorn.Config(private, **common)).serve(sockets=[inside]),
         uvicorn.Server(door).serve(),
     )
 

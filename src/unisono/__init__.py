@@ -6,7 +6,7 @@ Names are imported when they are first used, so that `import unisono` is quick.
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _PLACES = {
     "unisono.statistics": ("Answer", "count", "histogram", "mean", "open_ledger", "total"),

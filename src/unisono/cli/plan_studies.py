@@ -236,8 +236,8 @@ def request_of(
     kind = file.model_kind
     if not kind.task:
         raise InvalidInput(
-            f"{kind.name} is not predicted: how well clusters are found depends on how far apart "
-            "they lie; its noise is in `unisono check`"
+            f"{kind.name} is not predicted: nobody has measured what noise costs it; its noise is "
+            "in `unisono check`"
         )
     task = Task(kind.task)
     if task is Task.NETWORK and not file.model_settings.hidden:

@@ -26,7 +26,7 @@ CONSOLE = Console()
 
 
 def patients(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Made-up patients: age, and four measurements that raise or lower the risk of a disease."""
+    """Synthetic patients: age, and four measurements that raise or lower the risk of a disease."""
     generator = np.random.default_rng(seed)
     ages = np.clip(generator.normal(58, 16, count), 18, 100)
     measurements = generator.normal(size=(count, 4))
@@ -38,11 +38,11 @@ def patients(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def private_mean(ages: np.ndarray) -> None:
     CONSOLE.rule("[bold]1  One hospital, one number")
-    book = unisono.open_ledger(FOLDER / "ages.ledger", dataset="ages", epsilon=1.0)
-    CONSOLE.print(str(unisono.mean(ages, bounds=(18, 100), epsilon=0.5, ledger=book)))
+    ledger = unisono.open_ledger(FOLDER / "ages.ledger", dataset="ages", epsilon=1.0)
+    CONSOLE.print(str(unisono.mean(ages, bounds=(18, 100), epsilon=0.5, ledger=ledger)))
     CONSOLE.print(f"  (the true mean, which nobody outside sees: {ages.mean():.3f})\n")
     try:
-        unisono.mean(ages, bounds=(18, 100), epsilon=0.8, ledger=book)
+        unisono.mean(ages, bounds=(18, 100), epsilon=0.8, ledger=ledger)
     except BudgetExceeded as refusal:
         CONSOLE.print(f"[bold]A second question that costs too much:[/] {refusal}\n")
 

@@ -1,4 +1,4 @@
-"""Four tax offices with made-up incomes: a file each.
+"""Four tax offices with synthetic incomes: a file each.
 
     python examples/incomes/make_data.py incomes
 

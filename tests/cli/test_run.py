@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from unisono.cli import app
 from unisono.cli.results import result_text
-from unisono.deployment import paid_rounds
 from unisono.deployment.alone import Alone
+from unisono.engines import driver
 from unisono.reports.run import read_run
 
 from ..deployment.trial import DESCENT, LINEAR, MARKER, NAMES, study_text, write_records
@@ -139,7 +139,7 @@ def test_a_simulation_says_so_from_its_beginning(folder, monkeypatch):
 
 
 def test_an_interrupted_run_says_so_and_goes_on(folder, monkeypatch):
-    whole = paid_rounds._Work.piece
+    whole = driver._Work.piece
     calls = []
 
     def piece(self, *arguments):
@@ -148,7 +148,7 @@ def test_an_interrupted_run_says_so_and_goes_on(folder, monkeypatch):
             raise KeyboardInterrupt
         return whole(self, *arguments)
 
-    monkeypatch.setattr(paid_rounds._Work, "piece", piece)
+    monkeypatch.setattr(driver._Work, "piece", piece)
     arguments = (folder / "study.toml", "--data", folder / "data")
     assert "interrupted" in run(*arguments, code=130)
     heading = read_run(folder / "study.run").heading

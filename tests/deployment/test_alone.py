@@ -16,10 +16,10 @@ from unisono.core import journal
 from unisono.core.ledger import Ledger
 from unisono.core.trust import Viewer
 from unisono.data import UnreadValues, read_table
-from unisono.deployment import paid_rounds
 from unisono.deployment.alone import Alone, Place, prepare
 from unisono.deployment.parties_here import find_data
 from unisono.deployment.run_folder import claimed
+from unisono.engines import driver
 from unisono.errors import (
     BudgetExceeded,
     GrantMisused,
@@ -88,7 +88,7 @@ class Killed(BaseException):
 @pytest.fixture
 def kill(monkeypatch):
     """Die in the n-th piece from now, when it is paid for and nothing has come of it yet."""
-    whole = paid_rounds._Work.piece
+    whole = driver._Work.piece
 
     def at(number: int) -> None:
         left = [number]
@@ -96,11 +96,11 @@ def kill(monkeypatch):
         def piece(self, *arguments):
             left[0] -= 1
             if left[0] < 0:
-                monkeypatch.setattr(paid_rounds._Work, "piece", whole)
+                monkeypatch.setattr(driver._Work, "piece", whole)
                 raise Killed
             return whole(self, *arguments)
 
-        monkeypatch.setattr(paid_rounds._Work, "piece", piece)
+        monkeypatch.setattr(driver._Work, "piece", piece)
 
     return at
 
@@ -426,7 +426,7 @@ def test_a_lost_run_without_other_rounds_says_so(made, kill):
 
 
 def test_a_run_that_is_paid_for_at_once_ends_with_its_process(made, kill, monkeypatch):
-    monkeypatch.setattr(paid_rounds, "_in_parts", lambda study, state: False)
+    monkeypatch.setattr(driver, "in_pieces", lambda study, state: False)
     place = made()
     kill(1)
     with pytest.raises(Killed):
@@ -493,14 +493,14 @@ def test_a_process_that_is_killed_by_signal_leaves_a_folder_that_goes_on(made):
     code = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from unisono.deployment import paid_rounds\n"
+        "from unisono.engines import driver\n"
         "from unisono.deployment.alone import Place, prepare\n"
-        "whole, done = paid_rounds._Work.piece, []\n"
+        "whole, done = driver._Work.piece, []\n"
         "def piece(self, *arguments):\n"
         "    done.append(1)\n"
         "    if len(done) == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return whole(self, *arguments)\n"
-        "paid_rounds._Work.piece = piece\n"
+        "driver._Work.piece = piece\n"
         "study, folder, *data = map(Path, sys.argv[1:])\n"
         "task = prepare(Place(study, {p.stem: p for p in data}, folder))\n"
         "with task.opened() as books: task.run(books, lambda progress: None)\n"

@@ -10,8 +10,8 @@ from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party, Study
 from unisono.core.trust import Trust
 from unisono.core.values import Private
-from unisono.deployment.paid_rounds import run_rounds
 from unisono.engines import in_process
+from unisono.engines.driver import drive
 
 from .. import methods
 
@@ -45,7 +45,7 @@ def test_noise_is_whole_and_fresh_in_every_piece(tmp_path):
             ]
         )
 
-    run_rounds(study, parties(), "run", checkpoint=tmp_path / "run.checkpoint", watch=watch)
+    drive(study, parties(), "run", checkpoint=tmp_path / "run.checkpoint", watch=watch)
     steps = np.diff(np.array(found), axis=0)
     assert len(steps) == ROUNDS  # a piece, and a payment, for each round
     whole = in_process.run(study, parties())

@@ -270,8 +270,9 @@ def test_what_parties_remember_is_not_written_to_disk(tmp_path):
     study = Study(dp_sga(own=OWN), Facts(SIZES, 2, 3, 1), Trust.LOCAL)
     with pytest.raises(InvalidInput, match="pay differently"):
         in_process.run(study, parties("dp-sga-in-turn"), checkpoint=tmp_path / "d")
-    result = in_process.run(agreed("dp-sga"), parties("dp-sga"), checkpoint=tmp_path / "c")
-    again = in_process.run(agreed("dp-sga"), parties("dp-sga"), checkpoint=tmp_path / "c")
+    own = parties("dp-sga")
+    result = in_process.run(agreed("dp-sga"), own, checkpoint=tmp_path / "c")
+    again = in_process.run(agreed("dp-sga"), own, checkpoint=tmp_path / "c")
     assert np.array_equal(result.value.shift, again.value.shift)
 
 

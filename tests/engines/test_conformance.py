@@ -173,7 +173,6 @@ def test_turns_paid_one_by_one_add_up_to_the_run(name, trust):
     if trust not in ALGORITHMS[name].trusts:
         pytest.skip(f"{name} does not offer trust {trust}")
     agreed, parties = study(ALGORITHMS[name], trust), members(toy(), trust)
-    algorithm = agreed.algorithm
     result = loopback.run(agreed, parties, at_once=False)
     for party in parties:
         for viewer in (FINAL_MODEL, ITERATES, SERVER, PARTY, NETWORK):

@@ -35,9 +35,7 @@ from unisono.deployment.files import (
     write_json,
 )
 from unisono.deployment.job import Progress
-from unisono.deployment.paid_rounds import Outcome, run_rounds
 from unisono.deployment.parties_here import explained, policy_for
-from unisono.deployment.payments import paid_before, require_new
 from unisono.deployment.public_test import Test, public_test, read_public_test
 from unisono.deployment.record import Budgets, Diary, model_so_far, write_transcript
 from unisono.deployment.run_folder import (
@@ -51,7 +49,9 @@ from unisono.deployment.run_folder import (
     require_folder,
 )
 from unisono.engines import compilation_cache
+from unisono.engines.driver import RunOutcome, drive
 from unisono.engines.in_process import IDEAL
+from unisono.engines.payments import paid_before, require_new
 from unisono.errors import BudgetExceeded, PrivacyViolation
 from unisono.studies.build import Built, build
 from unisono.studies.data_set import (
@@ -176,15 +176,15 @@ class Alone:
         self, study: Study, books: Mapping[str, Ledger], suffix: str, part: int,
         watch: Callable[[int, Any, str], None] = lambda done, server, words: None,
         columns: Mapping[str, tuple[Any, ...]] | None = None,
-    ) -> Outcome:  # fmt: skip
+    ) -> RunOutcome:  # fmt: skip
         own = columns or {name: split[part] for name, split in self.records.items()}
         parties = [Party(n, Private(own[n], n), book) for n, book in books.items()]
         name = f"{self._name}{suffix}"
         place = self.place.folder / (TESTED if suffix else CHECKPOINT)
         checkpoint = None if self.place.seed is not None else place
-        return run_rounds(study, parties, name, checkpoint=checkpoint, watch=watch)
+        return drive(study, parties, name, checkpoint=checkpoint, watch=watch)
 
-    def _evaluate(self, outcome: Outcome, books: Mapping[str, Ledger], resumed: bool) -> str:
+    def _evaluate(self, outcome: RunOutcome, books: Mapping[str, Ledger], resumed: bool) -> str:
         """How good the result is, by whatever test there is; words about a test that failed."""
         built, folder, words = self.built, self.place.folder, ""
         found = [] if self.test is None else [built.judge(outcome.value, *self.test)]
@@ -209,7 +209,7 @@ class Alone:
             write_json(folder / EVALUATION, found[0] | also)
         return words
 
-    def _tested(self, test: Study, value: Any, books: Mapping[str, Ledger]) -> Outcome:
+    def _tested(self, test: Study, value: Any, books: Mapping[str, Ledger]) -> RunOutcome:
         """The scores of the records that were kept out, in one release."""
         score = self.built.posed.score
         assert score is not None

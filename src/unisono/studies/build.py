@@ -6,6 +6,7 @@ is part of its hash). What a rule computes is rounded before it enters the study
 parameters of networks are made from integers.
 """
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +25,9 @@ from unisono.data.encoding import Values
 from unisono.errors import InvalidInput, PrivacyViolation
 from unisono.models.model import Posed
 from unisono.models.registry import algorithms_for
+from unisono.planning.predict import predict
+from unisono.planning.tasks import Task
+from unisono.planning.verdicts import Grade
 from unisono.releases.algorithm import AlgorithmKind
 from unisono.studies.evaluation import Examination, examination, read_public
 from unisono.studies.order import secret_order
@@ -128,8 +132,11 @@ class Built:
 
 
 def chosen(file: StudyFile) -> tuple[AlgorithmKind, str]:
-    """The algorithm of a study: the one that it names, or that of the model's published rule and
-    the reason for it."""
+    """The algorithm of a study: the one that it names, or the one that "auto" takes and why.
+
+    That is the model's published rule of public facts, unless the planner calls what it takes
+    useless and another one better.
+    """
     model = file.model_kind
     if file.algorithm.name != AUTO:
         kind = algorithm_named(file.algorithm.name)
@@ -138,7 +145,33 @@ def chosen(file: StudyFile) -> tuple[AlgorithmKind, str]:
             raise InvalidInput(f"{kind.name} cannot learn a {model.name}: choose {known} or auto")
         return kind, ""
     choice = model.choose(file.model_settings, file.data, privacy_of(file), file.privacy.unit)
-    return algorithm_named(choice.algorithm), choice.reason
+    usual = algorithm_named(choice.algorithm)
+    if _grade(file, usual) is not Grade.USELESS:
+        return usual, choice.reason
+    others = {one.name: _grade(file, one) for one in algorithms_for(model) if one is not usual}
+    for grade in (Grade.GOOD, Grade.USABLE, Grade.DOUBTFUL):
+        for name, found in others.items():
+            if found is grade:
+                words = f"{usual.name} is predicted to be useless here, this one {grade}"
+                return algorithm_named(name), words
+    return usual, f"{choice.reason}; but noise is predicted to drown any answer (`unisono plan`)"
+
+
+def _grade(file: StudyFile, kind: AlgorithmKind) -> Grade | None:
+    """What the planner expects of an algorithm in this study; None where it expects nothing, or
+    the algorithm cannot run."""
+    task = file.model_kind.task
+    predicted = task == Task.POSTERIOR or task in kind.laws
+    fits = file.trust.mode in kind.trusts and file.privacy.unit in kind.units
+    if not (predicted and fits):
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # said when the study is built
+            study = _study(file, kind)[1]
+        return predict(study, Task(task), len(file.data.classes)).grade
+    except (InvalidInput, PrivacyViolation):
+        return None
 
 
 def build(file: StudyFile) -> Built:

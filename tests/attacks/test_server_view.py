@@ -150,7 +150,7 @@ def test_only_what_the_viewer_holds_is_read(folder):
     ("records", "sections", "why"),
     [
         (20, NETWORK, "about 20 records take part"),
-        (3, LINEAR, "sends noisy sums of sampled records' gradients; no inversion is built for that"),
+        (3, LINEAR, "sends noisy sums of sampled records' gradients; no inversion is built"),
     ],
 )
 def test_studies_that_are_not_attacked_say_why(folder, records, sections, why):

@@ -122,9 +122,10 @@ def test_a_study_is_attacked_by_what_each_viewer_sees(tmp_path, mode):
     assert first["blind"] <= first["right"] <= first["at_most"] < 1
     assert shown["membership"]["bound"] <= 4
     assert shown["inversion"] == {
-        "applies": False, "why": "statistics sends noisy counts and sums; no inversion is built for that: see "
+        "applies": False,
+        "why": "statistics sends noisy counts and sums; no inversion is built for that: see "
         "identification",
-    }  # fmt: skip
+    }
     if mode == "trusted-server":
         assert others[0]["viewer"] == "the trusted server, before it adds noise"
         assert others[0]["right"] > 0.9

@@ -1,4 +1,4 @@
-"""`unisono init`: a study file from a few answers, that `check` accepts for every model and algorithm."""
+"""`unisono init`: a file from a few answers, that `check` accepts for every model and algorithm."""
 
 import json
 import re
@@ -14,6 +14,7 @@ from unisono.studies.file import load_study, parse_study
 
 RUNNER = CliRunner()
 COLUMNS = ("--column", "age=0:120", "--column", "radius=0:30", "--column", "ill=yes,no")
+LOGISTIC = ("--model", "logistic-regression")
 PEOPLE = ("--parties", "north=300,south=200,west=100")
 MARKER = "17.73182736"
 
@@ -133,10 +134,11 @@ def test_nothing_is_overwritten(tmp_path):
         (("--model", "statistics", *COLUMNS, "--parties", "north"), "NAME=RECORDS"),
         (("--model", "statistics", *COLUMNS, "--parties", "north=0"), "NAME=RECORDS"),
         (("--model", "statistics", *COLUMNS, "--parties", "a=1,a=2"), "each party once"),
-        (("--model", "logistic-regression", *COLUMNS, *PEOPLE, "--target", "rage"), "'rage' is no column"),
-        (("--model", "logistic-regression", *COLUMNS, *PEOPLE, "--target", "age", "--algorithm", "dp-magic"),
+        ((*LOGISTIC, *COLUMNS, *PEOPLE, "--target", "rage"), "'rage' is no column"),
+        ((*LOGISTIC, *COLUMNS, *PEOPLE, "--target", "age", "--algorithm", "dp-magic"),
          "algorithm 'dp-magic' cannot learn a logistic-regression: choose gradient-perturbation"),
-        (("--model", "statistics", *COLUMNS, *PEOPLE, "--epsilon", "-1"), "epsilon = -1.0 is not a positive"),
+        (("--model", "statistics", *COLUMNS, *PEOPLE, "--epsilon", "-1"),
+         "epsilon = -1.0 is not a positive"),
         (("--model", "statistics", *COLUMNS, *PEOPLE, "--server", "nowhere"), "server.address"),
         (("--model", "statistics", "--header", "none.csv", *PEOPLE), "header cannot be read"),
     ],

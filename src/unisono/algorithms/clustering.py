@@ -100,7 +100,9 @@ def release(config: KMeansConfig, problem: ClusteredColumns, facts: Facts) -> Re
     return Release(Table((_block(problem),), pure=""), config.rounds)
 
 
-def build(config: KMeansConfig, problem: ClusteredColumns, facts: Facts, priced: Priced) -> Algorithm:
+def build(
+    config: KMeansConfig, problem: ClusteredColumns, facts: Facts, priced: Priced
+) -> Algorithm:
     """Its result is the state's centres and sizes, (clusters, d + 1)."""
     clusters, dimension = problem.clusters, problem.dimension
     weight, edge = lone_weight(priced.step), 1 / math.sqrt(dimension)

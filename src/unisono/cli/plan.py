@@ -144,14 +144,19 @@ def _curves(request: "PlanRequest", unit: Unit, lines: list["Line"]) -> dict[Tru
         curves[trust] = points
     if not curves:
         raise InvalidInput(
-            f"nothing to draw: no algorithm for {request.task} that hides a {unit} can run; leave out "
-            "--plot to see the reasons"
+            f"nothing to draw: no algorithm for {request.task} that hides a {unit} can run; leave "
+            "out --plot to see the reasons"
         )
     return curves
 
 
 def _document(
-    request: "PlanRequest", unit: Unit, lines: list["Line"], chosen: Any, fixes: list[Any], plot: str | None
+    request: "PlanRequest",
+    unit: Unit,
+    lines: list["Line"],
+    chosen: Any,
+    fixes: list[Any],
+    plot: str | None,
 ) -> dict[str, Any]:
     from unisono.cli.plan_text import sentence
 

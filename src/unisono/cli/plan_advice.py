@@ -110,15 +110,18 @@ def remedies(request: PlanRequest, found: Prediction, lines: Sequence[Line]) -> 
     )  # fmt: skip
     if request.file is None and request.task is not Task.MEAN and request.parameters is None:
         yield from _first(
-            request, found, lambda times: replace(request, features=max(1, request.features // times)),
-            lambda times: f"{max(1, request.features // times)} features instead of {request.features}",
+            request, found,
+            lambda times: replace(request, features=max(1, request.features // times)),
+            lambda times: (
+                f"{max(1, request.features // times)} features instead of {request.features}"
+            ),
             request.features,
         )  # fmt: skip
 
 
 def _first(
-    request: PlanRequest, found: Prediction, changed: Callable[[int], PlanRequest], words: Callable[[int], str],
-    most: int = 2**_DOUBLINGS,
+    request: PlanRequest, found: Prediction, changed: Callable[[int], PlanRequest],
+    words: Callable[[int], str], most: int = 2**_DOUBLINGS,
 ) -> Iterator[Remedy]:  # fmt: skip
     """The least doubling after which the study is usable, if there is one."""
     times = 2

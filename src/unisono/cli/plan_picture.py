@@ -39,15 +39,20 @@ def draw_trade_off(
             _draw(axes, request, trust, points, trust is shaded)
         axes.axvline(request.epsilon, color="#555555", linewidth=1)
         axes.annotate(
-            f"chosen: {request.epsilon:g}", (request.epsilon, 1), xycoords=("data", "axes fraction"),
-            xytext=(4, -10), textcoords="offset points", color="#555555", fontsize=9,
+            f"chosen: {request.epsilon:g}", (request.epsilon, 1),
+            xycoords=("data", "axes fraction"), xytext=(4, -10), textcoords="offset points",
+            color="#555555", fontsize=9,
         )  # fmt: skip
         _finish(axes, request)
         _save(figure, path)
 
 
 def _draw(
-    axes: Any, request: PlanRequest, trust: Trust, points: Sequence[tuple[float, Prediction]], shaded: bool
+    axes: Any,
+    request: PlanRequest,
+    trust: Trust,
+    points: Sequence[tuple[float, Prediction]],
+    shaded: bool,
 ) -> None:
     colour, line, marker = _LOOKS[trust]
     scale = 100 if request.task in _POINTS else 1

@@ -251,6 +251,6 @@ def request_of(
 
 
 __all__ = [
-    "Candidate", "PlanRequest", "candidate", "candidates", "document", "hidden_layers", "prediction",
-    "request_of",
+    "Candidate", "PlanRequest", "candidate", "candidates", "document", "hidden_layers",
+    "prediction", "request_of",
 ]  # fmt: skip

@@ -98,7 +98,8 @@ def _meaning(request: PlanRequest) -> str:
     good, usable = (amount(request.task, limit) for limit in limits(request.task, request.headroom))
     ahead = amount(request.task, request.headroom)
     where = f"has R² {ahead}" if request.task is Task.REGRESSION else f"beats guessing by {ahead}"
-    said = "as you say" if request.without_privacy else "a cautious guess; --without-privacy says more"
+    guessed = "a cautious guess; --without-privacy says more"
+    said = "as you say" if request.without_privacy else guessed
     return (
         f"Good loses at most {good}, usable at most {usable}, both at the far end of the band; "
         f"doubtful likely so, useless not. Supposed: a model without privacy {where} ({said})."
@@ -110,7 +111,8 @@ def described(request: PlanRequest) -> str:
     size = f"{words.times(len(request.records), 'party', 'parties')}, {total} records in all"
     shape = "" if request.task is Task.MEAN else f", {words.times(request.features, 'feature')}"
     classes = f", {request.classes} classes" if request.classes else ""
-    budget = f"epsilon {request.epsilon:g} at delta {words.plain(request.delta)}, {request.relation}"
+    delta = words.plain(request.delta)
+    budget = f"epsilon {request.epsilon:g} at delta {delta}, {request.relation}"
     return f"{request.task}: {size}{shape}{classes}; {budget}"
 
 

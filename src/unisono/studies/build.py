@@ -27,7 +27,7 @@ from unisono.models.registry import algorithms_for
 from unisono.releases.algorithm import AlgorithmKind
 from unisono.studies.evaluation import Examination, examination, read_public
 from unisono.studies.order import secret_order
-from unisono.studies.schema import AUTO, StudyFile
+from unisono.studies.schema import StudyFile
 from unisono.studies.table import public_values, values_of
 
 
@@ -130,15 +130,11 @@ class Built:
 def chosen(file: StudyFile) -> tuple[AlgorithmKind, str]:
     """The algorithm of a study: the one that it names, or that of the model's published rule and
     the reason for it."""
-    model = file.model_kind
-    if file.algorithm.name != AUTO:
-        kind = algorithm_named(file.algorithm.name)
-        if not model.solved_by(kind):
-            known = ", ".join(one.name for one in algorithms_for(model))
-            raise InvalidInput(f"{kind.name} cannot learn a {model.name}: choose {known} or auto")
-        return kind, ""
-    choice = model.choose(file.model_settings, file.data, privacy_of(file), file.privacy.unit)
-    return algorithm_named(choice.algorithm), choice.reason
+    model, kind = file.model_kind, algorithm_named(file.choice.algorithm)
+    if not model.solved_by(kind):
+        known = ", ".join(one.name for one in algorithms_for(model))
+        raise InvalidInput(f"{kind.name} cannot learn a {model.name}: choose {known} or auto")
+    return kind, file.choice.reason
 
 
 def build(file: StudyFile) -> Built:
@@ -151,9 +147,9 @@ def build(file: StudyFile) -> Built:
 
 
 def _study(file: StudyFile, kind: AlgorithmKind) -> tuple[Posed, Study]:
-    privacy = privacy_of(file)
-    posed = file.model_kind.pose(file.model_settings, file.data, kind, privacy)
-    method = kind.method(posed.problem, privacy, **{**posed.settings, **file.algorithm_settings})
+    posed = file.posed
+    settings = {**posed.settings, **file.algorithm_settings}
+    method = kind.method(posed.problem, file.promise, **settings)
     study = Study(method, facts_of(file, posed.features), file.trust.mode)
     study.costs  # noqa: B018  (what cannot be paid for is refused here, before anyone joins)
     return posed, study
@@ -180,7 +176,7 @@ def _placed(file: StudyFile, place: tuple[str, ...], what: str, made: Callable[[
 
 def privacy_of(file: StudyFile) -> Privacy:
     """The promise of a study."""
-    return Privacy(file.privacy.epsilon, file.privacy.delta, file.privacy.relation)
+    return file.promise
 
 
 def facts_of(file: StudyFile, features: int) -> Facts:

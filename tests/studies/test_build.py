@@ -172,6 +172,22 @@ def test_equal_files_build_equal_studies_in_another_process(study):
     assert len({study for _, study in mine}) == len(pairs)
 
 
+SUGGESTED = [
+    ("bayesian-linear-regression", "one-shot-regression", "clipping_norm = 1.0"),
+    ("bayesian-logistic-regression", "pvi-natural-gradient", "memory = 0.8"),
+]
+
+
+@pytest.mark.parametrize(("model", "algorithm", "default"), SUGGESTED)
+def test_files_that_build_different_studies_have_different_hashes(study, model, algorithm, default):
+    """A default that is said counts; one that is left out gives way to what the model suggests."""
+    told, *pairs = MODELS[model]
+    left_out = built_once(study(f"{model}\n{told}", algorithm, *pairs))
+    said = built_once(study(f"{model}\n{told}", f"{algorithm}\n{default}", *pairs))
+    assert left_out.study.hash != said.study.hash
+    assert left_out.file.hash != said.file.hash
+
+
 def test_settings_and_facts_reach_the_study(change):
     first = build(parse_study(change())).study.hash
     for pair in (("rounds = 20", "rounds = 21"), ("records = 50", "records = 51"),

@@ -294,3 +294,17 @@ def test_the_schema_names_every_table():
     assert schema["additionalProperties"] is False
     names = {StudyFile.model_fields[name].alias or name for name in StudyFile.model_fields}
     assert names == set(schema["properties"])
+
+
+def test_a_plugin_that_the_rule_takes_is_in_the_hash(study, monkeypatch):
+    """A study that leaves the algorithm open is run by one of some version, too."""
+    text, versions = study("logistic-regression"), {"gradient-perturbation": ("theirs", "1.0")}
+
+    def plugins_of(*names):
+        yield from sorted({versions[name] for name in names if name in versions})
+
+    monkeypatch.setattr("unisono.studies.schema.plugins_of", plugins_of)
+    first = parse_study(text)
+    assert first.meaning["plugins"] == {"theirs": "1.0"}
+    versions["gradient-perturbation"] = ("theirs", "2.0")
+    assert parse_study(text).hash != first.hash

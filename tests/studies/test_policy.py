@@ -1,9 +1,12 @@
 """What a party allows: every objection, in plain words, and none where all is well."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from unisono.core.trust import Relation, Viewer
 from unisono.errors import BudgetExceeded, InvalidInput, PrivacyViolation
+from unisono.releases import plugins
 from unisono.studies.build import build
 from unisono.studies.file import parse_study
 from unisono.studies.policy import (
@@ -177,6 +180,23 @@ def test_code_of_others_runs_only_where_it_is_listed(policy, text, monkeypatch):
     both = ("algorithms =", 'plugins = ["their-models", "their-algorithms"]\nalgorithms =')
     file = parse_study(text)
     require_allowed(policy(both), file, build(file).study, "north")
+
+
+def test_a_model_and_an_algorithm_of_one_name_may_come_from_two_distributions(monkeypatch):
+    """Or the one that a policy lists would speak for the other."""
+
+    def entry_points(group):
+        dist = {"unisono.models": "theirs", "unisono.algorithms": "listed"}[group]
+        yield SimpleNamespace(name="same", dist=SimpleNamespace(name=dist, version="1.0"))
+        yield SimpleNamespace(name="nobody's", dist=None)
+
+    monkeypatch.setattr(plugins.metadata, "entry_points", entry_points)
+    monkeypatch.setattr(plugins, "_brought", plugins._brought.__wrapped__)
+    assert list(plugins.plugins_of("same", "gradient-perturbation")) == [("theirs", "1.0")]
+    assert list(plugins.plugins_of("same", "same")) == [("listed", "1.0"), ("theirs", "1.0")]
+    assert [name for name, _ in plugins.plugins_of("nobody's", "same")] == [
+        "an unknown distribution", "listed"
+    ]  # fmt: skip
 
 
 def test_what_hides_a_record_is_nothing_to_a_budget_of_parties(policy, text):

@@ -8,7 +8,7 @@ from typing import Any
 
 from unisono.core.defaults import RELATION
 from unisono.core.sensitivity import positive
-from unisono.core.trust import Relation
+from unisono.core.trust import Relation, named
 from unisono.errors import InvalidInput
 
 
@@ -28,6 +28,7 @@ class Privacy:
 
     def __post_init__(self) -> None:
         positive(epsilon=self.epsilon)
+        object.__setattr__(self, "relation", named(Relation, "relation", self.relation))
         for number, epsilon in enumerate(self.own):
             positive(**{f"epsilon of party {number}": epsilon})
         if not (isinstance(self.delta, (int, float)) and 0 <= self.delta < 1):

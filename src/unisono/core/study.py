@@ -13,7 +13,7 @@ from unisono.core.events import Composed
 from unisono.core.grant import Draw, Grant
 from unisono.core.ledger import Ledger
 from unisono.core.transcript import Transcript
-from unisono.core.trust import Trust, Unit, Viewer
+from unisono.core.trust import Trust, Unit, Viewer, named
 from unisono.core.values import Private
 from unisono.errors import GrantMisused, InvalidInput, LargeDeltaWarning, warn
 
@@ -27,6 +27,7 @@ class Study:
     trust: Trust
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "trust", named(Trust, "trust", self.trust))
         if self.trust is Trust.SECURE_SUM and self.facts.parties == 1:
             raise InvalidInput(
                 "one party alone in a secure sum: its sum is its own value, so nothing is hidden "

@@ -16,10 +16,12 @@ makes the functions, and may read the price.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import jax
+import numpy as np
 import pydantic
 
 from unisono.core import algorithm as engine
@@ -30,19 +32,11 @@ from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust, Unit
 from unisono.core.values import Contribution
 from unisono.errors import InvalidInput
+from unisono.releases.apart import require_apart
 from unisono.releases.banded import BandedSum, with_memory
-from unisono.releases.blocked_sum import BlockedSum
-from unisono.releases.bounds import ClippedSum, ClippedUpdate
-from unisono.releases.minimiser import Minimiser
-from unisono.releases.perturbed_minimiser import PerturbedMinimiser
-from unisono.releases.release import Priced, Release, batch_size, price, round_event
-from unisono.releases.table import Table
-
-# Whatever is released is bounded by one of these, each with its proof.
-BOUNDS = (
-    *(ClippedSum, BlockedSum, BandedSum, ClippedUpdate),
-    *(Table, Minimiser, PerturbedMinimiser),
-)
+from unisono.releases.bounds import ClippedUpdate
+from unisono.releases.closed import require_closed
+from unisono.releases.release import Bound, Priced, Release, batch_size, price, round_event
 
 
 class Records(NamedTuple):
@@ -195,23 +189,20 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
         )
     config = kind.resolve(method.config, problem, facts, privacy, trust)
     release = kind.release(config, problem, facts)
-    if type(release.bound) not in BOUNDS:
-        raise InvalidInput(
-            f"{kind.name} releases a {type(release.bound).__name__}, which is no bound of this "
-            "package: bounds prove sensitivities and are a closed set; use one of "
-            + ", ".join(bound.__name__ for bound in BOUNDS)
-        )
+    require_closed(release, kind.name)
+    release = _fixed(release, facts)
     priced = price(release, privacy, facts, trust)
     parts = kind.build(config, problem, facts, priced)
     bound, inside = priced.bound, priced.inside
     remembers = parts.settle is not None and release.local_steps is None
+    raw_of = _apart(kind.name, parts, bound)
 
     def local(_: Facts, public: Any, party: Any, data: Any, mask: Any) -> tuple[Any, Contribution]:
         if inside is not None:  # noise of this turn, for the bound alone
-            _, raw = parts.local(public, None, Records(data, mask))
+            _, raw = raw_of(public, None, Records(data, mask))
             return None, bound.integers(facts, privacy, priced.step, (party, raw), mask)[0]
         own = party[0] if remembers else party
-        own, raw = parts.local(public, own, Records(data, mask))
+        own, raw = raw_of(public, own, Records(data, mask))
         contribution, sent = bound.integers(facts, privacy, priced.step, raw, mask)
         return ((own, sent) if remembers else own), contribution
 
@@ -284,6 +275,54 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
     if isinstance(bound, BandedSum):
         return with_memory(algorithm, bound, facts, privacy)
     return algorithm
+
+
+def _fixed(release: Release, facts: Facts) -> Release:
+    """The release with its schedule as it is now: what is priced is what is asked."""
+    if release.turns is None:
+        return release
+    schedule = release.turns(facts)
+    asked = np.array(schedule.asked, bool)
+    asked.setflags(write=False)
+    schedule = schedule._replace(asked=asked)
+    return replace(release, turns=lambda _: schedule)
+
+
+def _apart(
+    name: str, parts: Algorithm, bound: Bound
+) -> Callable[[Any, Any, Records], tuple[Any, Any]]:
+    """A party's function, tried on synthetic records when it is first traced; whole parties are
+    bounded whatever is made of their records."""
+    if bound.unit is Unit.PARTY:
+        return parts.local
+    tried: set[Any] = set()
+
+    def local(public: Any, own: Any, records: Records) -> tuple[Any, Any]:
+        shapes = tuple((column.shape[1:], column.dtype) for column in jax.tree.leaves(records[0]))
+        if shapes not in tried and not isinstance(bound, ClippedUpdate):
+            with jax.ensure_compile_time_eval():
+                server, first = parts.init()
+                asked = parts.ask(server)
+            require_apart(
+                name, lambda *given: parts.local(asked, first, Records(*given))[1], records[0]
+            )
+            tried.add(shapes)
+        after, raw = parts.local(public, own, records)
+        if not _same(own, after):
+            raise InvalidInput(
+                f"what parties of {name} remember changes with their records: rows of a later "
+                "round would be made of all of them; let `local` return it as it came, and change "
+                "it by what was released, in `settle` or `absorb`"
+            )
+        return own, raw
+
+    return local
+
+
+def _same(before: Any, after: Any) -> bool:
+    """Whether these are the same arrays, untouched."""
+    one, other = jax.tree.leaves(before), jax.tree.leaves(after)
+    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
 
 
 def _nothing_sent(release: Release) -> Any:

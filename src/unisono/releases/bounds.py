@@ -13,7 +13,7 @@ from unisono.accounting.gaussian import mu_for
 from unisono.core.algorithm import Facts
 from unisono.core.privacy import Privacy
 from unisono.core.sensitivity import Sensitivity, positive
-from unisono.core.trust import Relation, Unit
+from unisono.core.trust import Relation, Unit, named
 from unisono.core.values import (
     Contribution,
     clipped_sum,
@@ -21,6 +21,7 @@ from unisono.core.values import (
     sum_sensitivity,
     update_sensitivity,
 )
+from unisono.errors import InvalidInput
 from unisono.releases.release import IN_GRAPH_EPSILON, Release
 
 # Noise in a compiled program is proved up to 2^20 steps; a search for it looks beyond it.
@@ -73,6 +74,8 @@ class ClippedSum:
         self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any
     ) -> tuple[Contribution, None]:
         rows = raw.reshape(len(raw), -1)
+        if len(rows) != len(mask):  # or one row would count once for each record
+            raise InvalidInput(f"{len(rows)} rows of {len(mask)} records: each record has one row")
         return clipped_sum(rows, self.clipping_norm, step, mask, not facts.exact_sizes), None
 
 
@@ -95,6 +98,7 @@ class ClippedUpdate:
 
     def __post_init__(self) -> None:
         positive(clipping_norm=self.clipping_norm, dimension=self.dimension, shards=self.shards)
+        object.__setattr__(self, "unit", named(Unit, "unit", self.unit))
 
     def steps(self, release: Release, facts: Facts, privacy: Privacy) -> Iterator[float]:
         shards = facts.parties * self.shards

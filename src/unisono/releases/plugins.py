@@ -17,6 +17,7 @@ from unisono.errors import InvalidInput
 
 Kind = TypeVar("Kind")
 _GROUPS = ("unisono.models", "unisono.algorithms")
+_UNKNOWN = "an unknown distribution"
 
 
 def with_plugins(own: Iterable[Kind], group: str) -> Mapping[str, Kind]:
@@ -28,25 +29,26 @@ def with_plugins(own: Iterable[Kind], group: str) -> Mapping[str, Kind]:
         kind = entry.load()
         if not isinstance(kind, wanted) or kind.name in found or kind.name != entry.name:
             raise InvalidInput(
-                f"the plugin {entry.value!r} brings no new {wanted.__name__} called {entry.name!r}: "
-                "its entry point must be named like what it brings, and no name may be taken "
-                "twice; uninstall it, or tell its author"
+                f"the plugin {entry.value!r} brings no new {wanted.__name__} called "
+                f"{entry.name!r}: its entry point must be named like what it brings, and no name "
+                "may be taken twice; uninstall it, or tell its author"
             )
         found[kind.name] = kind
     return MappingProxyType(found)
 
 
 @lru_cache(maxsize=1)
-def _brought() -> dict[str, tuple[str, str]]:
-    """Distribution and version by the name of each model and algorithm that is not ours."""
+def _brought() -> dict[tuple[str, str], tuple[str, str]]:
+    """Distribution and version by the group and name of each entry that is not ours: a model and an
+    algorithm of one name may come from two of them."""
     return {
-        entry.name: (entry.dist.name, entry.dist.version)
+        (group, entry.name): (entry.dist.name, entry.dist.version) if entry.dist else (_UNKNOWN, "")
         for group in _GROUPS
         for entry in metadata.entry_points(group=group)
-        if entry.dist is not None
     }
 
 
-def plugins_of(*names: str) -> Iterator[tuple[str, str]]:
-    """The distributions, with versions, that bring any of these models or algorithms."""
-    yield from sorted({_brought()[name] for name in names if name in _brought()})
+def plugins_of(model: str, algorithm: str) -> Iterator[tuple[str, str]]:
+    """The distributions, with versions, that bring this model or this algorithm."""
+    found = (_brought().get(key) for key in zip(_GROUPS, (model, algorithm), strict=True))
+    yield from sorted({brought for brought in found if brought is not None})

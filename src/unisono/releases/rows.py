@@ -41,6 +41,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono.core.sensitivity import positive
+from unisono.errors import InvalidInput
 
 _ROOT = math.sqrt(2.0)
 _FAR = 1 + _ROOT / 4
@@ -112,7 +113,14 @@ class Interval:
     limit = 1.0
 
     def __post_init__(self) -> None:
-        positive(width=self.width, multiple=self.multiple)
+        positive(width=self.width)
+        _require_multiple(self.multiple)
+        ends = (self.low, self.low + self.width)
+        if self.whole and any(abs(_off(end, self.multiple)) > 1e-6 for end in ends):
+            raise InvalidInput(
+                f"whole numbers between {ends[0]:g} and {ends[1]:g}: the ends must be multiples of "
+                f"1 / {self.multiple}, or rounding leaves the interval"
+            )
 
     @property
     def exact(self) -> tuple[bool, ...]:
@@ -141,6 +149,9 @@ class Moments:
     sized: bool
     whole: bool = False
     multiple: int = 1
+
+    def __post_init__(self) -> None:
+        _require_multiple(self.multiple)
 
     @property
     def exact(self) -> tuple[bool, ...]:
@@ -219,6 +230,8 @@ class OuterProduct:
 
     def of(self, values: Any) -> Any:
         z = into_ball(jnp, values)
+        if z.shape[1] != self.dimension:  # or indices beyond the end would repeat its last number
+            raise InvalidInput(f"points of {z.shape[1]} numbers in rows of {self.dimension}")
         first, second = np.triu_indices(self.dimension)
         stretch = np.where(first == second, 1.0, _ROOT).astype(np.float32)
         products = z[:, first] * z[:, second] * stretch
@@ -229,6 +242,15 @@ def into_ball(xp: Any, points: Any) -> Any:
     """Points (n, d) moved into the unit ball, the same for NumPy and JAX."""
     norms = xp.sqrt(xp.sum(points * points, axis=1, keepdims=True))
     return points / xp.maximum(norms, 1.0)
+
+
+def _require_multiple(multiple: int) -> None:
+    if not isinstance(multiple, int) or multiple < 1:
+        raise InvalidInput(f"multiple = {multiple!r}: a whole number, 1 or more")
+
+
+def _off(end: float, multiple: int) -> float:
+    return end * multiple - round(end * multiple)
 
 
 def _multiples(values: Any, multiple: int) -> Any:

@@ -264,7 +264,13 @@ def _sensitivity(
 def _added(block: Block, factor: int, public: Any, features: Any, mask: Any) -> Any:
     """One party's block, flat, in quantization steps. Cells of another level count nowhere, so that
     the levels of a record lie on disjoint coordinates."""
-    steps = _quantized(block, factor, block.rows.of(block.values(public, features)), mask)
+    rows = block.rows.of(block.values(public, features))
+    if rows.shape != (len(mask), block.length):
+        raise InvalidInput(
+            f"block {block.name!r} makes rows of shape {rows.shape}: each of {len(mask)} records "
+            f"has one row of {block.length} numbers"
+        )
+    steps = _quantized(block, factor, rows, mask)
     if block.cells is None:
         return jnp.sum(steps, axis=0, dtype=jnp.int32)
     cells = block.cells(public, features)

@@ -137,24 +137,20 @@ def chosen(file: StudyFile) -> tuple[AlgorithmKind, str]:
     That is the model's published rule of public facts, unless the planner calls what it takes
     useless and another one better.
     """
-    model = file.model_kind
-    if file.algorithm.name != AUTO:
-        kind = algorithm_named(file.algorithm.name)
-        if not model.solved_by(kind):
-            known = ", ".join(one.name for one in algorithms_for(model))
-            raise InvalidInput(f"{kind.name} cannot learn a {model.name}: choose {known} or auto")
-        return kind, ""
-    choice = model.choose(file.model_settings, file.data, privacy_of(file), file.privacy.unit)
-    usual = algorithm_named(choice.algorithm)
-    if _grade(file, usual) is not Grade.USELESS:
-        return usual, choice.reason
+    model, usual = file.model_kind, algorithm_named(file.choice.algorithm)
+    if not model.solved_by(usual):
+        known = ", ".join(one.name for one in algorithms_for(model))
+        raise InvalidInput(f"{usual.name} cannot learn a {model.name}: choose {known} or auto")
+    if file.algorithm.name != AUTO or _grade(file, usual) is not Grade.USELESS:
+        return usual, file.choice.reason
     others = {one.name: _grade(file, one) for one in algorithms_for(model) if one is not usual}
     for grade in (Grade.GOOD, Grade.USABLE, Grade.DOUBTFUL):
         for name, found in others.items():
             if found is grade:
                 words = f"{usual.name} is predicted to be useless here, this one {grade}"
                 return algorithm_named(name), words
-    return usual, f"{choice.reason}; but noise is predicted to drown any answer (`unisono plan`)"
+    drowned = "but noise is predicted to drown any answer (`unisono plan`)"
+    return usual, f"{file.choice.reason}; {drowned}"
 
 
 def _grade(file: StudyFile, kind: AlgorithmKind) -> Grade | None:
@@ -184,9 +180,9 @@ def build(file: StudyFile) -> Built:
 
 
 def _study(file: StudyFile, kind: AlgorithmKind) -> tuple[Posed, Study]:
-    privacy = privacy_of(file)
-    posed = file.model_kind.pose(file.model_settings, file.data, kind, privacy)
-    method = kind.method(posed.problem, privacy, **{**posed.settings, **file.algorithm_settings})
+    posed = file.posed
+    settings = {**posed.settings, **file.algorithm_settings}
+    method = kind.method(posed.problem, file.promise, **settings)
     study = Study(method, facts_of(file, posed.features), file.trust.mode)
     study.costs  # noqa: B018  (what cannot be paid for is refused here, before anyone joins)
     return posed, study
@@ -213,7 +209,7 @@ def _placed(file: StudyFile, place: tuple[str, ...], what: str, made: Callable[[
 
 def privacy_of(file: StudyFile) -> Privacy:
     """The promise of a study."""
-    return Privacy(file.privacy.epsilon, file.privacy.delta, file.privacy.relation)
+    return file.promise
 
 
 def facts_of(file: StudyFile, features: int) -> Facts:

@@ -79,9 +79,7 @@ class Allowed(Config):
     minimum_quorum: PositiveInt = Field(
         description="So many parties must take part in every round."
     )
-    minimum_honest: PositiveInt = Field(
-        1, description="So many of them must certainly be honest."
-    )
+    minimum_honest: PositiveInt = Field(1, description="So many of them must certainly be honest.")
     maximum_retries: Annotated[int, Field(ge=0)] = Field(
         0, description="So many failed rounds of a study may be tried again."
     )
@@ -112,9 +110,7 @@ class PolicyFile(Config):
     """The whole file."""
 
     dataset: Dataset = Field(description="Whose records, and where the ledger of their budget is.")
-    budget: Budget = Field(
-        description="What all studies together may cost, against every viewer."
-    )
+    budget: Budget = Field(description="What all studies together may cost, against every viewer.")
     allow: Allowed = Field(description="What one study may be.")
     _source: Source = PrivateAttr(default=Source())
 

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, PrivateAttr, create_model
 
-from unisono.algorithms.registry import algorithms
+from unisono.algorithms.registry import algorithm_named, algorithms
 from unisono.core.config import Config
 from unisono.core.defaults import default_colluders, default_relation
 from unisono.core.events import canonical
+from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.data.schema import Schema
 from unisono.errors import InvalidInput
-from unisono.models.model import ModelKind
-from unisono.models.registry import model_named, models
+from unisono.models.model import Choice, ModelKind, Posed
+from unisono.models.registry import algorithms_for, model_named, models
 from unisono.releases.algorithm import AlgorithmKind
 from unisono.releases.plugins import plugins_of
 from unisono.studies.source import NAME, Source
@@ -230,17 +231,45 @@ class StudyFile(Config):
             return self.trust.colluders
         return default_colluders(self.trust.mode, self.survivors)
 
+    @property
+    def promise(self) -> Privacy:
+        """What the whole study promises."""
+        return Privacy(self.privacy.epsilon, self.privacy.delta, self.privacy.relation)
+
+    @cached_property
+    def choice(self) -> Choice:
+        """The algorithm that the file names, or that of the model's published rule, and why."""
+        if self.algorithm.name != AUTO:
+            return Choice(self.algorithm.name, "")
+        rule = self.model_kind.choose
+        return rule(self.model_settings, self.data, self.promise, self.privacy.unit)
+
+    @property
+    def posed(self) -> Posed:
+        """The model over these columns, for the algorithm of this study."""
+        kind = algorithm_named(self.choice.algorithm)
+        return self.model_kind.pose(self.model_settings, self.data, kind, self.promise)
+
+    @property
+    def _candidates(self) -> list[str]:
+        """The algorithm that is named, or all that could be taken."""
+        if self.algorithm.name != AUTO:
+            return [self.algorithm.name]
+        return [kind.name for kind in algorithms_for(self.model_kind)]
+
     @cached_property
     def meaning(self) -> dict[str, Any]:
-        """Everything that is said, as plain JSON; the order of columns and parties counts. Whoever
-        brings a plugin of another version means something else."""
+        """Everything that is said, as plain JSON, with what the model suggests to the algorithm;
+        the order of columns and parties counts. Whoever brings a plugin of another version means
+        something else."""
         said = self.model_dump(mode="json")
+        if self.algorithm.name != AUTO:
+            suggested, own = self.posed.settings, self.algorithm_settings
+            said["algorithm"] |= {name: suggested[name] for name in suggested.keys() - own.keys()}
         said["format"] = FORMAT
         said["data"]["columns"] = [list(item) for item in said["data"]["columns"].items()]
         said["trust"] |= {"minimum_survivors": self.survivors, "colluders": self.colluders}
-        # What is left out here may follow from a rule of the model instead of a default.
-        said["stated"] = sorted(self.algorithm_settings)
-        said["plugins"] = dict(plugins_of(self.model.name, self.algorithm.name))
+        said["plugins"] = dict(plugins_of(self.model.name, *self._candidates))
         return said
 
     @cached_property

@@ -159,3 +159,57 @@ def test_a_party_that_is_offline_at_the_end_fetches_its_result_later(trial, monk
     assert {n for n in after if after[n] != before.get(n)} <= {"informed.json", "progress.json"}
     for one in (*members[:2], again):
         one.close()
+
+
+def test_a_party_that_is_killed_after_the_last_word_has_its_result(trial, monkeypatch):
+    """The server believes that it holds it, and hands out nothing more."""
+    resident = pytest.importorskip("unisono.engines.flower.resident", reason="needs flwr")
+    monkeypatch.setattr("unisono.engines.distributed.server._RETURN", 0.0)
+    job = Job.begin(trial.job, trial.study, trial.roster, Conditions(5.0, 5.0))
+    members = [member(trial, name) for name in NAMES]
+    server.main(Network(members), trial.job)
+    assert job.uninformed(NAMES) == []
+    shown, turns = members[0].finish(), trial.turns("west")
+    members[2].close()  # its process is killed before it has written anything
+
+    def nobody_answers(*arguments, **options):
+        raise AssertionError("it asks the server, which has nothing more to say")
+
+    monkeypatch.setattr(resident, "serve", nobody_answers)
+    again = member(trial, "west")
+    party.serve(again, party.Connection(ADDRESS, None), patience=1.0, connected=print)
+    assert again.finish() == shown
+    assert trial.turns("west") == turns
+    left = {path.suffix for path in trial.ledger("west").parent.iterdir()}
+    assert left.isdisjoint({".told", ".lock", ".memory"})
+    for one in (*members[:2], again):
+        one.close()
+
+
+def test_a_party_without_room_for_the_result_is_told_again(trial, monkeypatch):
+    monkeypatch.setattr("unisono.engines.distributed.server._RETURN", 0.0)
+    job = Job.begin(trial.job, trial.study, trial.roster, Conditions(5.0, 5.0))
+    members = [member(trial, name) for name in NAMES]
+
+    def full(message):
+        raise OSError(28, "No space left on device")
+
+    members[2].responder._keep = full
+    server.main(Network(members), trial.job)
+    assert job.uninformed(NAMES) == ["west"]
+    assert not members[2].responder.finished
+    members[2].responder._keep = members[2]._keep
+    server.main(Network(members), trial.job)
+    assert job.uninformed(NAMES) == []
+    assert members[2].finish() == members[0].finish()
+    for one in members:
+        one.close()
+
+
+def test_what_was_kept_is_believed_no_more_than_the_server(trial):
+    """A damaged file, or one that nobody signed, is no result."""
+    one = member(trial)
+    for content in (b"", b"UNIS", bytes(100)):
+        one._told.write_bytes(content)
+        assert not one.recall()
+    one.close()

@@ -117,9 +117,11 @@ class Member:
         party = Party(seat.name, Private(columns, seat.name), self.ledger)
         # As private as the records, so it lies beside their ledger and not with the result.
         self._memory = self._policy.ledger_path.with_suffix(f"{ours}.memory")
+        # The server's last message, until everything that follows from it is written.
+        self._told = self._policy.ledger_path.with_suffix(f"{ours}.told")
         self.responder = Responder(
             built.study, party, identity, session, allow=self._allow,
-            memory=self._memory,
+            memory=self._memory, keep=self._keep,
         )  # fmt: skip
         try:
             self.responder.purse.check()
@@ -150,6 +152,20 @@ class Member:
             self._diary.step(number)
             self._budgets.refresh()
 
+    def _keep(self, message: bytes) -> None:
+        """Before the server hears that this party holds the result, it does."""
+        write(self._told, message)
+
+    def recall(self) -> bool:
+        """Whether an earlier process of this party was told the result and ended before it had
+        written its certificate: then nothing is left to ask the server for."""
+        try:
+            told = self._told.read_bytes()
+        except OSError:
+            return False
+        self.responder.answer(told)
+        return self.responder.finished
+
     def finish(self) -> dict[str, Any]:
         """Write the result and this party's own certificate; returns the result."""
         built, session = self.agreed.built, self.agreed.session
@@ -168,6 +184,7 @@ class Member:
             proof = answered.signed.to_json(answered.result_hash)
             write_json(self.seat.output / "signature.json", proof)
         shown = save_result(self.seat.output, built, answered.result, answered.opened, certificate)
+        self._told.unlink(missing_ok=True)
         self._lock.unlink(missing_ok=True)
         self._alone.close()
         return shown
@@ -203,6 +220,8 @@ def serve(
     stop = stop or threading.Event()
     seat, insecure = member.seat, server.authority is None
     member.responder.authority = server.authority
+    if member.recall():
+        return
     keys = None if insecure else load_node_keys(load_node_key(seat.keys, seat.name))
     other = threading.Event()
 

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from unisono.engines.flower import mailboxes
+from unisono.engines.flower.door import SHORT
 from unisono.engines.flower.mailboxes import (
     ANSWERED,
     ASKED,
@@ -319,5 +320,111 @@ def test_nothing_is_kept_of_an_exchange_that_is_over():
         (box,) = office.boxes._boxes.values()
         assert not box.messages
         assert box.waiting is None
+
+    run(scenario)
+
+
+class Slow:
+    """A party's request whose body comes in pieces, when the test says so."""
+
+    def __init__(self, office, identifier, purpose=BEAT):
+        self.pieces, self.status = asyncio.Queue(), []
+        self._say(ASKED.pack(NODE, purpose, identifier))
+
+        async def send(event):
+            self.status.append(event.get("status"))
+
+        scope = {"headers": [(b"node", NODE)]}
+        self.task = asyncio.create_task(office.boxes.for_party(scope, self.pieces.get, send))
+
+    def _say(self, data, more=True):
+        self.pieces.put_nowait({"type": "http.request", "body": data, "more_body": more})
+
+    async def send(self, size, more=True):
+        for _ in range(size // SHORT):
+            self._say(b"x" * SHORT)
+        self._say(b"x" * (size % SHORT), more)
+        await briefly()
+
+
+def kept(office):
+    """Bytes of long replies that are in memory."""
+    box = office.boxes._boxes.get(NODE)
+    return 0 if box is None or box._upload is None else len(box._upload[1])
+
+
+LARGE = 20 * SHORT + 7
+
+
+async def asked(office):
+    """A message that is with its party, and the exchange that waits for it."""
+    exchange = asyncio.create_task(office.server({NODE: b"question"}, 1.0))
+    await briefly()
+    identifier, _ = await office.party()
+    return identifier, exchange
+
+
+def test_a_long_reply_arrives_whole():
+    async def scenario(office):
+        identifier, exchange = await asked(office)
+        slow = Slow(office, identifier)
+        await slow.send(LARGE)
+        assert kept(office) == LARGE
+        await slow.send(5, more=False)
+        assert await exchange == {NODE: b"x" * (LARGE + 5)}
+        assert kept(office) == 0
+        await slow.task
+
+    run(scenario)
+
+
+def test_a_long_reply_that_nobody_asked_for_takes_no_memory():
+    async def scenario(office):
+        unasked = [Slow(office, NOTHING), Slow(office, b"n" * 16)]
+        for slow in unasked:
+            await slow.send(LARGE)
+            assert kept(office) == 0
+            await slow.send(5, more=False)
+            assert slow.status[0] == 200
+            await slow.task
+
+    run(scenario)
+
+
+def test_a_party_has_one_long_reply_at_a_time():
+    async def scenario(office):
+        identifier, exchange = await asked(office)
+        first, second = Slow(office, identifier), Slow(office, identifier)
+        await first.send(LARGE)
+        await second.send(LARGE + 9)
+        assert kept(office) == LARGE + 9
+        await first.send(5, more=False)  # it was given up, and says nothing any more
+        await second.send(5, more=False)
+        assert await exchange == {NODE: b"x" * (LARGE + 14)}
+
+    run(scenario)
+
+
+def test_of_a_long_reply_that_never_ends_nothing_is_left_after_the_deadline():
+    async def scenario(office):
+        identifier, exchange = await asked(office)
+        slow = Slow(office, identifier)
+        await slow.send(LARGE)
+        own = office.boxes._boxes[NODE]._upload[1]
+        assert await exchange == {}
+        assert (kept(office), len(own)) == (0, 0)
+        await slow.send(LARGE)
+        assert (kept(office), len(own)) == (0, 0)
+        slow.task.cancel()
+
+    run(scenario)
+
+
+def test_a_request_that_does_not_come_to_its_end_is_given_up(monkeypatch):
+    async def scenario(office):
+        monkeypatch.setattr(mailboxes, "_BEGINNING", 0.1)
+        slow = Slow(office, NOTHING)
+        await asyncio.wait_for(slow.task, 5)
+        assert slow.status[0] == 408
 
     run(scenario)

@@ -38,16 +38,18 @@ class Responder:
 
     `allow` is asked before every turn and raises where the party's policy forbids it. `memory` is a
     file of the party's own, for algorithms in which a party remembers something between rounds.
+    `keep` is given the server's last message, which holds the result, before it is answered: what
+    raises there leaves the result with the server.
     """
 
     def __init__(
         self, study: Study, party: Party, identity: Identity, session: Session, *,
         at_once: bool = False, allow: Callable[[int], None] | None = None,
-        memory: Path | None = None,
+        memory: Path | None = None, keep: Callable[[bytes], None] | None = None,
     ) -> None:  # fmt: skip
         self.study, self.party, self.session = study, party, session
         self.index = session.roster.require(identity)
-        self._identity, self._allow = identity, allow
+        self._identity, self._allow, self._keep = identity, allow, keep
         self._simulation = party.ledger.simulated
         self.purse = Purse(study, party, self.index, session.id, at_once)
         self._worker = Worker(study, party, self.index)
@@ -198,6 +200,8 @@ class Responder:
                 f"({self.result_hash[:16]}…): keep what was signed, and ask the coordinator"
             )
         self._require_possible(opened)
+        if self._keep is not None and not self.finished:
+            self._keep(wire.encode(packet.tag, packet.scalars, packet.arrays))
         self.result = jax.tree.unflatten(structure, given)
         self.result_hash, self.signed, self.opened = statement.hex(), signed, opened
         self.finished = True

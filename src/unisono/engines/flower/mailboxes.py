@@ -15,6 +15,10 @@ exchange in one request, and its answer is the replies, as they come in.
 An empty reply says that there will be none. A message stays in its party's box until it is answered
 or nobody waits for it, and is handed out again to a party that asks without having answered: its
 connection broke, or its process was killed. What is in a message is none of this file's business.
+
+A long reply takes memory only while somebody waits for it, and of each party only one does: the
+rest of a reply that nobody asked for, that comes too late or that its party has begun to send anew
+is read and dropped.
 """
 
 import asyncio
@@ -25,7 +29,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, NamedTuple
 
-from unisono.engines.flower.door import Headers, Receive, Scope, Send
+from unisono.engines.flower.door import SHORT, Headers, Receive, Scope, Send
 
 PARTYS_PATH, SERVERS_PATH = "/v1/unisono/next-message", "/exchange"
 # What a party wants besides handing over a reply: the next message; to be known to be there; or
@@ -39,6 +43,9 @@ HEARTBEAT_INTERVAL = 10.0
 LONGEST_WAIT = 8.0
 # Seconds in which a party that is connected asks for its first message, if it is a resident.
 _INTRODUCTION = 2.0
+# Seconds for a whole request, or for as much of it as is read before it is known whose it is.
+_BEGINNING = 30.0
+_PIECE = 1 << 20  # bytes that are passed on at once: each is copied on its way
 
 ASKED, ANSWERED = struct.Struct(">QB16s"), struct.Struct(">16sd")
 DEADLINE, OUT, BACK = struct.Struct(">d"), struct.Struct(">QQ"), struct.Struct(">Q?Q")
@@ -52,7 +59,7 @@ class Message(NamedTuple):
     node: int
     data: bytes
     expiry: float
-    replies: "asyncio.Queue[tuple[int, bytes]]"
+    replies: "asyncio.Queue[tuple[int, bytearray]]"
 
 
 class _Box:
@@ -60,6 +67,7 @@ class _Box:
 
     def __init__(self) -> None:
         self.messages: dict[bytes, Message] = {}
+        self._upload: tuple[bytes, bytearray] | None = None  # the long reply that is coming in
         self.waiting: asyncio.Future[Message | None] | None = None
         self.heard = -float("inf")
         self.stock = False
@@ -72,6 +80,34 @@ class _Box:
     def put(self, message: Message) -> None:
         self.messages[message.identifier] = message
         self._wake(message)
+
+    def take(self, identifier: bytes) -> Message | None:
+        """The message is over: answered, or nobody waits for it."""
+        if self._upload is not None and self._upload[0] == identifier:
+            self._drop()
+        return self.messages.pop(identifier, None)
+
+    async def rest(
+        self, identifier: bytes, begun: bytearray, parts: AsyncIterator[bytes]
+    ) -> bytearray | None:
+        """The whole of a long reply; None where it is not wanted, or not any more."""
+        self._drop()
+        own = identifier, begun
+        self._upload = own if identifier in self.messages else None
+        try:
+            async for part in parts:
+                if self._upload is own:
+                    begun += part
+            return begun if self._upload is own else None
+        finally:
+            if self._upload is own:
+                self._upload = None
+
+    def _drop(self) -> None:
+        """Memory is given back at once, also if no further part ever comes."""
+        if self._upload is not None:
+            self._upload[1].clear()
+        self._upload = None
 
     def end_waiting(self) -> None:
         """The newest request of a party counts: it has given up the one before."""
@@ -107,8 +143,16 @@ class Mailboxes:
 
     async def for_party(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Takes a party's reply and answers with its next message."""
+        parts, body, more = _body(receive), bytearray(), False
         try:
-            body = b"".join([part async for part in _body(receive)])
+            async with asyncio.timeout(_BEGINNING):
+                async for part in parts:
+                    body += part
+                    if more := len(body) > SHORT:
+                        break
+        except TimeoutError:
+            await _answer(send, 408)
+            return
         except ConnectionError:
             return
         node, purpose, identifier = 0, END, NOTHING
@@ -122,9 +166,16 @@ class Mailboxes:
             await asyncio.to_thread(self._present, node)
         box = self._boxes.setdefault(node, _Box())
         box.heard, box.stock = time.monotonic() if purpose != END else -float("inf"), False
-        answered = box.messages.pop(identifier, None)
-        if answered is not None:
-            answered.replies.put_nowait((node, body[ASKED.size :]))
+        reply: bytearray | None = body
+        del body[: ASKED.size]
+        if more:
+            try:
+                reply = await box.rest(identifier, body, parts)
+            except ConnectionError:
+                return
+        answered = None if reply is None else box.take(identifier)
+        if answered is not None and reply is not None:
+            answered.replies.put_nowait((node, reply))
         message = None
         if purpose != BEAT:
             box.end_waiting()
@@ -140,7 +191,7 @@ class Mailboxes:
         """Hands out messages, and passes replies on until all are there or the deadline is over."""
         buffer = bytearray()
         waiting: dict[int, Message] = {}
-        replies: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
+        replies: asyncio.Queue[tuple[int, bytearray]] = asyncio.Queue()
         end = 0.0
         try:
             async for part in _body(receive):
@@ -165,12 +216,12 @@ class Mailboxes:
             return
         finally:
             for message in waiting.values():
-                self._boxes[message.node].messages.pop(message.identifier, None)
+                self._boxes[message.node].take(message.identifier)
 
     async def _settled(
         self,
         waiting: dict[int, Message],
-        replies: "asyncio.Queue[tuple[int, bytes]]",
+        replies: "asyncio.Queue[tuple[int, bytearray]]",
         end: float,
         gone: "asyncio.Future[None]",
     ) -> AsyncIterator[bytes]:
@@ -183,7 +234,7 @@ class Mailboxes:
                 untaken = waiting[node].identifier in box.messages  # no reply is on its way
                 if untaken and (box.stock or now >= introduced):
                     box.stock = True
-                    del box.messages[waiting.pop(node).identifier]
+                    box.take(waiting.pop(node).identifier)
                     yield BACK.pack(node, False, 0)
             if now >= introduced:
                 introduced = float("inf")
@@ -198,7 +249,9 @@ class Mailboxes:
                 continue
             node, data = coming.result()
             if waiting.pop(node, None) is not None and data:
-                yield BACK.pack(node, True, len(data)) + data
+                yield BACK.pack(node, True, len(data))
+                for begin in range(0, len(data), _PIECE):
+                    yield bytes(memoryview(data)[begin : begin + _PIECE])
 
 
 def _cut(buffer: bytearray) -> Iterator[tuple[int, bytes]]:

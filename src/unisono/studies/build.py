@@ -180,7 +180,7 @@ def build(file: StudyFile) -> Built:
 
 
 def _study(file: StudyFile, kind: AlgorithmKind) -> tuple[Posed, Study]:
-    posed = file.posed
+    posed = file.model_kind.pose(file.model_settings, file.data, kind, file.promise)
     settings = {**posed.settings, **file.algorithm_settings}
     method = kind.method(posed.problem, file.promise, **settings)
     study = Study(method, facts_of(file, posed.features), file.trust.mode)

@@ -56,7 +56,7 @@ delta = 1e-5
 
 [trust]
 mode = "secure-sum"
-minimum_survivors = {survivors}
+minimum_parties = {survivors}
 colluders = 1
 retries = {retries}
 
@@ -79,7 +79,7 @@ delta = 1e-5
 [allow]
 maximum_epsilon = 20.0
 maximum_delta = 1e-5
-minimum_quorum = 2
+minimum_parties = 2
 maximum_retries = {retries}
 trust = ["secure-sum"]
 """
@@ -151,7 +151,7 @@ def host(folder: str, address: str, authority: str, mark: str, *names: str) -> N
     logging.basicConfig(level=logging.WARNING)
     home, requests = Path(folder), Requests()
     seats = [
-        party.Seat(
+        party.PartyConfig(
             name,
             home / "study.toml",
             home / "roster.toml",
@@ -168,7 +168,7 @@ def host(folder: str, address: str, authority: str, mark: str, *names: str) -> N
     for member in members[1:]:
         member.prepare()
     connection = party.connection(address, Path(authority), insecure=False)
-    found = several.join(members, connection, patience=600.0)
+    found = several.join(members, connection, connect_timeout=600.0)
     spent = os.times()
     measured = {
         "first": first,

@@ -151,7 +151,7 @@ def learned(
     records, features = data.train.shape
     network = network or linear(features)
     sizes = tuple(len(range(j, records, parties)) for j in range(parties))
-    facts = Facts(sizes, features, minimum_survivors=parties, colluders=0, exact_sizes=False)
+    facts = Facts(sizes, features, minimum_parties=parties, colluders=0, exact_sizes=False)
     trust = Trust.SECURE_SUM if parties > 1 else Trust.LOCAL
     study = Study(algorithm(recipe, network, features), facts, trust)
     result = in_process.run(study, members(data, recipe.epsilon, parties, seed))

@@ -203,7 +203,7 @@ class Home:
                 raise Killed
             found = release(grant, first, public, state, number)
             assert self.process is not None
-            turn = self.process.purse.last
+            turn = self.process.spender.last
             assert turn not in self.turns_made, f"two values in turn {turn}"
             self.turns_made.add(turn)
             self.world.made[self.index, number] = np.array(found[0].value, np.int64)
@@ -363,7 +363,7 @@ class World:
             try:
                 outcome = coordinate(
                     self.study,
-                    deployed.Unhurried(self, self.study.facts.minimum_survivors),
+                    deployed.Unhurried(self, self.study.facts.minimum_parties),
                     self.session,
                     conditions=Conditions(DEADLINE, PATIENCE),
                     checkpoint=checkpoint,

@@ -53,7 +53,7 @@ def private_model() -> None:
     privacy = unisono.Privacy(epsilon=1.0, delta=1e-6)
     study = unisono.Study(
         GRADIENT_PERTURBATION.method(LinearLoss("logistic"), privacy, rounds=60),
-        unisono.Facts(tuple(HOSPITALS.values()), features=6, minimum_survivors=4, colluders=1),
+        unisono.Facts(tuple(HOSPITALS.values()), features=6, minimum_parties=4, colluders=1),
         unisono.Trust.SECURE_SUM,
     )
     parties = [

@@ -41,7 +41,7 @@ PAGE = (Path(__file__).parents[1] / "docs" / "defaults.md").read_text()
 
 
 def study_file(unit="record", trust="secure-sum", parties=3, minimum=None):
-    least = "" if minimum is None else f"minimum_survivors = {minimum}"
+    least = "" if minimum is None else f"minimum_parties = {minimum}"
     algorithm = 'name = "fed-avg"' if unit == "party" else 'name = "dp-sgd"'
     members = "".join(f'[[parties]]\nname = "p{k}"\nrecords = 50\n' for k in range(parties))
     return parse_study(f"""
@@ -124,7 +124,7 @@ def test_the_number_of_colluders(trust, parties, minimum):
     expected = int(survivors > 1 and trust is not Trust.TRUSTED_SERVER)
     assert default_colluders(trust, survivors) == expected
     sizes = (50,) * parties
-    assert agree_facts(sizes, 1, trust, minimum_survivors=minimum).colluders == expected
+    assert agree_facts(sizes, 1, trust, minimum_parties=minimum).colluders == expected
     assert facts_of(sizes, 1, trust, RELATION, minimum, None).colluders == expected
     if parties > 1 or trust is not Trust.SECURE_SUM:  # one party alone has nobody to add up with
         assert study_file(trust=str(trust), parties=parties, minimum=minimum).colluders == expected

@@ -147,5 +147,5 @@ colluders = 1
 [allow]
 maximum_epsilon = 5.0
 maximum_delta = 1e-6
-minimum_quorum = 2
+minimum_parties = 2
 """

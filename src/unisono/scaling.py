@@ -119,14 +119,14 @@ class PrivateScaler:
     def fit(
         self, parties: Sequence[Party], *, records: Sequence[int], features: int,
         trust: Trust = Trust.SECURE_SUM, exact_sizes: bool = True,
-        minimum_survivors: int | None = None, colluders: int | None = None,
+        minimum_parties: int | None = None, colluders: int | None = None,
         run: Callable[..., Result] | None = None,
     ) -> Scaling:  # fmt: skip
         """Pay for the scaling at every party and learn it; `run` is the engine's, in process
         unless given. Sizes and the number of features are public facts."""
         survey = self.survey(features)
         facts = agree_facts(
-            records, features, trust, minimum_survivors=minimum_survivors, colluders=colluders,
+            records, features, trust, minimum_parties=minimum_parties, colluders=colluders,
             exact_sizes=exact_sizes,
         )  # fmt: skip
         study = Study(STATISTICS.method(survey, self.privacy), facts, trust)

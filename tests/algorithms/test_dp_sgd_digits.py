@@ -75,7 +75,7 @@ def trained(parties, seed):
         own = Private((rows[j::parties], labels[j::parties]))
         members.append(Party(f"{j}", own, Ledger.in_memory(policy, ACCOUNTANT, seed)))
     sizes = tuple(len(labels[j::parties]) for j in range(parties))
-    facts = Facts(sizes, FEATURES, minimum_survivors=parties, exact_sizes=False)
+    facts = Facts(sizes, FEATURES, minimum_parties=parties, exact_sizes=False)
     trust = Trust.SECURE_SUM if parties > 1 else Trust.LOCAL
     result = in_process.run(Study(algorithm(), facts, trust), members)
     guesses = np.argmax(test_rows @ result.value.parameters, axis=1)

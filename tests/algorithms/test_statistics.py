@@ -329,7 +329,7 @@ def test_intervals_are_not_idle(delta):
 def test_noise_has_the_promised_spread(trust, delta):
     """2,000 counts: the standard deviation is within 12 % but for 1e-6 (Laplace: kurtosis 6)."""
     method = statistics([QUESTIONS["count"]], 0.5, delta)
-    study = agreed(method, trust, minimum_survivors=3)
+    study = agreed(method, trust, minimum_parties=3)
     values = np.array([r.value[0] for r in noisy_results(study, records(), 2000, 8)])
     event = study.algorithm.event(study.facts, trust)
     single = event.noise.std if delta else math.sqrt(2) * event.noise.scale
@@ -424,7 +424,7 @@ def test_a_round_that_was_not_opened_has_no_answer():
 
 def test_a_dropout_is_left_out_of_the_sizes():
     method = statistics([mean(0, (18, 90), spread=False)], 1e7)
-    study = agreed(method, minimum_survivors=2)
+    study = agreed(method, minimum_parties=2)
     data = records()
     result = in_process.run(study, members(data), dropouts=np.array([[True, False, False]]))
     expected = np.concatenate(data[1:])[:, 0].mean()

@@ -89,7 +89,7 @@ def test_a_policy_that_allows_it_makes_no_ledger(study, policy):
 
 
 def test_a_policy_that_refuses(study, policy):
-    change(policy, "minimum_quorum = 2", "minimum_quorum = 3")
+    change(policy, "minimum_parties = 2", "minimum_parties = 3")
     text = check(study, "--policy", policy, code=3)
     assert "WHAT IT COSTS" in text
     assert "at least 3 parties must take part" in text

@@ -60,11 +60,11 @@ def trial(made, tmp_path):
 
 def join(trial, *more, **options):
     """North joins; what is not refused as it should be ends soon."""
-    return trial.join("north", "--patience", 0.1, *more, **options)
+    return trial.join("north", "--connect-timeout", 0.1, *more, **options)
 
 
 def coordinate(trial, *more, **options):
-    return trial.coordinate("--patience", 0.1, *more, **options)
+    return trial.coordinate("--connect-timeout", 0.1, *more, **options)
 
 
 def change(path, *pairs):
@@ -258,7 +258,7 @@ def test_a_roster_of_other_parties_is_refused(trial):
 @pytest.mark.parametrize(
     ("pair", "words"),
     [
-        (("minimum_quorum = 2", "minimum_quorum = 3"), "at least 3 parties must take part"),
+        (("minimum_parties = 2", "minimum_parties = 3"), "at least 3 parties must take part"),
         (("maximum_epsilon = 10.0", "maximum_epsilon = 1.0"), "at most epsilon 1"),
         (("[allow]", '[allow]\nalgorithms = ["k-means"]'), "only k-means may be used"),
         (("[allow]", '[allow]\ncolumns = ["radius", "diagnosis"]'), "columns age: only radius"),

@@ -18,7 +18,7 @@ from unisono.data import read_table
 from unisono.errors import InvalidInput
 
 RUNNER = CliRunner()
-AGES = ("--bounds", "age=0:120", "--whole", "age")
+AGES = ("--bounds", "age=0:120", "--integer", "age")
 WARDS = ("--categories", "population=north,south")
 
 
@@ -59,7 +59,7 @@ def everything():
 
 def test_answers_are_right_with_hardly_any_noise(clinics):
     result = query(
-        "--sum", "age", "--mean", "income", "--deviation", "income", "--count", "disease == 'flu'",
+        "--sum", "age", "--mean", "income", "--std", "income", "--count", "disease == 'flu'",
         "--median", "age", "--histogram", "age:4", "--table", "population,disease", *AGES, *WARDS,
         "--categories", "disease=flu,none", "--bounds", "income=0:100000", "--epsilon", "1e6",
         "--json",
@@ -168,7 +168,7 @@ def test_a_simulation_says_so(clinics):
         (("--count", "all", "--categories", "population=a,a"), "each category once"),
         ((), "nothing was asked"),
         (("--count", "all", "--colluders", "0", "--delta", "0"), "colluders to 1 or more"),
-        (("--count", "all", "--survivors", "9"), "minimum_survivors"),
+        (("--count", "all", "--survivors", "9"), "minimum_parties"),
         (("--count", "all", "--confidence", "2"), "between 0 and 1"),
     ],
 )
@@ -366,7 +366,7 @@ delta = 1e-6
 [allow]
 maximum_epsilon = 1.0
 maximum_delta = 0.0
-minimum_quorum = {quorum}
+minimum_parties = {quorum}
 trust = ["local"]
 columns = ["age"]
 """
@@ -378,7 +378,7 @@ def test_a_policy_beside_a_file_is_obeyed(clinics):
     policy.write_text(POLICY.format(quorum=2))
     refused = spend_all("a.csv", budget=None)
     assert refused.exit_code == 4
-    assert "minimum_quorum" in refused.stderr
+    assert "minimum_parties" in refused.stderr
     policy.write_text(POLICY.format(quorum=1))
     for options, words in (
         (("--epsilon", "2"), "costs epsilon 2"),

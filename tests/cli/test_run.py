@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from unisono.cli import app
 from unisono.cli.results import result_text
-from unisono.deployment.alone import Alone
+from unisono.deployment.local_run import LocalRun
 from unisono.engines import driver
 from unisono.reports.run import read_run
 
@@ -132,7 +132,7 @@ def test_a_simulation_says_so_from_its_beginning(folder, monkeypatch):
         raise KeyboardInterrupt
 
     arguments = (folder / "study.toml", "--data", folder / "data")
-    monkeypatch.setattr(Alone, "run", stop)
+    monkeypatch.setattr(LocalRun, "run", stop)
     run(*arguments, "--seed", 3, code=130)
     text = run(*arguments, "--folder", folder / "study.simulation", code=2)
     assert "holds a simulation" in text
@@ -163,7 +163,7 @@ def test_a_fault_of_ours_is_written_down_without_its_words(folder, monkeypatch):
     def broken(self, books, follow):
         raise RuntimeError(f"record {MARKER}")
 
-    monkeypatch.setattr(Alone, "run", broken)
+    monkeypatch.setattr(LocalRun, "run", broken)
     result = RUNNER.invoke(app, ["run", str(folder / "study.toml"), "--data", str(folder / "data")])
     assert isinstance(result.exception, RuntimeError)
     heading = read_run(folder / "study.run").heading

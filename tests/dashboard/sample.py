@@ -37,7 +37,7 @@ delta = 1e-5
 
 [trust]
 mode = "secure-sum"
-minimum_survivors = 4
+minimum_parties = 4
 colluders = 1
 
 [model]
@@ -154,7 +154,7 @@ def certificate(parties: int) -> dict[str, Any]:
     return {
         "format": "unisono-certificate-1", "study": "5d" * 32, "algorithm": "gradient-perturbation",
         "settings": {"rounds": ROUNDS, "epsilon": 2.0}, "trust": "secure-sum", "parties": parties,
-        "minimum_survivors": max(1, parties - 1), "colluders": 1, "unit": "record",
+        "minimum_parties": max(1, parties - 1), "colluders": 1, "unit": "record",
         "guarantees": [
             {"viewer": viewer, "relation": relation, "epsilon": epsilon, "delta": DELTA}
             for viewer in VIEWERS

@@ -16,7 +16,7 @@ from unisono.core import journal
 from unisono.core.ledger import Ledger
 from unisono.core.trust import Viewer
 from unisono.data import UnreadValues, read_table
-from unisono.deployment.alone import Alone, Place, prepare
+from unisono.deployment.local_run import LocalRun, Place, prepare
 from unisono.deployment.parties_here import find_data
 from unisono.deployment.run_folder import claimed
 from unisono.engines import driver
@@ -494,7 +494,7 @@ def test_a_process_that_is_killed_by_signal_leaves_a_folder_that_goes_on(made):
         "import os, signal, sys\n"
         "from pathlib import Path\n"
         "from unisono.engines import driver\n"
-        "from unisono.deployment.alone import Place, prepare\n"
+        "from unisono.deployment.local_run import Place, prepare\n"
         "whole, done = driver._Work.piece, []\n"
         "def piece(self, *arguments):\n"
         "    done.append(1)\n"
@@ -607,7 +607,7 @@ def test_a_certificate_covers_the_training_and_the_test(made):
 def test_a_test_that_is_refused_costs_no_model(made, monkeypatch):
     """Somebody else has spent meanwhile what the test would have cost."""
     place, words = made(PRIVATE), []
-    whole = Alone._tested
+    whole = LocalRun._tested
 
     def spend(self, study, value, books):
         books["north"].authorize(study.cost, 1, "another study, meanwhile")
@@ -615,7 +615,7 @@ def test_a_test_that_is_refused_costs_no_model(made, monkeypatch):
         assert saved["rounds_opened"] == ROUNDS
         return whole(self, study, value, books)
 
-    monkeypatch.setattr(Alone, "_tested", spend)
+    monkeypatch.setattr(LocalRun, "_tested", spend)
     shown = run(place, lambda progress: words.append(progress.words))
     assert "failed" not in shown
     assert json.loads((place.folder / "result.json").read_text()) == shown

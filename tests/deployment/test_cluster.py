@@ -88,7 +88,7 @@ class Shared:
 
     def seat(self, trial, name):
         home = trial.folder / name
-        return party.Seat(
+        return party.PartyConfig(
             name, trial.study, trial.roster, home / "records.csv", trial.policy(name),
             home / "keys", trial.output(name),
         )  # fmt: skip
@@ -108,7 +108,7 @@ class Shared:
     def command(self, trial, name, *more):
         """The command with which this party joins."""
         arguments = trial.join(
-            name, "--roster", trial.roster, "--authority", authority_of(self.job), *more,
+            name, "--roster", trial.roster, "--ca-cert", authority_of(self.job), *more,
             server=self.link.address,
         )  # fmt: skip
         return [str(part) for part in arguments]
@@ -127,7 +127,7 @@ class Shared:
                     first.set()
                     ready.wait(PATIENCE)
 
-            party.serve(member, server, patience=PATIENCE, connected=connected)
+            party.serve(member, server, connect_timeout=PATIENCE, connected=connected)
             return member.finish()
 
         with ThreadPoolExecutor() as pool:
@@ -137,8 +137,8 @@ class Shared:
             for future in futures:
                 future.result(PATIENCE)
 
-    def run(self, trial, deadline=DEADLINE, patience=PATIENCE, **options):
-        job = Job.begin(trial.job, trial.study, trial.roster, Conditions(deadline, patience))
+    def run(self, trial, deadline=DEADLINE, connect_timeout=PATIENCE, **options):
+        job = Job.begin(trial.job, trial.study, trial.roster, Conditions(deadline, connect_timeout))
         # One server for all studies of these tests: it signs their results with its own key.
         shutil.copytree(self.job.folder / "tls", job.folder / "tls", dirs_exist_ok=True)
         return run(job, self.link, lambda progress: None, **options)
@@ -242,7 +242,7 @@ def test_a_party_with_another_study_is_told_and_the_others_go_on(shared):
     others = [shared.member(trial, name) for name in ("north", "south")]
     told = pytest.raises(InvalidInput, match=r"runs another study than .* compare both files")
     with told, shared.joined(*others, stranger):
-        shown = shared.run(trial, patience=3.0)
+        shown = shared.run(trial, connect_timeout=3.0)
     assert shown["rounds_opened"] == 3
     assert trial.turns("north") == trial.turns("south") == [0, 1, 2]
     assert other.charges("west") == []
@@ -258,7 +258,7 @@ def refused(*arguments):
 def test_a_wrong_authority_is_refused_at_once(shared, tmp_path):
     trial = shared.study(study_text())
     wrong = issue(tmp_path / "tls", ["127.0.0.1"]).authority
-    text = refused(*shared.command(trial, "north", "--authority", wrong, "--patience", 30))
+    text = refused(*shared.command(trial, "north", "--ca-cert", wrong, "--connect-timeout", 30))
     assert "is not accepted" in text
     assert trial.charges("north") == []
 
@@ -268,7 +268,7 @@ def test_a_party_that_is_not_in_the_roster_is_not_admitted(shared, tmp_path):
     trial = shared.study(study_text())
     keys = {name: keygen(tmp_path / "keys", name) for name in NAMES}
     make_roster(list(keys.values()), tmp_path / "roster.toml")
-    more = ["--roster", tmp_path / "roster.toml", "--keys", tmp_path / "keys", "--patience", 1]
+    more = ["--roster", tmp_path / "roster.toml", "--keys", tmp_path / "keys", "--connect-timeout", 1]
     text = refused(*shared.command(trial, "west", *more))
     assert "does not admit this party's transport key" in text
     assert trial.charges("west") == []

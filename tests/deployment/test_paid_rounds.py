@@ -34,7 +34,7 @@ def test_noise_is_whole_and_fresh_in_every_piece(tmp_path):
     of the noise would be off by 50 %, noise used twice correlated by 1. With 400 numbers a round
     both stay within these limits except with probability below 1e-4."""
     method = methods.gradient_perturbation(1.0, 1e-6, rounds=ROUNDS)
-    facts = Facts((20, 20, 20), features=FEATURES, minimum_survivors=3, colluders=1)
+    facts = Facts((20, 20, 20), features=FEATURES, minimum_parties=3, colluders=1)
     study = Study(method, facts, Trust.SECURE_SUM)
     found = [np.zeros(FEATURES)]
 

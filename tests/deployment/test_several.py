@@ -21,7 +21,7 @@ def trial(tmp_path):
 
 def seats(trial, *names):
     return [
-        party.Seat(
+        party.PartyConfig(
             name,
             trial.study,
             trial.roster,
@@ -70,7 +70,7 @@ def test_what_stops_one_stops_none_of_the_others(trial, monkeypatch):
     monkeypatch.setattr(several, "serve", serve)
     monkeypatch.setattr(party.Member, "finish", lambda self: {"of": self.seat.name})
     made = several.members(seats(trial, *NAMES), ADDRESS)
-    found = several.join(made, party.Connection(ADDRESS, None), patience=1.0)
+    found = several.join(made, party.Connection(ADDRESS, None), connect_timeout=1.0)
     assert {name: one for name, one in found.items() if name != "south"} == {
         "north": {"of": "north"},
         "west": {"of": "west"},
@@ -98,7 +98,7 @@ def test_sigterm_ends_all_of_them(trial, monkeypatch):
     before = signal.getsignal(signal.SIGTERM)
     made = several.members(seats(trial, *NAMES), ADDRESS)
     threading.Thread(target=ask_to_end).start()
-    found = several.join(made, party.Connection(ADDRESS, None), patience=1.0)
+    found = several.join(made, party.Connection(ADDRESS, None), connect_timeout=1.0)
     assert len(left) == len(NAMES)
     assert all(isinstance(one, SystemExit) for one in found.values())
     assert signal.getsignal(signal.SIGTERM) is before

@@ -8,7 +8,7 @@ import pytest
 
 from unisono.deployment import party, server
 from unisono.deployment.job import Job
-from unisono.deployment.record import Diary
+from unisono.deployment.record import RunLog
 from unisono.deployment.server import Unhurried, _await_parties
 from unisono.engines.distributed.server import Conditions
 from unisono.errors import InvalidInput
@@ -23,7 +23,7 @@ def trial(tmp_path):
 
 def member(trial, name="north"):
     home = trial.folder / name
-    seat = party.Seat(
+    seat = party.PartyConfig(
         name, trial.study, trial.roster, home / "records.csv", trial.policy(name),
         home / "keys", trial.output(name),
     )  # fmt: skip
@@ -62,7 +62,7 @@ def test_sigterm_lets_a_party_take_its_leave(trial, monkeypatch):
     monkeypatch.setattr(resident, "serve", serve)
     one = member(trial)
     with pytest.raises(SystemExit) as ended:
-        party.serve(one, party.Connection(ADDRESS, None), patience=1.0, connected=print)
+        party.serve(one, party.Connection(ADDRESS, None), connect_timeout=1.0, connected=print)
     assert ended.value.code == 128 + signal.SIGTERM
     assert left == [ADDRESS]
     assert signal.getsignal(signal.SIGTERM) is before
@@ -131,7 +131,7 @@ def test_a_party_that_is_offline_at_the_end_fetches_its_result_later(trial, monk
     monkeypatch.setattr("unisono.engines.distributed.server._RETURN", 0.0)
     job = Job.begin(trial.job, trial.study, trial.roster, Conditions(5.0, 5.0))
     members = [member(trial, name) for name in NAMES]
-    network, step = Network(members), Diary.step
+    network, step = Network(members), RunLog.step
 
     def absent(diary, done, *rest, **options):
         step(diary, done, *rest, **options)
@@ -139,7 +139,7 @@ def test_a_party_that_is_offline_at_the_end_fetches_its_result_later(trial, monk
             network.away = {"west"}
 
     with monkeypatch.context() as patch:
-        patch.setattr(Diary, "step", absent)
+        patch.setattr(RunLog, "step", absent)
         server.main(network, trial.job)
     assert job.finished
     assert job.uninformed(NAMES) == ["west"]
@@ -177,7 +177,7 @@ def test_a_party_that_is_killed_after_the_last_word_has_its_result(trial, monkey
 
     monkeypatch.setattr(resident, "serve", nobody_answers)
     again = member(trial, "west")
-    party.serve(again, party.Connection(ADDRESS, None), patience=1.0, connected=print)
+    party.serve(again, party.Connection(ADDRESS, None), connect_timeout=1.0, connected=print)
     assert again.finish() == shown
     assert trial.turns("west") == turns
     left = {path.suffix for path in trial.ledger("west").parent.iterdir()}

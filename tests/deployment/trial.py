@@ -33,7 +33,7 @@ delta = 1e-5
 
 [trust]
 mode = "{trust}"
-minimum_survivors = {survivors}
+minimum_parties = {survivors}
 colluders = 0
 retries = {retries}
 
@@ -56,7 +56,7 @@ delta = 1e-5
 [allow]
 maximum_epsilon = {epsilon}
 maximum_delta = 1e-5
-minimum_quorum = 2
+minimum_parties = 2
 maximum_retries = 5
 trust = ["secure-sum", "local"]
 """
@@ -130,7 +130,7 @@ class Trial:
         home = self.folder / name
         files = {
             "--data": home / "records.csv", "--policy": home / "policy.toml",
-            "--authority": self.authority, "--server": server,
+            "--ca-cert": self.authority, "--server": server,
         }  # fmt: skip
         return ["join", str(self.study), *_options(files), *map(str, more)]
 

@@ -125,7 +125,7 @@ def test_shares_are_planned_for_the_survivors_who_do_not_collude():
     for colluding, epsilon in ((0, 8.59), (1, 8.86), (5, 10.24), (10, 13.19), (15, 20.65)):
         found = gaussian.epsilon(1e-5, shares.mu_with_fewer(mu, 20, 20 - colluding))
         assert found == pytest.approx(epsilon, abs=0.005)
-    facts = Facts((10,) * 20, 3, minimum_survivors=16, colluders=5)
+    facts = Facts((10,) * 20, 3, minimum_parties=16, colluders=5)
     assert facts.honest == shares.honest_shares(16, 5) == 11
     event = Event(Gaussian(8.0, gap=1e-6), bounded_sum(l2=1.0))
     drawn = noise_steps(bytes(32), event, 1 / 64, (40_000,), honest=facts.honest)
@@ -133,7 +133,7 @@ def test_shares_are_planned_for_the_survivors_who_do_not_collude():
     assert variance == pytest.approx(shares.share_variance(64.0, 16, 5), rel=0.035)
     assert facts.honest * variance == pytest.approx(64.0, rel=0.035)
     with pytest.raises(InvalidInput, match="no honest party"):
-        Facts((10,) * 20, 3, minimum_survivors=5, colluders=5)
+        Facts((10,) * 20, 3, minimum_parties=5, colluders=5)
     with pytest.raises(ConditionViolated, match="no honest noise"):
         shares.honest_shares(5, 5)
 

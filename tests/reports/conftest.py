@@ -72,7 +72,7 @@ def certificate(**changes):
     given = {
         "format": "unisono-certificate-1", "study": "ab" * 32, "algorithm":
         "gradient-perturbation", "settings": {}, "trust": "secure-sum", "parties": 3,
-        "minimum_survivors": 3, "colluders": 1, "unit": "record",
+        "minimum_parties": 3, "colluders": 1, "unit": "record",
         "guarantees": [
             {"viewer": viewer, "relation": relation, "epsilon": epsilon, "delta": 1e-4}
             for viewer in VIEWERS

@@ -38,7 +38,7 @@ relation = "replace-one"
 
 [trust]
 mode = "secure-sum"
-minimum_survivors = 3
+minimum_parties = 3
 colluders = 1
 retries = 0
 

@@ -132,7 +132,7 @@ def test_every_pair_builds_the_study_that_the_file_says(study, model, name, tabl
     file, facts = built.file, built.study.facts
     assert built.study.algorithm.name == name
     assert facts.records == (40, 50, 40)
-    assert (facts.minimum_survivors, facts.colluders, facts.retries) == (3, 1, 0)
+    assert (facts.minimum_parties, facts.colluders, facts.retries) == (3, 1, 0)
     assert built.study.trust is file.trust.mode
     for event in built.study.algorithm.events(facts, file.trust.mode):
         assert event.sensitivity.unit is file.privacy.unit

@@ -23,7 +23,7 @@ delta = 1e-6
 [allow]
 maximum_epsilon = 1.0
 maximum_delta = 1e-6
-minimum_quorum = 1
+minimum_parties = 1
 """
 
 

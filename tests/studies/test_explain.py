@@ -82,7 +82,7 @@ def test_warnings(change, pairs, said):
     ("pairs", "said"),
     [
         ((), "all 3 parties must answer: one that fails leaves the round out"),
-        ((("minimum_survivors = 3", "minimum_survivors = 2"), ("retries = 0", "retries = 2")),
+        ((("minimum_parties = 3", "minimum_parties = 2"), ("retries = 0", "retries = 2")),
          "noise is made for 20 rounds and 2 retries"),
         ((), "everybody learns how many records each party has"),
         ((), "one record is hidden, not one person"),
@@ -99,7 +99,7 @@ def test_notes(change, pairs, said):
 
 
 def test_notes_that_do_not_apply_are_not_made(change):
-    quiet = change(("minimum_survivors = 3", "minimum_survivors = 2"))
+    quiet = change(("minimum_parties = 3", "minimum_parties = 2"))
     said = words(quiet + '\n[evaluation]\nfile = "t.csv"\n' + SERVER)
     for phrase in ("no server", "nobody measures", "must answer", "retries", "wide bounds"):
         assert phrase not in said

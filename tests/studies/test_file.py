@@ -29,7 +29,7 @@ def test_a_file_says_what_it_says(tmp_path, text):
 
 
 def test_what_is_left_out_is_part_of_the_meaning(change):
-    short = change(("minimum_survivors = 3\ncolluders = 1\nretries = 0\n", ""),
+    short = change(("minimum_parties = 3\ncolluders = 1\nretries = 0\n", ""),
                    ('unit = "record"\nrelation = "replace-one"\n', ""))  # fmt: skip
     assert parse_study(short).hash == parse_study(change()).hash
     layout = change(("epsilon = 1\n", "epsilon = 1.0   # for all\n"))
@@ -66,7 +66,7 @@ CHANGES = [
     ("delta = 1e-4", "delta = 1e-5"),
     ('"replace-one"', '"zero-out"'),
     ('"secure-sum"', '"local"'),
-    ("minimum_survivors = 3", "minimum_survivors = 2"),
+    ("minimum_parties = 3", "minimum_parties = 2"),
     ("colluders = 1", "colluders = 0"),
     ("retries = 0", "retries = 1"),
     ("rounds = 20", "rounds = 21"),
@@ -121,7 +121,7 @@ FAULTS = [
     (('unit = "record"', 'unit = "party"'), 28, "gradient-perturbation hides a record"),
     (('relation = "replace-one"', 'relation = "swap"'), 29, "is unknown: choose one of"),
     (('mode = "secure-sum"', 'mode = "secret"'), 32, "trust.mode: \"secret\" is unknown"),
-    (("minimum_survivors = 3", "minimum_survivors = 4"), 33, "4 of 3 parties"),
+    (("minimum_parties = 3", "minimum_parties = 4"), 33, "4 of 3 parties"),
     (("colluders = 1", "colluders = 3"), 34, "leave no honest party"),
     (('mode = "secure-sum"\nminimum_survivors = 3\ncolluders = 1\nretries = 0',
       'mode = "trusted-server"\nretries = 1'), 33, "trust.retries: a trusted server"),

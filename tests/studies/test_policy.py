@@ -30,7 +30,7 @@ colluders = 1
 [allow]
 maximum_epsilon = 1.0
 maximum_delta = 1e-4
-minimum_quorum = 3
+minimum_parties = 3
 minimum_honest = 2
 trust = ["secure-sum", "trusted-server"]
 algorithms = ["gradient-perturbation", "statistics"]
@@ -73,8 +73,8 @@ def test_a_study_within_limits_is_allowed(policy, text):
 STUDIES = [
     ([("epsilon = 1\n", "epsilon = 1.2\n")], "it costs epsilon 1.2: at most epsilon 1 at delta"),
     ([("delta = 1e-4", "delta = 2e-4")], "at most epsilon 1 at delta 0.0001 in one study"),
-    ([("minimum_survivors = 3", "minimum_survivors = 2"), ("colluders = 1", "colluders = 0")],
-     "minimum_survivors = 2: at least 3 parties"),
+    ([("minimum_parties = 3", "minimum_parties = 2"), ("colluders = 1", "colluders = 0")],
+     "minimum_parties = 2: at least 3 parties"),
     ([("colluders = 1", "colluders = 2")], "at least 2 must be honest"),
     ([("colluders = 1", "colluders = 0")], "the budget is to hold against 1 parties"),
     ([("retries = 0", "retries = 3")], "retries = 3: at most 0"),
@@ -274,7 +274,7 @@ def test_a_policy_that_changes_ends_the_study(policy):
     [
         (("epsilon = 2.5", "epsilon = inf"), 7, "budget.epsilon: Infinity will not do"),
         (("delta = 1e-4\ncolluders", "delta = 2\ncolluders"), 8, "budget.delta"),
-        (("minimum_quorum = 3\n", ""), 11, "allow.minimum_quorum: is missing"),
+        (("minimum_parties = 3\n", ""), 11, "allow.minimum_parties: is missing"),
         (("maximum_epsilon = 1.0", "maximum_epsilon = 3.0"), 12, "exceeds the whole budget 2.5"),
         (("[allow]", "[budget.exceptions]\nsever = { epsilon = 3.0 }\n\n[allow]"), 12,
          "unknown viewer 'sever'"),

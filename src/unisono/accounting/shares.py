@@ -18,9 +18,9 @@ from unisono.accounting.validation import (
 from unisono.errors import ConditionViolated
 
 
-def honest_shares(minimum_survivors: int, colluders: int) -> int:
+def honest_shares(minimum_parties: int, colluders: int) -> int:
     """``h = survivors - colluders``; refused below 1, where no noise would be left (X-4)."""
-    survivors = require_count("minimum_survivors", minimum_survivors)
+    survivors = require_count("minimum_parties", minimum_parties)
     colluders = require_count("colluders", colluders, minimum=0)
     if colluders >= survivors:
         raise ConditionViolated(
@@ -30,13 +30,13 @@ def honest_shares(minimum_survivors: int, colluders: int) -> int:
     return survivors - colluders
 
 
-def share_variance(total: float, minimum_survivors: int, colluders: int) -> float:
+def share_variance(total: float, minimum_parties: int, colluders: int) -> float:
     """Variance of each party's share so that the honest ones alone add up to ``total``.
 
     >>> share_variance(12.0, 5, 2)
     4.0
     """
-    return require_positive("total", total) / honest_shares(minimum_survivors, colluders)
+    return require_positive("total", total) / honest_shares(minimum_parties, colluders)
 
 
 def mu_with_fewer(mu: float, planned: int, honest: int) -> float:

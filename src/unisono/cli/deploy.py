@@ -25,7 +25,7 @@ InsecureOption = Annotated[
 DeadlineOption = Annotated[
     float | None, typer.Option(help="Seconds to wait for an answer. (default: the study's)")
 ]
-PatienceOption = Annotated[
+ConnectTimeoutOption = Annotated[
     float, typer.Option(help="Seconds to wait for the other side to appear.")
 ]
 
@@ -90,11 +90,11 @@ def coordinate(
     listen: Annotated[
         str | None, typer.Option(help="Address to listen on, as 0.0.0.0. (default: HOST)")
     ] = None,
-    also: Annotated[
+    san: Annotated[
         list[str] | None, typer.Option(help="Another name of this host, for its certificate.")
     ] = None,
     deadline: DeadlineOption = None,
-    patience: PatienceOption = 600.0,
+    connect_timeout: ConnectTimeoutOption = 600.0,
     stock: Annotated[
         bool, typer.Option("--stock", help="Also serve stock SuperNodes (weaker; no secure sum).")
     ] = False,
@@ -130,10 +130,10 @@ def coordinate(
             "a secure sum needs parties that stay, and a stock SuperNode forgets everything after "
             "each message: leave out --stock, or agree on trust local"
         )
-    place = server.place_of(where, listen, tuple(also or ()), insecure)
+    place = server.place_of(where, listen, tuple(san or ()), insecure)
     wait = deadline or (file.server.deadline if file.server else 60.0)
     home = folder or study.with_suffix(".run")
-    job = Job.begin(home, study, _roster(study, roster), Conditions(wait, patience))
+    job = Job.begin(home, study, _roster(study, roster), Conditions(wait, connect_timeout))
     late = job.uninformed(file.names)
     if job.finished and not late:
         raise InvalidInput(f"{home} holds the result of this study already: it runs once")
@@ -176,14 +176,14 @@ def join(
     server: Annotated[
         str | None, typer.Option(help="HOST:PORT of the server. (default: the study's)")
     ] = None,
-    authority: Annotated[
+    ca_cert: Annotated[
         Path | None,
         typer.Option(help="The server's certificate. (default: authority.crt beside the study)"),
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Where the result goes. (default: beside the policy)")
     ] = None,
-    patience: PatienceOption = 600.0,
+    connect_timeout: ConnectTimeoutOption = 600.0,
     insecure: InsecureOption = False,
     json: inputs.JsonOption = False,
 ) -> None:
@@ -210,7 +210,7 @@ def join(
     if where is None:
         raise InvalidInput(f"{study} names no server: give --server HOST:PORT")
     own = name or load_policy(policy).dataset.name
-    seat = party.Seat(
+    seat = party.PartyConfig(
         own, study, _roster(study, roster), data, policy, keys or policy.parent / "keys",
         output or policy.parent / f"{study.stem}.{own}",
     )  # fmt: skip
@@ -219,7 +219,7 @@ def join(
     def turn(number: int) -> None:
         typer.echo(f"{own}: round {number + 1} of {rounds[0]}", err=True)
 
-    connection = party.connection(where, authority or study.parent / "authority.crt", insecure)
+    connection = party.connection(where, ca_cert or study.parent / "authority.crt", insecure)
     with plain_warnings():
         member = party.Member(seat, where, turn=turn)
     rounds[0] = member.agreed.built.study.algorithm.rounds
@@ -227,7 +227,7 @@ def join(
     with recorded(seat.output, file.title, "party", own) as record:
         member.prepare()
         party.serve(
-            member, connection, patience=patience,
+            member, connection, connect_timeout=connect_timeout,
             connected=lambda node: typer.echo(f"{own}: connected to {where}", err=True),
         )  # fmt: skip
         shown = member.finish()
@@ -245,7 +245,7 @@ def local_cluster(
         typer.Option(help="Keep keys and results here. (default: removed at the end)"),
     ] = None,
     deadline: DeadlineOption = None,
-    patience: PatienceOption = 120.0,
+    connect_timeout: ConnectTimeoutOption = 120.0,
     json: inputs.JsonOption = False,
 ) -> None:
     """Try a study on this machine as between many: a server and a process for each party.
@@ -271,7 +271,7 @@ def local_cluster(
         with plain_warnings(), bar_of_rounds(json) as follow:
             shown = run_local(
                 study, find_data(file.names, data), home.resolve(), follow,
-                Conditions(wait, patience), lambda: recorded(server, file.title, "server"),
+                Conditions(wait, connect_timeout), lambda: recorded(server, file.title, "server"),
             )  # fmt: skip
         text = (server / "certificate.txt").read_text(encoding="utf-8")
         page = add_report(server) if folder else None

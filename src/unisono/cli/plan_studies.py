@@ -151,7 +151,7 @@ def prediction(request: PlanRequest, found: Candidate) -> Prediction:
 
 def document(request: PlanRequest, name: str, trust: Trust) -> dict[str, Any]:
     """What a study file would say."""
-    own = {"mode": trust, "minimum_survivors": request.survivors, "colluders": request.colluders}
+    own = {"mode": trust, "minimum_parties": request.survivors, "colluders": request.colluders}
     return {
         "title": f"plan of {name}",
         "data": _data(request),
@@ -245,7 +245,7 @@ def request_of(
     return PlanRequest(
         task, tuple(party.records for party in file.parties), max(1, len(file.data.features)),
         classes, None, (-1.0, 1.0), file.privacy.epsilon, file.privacy.delta,
-        file.privacy.relation, file.trust.minimum_survivors, file.trust.colluders, file,
+        file.privacy.relation, file.trust.minimum_parties, file.trust.colluders, file,
         without_privacy, majority,
     )  # fmt: skip
 

@@ -124,7 +124,7 @@ def _facts_before(parties: int, setting: Setting, payers: Sequence[Payer]) -> Fa
         )
     return agree_facts(
         (setting.nominal_rows or 1,) * parties, 1, setting.trust, colluders=colluders,
-        minimum_survivors=setting.survivors, exact_sizes=not hidden,
+        minimum_parties=setting.survivors, exact_sizes=not hidden,
     )  # fmt: skip
 
 

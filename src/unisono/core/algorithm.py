@@ -55,7 +55,7 @@ class Facts:
 
     records: tuple[int, ...]
     features: int
-    minimum_survivors: int
+    minimum_parties: int
     colluders: int = 0
     exact_sizes: bool = True
     retries: int = 0
@@ -70,14 +70,14 @@ class Facts:
             )
         if self.features < 1:
             raise InvalidInput(f"features = {self.features!r}: there is nothing to learn from")
-        if not 1 <= self.minimum_survivors <= self.parties:
+        if not 1 <= self.minimum_parties <= self.parties:
             raise InvalidInput(
-                f"minimum_survivors = {self.minimum_survivors!r} with {self.parties} parties: "
+                f"minimum_parties = {self.minimum_parties!r} with {self.parties} parties: "
                 "it lies between 1 and the number of parties"
             )
         if self.colluders < 0 or self.honest < 1:
             raise InvalidInput(
-                f"{self.minimum_survivors} survivors of whom {self.colluders} may collude leave "
+                f"{self.minimum_parties} survivors of whom {self.colluders} may collude leave "
                 "no honest party: require more survivors or tolerate fewer colluders"
             )
 
@@ -99,11 +99,11 @@ class Facts:
     @property
     def honest(self) -> int:
         """How many shares of noise are certain: survivors less colluders (X-4)."""
-        return self.minimum_survivors - self.colluders
+        return self.minimum_parties - self.colluders
 
 
 def agree_facts(
-    records: Sequence[int], features: int, trust: Trust, *, minimum_survivors: int | None = None,
+    records: Sequence[int], features: int, trust: Trust, *, minimum_parties: int | None = None,
     colluders: int | None = None, exact_sizes: bool = True,
 ) -> Facts:  # fmt: skip
     """Facts with the defaults: everyone answers, and one party may be curious.
@@ -112,7 +112,7 @@ def agree_facts(
     2
     """
     parties = len(records)
-    survivors = parties if minimum_survivors is None else minimum_survivors
+    survivors = parties if minimum_parties is None else minimum_parties
     if colluders is None:
         colluders = default_colluders(trust, survivors)
     return Facts(tuple(int(n) for n in records), features, survivors, colluders, exact_sizes)
@@ -334,7 +334,7 @@ class Algorithm(NamedTuple):
             "trust": str(trust),
             "records": list(facts.records),
             "features": facts.features,
-            "minimum_survivors": facts.minimum_survivors,
+            "minimum_parties": facts.minimum_parties,
             "colluders": facts.colluders,
             "exact_sizes": facts.exact_sizes,
             **({"retries": facts.retries} if facts.retries else {}),
@@ -373,7 +373,7 @@ def _cost_per_viewer(history: Composed, facts: Facts, trust: Trust) -> dict[View
             if viewer == SERVER or viewer.coalition:
                 cost[viewer] = _each(history, lambda event: replace(event, noise=NoNoise()))
     if trust is Trust.SECURE_SUM and facts.parties > 1:
-        others = facts.minimum_survivors - 1
+        others = facts.minimum_parties - 1
         cost[PARTY] = _each(history, lambda event: _with_shares(event, others, facts.honest))
     return cost
 

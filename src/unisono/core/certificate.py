@@ -51,7 +51,7 @@ class Certificate:
     settings: Mapping[str, Any]
     trust: Trust
     parties: int
-    minimum_survivors: int
+    minimum_parties: int
     colluders: int
     unit: str
     events: Mapping[Viewer, Composed]
@@ -83,7 +83,7 @@ class Certificate:
             "settings": dict(self.settings),
             "trust": str(self.trust),
             "parties": self.parties,
-            "minimum_survivors": self.minimum_survivors,
+            "minimum_parties": self.minimum_parties,
             "colluders": self.colluders,
             "unit": self.unit,
             "guarantees": [
@@ -119,7 +119,7 @@ class Certificate:
             *([f"  result     {self.result[:16]}…, in every party's certificate the same"]
               if self.result else []),
             f"  trust      {self.trust}: {TRUST_WORDS[self.trust]}",
-            f"  parties    {self.parties}, at least {self.minimum_survivors} answer, "
+            f"  parties    {self.parties}, at least {self.minimum_parties} answer, "
             f"{self.colluders} may collude",
             f"  protects   one {self.unit}"
             + "".join(f"{s} {k.replace('_', ' ')}: {v}" for s, (k, v) in
@@ -220,7 +220,7 @@ def certify(
         settings=study.algorithm.settings,
         trust=trust,
         parties=facts.parties,
-        minimum_survivors=facts.minimum_survivors,
+        minimum_parties=facts.minimum_parties,
         colluders=facts.colluders,
         unit=str(event.sensitivity.unit),
         events=cost,

@@ -31,7 +31,7 @@ def default_trust(parties: int) -> Trust:
     return Trust.LOCAL if parties == 1 else Trust.SECURE_SUM
 
 
-def default_colluders(trust: Trust, minimum_survivors: int) -> int:
+def default_colluders(trust: Trust, minimum_parties: int) -> int:
     """One curious party, unless the server is trusted or nobody else needs to answer.
 
     The promise then holds against the parties themselves too, and pure epsilon needs it. In a
@@ -40,7 +40,7 @@ def default_colluders(trust: Trust, minimum_survivors: int) -> int:
     >>> default_colluders(Trust.SECURE_SUM, 3), default_colluders(Trust.LOCAL, 1)
     (1, 0)
     """
-    return int(trust is not Trust.TRUSTED_SERVER and minimum_survivors > 1)
+    return int(trust is not Trust.TRUSTED_SERVER and minimum_parties > 1)
 
 
 def warn_of_clipping(values: np.ndarray, low: float, high: float, what: str) -> None:

@@ -66,7 +66,7 @@ def run_local(
                 *(sys.executable, "-m", "unisono", "join", str(study)),
                 *("--name", name, "--data", str(data[name]), "--roster", str(roster)),
                 *("--policy", str(places[name]), "--keys", str(folder / name)),
-                *("--server", link.address, "--authority", str(authority_of(job))),
+                *("--server", link.address, "--ca-cert", str(authority_of(job))),
                 *("--output", str(folder / name / "output")),
             ]
             for name in file.names
@@ -76,7 +76,7 @@ def run_local(
 
             def watch(progress: Progress) -> None:
                 follow(progress)
-                _require_enough(parties, logs, built.study.facts.minimum_survivors)
+                _require_enough(parties, logs, built.study.facts.minimum_parties)
 
             shown = run(job, link, watch)
             _wait(parties)

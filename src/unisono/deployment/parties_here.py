@@ -128,7 +128,7 @@ def _allowing(built: Built, terms: Policy, ledger: Path) -> str:
         f"colluders = {terms.colluders}\n{exceptions}\n"
         f"[allow]\nmaximum_epsilon = {float(budget.epsilon)!r}\n"
         f"maximum_delta = {float(budget.delta)!r}\n"
-        f"minimum_quorum = {study.facts.minimum_survivors}\n"
+        f"minimum_parties = {study.facts.minimum_parties}\n"
         f'maximum_retries = {study.facts.retries}\ntrust = ["{study.trust}"]\n'
         f"plugins = {json.dumps([name for name, _ in plugins])}\n"
     )

@@ -30,7 +30,7 @@ from unisono.deployment.files import (
 )
 from unisono.deployment.job import Agreement, agreement
 from unisono.deployment.public_test import public_test, require_public
-from unisono.deployment.record import Budgets, Diary
+from unisono.deployment.record import Budgets, RunLog
 from unisono.deployment.run_folder import require_folder
 from unisono.engines import compilation_cache, wire
 from unisono.engines.distributed.party import Responder
@@ -48,7 +48,7 @@ STOCK = (
 
 
 @dataclass(frozen=True)
-class Seat:
+class PartyConfig:
     """Whose part it is, and where its files lie."""
 
     name: str
@@ -80,11 +80,11 @@ class Member:
     """A party that is ready to answer."""
 
     def __init__(
-        self, seat: Seat, server: str, *, transport: str = RESIDENT,
+        self, seat: PartyConfig, server: str, *, transport: str = RESIDENT,
         turn: Callable[[int], None] = lambda number: None, agreed: Agreement | None = None,
     ) -> None:  # fmt: skip
         self.seat, self._transport, self._turn = seat, transport, turn
-        self._diary: Diary | None = None
+        self._diary: RunLog | None = None
         self._budgets: Budgets | None = None
         # Parties of one process share what everybody holds, and so what is compiled for it.
         self.agreed: Agreement = agreed or agreement(seat.study, seat.roster)
@@ -124,7 +124,7 @@ class Member:
             memory=self._memory, keep=self._keep,
         )  # fmt: skip
         try:
-            self.responder.purse.check()
+            self.responder.spender.check()
         except BaseException:
             self.close()
             raise
@@ -140,7 +140,7 @@ class Member:
         compilation_cache.enable()
         built, output = self.agreed.built, self.seat.output
         write(output / "study.toml", built.file.source.text.encode())
-        self._diary = Diary(output, built.study.algorithm.rounds)
+        self._diary = RunLog(output, built.study.algorithm.rounds)
         books = {self.seat.name: self.ledger}
         self._budgets = Budgets(output, list(built.study.cost), books)
         self.responder.prepare(self._shapes)
@@ -205,7 +205,7 @@ def serve(
     member: Member,
     server: Connection,
     *,
-    patience: float,
+    connect_timeout: float,
     connected: Callable[[int], None],
     stop: threading.Event | None = None,
 ) -> None:
@@ -227,7 +227,7 @@ def serve(
 
     def answer(data: bytes) -> bytes:
         reply = member.responder.answer(data)
-        if member.responder.purse.last < 0 and _greets_others(data, member.agreed.session.id.hex()):
+        if member.responder.spender.last < 0 and _greets_others(data, member.agreed.session.id.hex()):
             other.set()
         if member.responder.finished or other.is_set():
             stop.set()
@@ -244,7 +244,7 @@ def serve(
     with ends_by(stop):
         resident.serve(
             answer, server.address, stop=stop, insecure=insecure, connected=came_in,
-            patience=patience, root_certificates=server.authority, keys=keys,
+            connect_timeout=connect_timeout, root_certificates=server.authority, keys=keys,
             previous=before.get("node") if before.get("server") == server.address else None,
         )  # fmt: skip
     if stop.is_set() and not (member.responder.finished or other.is_set()):
@@ -292,8 +292,8 @@ def _authority(path: Path) -> bytes:
     except OSError as error:
         raise InvalidInput(
             f"the server's authority {path} cannot be read ({error.strerror}): {remedy} with "
-            "--authority"
+            "--ca-cert"
         ) from None
     except ValueError:
-        raise InvalidInput(f"{path} is no certificate: {remedy} with --authority") from None
+        raise InvalidInput(f"{path} is no certificate: {remedy} with --ca-cert") from None
     return content

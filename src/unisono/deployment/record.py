@@ -40,7 +40,7 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 
-class Diary:
+class RunLog:
     """Writes the timeline of a run; `change` is how far the public iterate moved in each step."""
 
     def __init__(self, folder: Path, rounds: int) -> None:
@@ -218,6 +218,6 @@ def _shape(value: Any) -> list[int]:
 
 
 __all__ = [
-    "BUDGETS", "TIMELINE", "TRANSCRIPT", "Budgets", "Diary", "model_so_far", "now",
+    "BUDGETS", "TIMELINE", "TRANSCRIPT", "Budgets", "RunLog", "model_so_far", "now",
     "write_transcript",
 ]  # fmt: skip

@@ -15,7 +15,7 @@ from unisono.core.transcript import LastMessages, Transcript
 from unisono.core.trust import Trust
 from unisono.deployment.files import EVALUATION, save_result, write_json
 from unisono.deployment.job import Agreement, Job, Progress
-from unisono.deployment.record import Diary, model_so_far, write_transcript
+from unisono.deployment.record import RunLog, model_so_far, write_transcript
 from unisono.engines import compilation_cache
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.distributed.link import Link
@@ -36,7 +36,7 @@ def main(link: Link, folder: Path) -> None:
     agreed = job.agreement()
     study, session = agreed.built.study, agreed.session
     done, rounds = [job.progress.rounds], study.algorithm.rounds
-    diary, test = Diary(folder, rounds), job.test(agreed.built)
+    diary, test = RunLog(folder, rounds), job.test(agreed.built)
 
     def say(words: str) -> None:
         job.note(Progress(done[0], rounds, words, job.progress.answered))
@@ -53,10 +53,10 @@ def main(link: Link, folder: Path) -> None:
     if study.trust is Trust.TRUSTED_SERVER:
         noise = server_noise(study.algorithm, study.facts, study.trust, seed=None)
     if done[0] < rounds:
-        _await_parties(link, study.facts.minimum_survivors, job.conditions.patience, say)
+        _await_parties(link, study.facts.minimum_parties, job.conditions.connect_timeout, say)
     began, names = time.monotonic(), agreed.built.file.names
     late = [names.index(name) for name in job.uninformed(names)] if job.finished else None
-    unhurried = Unhurried(link, study.facts.minimum_survivors)
+    unhurried = Unhurried(link, study.facts.minimum_parties)
     outcome = coordinate(
         study, unhurried, session, conditions=job.conditions, server_noise=noise,
         checkpoint=job.checkpoint, progress=progress, say=say, signer=job.signer,
@@ -109,15 +109,15 @@ class Unhurried:
         return replies
 
 
-def _await_parties(link: Link, needed: int, patience: float, say: Callable[[str], None]) -> None:
+def _await_parties(link: Link, needed: int, connect_timeout: float, say: Callable[[str], None]) -> None:
     """Returns when a round could be opened; without parties no round begins, and none is lost."""
-    ends = time.monotonic() + patience
+    ends = time.monotonic() + connect_timeout
     while (here := len(link.nodes())) < needed:
         if time.monotonic() > ends:
             raise InvalidInput(
-                f"{here} parties are connected after {patience:g} s and a round needs {needed}: "
+                f"{here} parties are connected after {connect_timeout:g} s and a round needs {needed}: "
                 "nothing was asked or spent; start the server again, the parties join when they "
-                "are ready (--patience SECONDS waits longer)"
+                "are ready (--connect-timeout SECONDS waits longer)"
             )
         say(f"waiting for parties: {here} of at least {needed} are connected")
         time.sleep(_PAUSE)

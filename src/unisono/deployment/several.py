@@ -12,11 +12,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from unisono.deployment.job import Agreement, agreement
-from unisono.deployment.party import Connection, Member, Seat, ends_by, serve
+from unisono.deployment.party import Connection, Member, PartyConfig, ends_by, serve
 from unisono.errors import InvalidInput
 
 
-def members(seats: Sequence[Seat], server: str) -> list[Member]:
+def members(seats: Sequence[PartyConfig], server: str) -> list[Member]:
     """The parties, ready to answer; if one may not take part, none does."""
     names = [seat.name for seat in seats]
     if len(set(names)) != len(names):
@@ -40,7 +40,7 @@ def join(
     parties: Sequence[Member],
     server: Connection,
     *,
-    patience: float,
+    connect_timeout: float,
     connected: Callable[[str, int], None] = lambda name, node: None,
 ) -> Mapping[str, dict[str, Any] | BaseException]:
     """Serves all until the study is over; what came of each: its result, or why it has none.
@@ -54,7 +54,7 @@ def join(
         serve(
             member,
             server,
-            patience=patience,
+            connect_timeout=connect_timeout,
             stop=stop,
             connected=lambda node: connected(name, node),
         )

@@ -104,7 +104,7 @@ def program(
         after, values, valid = answer(seen, states, data, masks, noise, takes)
         alive = jnp.logical_and(alive, valid)
         survivors = jnp.sum(alive)
-        opened = survivors >= jnp.minimum(facts.minimum_survivors, jnp.sum(turn))
+        opened = survivors >= jnp.minimum(facts.minimum_parties, jnp.sum(turn))
         arrived = jnp.where(_beside(alive, values), values, 0)
         # int32 sums wrap modulo 2^32, exactly as the secure sum's integers do.
         total = arrived if each else jnp.sum(arrived, axis=0, dtype=jnp.int32) + central

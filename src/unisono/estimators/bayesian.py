@@ -77,14 +77,14 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
         target_bounds: tuple[float, float] | None = None, noise_std: float | None = None,
         prior_variance: float = 9.0, clip: float | None = None, noise_aware: bool = True,
         relation: str = RELATION.value, trust: str | None = None, records: Any = None,
-        ledger: Any = None, minimum_survivors: int | None = None, colluders: int | None = None,
+        ledger: Any = None, minimum_parties: int | None = None, colluders: int | None = None,
         random_state: Any = None, engine: str = "in-process",
     ) -> None:  # fmt: skip
         self.epsilon, self.delta, self.bounds = epsilon, delta, bounds
         self.target_bounds, self.noise_std = target_bounds, noise_std
         self.prior_variance, self.clip, self.noise_aware = prior_variance, clip, noise_aware
         self.relation, self.trust = relation, trust
-        self.records, self.ledger, self.minimum_survivors = records, ledger, minimum_survivors
+        self.records, self.ledger, self.minimum_parties = records, ledger, minimum_parties
         self.colluders, self.random_state, self.engine = colluders, random_state, engine
 
     def __sklearn_tags__(self) -> Any:
@@ -155,14 +155,14 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         classes: Any = None, link: str = "logistic", rounds: int = 12,
         prior_variance: float = 100.0, clip: float | None = None, noise_aware: bool = True,
         relation: str = RELATION.value, trust: str | None = None, records: Any = None,
-        ledger: Any = None, minimum_survivors: int | None = None, colluders: int | None = None,
+        ledger: Any = None, minimum_parties: int | None = None, colluders: int | None = None,
         random_state: Any = None, engine: str = "in-process",
     ) -> None:  # fmt: skip
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
         self.link, self.rounds = link, rounds
         self.prior_variance, self.clip, self.noise_aware = prior_variance, clip, noise_aware
         self.relation, self.trust, self.records, self.ledger = relation, trust, records, ledger
-        self.minimum_survivors, self.colluders = minimum_survivors, colluders
+        self.minimum_parties, self.colluders = minimum_parties, colluders
         self.random_state, self.engine = random_state, engine
 
     def __sklearn_tags__(self) -> Any:

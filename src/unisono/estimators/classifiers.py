@@ -39,13 +39,13 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
         self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
         classes: Any = None, relation: str = RELATION.value, trust: str | None = None,
         algorithm: str = "auto", regularisation: float | None = None, rounds: int = 200,
-        records: Any = None, ledger: Any = None, minimum_survivors: int | None = None,
+        records: Any = None, ledger: Any = None, minimum_parties: int | None = None,
         colluders: int | None = None, random_state: Any = None,
     ) -> None:  # fmt: skip
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
         self.relation, self.trust, self.algorithm = relation, trust, algorithm
         self.regularisation, self.rounds, self.records = regularisation, rounds, records
-        self.ledger, self.minimum_survivors, self.colluders = ledger, minimum_survivors, colluders
+        self.ledger, self.minimum_parties, self.colluders = ledger, minimum_parties, colluders
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:

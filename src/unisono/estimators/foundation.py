@@ -47,7 +47,7 @@ class PrivateEstimator(BaseEstimator):
     trust: Any
     records: Any
     ledger: Any
-    minimum_survivors: int | None
+    minimum_parties: int | None
     colluders: int | None
     random_state: Any
 
@@ -79,7 +79,7 @@ class PrivateEstimator(BaseEstimator):
         trust = self._trust(len(members.names))
         sizes = public_sizes(self.records, members, relation)
         facts = facts_of(
-            sizes, X.shape[1] + 1, trust, relation, self.minimum_survivors, self.colluders
+            sizes, X.shape[1] + 1, trust, relation, self.minimum_parties, self.colluders
         )
         _prepare()
         plan = planned(facts, trust, relation)

@@ -98,10 +98,10 @@ def public_sizes(
 
 def facts_of(
     sizes: Sequence[int], features: int, trust: Trust, relation: Relation,
-    minimum_survivors: int | None, colluders: int | None,
+    minimum_parties: int | None, colluders: int | None,
 ) -> Facts:  # fmt: skip
     """Public facts; unless told otherwise all survive, and one may be curious (`defaults`)."""
-    survivors = len(sizes) if minimum_survivors is None else minimum_survivors
+    survivors = len(sizes) if minimum_parties is None else minimum_parties
     if colluders is None:
         colluders = default_colluders(trust, survivors)
     exact = relation is not Relation.ADD_OR_REMOVE

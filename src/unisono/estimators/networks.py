@@ -143,14 +143,14 @@ class PrivateClassifier(ClassifierMixin, PrivateNetwork):
         classes: Any = None, hidden: Any = (64,), activation: str = "tanh",
         epochs: float | None = None, batch_size: Any = "auto", learning_rate: Any = "auto",
         clip: float = 1.0, relation: str = RELATION.value, trust: str | None = None,
-        records: Any = None, ledger: Any = None, minimum_survivors: int | None = None,
+        records: Any = None, ledger: Any = None, minimum_parties: int | None = None,
         colluders: int | None = None, random_state: Any = None, engine: str = "in-process",
     ) -> None:  # fmt: skip
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
         self.hidden, self.activation, self.epochs = hidden, activation, epochs
         self.batch_size, self.learning_rate, self.clip = batch_size, learning_rate, clip
         self.relation, self.trust, self.records, self.ledger = relation, trust, records, ledger
-        self.minimum_survivors, self.colluders = minimum_survivors, colluders
+        self.minimum_parties, self.colluders = minimum_parties, colluders
         self.random_state, self.engine = random_state, engine
 
     def __sklearn_tags__(self) -> Any:
@@ -200,7 +200,7 @@ class PrivateRegressor(RegressorMixin, PrivateNetwork):
         activation: str = "tanh", epochs: float | None = None, batch_size: Any = "auto",
         learning_rate: Any = "auto", clip: float = 1.0, relation: str = RELATION.value,
         trust: str | None = None, records: Any = None, ledger: Any = None,
-        minimum_survivors: int | None = None, colluders: int | None = None,
+        minimum_parties: int | None = None, colluders: int | None = None,
         random_state: Any = None, engine: str = "in-process",
     ) -> None:  # fmt: skip
         self.epsilon, self.delta, self.bounds = epsilon, delta, bounds
@@ -208,7 +208,7 @@ class PrivateRegressor(RegressorMixin, PrivateNetwork):
         self.hidden, self.activation, self.epochs = hidden, activation, epochs
         self.batch_size, self.learning_rate, self.clip = batch_size, learning_rate, clip
         self.relation, self.trust, self.records, self.ledger = relation, trust, records, ledger
-        self.minimum_survivors, self.colluders = minimum_survivors, colluders
+        self.minimum_parties, self.colluders = minimum_parties, colluders
         self.random_state, self.engine = random_state, engine
 
     def __sklearn_tags__(self) -> Any:

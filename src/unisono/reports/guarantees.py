@@ -123,7 +123,7 @@ def sees(reading: Reading, viewer: str) -> str:
 def assumptions(reading: Reading) -> list[str]:
     """What has to be true for the certificate to be true."""
     given, found = reading.certificate, []
-    survivors = given.get("minimum_survivors") or (reading.file and reading.file.survivors)
+    survivors = given.get("minimum_parties") or (reading.file and reading.file.survivors)
     if reading.run.heading.engine == "in process":
         found.append(
             "All records lay on one machine while this ran. The numbers say what the "

@@ -218,7 +218,7 @@ def facts_of(file: StudyFile, features: int) -> Facts:
         file.training,
         features,
         file.trust.mode,
-        minimum_survivors=file.survivors,
+        minimum_parties=file.survivors,
         colluders=file.colluders,
         exact_sizes=file.data.sizes == "exact",
     )

@@ -93,7 +93,7 @@ def _crowd(built: Built) -> Iterator[Danger]:
     file, facts = built.file, built.study.facts
     mode, parties = file.trust.mode, len(file.parties)
     if mode is Trust.SECURE_SUM and facts.honest <= 1:
-        words = f"{times(facts.minimum_survivors, 'party', 'parties')} and "
+        words = f"{times(facts.minimum_parties, 'party', 'parties')} and "
         words += f"{times(facts.colluders, 'colluder')}: the secure sum protects nobody. The "
         words += "colluders subtract their own values and see the one that is left, with no noise "
         words += "but its own"
@@ -118,8 +118,8 @@ def _failures(built: Built) -> Iterator[Danger]:
         if rounds == 1:
             words = f"all {parties} parties must answer in the only round: if one fails, nothing "
             words += "is learnt, and the others have paid"
-        remedy = f"set minimum_survivors = {parties - 1}, or allow retries"
-        yield Danger("note", words, remedy, ("trust", "minimum_survivors"))
+        remedy = f"set minimum_parties = {parties - 1}, or allow retries"
+        yield Danger("note", words, remedy, ("trust", "minimum_parties"))
     if file.trust.retries:
         again = times(file.trust.retries, "retry", "retries")
         words = f"noise is made for {times(rounds, 'round')} and {again}: what is not needed is "

@@ -57,7 +57,7 @@ def examination(file: StudyFile) -> Examination | None:
     survey = Survey([question])
     method = STATISTICS.method(survey, Privacy(asked.epsilon, privacy.delta, privacy.relation))
     facts = agree_facts(
-        file.held_out, 1, file.trust.mode, minimum_survivors=file.survivors,
+        file.held_out, 1, file.trust.mode, minimum_parties=file.survivors,
         colluders=file.colluders,
     )  # fmt: skip
     return Examination(survey, Study(method, facts, file.trust.mode))

@@ -101,7 +101,7 @@ def _learnt(built: Built) -> list[str]:
     lines = [
         f"{_aim(built)}, from {people}{about}{sum(p.records for p in file.parties):,} records.",
         f"{str(file.trust.mode).capitalize()}: {TRUST_WORDS[file.trust.mode]}. At least "
-        f"{facts.minimum_survivors} of {facts.parties} parties must answer in each of "
+        f"{facts.minimum_parties} of {facts.parties} parties must answer in each of "
         f"{times(built.study.algorithm.rounds, 'round')}; {facts.colluders} may work together "
         "with the server.",
     ]  # fmt: skip

@@ -55,7 +55,7 @@ def _people(file: StudyFile) -> Iterator[Fault]:
     survivors, parties, mode = file.survivors, len(file.parties), file.trust.mode
     if survivors > parties:
         words = f"{survivors} of {parties} parties: it lies between 1 and {parties}"
-        yield ("trust", "minimum_survivors"), words
+        yield ("trust", "minimum_parties"), words
     elif file.colluders >= survivors:
         words = f"{survivors} survivors of whom {file.colluders} may collude leave no honest party"
         remedy = "require more survivors, or tolerate fewer colluders"

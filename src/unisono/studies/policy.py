@@ -121,14 +121,14 @@ def _plugins(request: Request) -> tuple[str, ...]:
 def _crowd(policy: PolicyFile, study: Study) -> Iterator[str]:
     """Who else must be there."""
     allow, facts = policy.allow, study.facts
-    if facts.minimum_survivors < allow.minimum_quorum:
+    if facts.minimum_parties < allow.minimum_parties:
         yield (
-            f"minimum_survivors = {facts.minimum_survivors}: at least {allow.minimum_quorum} "
-            "parties must take part in every round (minimum_quorum)"
+            f"minimum_parties = {facts.minimum_parties}: at least {allow.minimum_parties} "
+            "parties must take part in every round (minimum_parties)"
         )
     if facts.honest < allow.minimum_honest:
         yield (
-            f"{facts.minimum_survivors} survivors of whom {facts.colluders} may collude: at least "
+            f"{facts.minimum_parties} survivors of whom {facts.colluders} may collude: at least "
             f"{allow.minimum_honest} must be honest (minimum_honest)"
         )
     if facts.colluders < policy.budget.colluders:

@@ -69,14 +69,14 @@ class Budget(Config):
 
 class Allowed(Config):
     """What one study may be: the most it costs, at `maximum_delta`; how many parties must take
-    part (`minimum_quorum`) and how many of them are certainly honest (`minimum_honest`); and, where
+    part (`minimum_parties`) and how many of them are certainly honest (`minimum_honest`); and, where
     they are listed, which models, algorithms, columns, kinds of trust and servers."""
 
     maximum_epsilon: Annotated[float, Field(gt=0)] = Field(
         description="The most that one study may cost."
     )
     maximum_delta: Delta = Field(description="The delta at which it is counted.")
-    minimum_quorum: PositiveInt = Field(
+    minimum_parties: PositiveInt = Field(
         description="So many parties must take part in every round."
     )
     minimum_honest: PositiveInt = Field(1, description="So many of them must certainly be honest.")

@@ -67,7 +67,7 @@ class TrustSection(Config):
     mode: Trust = Field(
         description="Who adds the noise: parties in shares, each party alone, or a trusted server."
     )
-    minimum_survivors: PositiveInt | None = Field(
+    minimum_parties: PositiveInt | None = Field(
         None, description="So many parties must answer in every round; left out: all."
     )
     colluders: Annotated[int, Field(ge=0)] | None = Field(
@@ -221,7 +221,7 @@ class StudyFile(Config):
     @property
     def survivors(self) -> int:
         """How many parties must answer in every round: all of them, unless it says fewer."""
-        given = self.trust.minimum_survivors
+        given = self.trust.minimum_parties
         return len(self.parties) if given is None else given
 
     @property
@@ -268,7 +268,7 @@ class StudyFile(Config):
             said["algorithm"] |= {name: suggested[name] for name in suggested.keys() - own.keys()}
         said["format"] = FORMAT
         said["data"]["columns"] = [list(item) for item in said["data"]["columns"].items()]
-        said["trust"] |= {"minimum_survivors": self.survivors, "colluders": self.colluders}
+        said["trust"] |= {"minimum_parties": self.survivors, "colluders": self.colluders}
         said["plugins"] = dict(plugins_of(self.model.name, *self._candidates))
         return said
 

@@ -63,7 +63,7 @@ def train(
     rounds: int | None = None, clipping: Any = None, optimizer: Any = None,
     learning_rate: float | None = None, averaged: float = 0.0, decay: float = 0.0,
     epsilons: Any = None, relation: str | None = None, trust: str | None = None,
-    minimum_survivors: int | None = None, colluders: int | None = None, ledger: Any = None,
+    minimum_parties: int | None = None, colluders: int | None = None, ledger: Any = None,
     seed: int | None = None, progress: bool | Callable[[Step], None] = True, **options: Any,
 ) -> Trained:  # fmt: skip
     """Train a `Network`, or any `loss(parameters, record)`, under a budget.
@@ -105,7 +105,7 @@ def train(
     hides = usual if relation is None else _named(Relation, "relation", relation)
     place = _trust(trust, kind.trusts, held)
     public = public_sizes(sizes, held.members, hides, "sizes")
-    facts = facts_of(public, held.features, place, hides, minimum_survivors, colluders)
+    facts = facts_of(public, held.features, place, hides, minimum_parties, colluders)
     cost, first, network = model_of(model, parameters)
     own = epsilons_of(epsilon, epsilons, held.members.names)
     privacy = Privacy(max(own), delta, hides, own if len(set(own)) > 1 else ())

@@ -136,7 +136,7 @@ class Cluster:
     ) -> Outcome:  # fmt: skip
         return coordinate(
             self.study, link or self.link, self.session,
-            conditions=Conditions(1.0, patience=0.0, ahead=ahead),
+            conditions=Conditions(1.0, connect_timeout=0.0, ahead=ahead),
             checkpoint=checkpoint, say=self.said.append, progress=progress,
         )  # fmt: skip
 

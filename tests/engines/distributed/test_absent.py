@@ -42,7 +42,7 @@ def run(cluster, link, checkpoint, **options):
         cluster.study,
         link,
         cluster.session,
-        conditions=Conditions(1.0, patience=LONG),
+        conditions=Conditions(1.0, connect_timeout=LONG),
         checkpoint=checkpoint,
         say=cluster.said.append,
         **options,
@@ -129,7 +129,7 @@ def test_who_is_offline_at_the_end_gets_its_result_later(tmp_path, clock):
     cluster, checkpoint = Cluster(descent(rounds=2), tmp_path), tmp_path / "checkpoint"
     first = run(cluster, cluster.link, checkpoint, progress=away_at_the_end(cluster))
     assert first.informed == {0, 1, 3}
-    assert clock.now < 90.0  # it is not waited for till the end of all patience
+    assert clock.now < 90.0  # it is not waited for till the end of all connect_timeout
     turns = [cluster.turns(party) for party in range(4)]
     for party in (0, 1, 3):
         cluster.kill(party)

@@ -107,7 +107,7 @@ def test_a_signed_result_is_accepted_and_kept(tmp_path):
         party.authority = authority
     outcome = coordinate(
         cluster.study, cluster.link, cluster.session,
-        conditions=Conditions(1.0, patience=0.0), signer=signer,
+        conditions=Conditions(1.0, connect_timeout=0.0), signer=signer,
     )  # fmt: skip
     for party in cluster.parties.values():
         assert party.finished

@@ -182,5 +182,5 @@ def test_nobody_at_the_address_is_an_error_after_some_patience():
     ):
         serve(
             bytes.upper, "127.0.0.1:9", root_certificates=None, keys=None,
-            stop=threading.Event(), insecure=True, patience=0.3,
+            stop=threading.Event(), insecure=True, connect_timeout=0.3,
         )  # fmt: skip

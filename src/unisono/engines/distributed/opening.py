@@ -44,9 +44,9 @@ class Opening:
     """Secure sums of one session, one after another."""
 
     def __init__(
-        self, session: Session, present: Presence, patience: float, say: Callable[[str], None]
+        self, session: Session, present: Presence, connect_timeout: float, say: Callable[[str], None]
     ) -> None:
-        self.session, self.present, self._patience, self._say = session, present, patience, say
+        self.session, self.present, self._connect_timeout, self._say = session, present, connect_timeout, say
         self._ready: dict[Place, Dealers] = {}
         # Left out from then on, while enough others remain: who dealt shares that cannot be opened.
         self._blamed: set[int] = set()
@@ -59,7 +59,7 @@ class Opening:
         return fine if len(fine) >= self.session.minimum else self.present.parties
 
     def set_up(self, place: Place) -> Dealers | None:
-        """Who takes part: set up before, or now, anew until enough are here or patience ends.
+        """Who takes part: set up before, or now, anew until enough are here or the time is over.
 
         What was set up before serves if everybody who is here is in it: who missed one round is
         asked again before the next.
@@ -67,7 +67,7 @@ class Opening:
         ready = self._ready.pop(place, None)
         if ready is not None and set(self._trusted) - set(ready.deals) <= self._silent:
             return ready
-        ends = time.monotonic() + self._patience
+        ends = time.monotonic() + self._connect_timeout
         while True:
             try:
                 return self._set_up_now(place)

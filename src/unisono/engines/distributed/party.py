@@ -21,8 +21,8 @@ from unisono.engines import wire
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.distributed import packets
 from unisono.engines.distributed.envelope import seal
-from unisono.engines.distributed.purse import Purse
 from unisono.engines.distributed.results import Signed, require_signed, result_hash
+from unisono.engines.distributed.spender import Spender
 from unisono.engines.distributed.work import Worker
 from unisono.engines.requirements import asked
 from unisono.errors import InvalidInput, PrivacyViolation
@@ -51,7 +51,7 @@ class Responder:
         self.index = session.roster.require(identity)
         self._identity, self._allow, self._keep = identity, allow, keep
         self._simulation = party.ledger.simulated
-        self.purse = Purse(study, party, self.index, session.id, at_once)
+        self.spender = Spender(study, party, self.index, session.id, at_once)
         self._worker = Worker(study, party, self.index)
         algorithm, facts = study.algorithm, study.facts
         server, self._state = algorithm.init(facts)
@@ -63,7 +63,7 @@ class Responder:
         # Where attempts at a secure sum stand, by round and attempt: one that is being opened, and
         # the next one, which may be set up meanwhile.
         self._steps: dict[tuple[int, int], Any] = {}
-        self._asked = self.purse.paid > 0  # in any round
+        self._asked = self.spender.paid > 0  # in any round
         self.authority: bytes | None = None  # who issues the server's certificate, where it has one
         self.result: Any = None
         self.result_hash = ""
@@ -127,9 +127,9 @@ class Responder:
         number, attempt = _place(packet)
         self._asked = True
         algorithm, trust = self.study.algorithm, self.study.trust
-        turn = self.purse.turn(number, attempt)
+        turn = self.spender.turn(number, attempt)
         if turn is not None:
-            self.purse.require_new(turn)  # a question that comes twice changes nothing
+            self.spender.require_new(turn)  # a question that comes twice changes nothing
         self._settle(packet.scalars["counted"])
         if turn is None:
             return self._reply("dropout")
@@ -146,7 +146,7 @@ class Responder:
         public, self._held = (self._held, public) if self._stale else (public, public)
         if self._allow is not None:
             self._allow(number)
-        grant, first = self.purse.pay(number, turn)
+        grant, first = self.spender.pay(number, turn)
         if algorithm.inner is not None:
             value, after, part = self._worker.noisy_steps(
                 algorithm.inner, grant, first, public, self._state, number
@@ -215,12 +215,12 @@ class Responder:
                 "the study went on without it, the coordinator has the result"
             )
         table = asked(self.study)
-        everybody = table.sum(axis=1) <= self.study.facts.minimum_survivors
+        everybody = table.sum(axis=1) <= self.study.facts.minimum_parties
         needed = int(np.count_nonzero(table[:, self.index] & everybody))
         without = self.study.algorithm.rounds - needed
-        if opened > without + self.purse.paid:
+        if opened > without + self.spender.paid:
             raise PrivacyViolation(
-                f"a result of {opened} rounds, where this party answered {self.purse.paid} and "
+                f"a result of {opened} rounds, where this party answered {self.spender.paid} and "
                 f"only {without} can be opened without it: refused"
             )
 
@@ -232,10 +232,10 @@ class Responder:
         Keys that were announced and not used yet are announced again.
         """
         number, attempt = _place(packet)
-        turn = self.purse.turn(number, attempt)
+        turn = self.spender.turn(number, attempt)
         if turn is None:
             raise PrivacyViolation(f"this party has no turn in round {number}")
-        self.purse.require_new(turn)
+        self.spender.require_new(turn)
         step = self._steps.get((number, attempt))
         if not isinstance(step, secure_sum.Announced):
             step, _ = secure_sum.announce(

@@ -52,9 +52,9 @@ class Presence:
                     self._node_of[found.party] = node
         return self.parties
 
-    def wait(self, enough: int, patience: float, say: Callable[[str], None]) -> list[int]:
-        """Who is here once `enough` are, or when patience ends."""
-        ends, told = time.monotonic() + patience, -1
+    def wait(self, enough: int, connect_timeout: float, say: Callable[[str], None]) -> list[int]:
+        """Who is here once `enough` are, or when the time is over."""
+        ends, told = time.monotonic() + connect_timeout, -1
         while len(self.meet()) < enough and time.monotonic() < ends:
             if len(self._node_of) != told:
                 told = len(self._node_of)
@@ -63,10 +63,10 @@ class Presence:
         return self.parties
 
     def wait_for(
-        self, parties: Collection[int], patience: float, say: Callable[[str], None]
+        self, parties: Collection[int], connect_timeout: float, say: Callable[[str], None]
     ) -> list[int]:
-        """Who is here once all of these are, or when patience ends."""
-        ends, told = time.monotonic() + patience, -1
+        """Who is here once all of these are, or when the time is over."""
+        ends, told = time.monotonic() + connect_timeout, -1
         while (left := len(set(parties) - set(self.meet()))) and time.monotonic() < ends:
             if left != told:
                 told = left

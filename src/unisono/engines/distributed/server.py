@@ -42,7 +42,7 @@ class Conditions:
     whether it sets up the next secure sum while it opens one."""
 
     deadline: float = 30.0
-    patience: float = 300.0
+    connect_timeout: float = 300.0
     ahead: bool = True
 
 
@@ -95,7 +95,7 @@ class _Run:
         self.server_noise, self.say = server_noise, say
         self.merge = jax.jit(algorithm.merge)
         self.unit = algorithm.inner.grid if algorithm.inner else algorithm.grid(facts, trust)
-        self.needed = np.minimum(facts.minimum_survivors, asked(study).sum(axis=1))
+        self.needed = np.minimum(facts.minimum_parties, asked(study).sum(axis=1))
         self.transcript = Transcript() if transcript is None else transcript
         self.state, _ = algorithm.init(facts)
         # The last round whose opened sum held each party's answer; retries used; rounds opened.
@@ -103,7 +103,7 @@ class _Run:
         self.attempt = np.asarray(0)
         self.opened = np.asarray(0)
         self.saved = Checkpoint(checkpoint, session.id.hex()) if checkpoint else None
-        self.opening = Opening(session, self.present, conditions.patience, say)
+        self.opening = Opening(session, self.present, conditions.connect_timeout, say)
 
     def all(
         self,
@@ -115,7 +115,7 @@ class _Run:
         begun = self.saved is not None and self.saved.exists()
         first = self._resume()
         if uninformed is not None:
-            self.present.wait_for(uninformed, self.conditions.patience, self.say)
+            self.present.wait_for(uninformed, self.conditions.connect_timeout, self.say)
         else:
             self._gather(begun)
         for number in range(first, algorithm.rounds):
@@ -148,11 +148,11 @@ class _Run:
         Whoever is gone for good would hold up every restart; whoever comes back after a round has
         begun takes part in the next.
         """
-        everybody, patience = range(self.session.parties), self.conditions.patience
+        everybody, connect_timeout = range(self.session.parties), self.conditions.connect_timeout
         if begun:
-            self.present.wait_for(self._lately() or everybody, min(patience, _RETURN), self.say)
+            self.present.wait_for(self._lately() or everybody, min(connect_timeout, _RETURN), self.say)
         else:
-            self.present.wait(len(everybody), patience, self.say)
+            self.present.wait(len(everybody), connect_timeout, self.say)
 
     def _lately(self) -> list[int]:
         """Whose answers are in the last sum that was opened."""
@@ -163,9 +163,9 @@ class _Run:
         """Hand out the result; who was there until the end and is away for a moment gets it too."""
         wanted = set(self._lately() if uninformed is None else uninformed)
         informed: set[int] = set()
-        for patience in (0.0, min(self.conditions.patience, _RETURN)):
+        for connect_timeout in (0.0, min(self.conditions.connect_timeout, _RETURN)):
             if not informed or wanted - informed:
-                here = self.present.wait_for(wanted - informed, patience, self.say)
+                here = self.present.wait_for(wanted - informed, connect_timeout, self.say)
                 asks = {party: [told] for party in here if party not in informed}
                 informed |= set(self.present.exchange(asks).get("finish", {})) if asks else set()
         return frozenset(informed)
@@ -176,7 +176,7 @@ class _Run:
         seen = jax.tree.map(np.asarray, public)
         self.transcript.record(number, "public", seen, EVERYONE)
         while True:
-            self.present.wait(int(self.needed[number]), self.conditions.patience, self.say)
+            self.present.wait(int(self.needed[number]), self.conditions.connect_timeout, self.say)
             attempt = self._secure if self.study.trust is Trust.SECURE_SUM else self._plain
             found = attempt(number, jax.tree.leaves(seen))
             if found is not None:

@@ -110,7 +110,7 @@ def run(
     outcome = coordinate(
         study, GridLink(grid), session,
         # Silence is for single rounds here; a round that is set up ahead carries it over.
-        conditions=Conditions(deadline, patience=0.0, ahead=silent is None),
+        conditions=Conditions(deadline, connect_timeout=0.0, ahead=silent is None),
         server_noise=server_noise(*server), progress=fall_silent,
     )  # fmt: skip
     certificate = certify(

@@ -36,11 +36,11 @@ def serve(
     answer: Callable[[bytes], bytes], address: str, *, root_certificates: bytes | None,
     keys: NodeKeys | None, stop: threading.Event, insecure: bool = False,
     previous: int | None = None, connected: Callable[[int], None] | None = None,
-    patience: float = PATIENCE,
+    connect_timeout: float = PATIENCE,
 ) -> None:  # fmt: skip
     """Answers the server's messages until `stop` is set.
 
-    Raises `InvalidInput` when no connection comes about at the start (within `patience` seconds,
+    Raises `InvalidInput` when no connection comes about at the start (within `connect_timeout` seconds,
     where waiting may help). Once connected, a server that goes away is waited for. `connected`
     is told the node id of each new connection; `previous` is the one that an earlier process of
     this party was told: with it a party that was killed is back at once, without it as soon as
@@ -56,7 +56,7 @@ def serve(
     except (ValueError, OSError) as error:
         raise InvalidInput(f"the authority's certificate cannot be read: {error}") from None
     resident = _Resident(fleet, answer, stop)
-    limit, retries, node, said = time.monotonic() + patience, _retries(), previous, ""
+    limit, retries, node, said = time.monotonic() + connect_timeout, _retries(), previous, ""
     try:
         while not stop.is_set():
             try:

@@ -195,8 +195,8 @@ class Task:
                 yield data
 
         url = f"http://localhost{mailboxes.SERVERS_PATH}"
-        patience = httpx.Timeout(_SECONDS, read=deadline + _SECONDS)
-        with self._client._client.stream("POST", url, content=written(), timeout=patience) as come:
+        connect_timeout = httpx.Timeout(_SECONDS, read=deadline + _SECONDS)
+        with self._client._client.stream("POST", url, content=written(), timeout=connect_timeout) as come:
             come.raise_for_status()
             buffer = bytearray()
             for chunk in come.iter_raw():

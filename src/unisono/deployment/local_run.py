@@ -1,6 +1,6 @@
 """A study in this process, with all parties' files on this machine and a ledger on disk for each.
 
-`prepare` reads and checks everything and spends nothing. `Alone.run` pays, learns, tests and writes
+`prepare` reads and checks everything and spends nothing. `LocalRun.run` pays, learns, tests and writes
 the run's folder; killed at any moment, it goes on from there. The names under which ledgers pay
 hold the study file's hash, so one edition of a study runs once, whatever the folder. Ledgers lie
 beside the records (`studies.data_set`), so what is spent on these counts in every study.
@@ -37,7 +37,7 @@ from unisono.deployment.files import (
 from unisono.deployment.job import Progress
 from unisono.deployment.parties_here import explained, policy_for
 from unisono.deployment.public_test import Test, public_test, read_public_test
-from unisono.deployment.record import Budgets, Diary, model_so_far, write_transcript
+from unisono.deployment.record import Budgets, RunLog, model_so_far, write_transcript
 from unisono.deployment.run_folder import (
     CHECKPOINT,
     PENDING,
@@ -69,7 +69,7 @@ from unisono.studies.policy_file import PolicyFile
 Follow = Callable[[Progress], None]
 
 
-def prepare(place: Place) -> "Alone":
+def prepare(place: Place) -> "LocalRun":
     """Read and check all files; nothing is written and nothing is spent."""
     file = load_study(place.study)
     built = build(file)
@@ -91,11 +91,11 @@ def prepare(place: Place) -> "Alone":
         with explained(policy):
             require_allowed(policy, file, built.study, name, built.costs)
     test = read_public_test(built, public_test(file, place.study, place.test), place.data)
-    return Alone(place, built, sets, records, policies, test)
+    return LocalRun(place, built, sets, records, policies, test)
 
 
 @dataclass(frozen=True)
-class Alone:
+class LocalRun:
     """A study that may begin: records are read and encoded, policies allow it."""
 
     place: Place
@@ -129,7 +129,7 @@ class Alone:
         """Learn, test and write everything down; returns the result."""
         compilation_cache.enable()
         built, folder, study = self.built, self.place.folder, self.built.study
-        diary = Diary(folder, study.algorithm.rounds)
+        diary = RunLog(folder, study.algorithm.rounds)
         budgets = Budgets(folder, list(study.cost), books)
         resumed = paid_before(self._name, list(books.values())).rounds > 0
 
@@ -253,4 +253,4 @@ _ALL_LOST = (
 )
 
 
-__all__ = ["Alone", "Place", "prepare"]
+__all__ = ["LocalRun", "Place", "prepare"]

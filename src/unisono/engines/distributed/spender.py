@@ -16,7 +16,7 @@ from unisono.engines.requirements import asked
 from unisono.errors import GrantMisused
 
 
-class Purse:
+class Spender:
     """Pays for one party's turns in one session."""
 
     def __init__(

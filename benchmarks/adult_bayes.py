@@ -78,14 +78,22 @@ CASES = (
     Case("  60 rounds", 10, NO_PRIVACY, LOCAL, settings={"rounds": 60}),
 )
 CENTRALISED = Case(
-    "centralised, no privacy", 1, NO_PRIVACY, LOCAL,
+    "centralised, no privacy",
+    1,
+    NO_PRIVACY,
+    LOCAL,
     settings={"rounds": 200, "clipping_norm": 4.0, "average_last": 0.05},
-)  # fmt: skip
+)
 HIDDEN = 8
 NETWORK = {
-    "rounds": 60, "clipping_norm": 3.0, "curvature_weight": 1.0, "learning_rate": 0.05,
-    "momentum": 0.8, "average_last": 0.3, "spread": 0.3,
-}  # fmt: skip
+    "rounds": 60,
+    "clipping_norm": 3.0,
+    "curvature_weight": 1.0,
+    "learning_rate": 0.05,
+    "momentum": 0.8,
+    "average_last": 0.3,
+    "spread": 0.3,
+}
 
 
 def rows_of(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
@@ -245,9 +253,7 @@ def network(data: Dataset, seeds: int) -> None:
     )
     print("10 parties, epsilon 2, secure sum, numbers also in eight public brackets")
     for title, goal, settings, variance, likelihood, (own, unseen) in models:
-        case = Case(
-            title, 10, 2.0, SUM, goal=goal, prior_variance=variance, settings=settings
-        )  # fmt: skip
+        case = Case(title, 10, 2.0, SUM, goal=goal, prior_variance=variance, settings=settings)
         normals = np.random.default_rng(0).normal(size=(16, likelihood.size(own.shape[1])))
         found, raised = [], []
         for seed in range(seeds):
@@ -273,8 +279,11 @@ def picture(curves: dict[str, np.ndarray], truth: np.ndarray) -> str:
     for title, chances in curves.items():
         _, frequency, confidence, _ = reliability(chances, truth)
         axes.plot(confidence, frequency, "o-", markersize=4, label=title)
-    axes.set(xlabel="predicted chance of income above 50 000", ylabel="how often it is true",
-             title="Adult: calibration of private posteriors (seed 0)")  # fmt: skip
+    axes.set(
+        xlabel="predicted chance of income above 50 000",
+        ylabel="how often it is true",
+        title="Adult: calibration of private posteriors (seed 0)",
+    )
     axes.legend(fontsize=8, loc="upper left")
     axes.grid(alpha=0.3)
     path = Path(__file__).parent / "results" / "adult_bayes.png"

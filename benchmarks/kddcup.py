@@ -132,9 +132,7 @@ def minimisers(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
     def one(rows: Any, marks: Any) -> Any:
         keep = np.ones(count, bool)
-        return solver.minimise(
-            LOSS, rows, marks, keep, float(count), LAMBDA, (p,), 1e-9
-        ).parameters  # fmt: skip
+        return solver.minimise(LOSS, rows, marks, keep, float(count), LAMBDA, (p,), 1e-9).parameters
 
     with jax.enable_x64(True):
         return np.asarray(jax.jit(jax.vmap(one))(features, labels))
@@ -152,9 +150,15 @@ def lines(epsilon: float) -> list[Line]:
     published = published_laplace(pure)
     # The paper's descent, step 1 / smoothness; and the rule that the estimators use.
     plain = GRADIENT_PERTURBATION.method(
-        problem, privacy, rounds=100, clipping_norm=1.0, learning_rate=4.0, momentum=0.0,
-        average_last=0.0, regularisation=LAMBDA,
-    )  # fmt: skip
+        problem,
+        privacy,
+        rounds=100,
+        clipping_norm=1.0,
+        learning_rate=4.0,
+        momentum=0.0,
+        average_last=0.0,
+        regularisation=LAMBDA,
+    )
     chosen = choose(problem, privacy, regularisation=LAMBDA).method
     local, secure = Trust.LOCAL, Trust.SECURE_SUM
     return [
@@ -166,14 +170,12 @@ def lines(epsilon: float) -> list[Line]:
         Line("local gradient, shipped rule", chosen, local),
         Line("secure output, as published", published, secure, pure=True, private=False),
         Line("secure output, pure (Laplace shares)", pure, secure, pure=True),
-        Line("secure output, pure (norm, one place)", pure, Trust.TRUSTED_SERVER,
-               pure=True),
+        Line("secure output, pure (norm, one place)", pure, Trust.TRUSTED_SERVER, pure=True),
         Line("secure output, Gaussian", approximate, secure),
-        Line(f"secure output, Gaussian, delta {LOOSE_DELTA:g}", loose, secure,
-               delta=LOOSE_DELTA),
+        Line(f"secure output, Gaussian, delta {LOOSE_DELTA:g}", loose, secure, delta=LOOSE_DELTA),
         Line("secure gradient, 100 rounds", plain, secure),
         Line("secure gradient, shipped rule", chosen, secure),
-    ]  # fmt: skip
+    ]
 
 
 def deal(split: Split, parties: int) -> tuple[np.ndarray, np.ndarray]:
@@ -198,14 +200,16 @@ def run(line: Line, facts: unisono.Facts, dealt: Any, allowed: float, seed: int)
         trusted = tuple((v, unisono.Budget(math.inf)) for v in (SERVER, Viewer.colluders(1)))
     parties = [
         unisono.Party(
-            f"party{j}", unisono.Private((features[j], labels[j])),
+            f"party{j}",
+            unisono.Private((features[j], labels[j])),
             unisono.Ledger.in_memory(
-                unisono.Policy(f"party{j}", budget, exceptions=trusted), unisono.ACCOUNTANT,
+                unisono.Policy(f"party{j}", budget, exceptions=trusted),
+                unisono.ACCOUNTANT,
                 seed=None if trusted else 1_000_003 * seed + j,
             ),
         )
         for j in range(facts.parties)
-    ]  # fmt: skip
+    ]
     return np.asarray(in_process.run(study, parties).value, float)
 
 
@@ -226,13 +230,19 @@ def table(split: Split, parties: int, epsilon: float, seeds: int) -> dict[str, l
     best = minimisers(split.train[None], split.train_labels[None])[0]
     average = minimisers(*dealt).mean(axis=0)
     lowest, top = objective(best, split), accuracy(best, split)
-    print(f"KDDCup99: {parties} parties x {size} records, {p} features, epsilon = {epsilon:g}, "
-          f"delta = {DELTA:.0e}, lambda = {LAMBDA:g}, {seeds} seeds")  # fmt: skip
-    print(f"exact minimiser over all records: J = {lowest:.5f}, test accuracy {top:.4f}; "
-          f"predicting zero: gap {objective(np.zeros(p), split) - lowest:.3f}")  # fmt: skip
+    print(
+        f"KDDCup99: {parties} parties x {size} records, {p} features, epsilon = {epsilon:g}, "
+        f"delta = {DELTA:.0e}, lambda = {LAMBDA:g}, {seeds} seeds"
+    )
+    print(
+        f"exact minimiser over all records: J = {lowest:.5f}, test accuracy {top:.4f}; "
+        f"predicting zero: gap {objective(np.zeros(p), split) - lowest:.3f}"
+    )
     bias = objective(average, split) - lowest
-    print(f"average of exact local models, no noise: gap {bias:.2e}, "
-          f"lost {top - accuracy(average, split):.4f}\n")  # fmt: skip
+    print(
+        f"average of exact local models, no noise: gap {bias:.2e}, "
+        f"lost {top - accuracy(average, split):.4f}\n"
+    )
     print(
         f"{'method':<42}{'true eps':>9}{'gap':>12}{'±':>10}{'lost':>9}{'±':>9}{'  x published':>13}"
     )
@@ -255,15 +265,28 @@ def table(split: Split, parties: int, epsilon: float, seeds: int) -> dict[str, l
         truth = f"{truths[name]:.3g}{'' if line.private else ' !'}"
         reference = gaps.get("secure output, as published")
         ratio = f"{np.mean(gap) / np.mean(reference):>12.2f}x" if reference else ""
-        print(f"{name:<42}{truth:>9}{np.mean(gap):>12.2e}{np.std(gap):>10.1e}"
-              f"{np.mean(lost):>9.4f}{np.std(lost):>9.4f}{ratio}", flush=True)  # fmt: skip
-    print("\n! not private at the epsilon it claims: iid Laplace noise against an l2 sensitivity "
-          f"costs sqrt({p}) = {math.sqrt(p):.1f} times as much (E000-8)")  # fmt: skip
+        print(
+            f"{name:<42}{truth:>9}{np.mean(gap):>12.2e}{np.std(gap):>10.1e}"
+            f"{np.mean(lost):>9.4f}{np.std(lost):>9.4f}{ratio}",
+            flush=True,
+        )
+    print(
+        "\n! not private at the epsilon it claims: iid Laplace noise against an l2 sensitivity "
+        f"costs sqrt({p}) = {math.sqrt(p):.1f} times as much (E000-8)"
+    )
     reached = np.mean(gaps["secure gradient, shipped rule"])
-    print(f"goal: secure gradient perturbation, gap at most 6e-3: {reached:.1e} "
-          f"{'reached' if reached <= 6e-3 else 'MISSED'}")  # fmt: skip
-    figures.report("KDDCup99: secure gradient perturbation", reached, "gap of the objective",
-                   aim=6e-3, peer="Jayaraman et al. 2018", lower=True)  # fmt: skip
+    print(
+        f"goal: secure gradient perturbation, gap at most 6e-3: {reached:.1e} "
+        f"{'reached' if reached <= 6e-3 else 'MISSED'}"
+    )
+    figures.report(
+        "KDDCup99: secure gradient perturbation",
+        reached,
+        "gap of the objective",
+        aim=6e-3,
+        peer="Jayaraman et al. 2018",
+        lower=True,
+    )
     return gaps
 
 
@@ -276,9 +299,12 @@ def picture(gaps: dict[str, list[float]], title: str) -> str:
     figure, axes = pyplot.subplots(figsize=(9, 5))
     names = list(gaps)[::-1]
     colour: Callable[[str], str] = lambda name: (  # noqa: E731
-        "tab:red" if "published" in name or "Pathak" in name
-        else "tab:blue" if name.startswith("secure") else "tab:grey"
-    )  # fmt: skip
+        "tab:red"
+        if "published" in name or "Pathak" in name
+        else "tab:blue"
+        if name.startswith("secure")
+        else "tab:grey"
+    )
     means = [float(np.mean(gaps[name])) for name in names]
     axes.barh(names, means, color=[colour(name) for name in names])
     for row, name in enumerate(names):
@@ -301,8 +327,9 @@ def picture(gaps: dict[str, list[float]], title: str) -> str:
             pyplot.Rectangle((0, 0), 1, 1, color="tab:red", label="as published: not private"),
             *axes.get_legend_handles_labels()[0],
         ],
-        fontsize=8, loc="lower right",
-    )  # fmt: skip
+        fontsize=8,
+        loc="lower right",
+    )
     figure.tight_layout()
     RESULTS.mkdir(exist_ok=True)
     figure.savefig(RESULTS / "kddcup.png", dpi=120)

@@ -64,9 +64,13 @@ class Recipe(NamedTuple):
 
 # Those of 0.5, 2 and 5 lie between the others and were not tuned.
 RECIPES = {
-    0.5: Recipe(0.5, 80, 200.0), 1.0: Recipe(1.0, 160, 200.0), 2.0: Recipe(2.0, 240, 200.0),
-    3.0: Recipe(3.0, 320, 200.0), 5.0: Recipe(5.0, 480, 250.0), 8.0: Recipe(8.0, 640, 300.0),
-}  # fmt: skip
+    0.5: Recipe(0.5, 80, 200.0),
+    1.0: Recipe(1.0, 160, 200.0),
+    2.0: Recipe(2.0, 240, 200.0),
+    3.0: Recipe(3.0, 320, 200.0),
+    5.0: Recipe(5.0, 480, 250.0),
+    8.0: Recipe(8.0, 640, 300.0),
+}
 # The best of eight recipes (tanh or relu) on 10,000 held-out training records.
 PIXELS = Recipe(3.0, 240, 2.0, rate=1 / 8, clip=1.0)
 PIXEL_NETWORK = mlp(SIDE**2, (256,), CLASSES, "tanh")
@@ -135,9 +139,11 @@ def members(data: Dataset, epsilon: float, parties: int, seed: int) -> list[Part
     found = []
     for j in range(parties):
         policy = Policy(
-            f"digits-{j}", Budget(epsilon, DELTA), ((PARTY, Budget(2 * epsilon, DELTA)),),
+            f"digits-{j}",
+            Budget(epsilon, DELTA),
+            ((PARTY, Budget(2 * epsilon, DELTA)),),
             Relation.ADD_OR_REMOVE,
-        )  # fmt: skip
+        )
         own = (data.train[j::parties], data.train_labels[j::parties].astype(np.float32))
         found.append(Party(f"{j}", Private(own), Ledger.in_memory(policy, ACCOUNTANT, seed)))
     return found
@@ -166,8 +172,10 @@ def learned(
 
 
 def heading() -> None:
-    print(f"{'':<30}{'epsilon':>9}{'to a party':>11}   accuracy (each seed), "
-          "seconds of wall and of processor for one run")  # fmt: skip
+    print(
+        f"{'':<30}{'epsilon':>9}{'to a party':>11}   accuracy (each seed), "
+        "seconds of wall and of processor for one run"
+    )
 
 
 def line(title: str, outcomes: Sequence[Outcome], aim: float | None = None) -> None:
@@ -221,8 +229,12 @@ def picture(found: Sequence[Sequence[Outcome]], path: str) -> None:
     for mark, (name, points) in zip("s^", PUBLISHED.items(), strict=True):
         axes.plot(*zip(*points, strict=True), mark, label=f"published: {name}")
     axes.plot(list(AIMS), list(AIMS.values()), "_k", markersize=16, label="our aims")
-    axes.set(xscale="log", xlabel="epsilon (delta = 1e-5, add-or-remove)",
-             ylabel="test accuracy, %", title="MNIST with differential privacy")  # fmt: skip
+    axes.set(
+        xscale="log",
+        xlabel="epsilon (delta = 1e-5, add-or-remove)",
+        ylabel="test accuracy, %",
+        title="MNIST with differential privacy",
+    )
     axes.set_xticks(list(RECIPES), [f"{epsilon:g}" for epsilon in RECIPES])
     axes.minorticks_off()
     axes.legend(fontsize=8, loc="lower right")
@@ -238,8 +250,9 @@ def picture(found: Sequence[Sequence[Outcome]], path: str) -> None:
 def held_out(data: Dataset) -> Dataset:
     """To choose constants by: the last training records take the place of the test file."""
     rows, labels = data.train, data.train_labels
-    return Dataset("held out", rows[:-HELD], labels[:-HELD], rows[-HELD:], labels[-HELD:],
-                   data.bounds)  # fmt: skip
+    return Dataset(
+        "held out", rows[:-HELD], labels[:-HELD], rows[-HELD:], labels[-HELD:], data.bounds
+    )
 
 
 def main() -> int:

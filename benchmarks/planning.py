@@ -41,15 +41,21 @@ from unisono.problems.networks import mlp
 FRESH, HELD_OUT = 4000, 1000
 NAMES = {
     Task.CLASSIFICATION: (
-        "gradient-perturbation", "dp-sgd-convex", "output-perturbation", "sgd-synchronous",
+        "gradient-perturbation",
+        "dp-sgd-convex",
+        "output-perturbation",
+        "sgd-synchronous",
         "fed-avg",
     ),
     Task.REGRESSION: (
-        "gradient-perturbation", "dp-sgd-convex", "output-perturbation", "sgd-synchronous",
+        "gradient-perturbation",
+        "dp-sgd-convex",
+        "output-perturbation",
+        "sgd-synchronous",
         "fed-avg",
     ),
     Task.NETWORK: ("dp-sgd", "dp-ftrl", "local-dp-sgd", "fed-avg"),
-}  # fmt: skip
+}
 
 
 class Case(NamedTuple):
@@ -91,9 +97,11 @@ def run(request: PlanRequest, name: str, trust: Trust, data: Dataset, seed: int)
     train = built.posed.encode(_values(data.train, data.train_labels))
     best = ceiling(request, name, train, test)
     return Seen(
-        data.name, noise_of(built.study).total, request.classes,
+        data.name,
+        noise_of(built.study).total,
+        request.classes,
         best - score(request, found, result.value, test),
-    )  # fmt: skip
+    )
 
 
 def _values(rows: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
@@ -105,10 +113,12 @@ def _party(built: Any, data: Dataset, places: np.ndarray, number: int, seed: int
     event = built.study.algorithm.event(built.study.facts, built.study.trust)
     trusted = built.study.trust is Trust.TRUSTED_SERVER
     policy = Policy(
-        f"party-{number + 1}", Budget(1e3, built.file.privacy.delta),
+        f"party-{number + 1}",
+        Budget(1e3, built.file.privacy.delta),
         ((SERVER, Budget(math.inf, 0.0)),) if trusted else (),
-        relation=built.file.privacy.relation, unit=event.sensitivity.unit,
-    )  # fmt: skip
+        relation=built.file.privacy.relation,
+        unit=event.sensitivity.unit,
+    )
     ledger = Ledger.in_memory(policy, ACCOUNTANT, seed=seed * 10_007 + number)
     held = tuple(np.asarray(column, np.float32) for column in columns)
     return Party(f"party-{number + 1}", Private(held), ledger)
@@ -178,8 +188,9 @@ def plane(seed: int, task: Task, records: int, features: int, classes: int) -> D
         labels = np.clip(scores[:, 0] / 3 + noise, -1, 1)
     bounds = np.repeat([[-1.0], [1.0]], features, axis=1)
     labels = labels.astype(float if not classes else int)
-    return Dataset("planes", rows[:records], labels[:records], rows[records:], labels[records:],
-                   bounds)  # fmt: skip
+    return Dataset(
+        "planes", rows[:records], labels[:records], rows[records:], labels[records:], bounds
+    )
 
 
 def scenarios(task: Task, name: str, seeds: range) -> Iterator[Case]:
@@ -195,9 +206,14 @@ def scenarios(task: Task, name: str, seeds: range) -> Iterator[Case]:
         trust = Trust.LOCAL if name == "local-dp-sgd" else generator.choice(list(Trust))
         relation = Relation.ZERO_OUT if whole else Relation.REPLACE_ONE
         request = PlanRequest(
-            task, (each,) * parties, features, classes, epsilon=epsilon, delta=1e-6,
+            task,
+            (each,) * parties,
+            features,
+            classes,
+            epsilon=epsilon,
+            delta=1e-6,
             relation=relation,
-        )  # fmt: skip
+        )
         data = plane(seed, task, each * parties, features, classes)
         yield Case(request, Trust(trust), data, seed)
 
@@ -219,8 +235,15 @@ def real(task: Task, name: str, folder: Any, quick: bool) -> Iterator[Case]:
                 sizes = tuple(len(range(p, len(data.train), parties)) for p in range(parties))
                 classes = len(np.unique(data.train_labels))
                 relation = Relation.ZERO_OUT if name == "fed-avg" else Relation.REPLACE_ONE
-                request = PlanRequest(task, sizes, data.train.shape[1], classes, epsilon=epsilon,
-                            delta=1e-6, relation=relation)  # fmt: skip
+                request = PlanRequest(
+                    task,
+                    sizes,
+                    data.train.shape[1],
+                    classes,
+                    epsilon=epsilon,
+                    delta=1e-6,
+                    relation=relation,
+                )
                 yield Case(request, trust, data, 0)
 
 
@@ -241,8 +264,12 @@ def main(options: argparse.Namespace) -> None:
         for name in NAMES[task]:
             if options.fit:
                 seen = observe(task, name, scenarios(task, name, range(count)))
-                law = fit([s.total for s in seen], [s.classes for s in seen],
-                          [s.lost for s in seen], task is Task.NETWORK)  # fmt: skip
+                law = fit(
+                    [s.total for s in seen],
+                    [s.classes for s in seen],
+                    [s.lost for s in seen],
+                    task is Task.NETWORK,
+                )
                 print(f"{task} {name}: {law}  # {len(seen)} planes", flush=True)
                 continue
             fresh = range(HELD_OUT, HELD_OUT + count)
@@ -257,16 +284,24 @@ def show(task: Task, name: str, seen: list[Seen]) -> None:
         own = [one for one in seen if one.where == where]
         bands = [band(law, one.total, one.classes) for one in own]
         inside = [holds(law, one.total, one.classes, one.lost) for one in own]
-        print(f"{task:<15} {name:<24} {where:<14} {sum(inside):>3} of {len(own):>3} in the band",
-              flush=True)  # fmt: skip
+        print(
+            f"{task:<15} {name:<24} {where:<14} {sum(inside):>3} of {len(own):>3} in the band",
+            flush=True,
+        )
         for one, b, good in zip(own, bands, inside, strict=True):
             if not good or where != "planes":
-                print(f"      ratio {one.total:8.2f}  lost {one.lost:7.3f}  "
-                      f"band {b.low:.3f} to {b.high:.3f}{'' if good else '  OUTSIDE'}")  # fmt: skip
+                print(
+                    f"      ratio {one.total:8.2f}  lost {one.lost:7.3f}  "
+                    f"band {b.low:.3f} to {b.high:.3f}{'' if good else '  OUTSIDE'}"
+                )
         report(
-            f"plan: {task}, {name}, {where}", np.mean(inside), "share of runs in the band",
-            aim=0.6, peer="planner", command=f"python benchmarks/planning.py --tasks {task}",
-        )  # fmt: skip
+            f"plan: {task}, {name}, {where}",
+            np.mean(inside),
+            "share of runs in the band",
+            aim=0.6,
+            peer="planner",
+            command=f"python benchmarks/planning.py --tasks {task}",
+        )
 
 
 if __name__ == "__main__":

@@ -118,8 +118,9 @@ def main() -> None:
     for name, seconds in loops.items():
         ratio = seconds / together
         print(f"  {name:<26} {1 / seconds:10.1f} rounds per second: {ratio:.0f} times slower")
-        figures.report(f"inference over {count} parties", ratio, "times faster", peer=name,
-                       ratio=True)  # fmt: skip
+        figures.report(
+            f"inference over {count} parties", ratio, "times faster", peer=name, ratio=True
+        )
     begin = time.perf_counter()
     fig4_4.run(quick=False)
     seconds = time.perf_counter() - begin

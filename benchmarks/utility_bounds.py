@@ -62,10 +62,15 @@ def measured(data: list, epsilon: float, trust: unisono.Trust, least: float) -> 
     excess = []
     for seed in range(SEEDS):
         parties = [
-            unisono.Party(f"p{j}", unisono.Private(d), unisono.Ledger.in_memory(
-                unisono.Policy(f"p{j}", unisono.Budget(100.0, DELTA)), unisono.ACCOUNTANT, seed))
+            unisono.Party(
+                f"p{j}",
+                unisono.Private(d),
+                unisono.Ledger.in_memory(
+                    unisono.Policy(f"p{j}", unisono.Budget(100.0, DELTA)), unisono.ACCOUNTANT, seed
+                ),
+            )
             for j, d in enumerate(data)
-        ]  # fmt: skip
+        ]
         result = in_process.run(study, parties)
         excess.append(risk(result.value, data) - least)
     std = study.algorithm.event(facts, trust).noise.std
@@ -98,8 +103,11 @@ def main() -> None:
     for (name, values), style in zip(curves.items(), styles, strict=True):
         axes.loglog(EPSILONS, np.maximum(values, 1e-3), style, label=name)
     axes.axhline(useless, color="grey", linewidth=1, label="trivial bound: any point of the ball")
-    axes.set(xlabel=f"epsilon (delta = {DELTA:g}, replace-one)", ylabel="excess risk (sum)",
-             title=f"SGD2: {PARTIES} parties, {TOTAL} records, {ROUNDS} rounds")  # fmt: skip
+    axes.set(
+        xlabel=f"epsilon (delta = {DELTA:g}, replace-one)",
+        ylabel="excess risk (sum)",
+        title=f"SGD2: {PARTIES} parties, {TOTAL} records, {ROUNDS} rounds",
+    )
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     place = Path(__file__).parent / "results" / "utility_bounds.png"

@@ -67,9 +67,15 @@ def _network(kind, usual=Relation.REPLACE_ONE):
 
 def _bayesian(kind, usual, relation=Relation.REPLACE_ONE):
     def made(
-        likelihood=None, epsilon=1.0, delta=1e-5, relation=relation, own=(), prior_mean=0.0,
-        prior_variance=1.0, **settings,
-    ):  # fmt: skip
+        likelihood=None,
+        epsilon=1.0,
+        delta=1e-5,
+        relation=relation,
+        own=(),
+        prior_mean=0.0,
+        prior_variance=1.0,
+        **settings,
+    ):
         problem = BayesianProblem(
             likelihood or logistic(), prior_mean=prior_mean, prior_variance=prior_variance
         )
@@ -80,9 +86,15 @@ def _bayesian(kind, usual, relation=Relation.REPLACE_ONE):
 
 def _regression(kind):
     def made(
-        epsilon, delta, relation=Relation.REPLACE_ONE, own=(), noise_std=1.0, prior_mean=0.0,
-        prior_variance=1.0, **settings,
-    ):  # fmt: skip
+        epsilon,
+        delta,
+        relation=Relation.REPLACE_ONE,
+        own=(),
+        noise_std=1.0,
+        prior_mean=0.0,
+        prior_variance=1.0,
+        **settings,
+    ):
         problem = GaussianRegression(
             noise_std, prior_mean=prior_mean, prior_variance=prior_variance
         )

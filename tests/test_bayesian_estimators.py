@@ -204,8 +204,9 @@ def test_a_coefficient_that_is_only_its_prior_is_no_estimate():
     assert "Nothing was learnt of dose" in repr(q)
     nothing = replace(q, covariance=0.9 * np.eye(2))
     assert "noise of privacy is part" not in repr(nothing)
-    assert "to" not in [word for line in nothing.summary().splitlines()[1:3]
-                        for word in line.split()]  # fmt: skip
+    assert "to" not in [
+        word for line in nothing.summary().splitlines()[1:3] for word in line.split()
+    ]
 
 
 def test_rounds_that_disagree_are_told_of():
@@ -380,8 +381,9 @@ def simulated_posteriors(records, epsilon, seeds, trust=Trust.SECURE_SUM, partie
         slopes, intercepts = scale.coefficients(np.eye(5))
         matrix = np.concatenate([slopes, intercepts[:, None]], axis=1).T
         names = ("age", "mass", "smoker", "tail", "intercept")
-        whole = Posterior(mean(q), covariance(q), names, converged=arrived,
-                          prior_covariance=100 * np.eye(5))  # fmt: skip
+        whole = Posterior(
+            mean(q), covariance(q), names, converged=arrived, prior_covariance=100 * np.eye(5)
+        )
         found.append(whole.mapped(matrix, np.zeros(5), names))
     return found
 
@@ -461,9 +463,14 @@ def test_the_noise_in_the_sum_is_the_noise_that_is_counted(trust, parties, monke
     X, y = np.zeros((60, 30)), np.zeros(60)
     for seed in range(10):
         model = BayesianLinearRegression(
-            bounds=(-1, 1), target_bounds=(-1, 1), noise_std=1.0, trust=trust, random_state=seed,
-            noise_aware=False, ledger=None,
-        )  # fmt: skip
+            bounds=(-1, 1),
+            target_bounds=(-1, 1),
+            noise_std=1.0,
+            trust=trust,
+            random_state=seed,
+            noise_aware=False,
+            ledger=None,
+        )
         with pytest.warns(DrownedByNoise, match="of 31 directions"):
             model.fit(X, y, parties=np.arange(60) % parties)
         found.append(model._posterior.natural.shift)
@@ -594,8 +601,13 @@ def test_the_classifier_learns_and_averages_over_its_posterior(link):
 
     X, y, beta = coins(5000, link={"logistic": expit, "probit": ndtr}[link], spread=3.0)
     model = BayesianLogisticRegression(
-        2.0, bounds=1.0, classes=[0, 1], link=link, prior_variance=9.0, random_state=0,
-    ).fit(X, y)  # fmt: skip
+        2.0,
+        bounds=1.0,
+        classes=[0, 1],
+        link=link,
+        prior_variance=9.0,
+        random_state=0,
+    ).fit(X, y)
     best = np.mean(((X @ beta[:3] + beta[3]) > 0) == y)
     assert model.score(X, y) > best - 0.02
     chances = model.predict_proba(X)

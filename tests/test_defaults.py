@@ -107,9 +107,14 @@ def test_the_relation_of_train(name):
     relation = PARTY_RELATION if network_algorithms()[name].units == (Unit.PARTY,) else RELATION
     with pytest.raises(InvalidInput, match=f"under {relation!s} sizes are exact and public"):
         train(
-            logistic(2, 2), (np.zeros((9, 2)), np.zeros(9)), algorithm=name, sizes=9, epsilon=1.0,
-            delta=1e-4, rounds=1,
-        )  # fmt: skip
+            logistic(2, 2),
+            (np.zeros((9, 2)), np.zeros(9)),
+            algorithm=name,
+            sizes=9,
+            epsilon=1.0,
+            delta=1e-4,
+            rounds=1,
+        )
 
 
 # ------------------------------------------------------------- colluders
@@ -134,9 +139,13 @@ def test_the_number_of_colluders(trust, parties, minimum):
 def test_a_first_study_file_states_the_defaults(trust):
     """Without the lines that state them it says the same."""
     answers = Answers(
-        "ages", "logistic-regression", {"age": (0.0, 120.0), "ill": ("yes", "no")},
-        {"a": 500, "b": 500, "c": 500}, "ill", trust=trust,
-    )  # fmt: skip
+        "ages",
+        "logistic-regression",
+        {"age": (0.0, 120.0), "ill": ("yes", "no")},
+        {"a": 500, "b": 500, "c": 500},
+        "ill",
+        trust=trust,
+    )
     text = study_text(answers)
     stated = parse_study(text)
     silent = "\n".join(

@@ -242,9 +242,13 @@ exec({block!r}, {{}})
     paths = [str(ROOT / "src"), str(plugin / "src"), str(tmp_path / "site")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, env=environment,
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
     assert "unisono-power" in done.stdout
 
@@ -263,9 +267,18 @@ def test_internal_ids_are_on_the_errata_page_only():
 
 @pytest.mark.parametrize(
     "word",
-    ["federated learning", "secure aggregation", "membership inference", "user-level privacy",
-     "clipping norm", "privacy budget", "post-processing", "group privacy", "zCDP"],
-)  # fmt: skip
+    [
+        "federated learning",
+        "secure aggregation",
+        "membership inference",
+        "user-level privacy",
+        "clipping norm",
+        "privacy budget",
+        "post-processing",
+        "group privacy",
+        "zCDP",
+    ],
+)
 def test_the_glossary_knows_the_words_of_the_field(word):
     first, second = (DOCS / "glossary.md").read_text().split("## From our words to the field's")
     assert word in first
@@ -305,7 +318,14 @@ def test_algorithm_pages_say_the_same_things():
         if page.stem == "index":
             continue
         text = page.read_text()
-        for part in ("**In plain words.**", "$$", "is released", "| unit |", "```python",
-                     "## References", "unisono.algorithms"):  # fmt: skip
+        for part in (
+            "**In plain words.**",
+            "$$",
+            "is released",
+            "| unit |",
+            "```python",
+            "## References",
+            "unisono.algorithms",
+        ):
             assert part in text or (part == "| unit |" and "| | unit |" in text), (page.name, part)
         assert "(../errata.md)" in text or page.stem in ("k-means", "dp-ftrl")

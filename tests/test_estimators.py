@@ -78,13 +78,20 @@ quietly = pytest.mark.filterwarnings(
 
 # Each of these compiles programs for shapes of its own. check_classifiers_train stays.
 LONGER = {
-    "check_classifiers_classes", "check_dtype_object", "check_pipeline_consistency",
-    "check_supervised_y_2d", "check_classifier_data_not_an_array", "check_estimators_dtypes",
-    "check_fit_check_is_fitted", "check_decision_proba_consistency",
-    "check_f_contiguous_array_estimator", "check_estimators_overwrite_params",
-    "check_positive_only_tag_during_fit", "check_n_features_in_after_fitting",
+    "check_classifiers_classes",
+    "check_dtype_object",
+    "check_pipeline_consistency",
+    "check_supervised_y_2d",
+    "check_classifier_data_not_an_array",
+    "check_estimators_dtypes",
+    "check_fit_check_is_fitted",
+    "check_decision_proba_consistency",
+    "check_f_contiguous_array_estimator",
+    "check_estimators_overwrite_params",
+    "check_positive_only_tag_during_fit",
+    "check_n_features_in_after_fitting",
     "check_fit2d_1feature",
-}  # fmt: skip
+}
 
 
 def named(check):
@@ -95,11 +102,13 @@ def named(check):
 
 CHECKS = [
     pytest.param(
-        estimator, check, id=named(check),
+        estimator,
+        check,
+        id=named(check),
         marks=[pytest.mark.slow] if check.func.__name__ in LONGER else [],
     )
     for estimator, check in estimator_checks_generator(PrivateLogisticRegression(rounds=2))
-]  # fmt: skip
+]
 
 
 @quietly
@@ -372,14 +381,20 @@ def warned(category, match, model, X, y):
 def test_predictable_noise_and_fresh_budgets_are_told():
     X, y = toy(200)
     model = warned(
-        PredictableNoiseWarning, "SIMULATION: .* no privacy",
-        PrivateLogisticRegression(random_state=0, **LOGISTIC), X, y,
-    )  # fmt: skip
+        PredictableNoiseWarning,
+        "SIMULATION: .* no privacy",
+        PrivateLogisticRegression(random_state=0, **LOGISTIC),
+        X,
+        y,
+    )
     assert "SIMULATION" in " ".join(model.statements_)
     model = warned(
-        FreshBudgetWarning, r"forgotten with the process.*pass ledger=unisono.open_ledger",
-        PrivateLogisticRegression(**LOGISTIC), X, y,
-    )  # fmt: skip
+        FreshBudgetWarning,
+        r"forgotten with the process.*pass ledger=unisono.open_ledger",
+        PrivateLogisticRegression(**LOGISTIC),
+        X,
+        y,
+    )
     with pytest.warns(FreshBudgetWarning) as told:
         model.fit(X, y)
     assert [one.category for one in told] == [RepeatedFits]
@@ -397,9 +412,12 @@ def test_values_outside_the_bounds_are_clipped_and_whoever_holds_them_is_told():
     clipped = PrivateLogisticRegression(**seeded).fit(X.clip(-3, 3), y)
     seeded["ledger"] = book(seed=3)
     model = warned(
-        ClippedValues, r"1 of 200 values of feature 0 of party .* bounds -3 to 3 and are clipped",
-        PrivateLogisticRegression(**seeded), X, y,
-    )  # fmt: skip
+        ClippedValues,
+        r"1 of 200 values of feature 0 of party .* bounds -3 to 3 and are clipped",
+        PrivateLogisticRegression(**seeded),
+        X,
+        y,
+    )
     assert np.array_equal(model.coef_, clipped.coef_)
     long = PrivateLogisticRegression(**(LOGISTIC | {"bounds": 10.0, "ledger": book()}))
     warned(ClippedValues, "1 of 200 lengths of rows .* 0 to 10", long, X, y)

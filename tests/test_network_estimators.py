@@ -76,9 +76,14 @@ def test_digits():
     right = []
     for seed in range(3):
         model = PrivateClassifier(
-            3.0, 1e-4, bounds=(0, 16), classes=range(10), relation="add-or-remove", records=1440,
+            3.0,
+            1e-4,
+            bounds=(0, 16),
+            classes=range(10),
+            relation="add-or-remove",
+            records=1440,
             random_state=seed,
-        )  # fmt: skip
+        )
         model.fit(X[~held], y[~held])
         right.append(model.score(X[held], y[held]))
     assert np.mean(right) > 0.92
@@ -116,9 +121,13 @@ def test_parties_under_a_secure_sum():
 
 
 def rate(
-    records=(2000,), trust=Trust.LOCAL, size=1000, colluders=0, rate=1.0,
+    records=(2000,),
+    trust=Trust.LOCAL,
+    size=1000,
+    colluders=0,
+    rate=1.0,
     relation=Relation.REPLACE_ONE,
-):  # fmt: skip
+):
     facts = Facts(records, 3, len(records), colluders)
     return quiet_rate(facts, trust, Privacy(0.5, 1e-5, relation), rate, 150, size)
 

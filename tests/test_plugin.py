@@ -19,8 +19,18 @@ def installed(tmp_path_factory):
     """A folder with the plugin, installed by pip as anybody would."""
     folder = tmp_path_factory.mktemp("plugin")
     project = shutil.copytree(EXAMPLE, folder / "project")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-               "--no-deps", "--target", str(folder / "site"), str(project)]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--target",
+        str(folder / "site"),
+        str(project),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if done.returncode and "Could not find a version" in done.stderr:
         pytest.skip("pip reaches no index, so that nothing can be built")
@@ -40,7 +50,9 @@ def study(tmp_path):
             170 + 20 * size,
             105 + 35 * size,
         )
-        rows = "\n".join(",".join(f"{cell:.1f}" for cell in row) for row in zip(*columns, strict=True))
+        rows = "\n".join(
+            ",".join(f"{cell:.1f}" for cell in row) for row in zip(*columns, strict=True)
+        )
         (tmp_path / f"{name}.csv").write_text(f"age,height,weight\n{rows}\n")
     return tmp_path
 
@@ -94,9 +106,12 @@ def test_the_hash_of_a_study_names_the_plugin_and_its_version(installed, study):
     )
     path = os.pathsep.join([str(installed), str(SOURCE)])
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True,
-        env=os.environ | {"PYTHONPATH": path}, timeout=120,
-    )  # fmt: skip
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": path},
+        timeout=120,
+    )
     assert done.stdout.strip() == "{'unisono-power': '0.1.0'}", done.stderr
 
 
@@ -120,9 +135,12 @@ print([str(pair) for pair in found if pair is not None])
 def test_the_neighbour_fuzzer_takes_it_as_it_is(installed):
     path = os.pathsep.join([str(installed), str(SOURCE)])
     done = subprocess.run(
-        [sys.executable, "-c", FUZZED], capture_output=True, text=True,
-        env=os.environ | {"PYTHONPATH": path}, timeout=300,
-    )  # fmt: skip
+        [sys.executable, "-c", FUZZED],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": path},
+        timeout=300,
+    )
     assert done.stdout.strip() == "[]", done.stderr
 
 

@@ -24,15 +24,54 @@ def test_public_names_exist_and_are_pinned():
     for name in unisono.__all__:
         assert getattr(unisono, name) is not None
     assert set(unisono.__all__) == {
-        "ACCOUNTANT", "Algorithm", "Answer", "Budget", "ClippedValues", "Composed",
-        "DiscreteGaussian", "Event", "Everyone", "Facts", "FreshBudgetWarning", "Gaussian",
-        "Laplace", "LargeDeltaWarning", "Ledger", "MECHANISMS", "NoNoise", "NormNoise", "Party",
-        "Poisson", "Policy", "PredictableNoiseWarning", "Privacy", "PrivacyCurve", "PrivacyWarning",
-        "Private", "RandomizedResponse", "Relation", "Result", "Selection", "Sensitivity",
-        "Skellam", "Study", "Trust", "Unit", "Viewer", "WithoutReplacement", "__version__",
+        "ACCOUNTANT",
+        "Algorithm",
+        "Answer",
+        "Budget",
+        "ClippedValues",
+        "Composed",
+        "DiscreteGaussian",
+        "Event",
+        "Everyone",
+        "Facts",
+        "FreshBudgetWarning",
+        "Gaussian",
+        "Laplace",
+        "LargeDeltaWarning",
+        "Ledger",
+        "MECHANISMS",
+        "NoNoise",
+        "NormNoise",
+        "Party",
+        "Poisson",
+        "Policy",
+        "PredictableNoiseWarning",
+        "Privacy",
+        "PrivacyCurve",
+        "PrivacyWarning",
+        "Private",
+        "RandomizedResponse",
+        "Relation",
+        "Result",
+        "Selection",
+        "Sensitivity",
+        "Skellam",
+        "Study",
+        "Trust",
+        "Unit",
+        "Viewer",
+        "WithoutReplacement",
+        "__version__",
         "bounded_sum",
-        "clipped_sum", "count", "histogram", "ledger_for", "mean", "open_ledger", "total", "verify",
-    }  # fmt: skip
+        "clipped_sum",
+        "count",
+        "histogram",
+        "ledger_for",
+        "mean",
+        "open_ledger",
+        "total",
+        "verify",
+    }
     with pytest.raises(AttributeError, match="no attribute"):
         unisono.nothing  # noqa: B018
 
@@ -56,8 +95,14 @@ def test_every_benchmark_that_is_cited_exists():
 
 def test_the_first_paragraph_is_in_the_words_of_the_field():
     first = README.read_text(encoding="utf-8").partition("```")[0]
-    for word in ("federated learning", "differential privacy", "Secure\naggregation",
-                 "privacy budget", "user-level privacy", "membership inference"):  # fmt: skip
+    for word in (
+        "federated learning",
+        "differential privacy",
+        "Secure\naggregation",
+        "privacy budget",
+        "user-level privacy",
+        "membership inference",
+    ):
         assert word in first
 
 

@@ -14,9 +14,21 @@ _PLACES = {
     "unisono.accounting.curve": ("PrivacyCurve",),
     "unisono.core.algorithm": ("Algorithm", "Facts"),
     "unisono.core.events": (
-        "Composed", "DiscreteGaussian", "Event", "Everyone", "Gaussian", "Laplace", "NoNoise",
-        "NormNoise", "Poisson", "RandomizedResponse", "Selection", "Sensitivity", "Skellam",
-        "WithoutReplacement", "bounded_sum",
+        "Composed",
+        "DiscreteGaussian",
+        "Event",
+        "Everyone",
+        "Gaussian",
+        "Laplace",
+        "NoNoise",
+        "NormNoise",
+        "Poisson",
+        "RandomizedResponse",
+        "Selection",
+        "Sensitivity",
+        "Skellam",
+        "WithoutReplacement",
+        "bounded_sum",
     ),
     "unisono.core.ledger": ("Ledger",),
     "unisono.core.verification": ("verify",),
@@ -26,12 +38,15 @@ _PLACES = {
     "unisono.core.trust": ("Relation", "Trust", "Unit", "Viewer"),
     "unisono.core.values": ("Private", "clipped_sum"),
     "unisono.errors": (
-        "ClippedValues", "FreshBudgetWarning", "LargeDeltaWarning", "PredictableNoiseWarning",
+        "ClippedValues",
+        "FreshBudgetWarning",
+        "LargeDeltaWarning",
+        "PredictableNoiseWarning",
         "PrivacyWarning",
     ),
     "unisono.mechanisms": ("MECHANISMS",),
     "unisono.studies.data_set": ("ledger_for",),
-}  # fmt: skip
+}
 _WHERE = {name: module for module, names in _PLACES.items() for name in names}
 
 __all__ = sorted([*_WHERE, "__version__"])

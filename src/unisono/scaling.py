@@ -100,11 +100,16 @@ class PrivateScaler:
         levels = (self.beyond, 0.25, 0.5, 0.75, 1 - self.beyond)
         questions = [
             quantiles(
-                column, (-self.reach, self.reach), levels, name=f"column {column}",
-                branching=self.branching, depth=self.depth, fine=self.fine,
+                column,
+                (-self.reach, self.reach),
+                levels,
+                name=f"column {column}",
+                branching=self.branching,
+                depth=self.depth,
+                fine=self.fine,
             )
             for column in range(features)
-        ]  # fmt: skip
+        ]
         return Survey(questions)
 
     @property
@@ -117,18 +122,28 @@ class PrivateScaler:
         return _scaling(survey.read(study, result), self, result.certificate)
 
     def fit(
-        self, parties: Sequence[Party], *, records: Sequence[int], features: int,
-        trust: Trust = Trust.SECURE_SUM, exact_sizes: bool = True,
-        minimum_parties: int | None = None, colluders: int | None = None,
+        self,
+        parties: Sequence[Party],
+        *,
+        records: Sequence[int],
+        features: int,
+        trust: Trust = Trust.SECURE_SUM,
+        exact_sizes: bool = True,
+        minimum_parties: int | None = None,
+        colluders: int | None = None,
         run: Callable[..., Result] | None = None,
-    ) -> Scaling:  # fmt: skip
+    ) -> Scaling:
         """Pay for the scaling at every party and learn it; `run` is the engine's, in process
         unless given. Sizes and the number of features are public facts."""
         survey = self.survey(features)
         facts = agree_facts(
-            records, features, trust, minimum_parties=minimum_parties, colluders=colluders,
+            records,
+            features,
+            trust,
+            minimum_parties=minimum_parties,
+            colluders=colluders,
             exact_sizes=exact_sizes,
-        )  # fmt: skip
+        )
         study = Study(STATISTICS.method(survey, self.privacy), facts, trust)
         if run is None:
             from unisono.engines import in_process

@@ -73,9 +73,14 @@ class Answer:
 
 
 def open_ledger(
-    path: str | os.PathLike[str], dataset: str, epsilon: float, delta: float = 0.0, *,
-    relation: Relation | str = Relation.REPLACE_ONE, seed: int | None = None,
-) -> Ledger:  # fmt: skip
+    path: str | os.PathLike[str],
+    dataset: str,
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    relation: Relation | str = Relation.REPLACE_ONE,
+    seed: int | None = None,
+) -> Ledger:
     """Open the data set's ledger, or create it with this budget if there is none yet."""
     policy = Policy(dataset, Budget(epsilon, delta), relation=Relation(relation))
     if Path(path).exists():
@@ -93,9 +98,13 @@ def count(condition: Any, *, epsilon: float, ledger: Ledger, delta: float = 0.0)
 
 
 def total(
-    values: Any, bounds: tuple[float, float], *, epsilon: float, ledger: Ledger,
+    values: Any,
+    bounds: tuple[float, float],
+    *,
+    epsilon: float,
+    ledger: Ledger,
     delta: float = 0.0,
-) -> Answer:  # fmt: skip
+) -> Answer:
     """The sum of values, each clipped to public bounds; one that cannot be read adds nothing."""
     records, low, high = _bounded(values, bounds)
     reach = max(abs(low), abs(high))
@@ -106,9 +115,13 @@ def total(
 
 
 def mean(
-    values: Any, bounds: tuple[float, float], *, epsilon: float, ledger: Ledger,
+    values: Any,
+    bounds: tuple[float, float],
+    *,
+    epsilon: float,
+    ledger: Ledger,
     delta: float = 0.0,
-) -> Answer:  # fmt: skip
+) -> Answer:
     """The average of values, each clipped to public bounds.
 
     Values are centred first, so the noise is in proportion to half the range. Where the number
@@ -134,8 +147,13 @@ def mean(
 
 
 def histogram(
-    values: Any, categories: Sequence[Any], *, epsilon: float, ledger: Ledger, delta: float = 0.0,
-) -> Answer:  # fmt: skip
+    values: Any,
+    categories: Sequence[Any],
+    *,
+    epsilon: float,
+    ledger: Ledger,
+    delta: float = 0.0,
+) -> Answer:
     """How many records fall into each of the public categories; others are left out.
 
     What a record counts as is decided for it alone, as `unisono.data.codes` says.
@@ -195,9 +213,15 @@ def _pay_and_release(
 
 
 def _answer(
-    name: str, value: Any, event: Event, columns: int, ledger: Ledger, delta: float, factor: float,
+    name: str,
+    value: Any,
+    event: Event,
+    columns: int,
+    ledger: Ledger,
+    delta: float,
+    factor: float,
     step: float = 0.0,
-) -> Answer:  # fmt: skip
+) -> Answer:
     """`step` is the grid where it is coarse: tails of integer noise reach one step further."""
     relation = ledger.policy.relation
     curve = PrivacyCurve(event * 1, relation)

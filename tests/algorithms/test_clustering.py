@@ -34,10 +34,15 @@ def records(sizes=SIZES, seed=0):
 
 def members(data, seed=2):
     return [
-        Party(f"p{j}", Private((rows,)), Ledger.in_memory(
-            Policy(f"d{j}", Budget(1e9, 1e-5), colluders=1), ACCOUNTANT, seed=seed))
+        Party(
+            f"p{j}",
+            Private((rows,)),
+            Ledger.in_memory(
+                Policy(f"d{j}", Budget(1e9, 1e-5), colluders=1), ACCOUNTANT, seed=seed
+            ),
+        )
         for j, rows in enumerate(data)
-    ]  # fmt: skip
+    ]
 
 
 def agreed(method, trust=Trust.SECURE_SUM, sizes=SIZES, **facts):
@@ -107,9 +112,10 @@ def test_sensitivity_by_brute_force():
         start = np.asarray(one(rows, everyone), np.int64)
         removed = one(rows[[0, 2, 3, 3]], np.array([True, True, True, False]))
         for relation, value in (
-            (Relation.REPLACE_ONE, one(other, everyone)), (Relation.ZERO_OUT, one(rows, without)),
+            (Relation.REPLACE_ONE, one(other, everyone)),
+            (Relation.ZERO_OUT, one(rows, without)),
             (Relation.ADD_OR_REMOVE, removed),
-        ):  # fmt: skip
+        ):
             gap = np.linalg.norm((start - np.asarray(value, np.int64)) * grid)
             largest[relation] = max(largest[relation], gap)
     for relation, seen in largest.items():
@@ -125,12 +131,22 @@ def test_engines_agree(trust):
     values, books = [], []
     for run in (in_process.run, loopback.run):
         parties = [
-            Party(f"p{j}", Private((rows,)), Ledger.in_memory(
-                Policy(f"d{j}", Budget(1e9, 1e-5),
-                       exceptions if trust is Trust.TRUSTED_SERVER else (), colluders=1),
-                ACCOUNTANT, seed=4))
+            Party(
+                f"p{j}",
+                Private((rows,)),
+                Ledger.in_memory(
+                    Policy(
+                        f"d{j}",
+                        Budget(1e9, 1e-5),
+                        exceptions if trust is Trust.TRUSTED_SERVER else (),
+                        colluders=1,
+                    ),
+                    ACCOUNTANT,
+                    seed=4,
+                ),
+            )
             for j, rows in enumerate(records())
-        ]  # fmt: skip
+        ]
         values.append(run(study, parties).value)
         books.append([p.ledger.history(ITERATES) for p in parties])
     assert books[0] == books[1]

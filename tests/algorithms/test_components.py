@@ -46,10 +46,15 @@ def agreed(method, trust=Trust.SECURE_SUM, sizes=SIZES, **facts):
 
 def members(data, seed=5):
     return [
-        Party(f"p{j}", Private((rows,)), Ledger.in_memory(
-            Policy(f"d{j}", Budget(1e9, 1e-5), colluders=1), ACCOUNTANT, seed=seed))
+        Party(
+            f"p{j}",
+            Private((rows,)),
+            Ledger.in_memory(
+                Policy(f"d{j}", Budget(1e9, 1e-5), colluders=1), ACCOUNTANT, seed=seed
+            ),
+        )
         for j, rows in enumerate(data)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -95,8 +100,9 @@ def test_sensitivity_by_brute_force(exact):
         everyone, without = np.ones(3, bool), np.array([True, False, True])
         start = np.asarray(one(rows, everyone), np.int64)
         for relation, value in (
-            (Relation.REPLACE_ONE, one(other, everyone)), (Relation.ZERO_OUT, one(rows, without)),
-        ):  # fmt: skip
+            (Relation.REPLACE_ONE, one(other, everyone)),
+            (Relation.ZERO_OUT, one(rows, without)),
+        ):
             gap = np.abs(start - np.asarray(value, np.int64)) * grid
             seen = np.array([gap.sum(), math.sqrt((gap**2).sum())])
             largest[relation] = np.maximum(largest[relation], seen)

@@ -27,11 +27,13 @@ LOGISTIC = LinearLoss("logistic")
 
 @pytest.mark.parametrize(
     ("wanted", "name"),
-    [({"delta": 0.0}, "output-perturbation"),
-     ({"delta": 1e-5, "most_rounds": 1}, "output-perturbation"),
-     ({"delta": 1e-5}, "gradient-perturbation"),
-     ({"delta": 1e-5, "most_rounds": 20}, "gradient-perturbation")],
-)  # fmt: skip
+    [
+        ({"delta": 0.0}, "output-perturbation"),
+        ({"delta": 1e-5, "most_rounds": 1}, "output-perturbation"),
+        ({"delta": 1e-5}, "gradient-perturbation"),
+        ({"delta": 1e-5, "most_rounds": 20}, "gradient-perturbation"),
+    ],
+)
 def test_the_rule(wanted, name):
     facts = Facts(FACTS.records, 3, 2, 1)
     privacy = Privacy(1.0, wanted.pop("delta"))

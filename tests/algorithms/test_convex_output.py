@@ -156,10 +156,14 @@ def test_sensitivity_of_the_average_is_the_inventory_formula():
 
 @pytest.mark.parametrize(
     ("trust", "delta", "law"),
-    [(Trust.LOCAL, 0.0, NormNoise), (Trust.TRUSTED_SERVER, 0.0, NormNoise),
-     (Trust.SECURE_SUM, 0.0, Laplace), (Trust.LOCAL, 1e-5, Gaussian),
-     (Trust.SECURE_SUM, 1e-5, Gaussian)],
-)  # fmt: skip
+    [
+        (Trust.LOCAL, 0.0, NormNoise),
+        (Trust.TRUSTED_SERVER, 0.0, NormNoise),
+        (Trust.SECURE_SUM, 0.0, Laplace),
+        (Trust.LOCAL, 1e-5, Gaussian),
+        (Trust.SECURE_SUM, 1e-5, Gaussian),
+    ],
+)
 def test_every_trust_has_its_noise_and_its_claim(trust, delta, law):
     method, facts = output_perturbation(2.0, delta), Facts(SIZES, 3, 3, 1)
     result = run(method, trust)
@@ -209,8 +213,9 @@ def test_dropouts_are_left_out_of_the_average():
     method = output_perturbation(500.0, 1e-5, regularisation=0.5)
     result = in_process.run(
         Study(method, Facts(SIZES, 3, 3, 1), Trust.SECURE_SUM),
-        members(toy(), epsilon=1e6), dropouts=silent,
-    )  # fmt: skip
+        members(toy(), epsilon=1e6),
+        dropouts=silent,
+    )
     alone = minimisers(bound_of(regularisation=0.5), *stacked(toy()))[[0, 2, 3]]
     assert result.value == pytest.approx(alone.mean(0), abs=0.03)
 

@@ -54,9 +54,13 @@ PROBLEM = RecordLoss(linear, np.zeros(WIDTH, np.float32), (np.ones(WIDTH, np.flo
 
 def algorithm(optimizer=None, **changes):
     usual = {
-        "epsilon": EPSILON, "delta": DELTA, "rounds": ROUNDS, "separation": 4, "bands": 4,
+        "epsilon": EPSILON,
+        "delta": DELTA,
+        "rounds": ROUNDS,
+        "separation": 4,
+        "bands": 4,
         "relation": Relation.ZERO_OUT,
-    }  # fmt: skip
+    }
     return methods.dp_ftrl(PROBLEM, optimizer or optax.sgd(1.0), **usual | changes)
 
 
@@ -288,12 +292,13 @@ CASES = {
     "case",
     [
         pytest.param(
-            case, id=name,
+            case,
+            id=name,
             marks=[pytest.mark.slow] if name in ("trusted-server", "one-band") else [],
         )
         for name, case in CASES.items()
     ],
-)  # fmt: skip
+)
 def test_the_worst_record_moves_the_run_by_nearly_what_is_claimed(case):
     """The same noise in both worlds: their difference is what the record adds, exactly."""
     replay, inside, outside = worlds(*case)
@@ -398,11 +403,12 @@ def parties(data, trust=Trust.LOCAL, relation=Relation.ZERO_OUT, seed=3):
             Private(columns),
             Ledger.in_memory(
                 Policy(f"data-{j}", Budget(2 * EPSILON, DELTA), trusted, relation=relation),
-                ACCOUNTANT, seed=seed + j,
+                ACCOUNTANT,
+                seed=seed + j,
             ),
         )
         for j, columns in enumerate(data)
-    ]  # fmt: skip
+    ]
 
 
 def sums(result):
@@ -484,10 +490,17 @@ def test_something_is_learned_with_momentum_and_moving_bounds():
 
     found = methods.dp_ftrl(
         RecordLoss(logistic, np.zeros(WIDTH, np.float32), (rows[0], labels[0])),
-        optax.sgd(0.3, momentum=0.5), EPSILON, DELTA, Relation.ZERO_OUT, rounds=40, separation=10,
-        bands=10, momentum=0.5, average_last=0.5,
+        optax.sgd(0.3, momentum=0.5),
+        EPSILON,
+        DELTA,
+        Relation.ZERO_OUT,
+        rounds=40,
+        separation=10,
+        bands=10,
+        momentum=0.5,
+        average_last=0.5,
         clipping=Clipping(quantile=0.5, loss_range=2.0),
-    )  # fmt: skip
+    )
     study = Study(found, Facts((400,), WIDTH, 1), Trust.LOCAL)
     learned = in_process.run(study, parties([(rows, labels)])).value
     assert np.mean(np.sign(rows @ learned.parameters) == labels) > 0.9

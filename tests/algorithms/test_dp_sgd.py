@@ -58,11 +58,17 @@ def problem(width=3, loss=linear):
 
 def run(algorithm, data, facts, trust=Trust.LOCAL, seed=5, budget=1e4, **settings):
     parties = [
-        Party(f"p{k}", Private(own), Ledger.in_memory(
-            Policy(f"p{k}", Budget(budget, DELTA), relation=Relation.ADD_OR_REMOVE), ACCOUNTANT,
-            seed))
+        Party(
+            f"p{k}",
+            Private(own),
+            Ledger.in_memory(
+                Policy(f"p{k}", Budget(budget, DELTA), relation=Relation.ADD_OR_REMOVE),
+                ACCOUNTANT,
+                seed,
+            ),
+        )
         for k, own in enumerate(data)
-    ]  # fmt: skip
+    ]
     return in_process.run(Study(algorithm, facts, trust), parties, **settings)
 
 
@@ -276,9 +282,9 @@ def audited(algorithm, facts, relation_present, fault=None, seed=0, runs=2000):
     replay = Replay(study)
     columns = [rows(8, size=50.0)]
     pilot = best_direction(
-        replay.transcripts(columns, 500, seed + 1), replay.transcripts(
-            columns, 500, seed + 2, relation_present)
-    )  # fmt: skip
+        replay.transcripts(columns, 500, seed + 1),
+        replay.transcripts(columns, 500, seed + 2, relation_present),
+    )
     inside = replay.transcripts(columns, runs, seed + 3, fault=fault)
     outside = replay.transcripts(columns, runs, seed + 4, relation_present, fault=fault)
     return audit(scores(inside, pilot), scores(outside, pilot), delta=DELTA, confidence=CONFIDENCE)
@@ -317,8 +323,13 @@ def test_an_audit_catches_a_wrong_relation():
     pilot = best_direction(replay.transcripts([one], 500, 1), replay.transcripts([other], 500, 2))
     inside, outside = replay.transcripts([one], 2000, 3), replay.transcripts([other], 2000, 4)
     with pytest.raises(AuditFailed):
-        check(4.0, DELTA, audit(scores(inside, pilot), scores(outside, pilot), delta=DELTA,
-                                confidence=CONFIDENCE))  # fmt: skip
+        check(
+            4.0,
+            DELTA,
+            audit(
+                scores(inside, pilot), scores(outside, pilot), delta=DELTA, confidence=CONFIDENCE
+            ),
+        )
 
 
 def test_shares_drawn_in_the_graph_add_up_to_the_claimed_noise():
@@ -350,8 +361,12 @@ def single_run(epsilon=4.0, seed=3):
     coins = np.random.default_rng(seed).random(CANARIES) < 0.5
     canaries = 100 * np.eye(CANARIES, dtype=np.float32)[coins]
     algorithm = dp_sgd(problem(CANARIES), optax.sgd(1.0), epsilon, rounds=4, sampling_rate=1.0)
-    result = run(algorithm, [(canaries, np.zeros(len(canaries), np.float32))],
-                 Facts((CANARIES // 2,), CANARIES, 1, 0, False), seed=seed)  # fmt: skip
+    result = run(
+        algorithm,
+        [(canaries, np.zeros(len(canaries), np.float32))],
+        Facts((CANARIES // 2,), CANARIES, 1, 0, False),
+        seed=seed,
+    )
     return one_run(-np.asarray(result.value.parameters), coins, GUESSES, DELTA, 0.95)
 
 

@@ -58,9 +58,16 @@ def algorithm():
     start = np.zeros((FEATURES, CLASSES), np.float32)
     problem = RecordLoss(cross_entropy, start, (start[:, 0], np.float32(0)))
     return methods.dp_sgd(
-        problem, optax.sgd(250.0), EPSILON, DELTA, Relation.ADD_OR_REMOVE, rounds=80,
-        sampling_rate=0.5, clipping=Clipping(bound=0.1), average_last=0.5,
-    )  # fmt: skip
+        problem,
+        optax.sgd(250.0),
+        EPSILON,
+        DELTA,
+        Relation.ADD_OR_REMOVE,
+        rounds=80,
+        sampling_rate=0.5,
+        clipping=Clipping(bound=0.1),
+        average_last=0.5,
+    )
 
 
 @lru_cache

@@ -68,9 +68,7 @@ def records(sizes=SIZES, seed=0):
 def members(data, budget=50.0, trust=Trust.SECURE_SUM):
     def ledger(name):
         exceptions = ((SERVER, Budget(math.inf)),) if trust is Trust.TRUSTED_SERVER else ()
-        policy = Policy(
-            name, Budget(budget, DELTA), exceptions, Relation.ZERO_OUT, unit=Unit.PARTY
-        )  # fmt: skip
+        policy = Policy(name, Budget(budget, DELTA), exceptions, Relation.ZERO_OUT, unit=Unit.PARTY)
         return Ledger.in_memory(policy, ACCOUNTANT, seed=3)
 
     return [Party(f"{j}", Private(columns), ledger(f"data-{j}")) for j, columns in enumerate(data)]
@@ -354,11 +352,16 @@ def test_dropouts_are_survived_down_to_the_minimum():
     """The average is over those who arrived; a round with too few leaves everything as it was."""
     study = Study(
         fed_avg(
-            problem(linear), optax.sgd(0.1), optax.sgd(1.0), 20.0, rounds=4,
+            problem(linear),
+            optax.sgd(0.1),
+            optax.sgd(1.0),
+            20.0,
+            rounds=4,
             clipping=Clipping(bound=0.1, quantile=0.5),
         ),
-        Facts((4,) * 100, 2, 60), Trust.SECURE_SUM,
-    )  # fmt: skip
+        Facts((4,) * 100, 2, 60),
+        Trust.SECURE_SUM,
+    )
     silent = np.zeros((4, 100), bool)
     silent[1, :40] = True  # sixty survive, enough
     silent[2, :41] = True

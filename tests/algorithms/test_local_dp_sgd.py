@@ -271,9 +271,10 @@ def test_a_claim_that_forgets_the_steps_of_a_round_is_caught():
     settings = {"rounds": 3, "steps": 1, "sampling_rate": 1.0, **ZERO_OUT}
     method = local_dp_sgd(LINEAR, optax.sgd(1.0), EPSILON, **settings)
     once = method.bind(ALONE, Trust.LOCAL)
-    ratio = once.event(ALONE, Trust.LOCAL).noise.std / audited().algorithm.event(
-        ALONE, Trust.LOCAL
-    ).noise.std  # fmt: skip
+    ratio = (
+        once.event(ALONE, Trust.LOCAL).noise.std
+        / audited().algorithm.event(ALONE, Trust.LOCAL).noise.std
+    )
     assert ratio == pytest.approx(np.sqrt(0.5), rel=2e-3)
     with pytest.raises(AuditFailed):
         check(EPSILON, DELTA, found_in(audited(), noise=ratio))

@@ -34,8 +34,9 @@ def moved_by(loss, parameters, record, clipping, bounds=None):
     plan = PerRecord(loss, parameters, record)
     bounds = clipping.start(plan) if bounds is None else bounds
     batch = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], record)
-    run = jax.jit(lambda mask: clipped_sum(
-        plan, clipping, parameters, bounds, batch, mask, GRID, True).value)  # fmt: skip
+    run = jax.jit(
+        lambda mask: clipped_sum(plan, clipping, parameters, bounds, batch, mask, GRID, True).value
+    )
     length = float(np.linalg.norm(np.asarray(run(jnp.ones(1, bool)), float) * GRID))
     return length, clipping.sensitivity(plan, GRID, True).under(Relation.ADD_OR_REMOVE).l2
 
@@ -64,9 +65,12 @@ def test_bounds_that_a_server_makes_up_change_nothing(bounds):
     network = logistic(3, 2)
     record = (np.array([1.0, -2.0, 3.0], np.float32), np.float32(1))
     length, claimed = moved_by(
-        network.loss, network.init(jax.random.key(0)), record, Clipping(),
+        network.loss,
+        network.init(jax.random.key(0)),
+        record,
+        Clipping(),
         jnp.full(1, bounds, jnp.float32),
-    )  # fmt: skip
+    )
     assert np.isfinite(length)
     assert length <= claimed
 
@@ -95,9 +99,13 @@ def convolved(kernel_of):
 
 def plain(image, kernel, groups=1):
     return jax.lax.conv_general_dilated(
-        image, kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        image,
+        kernel,
+        (1, 1),
+        "VALID",
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
         feature_group_count=groups,
-    )  # fmt: skip
+    )
 
 
 @jax.custom_vjp
@@ -120,18 +128,20 @@ _secretive.defvjp(lambda values: (values, None), _backwards)
         (convolved(lambda x, k: plain(x, k) + plain(-x, k)), "convolution"),
         (convolved(lambda x, k: jax.checkpoint(plain)(x, k)), "convolution"),
         (
-            lambda p, r: jnp.sum(p) * jax.random.normal(
-                jax.random.key(r[1].astype(jnp.int32), impl="rbg")),
+            lambda p, r: (
+                jnp.sum(p) * jax.random.normal(jax.random.key(r[1].astype(jnp.int32), impl="rbg"))
+            ),
             "threefry",
         ),
         (
-            lambda p, r: jnp.sum(p) * jax.pure_callback(
-                np.sum, r[1], r[0], vmap_method="sequential"),
+            lambda p, r: (
+                jnp.sum(p) * jax.pure_callback(np.sum, r[1], r[0], vmap_method="sequential")
+            ),
             "callback",
         ),
         (lambda p, r: jnp.sum(_secretive(p)) * r[1], "callback"),
     ],
-)  # fmt: skip
+)
 def test_what_may_mix_records_is_refused(loss, message):
     with pytest.raises(InvalidInput, match=message):
         PerRecord(loss, jnp.ones((2, 2, 2, 2)), (np.zeros(32, np.float32), np.float32(0)))
@@ -212,10 +222,13 @@ def test_every_schedule_of_noise_runs_and_is_paid(scales, trust):
     facts = Facts((40,) * parties, 3, parties, parties - 1, False)
     policy = Policy("p", Budget(1.0, 1e-5), relation=Relation.ADD_OR_REMOVE, colluders=parties - 1)
     members = [
-        Party(f"p{k}", Private((np.ones((40, 3), np.float32), np.zeros(40, np.float32))),
-              Ledger.in_memory(policy, ACCOUNTANT, 1))
+        Party(
+            f"p{k}",
+            Private((np.ones((40, 3), np.float32), np.zeros(40, np.float32))),
+            Ledger.in_memory(policy, ACCOUNTANT, 1),
+        )
         for k in range(parties)
-    ]  # fmt: skip
+    ]
     study = Study(method, facts, trust)
     assert np.isfinite(in_process.run(study, members).value.parameters).all()
 

@@ -179,9 +179,11 @@ def test_iterating_composes_plainly_against_everyone():
 
 def test_an_unopened_round_leaves_the_prior():
     found = run(
-        one_shot_regression(1.0, 1e-5, **MODEL), toy(), Trust.SECURE_SUM,
+        one_shot_regression(1.0, 1e-5, **MODEL),
+        toy(),
+        Trust.SECURE_SUM,
         dropouts=np.array([[True, True, False]]),
-    ).value  # fmt: skip
+    ).value
     assert found.precision == pytest.approx(np.eye(3) / 25)
     assert not found.shift.any()
 

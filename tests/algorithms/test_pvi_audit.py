@@ -75,25 +75,41 @@ def one_label_flipped(study, tight=True):
 
 def natural_gradient(rate=1.0):
     return methods.natural_gradient(
-        epsilon=EPSILON, delta=DELTA, rounds=5, clipping_norm=0.1, sampling_rate=rate,
+        epsilon=EPSILON,
+        delta=DELTA,
+        rounds=5,
+        clipping_norm=0.1,
+        sampling_rate=rate,
         relation=Relation.ZERO_OUT,
         learning_rate=1e-3,  # q hardly moves, so that records keep their slopes
-    )  # fmt: skip
+    )
 
 
 def updates(**changes):
     return methods.clipped_updates(
-        epsilon=EPSILON, delta=DELTA, rounds=6, clipping_norm=0.5, damping=0.1,
-        climb=Climb(steps=3), **changes,
-    )  # fmt: skip
+        epsilon=EPSILON,
+        delta=DELTA,
+        rounds=6,
+        clipping_norm=0.5,
+        damping=0.1,
+        climb=Climb(steps=3),
+        **changes,
+    )
 
 
 def dp_sga(start=None, **changes):
     return methods.dp_sga(
-        epsilon=EPSILON, delta=DELTA, rounds=6, local_steps=1, clipping_norm=0.5,
-        learning_rate=0.01, variance_rate=1e-4, relation=Relation.ZERO_OUT, start=start,
+        epsilon=EPSILON,
+        delta=DELTA,
+        rounds=6,
+        local_steps=1,
+        clipping_norm=0.5,
+        learning_rate=0.01,
+        variance_rate=1e-4,
+        relation=Relation.ZERO_OUT,
+        start=start,
         **{"sampling_rate": 0.5, **changes},
-    )  # fmt: skip
+    )
 
 
 def analytic(rounds):

@@ -87,9 +87,15 @@ def test_one_newton_step_is_the_exact_posterior_of_a_line(full, trust):
     and m = P⁻¹ Xᵀy / s² from m = 0."""
     data = toy("linear")
     method = natural_gradient(
-        linear(STD), prior_variance=4.0, rounds=1, clipping_norm=200.0, curvature_weight=2.0,
-        full_covariance=full, **NEWTON, **PLENTY,
-    )  # fmt: skip
+        linear(STD),
+        prior_variance=4.0,
+        rounds=1,
+        clipping_norm=200.0,
+        curvature_weight=2.0,
+        full_covariance=full,
+        **NEWTON,
+        **PLENTY,
+    )
     answer = run(method, data, trust)
     rows, labels = pooled(data)
     bend = rows.T @ rows / STD**2
@@ -107,9 +113,15 @@ def test_mean_field_iterations_reach_the_exact_mean_of_a_line():
     show if it is left out."""
     data = toy("linear")
     method = natural_gradient(
-        linear(STD), prior_variance=0.05, rounds=60, clipping_norm=200.0, curvature_weight=1.0,
-        learning_rate=0.3, momentum=0.5, **PLENTY,
-    )  # fmt: skip
+        linear(STD),
+        prior_variance=0.05,
+        rounds=60,
+        clipping_norm=200.0,
+        curvature_weight=1.0,
+        learning_rate=0.3,
+        momentum=0.5,
+        **PLENTY,
+    )
     answer = run(method, data)
     rows, labels = pooled(data)
     precision = np.eye(3) / 0.05 + rows.T @ rows / STD**2
@@ -149,9 +161,16 @@ def free_energy_optimum(rows, labels, prior_variance, full):
 def test_without_noise_logistic_regression_reaches_the_variational_optimum(full):
     data = toy("logistic")
     method = natural_gradient(
-        prior_variance=4.0, rounds=60, clipping_norm=30.0, curvature_weight=1.0,
-        learning_rate=0.4, momentum=0.3, memory=0.5, full_covariance=full, **PLENTY,
-    )  # fmt: skip
+        prior_variance=4.0,
+        rounds=60,
+        clipping_norm=30.0,
+        curvature_weight=1.0,
+        learning_rate=0.4,
+        momentum=0.3,
+        memory=0.5,
+        full_covariance=full,
+        **PLENTY,
+    )
     answer = run(method, data)
     centre, spread = free_energy_optimum(*pooled(data), 4.0, full)
     np.testing.assert_allclose(mean(answer.natural), centre, atol=1e-2)
@@ -262,9 +281,18 @@ def test_a_small_network_learns_what_no_line_can():
         data.append((rows, np.sign(rows[:, 0] * rows[:, 1])))
     model = two_layer(2, 8)
     method = natural_gradient(
-        model, prior_variance=4.0, rounds=150, clipping_norm=5.0, curvature_weight=1.0,
-        learning_rate=0.3, momentum=0.8, damping=2.0, spread=1.0, seed=1, **PLENTY,
-    )  # fmt: skip
+        model,
+        prior_variance=4.0,
+        rounds=150,
+        clipping_norm=5.0,
+        curvature_weight=1.0,
+        learning_rate=0.3,
+        momentum=0.8,
+        damping=2.0,
+        spread=1.0,
+        seed=1,
+        **PLENTY,
+    )
     answer = run(method, data)
     rows, labels = pooled(data)
     normals = jnp.asarray(generator.normal(size=(32, model.size(2))), jnp.float32)
@@ -276,13 +304,17 @@ def test_a_small_network_learns_what_no_line_can():
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"clipping_norm": 0.0}, "clipping_norm"), ({"momentum": 1.0}, "momentum"),
-        ({"memory": -0.1}, "memory"), ({"sampling_rate": 1.5}, "sampling_rate"),
-        ({"damping": -1.0}, "damping"), ({"delta": 1.0}, "delta"),
-        ({"average_last": 2.0}, "average_last"), ({"prior_variance": 0.0}, "variance"),
+        ({"clipping_norm": 0.0}, "clipping_norm"),
+        ({"momentum": 1.0}, "momentum"),
+        ({"memory": -0.1}, "memory"),
+        ({"sampling_rate": 1.5}, "sampling_rate"),
+        ({"damping": -1.0}, "damping"),
+        ({"delta": 1.0}, "delta"),
+        ({"average_last": 2.0}, "average_last"),
+        ({"prior_variance": 0.0}, "variance"),
         ({"spread": math.nan}, "spread"),
     ],
-)  # fmt: skip
+)
 def test_bad_settings_are_refused(wrong, words):
     with pytest.raises(InvalidInput, match=words):
         natural_gradient(**wrong)

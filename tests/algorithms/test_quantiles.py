@@ -47,10 +47,15 @@ def agreed(method, trust=Trust.SECURE_SUM, **facts):
 
 def members(seed=3):
     return [
-        Party(f"p{j}", Private((rows,)), Ledger.in_memory(
-            Policy(f"d{j}", Budget(1e9, 1e-5), colluders=1), ACCOUNTANT, seed=seed))
+        Party(
+            f"p{j}",
+            Private((rows,)),
+            Ledger.in_memory(
+                Policy(f"d{j}", Budget(1e9, 1e-5), colluders=1), ACCOUNTANT, seed=seed
+            ),
+        )
         for j, rows in enumerate(AGES)
-    ]  # fmt: skip
+    ]
 
 
 def encoded(study, rows, mask=None):
@@ -172,9 +177,10 @@ def test_sensitivity_by_brute_force(delta):
     """All ways to replace, take away or add one record move the tree as stated, and no less."""
     method = statistics([quantiles(0, (0, 16), (0.5,), branching=4, depth=2)], 1.0, delta)
     study = Study(
-        method, agree_facts((3, 3), 1, Trust.SECURE_SUM, exact_sizes=False),
+        method,
+        agree_facts((3, 3), 1, Trust.SECURE_SUM, exact_sizes=False),
         Trust.SECURE_SUM,
-    )  # fmt: skip
+    )
     grid = study.algorithm.grid(study.facts, study.trust)
     bounds = study.algorithm.event(study.facts, study.trust).sensitivity
     values = [-3.0, 0.0, 0.5, 5.0, 15.9, 99.0, np.nan]

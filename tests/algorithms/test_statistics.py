@@ -71,12 +71,14 @@ def records(sizes=SIZES, seed=0):
     return [
         np.column_stack(
             [
-                generator.integers(18, 91, n), generator.uniform(-20, 60, n),
-                generator.integers(0, 2, n), generator.integers(0, 3, n),
+                generator.integers(18, 91, n),
+                generator.uniform(-20, 60, n),
+                generator.integers(0, 2, n),
+                generator.integers(0, 3, n),
             ]
         ).astype(float)
         for n in sizes
-    ]  # fmt: skip
+    ]
 
 
 def truth(name, rows):
@@ -97,22 +99,25 @@ def truth(name, rows):
         "proportion": [condition.mean()],
         "proportion by": [[condition[group == g].mean() for g in each]],
         "histogram": [np.histogram(age, (18, 40, 65, 91))[0]],
-        "contingency": [
-            [np.sum((group == g) & (condition == c)) for g in each for c in (0, 1)]
-        ],
-    }[name]  # fmt: skip
+        "contingency": [[np.sum((group == g) & (condition == c)) for g in each for c in (0, 1)]],
+    }[name]
 
 
 def members(data, trust=Trust.SECURE_SUM, seed=1, budget=1e9):
     exceptions = ((SERVER, Budget(math.inf)),) if trust is Trust.TRUSTED_SERVER else ()
     colluders = 1 if trust is Trust.SECURE_SUM else 0
     return [
-        Party(f"party-{j}", Private((rows,)), Ledger.in_memory(
-            Policy(f"data-{j}", Budget(budget, 1e-5), exceptions, colluders=colluders), ACCOUNTANT,
-            seed=seed,
-        ))
+        Party(
+            f"party-{j}",
+            Private((rows,)),
+            Ledger.in_memory(
+                Policy(f"data-{j}", Budget(budget, 1e-5), exceptions, colluders=colluders),
+                ACCOUNTANT,
+                seed=seed,
+            ),
+        )
         for j, rows in enumerate(data)
-    ]  # fmt: skip
+    ]
 
 
 def agreed(method, trust=Trust.SECURE_SUM, sizes=SIZES, **facts):
@@ -151,7 +156,7 @@ def noisy_results(study, data, runs, seed, factor=1.0):
     return [
         SimpleNamespace(value=row, certificate=None)
         for row in np.concatenate([totals * grid, ends], axis=1)
-    ]  # fmt: skip
+    ]
 
 
 # ----------------------------------------------------------------- correctness
@@ -231,9 +236,11 @@ def test_engines_agree(trust, delta):
 def test_no_neighbour_moves_further_than_stated(name, delta):
     """Replace, zero out and remove one of few extreme or random records, in every norm."""
     question = QUESTIONS[name]
-    method = statistics([question, QUESTIONS["count"]], 1.0, delta) if delta else statistics(
-        [question], 1.0, delta
-    )  # fmt: skip
+    method = (
+        statistics([question, QUESTIONS["count"]], 1.0, delta)
+        if delta
+        else statistics([question], 1.0, delta)
+    )
     study = agreed(method, sizes=(4, 4), exact_sizes=False)
     algorithm, facts = study.algorithm, study.facts
     sensitivity = algorithm.event(facts, study.trust).sensitivity
@@ -290,10 +297,15 @@ def test_the_second_moment_is_free_under_gaussian_noise():
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize(
     ("name", "trust"),
-    [("count", Trust.SECURE_SUM), ("count", Trust.LOCAL), ("moments", Trust.TRUSTED_SERVER),
-     ("moments by", Trust.SECURE_SUM), ("proportion by", Trust.SECURE_SUM),
-     ("histogram", Trust.LOCAL)],
-)  # fmt: skip
+    [
+        ("count", Trust.SECURE_SUM),
+        ("count", Trust.LOCAL),
+        ("moments", Trust.TRUSTED_SERVER),
+        ("moments by", Trust.SECURE_SUM),
+        ("proportion by", Trust.SECURE_SUM),
+        ("histogram", Trust.LOCAL),
+    ],
+)
 def test_intervals_hold_as_often_as_they_say(name, trust, delta):
     """95 % intervals miss more than 20 of 150 times with probability below 1e-4 in each of 12
     cases with fixed seeds: false alarms below 2e-3 in all."""

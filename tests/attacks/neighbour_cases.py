@@ -142,10 +142,14 @@ def algorithms(relation):
         "pvi-dp-sga",
         LABELLED,
         lambda: methods.dp_sga(
-            epsilon=8.0, rounds=2, local_steps=2, sampling_rate=0.5, clipping_norm=2.0,
+            epsilon=8.0,
+            rounds=2,
+            local_steps=2,
+            sampling_rate=0.5,
+            clipping_norm=2.0,
             relation=relation,
         ),
-    )  # fmt: skip
+    )
     if relation is not Relation.ADD_OR_REMOVE:
         yield (
             "iterated-regression",  # the program of one-shot-regression, in rounds

@@ -107,8 +107,12 @@ def test_wrong_sensitivity(monkeypatch):
     def too_small(self, *arguments, **options):
         true = honest(self, *arguments, **options)
         distance = true.zero_out
-        return replace(true, zero_out=replace(distance, l1=distance.l1 / 2, l2=distance.l2 / 2,
-                                              linf=distance.linf / 2))  # fmt: skip
+        return replace(
+            true,
+            zero_out=replace(
+                distance, l1=distance.l1 / 2, l2=distance.l2 / 2, linf=distance.linf / 2
+            ),
+        )
 
     monkeypatch.setattr(Clipping, "sensitivity", too_small)
     assert found_in(*prepared(study())).epsilon > EPSILON

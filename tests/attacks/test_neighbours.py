@@ -32,8 +32,12 @@ from .neighbour_cases import FEATURES, PARTY, RECORDS, SIZES, cases, drawn, stud
 
 CASES = {name: rest for name, *rest in cases()}
 # Solvers and long correlated runs take many times as long as sums.
-HEAVY = {"output-perturbation-hidden": 40, "output-perturbation-public": 150, "dp-ftrl-public": 60,
-         "dp-ftrl-hidden": 60}  # fmt: skip
+HEAVY = {
+    "output-perturbation-hidden": 40,
+    "output-perturbation-public": 150,
+    "dp-ftrl-public": 60,
+    "dp-ftrl-hidden": 60,
+}
 FAST, SLOW = 600, 28_300
 # Places that are full leave records out, and tell their owner.
 pytestmark = pytest.mark.filterwarnings("ignore:party . holds:UserWarning")
@@ -128,9 +132,10 @@ def caught(name, pairs=300, seed=3):
 def test_a_clip_that_is_twice_as_wide_is_noticed(monkeypatch):
     honest = values._clipped_steps
     monkeypatch.setattr(
-        values, "_clipped_steps",
+        values,
+        "_clipped_steps",
         lambda rows, clip, grid, mask=None: honest(rows, 2 * clip, grid, mask),
-    )  # fmt: skip
+    )
     assert caught("gradient-perturbation-public")
 
 

@@ -30,9 +30,32 @@ from unisono.estimators import (
     PrivateRidge,
 )
 
-ODD = [*EXTREMES.astype(float), 5e-324, -1.8e308, 10**400, -(2**63), True, None, "", "n/a", " 1",
-       "1", "0.5", "nan", "\x00", b"\xff", 1.5 + 0j, [], np.float32(0.1), "yes", 2**53 + 1, "٣",
-       np.timedelta64(3, "s"), np.datetime64("NaT"), decimal.Decimal("sNaN")]  # fmt: skip
+ODD = [
+    *EXTREMES.astype(float),
+    5e-324,
+    -1.8e308,
+    10**400,
+    -(2**63),
+    True,
+    None,
+    "",
+    "n/a",
+    " 1",
+    "1",
+    "0.5",
+    "nan",
+    "\x00",
+    b"\xff",
+    1.5 + 0j,
+    [],
+    np.float32(0.1),
+    "yes",
+    2**53 + 1,
+    "٣",
+    np.timedelta64(3, "s"),
+    np.datetime64("NaT"),
+    decimal.Decimal("sNaN"),
+]
 PAIRS = 250
 
 

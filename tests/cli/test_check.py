@@ -48,9 +48,16 @@ def change(path, old, new):
 
 def test_it_explains_a_study(study):
     text = check(study)
-    for part in ("WHAT WILL BE LEARNT", "predicts diagnosis (benign or malignant)", "WHAT IT COSTS",
-                 "another party", "WHAT ONE RECORD'S OWNER IS PROMISED", "NOISE",
-                 "WHAT COULD GO WRONG", f"{study} line"):  # fmt: skip
+    for part in (
+        "WHAT WILL BE LEARNT",
+        "predicts diagnosis (benign or malignant)",
+        "WHAT IT COSTS",
+        "another party",
+        "WHAT ONE RECORD'S OWNER IS PROMISED",
+        "NOISE",
+        "WHAT COULD GO WRONG",
+        f"{study} line",
+    ):
         assert part in text, part
     assert list(study.parent.iterdir()) == [study]
 

@@ -287,8 +287,11 @@ def test_a_party_whose_records_would_be_the_public_test_takes_no_part(trial):
 def test_a_budget_that_is_gone(trial):
     """The ledger is another study's too; the party is refused before it connects."""
     built = build(load_study(trial.study))
-    change(trial.policy("north"), ("epsilon = 10.0\ndelta", "epsilon = 3.0\ndelta"),
-           ("maximum_epsilon = 10.0", "maximum_epsilon = 3.0"))  # fmt: skip
+    change(
+        trial.policy("north"),
+        ("epsilon = 10.0\ndelta", "epsilon = 3.0\ndelta"),
+        ("maximum_epsilon = 10.0", "maximum_epsilon = 3.0"),
+    )
     ledger = Ledger.create(
         trial.ledger("north"), load_policy(trial.policy("north")).core_policy(), ACCOUNTANT
     )
@@ -383,9 +386,15 @@ def test_records_that_cannot_be_read_are_told_to_the_party_and_stop_nothing(tria
 
 def test_files_that_are_missing_or_unreadable(trial, tmp_path):
     home = trial.folder / "north"
-    for path in (trial.roster, home / "records.csv", home / "policy.toml", trial.study,
-                 home / "keys" / "north.signing", home / "keys" / "north.node",
-                 trial.authority):  # fmt: skip
+    for path in (
+        trial.roster,
+        home / "records.csv",
+        home / "policy.toml",
+        trial.study,
+        home / "keys" / "north.signing",
+        home / "keys" / "north.node",
+        trial.authority,
+    ):
         aside = path.rename(tmp_path / path.name)
         assert path.name in run(*join(trial), code=2)
         if path.suffix != ".csv":

@@ -44,9 +44,13 @@ def given(model):
     return (*COLUMNS, *(("--target", "radius") if model in numbers else ()))
 
 
-@pytest.mark.parametrize("model", [
-    name if name not in HEAVY else pytest.param(name, marks=pytest.mark.slow) for name in models()
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "model",
+    [
+        name if name not in HEAVY else pytest.param(name, marks=pytest.mark.slow)
+        for name in models()
+    ],
+)
 def test_every_model_gives_a_file_that_builds(tmp_path, model):
     """`init` builds the study before it writes it; `load_study` reads what was written."""
     path = tmp_path / "study.toml"
@@ -77,8 +81,16 @@ def test_every_pair_gives_a_file_that_builds(tmp_path, model, name):
 
 def test_every_setting_that_is_left_out_is_there_as_a_comment(tmp_path):
     path = tmp_path / "study.toml"
-    init(path, "--model", "logistic-regression", "--algorithm", "gradient-perturbation", *COLUMNS,
-         *PEOPLE, "--yes")  # fmt: skip
+    init(
+        path,
+        "--model",
+        "logistic-regression",
+        "--algorithm",
+        "gradient-perturbation",
+        *COLUMNS,
+        *PEOPLE,
+        "--yes",
+    )
     text = path.read_text()
     for name, info in GradientPerturbationConfig.model_fields.items():
         assert f"# {name} = " in text
@@ -102,8 +114,19 @@ def test_of_a_data_file_only_the_header_is_read(tmp_path):
     data.write_bytes(b"age,name,ill\n" + MARKER.encode() + b",\xff\xfe,1\n" * 3)
     path = tmp_path / "study.toml"
     typed = "0:120\n-\nyes,no\n"
-    init(path, "--header", data, "--model", "statistics", "--title", "T", *PEOPLE, "--epsilon", 1,
-         typed=typed)  # fmt: skip
+    init(
+        path,
+        "--header",
+        data,
+        "--model",
+        "statistics",
+        "--title",
+        "T",
+        *PEOPLE,
+        "--epsilon",
+        1,
+        typed=typed,
+    )
     assert list(load_study(path).data.columns) == ["age", "ill"]
     assert MARKER not in path.read_text()
     data.write_text(f"{MARKER},2,3\n")
@@ -135,14 +158,18 @@ def test_nothing_is_overwritten(tmp_path):
         (("--model", "statistics", *COLUMNS, "--parties", "north=0"), "NAME=RECORDS"),
         (("--model", "statistics", *COLUMNS, "--parties", "a=1,a=2"), "each party once"),
         ((*LOGISTIC, *COLUMNS, *PEOPLE, "--target", "rage"), "'rage' is no column"),
-        ((*LOGISTIC, *COLUMNS, *PEOPLE, "--target", "age", "--algorithm", "dp-magic"),
-         "algorithm 'dp-magic' cannot learn a logistic-regression: choose gradient-perturbation"),
-        (("--model", "statistics", *COLUMNS, *PEOPLE, "--epsilon", "-1"),
-         "epsilon = -1.0 is not a positive"),
+        (
+            (*LOGISTIC, *COLUMNS, *PEOPLE, "--target", "age", "--algorithm", "dp-magic"),
+            "algorithm 'dp-magic' cannot learn a logistic-regression: choose gradient-perturbation",
+        ),
+        (
+            ("--model", "statistics", *COLUMNS, *PEOPLE, "--epsilon", "-1"),
+            "epsilon = -1.0 is not a positive",
+        ),
         (("--model", "statistics", *COLUMNS, *PEOPLE, "--server", "nowhere"), "server.address"),
         (("--model", "statistics", "--header", "none.csv", *PEOPLE), "header cannot be read"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_one_line_and_write_nothing(tmp_path, arguments, words):
     path = tmp_path / "study.toml"
     assert words in init(path, *arguments, "--yes", code=2)

@@ -63,8 +63,16 @@ def test_one_command_leaves_everything_in_a_folder(finished):
     assert found.heading.command.startswith("unisono")  # and what the process was given
     assert found.heading.started <= found.heading.ended
     assert not found.damaged
-    for document in ("progress", "timeline", "budgets", "result", "certificate", "evaluation",
-                     "transcript", "study"):  # fmt: skip
+    for document in (
+        "progress",
+        "timeline",
+        "budgets",
+        "result",
+        "certificate",
+        "evaluation",
+        "transcript",
+        "study",
+    ):
         assert getattr(found, document), document
     report = home / "study.run" / "report.html"
     assert report.read_text().startswith("<!doctype html>") or "<html" in report.read_text()
@@ -218,10 +226,15 @@ def test_help_shows_an_example():
 
 def test_a_posterior_is_printed_without_estimates_of_what_was_not_learnt():
     shown = {
-        "title": "doses", "mean": {"age": 0.5, "dose": 0.1}, "std": {"age": 0.1, "dose": 9.0},
-        "learnt": {"age": True, "dose": False}, "covariance": [[0.01, 0.0], [0.0, 81.0]],
-        "names": ["age", "dose"], "converged": True, "note": "Nothing was learnt of dose.",
-    }  # fmt: skip
+        "title": "doses",
+        "mean": {"age": 0.5, "dose": 0.1},
+        "std": {"age": 0.1, "dose": 9.0},
+        "learnt": {"age": True, "dose": False},
+        "covariance": [[0.01, 0.0], [0.0, 81.0]],
+        "names": ["age", "dose"],
+        "converged": True,
+        "note": "Nothing was learnt of dose.",
+    }
     printed = result_text(shown)
     assert "age: 0.5, 95 % interval 0.304 to 0.696" in printed
     assert "dose: nothing was learnt (this is the prior)" in printed

@@ -713,10 +713,11 @@ def test_threads_that_ask_many_ledgers_at_once_overspend_none(tmp_path, hasty, k
     for trial in range(30 if kind == "memory" else 5):
         policies = [Policy(f"{trial} {number}", Budget(1.0, 1e-6)) for number in range(3)]
         books = [
-            Ledger.in_memory(policy, ACCOUNTANT) if kind == "memory"
+            Ledger.in_memory(policy, ACCOUNTANT)
+            if kind == "memory"
             else Ledger.create(tmp_path / policy.dataset, policy, ACCOUNTANT)
             for policy in policies
-        ]  # fmt: skip
+        ]
         gate = threading.Barrier(4)
 
         def spend(thread, books=books, gate=gate):

@@ -38,8 +38,9 @@ def test_the_laplace_law_that_is_drawn_is_the_one_accounted():
 
 def test_a_certificate_prints_each_viewers_own_delta():
     policy = Policy("d", Budget(5.0, 1e-6), ((SERVER, Budget(5.0, 1e-3)),))
-    party = Party("a", Private((np.zeros((20, 2)), np.ones(20))),
-                  Ledger.in_memory(policy, ACCOUNTANT, seed=1))  # fmt: skip
+    party = Party(
+        "a", Private((np.zeros((20, 2)), np.ones(20))), Ledger.in_memory(policy, ACCOUNTANT, seed=1)
+    )
     algorithm = methods.gradient_perturbation(epsilon=1.0, delta=1e-6, rounds=2)
     run = in_process.run(Study(algorithm, Facts((20,), 2, 1), Trust.LOCAL), [party])
     deltas = {line.viewer: line.delta for line in run.certificate.lines}

@@ -113,16 +113,21 @@ def test_a_run_writes_what_whoever_looks_on_may_read(made):
     seen = []
     shown = run(place, seen.append)
     (place.folder / "run.json").write_text(
-        json.dumps({"format": "unisono-run-1", "title": "", "engine": "in process",
-                    "state": "finished", "started": ""})
-    )  # fmt: skip
+        json.dumps(
+            {
+                "format": "unisono-run-1",
+                "title": "",
+                "engine": "in process",
+                "state": "finished",
+                "started": "",
+            }
+        )
+    )
     found = read_run(place.folder)
     assert not found.damaged
     assert found.result == shown
     assert shown["rounds_opened"] == ROUNDS
-    assert found.progress == {
-        "rounds": ROUNDS, "of": ROUNDS, "words": "", "answered": list(NAMES)
-    }  # fmt: skip
+    assert found.progress == {"rounds": ROUNDS, "of": ROUNDS, "words": "", "answered": list(NAMES)}
     assert [line["round"] for line in found.timeline] == [1, 2, 3, 4]
     assert found.timeline[0]["change"] is None
     assert all(line["change"] > 0 for line in found.timeline[1:])
@@ -467,8 +472,12 @@ def test_a_run_goes_on_only_with_the_books_that_paid_for_it(made, kill, how):
 def test_every_kind_of_payment_runs(made, name):
     """Parties that remember, correlated noise, noisy steps at home, clusters."""
     small = 'name = "network"\nhidden = [3]'
-    model = {"dp-ftrl": small, "local-dp-sgd": small, "k-means": 'name = "k-means"\nclusters = 2',
-             "pvi-clipped-updates": BAYESIAN}[name]  # fmt: skip
+    model = {
+        "dp-ftrl": small,
+        "local-dp-sgd": small,
+        "k-means": 'name = "k-means"\nclusters = 2',
+        "pvi-clipped-updates": BAYESIAN,
+    }[name]
     trust, more = ("local", "steps = 2") if name == "local-dp-sgd" else ("secure-sum", "")
     algorithm = f'name = "{name}"\nrounds = 2\n{more}'
     place = made(model=model, algorithm=algorithm, survivors=3, trust=trust)
@@ -507,9 +516,11 @@ def test_a_process_that_is_killed_by_signal_leaves_a_folder_that_goes_on(made):
     )
     arguments = [place.study, place.folder, *place.data.values()]
     ended = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, timeout=120,
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        timeout=120,
         env={**os.environ, "JAX_PLATFORMS": "cpu"},
-    )  # fmt: skip
+    )
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert len(charges(place)) == 3
     shown = run(place)
@@ -668,9 +679,10 @@ def test_a_test_that_was_paid_for_and_lost_is_left_out(made, kill):
     document = json.loads((place.folder / "certificate.json").read_text())
     spending = document["spending"][0]["epsilon"]["server"]  # what was lost was paid for
     [line] = [
-        line for line in document["guarantees"]
+        line
+        for line in document["guarantees"]
         if (line["viewer"], line["relation"]) == ("server", "replace-one")
-    ]  # fmt: skip
+    ]
     assert line["epsilon"] == pytest.approx(spending)
 
 

@@ -89,9 +89,14 @@ class Shared:
     def seat(self, trial, name):
         home = trial.folder / name
         return party.PartyConfig(
-            name, trial.study, trial.roster, home / "records.csv", trial.policy(name),
-            home / "keys", trial.output(name),
-        )  # fmt: skip
+            name,
+            trial.study,
+            trial.roster,
+            home / "records.csv",
+            trial.policy(name),
+            home / "keys",
+            trial.output(name),
+        )
 
     def member(self, trial, name, turn=lambda number: None):
         """A party, and how many messages it has answered."""
@@ -108,9 +113,14 @@ class Shared:
     def command(self, trial, name, *more):
         """The command with which this party joins."""
         arguments = trial.join(
-            name, "--roster", trial.roster, "--ca-cert", authority_of(self.job), *more,
+            name,
+            "--roster",
+            trial.roster,
+            "--ca-cert",
+            authority_of(self.job),
+            *more,
             server=self.link.address,
-        )  # fmt: skip
+        )
         return [str(part) for part in arguments]
 
     @contextmanager
@@ -268,7 +278,14 @@ def test_a_party_that_is_not_in_the_roster_is_not_admitted(shared, tmp_path):
     trial = shared.study(study_text())
     keys = {name: keygen(tmp_path / "keys", name) for name in NAMES}
     make_roster(list(keys.values()), tmp_path / "roster.toml")
-    more = ["--roster", tmp_path / "roster.toml", "--keys", tmp_path / "keys", "--connect-timeout", 1]
+    more = [
+        "--roster",
+        tmp_path / "roster.toml",
+        "--keys",
+        tmp_path / "keys",
+        "--connect-timeout",
+        1,
+    ]
     text = refused(*shared.command(trial, "west", *more))
     assert "does not admit this party's transport key" in text
     assert trial.charges("west") == []
@@ -337,24 +354,37 @@ def test_a_killed_party_joins_again_and_pays_every_turn_once(shared):
 def test_a_stock_supernode_takes_part_under_local_trust_and_its_certificate_says_so(shared):
     trial = shared.study(study_text(DESCENT.format(rounds=1), trust="local", survivors=3))
     seat = shared.seat(trial, "west")
-    places = {**{key: str(value) for key, value in vars(seat).items()},
-              "server": shared.link.address}  # fmt: skip
+    places = {
+        **{key: str(value) for key, value in vars(seat).items()},
+        "server": shared.link.address,
+    }
     port = free_port("127.0.0.1")
     command = [
-        script("flower-supernode"), "--superlink", shared.link.address,
-        "--root-certificates", authority_of(shared.job),
-        "--auth-supernode-private-key", seat.keys / "west.node",
-        "--host", "127.0.0.1", "--port", port,
-        "--node-config", " ".join(f'{key}="{value}"' for key, value in places.items()),
-    ]  # fmt: skip
+        script("flower-supernode"),
+        "--superlink",
+        shared.link.address,
+        "--root-certificates",
+        authority_of(shared.job),
+        "--auth-supernode-private-key",
+        seat.keys / "west.node",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        port,
+        "--node-config",
+        " ".join(f'{key}="{value}"' for key, value in places.items()),
+    ]
     log = trial.folder / "supernode.log"
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_HOME": str(trial.folder / "flwr")}
     path = f"{os.path.dirname(command[0])}{os.pathsep}{os.environ['PATH']}"
     with log.open("wb") as output:
         node = subprocess.Popen(
-            [str(part) for part in command], stdout=output, stderr=output,
-            env={**os.environ, **quiet, "PATH": path}, start_new_session=True,
-        )  # fmt: skip
+            [str(part) for part in command],
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **quiet, "PATH": path},
+            start_new_session=True,
+        )
     try:
         with shared.joined(shared.member(trial, "north"), shared.member(trial, "south")):
             shown = shared.run(trial, stock=True)

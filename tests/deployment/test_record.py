@@ -53,8 +53,10 @@ def test_what_was_spent_before_a_run_is_remembered_when_it_goes_on(tmp_path):
     Budgets(tmp_path, [SERVER], {"north": ledger})  # as after a crash
     [entry] = json.loads((tmp_path / "budgets.json").read_text())
     assert entry["viewers"]["server"] == {
-        "before": before, "spent": ledger.spent(SERVER), "budget": 20.0
-    }  # fmt: skip
+        "before": before,
+        "spent": ledger.spent(SERVER),
+        "budget": 20.0,
+    }
     assert ledger.spent(SERVER) > before > 0
 
 

@@ -24,9 +24,14 @@ def trial(tmp_path):
 def member(trial, name="north"):
     home = trial.folder / name
     seat = party.PartyConfig(
-        name, trial.study, trial.roster, home / "records.csv", trial.policy(name),
-        home / "keys", trial.output(name),
-    )  # fmt: skip
+        name,
+        trial.study,
+        trial.roster,
+        home / "records.csv",
+        trial.policy(name),
+        home / "keys",
+        trial.output(name),
+    )
     return party.Member(seat, ADDRESS)
 
 

@@ -66,14 +66,24 @@ DESCENT = 'name = "gradient-perturbation"\nrounds = {rounds}'
 
 
 def study_text(
-    algorithm: str = DESCENT.format(rounds=3), *, epsilon: float = 2.0, trust: str = "secure-sum",
-    survivors: int = 2, retries: int = 0, model: str = LINEAR,
-) -> str:  # fmt: skip
+    algorithm: str = DESCENT.format(rounds=3),
+    *,
+    epsilon: float = 2.0,
+    trust: str = "secure-sum",
+    survivors: int = 2,
+    retries: int = 0,
+    model: str = LINEAR,
+) -> str:
     parties = "".join(f'\n[[parties]]\nname = "{name}"\nrecords = {RECORDS}\n' for name in NAMES)
     return STUDY.format(
-        parties=parties, epsilon=epsilon, trust=trust, survivors=survivors, retries=retries,
-        model=model, algorithm=algorithm,
-    )  # fmt: skip
+        parties=parties,
+        epsilon=epsilon,
+        trust=trust,
+        survivors=survivors,
+        retries=retries,
+        model=model,
+        algorithm=algorithm,
+    )
 
 
 def write_records(path: Path, seed: int, records: int = RECORDS) -> None:
@@ -129,9 +139,11 @@ class Trial:
         """The arguments with which a party joins."""
         home = self.folder / name
         files = {
-            "--data": home / "records.csv", "--policy": home / "policy.toml",
-            "--ca-cert": self.authority, "--server": server,
-        }  # fmt: skip
+            "--data": home / "records.csv",
+            "--policy": home / "policy.toml",
+            "--ca-cert": self.authority,
+            "--server": server,
+        }
         return ["join", str(self.study), *_options(files), *map(str, more)]
 
     def coordinate(self, *more: object, address: str = ADDRESS) -> list[str]:

@@ -64,17 +64,29 @@ def members(data, epsilons, unit, relation, trust, seed=5):
 
 def dp_sga(**changes):
     settings = {
-        "epsilon": 8.0, "delta": DELTA, "rounds": 6, "local_steps": 3, "sampling_rate": 0.5,
-        "clipping_norm": 2.0, "prior_variance": 4.0, "relation": Relation.ZERO_OUT, **changes,
-    }  # fmt: skip
+        "epsilon": 8.0,
+        "delta": DELTA,
+        "rounds": 6,
+        "local_steps": 3,
+        "sampling_rate": 0.5,
+        "clipping_norm": 2.0,
+        "prior_variance": 4.0,
+        "relation": Relation.ZERO_OUT,
+        **changes,
+    }
     return methods.dp_sga(**settings)
 
 
 def updates(**changes):
     settings = {
-        "epsilon": 8.0, "delta": DELTA, "rounds": 8, "clipping_norm": 5.0, "damping": 0.5,
-        "prior_variance": 4.0, **changes,
-    }  # fmt: skip
+        "epsilon": 8.0,
+        "delta": DELTA,
+        "rounds": 8,
+        "clipping_norm": 5.0,
+        "damping": 0.5,
+        "prior_variance": 4.0,
+        **changes,
+    }
     return methods.clipped_updates(**settings)
 
 
@@ -314,9 +326,15 @@ def test_one_record_moves_one_shard_however_long_the_run(averaged):
     clip, size = 2.0, 10
     facts = Facts((20,), 1, 1)
     algorithm = methods.clipped_updates(
-        likelihoods.linear(3.0), clipping_norm=clip, rounds=30, damping=1.0, shards=size,
-        averaged_shards=averaged, unit=Unit.RECORD, relation=Relation.REPLACE_ONE,
-    ).bind(facts, Trust.LOCAL)  # fmt: skip
+        likelihoods.linear(3.0),
+        clipping_norm=clip,
+        rounds=30,
+        damping=1.0,
+        shards=size,
+        averaged_shards=averaged,
+        unit=Unit.RECORD,
+        relation=Relation.REPLACE_ONE,
+    ).bind(facts, Trust.LOCAL)
     generator = np.random.default_rng(1)
     rows = generator.normal(size=(20, 1)).astype(np.float32)
     labels = generator.normal(size=20).astype(np.float32)
@@ -350,9 +368,16 @@ def test_the_hybrid_starts_where_an_earlier_release_left_off():
     known = in_process.run(Study(first, facts, Trust.LOCAL), people).value
     factor = family.Natural(known.shift, np.diagonal(known.precision) - 1 / 4)
     second = methods.dp_sga(
-        likelihoods.linear(0.5), 2.0, DELTA, Relation.ZERO_OUT, rounds=2, local_steps=5,
-        sampling_rate=0.5, prior_variance=4.0, start=started(factor),
-    ).bind(facts, Trust.LOCAL)  # fmt: skip
+        likelihoods.linear(0.5),
+        2.0,
+        DELTA,
+        Relation.ZERO_OUT,
+        rounds=2,
+        local_steps=5,
+        sampling_rate=0.5,
+        prior_variance=4.0,
+        start=started(factor),
+    ).bind(facts, Trust.LOCAL)
     server, _ = second.init(facts)
     assert np.asarray(server.q.shift) == pytest.approx(known.shift, rel=1e-4)
     in_process.run(Study(second, facts, Trust.LOCAL), people)

@@ -72,11 +72,24 @@ ALGORITHMS = {
     "objective-perturbation": methods.objective_perturbation(2.0, 1e-5),
     "k-means": methods.k_means((BOX,) * 3, 2, 2.0, 1e-6, rounds=3),
     "fed-avg-by-coins": methods.fed_avg(
-        PROBLEM, optax.adam(0.1), 2.0, 1e-5, Relation.REPLACE_ONE, rounds=4, sampling_rate=0.5,
-        batch_size=16, home=optax.sgd(1.0, momentum=0.5),
+        PROBLEM,
+        optax.adam(0.1),
+        2.0,
+        1e-5,
+        Relation.REPLACE_ONE,
+        rounds=4,
+        sampling_rate=0.5,
+        batch_size=16,
+        home=optax.sgd(1.0, momentum=0.5),
     ),
     "dp-ftrl": methods.dp_ftrl(
-        PROBLEM, optax.sgd(1.0, momentum=0.5), 2.0, 1e-5, rounds=12, separation=5, bands=4,
+        PROBLEM,
+        optax.sgd(1.0, momentum=0.5),
+        2.0,
+        1e-5,
+        rounds=12,
+        separation=5,
+        bands=4,
         clipping=Clipping(loss_range=2.0),
     ),
     **{
@@ -85,7 +98,7 @@ ALGORITHMS = {
         )
         for name, own in (("", ()), ("-own-epsilons", (0.5, 1.0, 1.5, 2.0)))
     },
-}  # fmt: skip
+}
 
 
 def toy(sizes=SIZES, features=3, seed=0):

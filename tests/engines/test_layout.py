@@ -65,7 +65,7 @@ ALGORITHMS = {
             "components": components.principal_components((0, 1, 2), (BOX,) * 3, 2),
         }.items()
     },
-}  # fmt: skip
+}
 ONE_SHOT = {"moments", "quantiles", "components", "k-means"}
 
 

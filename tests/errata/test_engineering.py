@@ -62,9 +62,14 @@ def test_one_key_in_a_scan_repeats_its_noise():
     draw = ledger.authorize(everyone(event * 50)).draw(0)
 
     noise = fold(
-        draw, event, grid, 50, lambda seen, step: clipped_sum(jnp.zeros((1, 1)), 1.0, grid),
-        lambda seen, noised, step: seen.at[step].set(noised[0]), jnp.zeros(50),
-    )  # fmt: skip
+        draw,
+        event,
+        grid,
+        50,
+        lambda seen, step: clipped_sum(jnp.zeros((1, 1)), 1.0, grid),
+        lambda seen, noised, step: seen.at[step].set(noised[0]),
+        jnp.zeros(50),
+    )
     noise = np.asarray(noise)
     assert len(set(noise.tolist())) > 45
 
@@ -191,16 +196,24 @@ def test_the_certificate_prints_who_may_own_what():
     """X-8: records per person and whether parties are disjoint are declared and printed."""
     study = Study(
         methods.gradient_perturbation(epsilon=1.0, delta=1e-5, rounds=2),
-        Facts((6, 6), 2, 2), Trust.LOCAL,
-    )  # fmt: skip
+        Facts((6, 6), 2, 2),
+        Trust.LOCAL,
+    )
     data = Private((np.full((6, 2), 0.3), np.ones(6)))
     parties = [
-        Party(name, data, Ledger.in_memory(
-            Policy(name, Budget(1.0, 1e-5), records_per_person=number, parties_disjoint=number < 3),
-            ACCOUNTANT, seed=1,
-        ))
+        Party(
+            name,
+            data,
+            Ledger.in_memory(
+                Policy(
+                    name, Budget(1.0, 1e-5), records_per_person=number, parties_disjoint=number < 3
+                ),
+                ACCOUNTANT,
+                seed=1,
+            ),
+        )
         for name, number in (("a", 1), ("b", 3))
-    ]  # fmt: skip
+    ]
     certificate = in_process.run(study, parties).certificate
     # The weakest declaration of all parties is what may be claimed.
     assert certificate.declarations == {"records_per_person": 3, "parties_disjoint": False}
@@ -217,9 +230,11 @@ def test_grants_taken_are_spent_and_keys_are_never_used_again(tmp_path, cost, ev
     value = clipped_sum(np.zeros((1, 1)), 0.5, 2.0**-20)
     seen = set()
     for attempt in range(1, 3):
-        book = Ledger.open(path, ACCOUNTANT) if attempt > 1 else Ledger.create(
-            path, Policy("ages", Budget(1.0, 1e-6)), ACCOUNTANT
-        )  # fmt: skip
+        book = (
+            Ledger.open(path, ACCOUNTANT)
+            if attempt > 1
+            else Ledger.create(path, Policy("ages", Budget(1.0, 1e-6)), ACCOUNTANT)
+        )
         grant = book.authorize(cost)
         seen.add(int(release(grant.draw(0), value, event).value[0]))
         assert book.grants == attempt

@@ -23,8 +23,9 @@ loopback = pytest.importorskip("unisono.engines.flower.loopback", reason="flwr i
 ROUNDS = 3
 STUDY = Study(
     methods.gradient_perturbation(epsilon=1.0, delta=1e-5, rounds=ROUNDS),
-    Facts((8, 8, 8), 2, 2), Trust.LOCAL,
-)  # fmt: skip
+    Facts((8, 8, 8), 2, 2),
+    Trust.LOCAL,
+)
 ROWS = np.linspace(-0.6, 0.6, 16).reshape(8, 2)
 GOOD = (ROWS, np.sign(ROWS[:, 0]))
 BAD = {

@@ -148,8 +148,9 @@ def test_gaussian_accuracy_needs_the_noise_that_was_added():
 
 def test_noise_is_centred():
     """E002-2: a location other than 0 only shifts the answers; 64 draws, six standard errors."""
-    values = [total([5.0], bounds=(0, 10), epsilon=1.0, ledger=book(seed=s)).value
-              for s in range(64)]  # fmt: skip
+    values = [
+        total([5.0], bounds=(0, 10), epsilon=1.0, ledger=book(seed=s)).value for s in range(64)
+    ]
     assert abs(np.mean(values) - 5.0) < 6 * math.sqrt(2) * 10 / math.sqrt(64)
 
 

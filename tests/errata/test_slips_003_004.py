@@ -38,8 +38,10 @@ def test_the_moments_are_those_of_the_larger_direction():
     x = np.linspace(-14, 15, 400_001)
     alone = stats.norm.pdf(x, 0, noise)
     mixed = (1 - rate) * alone + rate * stats.norm.pdf(x, 1, noise)
-    integrals = [np.trapezoid(alone * (alone / mixed) ** power, x),
-                 np.trapezoid(mixed * (mixed / alone) ** power, x)]  # fmt: skip
+    integrals = [
+        np.trapezoid(alone * (alone / mixed) ** power, x),
+        np.trapezoid(mixed * (mixed / alone) ** power, x),
+    ]
     assert integrals[1] >= integrals[0]
     assert moments.log_moments(rate, noise)[power - 1] == pytest.approx(math.log(integrals[1]))
     run = 78 * moments.log_moments(1, 5)
@@ -51,9 +53,11 @@ def test_the_moments_are_those_of_the_larger_direction():
 def test_only_ratios_enter_the_account():
     """E003-4: noise is sigma times the clip, so the clip drops out and sigma remains."""
     found = [
-        PrivacyCurve(Event(Gaussian(5 * c), bounded_sum(l2=c)) * 78, Relation.ZERO_OUT)
-        .epsilon(DELTA) for c in (0.01, 1.0, 300.0)
-    ]  # fmt: skip
+        PrivacyCurve(Event(Gaussian(5 * c), bounded_sum(l2=c)) * 78, Relation.ZERO_OUT).epsilon(
+            DELTA
+        )
+        for c in (0.01, 1.0, 300.0)
+    ]
     assert found == pytest.approx([8.5875] * 3, abs=2e-4)
 
 
@@ -142,10 +146,10 @@ def test_changes_add_up_in_natural_parameters_only():
 def test_a_common_factor_is_free():
     """E003-15: the step size multiplies clip and noise alike; mu = sqrt(T) Delta/sigma stays."""
     costs = [
-        PrivacyCurve(Event(Gaussian(5.0 * eta), bounded_sum(l2=eta)) * 78, relation)
-        .epsilon(DELTA) for eta in (0.1, 1.0) for relation in (Relation.ZERO_OUT,
-                                                              Relation.REPLACE_ONE)
-    ]  # fmt: skip
+        PrivacyCurve(Event(Gaussian(5.0 * eta), bounded_sum(l2=eta)) * 78, relation).epsilon(DELTA)
+        for eta in (0.1, 1.0)
+        for relation in (Relation.ZERO_OUT, Relation.REPLACE_ONE)
+    ]
     assert costs == pytest.approx([8.5875, 20.6536] * 2, abs=1e-3)
 
 

@@ -65,10 +65,11 @@ def run(made, values, seed):
     parties = []
     for number, party in enumerate(made.file.parties):
         policy = Policy(
-            party.name, Budget(1e3, made.file.privacy.delta),
+            party.name,
+            Budget(1e3, made.file.privacy.delta),
             ((SERVER, Budget(math.inf, 0.0)),) if trusted else (),
             relation=made.file.privacy.relation,
-        )  # fmt: skip
+        )
         ledger = Ledger.in_memory(policy, ACCOUNTANT, seed=1000 * seed + number)
         parties.append(Party(party.name, Private(columns), ledger))
     return in_process.run(made.study, parties)
@@ -145,9 +146,11 @@ def test_every_answer_of_a_survey_is_predicted():
     said = document(MEAN, "statistics", Trust.SECURE_SUM)
     said["data"]["columns"]["sex"] = {"kind": "category", "values": ["f", "m"]}
     said["model"]["questions"] = [
-        {"ask": "mean", "column": "x1"}, {"ask": "count", "column": "sex", "value": "f"},
-        {"ask": "variance", "column": "x1"}, {"ask": "histogram", "column": "sex"},
-    ]  # fmt: skip
+        {"ask": "mean", "column": "x1"},
+        {"ask": "count", "column": "sex", "value": "f"},
+        {"ask": "variance", "column": "x1"},
+        {"ask": "histogram", "column": "sex"},
+    ]
     found = prediction(MEAN, candidate(said))
     names = [one.name for one in found.answers]
     assert names == ["mean of x1", "variance of x1", "count of sex = f", "histogram of sex"]
@@ -191,8 +194,10 @@ def test_less_trust_never_loses_less(planned, names):
 
 
 def test_more_colluders_cost_more():
-    losses = [likely(replace(CLASSES, records=(300,) * 6, colluders=count), "gradient-perturbation")
-              for count in (0, 2, 4)]  # fmt: skip
+    losses = [
+        likely(replace(CLASSES, records=(300,) * 6, colluders=count), "gradient-perturbation")
+        for count in (0, 2, 4)
+    ]
     assert losses == sorted(losses)
     assert losses[0] < losses[2]
 

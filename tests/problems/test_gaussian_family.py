@@ -111,9 +111,10 @@ def test_a_prior_needs_a_positive_variance(variance):
 # ----------------------------------------------------------------- likelihoods
 
 LIKELIHOODS = {
-    "linear": likelihoods.linear(0.5), "logistic": likelihoods.logistic(),
+    "linear": likelihoods.linear(0.5),
+    "logistic": likelihoods.logistic(),
     "probit": likelihoods.probit(),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)

@@ -56,9 +56,13 @@ def image(parameters, record):
     """Channels first, a dilated kernel, one-sided padding and stride 2."""
     picture = record[0].reshape(1, 2, 6, 5)
     found = jax.lax.conv_general_dilated(
-        picture, parameters["k"], (2, 1), ((1, 0), (0, 2)), rhs_dilation=(1, 2),
+        picture,
+        parameters["k"],
+        (2, 1),
+        ((1, 0), (0, 2)),
+        rhs_dilation=(1, 2),
         dimension_numbers=("NCHW", "OIHW", "NCHW"),
-    )  # fmt: skip
+    )
     return jnp.sum(jnp.sin(found)) + jnp.sum(parameters["bare"] ** 2) * record[1]
 
 

@@ -266,10 +266,11 @@ def test_what_everybody_sees_is_not_made_of_records():
     gradients = forged(
         Release(BlockedSum(RECORD_LOSS.plan, Clipping())),
         lambda public, own, records: (
-            own, (records.columns[0].mean(axis=0), jnp.ones(1), records.columns[0])
+            own,
+            (records.columns[0].mean(axis=0), jnp.ones(1), records.columns[0]),
         ),
         problem=RecordLoss,
-    )  # fmt: skip
+    )
     with pytest.raises(UnisonoError, match="record"):
         run(study_of(gradients, RECORD_LOSS))
 

@@ -65,9 +65,7 @@ def test_what_is_missing_is_left_out(name):
 
 
 def counted(cells, levels=(2, 4)):
-    table = Table(
-        (Block("tree", Ones(), lambda _, f: f[:, 0], cells=cells, level_sizes=levels),)
-    )  # fmt: skip
+    table = Table((Block("tree", Ones(), lambda _, f: f[:, 0], cells=cells, level_sizes=levels),))
     rows, mask = np.zeros((3, 1), np.float32), np.array([True, True, False])
     made, _ = table.integers(FACTS, PRIVACY, 1.0, ((), rows), mask)
     return np.asarray(made.value).tolist()

@@ -42,8 +42,11 @@ def test_old_deals_would_do_if_signatures_did_not_cover_the_keys(monkeypatch):
     assert old_deals_under_new_keys().partners == (1,)
 
 
-OTHER_PLACES = {"round": ((1, 0), b"study"), "attempt": ((0, 1), b"study"),
-                "session": ((0, 0), b"another study")}  # fmt: skip
+OTHER_PLACES = {
+    "round": ((1, 0), b"study"),
+    "attempt": ((0, 1), b"study"),
+    "session": ((0, 0), b"another study"),
+}
 
 
 def replays(place, study):

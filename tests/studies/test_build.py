@@ -67,8 +67,10 @@ NO_TARGET = ('target = "diagnosis"\n', "")
 NUMBER = ('target = "diagnosis"', 'target = "radius"')
 LOCAL = ('"secure-sum"', '"local"')
 PARTY = ('unit = "record"\nrelation = "replace-one"', 'unit = "party"\nrelation = "zero-out"')
-FEWER = [('sex = { kind = "category", values = ["f", "m"] }\n', ""),
-         ('diagnosis = { kind = "category", values = ["benign", "malignant"] }\n', "")]  # fmt: skip
+FEWER = [
+    ('sex = { kind = "category", values = ["f", "m"] }\n', ""),
+    ('diagnosis = { kind = "category", values = ["benign", "malignant"] }\n', ""),
+]
 # Settings, and what else changes in the file.
 MODELS = {
     "statistics": (QUESTIONS, NO_TARGET),
@@ -151,9 +153,12 @@ def test_every_pair_builds_the_study_that_the_file_says(study, model, name, tabl
 
 def test_equal_files_build_equal_studies_in_another_process(study):
     """Another process, with other hash seeds, other flags of the compiler and 64-bit defaults."""
-    pairs = [("statistics", "statistics"), ("linear-svm", "gradient-perturbation"),
-             ("bayesian-logistic-regression", "pvi-natural-gradient"),
-             ("network", "dp-sgd")]  # fmt: skip
+    pairs = [
+        ("statistics", "statistics"),
+        ("linear-svm", "gradient-perturbation"),
+        ("bayesian-logistic-regression", "pvi-natural-gradient"),
+        ("network", "dp-sgd"),
+    ]
     texts = [text_of(study, *pair) for pair in pairs]
     code = (
         "import json, sys\n"
@@ -164,9 +169,14 @@ def test_equal_files_build_equal_studies_in_another_process(study):
     )
     surroundings = {"PYTHONHASHSEED": "7", "XLA_FLAGS": "", "JAX_ENABLE_X64": "1"}
     answer = subprocess.run(
-        [sys.executable, "-c", code], input=json.dumps(texts), capture_output=True, text=True,
-        check=True, timeout=120, env={**os.environ, **surroundings},
-    )  # fmt: skip
+        [sys.executable, "-c", code],
+        input=json.dumps(texts),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        env={**os.environ, **surroundings},
+    )
     mine = [[built_once(text).file.hash, built_once(text).study.hash] for text in texts]
     assert json.loads(answer.stdout) == mine
     assert len({study for _, study in mine}) == len(pairs)
@@ -190,8 +200,12 @@ def test_files_that_build_different_studies_have_different_hashes(study, model, 
 
 def test_settings_and_facts_reach_the_study(change):
     first = build(parse_study(change())).study.hash
-    for pair in (("rounds = 20", "rounds = 21"), ("records = 50", "records = 51"),
-                 ("retries = 0", "retries = 2"), ("epsilon = 1", "epsilon = 1.1")):  # fmt: skip
+    for pair in (
+        ("rounds = 20", "rounds = 21"),
+        ("records = 50", "records = 51"),
+        ("retries = 0", "retries = 2"),
+        ("epsilon = 1", "epsilon = 1.1"),
+    ):
         assert build(parse_study(change(pair))).study.hash != first
 
 
@@ -250,8 +264,12 @@ def test_an_algorithm_that_cannot_learn_the_model_is_refused_with_those_that_can
 AUTOMATIC = [
     ("statistics", (), "statistics", "one noisy release answers all questions"),
     ("logistic-regression", (), "gradient-perturbation", "compose exactly as one release"),
-    ("logistic-regression", (("delta = 1e-4", "delta = 0"),), "output-perturbation",
-     "pure epsilon was asked for"),
+    (
+        "logistic-regression",
+        (("delta = 1e-4", "delta = 0"),),
+        "output-perturbation",
+        "pure epsilon was asked for",
+    ),
     ("linear-svm", (), "gradient-perturbation", "compose exactly as one release"),
     ("linear-regression", (), "gradient-perturbation", "compose exactly as one release"),
     ("network", (), "dp-sgd", "secret batches"),
@@ -260,7 +278,7 @@ AUTOMATIC = [
     ("bayesian-logistic-regression", (), "pvi-natural-gradient", "the posterior counts in"),
     ("bayesian-logistic-regression", (PARTY,), "pvi-clipped-updates", "whole parties"),
     ("k-means", (), "k-means", "noisy sums and counts of every cluster"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("model", "more", "name", "reason"), AUTOMATIC)
@@ -309,14 +327,16 @@ def run(file, table):
     privacy = file.privacy
     parties = [
         Party(
-            party.name, Private(built.columns(table(party.records, seed), party.name)),
+            party.name,
+            Private(built.columns(table(party.records, seed), party.name)),
             Ledger.in_memory(
                 Policy(party.name, Budget(2e6, privacy.delta), (), privacy.relation, privacy.unit),
-                ACCOUNTANT, seed=seed,
+                ACCOUNTANT,
+                seed=seed,
             ),
         )
         for seed, party in enumerate(file.parties)
-    ]  # fmt: skip
+    ]
     return built, in_process.run(built.study, parties)
 
 
@@ -429,7 +449,7 @@ def test_every_pair_runs_from_a_file(study, table, model, name):
 @pytest.mark.parametrize(("model", "name"), CASES)
 def test_a_record_that_cannot_be_read_adds_nothing_and_spoils_nothing(
     study, model, name, table, monkeypatch
-):  # fmt: skip
+):
     """In every algorithm a party with such a record answers, bit for bit, as if it were absent; a
     local minimum is still divided by the public number of records, as if its row were zero."""
     monkeypatch.setattr(building, "secret_order", lambda records, *_: np.arange(records))
@@ -480,10 +500,13 @@ def test_a_network_is_refused_before_anything_of_its_size_is_made(study, monkeyp
     [
         (f"network\nhidden = [{'1, ' * 33}]", "dp-sgd", "model.hidden"),
         ("network\nhidden = [1_000_001]", "dp-sgd", r"model.hidden\[1\]"),
-        ("logistic-regression", "gradient-perturbation\nrounds = 10_000_000_000",
-         "algorithm.rounds"),
+        (
+            "logistic-regression",
+            "gradient-perturbation\nrounds = 10_000_000_000",
+            "algorithm.rounds",
+        ),
     ],
-)  # fmt: skip
+)
 def test_numbers_that_would_become_vast_arrays_are_refused_in_the_file(
     study, model, algorithm, place
 ):

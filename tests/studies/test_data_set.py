@@ -104,8 +104,11 @@ def test_a_ledger_is_begun_once_and_its_budget_is_fixed(coast):
     book = ledger_for(coast)
     assert book.spent(SERVER) == pytest.approx(0.4)
     assert book.policy.dataset == "coast"
-    for other in ({"epsilon": 2.0}, {"epsilon": 1.0, "delta": 1e-6},
-                  {"epsilon": 1.0, "relation": Relation.ZERO_OUT}):  # fmt: skip
+    for other in (
+        {"epsilon": 2.0},
+        {"epsilon": 1.0, "delta": 1e-6},
+        {"epsilon": 1.0, "relation": Relation.ZERO_OUT},
+    ):
         with pytest.raises(InvalidInput, match="fixed when it began"):
             ledger_for(coast, **other)
 
@@ -225,12 +228,15 @@ def test_the_mark_is_its_owners_alone_and_no_part_of_the_ledger(coast, tmp_path)
     remember(own, tmp_path / "second.ledger")
     second = (tmp_path / "second.ledger.source").read_text()
     assert not set(mark.read_text().split('"')[1::2]) & set(second.split('"')[1::2]) - {
-        "key", "versions",
-    }  # fmt: skip
+        "key",
+        "versions",
+    }
     assert "source" not in str(read(own.ledger_path)[0])
     assert sorted(path.name for path in coast.parent.iterdir()) == [
-        "coast.csv", "coast.ledger", "coast.ledger.source",
-    ]  # fmt: skip
+        "coast.csv",
+        "coast.ledger",
+        "coast.ledger.source",
+    ]
 
 
 def test_a_damaged_mark_is_named(coast):

@@ -45,12 +45,15 @@ def test_files_without_it_keep_their_hash(change):
         ("confidence = 0.9", (), "evaluation: says nothing"),
         ("holdout = 0.6\nepsilon = 1", (), "holdout: 0.6 will not do"),
         ("holdout = 0.02\nepsilon = 1", (), "of 40 records of north none would be kept"),
-        ("holdout = 0.2\nepsilon = 1", (('"exact"', '"hidden"'), ('"replace-one"',
-         '"add-or-remove"')), "would move all others"),
+        (
+            "holdout = 0.2\nepsilon = 1",
+            (('"exact"', '"hidden"'), ('"replace-one"', '"add-or-remove"')),
+            "would move all others",
+        ),
         ('file = ""', (), "file"),
         ("holdout = 0.2\nepsilon = 1\nfolds = 3", (), "folds: is unknown"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_asked_for(change, more, pairs, words):
     with pytest.raises(InvalidInput, match=words) as error:
         parse_study(f"{change(*pairs)}\n[evaluation]\n{more}\n")
@@ -110,9 +113,7 @@ def test_a_sorted_file_says_nothing_about_who_is_kept_out(change, table):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(building, "secret_order", lambda *_, order=order: order)
             lists.append(built.split(in_order(radius), "north"))
-    changed = sum(
-        int((a[0] != b[0]).any(axis=1).sum()) for a, b in zip(*lists, strict=True)
-    )  # fmt: skip
+    changed = sum(int((a[0] != b[0]).any(axis=1).sum()) for a, b in zip(*lists, strict=True))
     assert changed == 1
 
 

@@ -31,8 +31,14 @@ def test_costs_are_those_of_the_study(change):
 def test_it_says_who_learns_what_from_whom(change):
     found = explain(parse_study(change()))
     first = found.learnt[0]
-    for part in ("linear model", "predicts diagnosis (benign or malignant)", "radius, age, sex",
-                 "by gradient-perturbation", "3 parties", "130 records"):  # fmt: skip
+    for part in (
+        "linear model",
+        "predicts diagnosis (benign or malignant)",
+        "radius, age, sex",
+        "by gradient-perturbation",
+        "3 parties",
+        "130 records",
+    ):
         assert part in first
     assert "2.72 times as likely" in found.promise[0]
     assert "73.2 % success" in found.promise[1]
@@ -44,9 +50,10 @@ def test_it_says_who_learns_what_from_whom(change):
 LIGHT = [case for case in CASES if case[0] != "network" and case[1] != "dp-sgd-convex"]
 
 
-@pytest.mark.parametrize(("model", "name"), [
-    *LIGHT, *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES if case not in LIGHT)
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [*LIGHT, *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES if case not in LIGHT)],
+)
 def test_every_pair_can_be_explained(study, model, name):
     found = explain(parse_study(text_of(study, model, name)))
     assert found.learnt[0].startswith("Learns ")
@@ -62,17 +69,21 @@ SERVER = '\n[server]\naddress = "10.0.0.5:9092"\n'
 @pytest.mark.parametrize(
     ("pairs", "said"),
     [
-        ((("colluders = 1", "colluders = 2"),),
-         "3 parties and 2 colluders: the secure sum protects nobody"),
+        (
+            (("colluders = 1", "colluders = 2"),),
+            "3 parties and 2 colluders: the secure sum protects nobody",
+        ),
         ((("colluders = 1", "colluders = 0"),), "against a server that works together with one"),
         ((("colluders = 1", "colluders = 0"),), "against another party epsilon is"),
         ((("delta = 1e-4", "delta = 0.01"),), "delta = 0.01 with 130 records"),
         ((("epsilon = 1\n", "epsilon = 20\n"),), "epsilon 20 is weak"),
-        ((('"secure-sum"', '"trusted-server"'), ("colluders = 1", "colluders = 0")),
-         "the server sees every party's values without noise"),
+        (
+            (('"secure-sum"', '"trusted-server"'), ("colluders = 1", "colluders = 0")),
+            "the server sees every party's values without noise",
+        ),
         ((("epsilon = 1\n", "epsilon = 0.01\n"),), "noise will swamp the result"),
     ],
-)  # fmt: skip
+)
 def test_warnings(change, pairs, said):
     assert said in words(change(*pairs), "warning")
     assert said not in words(change(("epsilon = 1\n", "epsilon = 2\n")))
@@ -82,18 +93,22 @@ def test_warnings(change, pairs, said):
     ("pairs", "said"),
     [
         ((), "all 3 parties must answer: one that fails leaves the round out"),
-        ((("minimum_parties = 3", "minimum_parties = 2"), ("retries = 0", "retries = 2")),
-         "noise is made for 20 rounds and 2 retries"),
+        (
+            (("minimum_parties = 3", "minimum_parties = 2"), ("retries = 0", "retries = 2")),
+            "noise is made for 20 rounds and 2 retries",
+        ),
         ((), "everybody learns how many records each party has"),
         ((), "one record is hidden, not one person"),
         ((), "no server is named"),
         ((), "nobody measures how good the result is"),
-        ((('"secure-sum"', '"local"'), ("colluders = 1", "colluders = 0")),
-         "every party adds all of the noise: about 1.7 times"),
+        (
+            (('"secure-sum"', '"local"'), ("colluders = 1", "colluders = 0")),
+            "every party adds all of the noise: about 1.7 times",
+        ),
         ((("bounds = [5, 30]", "bounds = [0, 5e6]"),), "'radius' has very wide bounds, 0 to 5e+06"),
         ((("epsilon = 1\n", "epsilon = 0.5\n"),), "expect a rough result"),
     ],
-)  # fmt: skip
+)
 def test_notes(change, pairs, said):
     assert said in words(change(*pairs), "note")
 

@@ -29,8 +29,10 @@ def test_a_file_says_what_it_says(tmp_path, text):
 
 
 def test_what_is_left_out_is_part_of_the_meaning(change):
-    short = change(("minimum_parties = 3\ncolluders = 1\nretries = 0\n", ""),
-                   ('unit = "record"\nrelation = "replace-one"\n', ""))  # fmt: skip
+    short = change(
+        ("minimum_parties = 3\ncolluders = 1\nretries = 0\n", ""),
+        ('unit = "record"\nrelation = "replace-one"\n', ""),
+    )
     assert parse_study(short).hash == parse_study(change()).hash
     layout = change(("epsilon = 1\n", "epsilon = 1.0   # for all\n"))
     layout = layout.replace('radius = { kind = "number", bounds = [5, 30] }', "").replace(
@@ -95,10 +97,16 @@ def test_the_order_of_columns_is_in_the_hash(change):
 FAULTS = [
     (('title = "Three hospitals"', "title = 3"), 1, "title: 3 will not do: write text"),
     (('target = "diagnosis"', ""), 3, "data.target: is missing: say which column"),
-    (('target = "diagnosis"', 'target = "diagnose"'), 4,
-     "'diagnose' is no column: there are radius"),
-    (('target = "diagnosis"', 'target = "age"'), 4,
-     "'age' is a number, and logistic-regression predicts classes"),
+    (
+        ('target = "diagnosis"', 'target = "diagnose"'),
+        4,
+        "'diagnose' is no column: there are radius",
+    ),
+    (
+        ('target = "diagnosis"', 'target = "age"'),
+        4,
+        "'age' is a number, and logistic-regression predicts classes",
+    ),
     (('sizes = "exact"', 'sizes = "hidden"'), 5, 'data.sizes: "hidden" with relation'),
     (('sizes = "exact"', 'sizes = "about"'), 5, "\"about\" is unknown: choose one of 'exact'"),
     (("bounds = [5, 30]", "bounds = [30, 5]"), 8, "bounds 30 to 5 are no range"),
@@ -106,8 +114,11 @@ FAULTS = [
     (("bounds = [5, 30]", "bounds = [5]"), 8, "data.columns.radius.bounds"),
     (("bounds = [0, 120]", "bound = [0, 120]"), 9, "age.bound: is unknown: did you mean 'bounds'?"),
     (("integer = true", "integer = 1"), 9, "1 will not do: write true or false"),
-    (('kind = "category", values = ["f"', 'kind = "class", values = ["f"'), 10,
-     "sex.kind: 'class' is unknown: choose one of 'number', 'category'"),
+    (
+        ('kind = "category", values = ["f"', 'kind = "class", values = ["f"'),
+        10,
+        "sex.kind: 'class' is unknown: choose one of 'number', 'category'",
+    ),
     (('"f", "m"', '"f", "f"'), 10, "name each value once"),
     (('"f", "m"', '"f"'), 10, "data.columns.sex.values"),
     (('"south"', '"north"'), 18, "parties[2].name: 'north' stands twice"),
@@ -116,34 +127,49 @@ FAULTS = [
     (("records = 50", "records = 5.5"), 19, "5.5 will not do: write a whole number"),
     (("records = 50", ""), 17, "parties[2].records: is missing"),
     (("epsilon = 1", "epsilon = -1"), 26, "privacy.epsilon: -1 will not do"),
-    (("epsilon = 1", 'epsilon = "1"'), 26, "privacy.epsilon: \"1\" will not do: write a number"),
+    (("epsilon = 1", 'epsilon = "1"'), 26, 'privacy.epsilon: "1" will not do: write a number'),
     (("delta = 1e-4", "delta = 1"), 27, "privacy.delta: 1 will not do"),
     (('unit = "record"', 'unit = "party"'), 28, "gradient-perturbation hides a record"),
     (('relation = "replace-one"', 'relation = "swap"'), 29, "is unknown: choose one of"),
-    (('mode = "secure-sum"', 'mode = "secret"'), 32, "trust.mode: \"secret\" is unknown"),
+    (('mode = "secure-sum"', 'mode = "secret"'), 32, 'trust.mode: "secret" is unknown'),
     (("minimum_parties = 3", "minimum_parties = 4"), 33, "4 of 3 parties"),
     (("colluders = 1", "colluders = 3"), 34, "leave no honest party"),
-    (('mode = "secure-sum"\nminimum_survivors = 3\ncolluders = 1\nretries = 0',
-      'mode = "trusted-server"\nretries = 1'), 33, "trust.retries: a trusted server"),
+    (
+        (
+            'mode = "secure-sum"\nminimum_survivors = 3\ncolluders = 1\nretries = 0',
+            'mode = "trusted-server"\nretries = 1',
+        ),
+        33,
+        "trust.retries: a trusted server",
+    ),
     (('name = "gradient-perturbation"', 'name = "magic"'), 41, "'magic' is unknown: choose one of"),
     (('name = "gradient-perturbation"', ""), 40, "algorithm: name is missing"),
     (('name = "logistic-regression"', 'name = "magic"'), 38, "'magic' is unknown: choose one of"),
     (('name = "logistic-regression"', ""), 37, "model: name is missing"),
     (('[model]\nname = "logistic-regression"\n', ""), 1, "model: is missing"),
-    (('"logistic-regression"', '"logistic-regression"\ncolour = 3'), 39,
-     "model.colour: is unknown"),
-    (('"logistic-regression"', '"network"\nhiden = [3]'), 39,
-     "model.hiden: is unknown: did you mean 'hidden'?"),
+    (
+        ('"logistic-regression"', '"logistic-regression"\ncolour = 3'),
+        39,
+        "model.colour: is unknown",
+    ),
+    (
+        ('"logistic-regression"', '"network"\nhiden = [3]'),
+        39,
+        "model.hiden: is unknown: did you mean 'hidden'?",
+    ),
     (('"logistic-regression"', '"k-means"'), 37, "model.clusters: is missing"),
     (('"logistic-regression"', '"statistics"'), 37, "model.questions: is missing"),
-    (('"logistic-regression"', '"logistic-regression"\nclusters = 3'), 39,
-     "model.clusters: belongs into another table"),
+    (
+        ('"logistic-regression"', '"logistic-regression"\nclusters = 3'),
+        39,
+        "model.clusters: belongs into another table",
+    ),
     (("rounds = 20", "rounds = 20\nclusters = 3"), 43, "clusters: belongs into another table"),
-    (("rounds = 20", "rounds = 20\n\n[server]\naddress = \"host\""), 45, "server.address"),
-    (("rounds = 20", "rounds = 20\n\n[server]\naddress = \"host:99999\""), 45, "port 99999"),
+    (("rounds = 20", 'rounds = 20\n\n[server]\naddress = "host"'), 45, "server.address"),
+    (("rounds = 20", 'rounds = 20\n\n[server]\naddress = "host:99999"'), 45, "port 99999"),
     (("rounds = 20", "rounds = "), 42, "this is not TOML"),
     (("[privacy]", "[privacy"), 25, "this is not TOML"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("pair", "line", "words"), FAULTS)
@@ -158,8 +184,11 @@ def test_errors_point_at_the_line(change, pair, line, words):
 
 
 def test_all_errors_come_together_in_order(change):
-    wrong = change(("epsilon = 1", "epsilon = 0"), ("records = 50", "record = 50"),
-                   ("bounds = [5, 30]", "bounds = [6, 5]"))  # fmt: skip
+    wrong = change(
+        ("epsilon = 1", "epsilon = 0"),
+        ("records = 50", "record = 50"),
+        ("bounds = [5, 30]", "bounds = [6, 5]"),
+    )
     with pytest.raises(InvalidInput) as caught:
         parse_study(wrong)
     lines = [int(line.split()[2].rstrip(":")) for line in str(caught.value).splitlines()]
@@ -169,19 +198,34 @@ def test_all_errors_come_together_in_order(change):
 @pytest.mark.parametrize(
     "value",
     [
-        '"""\n# [ {\n"""', '"""a\\"""\n[\n"""', '"""\n""""', "'''\n[ \\\n'''", "'''\n''''",
-        '"[{#"', "'[{#\"'", '"\\"["', "[\n'[', # ]\n['a'],\n]", "{ a = '}', b = [1] }", "1 # [",
+        '"""\n# [ {\n"""',
+        '"""a\\"""\n[\n"""',
+        '"""\n""""',
+        "'''\n[ \\\n'''",
+        "'''\n''''",
+        '"[{#"',
+        "'[{#\"'",
+        '"\\"["',
+        "[\n'[', # ]\n['a'],\n]",
+        "{ a = '}', b = [1] }",
+        "1 # [",
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_brackets_and_quotes_inside_values_end_no_statement(value, end):
     text = f"first = 1\nvalue = {value}\nlast.but.one = 2\n\n[table]\nx = 1\n"
     tomllib.loads(text)
     after = 3 + value.count("\n")
     assert source._lines(text.replace("\n", end)) == {
-        (): 1, ("first",): 1, ("value",): 2, ("last",): after, ("last", "but"): after,
-        ("last", "but", "one"): after, ("table",): after + 2, ("table", "x"): after + 3,
-    }  # fmt: skip
+        (): 1,
+        ("first",): 1,
+        ("value",): 2,
+        ("last",): after,
+        ("last", "but"): after,
+        ("last", "but", "one"): after,
+        ("table",): after + 2,
+        ("table", "x"): after + 3,
+    }
 
 
 @pytest.mark.parametrize(
@@ -201,10 +245,20 @@ def test_brackets_and_quotes_inside_values_end_no_statement(value, end):
         ".".join(["a"] * 31) + " = '" + "a." * 10**4,
     ],
     ids=[
-        "a-long-list", "many-keys", "deep-lists", "deep-tables", "a-long-key", "a-long-header",
-        "many-digits", "many-hexadecimal-digits", "a-long-word", "quotes", "open-text", "dots",
+        "a-long-list",
+        "many-keys",
+        "deep-lists",
+        "deep-tables",
+        "a-long-key",
+        "a-long-header",
+        "many-digits",
+        "many-hexadecimal-digits",
+        "a-long-word",
+        "quotes",
+        "open-text",
+        "dots",
     ],
-)  # fmt: skip
+)
 def test_no_text_takes_long_to_refuse(text, monkeypatch):
     """Every statement is read once and few faults are explained, in a message that can be read."""
     read, loads = [], tomllib.loads
@@ -288,9 +342,17 @@ def test_a_file_cannot_be_changed(text):
 def test_the_schema_names_every_table():
     schema = json.loads(json.dumps(json_schema()))
     assert set(schema["properties"]) == {
-        "title", "edition", "data", "parties", "privacy", "trust", "model", "algorithm",
-        "evaluation", "server",
-    }  # fmt: skip
+        "title",
+        "edition",
+        "data",
+        "parties",
+        "privacy",
+        "trust",
+        "model",
+        "algorithm",
+        "evaluation",
+        "server",
+    }
     assert schema["additionalProperties"] is False
     names = {StudyFile.model_fields[name].alias or name for name in StudyFile.model_fields}
     assert names == set(schema["properties"])

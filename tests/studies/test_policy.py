@@ -73,19 +73,25 @@ def test_a_study_within_limits_is_allowed(policy, text):
 STUDIES = [
     ([("epsilon = 1\n", "epsilon = 1.2\n")], "it costs epsilon 1.2: at most epsilon 1 at delta"),
     ([("delta = 1e-4", "delta = 2e-4")], "at most epsilon 1 at delta 0.0001 in one study"),
-    ([("minimum_parties = 3", "minimum_parties = 2"), ("colluders = 1", "colluders = 0")],
-     "minimum_parties = 2: at least 3 parties"),
+    (
+        [("minimum_parties = 3", "minimum_parties = 2"), ("colluders = 1", "colluders = 0")],
+        "minimum_parties = 2: at least 3 parties",
+    ),
     ([("colluders = 1", "colluders = 2")], "at least 2 must be honest"),
     ([("colluders = 1", "colluders = 0")], "the budget is to hold against 1 parties"),
     ([("retries = 0", "retries = 3")], "retries = 3: at most 0"),
     ([('"secure-sum"', '"local"')], "trust local: only secure-sum, trusted-server may be used"),
-    ([('name = "gradient-perturbation"', 'name = "sgd-synchronous"')],
-     "algorithms sgd-synchronous: only gradient-perturbation, statistics"),
+    (
+        [('name = "gradient-perturbation"', 'name = "sgd-synchronous"')],
+        "algorithms sgd-synchronous: only gradient-perturbation, statistics",
+    ),
     ([("radius =", "income =")], "columns income: only radius, age"),
-    ([("[algorithm]", '[server]\naddress = "elsewhere:9092"\n\n[algorithm]')],
-     "servers elsewhere:9092: only host:9092"),
+    (
+        [("[algorithm]", '[server]\naddress = "elsewhere:9092"\n\n[algorithm]')],
+        "servers elsewhere:9092: only host:9092",
+    ),
     ([('"replace-one"', '"zero-out"')], 'relation = "zero-out": the budget counts by relation'),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("pairs", "words"), STUDIES)
@@ -95,15 +101,20 @@ def test_every_limit_refuses(policy, change, pairs, words):
 
 
 def test_all_objections_come_together(policy, change):
-    pairs = [("epsilon = 1\n", "epsilon = 9\n"), ("retries = 0", "retries = 3"),
-             ("radius =", "income =")]  # fmt: skip
+    pairs = [
+        ("epsilon = 1\n", "epsilon = 9\n"),
+        ("retries = 0", "retries = 3"),
+        ("radius =", "income ="),
+    ]
     found = objections(policy(), change(*pairs), party="east")
     assert len(found) == 3  # the cost is not known for a party that is not there
     assert found[0].startswith("the study has no party 'east'")
     found = objections(policy(), change(*pairs))
     assert [word for word in ("income", "retries", "epsilon 9") if word in str(found)] == [
-        "income", "retries", "epsilon 9"
-    ]  # fmt: skip
+        "income",
+        "retries",
+        "epsilon 9",
+    ]
 
 
 def test_only_a_wrong_name_is_a_mistake(policy, text):
@@ -195,8 +206,9 @@ def test_a_model_and_an_algorithm_of_one_name_may_come_from_two_distributions(mo
     assert list(plugins.plugins_of("same", "gradient-perturbation")) == [("theirs", "1.0")]
     assert list(plugins.plugins_of("same", "same")) == [("listed", "1.0"), ("theirs", "1.0")]
     assert [name for name, _ in plugins.plugins_of("nobody's", "same")] == [
-        "an unknown distribution", "listed"
-    ]  # fmt: skip
+        "an unknown distribution",
+        "listed",
+    ]
 
 
 def test_what_hides_a_record_is_nothing_to_a_budget_of_parties(policy, text):
@@ -276,12 +288,15 @@ def test_a_policy_that_changes_ends_the_study(policy):
         (("delta = 1e-4\ncolluders", "delta = 2\ncolluders"), 8, "budget.delta"),
         (("minimum_parties = 3\n", ""), 11, "allow.minimum_parties: is missing"),
         (("maximum_epsilon = 1.0", "maximum_epsilon = 3.0"), 12, "exceeds the whole budget 2.5"),
-        (("[allow]", "[budget.exceptions]\nsever = { epsilon = 3.0 }\n\n[allow]"), 12,
-         "unknown viewer 'sever'"),
+        (
+            ("[allow]", "[budget.exceptions]\nsever = { epsilon = 3.0 }\n\n[allow]"),
+            12,
+            "unknown viewer 'sever'",
+        ),
         (("servers =", "server ="), 19, "allow.server: is unknown: did you mean 'servers'?"),
-        (('["secure-sum", "trusted-server"]', '["secure"]'), 16, "allow.trust[1]: \"secure\""),
+        (('["secure-sum", "trusted-server"]', '["secure"]'), 16, 'allow.trust[1]: "secure"'),
     ],
-)  # fmt: skip
+)
 def test_errors_point_at_the_line(policy, pair, line, words):
     with pytest.raises(InvalidInput) as caught:
         policy(pair)

@@ -47,8 +47,11 @@ def test_categories_of_three_values_become_two_columns(change, table):
 
 
 def test_a_number_as_target_is_scaled_with_its_row(change, table):
-    file = parse_study(change(('target = "diagnosis"', 'target = "age"'),
-                              ("logistic-regression", "linear-regression")))  # fmt: skip
+    file = parse_study(
+        change(
+            ('target = "diagnosis"', 'target = "age"'), ("logistic-regression", "linear-regression")
+        )
+    )
     own = table(40)
     rows, labels = columns(file, own, "north")
     assert labels / rows[:, -1] == pytest.approx((own.columns["age"] - 60) / 60, abs=1e-5)
@@ -76,7 +79,7 @@ def test_numbers_outside_are_clipped_and_only_the_party_is_told(text, table):
 )
 def test_a_cell_that_cannot_be_read_is_missing_and_only_the_party_is_told(
     text, table, name, cell, words
-):  # fmt: skip
+):
     """A refusal would tell everybody of the record. What models see of it is NaN all over, and
     what they see of others is the same to the last bit; of public records it is refused."""
     built, own = build(parse_study(text)), table(40)
@@ -110,8 +113,9 @@ def test_exact_sizes_are_exact(text, table):
 
 
 def test_hidden_sizes_admit_any_number_without_a_word(change, table):
-    file = parse_study(change(('sizes = "exact"', 'sizes = "hidden"'),
-                              ('"replace-one"', '"add-or-remove"')))  # fmt: skip
+    file = parse_study(
+        change(('sizes = "exact"', 'sizes = "hidden"'), ('"replace-one"', '"add-or-remove"'))
+    )
     built = build(file)
     assert built.study.facts.places == 128
     for records in (7, 128, 129, 1000):
@@ -144,9 +148,12 @@ def test_newlines_in_cells_are_declared_in_the_study(change, tmp_path):
 ODD_CELLS = st.sampled_from(["", '"', ",", "\x00", "nan", "1e999", "f", "benign", "12", "\r", "é"])
 
 
-@given(line=st.one_of(st.binary(max_size=30), st.lists(ODD_CELLS, max_size=9).map(
-    lambda cells: ",".join(cells).encode()
-)))  # fmt: skip
+@given(
+    line=st.one_of(
+        st.binary(max_size=30),
+        st.lists(ODD_CELLS, max_size=9).map(lambda cells: ",".join(cells).encode()),
+    )
+)
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -55,14 +55,24 @@ def last_iterate_strongly_convex(
 
 
 def published_equation_11(
-    records: int, lipschitz: float, parameters: int, parties: int, sigma: float,
-    strong_convexity: float, steps: int,
-) -> float:  # fmt: skip
+    records: int,
+    lipschitz: float,
+    parameters: int,
+    parties: int,
+    sigma: float,
+    strong_convexity: float,
+    steps: int,
+) -> float:
     """(11) as printed, σ the noise of one party's message; loose by a factor of 4 to 4 m p."""
     positive(
-        records=records, lipschitz=lipschitz, parameters=parameters, parties=parties, sigma=sigma,
-        strong_convexity=strong_convexity, steps=steps,
-    )  # fmt: skip
+        records=records,
+        lipschitz=lipschitz,
+        parameters=parameters,
+        parties=parties,
+        sigma=sigma,
+        strong_convexity=strong_convexity,
+        steps=steps,
+    )
     moment = 8 * parties * parameters * (sigma**2 + (records * lipschitz) ** 2)
     return moment / (records * strong_convexity * steps)
 

@@ -33,9 +33,11 @@ class Choice(NamedTuple):
 
 
 def choose(
-    problem: LinearLoss, privacy: Privacy, most_rounds: int | None = None,
+    problem: LinearLoss,
+    privacy: Privacy,
+    most_rounds: int | None = None,
     regularisation: float | None = None,
-) -> Choice:  # fmt: skip
+) -> Choice:
     """The algorithm of the rule above; equal public facts always give the same choice."""
     if most_rounds is not None and most_rounds < 1:
         raise InvalidInput(f"most_rounds = {most_rounds!r}: learning takes at least one round")

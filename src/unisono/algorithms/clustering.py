@@ -129,9 +129,14 @@ def build(
 
 
 K_MEANS = AlgorithmKind(
-    "k-means", "noisy sums and counts of every cluster, in rounds",
-    KMeansConfig, ClusteredColumns, release, build, sends="noisy counts and sums",
-)  # fmt: skip
+    "k-means",
+    "noisy sums and counts of every cluster, in rounds",
+    KMeansConfig,
+    ClusteredColumns,
+    release,
+    build,
+    sends="noisy counts and sums",
+)
 
 
 def _block(problem: ClusteredColumns) -> Block:

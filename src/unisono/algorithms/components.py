@@ -67,9 +67,14 @@ def principal_components(
 
 
 def _read(
-    name: str, d: int, count: int, scaled: Callable[[np.ndarray], np.ndarray], noisy: Noisy,
-    probability: float, certificate: Certificate,
-) -> list[Components]:  # fmt: skip
+    name: str,
+    d: int,
+    count: int,
+    scaled: Callable[[np.ndarray], np.ndarray],
+    noisy: Noisy,
+    probability: float,
+    certificate: Certificate,
+) -> list[Components]:
     hidden = not noisy.exact_sizes
     level = probability / 2 if hidden else probability
     size = size_box(noisy, hidden, level, 1)
@@ -96,11 +101,19 @@ def _read(
     )
     return [
         Components(
-            name, box.value, (box.low, box.high), 1 - probability, note, certificate, None,
-            tuple(range(1, count + 1)), directions, explained,
+            name,
+            box.value,
+            (box.low, box.high),
+            1 - probability,
+            note,
+            certificate,
+            None,
+            tuple(range(1, count + 1)),
+            directions,
+            explained,
             lambda rows: scaled(np.asarray(rows, float)) @ directions.T,
         )
-    ]  # fmt: skip
+    ]
 
 
 def spectral_bound(noisy: Noisy, d: int, probability: float) -> float:

@@ -79,11 +79,15 @@ def learning_rate(
 
 
 CONVEX_DP_SGD = AlgorithmKind(
-    "dp-sgd-convex", "noisy gradients of secret Poisson batches",
-    ConvexDpSgdConfig, LinearLoss, release, build,
+    "dp-sgd-convex",
+    "noisy gradients of secret Poisson batches",
+    ConvexDpSgdConfig,
+    LinearLoss,
+    release,
+    build,
     sends="noisy sums of sampled records' gradients",
     laws={
         "classification": UtilityLaw(1.34, 1.02, 1.56, 1.52),
         "regression": UtilityLaw(10.6, 1.26, 2.83, 2.59),
     },
-)  # fmt: skip
+)

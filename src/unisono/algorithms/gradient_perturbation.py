@@ -36,9 +36,12 @@ class GradientPerturbationConfig(DescentConfig):
 
 
 def resolve(
-    config: GradientPerturbationConfig, problem: LinearLoss, facts: Facts, privacy: Privacy,
+    config: GradientPerturbationConfig,
+    problem: LinearLoss,
+    facts: Facts,
+    privacy: Privacy,
     trust: Trust,
-) -> GradientPerturbationConfig:  # fmt: skip
+) -> GradientPerturbationConfig:
     """The learning rate of the published rule, where none is given."""
     if config.learning_rate is not None or privacy.pure:
         return config
@@ -73,11 +76,16 @@ def prefix_epsilon(privacy: Privacy, rounds: int, of: int) -> float:
 
 
 GRADIENT_PERTURBATION = AlgorithmKind(
-    "gradient-perturbation", "noisy full gradients in many rounds",
-    GradientPerturbationConfig, LinearLoss, release, build, resolve,
+    "gradient-perturbation",
+    "noisy full gradients in many rounds",
+    GradientPerturbationConfig,
+    LinearLoss,
+    release,
+    build,
+    resolve,
     sends="noisy sums of all records' gradients",
     laws={
         "classification": UtilityLaw(1.36, 1.01, 1.88, 1.36),
         "regression": UtilityLaw(11.9, 1.49, 2.63, 2.49),
     },
-)  # fmt: skip
+)

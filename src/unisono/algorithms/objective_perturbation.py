@@ -38,9 +38,12 @@ class ObjectivePerturbationConfig(AlgorithmConfig):
 
 
 def resolve(
-    config: ObjectivePerturbationConfig, problem: LinearLoss, facts: Facts, privacy: Privacy,
+    config: ObjectivePerturbationConfig,
+    problem: LinearLoss,
+    facts: Facts,
+    privacy: Privacy,
     trust: Trust,
-) -> ObjectivePerturbationConfig:  # fmt: skip
+) -> ObjectivePerturbationConfig:
     """The ridge of the published rule, where none is given."""
     if config.regularisation is not None:
         return config
@@ -73,7 +76,12 @@ def build(
 
 
 OBJECTIVE_PERTURBATION = AlgorithmKind(
-    "objective-perturbation", "one minimiser of each party, with noise inside its objective",
-    ObjectivePerturbationConfig, MarginLoss, release, build, resolve,
+    "objective-perturbation",
+    "one minimiser of each party, with noise inside its objective",
+    ObjectivePerturbationConfig,
+    MarginLoss,
+    release,
+    build,
+    resolve,
     trusts=frozenset({Trust.LOCAL}),
-)  # fmt: skip
+)

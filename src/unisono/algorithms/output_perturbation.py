@@ -45,19 +45,23 @@ class OutputPerturbationConfig(AlgorithmConfig):
     """One noisy average of local minimisers; delta = 0 gives pure epsilon."""
 
     regularisation: float | None = Field(
-        None, gt=0,
+        None,
+        gt=0,
         description="Pulls weights towards zero; the noise is in proportion to 1 / it. Left out: a "
         "published rule of public facts.",
-    )  # fmt: skip
+    )
     tolerance: float = Field(
         1e-3, gt=0, le=1, description="How exactly a party minimises, relative to one record."
     )
 
 
 def resolve(
-    config: OutputPerturbationConfig, problem: LinearLoss, facts: Facts, privacy: Privacy,
+    config: OutputPerturbationConfig,
+    problem: LinearLoss,
+    facts: Facts,
+    privacy: Privacy,
     trust: Trust,
-) -> OutputPerturbationConfig:  # fmt: skip
+) -> OutputPerturbationConfig:
     """The ridge of the published rule, where none is given."""
     if config.regularisation is not None:
         return config
@@ -90,8 +94,13 @@ def build(
 
 
 OUTPUT_PERTURBATION = AlgorithmKind(
-    "output-perturbation", "one noisy average of local minimisers; also for pure epsilon",
-    OutputPerturbationConfig, LinearLoss, release, build, resolve,
+    "output-perturbation",
+    "one noisy average of local minimisers; also for pure epsilon",
+    OutputPerturbationConfig,
+    LinearLoss,
+    release,
+    build,
+    resolve,
     sends="the finished model only",
     # Squares: with the ridge of the rule every run of 20 lost more than everything (the noise grows
     # with 1 / ridge²); a ridge of one's own is not predicted.
@@ -99,7 +108,7 @@ OUTPUT_PERTURBATION = AlgorithmKind(
         "classification": UtilityLaw(0.454, 0.302, 1.19, 1.32),
         "regression": UtilityLaw(1e12, 1.0, 0.0, 0.0),
     },
-)  # fmt: skip
+)
 
 
 # ------------------------------------------------------------- as it was printed

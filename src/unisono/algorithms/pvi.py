@@ -107,9 +107,15 @@ def _weighed(mask: Any, values: Any) -> Any:
 
 
 def local_optimum(
-    likelihood: Likelihood, cavity: Natural, start: Natural, data: Any, mask: Any, climb: Climb,
-    key: Any, weight: float = 1.0,
-) -> Natural:  # fmt: skip
+    likelihood: Likelihood,
+    cavity: Natural,
+    start: Natural,
+    data: Any,
+    mask: Any,
+    climb: Climb,
+    key: Any,
+    weight: float = 1.0,
+) -> Natural:
     """The q that maximises the free energy of these records, each counted `weight` times."""
     rows, labels = data
     mask = jnp.where(mask, weight, 0.0)
@@ -134,9 +140,15 @@ def _normals(likelihood: Likelihood, climb: Climb, key: Any, size: int) -> Any:
 
 
 def _natural_step(
-    likelihood: Likelihood, cavity: Natural, rows: Any, labels: Any, mask: Any, climb: Climb,
-    q: Natural, key: Any,
-) -> Natural:  # fmt: skip
+    likelihood: Likelihood,
+    cavity: Natural,
+    rows: Any,
+    labels: Any,
+    mask: Any,
+    climb: Climb,
+    q: Natural,
+    key: Any,
+) -> Natural:
     normals = _normals(likelihood, climb, key, q.shift.shape[0])
     target = product(cavity, site(likelihood, q, rows, labels, mask, normals))
     moved = product(power(q, 1 - climb.size), power(target, climb.size))
@@ -144,9 +156,15 @@ def _natural_step(
 
 
 def _gradient_step(
-    likelihood: Likelihood, cavity: Natural, rows: Any, labels: Any, mask: Any, climb: Climb,
-    state: tuple[Any, Any, Any, Any], key: Any,
-) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    likelihood: Likelihood,
+    cavity: Natural,
+    rows: Any,
+    labels: Any,
+    mask: Any,
+    climb: Climb,
+    state: tuple[Any, Any, Any, Any],
+    key: Any,
+) -> tuple[Any, Any, Any, Any]:
     """One step of Adam up the free energy in (m, log v)."""
     point, first, second, number = state
     q = from_coordinates(point)
@@ -209,10 +227,17 @@ class Inference(NamedTuple):
 
 
 def infer(
-    likelihood: Likelihood, prior: Natural, parties: Sequence[tuple[Any, Any]], *,
-    passes: int = 10, order: ScheduleName = "synchronous", paces: Sequence[int] | None = None,
-    damping: float = 1.0, climb: Climb | None = None, seed: int = 0,
-) -> Inference:  # fmt: skip
+    likelihood: Likelihood,
+    prior: Natural,
+    parties: Sequence[tuple[Any, Any]],
+    *,
+    passes: int = 10,
+    order: ScheduleName = "synchronous",
+    paces: Sequence[int] | None = None,
+    damping: float = 1.0,
+    climb: Climb | None = None,
+    seed: int = 0,
+) -> Inference:
     """Partitioned inference over parties, each (rows (n, d), labels (n,)); no privacy at all.
 
     In a pass every party has a turn; slow parties of the asynchronous order have fewer.

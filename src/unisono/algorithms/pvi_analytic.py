@@ -77,9 +77,12 @@ class IteratedRegressionConfig(OneShotRegressionConfig):
 
 
 def resolve(
-    config: IteratedRegressionConfig, problem: GaussianRegression, facts: Facts, privacy: Privacy,
+    config: IteratedRegressionConfig,
+    problem: GaussianRegression,
+    facts: Facts,
+    privacy: Privacy,
     trust: Trust,
-) -> IteratedRegressionConfig:  # fmt: skip
+) -> IteratedRegressionConfig:
     """Whether the server sees, and keeps, the factor of every party."""
     each = trust is Trust.LOCAL if config.each is None else config.each
     if not each and config.placement != "sum":

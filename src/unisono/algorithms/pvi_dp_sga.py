@@ -116,9 +116,7 @@ def release(config: DpSgaConfig, problem: BayesianProblem, facts: Facts) -> Rele
     )
 
 
-def build(
-    config: DpSgaConfig, problem: BayesianProblem, facts: Facts, priced: Priced
-) -> Algorithm:
+def build(config: DpSgaConfig, problem: BayesianProblem, facts: Facts, priced: Priced) -> Algorithm:
     likelihood, size = problem.likelihood, sum(facts.records) / facts.parties
     first = start_of(problem, likelihood.size(facts.features))
     known = _known(config, first)

@@ -241,9 +241,12 @@ def _observed(
 
 
 def record_statistics(
-    config: NaturalGradientConfig, likelihood: Likelihood, public: PublicPosterior, rows: Any,
+    config: NaturalGradientConfig,
+    likelihood: Likelihood,
+    public: PublicPosterior,
+    rows: Any,
     labels: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """Per record, slope and κ · bend in one vector: (n, packed size)."""
     if likelihood.scores is None:
         shape = (config.samples, public.q.shift.shape[0])
@@ -305,10 +308,16 @@ def for_intervals(
     return {
         "clipping_norm": usual if clipping_norm is None else clipping_norm,
         "curvature_weight": rounded(slope / (likelihood.bend_bound * length)),
-        "full_covariance": True, "at_mode": True, "weighted_rows": True,
-        "learning_rate": 1.0, "momentum": 0.0, "memory": 0.5, "average_last": 0.625,
-        "damping": None, "noise_damping": 2.0,
-    }  # fmt: skip
+        "full_covariance": True,
+        "at_mode": True,
+        "weighted_rows": True,
+        "learning_rate": 1.0,
+        "momentum": 0.0,
+        "memory": 0.5,
+        "average_last": 0.625,
+        "damping": None,
+        "noise_damping": 2.0,
+    }
 
 
 def _require_usable(config: NaturalGradientConfig, likelihood: Likelihood) -> None:

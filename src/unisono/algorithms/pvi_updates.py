@@ -116,9 +116,12 @@ class ClippedUpdatesConfig(PosteriorConfig):
 
 
 def resolve(
-    config: ClippedUpdatesConfig, problem: BayesianProblem, facts: Facts, privacy: Privacy,
+    config: ClippedUpdatesConfig,
+    problem: BayesianProblem,
+    facts: Facts,
+    privacy: Privacy,
     trust: Trust,
-) -> ClippedUpdatesConfig:  # fmt: skip
+) -> ClippedUpdatesConfig:
     """Nothing is left out; what clipped updates cannot promise is refused in words."""
     if privacy.relation is Relation.ADD_OR_REMOVE:
         raise InvalidInput(

@@ -108,18 +108,29 @@ def size_box(noisy: Noisy, hidden: bool, probability: float, numbers: int) -> Bo
 
 
 def estimate(
-    name: str, box: Box, labels: Labels, confidence: float, note: str, certificate: Certificate,
+    name: str,
+    box: Box,
+    labels: Labels,
+    confidence: float,
+    note: str,
+    certificate: Certificate,
     population: Box | None = None,
-) -> Estimate:  # fmt: skip
+) -> Estimate:
     """A number where there are no labels, else an array."""
 
     def shaped(values: np.ndarray) -> Any:
         return values if labels else float(values[0])
 
     return Estimate(
-        name, shaped(box.value), (shaped(box.low), shaped(box.high)), confidence, note, certificate,
-        None if population is None else (shaped(population.low), shaped(population.high)), labels,
-    )  # fmt: skip
+        name,
+        shaped(box.value),
+        (shaped(box.low), shaped(box.high)),
+        confidence,
+        note,
+        certificate,
+        None if population is None else (shaped(population.low), shaped(population.high)),
+        labels,
+    )
 
 
 def noise_words(noisy: Noisy, factor: float = 1.0) -> str:
@@ -141,9 +152,14 @@ def read_counts(
 
 
 def read_sums(
-    name: str, labels: Labels, unit: float, offset: float, noisy: Noisy, probability: float,
+    name: str,
+    labels: Labels,
+    unit: float,
+    offset: float,
+    noisy: Noisy,
+    probability: float,
     certificate: Certificate,
-) -> list[Estimate]:  # fmt: skip
+) -> list[Estimate]:
     """Sums, one per cell: unit times what was opened, plus a public offset."""
     box = column_box(noisy, 0, probability, len(noisy.values)).linear(unit, offset)
     note = f"{noise_words(noisy, unit)} the sum; values outside the bounds were clipped first."
@@ -151,9 +167,17 @@ def read_sums(
 
 
 def read_moments(
-    name: str, labels: Labels, centre: float, reach: float, wanted: tuple[str, ...], counted: bool,
-    spread: bool, noisy: Noisy, probability: float, certificate: Certificate,
-) -> list[Estimate]:  # fmt: skip
+    name: str,
+    labels: Labels,
+    centre: float,
+    reach: float,
+    wanted: tuple[str, ...],
+    counted: bool,
+    spread: bool,
+    noisy: Noisy,
+    probability: float,
+    certificate: Certificate,
+) -> list[Estimate]:
     """Mean, variance and standard deviation from sums of u and √2 (u² - 3/4).
 
     The variance is that of the records, sum (x - mean)² / n, and is kept within what the bounds
@@ -173,8 +197,9 @@ def read_moments(
         square = column_box(noisy, first + 1, level, numbers).over(size, 1.5 / _ROOT)
         square = square.linear(1 / _ROOT, 0.75).clipped(0.0, 1.0)
         largest = np.maximum(mean.low**2, mean.high**2)
-        least = np.where((mean.low < 0) & (mean.high > 0), 0.0,
-                         np.minimum(mean.low**2, mean.high**2))  # fmt: skip
+        least = np.where(
+            (mean.low < 0) & (mean.high > 0), 0.0, np.minimum(mean.low**2, mean.high**2)
+        )
         variance = Box(square.low - largest, square.value - mean.value**2, square.high - least)
         return size, mean, variance.clipped(0.0, 1.0)
 
@@ -209,9 +234,13 @@ def read_moments(
 
 
 def read_proportions(
-    name: str, labels: Labels, paired: bool, noisy: Noisy, probability: float,
+    name: str,
+    labels: Labels,
+    paired: bool,
+    noisy: Noisy,
+    probability: float,
     certificate: Certificate,
-) -> list[Estimate]:  # fmt: skip
+) -> list[Estimate]:
     """Shares of records that fulfil a condition: count / public size, or yes / (no + yes).
 
     A share y / (n + y) grows with y and falls with n, so its extremes over the box of counts are
@@ -229,9 +258,10 @@ def read_proportions(
     z = -float(ndtri(probability / (4 * len(box.value))))
     least = np.maximum(least_size, 1.0)
     population = Box(
-        half.low - z * np.sqrt(_bernoulli(half) / least), half.value,
+        half.low - z * np.sqrt(_bernoulli(half) / least),
+        half.value,
         half.high + z * np.sqrt(_bernoulli(half) / least),
-    ).clipped(0.0, 1.0)  # fmt: skip
+    ).clipped(0.0, 1.0)
     note = f"{noise_words(noisy)} the counts behind the proportion."
     return [estimate(name, box, labels, 1 - probability, note, certificate, population)]
 
@@ -250,6 +280,7 @@ def _paired(noisy: Noisy, probability: float) -> tuple[Box, np.ndarray]:
         whole = y + n
         return np.where(whole > 0, y / np.where(whole > 0, whole, 1.0), empty)
 
-    box = Box(share(yes.low, no.high, 0.0), share(yes.value, no.value, 0.5),
-              share(yes.high, no.low, 1.0))  # fmt: skip
+    box = Box(
+        share(yes.low, no.high, 0.0), share(yes.value, no.value, 0.5), share(yes.high, no.low, 1.0)
+    )
     return box, no.low + yes.low

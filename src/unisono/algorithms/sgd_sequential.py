@@ -194,9 +194,13 @@ def views(settings: Settings, facts: Facts) -> dict[str, float]:
 
 
 def run_sgd_sequential(
-    settings: Settings, parties: Sequence[Party], facts: Facts, *,
-    order: np.ndarray | None = None, order_seed: int | None = None,
-) -> Result:  # fmt: skip
+    settings: Settings,
+    parties: Sequence[Party],
+    facts: Facts,
+    *,
+    order: np.ndarray | None = None,
+    order_seed: int | None = None,
+) -> Result:
     """Run SGD1; `order` (steps,) names records 0 .. n-1 in the parties' order of holding them.
 
     Without an order the coordinator draws n² names uniformly, from OS entropy or `order_seed`.
@@ -230,9 +234,15 @@ def run_sgd_sequential(
     rows = np.concatenate([np.asarray(c[0], np.float32) for c in columns])
     labels = np.concatenate([np.asarray(c[1], np.float32) for c in columns])
     value, iterates, messages = _steps(
-        rows, labels, names, noise[np.minimum(which, uses - 1), names], allowed,
-        settings=settings, variance=_std(event) ** 2, grid=step,
-    )  # fmt: skip
+        rows,
+        labels,
+        names,
+        noise[np.minimum(which, uses - 1), names],
+        allowed,
+        settings=settings,
+        variance=_std(event) ** 2,
+        grid=step,
+    )
     transcript = Transcript()
     transcript.record(0, "order", names, frozenset({SERVER}))
     transcript.record(0, "refused", ~allowed, frozenset({SERVER}))
@@ -276,9 +286,16 @@ def times_used_before(names: np.ndarray) -> np.ndarray:
 
 @partial(jax.jit, static_argnames=("settings", "variance", "grid"))
 def _steps(
-    rows: Any, labels: Any, names: Any, noise: Any, allowed: Any, *, settings: Settings,
-    variance: float, grid: float,
-) -> Any:  # fmt: skip
+    rows: Any,
+    labels: Any,
+    names: Any,
+    noise: Any,
+    allowed: Any,
+    *,
+    settings: Settings,
+    variance: float,
+    grid: float,
+) -> Any:
     """All steps in one compiled scan: (θ, every θ_i, every message in grid steps)."""
     loss, bend = loss_named(settings.loss), settings.strong_convexity
     n, p = rows.shape

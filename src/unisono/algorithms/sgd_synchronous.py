@@ -99,11 +99,15 @@ def build(
 
 
 SYNCHRONOUS_SGD = AlgorithmKind(
-    "sgd-synchronous", "projected noisy gradients with proved step sizes (SGD2)",
-    SynchronousSgdConfig, LinearLoss, release, build,
+    "sgd-synchronous",
+    "projected noisy gradients with proved step sizes (SGD2)",
+    SynchronousSgdConfig,
+    LinearLoss,
+    release,
+    build,
     sends="noisy sums of all records' gradients",
     laws={
         "classification": UtilityLaw(1.11, 0.824, 1.67, 1.41),
         "regression": UtilityLaw(34.8, 1.71, 3.5, 3.1),
     },
-)  # fmt: skip
+)

@@ -66,9 +66,13 @@ def count(column: int, *, name: str = "count", by: Groups | None = None) -> Ques
 
 
 def total(
-    column: int, bounds: Bounds, *, name: str = "sum", step: float | None = None,
+    column: int,
+    bounds: Bounds,
+    *,
+    name: str = "sum",
+    step: float | None = None,
     by: Groups | None = None,
-) -> Question:  # fmt: skip
+) -> Question:
     """The sum of a column, clipped to public bounds.
 
     With a `step` the values are multiples of it (1 for whole numbers) and are added exactly.
@@ -112,9 +116,15 @@ def total(
 
 
 def mean(
-    column: int, bounds: Bounds, *, name: str = "value", step: float | None = None,
-    by: Groups | None = None, wanted: tuple[str, ...] = ("mean",), spread: bool = True,
-) -> Question:  # fmt: skip
+    column: int,
+    bounds: Bounds,
+    *,
+    name: str = "value",
+    step: float | None = None,
+    by: Groups | None = None,
+    wanted: tuple[str, ...] = ("mean",),
+    spread: bool = True,
+) -> Question:
     """Mean and, with `spread`, variance and standard deviation of a column, in one event.
 
     The spread is free under Gaussian noise and replace-one, and gives the sampling error of the
@@ -137,9 +147,7 @@ def mean(
 
     labels = () if by is None else by.labels
     read = partial(readings.read_moments, name, labels, centre, half, wanted, counted, spread)
-    about = _about(
-        by, kind="moments", column=column, bounds=(low, high), step=step, spread=spread
-    )  # fmt: skip
+    about = _about(by, kind="moments", column=column, bounds=(low, high), step=step, spread=spread)
     return Question(name, build, read, about)
 
 
@@ -175,9 +183,13 @@ def proportion(column: int, *, name: str = "proportion", by: Groups | None = Non
 
 
 def histogram(
-    column: int, labels: tuple[Any, ...], *, edges: Sequence[float] | None = None,
-    name: str = "histogram", by: Groups | None = None,
-) -> Question:  # fmt: skip
+    column: int,
+    labels: tuple[Any, ...],
+    *,
+    edges: Sequence[float] | None = None,
+    name: str = "histogram",
+    by: Groups | None = None,
+) -> Question:
     """How many records fall into each public bin, or have each public category.
 
     Without `edges` the column holds category numbers. With edges e_0 < ... < e_b bin i is
@@ -209,9 +221,12 @@ def histogram(
     shown = labels if by is None else tuple((g, label) for g in by.labels for label in labels)
     read = partial(readings.read_counts, name, shown, "each of the counts")
     about = _about(
-        by, kind="histogram", column=column, labels=tuple(map(str, labels)),
+        by,
+        kind="histogram",
+        column=column,
+        labels=tuple(map(str, labels)),
         edges=None if edges is None else tuple(float(e) for e in edges),
-    )  # fmt: skip
+    )
     return Question(name, build, read, about)
 
 
@@ -221,6 +236,17 @@ def contingency(first: Groups, second: Groups, *, name: str = "table") -> Questi
 
 
 __all__ = [
-    "STATISTICS", "Groups", "Question", "Survey", "contingency", "count", "histogram", "mean",
-    "proportion", "require_bounds", "standard_deviation", "total", "variance",
-]  # fmt: skip
+    "STATISTICS",
+    "Groups",
+    "Question",
+    "Survey",
+    "contingency",
+    "count",
+    "histogram",
+    "mean",
+    "proportion",
+    "require_bounds",
+    "standard_deviation",
+    "total",
+    "variance",
+]

@@ -134,19 +134,22 @@ def build(config: StatisticsConfig, problem: Survey, facts: Facts, priced: Price
         )
 
     return Algorithm(
-        init=lambda: (
-            Opened(jnp.zeros(width, jnp.float32), jnp.int32(0), jnp.float32(0)), None
-        ),
+        init=lambda: (Opened(jnp.zeros(width, jnp.float32), jnp.int32(0), jnp.float32(0)), None),
         ask=lambda state: (),
         local=lambda public, own, records: (own, (public, records.columns[0])),
         merge=merge,
         result=pack,
-    )  # fmt: skip
+    )
 
 
 STATISTICS = AlgorithmKind(
-    "statistics", "one noisy release that answers all questions; also for pure epsilon",
-    StatisticsConfig, Survey, release, build, sends="noisy counts and sums",
-)  # fmt: skip
+    "statistics",
+    "one noisy release that answers all questions; also for pure epsilon",
+    StatisticsConfig,
+    Survey,
+    release,
+    build,
+    sends="noisy counts and sums",
+)
 
 __all__ = ["STATISTICS", "Opened", "Question", "StatisticsConfig", "Survey", "pack", "unpack"]

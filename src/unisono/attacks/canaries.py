@@ -102,9 +102,14 @@ def likelihood_ratios(sums: np.ndarray, event: Event) -> np.ndarray:
 
 
 def audited_training(
-    method: Method, columns: tuple[np.ndarray, ...], *, canaries: int = 1000,
-    guesses: int | None = None, confidence: float = 0.95, seed: int = 0,
-) -> Trained:  # fmt: skip
+    method: Method,
+    columns: tuple[np.ndarray, ...],
+    *,
+    canaries: int = 1000,
+    guesses: int | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Trained:
     """Train once with a method of DP-SGD on records and canaries, and guess which canaries were
     there.
 

@@ -31,9 +31,16 @@ from unisono.core.events import positive
 from unisono.errors import InvalidInput
 
 __all__ = [
-    "Clipping", "Defence", "DpSgd", "Dropout", "GradientNoise", "LocalSteps", "Nothing", "Pruning",
+    "Clipping",
+    "Defence",
+    "DpSgd",
+    "Dropout",
+    "GradientNoise",
+    "LocalSteps",
+    "Nothing",
+    "Pruning",
     "SecureSum",
-]  # fmt: skip
+]
 
 
 def _sent(victim: Victim, public: Mapping[str, Any], masks: Any = None) -> Any:

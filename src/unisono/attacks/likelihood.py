@@ -54,9 +54,14 @@ class Likelihood:
         return np.asarray(self._follow(tuple(data), (masks, takes, seen)))
 
     def scores(
-        self, shown: Stack, inside: Stack, outside: Stack, runs: int, seed: int,
+        self,
+        shown: Stack,
+        inside: Stack,
+        outside: Stack,
+        runs: int,
+        seed: int,
         fault: Callable[[Event], Event] | None = None,
-    ) -> Iterator[np.ndarray]:  # fmt: skip
+    ) -> Iterator[np.ndarray]:
         """Batches of log likelihood ratios, of runs in world `shown`."""
         nobody = Stack(inside.arrays, inside.real & ~self.victim)
         for seen, secret in self.replay.batches(shown, runs, seed, fault):

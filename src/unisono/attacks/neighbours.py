@@ -34,10 +34,29 @@ from unisono.errors import UnisonoError
 Columns = tuple[np.ndarray, ...]
 # The corners of 32-bit arithmetic: subnormal, rounding to even, overflow of a square or of a sum.
 EXTREMES = np.array(
-    [0.0, -0.0, 1.0, -1.0, 0.5, 1e-45, -1e-40, 1e-38, 2.0**-24, 1 + 2.0**-23, 16777217.0, 1e10,
-     -1e19, 1e30, 3.4e38, -3.4e38, np.inf, -np.inf, np.nan],
+    [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        1e-45,
+        -1e-40,
+        1e-38,
+        2.0**-24,
+        1 + 2.0**-23,
+        16777217.0,
+        1e10,
+        -1e19,
+        1e30,
+        3.4e38,
+        -3.4e38,
+        np.inf,
+        -np.inf,
+        np.nan,
+    ],
     np.float32,
-)  # fmt: skip
+)
 NORMS = ("l1", "l2", "linf")
 
 
@@ -348,9 +367,15 @@ def studies_of(study: Study) -> list[Study]:
 
 
 def search(
-    study: Study, shapes: Any, relations: Any, pairs: int, seed: int, name: str = "",
-    slack: float = 0.0, index: int = 0,
-) -> Iterator[TooFar | None]:  # fmt: skip
+    study: Study,
+    shapes: Any,
+    relations: Any,
+    pairs: int,
+    seed: int,
+    name: str = "",
+    slack: float = 0.0,
+    index: int = 0,
+) -> Iterator[TooFar | None]:
     """Neighbouring pairs of one party, one after the other: None, or what is further apart than
     is claimed under any trust that computes the same.
 
@@ -401,9 +426,15 @@ def _released(
 
 
 def _compared(
-    name: str, before: np.ndarray | None, after: np.ndarray | None, grid: float,
-    relation: Relation, claims: Any, world: World, other: World,
-) -> TooFar | None:  # fmt: skip
+    name: str,
+    before: np.ndarray | None,
+    after: np.ndarray | None,
+    grid: float,
+    relation: Relation,
+    claims: Any,
+    world: World,
+    other: World,
+) -> TooFar | None:
     if before is None and after is None:
         return None
     if before is None or after is None:
@@ -419,9 +450,14 @@ def _compared(
 
 
 def _disturbed(
-    name: str, masked: np.ndarray | None, after: np.ndarray | None, grid: float, slack: float,
-    world: World, other: World,
-) -> TooFar | None:  # fmt: skip
+    name: str,
+    masked: np.ndarray | None,
+    after: np.ndarray | None,
+    grid: float,
+    slack: float,
+    world: World,
+    other: World,
+) -> TooFar | None:
     if masked is None or after is None:
         return None
     moved = distances(masked, after, grid)["linf"]

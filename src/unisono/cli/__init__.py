@@ -95,10 +95,14 @@ _COMMANDS: dict[str, list[Callable[..., None]]] = {
     "Before anything is spent": [models, algorithms, plan, init, check, schema],
     "Ask and learn": [query, run],
     "Between machines": [
-        deploy.keygen, deploy.roster, deploy.coordinate, deploy.join, deploy.local_cluster
+        deploy.keygen,
+        deploy.roster,
+        deploy.coordinate,
+        deploy.join,
+        deploy.local_cluster,
     ],
     "Look and attack": [report, dashboard, audit, attack, reproduce, doctor],
-}  # fmt: skip
+}
 for _panel, _functions in _COMMANDS.items():
     for _function in _functions:
         _name = _function.__name__.replace("_", "-")

@@ -69,11 +69,12 @@ def _inverted(
     count = 1 if own is None else len(own.rows)
     return {
         "viewer": "the server, from one party's sums" if alone else "everyone who sees all sums",
-        "records": count, "error": own and server_view.error(own.rows, real),
+        "records": count,
+        "error": own and server_view.error(own.rows, real),
         "without_noise": clean and server_view.error(clean.rows, real),
         "blind": server_view.blind_error(fresh, real, count),
         "mean": server_view.error(np.tile(fresh.mean(axis=0), (count, 1)), real),
-    }  # fmt: skip
+    }
 
 
 def _known(built: Any, party: int | None, std: float) -> Any:
@@ -114,10 +115,11 @@ def _box(built: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
     most = max(len(own.values) if isinstance(own, Category) else 2 for own in columns.values())
     place = np.arange(most)  # every value of a category occurs, and both ends of a number
     values = {
-        name: np.minimum(place, len(own.values) - 1.0) if isinstance(own, Category)
+        name: np.minimum(place, len(own.values) - 1.0)
+        if isinstance(own, Category)
         else np.where(place == 0, *own.bounds)
         for name, own in columns.items()
-    }  # fmt: skip
+    }
     rows = made_up.encoded(built, values)[0][:, :-1]
     return tuple(map(float, rows.min(axis=0))), tuple(map(float, rows.max(axis=0)))
 

@@ -201,9 +201,13 @@ def _by_theorems(question: Question, noise: float, rate: float | None) -> list[L
 
 
 def _theorem_line(
-    question: Question, name: str, single: Callable[[float], float], delta_each: float,
-    combine: Callable[..., float], rate: float | None,
-) -> Line:  # fmt: skip
+    question: Question,
+    name: str,
+    single: Callable[[float], float],
+    delta_each: float,
+    combine: Callable[..., float],
+    rate: float | None,
+) -> Line:
     count, delta = question.count, question.delta
     # Sampling shrinks delta as well, so each release may use delta / rate before it.
     before = delta_each if rate is None else min(delta_each / rate, 0.5)
@@ -241,10 +245,17 @@ def _pure(question: Question, noise: float) -> list[Line]:
         return [Line("basic composition", count * each, True, "the only one without a delta")]
     table = theorems.compare_composition(each, 0.0, count, delta)
     return [
-        *(Line(f"{t.name} composition" if "(" not in t.name else f"{t.name}, as published",
-               t.epsilon, t.valid, t.reason) for t in table),
+        *(
+            Line(
+                f"{t.name} composition" if "(" not in t.name else f"{t.name}, as published",
+                t.epsilon,
+                t.valid,
+                t.reason,
+            )
+            for t in table
+        ),
         _certified(question, noise),
-    ]  # fmt: skip
+    ]
 
 
 def _integer(question: Question, noise: float) -> list[Line]:

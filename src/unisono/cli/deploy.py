@@ -140,9 +140,11 @@ def coordinate(
     if job.finished:
         typer.echo(f"the study is over; {_listed(late)} may fetch the result now", err=True)
     with (
-        plain_warnings(), server.serving(job, place) as link, bar_of_rounds(json) as follow,
+        plain_warnings(),
+        server.serving(job, place) as link,
+        bar_of_rounds(json) as follow,
         recorded(home, file.title, "server") as record,
-    ):  # fmt: skip
+    ):
         if not insecure:
             typer.echo(f"parties need {server.authority_of(job)}", err=True)
         typer.echo(f"the server is at {where} ({link.address} here)", err=True)
@@ -211,9 +213,14 @@ def join(
         raise InvalidInput(f"{study} names no server: give --server HOST:PORT")
     own = name or load_policy(policy).dataset.name
     seat = party.PartyConfig(
-        own, study, _roster(study, roster), data, policy, keys or policy.parent / "keys",
+        own,
+        study,
+        _roster(study, roster),
+        data,
+        policy,
+        keys or policy.parent / "keys",
         output or policy.parent / f"{study.stem}.{own}",
-    )  # fmt: skip
+    )
     rounds = [0]
 
     def turn(number: int) -> None:
@@ -227,9 +234,11 @@ def join(
     with recorded(seat.output, file.title, "party", own) as record:
         member.prepare()
         party.serve(
-            member, connection, connect_timeout=connect_timeout,
+            member,
+            connection,
+            connect_timeout=connect_timeout,
             connected=lambda node: typer.echo(f"{own}: connected to {where}", err=True),
-        )  # fmt: skip
+        )
         shown = member.finish()
         record.end(shown.get("failed"))
     report(shown, seat.output, json, page=add_report(seat.output))
@@ -270,9 +279,13 @@ def local_cluster(
         server = home.resolve() / "server"
         with plain_warnings(), bar_of_rounds(json) as follow:
             shown = run_local(
-                study, find_data(file.names, data), home.resolve(), follow,
-                Conditions(wait, connect_timeout), lambda: recorded(server, file.title, "server"),
-            )  # fmt: skip
+                study,
+                find_data(file.names, data),
+                home.resolve(),
+                follow,
+                Conditions(wait, connect_timeout),
+                lambda: recorded(server, file.title, "server"),
+            )
         text = (server / "certificate.txt").read_text(encoding="utf-8")
         page = add_report(server) if folder else None
         found = evaluation_in(server)

@@ -78,11 +78,17 @@ def init(
     named = _columns(ask, column or [], _names(header))
     answers = Answers(
         title=title or ask.text("What is the study about?", "--title", "A first study"),
-        model=wanted, columns=named, target=_target(ask, target, wanted, named),
+        model=wanted,
+        columns=named,
+        target=_target(ask, target, wanted, named),
         parties=_parties(ask, parties),
         epsilon=ask.number("How much may it cost (epsilon; 1 is good)?", "--epsilon", 1.0, epsilon),
-        delta=delta, trust=trust, algorithm=algorithm, server=server, test=test,
-    )  # fmt: skip
+        delta=delta,
+        trust=trust,
+        algorithm=algorithm,
+        server=server,
+        test=test,
+    )
     _write(file, answers)
     if json:
         write_json({"file": str(file)})
@@ -196,9 +202,7 @@ def _column(said: str) -> Any:
     return None if said == "-" else parse_column(said)
 
 
-def _target(
-    ask: _Asking, given: str | None, model: str, columns: dict[str, Any]
-) -> str | None:
+def _target(ask: _Asking, given: str | None, model: str, columns: dict[str, Any]) -> str | None:
     from unisono.models.model import Target
     from unisono.models.registry import model_named
 

@@ -148,9 +148,11 @@ class Question:
         """All releases together."""
         return self.event(noise) * self.count
 
-    def _noise(self, noise: float) -> (
+    def _noise(
+        self, noise: float
+    ) -> (
         Gaussian | Laplace | NormNoise | DiscreteGaussian | Skellam | RandomizedResponse | Selection
-    ):  # fmt: skip
+    ):
         match self.mechanism:
             case MechanismName.GAUSSIAN:
                 return Gaussian(noise)

@@ -35,9 +35,10 @@ def typical(file: "StudyFile", records: int, seed: int) -> dict[str, Any]:
     generator = np.random.default_rng([seed, 1])
     return {
         name: generator.integers(0, len(column.values), records).astype(float)
-        if isinstance(column, Category) else generator.uniform(*column.bounds, records)
+        if isinstance(column, Category)
+        else generator.uniform(*column.bounds, records)
         for name, column in file.data.columns.items()
-    }  # fmt: skip
+    }
 
 
 def extremes(file: "StudyFile", seed: int) -> dict[str, Any]:

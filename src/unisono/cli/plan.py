@@ -91,10 +91,21 @@ def plan(
         else:
             several = 2 if task in (Task.CLASSIFICATION, Task.NETWORK) else 0
             request = PlanRequest(
-                task, sizes, 1 if task is Task.MEAN else features,
-                several if classes is None else classes, parameters, _bounds(bounds), epsilon,
-                delta, relation, survivors, colluders, None, without_privacy, majority,
-            )  # fmt: skip
+                task,
+                sizes,
+                1 if task is Task.MEAN else features,
+                several if classes is None else classes,
+                parameters,
+                _bounds(bounds),
+                epsilon,
+                delta,
+                relation,
+                survivors,
+                colluders,
+                None,
+                without_privacy,
+                majority,
+            )
         _answer(request, unit, plot, json)
     for text in dict.fromkeys(str(one.message) for one in caught):
         warn(text)
@@ -161,20 +172,31 @@ def _document(
     from unisono.cli.plan_text import sentence
 
     return {
-        "task": str(request.task), "records": list(request.records), "features": request.features,
-        "classes": request.classes, "epsilon": request.epsilon, "delta": request.delta,
-        "relation": str(request.relation), "unit": str(unit), "headroom": request.headroom,
+        "task": str(request.task),
+        "records": list(request.records),
+        "features": request.features,
+        "classes": request.classes,
+        "epsilon": request.epsilon,
+        "delta": request.delta,
+        "relation": str(request.relation),
+        "unit": str(unit),
+        "headroom": request.headroom,
         "studies": [line.prediction.to_json() for line in lines if line.prediction],
         "not_possible": [
-            {"algorithm": line.candidate.algorithm, "trust": str(line.candidate.trust),
-             "unit": str(line.candidate.unit), "reason": line.candidate.reason}
-            for line in lines if line.prediction is None
+            {
+                "algorithm": line.candidate.algorithm,
+                "trust": str(line.candidate.trust),
+                "unit": str(line.candidate.unit),
+                "reason": line.candidate.reason,
+            }
+            for line in lines
+            if line.prediction is None
         ],
         "recommended": None if chosen is None else chosen.to_json(),
         "reason": sentence(request, chosen),
         "remedies": [{"change": fix.words, **fix.prediction.to_json()} for fix in fixes],
         "picture": plot,
-    }  # fmt: skip
+    }
 
 
 def _sizes(records: str, parties: int | None) -> tuple[int, ...]:

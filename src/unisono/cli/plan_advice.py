@@ -100,29 +100,37 @@ def remedies(request: PlanRequest, found: Prediction, lines: Sequence[Line]) -> 
             yield Remedy(f"{name} instead of {found.trust}", other)
             break
     yield from _first(
-        request, found, lambda times: replace(request, epsilon=request.epsilon * times),
+        request,
+        found,
+        lambda times: replace(request, epsilon=request.epsilon * times),
         lambda times: f"epsilon {request.epsilon * times:g} instead of {request.epsilon:g}",
-    )  # fmt: skip
+    )
     count = len(request.records)
     yield from _first(
-        request, found, request.crowd,
+        request,
+        found,
+        request.crowd,
         lambda times: f"{count * times} parties of this size instead of {count}",
-    )  # fmt: skip
+    )
     if request.file is None and request.task is not Task.MEAN and request.parameters is None:
         yield from _first(
-            request, found,
+            request,
+            found,
             lambda times: replace(request, features=max(1, request.features // times)),
             lambda times: (
                 f"{max(1, request.features // times)} features instead of {request.features}"
             ),
             request.features,
-        )  # fmt: skip
+        )
 
 
 def _first(
-    request: PlanRequest, found: Prediction, changed: Callable[[int], PlanRequest],
-    words: Callable[[int], str], most: int = 2**_DOUBLINGS,
-) -> Iterator[Remedy]:  # fmt: skip
+    request: PlanRequest,
+    found: Prediction,
+    changed: Callable[[int], PlanRequest],
+    words: Callable[[int], str],
+    most: int = 2**_DOUBLINGS,
+) -> Iterator[Remedy]:
     """The least doubling after which the study is usable, if there is one."""
     times = 2
     while times <= most and sum(changed(times).records) <= 10**7:

@@ -39,10 +39,14 @@ def draw_trade_off(
             _draw(axes, request, trust, points, trust is shaded)
         axes.axvline(request.epsilon, color="#555555", linewidth=1)
         axes.annotate(
-            f"chosen: {request.epsilon:g}", (request.epsilon, 1),
-            xycoords=("data", "axes fraction"), xytext=(4, -10), textcoords="offset points",
-            color="#555555", fontsize=9,
-        )  # fmt: skip
+            f"chosen: {request.epsilon:g}",
+            (request.epsilon, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(4, -10),
+            textcoords="offset points",
+            color="#555555",
+            fontsize=9,
+        )
         _finish(axes, request)
         _save(figure, path)
 
@@ -59,9 +63,15 @@ def _draw(
     epsilons = [epsilon for epsilon, _ in points]
     name = f"{trust} ({points[0][1].algorithm})"
     axes.plot(
-        epsilons, [scale * one.likely for _, one in points], color=colour, linestyle=line,
-        marker=marker, markersize=4.5, linewidth=2, label=name,
-    )  # fmt: skip
+        epsilons,
+        [scale * one.likely for _, one in points],
+        color=colour,
+        linestyle=line,
+        marker=marker,
+        markersize=4.5,
+        linewidth=2,
+        label=name,
+    )
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     if shaded and points[0][1].band.low < points[0][1].band.high:
         low, high = ([scale * one.band[end] for _, one in points] for end in (0, 2))
@@ -85,8 +95,16 @@ def _finish(axes: Any, request: PlanRequest) -> None:
         good = limits(request.task, request.headroom)[0] * (100 if request.task in _POINTS else 1)
         bottom = axes.get_ylim()[0]
         axes.axhspan(bottom, good, color="#009E73", alpha=0.08, linewidth=0)
-        axes.text(0.995, good, "good", transform=axes.get_yaxis_transform(), ha="right",
-                  va="top", fontsize=9, color="#00664B")  # fmt: skip
+        axes.text(
+            0.995,
+            good,
+            "good",
+            transform=axes.get_yaxis_transform(),
+            ha="right",
+            va="top",
+            fontsize=9,
+            color="#00664B",
+        )
     axes.legend(frameon=False, loc="upper right")
 
 

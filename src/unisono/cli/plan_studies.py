@@ -160,12 +160,14 @@ def document(request: PlanRequest, name: str, trust: Trust) -> dict[str, Any]:
             for number, count in enumerate(request.records, start=1)
         ],
         "privacy": {
-            "epsilon": request.epsilon, "delta": request.delta, "relation": request.relation,
+            "epsilon": request.epsilon,
+            "delta": request.delta,
+            "relation": request.relation,
             "unit": algorithm_named(name).units[0],
         },
         "trust": {key: value for key, value in own.items() if value is not None},
         **_learnt(request, name),
-    }  # fmt: skip
+    }
 
 
 def _data(request: PlanRequest) -> dict[str, Any]:
@@ -243,14 +245,30 @@ def request_of(
     if task is Task.NETWORK and not file.model_settings.hidden:
         task = Task.CLASSIFICATION if classes else Task.REGRESSION
     return PlanRequest(
-        task, tuple(party.records for party in file.parties), max(1, len(file.data.features)),
-        classes, None, (-1.0, 1.0), file.privacy.epsilon, file.privacy.delta,
-        file.privacy.relation, file.trust.minimum_parties, file.trust.colluders, file,
-        without_privacy, majority,
-    )  # fmt: skip
+        task,
+        tuple(party.records for party in file.parties),
+        max(1, len(file.data.features)),
+        classes,
+        None,
+        (-1.0, 1.0),
+        file.privacy.epsilon,
+        file.privacy.delta,
+        file.privacy.relation,
+        file.trust.minimum_parties,
+        file.trust.colluders,
+        file,
+        without_privacy,
+        majority,
+    )
 
 
 __all__ = [
-    "Candidate", "PlanRequest", "candidate", "candidates", "document", "hidden_layers",
-    "prediction", "request_of",
-]  # fmt: skip
+    "Candidate",
+    "PlanRequest",
+    "candidate",
+    "candidates",
+    "document",
+    "hidden_layers",
+    "prediction",
+    "request_of",
+]

@@ -15,12 +15,18 @@ from unisono.planning.tasks import Task
 from unisono.planning.verdicts import HEADROOM, Grade, limits
 
 _STYLES = {
-    Grade.GOOD: "green", Grade.USABLE: "yellow", Grade.DOUBTFUL: "magenta", Grade.USELESS: "red"
-}  # fmt: skip
+    Grade.GOOD: "green",
+    Grade.USABLE: "yellow",
+    Grade.DOUBTFUL: "magenta",
+    Grade.USELESS: "red",
+}
 _HEADS = {
-    **MEASURES, Task.MEAN: "standard error", Task.CLASSIFICATION: "points lost",
-    Task.NETWORK: "points lost", Task.POSTERIOR: "times wider",
-}  # fmt: skip
+    **MEASURES,
+    Task.MEAN: "standard error",
+    Task.CLASSIFICATION: "points lost",
+    Task.NETWORK: "points lost",
+    Task.POSTERIOR: "times wider",
+}
 _KNOWN = {
     Task.MEAN: "Errors of the noise are exact for means of public sizes; sampling people adds its "
     "own.",
@@ -60,9 +66,13 @@ def expected(found: Prediction, bare: bool = False) -> str:
 
 
 def write_plan(
-    request: PlanRequest, unit: Unit, lines: Sequence[Line], chosen: Prediction | None,
-    fixes: Sequence[Remedy], plot: str | None,
-) -> None:  # fmt: skip
+    request: PlanRequest,
+    unit: Unit,
+    lines: Sequence[Line],
+    chosen: Prediction | None,
+    fixes: Sequence[Remedy],
+    plot: str | None,
+) -> None:
     out = console()
     out.print(described(request), style="dim")
     out.print()
@@ -141,9 +151,14 @@ def _table(request: PlanRequest, lines: Sequence[Line]) -> Table:
             continue
         mark = "~ " if found.rough and request.task is Task.POSTERIOR else ""
         table.add_row(
-            found.algorithm, str(found.trust), str(found.unit), f"{found.noise.std:.3g}",
-            f"{found.noise.total:.2g}", mark + expected(found, bare=True), _graded(found),
-        )  # fmt: skip
+            found.algorithm,
+            str(found.trust),
+            str(found.unit),
+            f"{found.noise.std:.3g}",
+            f"{found.noise.total:.2g}",
+            mark + expected(found, bare=True),
+            _graded(found),
+        )
     return table
 
 

@@ -132,15 +132,39 @@ def query(
     from unisono.cli.query_run import Setting, answer
 
     asked = query_plan.Asked(
-        count or (), proportion or (), sum or (), mean or (), variance or (), std or (),
-        quantile or (), median or (), minimum or (), maximum or (), histogram or (), table or (),
-        by, query_plan.parse_bounds(bounds or ()), query_plan.parse_categories(categories or ()),
-        tuple(integer or ()), delta == 0, multiline,
-    )  # fmt: skip
+        count or (),
+        proportion or (),
+        sum or (),
+        mean or (),
+        variance or (),
+        std or (),
+        quantile or (),
+        median or (),
+        minimum or (),
+        maximum or (),
+        histogram or (),
+        table or (),
+        by,
+        query_plan.parse_bounds(bounds or ()),
+        query_plan.parse_categories(categories or ()),
+        tuple(integer or ()),
+        delta == 0,
+        multiline,
+    )
     setting = Setting(
-        epsilon, delta, relation, trust, second_ledgers, budget, budget_delta, survivors, colluders,
-        nominal_rows, confidence, seed,
-    )  # fmt: skip
+        epsilon,
+        delta,
+        relation,
+        trust,
+        second_ledgers,
+        budget,
+        budget_delta,
+        survivors,
+        colluders,
+        nominal_rows,
+        confidence,
+        seed,
+    )
     if second_ledgers is not None and seed is None:
         warn(forgotten(second_ledgers, files))
     if multiline:

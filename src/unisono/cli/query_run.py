@@ -103,9 +103,11 @@ def answer(files: Sequence[Path], asked: Asked, setting: Setting) -> Answers:
         result = in_process.run(study, parties)
     paths = {} if setting.seed is not None else dict(zip(names, payers, strict=True))
     return Answers(
-        survey.read(study, result, setting.confidence), result.certificate,
-        {name: str(one.ledger) for name, one in paths.items()}, sum(facts.records),
-    )  # fmt: skip
+        survey.read(study, result, setting.confidence),
+        result.certificate,
+        {name: str(one.ledger) for name, one in paths.items()},
+        sum(facts.records),
+    )
 
 
 def _facts_before(parties: int, setting: Setting, payers: Sequence[Payer]) -> Facts:
@@ -123,9 +125,13 @@ def _facts_before(parties: int, setting: Setting, payers: Sequence[Payer]) -> Fa
             "--nominal-rows"
         )
     return agree_facts(
-        (setting.nominal_rows or 1,) * parties, 1, setting.trust, colluders=colluders,
-        minimum_parties=setting.survivors, exact_sizes=not hidden,
-    )  # fmt: skip
+        (setting.nominal_rows or 1,) * parties,
+        1,
+        setting.trust,
+        colluders=colluders,
+        minimum_parties=setting.survivors,
+        exact_sizes=not hidden,
+    )
 
 
 def _sizes(facts: Facts, tables: Sequence[Table], features: int, setting: Setting) -> Facts:

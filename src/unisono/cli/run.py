@@ -68,9 +68,13 @@ def run(
 
 
 def _prepared(
-    study: Path, data: Path, folder: Path | None, second_ledgers: Path | None,
-    test: Path | None, seed: int | None,
-) -> "LocalRun":  # fmt: skip
+    study: Path,
+    data: Path,
+    folder: Path | None,
+    second_ledgers: Path | None,
+    test: Path | None,
+    seed: int | None,
+) -> "LocalRun":
     from unisono.deployment.local_run import Place, prepare
     from unisono.deployment.parties_here import find_data
     from unisono.deployment.run_folder import default_folder

@@ -103,9 +103,14 @@ class Facts:
 
 
 def agree_facts(
-    records: Sequence[int], features: int, trust: Trust, *, minimum_parties: int | None = None,
-    colluders: int | None = None, exact_sizes: bool = True,
-) -> Facts:  # fmt: skip
+    records: Sequence[int],
+    features: int,
+    trust: Trust,
+    *,
+    minimum_parties: int | None = None,
+    colluders: int | None = None,
+    exact_sizes: bool = True,
+) -> Facts:
     """Facts with the defaults: everyone answers, and one party may be curious.
 
     >>> agree_facts((10, 10, 10), 1, Trust.SECURE_SUM).honest

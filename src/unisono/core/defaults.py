@@ -59,6 +59,12 @@ def warn_of_clipping(values: np.ndarray, low: float, high: float, what: str) -> 
 
 
 __all__ = [
-    "MOMENTUM", "PARTY_RELATION", "RELATION", "RIDGE", "default_colluders", "default_relation",
-    "default_trust", "warn_of_clipping",
-]  # fmt: skip
+    "MOMENTUM",
+    "PARTY_RELATION",
+    "RELATION",
+    "RIDGE",
+    "default_colluders",
+    "default_relation",
+    "default_trust",
+    "warn_of_clipping",
+]

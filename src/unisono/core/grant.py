@@ -61,9 +61,14 @@ class Grant(_Uncopyable):
     """`releases` draws, already paid for in entry `number` of one ledger."""
 
     def __init__(
-        self, maker: object, ledger: Any, number: int,
-        cost: Mapping[Viewer, Composed], releases: int, secret: bytes,
-    ) -> None:  # fmt: skip
+        self,
+        maker: object,
+        ledger: Any,
+        number: int,
+        cost: Mapping[Viewer, Composed],
+        releases: int,
+        secret: bytes,
+    ) -> None:
         if maker is not _LEDGERS_ONLY:
             raise GrantMisused(
                 "grants are made by Ledger.authorize only: ask the ledger, which writes the "

@@ -132,9 +132,15 @@ class NoNoise:
 
 
 Noise = (
-    Gaussian | Laplace | NormNoise | DiscreteGaussian | Skellam
-    | RandomizedResponse | Selection | NoNoise
-)  # fmt: skip
+    Gaussian
+    | Laplace
+    | NormNoise
+    | DiscreteGaussian
+    | Skellam
+    | RandomizedResponse
+    | Selection
+    | NoNoise
+)
 
 
 # ------------------------------------------------------------------- samplers

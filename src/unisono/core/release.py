@@ -176,9 +176,13 @@ def _noised(draw: Draw, contribution: Contribution, event: Event, honest: int) -
 
 
 def noise_steps(
-    key: bytes, event: Event, grid: float, shape: tuple[int, ...], honest: int,
+    key: bytes,
+    event: Event,
+    grid: float,
+    shape: tuple[int, ...],
+    honest: int,
     one: tuple[int, ...] | None = None,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Integer noise in grid steps: one of `honest` shares of the event's noise.
 
     Several releases may be drawn at once: `shape` then begins with their number, and `one` is

@@ -218,9 +218,14 @@ def sampled_by(mask: Any) -> Draw | None:
 
 
 def blocked_sum_sensitivity(
-    grid: float, dimension: int, block: int, terms: int, gauges: int = 0, gauge: float = 0.0,
+    grid: float,
+    dimension: int,
+    block: int,
+    terms: int,
+    gauges: int = 0,
+    gauge: float = 0.0,
     hides_presence: bool = True,
-) -> Sensitivity:  # fmt: skip
+) -> Sensitivity:
     """Sensitivity of sums that are added in float32 within blocks of records, then rounded.
 
     Every record is scaled to l2 norm at most 1, a block of at most b records is added up in floats
@@ -314,7 +319,19 @@ def require_finite(values: np.ndarray, name: str) -> np.ndarray:
 
 
 __all__ = [
-    "Contribution", "Disclosed", "Distance", "Masked", "Private", "Released", "Share",
-    "blocked_sum_sensitivity", "clipped_sum", "clipped_updates", "require_finite", "sealed",
-    "sum_sensitivity", "update_sensitivity", "within",
-]  # fmt: skip
+    "Contribution",
+    "Disclosed",
+    "Distance",
+    "Masked",
+    "Private",
+    "Released",
+    "Share",
+    "blocked_sum_sensitivity",
+    "clipped_sum",
+    "clipped_updates",
+    "require_finite",
+    "sealed",
+    "sum_sensitivity",
+    "update_sensitivity",
+    "within",
+]

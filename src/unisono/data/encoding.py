@@ -1,8 +1,8 @@
 """From checked values to the rows and labels of a model, by the public schema.
 
-    number      itself, scaled later by its public bounds
-    category    one column of 0 and 1 for each value but the first, which is the reference
-    missing     NaN: a record that misses anything teaches a model nothing at all, not half
+number      itself, scaled later by its public bounds
+category    one column of 0 and 1 for each value but the first, which is the reference
+missing     NaN: a record that misses anything teaches a model nothing at all, not half
 """
 
 from collections.abc import Mapping
@@ -38,10 +38,11 @@ class Frame:
             pair
             for column in self.schema.features.values()
             for pair in (
-                [column.bounds] if isinstance(column, Number)
+                [column.bounds]
+                if isinstance(column, Number)
                 else [(0.0, 1.0)] * (len(column.values) - 1)
             )
-        ]  # fmt: skip
+        ]
         low, high = zip(*bounds, strict=True)
         return scaling((low, high), len(bounds), centred)
 

@@ -370,9 +370,7 @@ def _joined(lines: Iterable[bytes]) -> Iterator[bytes]:
 # ------------------------------------------------------------- Parquet
 
 
-def _read_parquet(
-    file: Path, columns: Sequence[str] | None
-) -> tuple[dict[str, list[Any]], int]:  # fmt: skip
+def _read_parquet(file: Path, columns: Sequence[str] | None) -> tuple[dict[str, list[Any]], int]:
     import pyarrow
     import pyarrow.parquet
 
@@ -412,8 +410,15 @@ def _cells(what: str, values: Any) -> list[Any]:
         return values.cast(pyarrow.float64(), safe=False).to_pylist()
     if types.is_date(kind) or types.is_timestamp(kind):
         return values.cast(pyarrow.string()).to_pylist()
-    if any(check(kind) for check in (types.is_string, types.is_large_string,
-                                     types.is_binary, types.is_large_binary)):  # fmt: skip
+    if any(
+        check(kind)
+        for check in (
+            types.is_string,
+            types.is_large_string,
+            types.is_binary,
+            types.is_large_binary,
+        )
+    ):
         return [_decoded(value) for value in values.cast(pyarrow.large_binary()).to_pylist()]
     raise InvalidInput(
         f"{what} has type {kind}, which is neither number, text, date nor true/false: convert it "

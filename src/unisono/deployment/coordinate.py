@@ -102,9 +102,12 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def _superlink(job: Job, place: Place) -> SuperLink:
     link = SuperLink(
-        job.folder, host=place.host, port=place.port, tls=certificates(job, place),
+        job.folder,
+        host=place.host,
+        port=place.port,
+        tls=certificates(job, place),
         insecure=place.insecure,
-    )  # fmt: skip
+    )
     if place.port is not None:
         _require_free(place.host, place.port)
     return link

@@ -1,7 +1,7 @@
 """A study in this process, with all parties' files on this machine and a ledger on disk for each.
 
-`prepare` reads and checks everything and spends nothing. `LocalRun.run` pays, learns, tests and writes
-the run's folder; killed at any moment, it goes on from there. The names under which ledgers pay
+`prepare` reads and checks everything and spends nothing. `LocalRun.run` pays, learns, tests and
+writes the run's folder; killed at any moment, it goes on from there. The names under which ledgers pay
 hold the study file's hash, so one edition of a study runs once, whatever the folder. Ledgers lie
 beside the records (`studies.data_set`), so what is spent on these counts in every study.
 
@@ -173,10 +173,14 @@ class LocalRun:
         return f"run {self.built.file.hash[:32]}"
 
     def _rounds(
-        self, study: Study, books: Mapping[str, Ledger], suffix: str, part: int,
+        self,
+        study: Study,
+        books: Mapping[str, Ledger],
+        suffix: str,
+        part: int,
         watch: Callable[[int, Any, str], None] = lambda done, server, words: None,
         columns: Mapping[str, tuple[Any, ...]] | None = None,
-    ) -> RunOutcome:  # fmt: skip
+    ) -> RunOutcome:
         own = columns or {name: split[part] for name, split in self.records.items()}
         parties = [Party(n, Private(own[n], n), book) for n, book in books.items()]
         name = f"{self._name}{suffix}"
@@ -196,9 +200,13 @@ class LocalRun:
             else:
                 if tested.opened:
                     write_transcript(
-                        folder, built.study, outcome.shape, outcome.value,
-                        built.study.algorithm.rounds, test=tested.shape,
-                    )  # fmt: skip
+                        folder,
+                        built.study,
+                        outcome.shape,
+                        outcome.value,
+                        built.study.algorithm.rounds,
+                        test=tested.shape,
+                    )
                     certificate = certify(built.test.study, books, ACCOUNTANT)
                     result = Result(tested.value, certificate, Transcript())
                     found.insert(0, read_private(built.file, built.test, result, resumed))

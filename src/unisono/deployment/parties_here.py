@@ -104,10 +104,13 @@ def _terms(built: Built, own: DataSet, name: str) -> Policy:
             "trust or the number of survivors"
         )
     return Policy(
-        own.name, Budget(max(privacy.epsilon, epsilon) * (1 + 1e-6), privacy.delta),
-        tuple((viewer, Budget(math.inf)) for viewer in trusted), privacy.relation, privacy.unit,
+        own.name,
+        Budget(max(privacy.epsilon, epsilon) * (1 + 1e-6), privacy.delta),
+        tuple((viewer, Budget(math.inf)) for viewer in trusted),
+        privacy.relation,
+        privacy.unit,
         facts.colluders,
-    )  # fmt: skip
+    )
 
 
 def _allowing(built: Built, terms: Policy, ledger: Path) -> str:

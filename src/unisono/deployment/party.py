@@ -80,9 +80,14 @@ class Member:
     """A party that is ready to answer."""
 
     def __init__(
-        self, seat: PartyConfig, server: str, *, transport: str = RESIDENT,
-        turn: Callable[[int], None] = lambda number: None, agreed: Agreement | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        seat: PartyConfig,
+        server: str,
+        *,
+        transport: str = RESIDENT,
+        turn: Callable[[int], None] = lambda number: None,
+        agreed: Agreement | None = None,
+    ) -> None:
         self.seat, self._transport, self._turn = seat, transport, turn
         self._diary: RunLog | None = None
         self._budgets: Budgets | None = None
@@ -120,9 +125,14 @@ class Member:
         # The server's last message, until everything that follows from it is written.
         self._told = self._policy.ledger_path.with_suffix(f"{ours}.told")
         self.responder = Responder(
-            built.study, party, identity, session, allow=self._allow,
-            memory=self._memory, keep=self._keep,
-        )  # fmt: skip
+            built.study,
+            party,
+            identity,
+            session,
+            allow=self._allow,
+            memory=self._memory,
+            keep=self._keep,
+        )
         try:
             self.responder.spender.check()
         except BaseException:
@@ -170,10 +180,14 @@ class Member:
         """Write the result and this party's own certificate; returns the result."""
         built, session = self.agreed.built, self.agreed.session
         certificate = certify(
-            built.study, {self.seat.name: self.ledger}, self.ledger.accountant,
-            secure_sum=session.describe() if session.masked else "", transport=self._transport,
-            file=built.file.hash, result=self.responder.result_hash,
-        )  # fmt: skip
+            built.study,
+            {self.seat.name: self.ledger},
+            self.ledger.accountant,
+            secure_sum=session.describe() if session.masked else "",
+            transport=self._transport,
+            file=built.file.hash,
+            result=self.responder.result_hash,
+        )
         self._memory.unlink(missing_ok=True)
         answered = self.responder
         rounds = built.study.algorithm.rounds
@@ -227,7 +241,9 @@ def serve(
 
     def answer(data: bytes) -> bytes:
         reply = member.responder.answer(data)
-        if member.responder.spender.last < 0 and _greets_others(data, member.agreed.session.id.hex()):
+        if member.responder.spender.last < 0 and _greets_others(
+            data, member.agreed.session.id.hex()
+        ):
             other.set()
         if member.responder.finished or other.is_set():
             stop.set()
@@ -243,10 +259,16 @@ def serve(
     before = read_json(place) or {}
     with ends_by(stop):
         resident.serve(
-            answer, server.address, stop=stop, insecure=insecure, connected=came_in,
-            connect_timeout=connect_timeout, root_certificates=server.authority, keys=keys,
+            answer,
+            server.address,
+            stop=stop,
+            insecure=insecure,
+            connected=came_in,
+            connect_timeout=connect_timeout,
+            root_certificates=server.authority,
+            keys=keys,
             previous=before.get("node") if before.get("server") == server.address else None,
-        )  # fmt: skip
+        )
     if stop.is_set() and not (member.responder.finished or other.is_set()):
         raise SystemExit(128 + signal.SIGTERM)
     if other.is_set():

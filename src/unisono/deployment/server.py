@@ -58,24 +58,41 @@ def main(link: Link, folder: Path) -> None:
     late = [names.index(name) for name in job.uninformed(names)] if job.finished else None
     unhurried = Unhurried(link, study.facts.minimum_parties)
     outcome = coordinate(
-        study, unhurried, session, conditions=job.conditions, server_noise=noise,
-        checkpoint=job.checkpoint, progress=progress, say=say, signer=job.signer,
-        transcript=LastMessages(), uninformed=late,
-    )  # fmt: skip
+        study,
+        unhurried,
+        session,
+        conditions=job.conditions,
+        server_noise=noise,
+        checkpoint=job.checkpoint,
+        progress=progress,
+        say=say,
+        signer=job.signer,
+        transcript=LastMessages(),
+        uninformed=late,
+    )
     job.inform(names[party] for party in outcome.informed)
     if late is not None:
         return
     certificate = certify(
-        study, {}, ACCOUNTANT, delta=agreed.built.file.privacy.delta,
-        secure_sum=session.describe() if session.masked else "", file=agreed.built.file.hash,
+        study,
+        {},
+        ACCOUNTANT,
+        delta=agreed.built.file.privacy.delta,
+        secure_sum=session.describe() if session.masked else "",
+        file=agreed.built.file.hash,
         result=outcome.result_hash,
-    )  # fmt: skip
+    )
     write_json(
         folder / "traffic.json",
-        {"rounds": rounds, "opened": outcome.opened, "retries": outcome.attempts,
-         "seconds": round(time.monotonic() - began, 3), "bytes": dict(outcome.traffic),
-         "session": session.id.hex()},
-    )  # fmt: skip
+        {
+            "rounds": rounds,
+            "opened": outcome.opened,
+            "retries": outcome.attempts,
+            "seconds": round(time.monotonic() - began, 3),
+            "bytes": dict(outcome.traffic),
+            "session": session.id.hex(),
+        },
+    )
     write_transcript(folder, study, _shape(study, outcome.transcript), outcome.value, rounds)
     if test is not None and outcome.opened:
         write_json(folder / EVALUATION, agreed.built.judge(outcome.value, *test))
@@ -109,13 +126,16 @@ class Unhurried:
         return replies
 
 
-def _await_parties(link: Link, needed: int, connect_timeout: float, say: Callable[[str], None]) -> None:
+def _await_parties(
+    link: Link, needed: int, connect_timeout: float, say: Callable[[str], None]
+) -> None:
     """Returns when a round could be opened; without parties no round begins, and none is lost."""
     ends = time.monotonic() + connect_timeout
     while (here := len(link.nodes())) < needed:
         if time.monotonic() > ends:
             raise InvalidInput(
-                f"{here} parties are connected after {connect_timeout:g} s and a round needs {needed}: "
+                f"{here} parties are connected after {connect_timeout:g} s and a round needs "
+                f"{needed}: "
                 "nothing was asked or spent; start the server again, the parties join when they "
                 "are ready (--connect-timeout SECONDS waits longer)"
             )

@@ -57,9 +57,17 @@ class Checkpoint:
         except InvalidInput:
             raise
         except (
-            OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
-            NotImplementedError, zipfile.BadZipFile, zlib.error,
-        ) as error:  # fmt: skip
+            OSError,
+            EOFError,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            NotImplementedError,
+            zipfile.BadZipFile,
+            zlib.error,
+        ) as error:
             raise InvalidInput(
                 f"{self.path} cannot be read as a checkpoint ({error}): remove it to start anew; "
                 "what was spent stays spent"

@@ -202,9 +202,7 @@ class _Work:
         ledgers = [party.ledger for party in self.parties]
         if self.name is None and algorithm.alike:
             purpose = f"study {study.hash[:16]}"
-            return Ledger.authorize_all(
-                ledgers, study.cost, len(rounds) * algorithm.draws, purpose
-            )
+            return Ledger.authorize_all(ledgers, study.cost, len(rounds) * algorithm.draws, purpose)
         purpose, costs = self.name or f"study {study.hash[:16]}", study.costs
         turns = [algorithm.turns(facts, index) for index in range(len(ledgers))]
         if self.in_parts:

@@ -64,22 +64,41 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
     __doc__ = documented(
         "Bayesian linear regression from one noisy release of Σ xxᵀ and Σ xy.\n\n"
         "    Gaussian noise on the clipped statistic (Laplace if delta = 0); no sampling.",
-        ("bounds", "target_bounds",
-         "noise_std : public spread σ_e of targets about the line, in their units. None takes half "
-         "the width of target_bounds, the largest possible: intervals are then wider than need be.",
-         "prior_variance : σ_θ² of every coefficient, the intercept too, with features and targets "
-         "scaled to [-1, 1].", *SHARED),
+        (
+            "bounds",
+            "target_bounds",
+            "noise_std : public spread σ_e of targets about the line, in their units. None "
+            "takes half "
+            "the width of target_bounds, the largest possible: intervals are then wider than "
+            "need be.",
+            "prior_variance : σ_θ² of every coefficient, the intercept too, with features "
+            "and targets "
+            "scaled to [-1, 1].",
+            *SHARED,
+        ),
         FITTED,
-    )  # fmt: skip
+    )
 
     def __init__(
-        self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
-        target_bounds: tuple[float, float] | None = None, noise_std: float | None = None,
-        prior_variance: float = 9.0, clip: float | None = None, noise_aware: bool = True,
-        relation: str = RELATION.value, trust: str | None = None, records: Any = None,
-        ledger: Any = None, minimum_parties: int | None = None, colluders: int | None = None,
-        random_state: Any = None, engine: str = "in-process",
-    ) -> None:  # fmt: skip
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        bounds: Any = None,
+        target_bounds: tuple[float, float] | None = None,
+        noise_std: float | None = None,
+        prior_variance: float = 9.0,
+        clip: float | None = None,
+        noise_aware: bool = True,
+        relation: str = RELATION.value,
+        trust: str | None = None,
+        records: Any = None,
+        ledger: Any = None,
+        minimum_parties: int | None = None,
+        colluders: int | None = None,
+        random_state: Any = None,
+        engine: str = "in-process",
+    ) -> None:
         self.epsilon, self.delta, self.bounds = epsilon, delta, bounds
         self.target_bounds, self.noise_std = target_bounds, noise_std
         self.prior_variance, self.clip, self.noise_aware = prior_variance, clip, noise_aware
@@ -142,22 +161,41 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
     __doc__ = documented(
         "Bayesian classification into two classes by noisy Newton steps.\n\n"
         "    Gaussian noise on bounded sums in every round, composed exactly, no sampling.",
-        ("bounds", "classes", 'link : "logistic" or "probit".',
-         "rounds : of noisy sums; the later five eighths make the posterior. More do not cost "
-         "privacy, the noise grows with them.",
-         "prior_variance : σ_θ² of every coefficient, the intercept too, in log-odds (or probits) "
-         "over half of a public range.", *SHARED),
+        (
+            "bounds",
+            "classes",
+            'link : "logistic" or "probit".',
+            "rounds : of noisy sums; the later five eighths make the posterior. More do not cost "
+            "privacy, the noise grows with them.",
+            "prior_variance : σ_θ² of every coefficient, the intercept too, in log-odds (or "
+            "probits) "
+            "over half of a public range.",
+            *SHARED,
+        ),
         (*FITTED, "classes_ : the labels, sorted."),
-    )  # fmt: skip
+    )
 
     def __init__(
-        self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
-        classes: Any = None, link: str = "logistic", rounds: int = 12,
-        prior_variance: float = 100.0, clip: float | None = None, noise_aware: bool = True,
-        relation: str = RELATION.value, trust: str | None = None, records: Any = None,
-        ledger: Any = None, minimum_parties: int | None = None, colluders: int | None = None,
-        random_state: Any = None, engine: str = "in-process",
-    ) -> None:  # fmt: skip
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        bounds: Any = None,
+        classes: Any = None,
+        link: str = "logistic",
+        rounds: int = 12,
+        prior_variance: float = 100.0,
+        clip: float | None = None,
+        noise_aware: bool = True,
+        relation: str = RELATION.value,
+        trust: str | None = None,
+        records: Any = None,
+        ledger: Any = None,
+        minimum_parties: int | None = None,
+        colluders: int | None = None,
+        random_state: Any = None,
+        engine: str = "in-process",
+    ) -> None:
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
         self.link, self.rounds = link, rounds
         self.prior_variance, self.clip, self.noise_aware = prior_variance, clip, noise_aware
@@ -228,8 +266,9 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         method = NATURAL_GRADIENT.method(
             BayesianProblem(likelihood, prior_variance=self.prior_variance),
             Privacy(self.epsilon, self.delta, relation),
-            rounds=self.rounds, **for_intervals(likelihood, square, self.clip),
-        )  # fmt: skip
+            rounds=self.rounds,
+            **for_intervals(likelihood, square, self.clip),
+        )
         return method, aware_of_rounds(Study(method, facts, trust))
 
 

@@ -36,12 +36,23 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
     _binary = False
 
     def __init__(
-        self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
-        classes: Any = None, relation: str = RELATION.value, trust: str | None = None,
-        algorithm: str = "auto", regularisation: float | None = None, rounds: int = 200,
-        records: Any = None, ledger: Any = None, minimum_parties: int | None = None,
-        colluders: int | None = None, random_state: Any = None,
-    ) -> None:  # fmt: skip
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        bounds: Any = None,
+        classes: Any = None,
+        relation: str = RELATION.value,
+        trust: str | None = None,
+        algorithm: str = "auto",
+        regularisation: float | None = None,
+        rounds: int = 200,
+        records: Any = None,
+        ledger: Any = None,
+        minimum_parties: int | None = None,
+        colluders: int | None = None,
+        random_state: Any = None,
+    ) -> None:
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
         self.relation, self.trust, self.algorithm = relation, trust, algorithm
         self.regularisation, self.rounds, self.records = regularisation, rounds, records
@@ -87,8 +98,9 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
 class PrivateLogisticRegression(PrivateLinearClassifier):
     __doc__ = documented(
         "Differentially private logistic regression, binary or multinomial.",
-        _PARAMETERS, _ATTRIBUTES,
-    )  # fmt: skip
+        _PARAMETERS,
+        _ATTRIBUTES,
+    )
 
     def _loss(self, classes: int) -> str:
         return "logistic" if classes == 2 else "multinomial"
@@ -109,8 +121,9 @@ class PrivateLinearSVC(PrivateLinearClassifier):
     __doc__ = documented(
         "Differentially private support vector machine: the hinge loss, rounded at its corner\n"
         "    (Chaudhuri et al. 2011), for two classes.",
-        _PARAMETERS, _ATTRIBUTES,
-    )  # fmt: skip
+        _PARAMETERS,
+        _ATTRIBUTES,
+    )
     _binary = True
 
     def __sklearn_tags__(self) -> Any:
@@ -169,6 +182,9 @@ def places_of(y: np.ndarray, given: Any, known: np.ndarray) -> np.ndarray:
 
 
 __all__ = [
-    "PrivateLinearClassifier", "PrivateLinearSVC", "PrivateLogisticRegression", "places_of",
+    "PrivateLinearClassifier",
+    "PrivateLinearSVC",
+    "PrivateLogisticRegression",
+    "places_of",
     "public_classes",
-]  # fmt: skip
+]

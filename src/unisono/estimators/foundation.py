@@ -63,9 +63,12 @@ class PrivateEstimator(BaseEstimator):
         return self._fits
 
     def _run(
-        self, X: np.ndarray, labels: np.ndarray, parties: Any,
+        self,
+        X: np.ndarray,
+        labels: np.ndarray,
+        parties: Any,
         planned: Callable[[Facts, Trust, Relation], Plan],
-    ) -> Result:  # fmt: skip
+    ) -> Result:
         """Run the planned study on rows (n, d) and labels (n,).
 
         Everything that can be refused is refused before a ledger is asked; then the ledgers
@@ -85,10 +88,12 @@ class PrivateEstimator(BaseEstimator):
         plan = planned(facts, trust, relation)
         ledgers = self._ledgers(members, plan, budget, relation)
         data = self._in_the_ball(scale, X, labels)
-        result = plan.run([
-            Party(name, Private(tuple(column[rows] for column in data)), ledger)
-            for name, rows, ledger in zip(members.names, members.rows, ledgers, strict=True)
-        ])  # fmt: skip
+        result = plan.run(
+            [
+                Party(name, Private(tuple(column[rows] for column in data)), ledger)
+                for name, rows, ledger in zip(members.names, members.rows, ledgers, strict=True)
+            ]
+        )
         self._state(scale, result.certificate, ledgers)
         return result
 
@@ -173,9 +178,15 @@ class PrivateLinear(PrivateEstimator):
 
         def planned(facts: Facts, trust: Trust, relation: Relation) -> Plan:
             request = Request(
-                self.algorithm, loss, classes, self.epsilon, self.delta, relation,
-                self.regularisation, self.rounds,
-            )  # fmt: skip
+                self.algorithm,
+                loss,
+                classes,
+                self.epsilon,
+                self.delta,
+                relation,
+                self.regularisation,
+                self.rounds,
+            )
             return plan(request, facts, trust)
 
         parameters = np.asarray(self._run(X, labels, parties, planned).value, float)

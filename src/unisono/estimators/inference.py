@@ -22,8 +22,11 @@ SHARED = (
     "clip : the largest norm of one record's statistic; None: the rule of the module.",
     "noise_aware : count the noise of privacy in (see `noise_aware`). Without it there are no "
     "intervals: noisy statistics are taken for exact ones.",
-    "relation", "trust", *PARTIES, "engine",
-)  # fmt: skip
+    "relation",
+    "trust",
+    *PARTIES,
+    "engine",
+)
 FITTED = (
     "posterior_ : a `Posterior` of the coefficients in the user's units: mean, covariance, std, "
     "interval(), learnt, sample(), kl(), summary().",

@@ -44,8 +44,11 @@ _PARAMETERS = (
     'epochs, batch_size, learning_rate : None and "auto" follow the rule of the module. More epochs'
     " do not cost privacy, the noise grows with them.",
     "clip : bound on the norm of one record's gradient.",
-    "relation", "trust", *PARTIES, "engine",
-)  # fmt: skip
+    "relation",
+    "trust",
+    *PARTIES,
+    "engine",
+)
 _FITTED = (
     "parameters_ : weights and biases, layer by layer, for scaled rows (u, 1).",
     "rounds_, learning_rate_ : what was used.",
@@ -139,13 +142,27 @@ class PrivateClassifier(ClassifierMixin, PrivateNetwork):
     )
 
     def __init__(
-        self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
-        classes: Any = None, hidden: Any = (64,), activation: str = "tanh",
-        epochs: float | None = None, batch_size: Any = "auto", learning_rate: Any = "auto",
-        clip: float = 1.0, relation: str = RELATION.value, trust: str | None = None,
-        records: Any = None, ledger: Any = None, minimum_parties: int | None = None,
-        colluders: int | None = None, random_state: Any = None, engine: str = "in-process",
-    ) -> None:  # fmt: skip
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        bounds: Any = None,
+        classes: Any = None,
+        hidden: Any = (64,),
+        activation: str = "tanh",
+        epochs: float | None = None,
+        batch_size: Any = "auto",
+        learning_rate: Any = "auto",
+        clip: float = 1.0,
+        relation: str = RELATION.value,
+        trust: str | None = None,
+        records: Any = None,
+        ledger: Any = None,
+        minimum_parties: int | None = None,
+        colluders: int | None = None,
+        random_state: Any = None,
+        engine: str = "in-process",
+    ) -> None:
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
         self.hidden, self.activation, self.epochs = hidden, activation, epochs
         self.batch_size, self.learning_rate, self.clip = batch_size, learning_rate, clip
@@ -195,14 +212,27 @@ class PrivateRegressor(RegressorMixin, PrivateNetwork):
     )
 
     def __init__(
-        self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
-        target_bounds: tuple[float, float] | None = None, hidden: Any = (64,),
-        activation: str = "tanh", epochs: float | None = None, batch_size: Any = "auto",
-        learning_rate: Any = "auto", clip: float = 1.0, relation: str = RELATION.value,
-        trust: str | None = None, records: Any = None, ledger: Any = None,
-        minimum_parties: int | None = None, colluders: int | None = None,
-        random_state: Any = None, engine: str = "in-process",
-    ) -> None:  # fmt: skip
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        bounds: Any = None,
+        target_bounds: tuple[float, float] | None = None,
+        hidden: Any = (64,),
+        activation: str = "tanh",
+        epochs: float | None = None,
+        batch_size: Any = "auto",
+        learning_rate: Any = "auto",
+        clip: float = 1.0,
+        relation: str = RELATION.value,
+        trust: str | None = None,
+        records: Any = None,
+        ledger: Any = None,
+        minimum_parties: int | None = None,
+        colluders: int | None = None,
+        random_state: Any = None,
+        engine: str = "in-process",
+    ) -> None:
         self.epsilon, self.delta, self.bounds = epsilon, delta, bounds
         self.target_bounds = target_bounds
         self.hidden, self.activation, self.epochs = hidden, activation, epochs

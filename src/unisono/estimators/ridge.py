@@ -24,13 +24,23 @@ class PrivateRidge(RegressorMixin, PrivateLinear):
     )
 
     def __init__(
-        self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
-        target_bounds: tuple[float, float] | None = None, relation: str = RELATION.value,
-        trust: str | None = None, algorithm: str = "auto", regularisation: float | None = None,
-        rounds: int = 200, records: Any = None, ledger: Any = None,
-        minimum_parties: int | None = None, colluders: int | None = None,
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        bounds: Any = None,
+        target_bounds: tuple[float, float] | None = None,
+        relation: str = RELATION.value,
+        trust: str | None = None,
+        algorithm: str = "auto",
+        regularisation: float | None = None,
+        rounds: int = 200,
+        records: Any = None,
+        ledger: Any = None,
+        minimum_parties: int | None = None,
+        colluders: int | None = None,
         random_state: Any = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.epsilon, self.delta, self.bounds = epsilon, delta, bounds
         self.target_bounds = target_bounds
         self.relation, self.trust, self.algorithm = relation, trust, algorithm

@@ -34,9 +34,12 @@ CLASSES, SQUARES = (20.0, 1.0), (4.0, 0.3)
 
 
 def schedule(
-    records: int, batch_size: int | None, rate: float | None, epochs: float | None,
+    records: int,
+    batch_size: int | None,
+    rate: float | None,
+    epochs: float | None,
     rounds: int | None,
-) -> tuple[float, int]:  # fmt: skip
+) -> tuple[float, int]:
     """Sampling rate and rounds from what the user counts in.
 
     >>> schedule(1000, 50, None, 4, None)
@@ -98,6 +101,12 @@ def require_converged(parameters: Any, learning_rate: float | None) -> None:
 
 
 __all__ = [
-    "AVERAGED", "BATCH", "CLASSES", "ROUNDS", "SQUARES", "quiet_rate",
-    "require_converged", "schedule",
-]  # fmt: skip
+    "AVERAGED",
+    "BATCH",
+    "CLASSES",
+    "ROUNDS",
+    "SQUARES",
+    "quiet_rate",
+    "require_converged",
+    "schedule",
+]

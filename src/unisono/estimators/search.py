@@ -48,9 +48,15 @@ class Selected(NamedTuple):
 
 
 def private_search(
-    candidates: Sequence[Any], X: Any, y: Any, *, epsilon: float, holdout: float = 0.25,
-    ledger: Ledger | None = None, random_state: int | None = None,
-) -> Selected:  # fmt: skip
+    candidates: Sequence[Any],
+    X: Any,
+    y: Any,
+    *,
+    epsilon: float,
+    holdout: float = 0.25,
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+) -> Selected:
     """Fit all candidates, choose one privately; `epsilon` pays for the choice alone.
 
     One party's records only: several parties cannot draw the winner without showing their scores.

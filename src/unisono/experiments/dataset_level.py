@@ -158,12 +158,17 @@ def run(quick: bool) -> Findings:
         Number("printed state: found in all rounds", transcript, 0.41 - scatter, 0.435 + scatter),
         Number("corrected state: found, larger of both", max(ours), 0, allowed + 0.01),
         *(
-            Number(f"best median KL within ε = {epsilon:g}", value, *limits,
-                   "σ, C, η = {:g}, {:g}, {:g}; {} rounds".format(*setting, rounds))
+            Number(
+                f"best median KL within ε = {epsilon:g}",
+                value,
+                *limits,
+                "σ, C, η = {:g}, {:g}, {:g}; {} rounds".format(*setting, rounds),
+            )
             for (epsilon, (value, setting, rounds)), limits in zip(
-                best.items(), ((1, 8), (0.1, 1), (0.02, 0.4)), strict=True)
+                best.items(), ((1, 8), (0.1, 1), (0.02, 0.4)), strict=True
+            )
         ),
-    )  # fmt: skip
+    )
     remarks = (
         f"Calibrated to ε = 1, Algorithm 3 as printed lets an attacker find a shard in "
         f"{100 * final:.0f} % (final model) or {100 * transcript:.0f} % (all rounds) of the runs "
@@ -176,10 +181,14 @@ def run(quick: bool) -> Findings:
         "whether a party took part at all is not hidden (its share would be missing).",
     )
     return Findings(
-        "dataset_level", "Hiding whole shards: printed and corrected state", "003, section 4.3",
-        numbers, remarks, lambda figure: _draw(figure, as_printed, corrected, kl, best),
+        "dataset_level",
+        "Hiding whole shards: printed and corrected state",
+        "003, section 4.3",
+        numbers,
+        remarks,
+        lambda figure: _draw(figure, as_printed, corrected, kl, best),
         (10.0, 4.5),
-    )  # fmt: skip
+    )
 
 
 def _draw(figure: Any, as_printed: Any, corrected: Any, kl: Any, best: Any) -> None:
@@ -196,6 +205,10 @@ def _draw(figure: Any, as_printed: Any, corrected: Any, kl: Any, best: Any) -> N
         median = np.median(kl[GRID.index(setting)], axis=0)[:rounds]
         label = "ε = {:g}: σ, C, η = {:g}, {:g}, {:g}".format(epsilon, *setting)
         learning.plot(np.arange(1, rounds + 1), median, label=label)
-    learning.set(xlabel="rounds", ylabel="median KL(q‖p)", yscale="log",
-                 title="Corrected state, best of the grid")  # fmt: skip
+    learning.set(
+        xlabel="rounds",
+        ylabel="median KL(q‖p)",
+        yscale="log",
+        title="Corrected state, best of the grid",
+    )
     learning.legend(fontsize=8)

@@ -63,7 +63,7 @@ def run(quick: bool) -> Findings:
         Number("ε of the thesis's accountant at round 573", by_thesis(STATED_ROUND), 499.5, 500),
         Number("certified ε, add-or-remove", certified(STATED_ROUND), 301.1, 301.3),
         Number("certified ε, replace-one", certified(STATED_ROUND, "replace-one"), 706.6, 706.8),
-    )  # fmt: skip
+    )
     remarks = (
         "The thesis says KL 1e-3 at ε about 500. That is a good run: the median over data sets is "
         f"{plain:.2g} there and levels off near 1e-2.",
@@ -76,9 +76,14 @@ def run(quick: bool) -> Findings:
         "With the one learning rate that the caption names, the figure cannot be reproduced.",
     )
     return Findings(
-        "fig4_1", "Private stochastic gradient ascent on the local free energy", "003, figure 4.1",
-        numbers, remarks, lambda figure: _draw(figure, found, posterior(shards)), (8.0, 9.0),
-    )  # fmt: skip
+        "fig4_1",
+        "Private stochastic gradient ascent on the local free energy",
+        "003, figure 4.1",
+        numbers,
+        remarks,
+        lambda figure: _draw(figure, found, posterior(shards)),
+        (8.0, 9.0),
+    )
 
 
 def _draw(figure: Any, found: Climb, true: Any) -> None:
@@ -101,8 +106,12 @@ def _draw(figure: Any, found: Climb, true: Any) -> None:
         marks, [by_thesis(int(n)) for n in marks], "s--", label="moments accountant (thesis)"
     )
     price.plot(marks, [certified(int(n)) for n in marks], "o-", label="certified, add-or-remove")
-    price.plot(marks, [certified(int(n), "replace-one") for n in marks], "^:",
-               label="certified, replace-one")  # fmt: skip
+    price.plot(
+        marks,
+        [certified(int(n), "replace-one") for n in marks],
+        "^:",
+        label="certified, replace-one",
+    )
     price.axvline(STATED_ROUND, color="black", linewidth=0.8)
     price.set(xlabel="rounds", ylabel="ε at δ = 1e-5", title="Price, for Poisson lots")
     price.legend(fontsize=8)

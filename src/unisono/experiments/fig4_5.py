@@ -68,9 +68,13 @@ def run(quick: bool) -> Findings:
             Number(f"median KL at C = {clip:g}", float(likely), *kl_expected, "the text: 22"),
             Number(f"precision ratio at C = {clip:g}", float(ratio), *ratio_expected),
             Number(f"data sets whose private posterior is wider, C = {clip:g}", float(wider), 1, 1),
-            Number(f"data sets with |θ| > 1 whose private mean is nearer to zero, C = {clip:g}",
-                   float(nearer), 0.5, 1),
-        ]  # fmt: skip
+            Number(
+                f"data sets with |θ| > 1 whose private mean is nearer to zero, C = {clip:g}",
+                float(nearer),
+                0.5,
+                1,
+            ),
+        ]
     remarks = (
         f"The caption says C = {CLIPS[1]:g}, the text speaks of the KL of C = {CLIPS[0]:g}, the "
         "best of figure 4.4's grid, which does not hold the caption's. That they contradict each "
@@ -83,9 +87,14 @@ def run(quick: bool) -> Findings:
         "reasonable.",
     )
     return Findings(
-        "fig4_5", "Typical private posteriors, C = 0.25 and C = 2", "003, figure 4.5",
-        tuple(numbers), remarks, lambda figure: draw(figure, pairs), (9.0, 6.0),
-    )  # fmt: skip
+        "fig4_5",
+        "Typical private posteriors, C = 0.25 and C = 2",
+        "003, figure 4.5",
+        tuple(numbers),
+        remarks,
+        lambda figure: draw(figure, pairs),
+        (9.0, 6.0),
+    )
 
 
 def draw(figure: Any, pairs: Any, name: str = "private") -> None:

@@ -24,13 +24,22 @@ def run(quick: bool) -> Findings:
     middle = np.argsort(small_kl)[[len(small_kl) // 4, 3 * len(small_kl) // 4]]
     shrunk = np.mean(np.abs(mean(small)) < np.abs(mean(true)))
     numbers = (
-        Number("largest KL at C = 64", float(large_kl.max()), 0, 0.5,
-               "the steepest slopes are still clipped"),
+        Number(
+            "largest KL at C = 64",
+            float(large_kl.max()),
+            0,
+            0.5,
+            "the steepest slopes are still clipped",
+        ),
         Number("median KL at C = 64", float(np.median(large_kl)), 0, 1e-6),
-        Number("median precision ratio at C = 0.25", float(np.median(small.precision
-               / true.precision)), 0.08, 0.09),
+        Number(
+            "median precision ratio at C = 0.25",
+            float(np.median(small.precision / true.precision)),
+            0.08,
+            0.09,
+        ),
         Number("data sets whose mean is nearer to zero at C = 0.25", float(shrunk), 0.6, 1),
-    )  # fmt: skip
+    )
     remarks = (
         "At C = 64 the posterior is the exact one; at C = 0.25 it is about three times as wide, "
         f"and {100 * shrunk:.0f} % of the means are drawn towards zero.",
@@ -43,6 +52,11 @@ def run(quick: bool) -> Findings:
         for index in middle
     ]
     return Findings(
-        "fig4_7", "Posteriors without noise at both ends of the clips", "003, figure 4.7",
-        numbers, remarks, lambda figure: draw(figure, pairs, "clipped"), (9.0, 6.0),
-    )  # fmt: skip
+        "fig4_7",
+        "Posteriors without noise at both ends of the clips",
+        "003, figure 4.7",
+        numbers,
+        remarks,
+        lambda figure: draw(figure, pairs, "clipped"),
+        (9.0, 6.0),
+    )

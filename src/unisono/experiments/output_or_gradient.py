@@ -54,22 +54,37 @@ def run(quick: bool) -> Findings:
         for kind in KINDS
     }
     numbers = [
-        Number(f"{kind}: slope by {name}", _slope(name, axes[name], curves[name, kind]), -2.25,
-               -1.75, "per unit of log mu*" if name == "epsilon" else "")
+        Number(
+            f"{kind}: slope by {name}",
+            _slope(name, axes[name], curves[name, kind]),
+            -2.25,
+            -1.75,
+            "per unit of log mu*" if name == "epsilon" else "",
+        )
         for kind in KINDS
         for name in axes
-    ]  # fmt: skip
+    ]
     by_epsilon = axes["epsilon"][-1]
     measured = curves["epsilon", "output"][-1]
     predicted = _predicted(by_epsilon)
     ratio = np.divide(curves["epsilon", "output"], curves["epsilon", "gradient"])
     numbers += [
-        Number("output: measured / tr(H) σ²/2", measured / predicted, 0.75, 1.3,
-               f"at epsilon {by_epsilon:g}"),
-        Number("output / gradient", float(ratio.mean()), 2.0, 8.0,
-               f"lambda {REGULARISATION:g}, {ROUNDS} rounds"),
+        Number(
+            "output: measured / tr(H) σ²/2",
+            measured / predicted,
+            0.75,
+            1.3,
+            f"at epsilon {by_epsilon:g}",
+        ),
+        Number(
+            "output / gradient",
+            float(ratio.mean()),
+            2.0,
+            8.0,
+            f"lambda {REGULARISATION:g}, {ROUNDS} rounds",
+        ),
         Number("averaging without noise", _floor(), 0.0, 1e-4),
-    ]  # fmt: skip
+    ]
     remarks = (
         "No source ran this, so the ranges are ours: slope -2 from the formulas (in epsilon a "
         "little less, because mu* grows more slowly), the level from tr(H) σ²/2.",
@@ -83,10 +98,14 @@ def run(quick: bool) -> Findings:
         _draw(figure, axes, curves)
 
     return Findings(
-        "output-or-gradient", "Output or gradient perturbation?",
-        "Source 000, both theorems corrected (E000-8, E000-9)", tuple(numbers), remarks, draw,
+        "output-or-gradient",
+        "Output or gradient perturbation?",
+        "Source 000, both theorems corrected (E000-8, E000-9)",
+        tuple(numbers),
+        remarks,
+        draw,
         (10.0, 4.0),
-    )  # fmt: skip
+    )
 
 
 def _point(name: str, value: float) -> tuple[int, int, float]:
@@ -108,9 +127,15 @@ def _study(kind: str, parties: int, records: int, epsilon: float) -> Study:
         method = OUTPUT_PERTURBATION.method(problem, privacy, regularisation=REGULARISATION)
     else:
         method = GRADIENT_PERTURBATION.method(
-            problem, privacy, rounds=ROUNDS, clipping_norm=1.0, learning_rate=4.0, momentum=0.0,
-            average_last=0.0, regularisation=REGULARISATION,
-        )  # fmt: skip
+            problem,
+            privacy,
+            rounds=ROUNDS,
+            clipping_norm=1.0,
+            learning_rate=4.0,
+            momentum=0.0,
+            average_last=0.0,
+            regularisation=REGULARISATION,
+        )
     return Study(method, Facts((records,) * parties, FEATURES, parties), Trust.SECURE_SUM)
 
 

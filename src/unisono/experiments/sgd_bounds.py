@@ -66,7 +66,7 @@ def run(quick: bool) -> Findings:
         ]
         for regime, bend in regimes.items()
         for kind in KINDS
-    }  # fmt: skip
+    }
     orders = ORDERS[:2] if quick else ORDERS
     views = {n: published_views(n) for n in orders}
     numbers = tuple(_numbers(axes, curves, views, quick))
@@ -86,9 +86,14 @@ def run(quick: bool) -> Findings:
         _draw(figure, axes, curves, views)
 
     return Findings(
-        "sgd-bounds", "SGD1 and SGD2 beneath their utility bounds",
-        "Source 004, eqs. 3 and 9 to 11 (E004-5, E004-9)", numbers, remarks, draw, (11.0, 7.0),
-    )  # fmt: skip
+        "sgd-bounds",
+        "SGD1 and SGD2 beneath their utility bounds",
+        "Source 004, eqs. 3 and 9 to 11 (E004-5, E004-9)",
+        numbers,
+        remarks,
+        draw,
+        (11.0, 7.0),
+    )
 
 
 def _numbers(axes: Any, curves: Any, views: Any, quick: bool) -> Any:
@@ -107,22 +112,46 @@ def _numbers(axes: Any, curves: Any, views: Any, quick: bool) -> Any:
             yield Number(f"{kind}: largest excess / bound {equation}", max(ratios), 0.0, 1.0)
     middle = [curves["epsilon", kind][axes["epsilon"].index(4.0)] for kind in KINDS]
     useless = bounds.trivial(int(BASE["records"]), 1.0, 2 * RADIUS)
-    yield Number("SGD1: bound (9) / trivial bound", middle[0].bound / useless, 1.0, np.inf,
-                 "epsilon 4: says nothing")  # fmt: skip
+    yield Number(
+        "SGD1: bound (9) / trivial bound",
+        middle[0].bound / useless,
+        1.0,
+        np.inf,
+        "epsilon 4: says nothing",
+    )
     yield Number("SGD2, local noise: bound / trivial bound", middle[1].bound / useless, 0.0, 1.0)
-    yield Number("SGD1 / SGD2 with secure sum, excess risk", middle[0].excess / middle[2].excess,
-                 2.0, 50.0, "epsilon 4, convex")  # fmt: skip
+    yield Number(
+        "SGD1 / SGD2 with secure sum, excess risk",
+        middle[0].excess / middle[2].excess,
+        2.0,
+        50.0,
+        "epsilon 4, convex",
+    )
     recorded = {300: 0.73, 1000: 1.27, 3000: 2.12}
     for n, found in views.items():
         if n in recorded:
-            yield Number(f"(b) the order is known, n = {n}", found["b"], recorded[n] - 0.006,
-                         recorded[n] + 0.006, f"claimed {CLAIM:g}")  # fmt: skip
+            yield Number(
+                f"(b) the order is known, n = {n}",
+                found["b"],
+                recorded[n] - 0.006,
+                recorded[n] + 0.006,
+                f"claimed {CLAIM:g}",
+            )
     yield Number("(a) the order is hidden, n = 100", views[100]["a"], 0.084, 0.089)
-    yield Number("(c) the party is seen, n = 300: (a) < (c) < (b)", views[300]["c"],
-                 views[300]["a"], views[300]["b"])  # fmt: skip
+    yield Number(
+        "(c) the party is seen, n = 300: (a) < (c) < (b)",
+        views[300]["c"],
+        views[300]["a"],
+        views[300]["b"],
+    )
     if not quick:
-        yield Number("(a) the order is hidden, n = 1000", views[1000]["a"], 0.0755, 0.0765,
-                     "orders up to 1024")  # fmt: skip
+        yield Number(
+            "(a) the order is hidden, n = 1000",
+            views[1000]["a"],
+            0.0755,
+            0.0765,
+            "orders up to 1024",
+        )
 
 
 def published_views(records: int) -> dict[str, float]:
@@ -132,10 +161,8 @@ def published_views(records: int) -> dict[str, float]:
     return {
         "a": hidden_order.without_order_epsilon(delta, records, 1.0, sigma),
         "b": hidden_order.known_order_epsilon(delta, records, 1.0, sigma),
-        "c": hidden_order.visible_parties_epsilon(
-            delta, records, records // PARTIES, 1.0, sigma
-        ),
-    }  # fmt: skip
+        "c": hidden_order.visible_parties_epsilon(delta, records, records // PARTIES, 1.0, sigma),
+    }
 
 
 def useful_size(epsilon: float = 1.0) -> float:
@@ -169,19 +196,24 @@ def _point(kind: str, regime: str, value: float, bend: float, seeds: int) -> Poi
     facts = Facts((n // PARTIES,) * PARTIES, p, PARTIES)
     if kind == "SGD1":
         settings = sequential.Settings(epsilon, DELTA, radius=RADIUS, strong_convexity=bend)
-        models = np.stack([
-            sequential.run_sgd_sequential(
-                settings, simulated_parties(data, seed), facts, order_seed=seed
-            ).value
-            for seed in range(seeds)
-        ])  # fmt: skip
+        models = np.stack(
+            [
+                sequential.run_sgd_sequential(
+                    settings, simulated_parties(data, seed), facts, order_seed=seed
+                ).value
+                for seed in range(seeds)
+            ]
+        )
         bound = _bound_sequential(settings, facts)
     else:
         trust = Trust.LOCAL if "local" in kind else Trust.SECURE_SUM
         method = SYNCHRONOUS_SGD.method(
-            LinearLoss("logistic"), Privacy(epsilon, DELTA, Relation.REPLACE_ONE),
-            rounds=ROUNDS, radius=RADIUS, strong_convexity=bend,
-        )  # fmt: skip
+            LinearLoss("logistic"),
+            Privacy(epsilon, DELTA, Relation.REPLACE_ONE),
+            rounds=ROUNDS,
+            radius=RADIUS,
+            strong_convexity=bend,
+        )
         study = Study(method, facts, trust)
         models = simulate(study, data, 10 * seeds)
         noise = study.algorithm.event(facts, trust).noise
@@ -238,8 +270,12 @@ def _draw(figure: Any, axes: Any, curves: Any, views: Any) -> None:
         shown = [views[n][view] for n in sizes]
         last.loglog(sizes, shown, marker + "-", label=f"({view}) {label}")
     last.axhline(CLAIM, color="0.4", linestyle=":", label="claimed by eq. (3)")
-    last.set(xlabel="records n", ylabel="epsilon", ylim=(0.01, 3),
-             title="SGD1 with the noise of eq. (3), by viewer")  # fmt: skip
+    last.set(
+        xlabel="records n",
+        ylabel="epsilon",
+        ylim=(0.01, 3),
+        title="SGD1 with the noise of eq. (3), by viewer",
+    )
     last.legend(loc="lower left")
     for panel in grid[len(regimes) + 1 :]:
         panel.axis("off")

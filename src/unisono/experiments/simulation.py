@@ -57,20 +57,26 @@ def least_risk(data: Records, regularisation: float, radius: float = np.inf) -> 
     start = np.zeros(data[0][0].shape[1])
     ball = {"type": "ineq", "fun": lambda point: radius**2 - point @ point}
     found = minimize(
-        lambda point: logistic_risks(point, data, regularisation)[0], start, tol=1e-12,
+        lambda point: logistic_risks(point, data, regularisation)[0],
+        start,
+        tol=1e-12,
         constraints=[ball] if np.isfinite(radius) else [],
-        method="SLSQP", options={"maxiter": 500},
-    )  # fmt: skip
+        method="SLSQP",
+        options={"maxiter": 500},
+    )
     return float(found.fun)
 
 
 def simulated_parties(data: Records, seed: int) -> list[Party]:
     """Parties whose ledgers are simulations, with a budget that never ends."""
     return [
-        Party(f"p{j}", Private(own), Ledger.in_memory(
-            Policy(f"p{j}", Budget(1e6, 1e-3)), ACCOUNTANT, seed))
+        Party(
+            f"p{j}",
+            Private(own),
+            Ledger.in_memory(Policy(f"p{j}", Budget(1e6, 1e-3)), ACCOUNTANT, seed),
+        )
         for j, own in enumerate(data)
-    ]  # fmt: skip
+    ]
 
 
 def simulate(

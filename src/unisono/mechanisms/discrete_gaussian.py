@@ -26,10 +26,17 @@ from unisono.mechanisms.sampling import calibrate_scale
 
 
 def calibrate(
-    sensitivity: Sensitivity, relation: Relation, epsilon: float, delta: float, *,
-    grid: float, count: int = 1, dimension: int = 1, shares: int = 1,
+    sensitivity: Sensitivity,
+    relation: Relation,
+    epsilon: float,
+    delta: float,
+    *,
+    grid: float,
+    count: int = 1,
+    dimension: int = 1,
+    shares: int = 1,
     sampler: Sampler = Everyone(),
-) -> Event:  # fmt: skip
+) -> Event:
     """The event whose `count` releases together cost at most (epsilon, delta)."""
     positive(epsilon=epsilon, count=count)
     if not isinstance(sampler, Everyone):

@@ -37,11 +37,20 @@ from unisono.mechanisms.sampling import calibrate_scale
 
 
 def calibrate(
-    sensitivity: Sensitivity, relation: Relation, epsilon: float, delta: float, *,
-    count: int = 1, sampler: Sampler = Everyone(), dimension: int = 1, shares: int = 1,
-    grid: float | None = None, in_graph: bool = False, missed: float = 0.0,
+    sensitivity: Sensitivity,
+    relation: Relation,
+    epsilon: float,
+    delta: float,
+    *,
+    count: int = 1,
+    sampler: Sampler = Everyone(),
+    dimension: int = 1,
+    shares: int = 1,
+    grid: float | None = None,
+    in_graph: bool = False,
+    missed: float = 0.0,
     scales: Sequence[tuple[float, int]] = (),
-) -> Event:  # fmt: skip
+) -> Event:
     """The event whose `count` releases together cost at most (epsilon, delta).
 
     `in_graph` noise is drawn inside a compiled program, whose sampler has an error (X-11).
@@ -85,9 +94,12 @@ def calibrate(
         return event(
             smallest_scale(
                 lambda std: compose(event(std, factor) * times for factor, times in scales),
-                relation, epsilon, target, start=start,
+                relation,
+                epsilon,
+                target,
+                start=start,
             )
-        )  # fmt: skip
+        )
     return event(calibrate_scale(event, relation, epsilon, target, count, start))
 
 

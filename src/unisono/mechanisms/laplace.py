@@ -21,9 +21,15 @@ from unisono.mechanisms.sampling import calibrate_scale
 
 
 def calibrate(
-    sensitivity: Sensitivity, relation: Relation, epsilon: float, delta: float = 0.0, *,
-    count: int = 1, sampler: Sampler = Everyone(), dimension: int = 1,
-) -> Event:  # fmt: skip
+    sensitivity: Sensitivity,
+    relation: Relation,
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    count: int = 1,
+    sampler: Sampler = Everyone(),
+    dimension: int = 1,
+) -> Event:
     """The event whose `count` releases together cost at most (epsilon, delta)."""
     positive(epsilon=epsilon, count=count)
     distance = sensitivity.under(relation).in_norm("l1")

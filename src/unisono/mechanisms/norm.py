@@ -18,9 +18,14 @@ from unisono.mechanisms.sampling import calibrate_scale
 
 
 def calibrate(
-    sensitivity: Sensitivity, relation: Relation, epsilon: float, delta: float = 0.0, *,
-    count: int = 1, sampler: Sampler = Everyone(),
-) -> Event:  # fmt: skip
+    sensitivity: Sensitivity,
+    relation: Relation,
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    count: int = 1,
+    sampler: Sampler = Everyone(),
+) -> Event:
     """The event whose `count` releases together cost at most (epsilon, delta)."""
     positive(epsilon=epsilon, count=count)
     distance = sensitivity.under(relation).in_norm("l2")

@@ -16,9 +16,15 @@ from unisono.mechanisms.sampling import calibrate_scale
 
 
 def calibrate(
-    sensitivity: Sensitivity, relation: Relation, epsilon: float, delta: float, *,
-    grid: float, count: int = 1, sampler: Sampler = Everyone(),
-) -> Event:  # fmt: skip
+    sensitivity: Sensitivity,
+    relation: Relation,
+    epsilon: float,
+    delta: float,
+    *,
+    grid: float,
+    count: int = 1,
+    sampler: Sampler = Everyone(),
+) -> Event:
     """The event whose `count` releases together cost at most (epsilon, delta)."""
     positive(epsilon=epsilon, count=count)
     if not isinstance(sampler, Everyone):

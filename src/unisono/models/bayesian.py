@@ -202,6 +202,11 @@ def _shown(found: Posterior, frame: Frame) -> dict[str, Any]:
         shown["covariance"] = found.covariance.tolist()
     by_name = {word: dict(zip(found.names, own, strict=True)) for word, own in numbers.items()}
     return {
-        "target": frame.target, **by_name, **shown, "noise_aware": found.noise_aware,
-        "converged": found.converged, "floored": found.floored, "note": " ".join(found.notes),
+        "target": frame.target,
+        **by_name,
+        **shown,
+        "noise_aware": found.noise_aware,
+        "converged": found.converged,
+        "floored": found.floored,
+        "note": " ".join(found.notes),
     }

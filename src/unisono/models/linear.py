@@ -128,14 +128,24 @@ def _kind(
 
 
 LOGISTIC_REGRESSION = _kind(
-    "logistic-regression", "predict a category by a linear model", "logistic",
-    Target.CLASSES, "classification",
-)  # fmt: skip
+    "logistic-regression",
+    "predict a category by a linear model",
+    "logistic",
+    Target.CLASSES,
+    "classification",
+)
 LINEAR_SVM = _kind(
-    "linear-svm", "predict one of two classes by a support vector machine", "huber-svm",
-    Target.TWO_CLASSES, "classification",
-)  # fmt: skip
+    "linear-svm",
+    "predict one of two classes by a support vector machine",
+    "huber-svm",
+    Target.TWO_CLASSES,
+    "classification",
+)
 LINEAR_REGRESSION = _kind(
-    "linear-regression", "predict a number by a linear model", "squares",
-    Target.NUMBER, "regression", LinearLoss,
-)  # fmt: skip
+    "linear-regression",
+    "predict a number by a linear model",
+    "squares",
+    Target.NUMBER,
+    "regression",
+    LinearLoss,
+)

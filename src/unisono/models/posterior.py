@@ -99,10 +99,12 @@ class Posterior:
         """The distribution of matrix · θ + offset."""
         first = self.prior_covariance
         return replace(
-            self, mean=matrix @ self.mean + offset, covariance=matrix @ self.covariance @ matrix.T,
+            self,
+            mean=matrix @ self.mean + offset,
+            covariance=matrix @ self.covariance @ matrix.T,
             names=tuple(names),
             prior_covariance=None if first is None else matrix @ first @ matrix.T,
-        )  # fmt: skip
+        )
 
     def summary(self, level: float = 0.95) -> str:
         """A table of mean, deviation and interval, and what is to be known about it."""
@@ -158,7 +160,12 @@ def posterior_of(
     """The posterior that an answer stands for; without `refine` it does not know of the noise."""
     q, arrived = Aware(full_natural(value)) if refine is None else refine(value)
     return Posterior(
-        centre(q), covariance(q), tuple(names), int(value.floored), refine is not None, arrived,
+        centre(q),
+        covariance(q),
+        tuple(names),
+        int(value.floored),
+        refine is not None,
+        arrived,
         covariance(prior),
     )
 

@@ -15,9 +15,15 @@ from unisono.releases.algorithm import AlgorithmKind
 from unisono.releases.plugins import with_plugins
 
 OWN = (
-    STATISTICS, LOGISTIC_REGRESSION, LINEAR_SVM, LINEAR_REGRESSION, NETWORK,
-    BAYESIAN_LINEAR_REGRESSION, BAYESIAN_LOGISTIC_REGRESSION, K_MEANS,
-)  # fmt: skip
+    STATISTICS,
+    LOGISTIC_REGRESSION,
+    LINEAR_SVM,
+    LINEAR_REGRESSION,
+    NETWORK,
+    BAYESIAN_LINEAR_REGRESSION,
+    BAYESIAN_LOGISTIC_REGRESSION,
+    K_MEANS,
+)
 
 
 @lru_cache(maxsize=1)

@@ -67,7 +67,8 @@ class Slots:
     def rows(self, values: Values) -> np.ndarray:
         """One party's records (n, slots); NaN for what is missing."""
         columns = [
-            values[name] if code is None
+            values[name]
+            if code is None
             else np.where(np.isnan(values[name]), np.nan, values[name] == code)
             for name, code in self.taken
         ]

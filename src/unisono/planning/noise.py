@@ -63,9 +63,14 @@ def noise_of(study: Study) -> Noise:
     if isinstance(event.noise, GaussianRun):
         std, bound = std * _remaining(algorithm.settings, algorithm.rounds), 1.0
     return Noise(
-        type(event.noise).__name__, scale, std, numbers, algorithm.rounds * algorithm.steps,
-        bound, _units(event, study),
-    )  # fmt: skip
+        type(event.noise).__name__,
+        scale,
+        std,
+        numbers,
+        algorithm.rounds * algorithm.steps,
+        bound,
+        _units(event, study),
+    )
 
 
 def released_numbers(study: Study) -> int:

@@ -95,9 +95,10 @@ def _information(study: Study, settings: Mapping[str, Any]) -> np.ndarray:
     known = n * _BEND[settings["likelihood"]] * squares
     if study.algorithm.name == "pvi-natural-gradient":  # long rows are weighted down
         reach = row_norms(
-            likelihood_named(settings["likelihood"]), settings["curvature_weight"],
+            likelihood_named(settings["likelihood"]),
+            settings["curvature_weight"],
             math.sqrt(squares.sum()),
-        )  # fmt: skip
+        )
         return known * min(1.0, settings["clipping_norm"] / reach)
     # Rows (u, 1) are divided by their length, about the square root of the sum of these.
     return known / squares.sum()

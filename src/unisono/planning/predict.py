@@ -60,12 +60,20 @@ class Prediction:
     def to_json(self) -> dict[str, Any]:
         noise = self.noise
         return {
-            "algorithm": self.algorithm, "trust": str(self.trust), "unit": str(self.unit),
-            "noise": {**noise._asdict(), "signal_to_noise": noise.ratio,
-                      "signal_to_noise_of_the_run": noise.total},
-            "measure": MEASURES[self.task], **self.band._asdict(), "grade": str(self.grade),
-            "rough": self.rough, "answers": [one._asdict() for one in self.answers],
-        }  # fmt: skip
+            "algorithm": self.algorithm,
+            "trust": str(self.trust),
+            "unit": str(self.unit),
+            "noise": {
+                **noise._asdict(),
+                "signal_to_noise": noise.ratio,
+                "signal_to_noise_of_the_run": noise.total,
+            },
+            "measure": MEASURES[self.task],
+            **self.band._asdict(),
+            "grade": str(self.grade),
+            "rough": self.rough,
+            "answers": [one._asdict() for one in self.answers],
+        }
 
 
 def predict(
@@ -106,9 +114,14 @@ def predict_answers(
 
 
 def _made(
-    study: Study, task: Task, noise: Noise, band: Band, grade: Grade, rough: bool,
+    study: Study,
+    task: Task,
+    noise: Noise,
+    band: Band,
+    grade: Grade,
+    rough: bool,
     answers: tuple[Answer, ...] = (),
-) -> Prediction:  # fmt: skip
+) -> Prediction:
     unit = study.algorithm.event(study.facts, study.trust).sensitivity.unit
     name = study.algorithm.name
     return Prediction(task, name, study.trust, unit, noise, band, grade, rough, answers)

@@ -31,12 +31,18 @@ _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 # The logistic function as a mixture of eight normal ones, Σ p Φ(k s), off by at most 3e-9
 # (Monahan and Stefanski 1992): its mean under a Gaussian has closed form at every width, where
 # 32 nodes of quadrature err by a third once the scores' standard deviation is 10.
-_MIXTURE = np.array([
-    (0.003246343272134, 1.365340806296348), (0.051517477033972, 1.059523971016916),
-    (0.195077912673858, 0.830791313765644), (0.315569823632818, 0.650732166639391),
-    (0.274149576158423, 0.508135425366489), (0.131076880695470, 0.396313345166341),
-    (0.027912418727972, 0.308904252267995), (0.001449567805354, 0.238212616409306),
-])  # fmt: skip
+_MIXTURE = np.array(
+    [
+        (0.003246343272134, 1.365340806296348),
+        (0.051517477033972, 1.059523971016916),
+        (0.195077912673858, 0.830791313765644),
+        (0.315569823632818, 0.650732166639391),
+        (0.274149576158423, 0.508135425366489),
+        (0.131076880695470, 0.396313345166341),
+        (0.027912418727972, 0.308904252267995),
+        (0.001449567805354, 0.238212616409306),
+    ]
+)
 
 
 class Likelihood(NamedTuple):
@@ -149,9 +155,14 @@ def predictive(likelihood: Likelihood, q: Natural, rows: Any, normals: Any = Non
 
 
 def _of_scores(
-    name: str, scores: Callable[[Any, Any], tuple[Any, Any, Any]], predict: Any, slope: float,
-    bend: float, exact: bool = False, expected: Any = None,
-) -> Likelihood:  # fmt: skip
+    name: str,
+    scores: Callable[[Any, Any], tuple[Any, Any, Any]],
+    predict: Any,
+    slope: float,
+    bend: float,
+    exact: bool = False,
+    expected: Any = None,
+) -> Likelihood:
     def log_density(theta: Any, row: Any, label: Any) -> Any:
         return scores(row @ theta, label)[0]
 
@@ -267,8 +278,10 @@ def likelihood_named(name: str, noise_std: float = 1.0) -> Likelihood:
     1.0
     """
     makers: dict[str, Callable[[], Likelihood]] = {
-        "linear": lambda: linear(noise_std), "logistic": logistic, "probit": probit,
-    }  # fmt: skip
+        "linear": lambda: linear(noise_std),
+        "logistic": logistic,
+        "probit": probit,
+    }
     if name not in makers:
         raise InvalidInput(f"unknown likelihood {name!r}: choose one of {', '.join(makers)}")
     return makers[name]()

@@ -55,9 +55,15 @@ def _outer(coefficients: Any, features: Any) -> Any:
 
 
 def _linear(
-    name: str, costs: Any, slopes: Any, curvatures: Any, predict: Any, lipschitz: float,
-    smoothness: float, one_signed: bool = False,
-) -> Loss:  # fmt: skip
+    name: str,
+    costs: Any,
+    slopes: Any,
+    curvatures: Any,
+    predict: Any,
+    lipschitz: float,
+    smoothness: float,
+    one_signed: bool = False,
+) -> Loss:
     """The loss of parameters and records that these functions of the score make."""
 
     def values(parameters: Any, features: Any, labels: Any) -> Any:
@@ -67,9 +73,17 @@ def _linear(
         return _outer(slopes(features @ parameters, labels), features)
 
     return Loss(
-        name, values, gradients, predict, lipschitz, smoothness, costs, slopes, curvatures,
+        name,
+        values,
+        gradients,
+        predict,
+        lipschitz,
+        smoothness,
+        costs,
+        slopes,
+        curvatures,
         one_signed,
-    )  # fmt: skip
+    )
 
 
 def _logistic() -> Loss:

@@ -75,9 +75,12 @@ def logistic(features: int, classes: int) -> Network:
 
 
 def two_layer(
-    features: int, hidden: int, activation: str = "tanh", task: str = "squares",
+    features: int,
+    hidden: int,
+    activation: str = "tanh",
+    task: str = "squares",
     fixed_output: bool = False,
-) -> Network:  # fmt: skip
+) -> Network:
     """f(x) = Σ_j a_j σ(w_j · x), without biases; w_j is column j of `hidden`, a is `output`.
 
     The task "squares" costs (f - y)²; "classes" costs log(1 + exp(-s f)), where s is +1 for

@@ -89,12 +89,13 @@ class PerRecord:
         outer = {site.leaf: site for site in self._sites.values()}
         self.leaves = tuple(
             Leaf(
-                name, leaf.shape,
+                name,
+                leaf.shape,
                 "outer" if k in outer and outer[k].rows == 1 else "whole",
                 outer[k].terms if k in outer else max(1, math.prod(leaf.shape)),
             )
             for k, (name, leaf) in enumerate(zip(names, leaves, strict=True))
-        )  # fmt: skip
+        )
         # Leaves that are differentiated record by record, each record with a copy of its own.
         self._copied = [k for k in range(len(leaves)) if k not in outer]
 

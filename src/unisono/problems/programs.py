@@ -187,10 +187,16 @@ def _dense(equation: Any, leaf: int, position: int) -> Site | None:
         return seen, jnp.matmul(seen, matrix_of(w))
 
     return Site(
-        leaf, 1 - position, rows, inner, outer, met=met, weights_of=weights_of,
+        leaf,
+        1 - position,
+        rows,
+        inner,
+        outer,
+        met=met,
+        weights_of=weights_of,
         # The result has the axes of its first operand first.
         shaped=lambda product: (product.T if position == 0 else product).reshape(shape),
-    )  # fmt: skip
+    )
 
 
 def _convolution(equation: Any, leaf: int, position: int) -> Site | None:
@@ -209,10 +215,13 @@ def _convolution(equation: Any, leaf: int, position: int) -> Site | None:
         for numbers in zip(
             (data.shape[axis] for axis in layout.lhs_spec[2:]),
             (kernel.shape[axis] for axis in layout.rhs_spec[2:]),
-            places, settings["window_strides"], settings["padding"], settings["rhs_dilation"],
+            places,
+            settings["window_strides"],
+            settings["padding"],
+            settings["rhs_dilation"],
             strict=True,
         )
-    ]  # fmt: skip
+    ]
     outer, channels = (kernel.shape[axis] for axis in layout.rhs_spec[:2])
     rows, inner = math.prod(places), math.prod(axis.window for axis in axes) * channels
     # The patches' columns are ordered (window..., channel).
@@ -236,9 +245,15 @@ def _convolution(equation: Any, leaf: int, position: int) -> Site | None:
         return patches, product(image, patches, weights)
 
     return Site(
-        leaf, 0, rows, inner, outer, met=met, weights_of=weights_of,
+        leaf,
+        0,
+        rows,
+        inner,
+        outer,
+        met=met,
+        weights_of=weights_of,
         shaped=lambda product: product.reshape(*places, outer, 1).transpose(back),
-    )  # fmt: skip
+    )
 
 
 def _matrix_form(shape: Any, order: list[int], inner: int, outer: int) -> tuple[Any, Any]:
@@ -293,10 +308,14 @@ def _slope_of_image(axes: list[_Axis], kernel: Any, slope: Any) -> Any:
         sides.append((before, axis.size + axis.span - 1 - spread - before))
     image = (0, count + 1, *range(1, count + 1))
     return jax.lax.conv_general_dilated(
-        slope.reshape(1, *(axis.places for axis in axes), -1), turned, [1] * count, sides,
-        [axis.stride for axis in axes], [axis.dilation for axis in axes],
+        slope.reshape(1, *(axis.places for axis in axes), -1),
+        turned,
+        [1] * count,
+        sides,
+        [axis.stride for axis in axes],
+        [axis.dilation for axis in axes],
         jax.lax.ConvDimensionNumbers(image, (count + 1, count, *range(count)), image),
-    )[0]  # fmt: skip
+    )[0]
 
 
 _READERS: dict[str, Callable[[Any, int, int], Site | None]] = {

@@ -224,9 +224,12 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
         assert parts.report is not None
         absorb = parts.absorb
         inner = Inner(
-            release.local_steps.steps, lambda _, public, own, noisy: absorb(public, own, noisy),
-            parts.report, release.local_steps.quantization, release.local_steps.largest,
-        )  # fmt: skip
+            release.local_steps.steps,
+            lambda _, public, own, noisy: absorb(public, own, noisy),
+            parts.report,
+            release.local_steps.quantization,
+            release.local_steps.largest,
+        )
 
     alike = all(event is priced.event for event in priced.events)
 

@@ -189,9 +189,15 @@ class Reading(NamedTuple):
 
 
 def clipped_sum(
-    problem: PerRecord, clipping: Clipping, parameters: Any, bounds: Any, records: Any, mask: Any,
-    step: float, hides_presence: bool,
-) -> Contribution:  # fmt: skip
+    problem: PerRecord,
+    clipping: Clipping,
+    parameters: Any,
+    bounds: Any,
+    records: Any,
+    mask: Any,
+    step: float,
+    hides_presence: bool,
+) -> Contribution:
     """Σ over records of (u, gauges), as integers in steps: (dimension + gauges,).
 
     Works through the batch in blocks, as many as hold a record whose mask is on.
@@ -227,9 +233,14 @@ def clipped_sum(
 
 
 def _block(
-    problem: PerRecord, clipping: Clipping, parameters: Any, bounds: Any, records: Any, mask: Any,
+    problem: PerRecord,
+    clipping: Clipping,
+    parameters: Any,
+    bounds: Any,
+    records: Any,
+    mask: Any,
     step: float,
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """One block's sum in steps: a float sum per array of parameters, rounded once."""
     pieces = cut(problem.pieces(parameters, records))
     norms = problem.norms(pieces)

@@ -61,9 +61,7 @@ class Minimiser:
     @property
     def steepness(self) -> float:
         """G: the largest gradient of one record."""
-        return solver.lipschitz(
-            self.problem.function, self.regularisation, self.problem.classes
-        )  # fmt: skip
+        return solver.lipschitz(self.problem.function, self.regularisation, self.problem.classes)
 
     @property
     def radius(self) -> float:
@@ -102,9 +100,10 @@ class Minimiser:
         def far(changed: int) -> Distance:
             moved = self.distance(facts, changed)
             return Distance(
-                l1=math.sqrt(p) * moved + p * step, l2=moved + math.sqrt(p) * step,
+                l1=math.sqrt(p) * moved + p * step,
+                l2=moved + math.sqrt(p) * step,
                 linf=moved + step,
-            )  # fmt: skip
+            )
 
         switched = far(1)
         return Sensitivity(Unit.RECORD, far(2), switched, None if facts.exact_sizes else switched)
@@ -122,10 +121,16 @@ class Minimiser:
             nominal = float(min(facts.records))
             count = jnp.sum(mask).astype(np.float64) if facts.exact_sizes else nominal
             solution = solver.minimise(
-                problem.function, features, labels, mask, count, self.regularisation,
-                problem.shape(self.features), required,
+                problem.function,
+                features,
+                labels,
+                mask,
+                count,
+                self.regularisation,
+                problem.shape(self.features),
+                required,
                 crowding=1.0 if facts.exact_sizes else 2 * max(facts.records) / nominal,
-            )  # fmt: skip
+            )
             valid = solution.certified <= required
             point = jnp.where(valid, solution.parameters, 0.0)
             size = jnp.sqrt(jnp.sum(point**2))

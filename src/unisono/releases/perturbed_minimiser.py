@@ -155,10 +155,17 @@ class PerturbedMinimiser:
             count = jnp.sum(mask).astype(np.float64)
             tilt = jnp.asarray(noise, np.float64) * (self.noise_step / count)
             solution = solver.minimise(
-                problem.function, features, labels, mask, count, self.regularisation,
-                problem.shape(self.features), required, tilt,
+                problem.function,
+                features,
+                labels,
+                mask,
+                count,
+                self.regularisation,
+                problem.shape(self.features),
+                required,
+                tilt,
                 gap=self.regularisation * radius**2 / 2,  # >= ||grad J(0)||² / 2λ >= J(0) - J*
-            )  # fmt: skip
+            )
             valid = solution.certified <= required
             point = jnp.where(valid, solution.parameters, 0.0)
             size = jnp.sqrt(jnp.sum(point**2))

@@ -185,11 +185,19 @@ def price(release: Release, privacy: Privacy, facts: Facts, trust: Trust) -> Pri
         # Of a run all releases together are one, of as many coordinates.
         together = release.rounds if release.run else 1
         found = gaussian.calibrate(
-            sensitivity, privacy.relation, epsilon, privacy.delta,
+            sensitivity,
+            privacy.relation,
+            epsilon,
+            privacy.delta,
             count=1 if release.run else turns,
-            sampler=release.sampler, dimension=together * bound.dimension, grid=step,
-            shares=shares, in_graph=in_graph, missed=missed, scales=_levels(release),
-        )  # fmt: skip
+            sampler=release.sampler,
+            dimension=together * bound.dimension,
+            grid=step,
+            shares=shares,
+            in_graph=in_graph,
+            missed=missed,
+            scales=_levels(release),
+        )
         return _as_run(found, release.rounds) if release.run else found
 
     def turns(party: int | None) -> int:
@@ -328,9 +336,7 @@ def _require(release: Release, privacy: Privacy, facts: Facts, trust: Trust) -> 
             "add-or-remove hides how many records there are, but the study publishes exact sizes: "
             "set exact_sizes=False and agree on nominal ones"
         )
-    if (
-        trust is Trust.SECURE_SUM and privacy.pure and facts.parties > 1 and not facts.colluders
-    ):  # fmt: skip
+    if trust is Trust.SECURE_SUM and privacy.pure and facts.parties > 1 and not facts.colluders:
         raise InvalidInput(
             "pure epsilon in a secure sum with colluders = 0: a curious party subtracts its own "
             "share, and a Laplace sum that lacks a share has no pure epsilon; set colluders to 1 "
@@ -344,9 +350,13 @@ def _require(release: Release, privacy: Privacy, facts: Facts, trust: Trust) -> 
 
 
 def _pure_event(
-    bound: Bound, sensitivity: Sensitivity, relation: Relation, epsilon: float, count: int,
+    bound: Bound,
+    sensitivity: Sensitivity,
+    relation: Relation,
+    epsilon: float,
+    count: int,
     trust: Trust,
-) -> Event:  # fmt: skip
+) -> Event:
     """Discrete Laplace noise, which comes in shares; where one place adds all of it, l2-norm
     (gamma) noise for what is bounded in l2 (Chaudhuri et al. 2011)."""
     if bound.pure == "laplace" or trust is Trust.SECURE_SUM:

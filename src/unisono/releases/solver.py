@@ -77,9 +77,13 @@ def lipschitz(loss: Loss, regularisation: float, classes: int = 2) -> float:
 
 
 def steps_needed(
-    loss: Loss, parameters: int, regularisation: float, tolerance: float, crowding: float = 1.0,
+    loss: Loss,
+    parameters: int,
+    regularisation: float,
+    tolerance: float,
+    crowding: float = 1.0,
     gap: float = 0.0,
-) -> int:  # fmt: skip
+) -> int:
     """How many steps `minimise` takes, from public numbers only.
 
     With S = smoothness * crowding and κ = (S + λ) / λ, Nesterov's method has
@@ -102,10 +106,18 @@ def _proved_steps(
 
 
 def minimise(
-    loss: Loss, features: Any, labels: Any, mask: Any, normaliser: Any, regularisation: float,
-    shape: tuple[int, ...], tolerance: float, tilt: Any = None, crowding: float = 1.0,
+    loss: Loss,
+    features: Any,
+    labels: Any,
+    mask: Any,
+    normaliser: Any,
+    regularisation: float,
+    shape: tuple[int, ...],
+    tolerance: float,
+    tilt: Any = None,
+    crowding: float = 1.0,
     gap: float = 0.0,
-) -> Solution:  # fmt: skip
+) -> Solution:
     """Solve to the tolerance; features (n, d), labels (n,), mask (n,) -> Solution in float64.
 
     Call inside `jax.enable_x64(True)`. Records that are masked out or not finite count as zero.
@@ -117,9 +129,14 @@ def minimise(
     count = jnp.asarray(normaliser, np.float64)
     zero = jnp.zeros(shape, np.float64)
     problem = Problem(
-        loss, rows, marks, keep, count, regularisation,
+        loss,
+        rows,
+        marks,
+        keep,
+        count,
+        regularisation,
         zero if tilt is None else jnp.asarray(tilt, np.float64),
-    )  # fmt: skip
+    )
     parameters = math.prod(shape)
     steps = steps_needed(loss, parameters, regularisation, tolerance, crowding, gap)
     if loss.curvatures is None or parameters > NEWTON_PARAMETERS:

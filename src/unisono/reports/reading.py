@@ -70,10 +70,14 @@ class Reading:
         training and, where the study asks for one, the private test."""
         if self.run.certificate is not None:
             certified = [
-                Guarantee(str(one["viewer"]), str(one["relation"]), number(one["epsilon"]),
-                          number(one["delta"]))
+                Guarantee(
+                    str(one["viewer"]),
+                    str(one["relation"]),
+                    number(one["epsilon"]),
+                    number(one["delta"]),
+                )
                 for one in self.certificate["guarantees"]
-            ]  # fmt: skip
+            ]
             return certified if self.tested is None else [self._whole(one) for one in certified]
         if self.built is None:
             return []

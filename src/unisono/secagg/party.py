@@ -145,13 +145,17 @@ def deal(state: Announced, announcements: Mapping[int, Announcement]) -> tuple[D
             f"{len(holders)} holders of shares where {session.threshold} open a secret: too few"
         )
     shares = [
-        shamir.split(secret, holders, session.threshold, masks.stream(
-            derive(state.secret, label), shamir.randomness(session.threshold)))
+        shamir.split(
+            secret,
+            holders,
+            session.threshold,
+            masks.stream(derive(state.secret, label), shamir.randomness(session.threshold)),
+        )
         for secret, label in (
             (derive(state.secret, "mask"), "shares of the mask key"),
             (self_seed, "shares of the self-mask"),
         )
-    ]  # fmt: skip
+    ]
     boxes = {
         other: _box(attempt, party, other, box_secrets[other]).encrypt(
             _NONCE, shares[0][other] + shares[1][other], table_digest

@@ -46,9 +46,13 @@ def dangers(built: Built, epsilons: dict[str, float], noise: Noise) -> list[Dang
     `epsilons` is what it costs against each viewer, at the study's delta and relation.
     """
     found = [
-        *_privacy(built, epsilons), *_crowd(built), *_failures(built), *_noise(built, noise),
-        *_columns(built.file), *_practice(built.file),
-    ]  # fmt: skip
+        *_privacy(built, epsilons),
+        *_crowd(built),
+        *_failures(built),
+        *_noise(built, noise),
+        *_columns(built.file),
+        *_practice(built.file),
+    ]
     return sorted(found, key=lambda danger: danger.level == "note")
 
 
@@ -170,8 +174,12 @@ def _columns(file: StudyFile) -> Iterator[Danger]:
     if isinstance(target, Number):
         words = f"targets outside {target.bounds[0]:g} to {target.bounds[1]:g} are clipped, so "
         words += "nothing beyond is ever predicted well"
-        yield Danger("note", words, "agree on bounds that hold nearly all targets",
-                     ("data", "columns", file.data.target or ""))  # fmt: skip
+        yield Danger(
+            "note",
+            words,
+            "agree on bounds that hold nearly all targets",
+            ("data", "columns", file.data.target or ""),
+        )
 
 
 def _practice(file: StudyFile) -> Iterator[Danger]:

@@ -70,9 +70,12 @@ def data_set(records: str | os.PathLike[str]) -> DataSet:
 
 
 def ledger_for(
-    records: str | os.PathLike[str], epsilon: float | None = None, delta: float = 0.0, *,
+    records: str | os.PathLike[str],
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    *,
     relation: Relation | str = Relation.REPLACE_ONE,
-) -> Ledger:  # fmt: skip
+) -> Ledger:
     """The ledger of a file of records, which `unisono query`, `run` and `join` pay from too.
 
     The first to ask begins it, with this budget or with that of the policy beside the records; a
@@ -295,6 +298,12 @@ def _real(path: Path) -> Path:
 
 
 __all__ = [
-    "DataSet", "data_set", "digest", "ledger_for", "other_ledgers", "remember", "require_apart",
+    "DataSet",
+    "data_set",
+    "digest",
+    "ledger_for",
+    "other_ledgers",
+    "remember",
+    "require_apart",
     "require_only_ledger",
-]  # fmt: skip
+]

@@ -51,15 +51,19 @@ def examination(file: StudyFile) -> Examination | None:
     if asked is None or asked.epsilon is None:
         return None
     question = (
-        statistics.proportion(0, name="score") if _classes(file)
+        statistics.proportion(0, name="score")
+        if _classes(file)
         else statistics.mean(0, (0.0, 1.0), name="score")
-    )  # fmt: skip
+    )
     survey = Survey([question])
     method = STATISTICS.method(survey, Privacy(asked.epsilon, privacy.delta, privacy.relation))
     facts = agree_facts(
-        file.held_out, 1, file.trust.mode, minimum_parties=file.survivors,
+        file.held_out,
+        1,
+        file.trust.mode,
+        minimum_parties=file.survivors,
         colluders=file.colluders,
-    )  # fmt: skip
+    )
     return Examination(survey, Study(method, facts, file.trust.mode))
 
 
@@ -77,10 +81,11 @@ def read_private(
         interval = noisy_share_interval(noise.interval, sum(file.held_out), confidence)
     assert interval is not None
     shown = {
-        "records": sum(file.held_out), "baseline": None,
+        "records": sum(file.held_out),
+        "baseline": None,
         "how": f"held-out records, paid with epsilon {file.evaluation.epsilon:g}"
         + (_RESUMED if resumed else ""),
-    }  # fmt: skip
+    }
     return _document(file, float(found.value), interval, confidence) | shown
 
 
@@ -91,12 +96,15 @@ def read_public(
     places of classes or as numbers."""
     confidence = file.evaluation.confidence if file.evaluation else 0.95
     interval = (
-        share_interval(int(scores.sum()), len(scores), confidence) if _classes(file)
+        share_interval(int(scores.sum()), len(scores), confidence)
+        if _classes(file)
         else mean_interval(scores, confidence)
-    )  # fmt: skip
+    )
     shown = {
-        "records": len(scores), "how": f"public file {name}", "baseline": _baseline(file, targets)
-    }  # fmt: skip
+        "records": len(scores),
+        "how": f"public file {name}",
+        "baseline": _baseline(file, targets),
+    }
     return _document(file, float(scores.mean()), interval, confidence) | shown
 
 
@@ -143,9 +151,12 @@ def _document(
     unit = 1.0 if _classes(file) else _range(file)
     low, high = map(float, interval)
     return {
-        "measure": SHARE if _classes(file) else ERROR, "value": unit * value, "low": unit * low,
-        "high": unit * high, "confidence": confidence,
-    }  # fmt: skip
+        "measure": SHARE if _classes(file) else ERROR,
+        "value": unit * value,
+        "low": unit * low,
+        "high": unit * high,
+        "confidence": confidence,
+    }
 
 
 def _baseline(file: StudyFile, targets: np.ndarray) -> float:

@@ -47,18 +47,30 @@ class Explanation:
     def to_json(self) -> dict[str, Any]:
         file = self.built.file
         return {
-            "title": file.title, "edition": file.edition, "file": file.hash,
-            "study": self.built.study.hash, "learnt": list(self.learnt),
+            "title": file.title,
+            "edition": file.edition,
+            "file": file.hash,
+            "study": self.built.study.hash,
+            "learnt": list(self.learnt),
             "costs": [
-                {"parties": list(cost.parties), "viewer": str(cost.viewer),
-                 "relation": str(cost.relation), "epsilon": cost.epsilon, "delta": cost.delta}
+                {
+                    "parties": list(cost.parties),
+                    "viewer": str(cost.viewer),
+                    "relation": str(cost.relation),
+                    "epsilon": cost.epsilon,
+                    "delta": cost.delta,
+                }
                 for cost in self.costs
             ],
             "promise": list(self.promise),
-            "noise": {**self.noise._asdict(), "signal_to_noise": self.noise.ratio,
-                      "signal_to_noise_of_the_run": self.noise.total, "words": self.noise_words},
+            "noise": {
+                **self.noise._asdict(),
+                "signal_to_noise": self.noise.ratio,
+                "signal_to_noise_of_the_run": self.noise.total,
+                "words": self.noise_words,
+            },
             "dangers": [danger.to_json(file) for danger in self.dangers],
-        }  # fmt: skip
+        }
 
 
 def explain(file: StudyFile) -> Explanation:
@@ -69,9 +81,14 @@ def explain(file: StudyFile) -> Explanation:
     costs, noise = tuple(_costs(built)), noise_of(built.study)
     worst = _worst(file, costs)
     return Explanation(
-        built, tuple(_learnt(built)), costs, tuple(_promise(file, worst)), noise,
-        _noise_words(file, noise), tuple(dangers(built, worst, noise)),
-    )  # fmt: skip
+        built,
+        tuple(_learnt(built)),
+        costs,
+        tuple(_promise(file, worst)),
+        noise,
+        _noise_words(file, noise),
+        tuple(dangers(built, worst, noise)),
+    )
 
 
 def warnings_of(built: Built) -> list[Danger]:
@@ -104,7 +121,7 @@ def _learnt(built: Built) -> list[str]:
         f"{facts.minimum_parties} of {facts.parties} parties must answer in each of "
         f"{times(built.study.algorithm.rounds, 'round')}; {facts.colluders} may work together "
         "with the server.",
-    ]  # fmt: skip
+    ]
     if built.reason:
         lines.append(f"The algorithm was left open; {built.algorithm.name}: {built.reason}.")
     lines += file.model_kind.notes(file.model_settings, built.algorithm)
@@ -168,10 +185,15 @@ def _noise_words(file: StudyFile, noise: Noise) -> str:
     """How the noise compares with what there is to learn."""
     unit = "parties" if file.privacy.unit is Unit.PARTY else "records"
     alike = noise.std * math.sqrt(noise.numbers) / noise.bound
-    many = "" if noise.rounds == 1 else (
-        f"; over all rounds what is common to them outweighs it {number(noise.total, 2)} times at "
-        "best"
-    )  # fmt: skip
+    many = (
+        ""
+        if noise.rounds == 1
+        else (
+            f"; over all rounds what is common to them outweighs it {number(noise.total, 2)} "
+            "times at "
+            "best"
+        )
+    )
     each = "The sum" if noise.rounds == 1 else "The sum of each round"
     return (
         f"{each} is over about {number(noise.units, 3)} {unit}, and its noise weighs as much as "

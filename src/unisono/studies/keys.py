@@ -108,10 +108,14 @@ def keygen(folder: str | Path, name: str) -> Card:
     plain = serialization.NoEncryption()
     line = node.public_key().public_bytes(_OPENSSH, serialization.PublicFormat.OpenSSH)
     card = card_of(name, signing.public_key().public_bytes_raw(), line)
-    _write(files["signing"], signing.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, plain),
-           0o600)  # fmt: skip
-    _write(files["node"], node.private_bytes(_PEM, serialization.PrivateFormat.OpenSSH, plain),
-           0o600)  # fmt: skip
+    _write(
+        files["signing"],
+        signing.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, plain),
+        0o600,
+    )
+    _write(
+        files["node"], node.private_bytes(_PEM, serialization.PrivateFormat.OpenSSH, plain), 0o600
+    )
     _write(files["node.pub"], line + b"\n", 0o644)
     _write(files["card"], card.to_toml().encode(), 0o644)
     return card
@@ -206,6 +210,12 @@ def card_faults(card: Card) -> Iterator[Fault]:
 
 
 __all__ = [
-    "Card", "card_faults", "card_of", "fingerprint", "keygen", "load_card", "load_identity",
+    "Card",
+    "card_faults",
+    "card_of",
+    "fingerprint",
+    "keygen",
+    "load_card",
+    "load_identity",
     "load_node_key",
-]  # fmt: skip
+]

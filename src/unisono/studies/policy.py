@@ -52,10 +52,15 @@ def require_allowed(
     allows is a `PrivacyViolation`.
     """
     request = Request(
-        file.source.path or "this study", file.trust.mode, file.model.name, study.algorithm.name,
-        tuple(file.data.columns), None if file.server is None else file.server.address,
-        file.privacy.unit, file.privacy.relation,
-    )  # fmt: skip
+        file.source.path or "this study",
+        file.trust.mode,
+        file.model.name,
+        study.algorithm.name,
+        tuple(file.data.columns),
+        None if file.server is None else file.server.address,
+        file.privacy.unit,
+        file.privacy.relation,
+    )
     known = party in file.names
     cost = (study.costs if costs is None else costs)[file.party(party)] if known else {}
     limits = _objections(policy, request, study, cost)
@@ -74,9 +79,7 @@ def _objections(
     policy: PolicyFile, request: Request, study: Study, cost: Mapping[Viewer, Composed]
 ) -> list[str]:
     """Whatever would show more than the policy allows."""
-    return [
-        *_named(policy, request), *_crowd(policy, study), *_cost(policy, request, cost)
-    ]  # fmt: skip
+    return [*_named(policy, request), *_crowd(policy, study), *_cost(policy, request, cost)]
 
 
 def _refuse(
@@ -217,6 +220,11 @@ def check_round(policy: PolicyFile) -> None:
 
 
 __all__ = [
-    "PolicyFile", "Request", "check_round", "load_policy", "require_allowed",
-    "require_question_allowed", "require_server",
-]  # fmt: skip
+    "PolicyFile",
+    "Request",
+    "check_round",
+    "load_policy",
+    "require_allowed",
+    "require_question_allowed",
+    "require_server",
+]

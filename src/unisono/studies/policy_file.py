@@ -69,8 +69,8 @@ class Budget(Config):
 
 class Allowed(Config):
     """What one study may be: the most it costs, at `maximum_delta`; how many parties must take
-    part (`minimum_parties`) and how many of them are certainly honest (`minimum_honest`); and, where
-    they are listed, which models, algorithms, columns, kinds of trust and servers."""
+    part (`minimum_parties`) and how many of them are certainly honest (`minimum_honest`); and,
+    where they are listed, which models, algorithms, columns, kinds of trust and servers."""
 
     maximum_epsilon: Annotated[float, Field(gt=0)] = Field(
         description="The most that one study may cost."
@@ -126,12 +126,18 @@ class PolicyFile(Config):
         """The policy that the ledger is made with, and known by."""
         budget, dataset = self.budget, self.dataset
         return core.Policy(
-            dataset.name, core.Budget(budget.epsilon, budget.delta),
-            tuple((Viewer(viewer), core.Budget(own.epsilon, own.delta))
-                  for viewer, own in budget.exceptions.items()),
-            budget.relation, budget.unit, budget.colluders, dataset.records_per_person,
+            dataset.name,
+            core.Budget(budget.epsilon, budget.delta),
+            tuple(
+                (Viewer(viewer), core.Budget(own.epsilon, own.delta))
+                for viewer, own in budget.exceptions.items()
+            ),
+            budget.relation,
+            budget.unit,
+            budget.colluders,
+            dataset.records_per_person,
             dataset.parties_disjoint,
-        )  # fmt: skip
+        )
 
     def open_ledger(self) -> Ledger:
         """The data set's book: made at first use, opened later; under another policy refused."""

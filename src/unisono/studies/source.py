@@ -78,9 +78,11 @@ def read(
 
 
 def parse(
-    text: str, path: str, model: type[Model],
+    text: str,
+    path: str,
+    model: type[Model],
     checks: Callable[[Model], Iterable[Fault]] = lambda _: (),
-) -> tuple[Model, Source]:  # fmt: skip
+) -> tuple[Model, Source]:
     """The model that a text says; `path` is what errors call it."""
     source = Source(path, text)
     document, plain = _document(text, path)

@@ -60,10 +60,17 @@ def _own_options(kind: "AlgorithmKind") -> list[str]:
 
 
 def configured(
-    kind: "AlgorithmKind", records: int, *, batch_size: int | None = None,
-    rate: float | None = None, epochs: float | None = None, rounds: int | None = None,
-    clipping: Any = None, averaged: float = 0.0, **own: Any,
-) -> Any:  # fmt: skip
+    kind: "AlgorithmKind",
+    records: int,
+    *,
+    batch_size: int | None = None,
+    rate: float | None = None,
+    epochs: float | None = None,
+    rounds: int | None = None,
+    clipping: Any = None,
+    averaged: float = 0.0,
+    **own: Any,
+) -> Any:
     """An algorithm's configuration for so many records in all; `own` are settings by their names
     there."""
     settings = own | _sampling(kind, records, batch_size, rate, epochs, rounds, own)
@@ -73,9 +80,14 @@ def configured(
 
 
 def _sampling(
-    kind: "AlgorithmKind", records: int, batch_size: int | None, rate: float | None,
-    epochs: float | None, rounds: int | None, options: Mapping[str, Any],
-) -> dict[str, Any]:  # fmt: skip
+    kind: "AlgorithmKind",
+    records: int,
+    batch_size: int | None,
+    rate: float | None,
+    epochs: float | None,
+    rounds: int | None,
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
     """The settings that say who takes part and for how long, from what the user counts in."""
     fields = kind.config.model_fields
     if "epochs" in fields:  # of a party by itself, between two rounds
@@ -92,9 +104,12 @@ def _sampling(
 
 
 def _local_epochs(
-    kind: "AlgorithmKind", batch_size: int | None, rate: float | None, epochs: float | None,
+    kind: "AlgorithmKind",
+    batch_size: int | None,
+    rate: float | None,
+    epochs: float | None,
     rounds: int | None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     if rounds is None:
         raise InvalidInput(
             f"rounds is missing: in {kind.name} epochs and batch_size say how a party trains "

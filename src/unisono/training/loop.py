@@ -57,15 +57,34 @@ class Trained:
 
 
 def train(
-    model: Any, records: Any, *, delta: float, epsilon: float | None = None,
-    algorithm: str = "dp-sgd", parameters: Any = None, parties: Any = None, sizes: Any = None,
-    batch_size: int | None = None, rate: float | None = None, epochs: float | None = None,
-    rounds: int | None = None, clipping: Any = None, optimizer: Any = None,
-    learning_rate: float | None = None, averaged: float = 0.0, decay: float = 0.0,
-    epsilons: Any = None, relation: str | None = None, trust: str | None = None,
-    minimum_parties: int | None = None, colluders: int | None = None, ledger: Any = None,
-    seed: int | None = None, progress: bool | Callable[[Step], None] = True, **options: Any,
-) -> Trained:  # fmt: skip
+    model: Any,
+    records: Any,
+    *,
+    delta: float,
+    epsilon: float | None = None,
+    algorithm: str = "dp-sgd",
+    parameters: Any = None,
+    parties: Any = None,
+    sizes: Any = None,
+    batch_size: int | None = None,
+    rate: float | None = None,
+    epochs: float | None = None,
+    rounds: int | None = None,
+    clipping: Any = None,
+    optimizer: Any = None,
+    learning_rate: float | None = None,
+    averaged: float = 0.0,
+    decay: float = 0.0,
+    epsilons: Any = None,
+    relation: str | None = None,
+    trust: str | None = None,
+    minimum_parties: int | None = None,
+    colluders: int | None = None,
+    ledger: Any = None,
+    seed: int | None = None,
+    progress: bool | Callable[[Step], None] = True,
+    **options: Any,
+) -> Trained:
     """Train a `Network`, or any `loss(parameters, record)`, under a budget.
 
     records : a pytree of arrays whose row i is record i (`(rows, labels)`), with `parties` naming
@@ -110,10 +129,19 @@ def train(
     own = epsilons_of(epsilon, epsilons, held.members.names)
     privacy = Privacy(max(own), delta, hides, own if len(set(own)) > 1 else ())
     config = configured(
-        kind, sum(public), batch_size=batch_size, rate=rate, epochs=epochs, rounds=rounds,
-        clipping=clipping, optimizer=optimizer, learning_rate=learning_rate, averaged=averaged,
-        decay=decay, **options,
-    )  # fmt: skip
+        kind,
+        sum(public),
+        batch_size=batch_size,
+        rate=rate,
+        epochs=epochs,
+        rounds=rounds,
+        clipping=clipping,
+        optimizer=optimizer,
+        learning_rate=learning_rate,
+        averaged=averaged,
+        decay=decay,
+        **options,
+    )
     study = Study(Method(kind, config, problem_of(cost, first, held), privacy), facts, place)
     if ledger is None:
         warn_of_fresh(seed)
@@ -133,9 +161,14 @@ def train(
     seen = [line for line in lines if line.relation is hides and np.isfinite(line.epsilon)]
     worst = max(seen, key=lambda line: line.epsilon)
     return Trained(
-        found.parameters, result.certificate, worst.epsilon, worst.delta, found.bounds,
-        _released_loss(found), network,
-    )  # fmt: skip
+        found.parameters,
+        result.certificate,
+        worst.epsilon,
+        worst.delta,
+        found.bounds,
+        _released_loss(found),
+        network,
+    )
 
 
 def _released_loss(found: Any) -> float | None:

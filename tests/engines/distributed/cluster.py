@@ -30,10 +30,16 @@ RECORDS, FEATURES = 5, 2
 
 @lru_cache(maxsize=32)
 def descent(
-    trust: Trust = Trust.SECURE_SUM, parties: int = 4, minimum: int = 3, rounds: int = 3,
-    retries: int = 0, features: int = FEATURES, exact_sizes: bool = True, records: int = RECORDS,
+    trust: Trust = Trust.SECURE_SUM,
+    parties: int = 4,
+    minimum: int = 3,
+    rounds: int = 3,
+    retries: int = 0,
+    features: int = FEATURES,
+    exact_sizes: bool = True,
+    records: int = RECORDS,
     colluders: int = 0,
-) -> Study:  # fmt: skip
+) -> Study:
     """A few rounds of gradient perturbation; one object per kind, so it is compiled once."""
     relation = Relation.REPLACE_ONE if exact_sizes else Relation.ADD_OR_REMOVE
     facts = Facts((records,) * parties, features, minimum, colluders, exact_sizes, retries)
@@ -65,9 +71,15 @@ class Cluster:
     """One study, its parties and a link to them; party i is at node i + 1."""
 
     def __init__(
-        self, study: Study, folder: Path, *, epsilon: float = 100.0, remember: bool = False,
-        data: Mapping[int, tuple[np.ndarray, ...]] | None = None, seed: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        study: Study,
+        folder: Path,
+        *,
+        epsilon: float = 100.0,
+        remember: bool = False,
+        data: Mapping[int, tuple[np.ndarray, ...]] | None = None,
+        seed: int | None = None,
+    ) -> None:
         self.study, self.folder, self.seed, self.remember = study, folder, seed, remember
         self.identities = [Identity.fresh(f"party-{i}") for i in range(study.facts.parties)]
         names = tuple(identity.name for identity in self.identities)
@@ -82,9 +94,12 @@ class Cluster:
         self.relation = study.algorithm.privacy.relation
         for party in range(study.facts.parties):
             policy = Policy(
-                f"data-{party}", Budget(epsilon, DELTA), (), self.relation,
+                f"data-{party}",
+                Budget(epsilon, DELTA),
+                (),
+                self.relation,
                 unit=event.sensitivity.unit,
-            )  # fmt: skip
+            )
             Ledger.create(self.book(party), policy, ACCOUNTANT, seed).close()
             self.start(party)
 
@@ -101,11 +116,14 @@ class Cluster:
         ledger = Ledger.open(self.book(party), ACCOUNTANT, seed=self.seed)
         name = self.identities[party].name
         arguments = {
-            "study": self.study, "session": self.session, "identity": self.identities[party],
+            "study": self.study,
+            "session": self.session,
+            "identity": self.identities[party],
             "party": Party(name, Private(self.data[party], "records"), ledger),
             "allow": self.allow.get(party),
-            "memory": self.memory(party) if self.remember else None, **changes,
-        }  # fmt: skip
+            "memory": self.memory(party) if self.remember else None,
+            **changes,
+        }
         responder = Responder(**arguments)
         self.parties[party] = responder
         self.link.answers[party + 1] = responder.answer
@@ -131,14 +149,22 @@ class Cluster:
     # --------------------------------------------------------------- runs
 
     def run(
-        self, link: FaultyLink | None = None, checkpoint: Path | None = None, *,
-        ahead: bool = True, progress: Callable[[int], None] | None = None,
-    ) -> Outcome:  # fmt: skip
+        self,
+        link: FaultyLink | None = None,
+        checkpoint: Path | None = None,
+        *,
+        ahead: bool = True,
+        progress: Callable[[int], None] | None = None,
+    ) -> Outcome:
         return coordinate(
-            self.study, link or self.link, self.session,
+            self.study,
+            link or self.link,
+            self.session,
             conditions=Conditions(1.0, connect_timeout=0.0, ahead=ahead),
-            checkpoint=checkpoint, say=self.said.append, progress=progress,
-        )  # fmt: skip
+            checkpoint=checkpoint,
+            say=self.said.append,
+            progress=progress,
+        )
 
     def request(self, tag: str, number: int, attempt: int, *arrays: Any, **scalars: Any) -> bytes:
         """What a server of this session might say."""

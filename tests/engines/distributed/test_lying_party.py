@@ -98,11 +98,14 @@ def result_packet(cluster, leaves, opened):
 @pytest.mark.parametrize(
     ("leaves", "opened"),
     [
-        ([np.zeros(2, np.float32)], -5), ([np.zeros(2, np.float32)], 4),
-        ([np.zeros(2, np.float32)], True), ([np.zeros(2, np.float64)], 3),
-        ([np.zeros(3, np.float32)], 3), ([], 3),
+        ([np.zeros(2, np.float32)], -5),
+        ([np.zeros(2, np.float32)], 4),
+        ([np.zeros(2, np.float32)], True),
+        ([np.zeros(2, np.float64)], 3),
+        ([np.zeros(3, np.float32)], 3),
+        ([], 3),
     ],
-)  # fmt: skip
+)
 def test_a_result_that_cannot_be_is_refused(tmp_path, leaves, opened):
     cluster = Cluster(descent(), tmp_path)
     party = cluster.parties[0]

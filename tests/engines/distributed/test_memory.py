@@ -34,9 +34,14 @@ PARTY, NODE = 1, 2
 def updates():
     """Every party keeps a factor without noise, which moves by what was counted."""
     algorithm = methods.clipped_updates(
-        epsilon=8.0, delta=DELTA, rounds=4, clipping_norm=2.0, damping=0.5, prior_variance=4.0,
+        epsilon=8.0,
+        delta=DELTA,
+        rounds=4,
+        clipping_norm=2.0,
+        damping=0.5,
+        prior_variance=4.0,
         climb=Climb("gradient", steps=2, size=0.1),
-    )  # fmt: skip
+    )
     return Study(algorithm, Facts((RECORDS,) * 3, 1, 2), Trust.SECURE_SUM)
 
 
@@ -44,9 +49,16 @@ def updates():
 def in_turn():
     """Asynchronous: a party works on the public values that it saw at its last turn."""
     algorithm = methods.dp_sga(
-        epsilon=500.0, delta=DELTA, rounds=6, local_steps=2, sampling_rate=1.0, clipping_norm=2.0,
-        prior_variance=4.0, relation=Relation.ZERO_OUT, order="asynchronous",
-    )  # fmt: skip
+        epsilon=500.0,
+        delta=DELTA,
+        rounds=6,
+        local_steps=2,
+        sampling_rate=1.0,
+        clipping_norm=2.0,
+        prior_variance=4.0,
+        relation=Relation.ZERO_OUT,
+        order="asynchronous",
+    )
     return Study(algorithm, Facts((RECORDS,) * 3, 1, 1), Trust.LOCAL)
 
 
@@ -172,9 +184,15 @@ def one_event():
         (np.zeros(1, np.float32), np.float32(0)),
     )
     algorithm = methods.dp_ftrl(
-        problem, optax.sgd(1.0), 2.0, DELTA, rounds=4, separation=2, bands=2,
+        problem,
+        optax.sgd(1.0),
+        2.0,
+        DELTA,
+        rounds=4,
+        separation=2,
+        bands=2,
         clipping=Clipping(loss_range=2.0),
-    )  # fmt: skip
+    )
     return Study(algorithm, Facts((8,) * 3, 1, 2), Trust.LOCAL)
 
 
@@ -184,8 +202,11 @@ def test_a_run_that_is_one_event_ends_with_the_process(tmp_path):
     cluster, outcome = ran(one_event(), tmp_path / "run", restart=(2,))
     assert outcome.opened == 4
     assert [len(cluster.charges(party)) for party in range(3)] == [1, 1, 1]
-    made = [said.request.scalars["round"] for said in cluster.link.heard
-            if said.node == NODE and said.reply.tag == "released"]  # fmt: skip
+    made = [
+        said.request.scalars["round"]
+        for said in cluster.link.heard
+        if said.node == NODE and said.reply.tag == "released"
+    ]
     assert made == [0, 1]
     most = cluster.most(PARTY, next(iter(cluster.study.costs[PARTY])))
     assert max(cluster.spent(PARTY, *cluster.study.costs[PARTY])) <= most * (1 + 1e-9)

@@ -107,9 +107,10 @@ def test_an_endless_answer_is_cut_off():
             written.append(1 << 20)
 
     with (
-        server(endless) as (address, _), fleet(address) as party,
+        server(endless) as (address, _),
+        fleet(address) as party,
         pytest.raises(httpx.DecodingError, match=str(_SHORT)) as caught,
-    ):  # fmt: skip
+    ):
         party.heartbeat()
     assert sum(written) < 1 << 26
     assert "not Flower's protocol" in explain(caught.value, address).reason

@@ -87,7 +87,7 @@ SIGNATURES = {
     "enable_event_log artifact_provider enable_supernode_auth fleet_api_type fleet_api_address "
     "simulation ssl_ca_certfile ssl_certfile ssl_keyfile database isolation "
     "runtime_dependency_install",
-}  # fmt: skip
+}
 
 FIELDS = {
     fleet_pb2.RegisterNodeFleetRequest: "public_key",
@@ -157,21 +157,29 @@ def test_what_the_grid_pushes_goes_through_the_name_that_is_replaced():
     """With another name, one party's message that cannot be stored would end the push of all."""
     source = inspect.getsource(http_grid.HttpGrid._try_push_messages)
     (call,) = (
-        node for node in ast.walk(ast.parse(textwrap.dedent(source)))
+        node
+        for node in ast.walk(ast.parse(textwrap.dedent(source)))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "push_objects"
-    )  # fmt: skip
+    )
     assert len(call.args) == 1
     assert [k.arg for k in call.keywords] == ["push_object_fn", "object_ids_to_push"]
 
 
 def test_the_fleet_serves_what_was_looked_at():
     """A new request is open to parties only when somebody has read what it does."""
-    fleet = {path.removeprefix("/v1/fleet/") for _, path in PROTOBUF_REQUEST_TYPES
-             if path.startswith("/v1/fleet/")}  # fmt: skip
+    fleet = {
+        path.removeprefix("/v1/fleet/")
+        for _, path in PROTOBUF_REQUEST_TYPES
+        if path.startswith("/v1/fleet/")
+    }
     assert fleet == {
-        *superlink._REQUESTS, *superlink._OBJECTS, *superlink._APPS, *superlink._NOTED,
-        *superlink._INTRODUCTION, "unregister-node",
-    }  # fmt: skip
+        *superlink._REQUESTS,
+        *superlink._OBJECTS,
+        *superlink._APPS,
+        *superlink._NOTED,
+        *superlink._INTRODUCTION,
+        "unregister-node",
+    }
 
 
 def test_private_names_are_imported_in_one_file_for_each_side():

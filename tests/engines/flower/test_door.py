@@ -25,9 +25,17 @@ from unisono.engines.flower.superlink import Control
 pytestmark = pytest.mark.cluster
 
 PARTIES = {
-    "activate-node", "deactivate-node", "send-node-heartbeat", "pull-messages", "push-messages",
-    "push-object", "pull-object", "get-run", "get-fab", "confirm-message-received",
-}  # fmt: skip
+    "activate-node",
+    "deactivate-node",
+    "send-node-heartbeat",
+    "pull-messages",
+    "push-messages",
+    "push-object",
+    "pull-object",
+    "get-run",
+    "get-fab",
+    "confirm-message-received",
+}
 # Modules are loaded first: the other user may not be able to read them.
 STRANGER = """
 import http.client, json, os, socket, ssl, sys
@@ -66,11 +74,20 @@ def through(headers, path="/short", method="POST", kind="http", member=True):
         said.append(event)
 
     door = Door(
-        inner, short={"/short"}, long={"/long"}, noted={"/noted"}, maximum=10**6,
+        inner,
+        short={"/short"},
+        long={"/long"},
+        noted={"/noted"},
+        maximum=10**6,
         admits=lambda headers: member and headers[b"flwr-key"] == b"own",
-    )  # fmt: skip
-    scope = {"type": kind, "method": method, "path": path, "query_string": b"a=b",
-             "headers": [(name.encode(), value.encode()) for name, value in headers]}  # fmt: skip
+    )
+    scope = {
+        "type": kind,
+        "method": method,
+        "path": path,
+        "query_string": b"a=b",
+        "headers": [(name.encode(), value.encode()) for name, value in headers],
+    }
     asyncio.run(door(scope, None, send))
     return inside[0] if inside else said[0]["status"]
 
@@ -105,8 +122,9 @@ def test_what_passes_is_stripped_of_what_it_does_not_need():
     more = [("host", "x/v1/runtime/pull-object?"), ("x-forwarded-for", "1.2.3.4"), ("cookie", "a")]
     inside = through([*more, *needed], path="/long")
     assert dict(inside["headers"]) == {
-        b"host": b"localhost", **{name.encode(): value.encode() for name, value in needed},
-    }  # fmt: skip
+        b"host": b"localhost",
+        **{name.encode(): value.encode() for name, value in needed},
+    }
     assert inside["query_string"] == b""
 
 
@@ -135,9 +153,12 @@ def test_nothing_but_a_partys_requests_passes(server):
     assert len(closed) > 50
     described = ("/docs", "/openapi.json", "/health", "/redoc", "/", "/forget")
     roundabout = (
-        "/forget", "/v1/responses", "//v1/control/list-nodes", "/v1/fleet/../control/list-runs",
+        "/forget",
+        "/v1/responses",
+        "//v1/control/list-nodes",
+        "/v1/fleet/../control/list-runs",
         "/v1/fleet/%2e%2e/control/list-runs",
-    )  # fmt: skip
+    )
     asked = [("POST", path, 0) for path in (*closed, *roundabout)]
     asked += [("GET", path, 0) for path in described]
     found = stranger(server, *asked)

@@ -68,8 +68,12 @@ def test_a_dozen_parties_finish_and_none_can_delete_what_is_sent(tmp_path, monke
             while len(nodes) < PARTIES:
                 time.sleep(0.05)
             for number in range(ROUNDS):
-                order = {"text": "hello" * 2000, "nodes": list(nodes.values()), "deadline": 20.0,
-                         "same": True}  # fmt: skip
+                order = {
+                    "text": "hello" * 2000,
+                    "nodes": list(nodes.values()),
+                    "deadline": 20.0,
+                    "same": True,
+                }
                 (job / "part").write_text(json.dumps(order))
                 (job / "part").replace(job / f"order{number}.json")
                 result = job / f"result{number}.json"

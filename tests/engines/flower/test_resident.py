@@ -181,6 +181,11 @@ def test_nobody_at_the_address_is_an_error_after_some_patience():
         pytest.raises(InvalidInput, match="nobody answers at 127"),
     ):
         serve(
-            bytes.upper, "127.0.0.1:9", root_certificates=None, keys=None,
-            stop=threading.Event(), insecure=True, connect_timeout=0.3,
-        )  # fmt: skip
+            bytes.upper,
+            "127.0.0.1:9",
+            root_certificates=None,
+            keys=None,
+            stop=threading.Event(),
+            insecure=True,
+            connect_timeout=0.3,
+        )

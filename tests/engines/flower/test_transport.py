@@ -234,8 +234,10 @@ with SuperLink(Path(sys.argv[1]), insecure=True) as server:
 def test_nothing_is_left_of_a_server_whose_owner_was_stopped(tmp_path, number):
     owner = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(tmp_path)],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     mark = owner.stdout.readline().strip()
     assert marked("UNISONO_SUPERLINK", mark)
     os.kill(owner.pid, number)

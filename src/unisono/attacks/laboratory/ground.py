@@ -120,9 +120,13 @@ def _two_layer(neurons: int) -> Network:
 
 
 def _ground(
-    network: Network, parameters: Any, rows: np.ndarray, targets: np.ndarray,
-    units: tuple[str, ...], rate: float,
-) -> Ground:  # fmt: skip
+    network: Network,
+    parameters: Any,
+    rows: np.ndarray,
+    targets: np.ndarray,
+    units: tuple[str, ...],
+    rate: float,
+) -> Ground:
     send = sender(network.loss, {})
     sizes = []
     for size in (BATCH, 1):

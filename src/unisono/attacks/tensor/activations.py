@@ -70,12 +70,10 @@ _SHAPES = (
     Activation("tanh", np.tanh, lambda t: 1 - np.tanh(t) ** 2),
     Activation("sigmoid", special.expit, lambda t: special.expit(t) * special.expit(-t)),
     Activation("relu", lambda t: np.maximum(t, 0), lambda t: (t > 0) * 1.0, (0.0,)),
-    Activation(
-        "gelu", lambda t: t * special.ndtr(t), lambda t: special.ndtr(t) + t * _density(t)
-    ),
+    Activation("gelu", lambda t: t * special.ndtr(t), lambda t: special.ndtr(t) + t * _density(t)),
     Activation("softplus", lambda t: np.logaddexp(0, t), special.expit),
     Activation("identity", lambda t: t, np.ones_like),
-)  # fmt: skip
+)
 ACTIVATIONS = {shape.name: shape for shape in _SHAPES}
 
 

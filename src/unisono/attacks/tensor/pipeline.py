@@ -135,10 +135,15 @@ def attack(
         rows / neurons.scale,
         residuals[:, 0] if flat else residuals,
         Diagnostics(
-            chosen.orders, chosen.signs_free, spectrum, best.gap, best.real, misfit,
+            chosen.orders,
+            chosen.signs_free,
+            spectrum,
+            best.gap,
+            best.real,
+            misfit,
             starts[0] / neurons.scale,
         ),
-    )  # fmt: skip
+    )
 
 
 def _polished(

@@ -78,8 +78,9 @@ def _coordinate(
     return value
 
 
-def norm_share(generator: np.random.Generator, scale: float, dimension: int, shares: int,
-               count: int) -> NDArray[np.float64]:  # fmt: skip
+def norm_share(
+    generator: np.random.Generator, scale: float, dimension: int, shares: int, count: int
+) -> NDArray[np.float64]:
     """Shares over the reals, (count, dimension): sums of `shares` of them are the norm noise.
 
     In double precision and for analysis only: rounded shares have no proved pure epsilon (E000-8).

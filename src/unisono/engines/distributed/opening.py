@@ -44,9 +44,18 @@ class Opening:
     """Secure sums of one session, one after another."""
 
     def __init__(
-        self, session: Session, present: Presence, connect_timeout: float, say: Callable[[str], None]
+        self,
+        session: Session,
+        present: Presence,
+        connect_timeout: float,
+        say: Callable[[str], None],
     ) -> None:
-        self.session, self.present, self._connect_timeout, self._say = session, present, connect_timeout, say
+        self.session, self.present, self._connect_timeout, self._say = (
+            session,
+            present,
+            connect_timeout,
+            say,
+        )
         self._ready: dict[Place, Dealers] = {}
         # Left out from then on, while enough others remain: who dealt shares that cannot be opened.
         self._blamed: set[int] = set()
@@ -89,9 +98,14 @@ class Opening:
         return dealers
 
     def open(
-        self, place: Place, dealers: Dealers, public: Sequence[np.ndarray],
-        counted: Sequence[int], coming: Place | None, seen: Callable[[Any], None],
-    ) -> tuple[np.ndarray, list[int]]:  # fmt: skip
+        self,
+        place: Place,
+        dealers: Dealers,
+        public: Sequence[np.ndarray],
+        counted: Sequence[int],
+        coming: Place | None,
+        seen: Callable[[Any], None],
+    ) -> tuple[np.ndarray, list[int]]:
         """The sum over the survivors, and who they are; raises TooFew if it cannot be opened, and
         `Spoilt` if that is because of bad shares, and nobody has sent anything.
 

@@ -43,10 +43,17 @@ class Responder:
     """
 
     def __init__(
-        self, study: Study, party: Party, identity: Identity, session: Session, *,
-        at_once: bool = False, allow: Callable[[int], None] | None = None,
-        memory: Path | None = None, keep: Callable[[bytes], None] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        study: Study,
+        party: Party,
+        identity: Identity,
+        session: Session,
+        *,
+        at_once: bool = False,
+        allow: Callable[[int], None] | None = None,
+        memory: Path | None = None,
+        keep: Callable[[bytes], None] | None = None,
+    ) -> None:
         self.study, self.party, self.session = study, party, session
         self.index = session.roster.require(identity)
         self._identity, self._allow, self._keep = identity, allow, keep
@@ -106,10 +113,14 @@ class Responder:
                 "a request of another session: roster, study or parameters differ from this party's"
             )
         handlers = {
-            "hello": self._hello, "ask": self._ask, "announce": self._announce,
-            "deal": self._deal, "agree": self._agree, "unmask": self._unmask,
+            "hello": self._hello,
+            "ask": self._ask,
+            "announce": self._announce,
+            "deal": self._deal,
+            "agree": self._agree,
+            "unmask": self._unmask,
             "finish": self._finish,
-        }  # fmt: skip
+        }
         if packet.tag not in handlers:
             raise InvalidInput(f"a request with tag {packet.tag!r}, which a party does not answer")
         return handlers[packet.tag](packet)

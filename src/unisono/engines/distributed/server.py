@@ -61,12 +61,19 @@ class Outcome:
 
 
 def coordinate(
-    study: Study, link: Link, session: Session, *, conditions: Conditions | None = None,
-    server_noise: ServerNoise | None = None, checkpoint: str | Path | None = None,
-    progress: Callable[[int], None] | None = None, say: Callable[[str], None] = lambda text: None,
-    signer: ResultSigner | None = None, transcript: Transcript | None = None,
+    study: Study,
+    link: Link,
+    session: Session,
+    *,
+    conditions: Conditions | None = None,
+    server_noise: ServerNoise | None = None,
+    checkpoint: str | Path | None = None,
+    progress: Callable[[int], None] | None = None,
+    say: Callable[[str], None] = lambda text: None,
+    signer: ResultSigner | None = None,
+    transcript: Transcript | None = None,
     uninformed: Collection[int] | None = None,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """Run all rounds. `server_noise` draws the noise of a trusted server, in grid steps; `signer`
     signs the result for parties that know the server by a certificate; `transcript` is told what
     the server sees, all of which is kept without one.
@@ -80,10 +87,16 @@ def coordinate(
 
 class _Run:
     def __init__(
-        self, study: Study, link: Link, session: Session, conditions: Conditions,
-        server_noise: ServerNoise | None, checkpoint: str | Path | None,
-        say: Callable[[str], None], transcript: Transcript | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        study: Study,
+        link: Link,
+        session: Session,
+        conditions: Conditions,
+        server_noise: ServerNoise | None,
+        checkpoint: str | Path | None,
+        say: Callable[[str], None],
+        transcript: Transcript | None = None,
+    ) -> None:
         algorithm, facts, trust = study.algorithm, study.facts, study.trust
         if session.parties != facts.parties:
             raise InvalidInput(
@@ -150,7 +163,9 @@ class _Run:
         """
         everybody, connect_timeout = range(self.session.parties), self.conditions.connect_timeout
         if begun:
-            self.present.wait_for(self._lately() or everybody, min(connect_timeout, _RETURN), self.say)
+            self.present.wait_for(
+                self._lately() or everybody, min(connect_timeout, _RETURN), self.say
+            )
         else:
             self.present.wait(len(everybody), connect_timeout, self.say)
 
@@ -186,8 +201,10 @@ class _Run:
                 self.say(f"round {number + 1} is left out: too few parties answered")
                 return
             self.attempt = self.attempt + 1
-            self.say(f"round {number + 1} is tried again ({self.attempt} of "
-                     f"{self.study.facts.retries} retries)")  # fmt: skip
+            self.say(
+                f"round {number + 1} is tried again ({self.attempt} of "
+                f"{self.study.facts.retries} retries)"
+            )
 
     def _merge(self, number: int, total: np.ndarray, parties: Sequence[int]) -> None:
         facts = self.study.facts
@@ -228,10 +245,13 @@ class _Run:
             self._save(number, begun=True)
             try:
                 return self.opening.open(
-                    place, dealers, public, self.counted.tolist(),
+                    place,
+                    dealers,
+                    public,
+                    self.counted.tolist(),
                     Place(number + 1, place.attempt) if ahead else None,
                     lambda masked: self._saw(number, masked),
-                )  # fmt: skip
+                )
             except Spoilt as error:
                 self.say(f"round {number + 1}: {error}; it begins anew without whoever is to blame")
             except TooFew as error:

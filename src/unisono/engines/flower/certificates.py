@@ -163,14 +163,20 @@ def _certificate(
         .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
         .add_extension(
             x509.KeyUsage(
-                digital_signature=not authority, key_cert_sign=authority, crl_sign=authority,
-                content_commitment=False, key_encipherment=False, data_encipherment=False,
-                key_agreement=False, encipher_only=False, decipher_only=False,
+                digital_signature=not authority,
+                key_cert_sign=authority,
+                crl_sign=authority,
+                content_commitment=False,
+                key_encipherment=False,
+                data_encipherment=False,
+                key_agreement=False,
+                encipher_only=False,
+                decipher_only=False,
             ),
             critical=True,
         )
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
-    )  # fmt: skip
+    )
 
 
 def _general_name(host: str) -> x509.GeneralName:

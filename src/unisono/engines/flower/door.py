@@ -30,9 +30,15 @@ class Door:
     """
 
     def __init__(
-        self, inner: Application, *, short: Collection[str], long: Collection[str],
-        noted: Collection[str], admits: Callable[[Headers], bool], maximum: int,
-    ) -> None:  # fmt: skip
+        self,
+        inner: Application,
+        *,
+        short: Collection[str],
+        long: Collection[str],
+        noted: Collection[str],
+        admits: Callable[[Headers], bool],
+        maximum: int,
+    ) -> None:
         self._inner, self._short, self._long, self._noted = inner, short, long, noted
         self._admits, self._maximum = admits, maximum + _OVERHEAD
 

@@ -149,9 +149,13 @@ class Fleet:
 def _pulled(names: list[str], pull: Callable[[str], bytes], seconds: float) -> dict[str, bytes]:
     """Objects by name, as they become available: within `seconds`, each tried at least once."""
     return pull_objects(
-        names, pull, max_time=seconds, max_tries_per_object=None,
-        initial_backoff=_FIRST_WAIT, backoff_cap=_LONGEST_WAIT,
-    )  # fmt: skip
+        names,
+        pull,
+        max_time=seconds,
+        max_tries_per_object=None,
+        initial_backoff=_FIRST_WAIT,
+        backoff_cap=_LONGEST_WAIT,
+    )
 
 
 @contextmanager
@@ -172,9 +176,10 @@ def patient_until(deadline: float) -> Iterator[None]:
         return _pulled(object_ids, pull_object_fn, deadline - time.monotonic())
 
     def push(
-        objects: dict[str, Any], push_object_fn: Callable[[str, bytes], None],
+        objects: dict[str, Any],
+        push_object_fn: Callable[[str, bytes], None],
         object_ids_to_push: set[str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         def attempt(name: str, content: bytes) -> None:
             with suppress(ObjectPushError, httpx.HTTPStatusError):  # whoever misses it is silent
                 push_object_fn(name, content)

@@ -33,16 +33,22 @@ _REMEMBERED = 1024  # messages
 
 
 def serve(
-    answer: Callable[[bytes], bytes], address: str, *, root_certificates: bytes | None,
-    keys: NodeKeys | None, stop: threading.Event, insecure: bool = False,
-    previous: int | None = None, connected: Callable[[int], None] | None = None,
+    answer: Callable[[bytes], bytes],
+    address: str,
+    *,
+    root_certificates: bytes | None,
+    keys: NodeKeys | None,
+    stop: threading.Event,
+    insecure: bool = False,
+    previous: int | None = None,
+    connected: Callable[[int], None] | None = None,
     connect_timeout: float = PATIENCE,
-) -> None:  # fmt: skip
+) -> None:
     """Answers the server's messages until `stop` is set.
 
-    Raises `InvalidInput` when no connection comes about at the start (within `connect_timeout` seconds,
-    where waiting may help). Once connected, a server that goes away is waited for. `connected`
-    is told the node id of each new connection; `previous` is the one that an earlier process of
+    Raises `InvalidInput` when no connection comes about at the start (within `connect_timeout`
+    seconds, where waiting may help). Once connected, a server that goes away is waited for.
+    `connected` is told the node id of each new connection; `previous` is the one that an earlier process of
     this party was told: with it a party that was killed is back at once, without it as soon as
     the server has missed its heartbeats.
     """

@@ -64,9 +64,13 @@ from unisono.errors import InvalidInput
 
 # Requests of a party; only objects, which carry the messages, are long.
 _REQUESTS = (
-    "activate-node", "deactivate-node", "send-node-heartbeat", "pull-messages", "push-messages",
+    "activate-node",
+    "deactivate-node",
+    "send-node-heartbeat",
+    "pull-messages",
+    "push-messages",
     "pull-object",
-)  # fmt: skip
+)
 _OBJECTS = ("push-object",)
 # What stock SuperNodes ask for besides: what they are to run.
 _APPS = ("get-run", "get-fab")
@@ -106,9 +110,11 @@ class Control:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._client.close()
 
     def register(self, public_key: bytes) -> None:
@@ -196,7 +202,9 @@ class Task:
 
         url = f"http://localhost{mailboxes.SERVERS_PATH}"
         connect_timeout = httpx.Timeout(_SECONDS, read=deadline + _SECONDS)
-        with self._client._client.stream("POST", url, content=written(), timeout=connect_timeout) as come:
+        with self._client._client.stream(
+            "POST", url, content=written(), timeout=connect_timeout
+        ) as come:
             come.raise_for_status()
             buffer = bytearray()
             for chunk in come.iter_raw():
@@ -236,16 +244,34 @@ def _application(database: str | None, secure: bool) -> Any:
     from flwr.superlink.main import create_app
 
     nothing: dict[str, Any] = dict.fromkeys(
-        ("health_server_address", "certificates", "superexec_auth_secret", "event_log_plugin",
-         "fleet_event_log_plugin", "artifact_provider", "fleet_api_address", "ssl_ca_certfile",
-         "ssl_certfile", "ssl_keyfile")
-    )  # fmt: skip
+        (
+            "health_server_address",
+            "certificates",
+            "superexec_auth_secret",
+            "event_log_plugin",
+            "fleet_event_log_plugin",
+            "artifact_provider",
+            "fleet_api_address",
+            "ssl_ca_certfile",
+            "ssl_certfile",
+            "ssl_keyfile",
+        )
+    )
     config = SuperLinkLifespanConfig(
-        control_address="", host="", port=0, insecure=not secure, enable_event_log=False,
-        authn_plugin=NoOpControlAuthnPlugin(), enable_supernode_auth=secure, simulation=False,
-        fleet_api_type=TRANSPORT_TYPE_GRPC_RERE, database=database or FLWR_IN_MEMORY_DB_NAME,
-        isolation=ISOLATION_MODE_PROCESS, runtime_dependency_install=False, **nothing,
-    )  # fmt: skip
+        control_address="",
+        host="",
+        port=0,
+        insecure=not secure,
+        enable_event_log=False,
+        authn_plugin=NoOpControlAuthnPlugin(),
+        enable_supernode_auth=secure,
+        simulation=False,
+        fleet_api_type=TRANSPORT_TYPE_GRPC_RERE,
+        database=database or FLWR_IN_MEMORY_DB_NAME,
+        isolation=ISOLATION_MODE_PROCESS,
+        runtime_dependency_install=False,
+        **nothing,
+    )
     beside: Any = lambda config, factory: None  # noqa: E731 - what runs beside it: nothing
     app = create_app(config, beside)
     state = app.state.linkstate_factory.state()
@@ -329,10 +355,16 @@ async def _serve(host: str, port: int, path: Path, tls: dict[str, Any], app: Any
 
     # h11 bounds the headers. A party says where it comes from itself: no proxy is believed.
     common: dict[str, Any] = {
-        "lifespan": "off", "ws": "none", "http": "h11", "access_log": False, "log_level": "warning",
-        "proxy_headers": False, "server_header": False, "timeout_graceful_shutdown": 1,
+        "lifespan": "off",
+        "ws": "none",
+        "http": "h11",
+        "access_log": False,
+        "log_level": "warning",
+        "proxy_headers": False,
+        "server_header": False,
+        "timeout_graceful_shutdown": 1,
         "timeout_keep_alive": _KEPT,
-    }  # fmt: skip
+    }
     public, private = _applications(app, bool(tls))
     door = uvicorn.Config(public, host=host, port=port, **tls, **common)
     inside = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -1,9 +1,9 @@
 """A study in this process, with all parties' files on this machine and a ledger on disk for each.
 
 `prepare` reads and checks everything and spends nothing. `LocalRun.run` pays, learns, tests and
-writes the run's folder; killed at any moment, it goes on from there. The names under which ledgers pay
-hold the study file's hash, so one edition of a study runs once, whatever the folder. Ledgers lie
-beside the records (`studies.data_set`), so what is spent on these counts in every study.
+writes the run's folder; killed at any moment, it goes on from there. The names under which ledgers
+pay hold the study file's hash, so one edition of a study runs once, whatever the folder. Ledgers
+lie beside the records (`studies.data_set`), so what is spent on these counts in every study.
 
     FOLDER/study.toml                copy: what the run began with
     FOLDER/run.checkpoint            where it stands

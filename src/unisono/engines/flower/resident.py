@@ -48,9 +48,9 @@ def serve(
 
     Raises `InvalidInput` when no connection comes about at the start (within `connect_timeout`
     seconds, where waiting may help). Once connected, a server that goes away is waited for.
-    `connected` is told the node id of each new connection; `previous` is the one that an earlier process of
-    this party was told: with it a party that was killed is back at once, without it as soon as
-    the server has missed its heartbeats.
+    `connected` is told the node id of each new connection; `previous` is the one that an earlier
+    process of this party was told: with it a party that was killed is back at once, without it as
+    soon as the server has missed its heartbeats.
     """
     require_address(address, insecure)
     if insecure and (keys is not None or root_certificates is not None):

@@ -12,7 +12,7 @@ until one explains the update; Adam runs all starts side by side. Everything is 
 
 Labels come from the bias gradient of the last layer (`closed_form.labels`), corrected by what the
 network says about the rows that were found. What comes out is one explanation of the update: with
-noise or many records it need not be the truth, and its failure certifies no defence (E002-13).
+noise or many records it need not be the truth, and its failure certifies no defence.
 """
 
 from collections.abc import Callable

@@ -84,7 +84,7 @@ def cost(question: Question, noise: float) -> Cost:
         method=curve.method,
         advantage=advantage,
         guess=0.5 * (1 + advantage),
-        # The success at a secret is 1 - f(blind success), f the trade-off curve (E002-13).
+        # The success at a secret is 1 - f(blind success), f the trade-off curve.
         reconstruction=tuple(
             (b, 1 - f) for b, f in zip(BLIND, _trade_off(curve, BLIND), strict=True)
         ),

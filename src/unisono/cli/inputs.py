@@ -178,7 +178,7 @@ class Question:
             case MechanismName.SELECTION:
                 return bounded_sum(linf=1.0)
             case name if name in _INTEGER:
-                # Rounding a record to the grid is part of its sensitivity (X-1), and integer
+                # Rounding a record to the grid is part of its sensitivity, and integer
                 # noise cannot round it away again.
                 from unisono.core.values import sum_sensitivity
 
@@ -211,7 +211,7 @@ def sampler_from(rate: float | None, subset: str | None) -> Sampler:
 
 
 def warn_if_large(delta: float, records: int | None) -> str | None:
-    """The warning that delta is at least 1 / records, if it is (E000-2)."""
+    """The warning that delta is at least 1 / records, if it is."""
     if records is None:
         return None
     from unisono.accounting.validation import require_count, require_delta

@@ -47,10 +47,10 @@ class Facts:
 
     With `exact_sizes` the record counts are true and public, so only replace-one and zero-out
     are defined. Without it they are nominal, a party may hold more or fewer records, and the
-    presence of a record is hidden too (add-or-remove, E000-1).
+    presence of a record is hidden too (add-or-remove).
 
     `retries` is how many failed rounds of a run may be tried again, in all. Every attempt is a
-    release with noise of its own, and noise is calibrated for all of them (X-9).
+    release with noise of its own, and noise is calibrated for all of them.
     """
 
     records: tuple[int, ...]
@@ -98,7 +98,7 @@ class Facts:
 
     @property
     def honest(self) -> int:
-        """How many shares of noise are certain: survivors less colluders (X-4)."""
+        """How many shares of noise are certain: survivors less colluders."""
         return self.minimum_parties - self.colluders
 
 

@@ -257,7 +257,7 @@ def certify(
 
 
 def _declarations(books: Collection[Ledger], unit: Unit) -> dict[str, Any]:
-    """What the parties declared about their records (X-8); a hidden party hides all of its own."""
+    """What the parties declared about their records; a hidden party hides all of its own."""
     if not books:
         return {}
     disjoint = {"parties_disjoint": all(book.policy.parties_disjoint for book in books)}

@@ -10,7 +10,7 @@ from unisono.core.trust import Relation, Trust, Unit
 from unisono.errors import ClippedValues, warn
 
 RELATION = Relation.REPLACE_ONE  # sizes are public
-# A party that is absent adds no share of the noise, so its presence is not hidden (E003-16).
+# A party that is absent adds no share of the noise, so its presence is not hidden.
 PARTY_RELATION = Relation.ZERO_OUT
 # The model that a user names is the one that is fitted: no penalty unless it is asked for. Output
 # and objective perturbation are proved with one only, and follow published rules of public facts.

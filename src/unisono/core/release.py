@@ -1,9 +1,8 @@
 """Adding the noise: the engine's job, never the algorithm's.
 
-An algorithm returns a `Contribution`; the engine turns it into a `Released` value or a
-`Share` here, with exact integer noise from the ledger's own key. Secret noise can
-therefore not leak back into a party's state (the flaw of the thesis's Algorithm 3,
-E003-16).
+A bound makes a `Contribution`; the engine turns it into a `Released` value or a `Share` here, with
+exact integer noise from the ledger's own key. Secret noise can therefore not leak back into a
+party's state (the flaw of the thesis's Algorithm 3).
 """
 
 import hashlib
@@ -66,7 +65,7 @@ def post_processed(draw: Draw, value: np.ndarray, grid: float) -> Released:
 def share(draw: Draw, contribution: Contribution, event: Event, honest: int) -> Share:
     """Add one of `honest` equal shares of the event's noise, for a secure sum.
 
-    `honest` is the minimum number of survivors less the tolerated colluders (X-4).
+    `honest` is the minimum number of survivors less the tolerated colluders.
     """
     value = _noised(draw, contribution, event, honest)
     return sealed(Share, value, contribution.grid, draw)

@@ -93,7 +93,7 @@ class Result:
 
 
 def warn_large_delta(delta: float, units: int, unit: Unit = Unit.RECORD) -> None:
-    """Warn when delta >= 1 / units (ERRATA E000-2).
+    """Warn when delta >= 1 / units.
 
     "Publish one uniformly random record in clear" is (0, 1/n)-differentially private under
     replace-one, so such a delta promises nothing to the person who is published.

@@ -41,7 +41,7 @@ class Unit(StrEnum):
 
 
 class Relation(StrEnum):
-    """How two neighbouring data sets differ in one unit (E000-1).
+    """How two neighbouring data sets differ in one unit.
 
     `REPLACE_ONE` and `ZERO_OUT` keep sizes public; `ADD_OR_REMOVE` hides them too.
     """

@@ -5,7 +5,7 @@ someone who sees all of them; no sampling. Total epsilon at δ = 1e-5:
 
     basic           T ε
     advanced (DRV)  ε sqrt(2 T log 1/δ) + T ε (e^ε - 1)
-    sqrt 6          ε sqrt(6 T log 1/δ)                 true only if T ε² <= 4.287 log 1/δ (E001-7)
+    sqrt 6          ε sqrt(6 T log 1/δ)                 true only if T ε² <= 4.287 log 1/δ
     zCDP            ρ = T ε²/2,  ρ + 2 sqrt(ρ log 1/δ)      (classic)
                     ρ = T ε tanh(ε/2), tight conversion
     exact           randomized response is the worst case: a binomial sum
@@ -76,7 +76,7 @@ def run(quick: bool) -> Findings:
     return Findings(
         "composition",
         "What T private releases cost together",
-        "Source 001, Theorem 3.1 (E001-7)",
+        "Source 001, Theorem 3.1",
         numbers,
         remarks,
         draw,

@@ -3,7 +3,7 @@
 In round i party k sends clip_C(s_k - t_k) and its share N(0, σ²C²/M) into a secure sum S_i, and the
 model moves by η S_i. Published: t_k grows by η times what was sent, *noise included*, and the party
 then corrects its own secret noise; rounds no longer compose, and μ is far above the sqrt(T)/σ that
-is accounted (E003-16). Corrected: t_k grows by η clip_C(s_k - t_k), a function of data and public
+is accounted. Corrected: t_k grows by η clip_C(s_k - t_k), a function of data and public
 values. Then μ = sqrt(T)/σ: unit party, zero-out (M public), Gaussian, no sampling, against everyone
 who sees the sums. The price is that the noise in the model is a random walk.
 
@@ -172,7 +172,7 @@ def run(quick: bool) -> Findings:
     remarks = (
         f"Calibrated to ε = 1, Algorithm 3 as printed lets an attacker find a shard in "
         f"{100 * final:.0f} % (final model) or {100 * transcript:.0f} % (all rounds) of the runs "
-        f"at 5 % false alarms; {100 * allowed:.1f} % are allowed (E003-16). With the noise-free "
+        f"at 5 % false alarms; {100 * allowed:.1f} % are allowed. With the noise-free "
         f"state {100 * max(ours):.1f} % are found.",
         "Learning with the corrected state hides a whole shard among 20, and pays for it: the best "
         "setting of the code's grid, chosen by looking at the answers, is still far from the "

@@ -3,7 +3,7 @@
 Five parties with ten records each, θ = 2, 50 noisy steps at home per round, lots of one record,
 C = 10, σ = 1, step 1e-5 for the mean. Not in the caption, but in the thesis's code: the step for
 log v is 1e-2, x ~ N(0, 1), and lots are drawn without replacement while the accountant counts them
-as Poisson lots of rate 0.1 (E003-6).
+as Poisson lots of rate 0.1.
 """
 
 from typing import Any
@@ -68,10 +68,10 @@ def run(quick: bool) -> Findings:
         "The thesis says KL 1e-3 at ε about 500. That is a good run: the median over data sets is "
         f"{plain:.2g} there and levels off near 1e-2.",
         "The true price of these 573 rounds is 301 if a record is added or removed, and 707 if one "
-        "is replaced; the moments accountant says 500 (E003-3, E003-5). Both hold for Poisson lots "
+        "is replaced; the moments accountant says 500. Both hold for Poisson lots "
         "only. The thesis's code draws lots without replacement, for which neither number is a "
-        "guarantee (E003-6); Poisson lots learn just as well.",
-        "Equation (4.17) lacks two halves; as printed the precision grows without end (E003-21). "
+        "guarantee; Poisson lots learn just as well.",
+        "Equation (4.17) lacks two halves; as printed the precision grows without end. "
         "The thesis's code has them.",
         "With the one learning rate that the caption names, the figure cannot be reproduced.",
     )

@@ -7,7 +7,7 @@ joins a lot by a secret coin (Poisson); Gaussian noise of one clip (σ = 1); 1/q
     thesis      ε = min over λ <= 32 of (steps α(λ) - log δ)/λ          (eq. 2.10)
     certified   the privacy loss distribution, both bounds within 0.001
 
-At q = 0.001 the thesis's curve starts flat: -log δ/λ cannot fall below 0.36 with λ <= 32 (E003-3).
+At q = 0.001 the thesis's curve starts flat: -log δ/λ cannot fall below 0.36 with λ <= 32.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,7 +64,7 @@ def run(quick: bool) -> Findings:
         "The flat start for q = 0.001 is an artefact of lambda <= 32: with 1 epoch the thesis "
         f"pays {published[0.001][0]:.2f}, the certified cost is {tight[0.001][0]:.3f}.",
         "All of this is add-or-remove with Poisson lots. Under replace-one, or with lots of fixed "
-        "size as in the thesis's program, these numbers are not a guarantee (E003-5, E003-6).",
+        "size as in the thesis's program, these numbers are not a guarantee.",
     )
 
     def draw(figure: Any) -> None:

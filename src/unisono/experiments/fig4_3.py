@@ -6,8 +6,8 @@ no clamp.
 
     D = σ_e²/25 + sum x²        variance = σ_e² / (D + z1)        mean = (sum x y + z2) / (D + z1)
 
-The natural parameters are unbiased, but mean and variance are not linear in them (E003-22,
-E003-23): the median of each is right (the mean m is exceeded iff z2 > m z1, which is even odds),
+The natural parameters are unbiased, but mean and variance are not linear in them:
+the median of each is right (the mean m is exceeded iff z2 > m z1, which is even odds),
 the most likely value is too small, the expectation does not exist (D + z1 may vanish; it is
 negative once in 45,000 draws), and an expectation without the extremes is too large.
 """
@@ -86,7 +86,7 @@ def run(quick: bool) -> Findings:
     both = trim_mean(sizes, TRIM_VARIANCE), trim_mean(spreads, TRIM_MEAN)
     remarks = (
         "The thesis's text says that |mean| is slightly underestimated. Only its most likely value "
-        "is; the median is right and a trimmed mean is too large (E003-23).",
+        "is; the median is right and a trimmed mean is too large.",
         "The two recorded trimmed means belong to different trims: +0.08 for the mean needs 5 % "
         "off each end, +0.0044 for the variance 0.1 %. Exchanged, they would be "
         f"{both[0]:+.3f} and {both[1]:+.4f}.",
@@ -100,7 +100,7 @@ def run(quick: bool) -> Findings:
     return Findings(
         "fig4.3",
         "Bias of the tilted posterior",
-        "Source 003, figure 4.3 (E003-22, E003-23)",
+        "Source 003, figure 4.3",
         numbers,
         remarks,
         draw,

@@ -1,9 +1,9 @@
 """Figure 4.4: the analytic update with noise, for seven clips and fifty data sets.
 
 Each of 20 parties with 10 records releases its clipped (Σxy, Σx²) with noise σ = 5 times the clip
-in each of T = 78 rounds, and the factors are damped by η = 0.1. KL(q‖p) and the precision ratio
-q/p are averaged over the last ten rounds. Where a negative precision is raised decides the result
-(E003-22), so all three places are run on the same noise, in one compiled program.
+in each of T = 78 rounds, and the factors are damped by η = 0.1. KL(q‖p) and the precision ratio q/p
+are averaged over the last ten rounds. Where a negative precision is raised decides the result, so
+all three places are run on the same noise, in one compiled program.
 """
 
 import math
@@ -150,10 +150,10 @@ def run(quick: bool) -> Findings:
         f"The text calls C = 0.25 best. Here it is best in {best_at_smallest} of {len(best)} draws "
         f"and C = 1 in {int(np.sum(best == 1))}: fifty data sets cannot tell them apart.",
         "The text says the updates are unbiased: raising negative precisions adds a bias that "
-        "grows with C (E003-22). Raised once after the sum, the ratio returns to 1.",
-        "Stopping *after* ε passed 10 lets 78 rounds run, at 10.08 (E003-7). Exactly they cost "
+        "grows with C. Raised once after the sum, the ratio returns to 1.",
+        "Stopping *after* ε passed 10 lets 78 rounds run, at 10.08. Exactly they cost "
         "8.59 if a record is added or removed, and 20.65 if one is replaced, which is what the "
-        "thesis's definitions say (E003-5). Unit: record; Gaussian noise at every party, no "
+        "thesis's definitions say. Unit: record; Gaussian noise at every party, no "
         "sampling; against everyone who sees the messages.",
     )
     return Findings(

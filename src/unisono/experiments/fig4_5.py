@@ -2,7 +2,7 @@
 
 The caption says C = 2, the text speaks of the KL that C = 0.25 has in figure 4.4, whose grid does
 not hold 2. Which of the two was drawn is not established: both fit what the text says of the KL and
-of posteriors that are wider and nearer to zero (E003-24). Both are shown, with the data sets whose
+of posteriors that are wider and nearer to zero. Both are shown, with the data sets whose
 KL is nearest to the median.
 """
 
@@ -80,7 +80,7 @@ def run(quick: bool) -> Findings:
         "best of figure 4.4's grid, which does not hold the caption's. That they contradict each "
         f"other is not established: the median KL is {kls[1]:.0f} at the caption's and "
         f"{kls[0]:.0f} at the text's, and the precision is {ratios[1]:.2f} and {ratios[0]:.2f} of "
-        "the true one, so that either may have been drawn (E003-24).",
+        "the true one, so that either may have been drawn.",
         "At both, private posteriors are wider than the true ones and most means of steep slopes "
         f"nearer to zero. At such a KL the private mean is {np.median(gaps):.1f} of the true "
         "posterior's standard deviations off (median of those shown), which the thesis calls "

@@ -2,7 +2,7 @@
 
 Clipped statistics only lose precision, so the ratio q/p never exceeds 1, and KL falls as the clip
 grows. What is left at C = 64 in the thesis is not due to the algorithm: its "true" posterior has
-the prior variance 5 where the algorithm has 25 (E003-26).
+the prior variance 5 where the algorithm has 25.
 """
 
 import numpy as np
@@ -49,7 +49,7 @@ def run(quick: bool) -> Findings:
     remarks = (
         "Without noise a larger clip is always better, and the precision is only ever "
         "underestimated, as the thesis says.",
-        f"The floor of 1e-4 is the posterior's prior variance 5 in place of 25 (E003-26); against "
+        f"The floor of 1e-4 is the posterior's prior variance 5 in place of 25; against "
         f"the right posterior {kl[-1]:.1g} remains, the residue of damping, 0.9^78.",
     )
     return Findings(

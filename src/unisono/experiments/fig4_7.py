@@ -1,7 +1,7 @@
 """Figure 4.7: posteriors without noise at both ends of the clips.
 
 A large clip gives the exact posterior; a small one a wide posterior that is drawn towards zero. The
-text speaks of the extremes of the clips, the caption of one clip, C = 2 (E003-24); shown are the
+text speaks of the extremes of the clips, the caption of one clip, C = 2; shown are the
 ends of figure 4.4's grid, C = 0.25 and C = 64.
 """
 
@@ -44,7 +44,7 @@ def run(quick: bool) -> Findings:
         "At C = 64 the posterior is the exact one; at C = 0.25 it is about three times as wide, "
         f"and {100 * shrunk:.0f} % of the means are drawn towards zero.",
         "The text speaks of extremes, the caption of one clip, C = 2, which is not in figure 4.4's "
-        "grid; which clips the thesis drew is not established (E003-24).",
+        "grid; which clips the thesis drew is not established.",
     )
     pairs = [
         (true, q, index, f"C = {clip:g}, θ = {shards.slope[index]:.1f}")

@@ -6,9 +6,9 @@ public); every cell gets discrete Laplace noise of scale b = 2/ε, once, for any
     Pr[largest error >= b log(k/η)] <= η                              (Corollary 2.3, continuous)
     exactly, on the integers:  Pr[|Y| >= j] = 2 q^j / (1 + q),  q = e^{-1/b}
 
-The source adds that n >~ log(k)/(ε α) makes every count right within a factor 1 + α. That is wrong
-(E001-3): a cell that holds one record gets noise of about 2/ε however large n is. True is an error
-of at most α n in every cell, and 1 + α for cells of at least 2 log(k/η)/(ε α) records.
+The source adds that n >~ log(k)/(ε α) makes every count right within a factor 1 + α. That is wrong:
+a cell that holds one record gets noise of about 2/ε however large n is. True is an error of at most
+α n in every cell, and 1 + α for cells of at least 2 log(k/η)/(ε α) records.
 """
 
 import math
@@ -79,7 +79,7 @@ def run(quick: bool) -> Findings:
         f"The corollary is about continuous noise. On the integers, where releases really live, "
         f"its bound fails up to 2/(1 + e^(-1/b)) = {2 / (1 + math.exp(-EPSILON / 2)):.3f} times "
         f"as often: {max(rates):.4f} measured, {max(theory):.4f} exact, {FAILURE:g} promised.",
-        "E001-3 confirmed: the relative error of a rare cell does not depend on n.",
+        "Confirmed: the relative error of a rare cell does not depend on n.",
     )
 
     def draw(figure: Any) -> None:
@@ -88,7 +88,7 @@ def run(quick: bool) -> Findings:
     return Findings(
         "histogram-accuracy",
         "Accuracy of a private histogram",
-        "Source 001, Corollary 2.3 and its example (E001-3)",
+        "Source 001, Corollary 2.3 and its example",
         numbers,
         remarks,
         draw,

@@ -9,7 +9,7 @@ give. Four things then make the climb cheap; each is public or post-processing:
 3. all records take part in a step (rate 1) with more noise: at this accuracy the randomness of the
    lots costs more than their secrecy saves;
 4. the answer is the average of q's natural parameters over the last 90 % of 100 rounds, and a
-   negative precision is raised in the sum only (E003-22).
+   negative precision is raised in the sum only.
 
 Unit record, add-or-remove, Gaussian noise at every party; all messages together are one Gaussian
 mechanism of μ² = μ_start² + 100/σ², against everyone who sees them.

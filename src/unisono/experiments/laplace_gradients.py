@@ -5,16 +5,16 @@ hidden units on d features, p = m (d + 1) numbers, of which one record moves Δ1
 it is replaced; no sampling, and anyone may see the result:
 
     Laplace, scale b = Δ1/ε             sqrt(2) b in each coordinate, about sqrt(2 p) b in length
-      as printed, Δ1 = m sqrt(d)        sqrt(2) m^1.5 d/ε in length, not d sqrt(m)/ε² (E002-11)
+      as printed, Δ1 = m sqrt(d)        sqrt(2) m^1.5 d/ε in length, not d sqrt(m)/ε²
     clip to S, Gaussian σ = 2 S/μ*      σ in each coordinate, about σ sqrt(p) in length     (ε, δ)
 
-Δ1 must hold for the worst record, not for a typical one (E002-8): the bound from public weights
+Δ1 must hold for the worst record, not for a typical one: the bound from public weights
 and the pair of records found by climbing are in `two_layer`. Training takes T steps at (ε, δ) in
 all, each on a secret Poisson sample of rate q, with noise from the library's accountant:
 
     θ <- θ - η (Σ over the sample of g_i + noise) / (q n)
 
-    Laplace            g_i as it is, scale c Δ1(θ)/2 from the weights of that step (E002-10)
+    Laplace            g_i as it is, scale c Δ1(θ)/2 from the weights of that step
     clip, Laplace      ||g_i|| <= S, scale c sqrt(p) S
     clip, Gaussian     ||g_i|| <= S, deviation σ S: DP-SGD
 
@@ -108,7 +108,7 @@ def run(quick: bool) -> Findings:
     )
     remarks = (
         "The lecture bounds a typical record. One that lies along the weights moves the gradient "
-        "many times as far, and the more so the more features there are (E002-8).",
+        "many times as far, and the more so the more features there are.",
         "The bound from public weights holds for every pair of records and is at least twice what "
         "climbing found; tanh saturates, so there it is looser, the more so the more features.",
         f"Training has {PEOPLE} records, m = {UNITS}, d = {FEATURES}, {STEPS} steps at sampling "
@@ -126,7 +126,7 @@ def run(quick: bool) -> Findings:
     return Findings(
         "laplace-gradients",
         "Laplace noise on gradients, or clipping?",
-        "Source 002, section 4.3 corrected (E002-5, E002-8 to E002-11)",
+        "Source 002, section 4.3 corrected",
         numbers,
         remarks,
         draw,

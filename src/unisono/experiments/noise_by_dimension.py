@@ -8,7 +8,7 @@ anyone; no sampling. The error is the mean length of the noise b:
     norm, density ∝ exp(-ε ||b||/Δ2)              E||b|| = p Δ2/ε                  pure ε
     Gaussian, σ = Δ2/μ*(ε, δ)                     E||b|| = σ sqrt(2) Γ((p+1)/2)/Γ(p/2)   (ε, δ)
 
-A Gaussian grows as sqrt(p) only, so it wins from some p on: p = 18 at ε = 1, δ = 1e-6 (E000-8).
+A Gaussian grows as sqrt(p) only, so it wins from some p on: p = 18 at ε = 1, δ = 1e-6.
 Laplace noise of scale Δ2/ε, as source 000 prints, would be shorter, but costs sqrt(p) ε.
 """
 
@@ -60,7 +60,7 @@ def run(quick: bool) -> Findings:
         "wins by sqrt(p).",
         "Laplace noise never wins against an L2 bound for p > 1: it must be scaled by sqrt(p). "
         "Scaled by the L2 bound itself, as printed in source 000, its true epsilon at p = 100 "
-        "is 10, not 1 (E000-8).",
+        "is 10, not 1.",
     )
 
     def draw(figure: Any) -> None:
@@ -69,7 +69,7 @@ def run(quick: bool) -> Findings:
     return Findings(
         "noise-by-dimension",
         "Laplace, norm or Gaussian noise by dimension",
-        "Source 000, output perturbation (E000-8)",
+        "Source 000, output perturbation",
         numbers,
         remarks,
         draw,

@@ -1,7 +1,7 @@
 """Section 4.2.2, improved: the clipped statistics are released once.
 
 (Σxy, Σx²) does not depend on q, so 78 noisy releases of it buy the same thing 78 times, and the
-damped iteration keeps the worth of (2 - η)/η = 19 of them (E003-25). One release of the same cost
+damped iteration keeps the worth of (2 - η)/η = 19 of them. One release of the same cost
 is better; any partitioned inference after it is post-processing:
 
     noise = Δ / μ*(ε, δ),     Δ = C if a record is added or removed, 2C if one is replaced
@@ -132,7 +132,7 @@ def run(quick: bool) -> Findings:
     return Findings(
         "one_shot",
         "Sufficient statistics released once at (10, 1e-5)",
-        "003, section 4.2.2 (E003-25)",
+        "003, section 4.2.2",
         tuple(numbers),
         remarks,
         lambda figure: _draw(figure, thesis, fresh),

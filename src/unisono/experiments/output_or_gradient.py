@@ -100,7 +100,7 @@ def run(quick: bool) -> Findings:
     return Findings(
         "output-or-gradient",
         "Output or gradient perturbation?",
-        "Source 000, both theorems corrected (E000-8, E000-9)",
+        "Source 000, both theorems corrected",
         tuple(numbers),
         remarks,
         draw,

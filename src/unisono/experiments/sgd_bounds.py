@@ -88,7 +88,7 @@ def run(quick: bool) -> Findings:
     return Findings(
         "sgd-bounds",
         "SGD1 and SGD2 beneath their utility bounds",
-        "Source 004, eqs. 3 and 9 to 11 (E004-5, E004-9)",
+        "Source 004, eqs. 3 and 9 to 11",
         numbers,
         remarks,
         draw,

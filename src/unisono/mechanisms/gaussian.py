@@ -4,11 +4,11 @@ Releases   a vector: value + round(N(0, std^2 I)) on the integer grid
 Sensitivity  l2 (source 000-8)
 Guarantee  (epsilon, delta) iff dG(epsilon; mu) <= delta with mu = Δ2 sqrt(count) / std: the exact
            curve of Balle and Wang, not the classical sqrt(2 log(1.25/delta)), which is false above
-           epsilon ~ 8 and wasteful below 1 (E000-3). An integer x plus a rounded Gaussian is the
+           epsilon ~ 8 and wasteful below 1. An integer x plus a rounded Gaussian is the
            rounding of x plus a Gaussian, so the exact curve holds for what is really drawn
 Shares     h honest parties each add round(N(0, std^2 / h)); the sum differs from a post-processed
            Gaussian by a total variation of about exp(-π² (share std in grid steps)²), which the
-           event carries as its `gap` (X-3)
+           event carries as its `gap`
 """
 
 import math
@@ -53,7 +53,7 @@ def calibrate(
 ) -> Event:
     """The event whose `count` releases together cost at most (epsilon, delta).
 
-    `in_graph` noise is drawn inside a compiled program, whose sampler has an error (X-11).
+    `in_graph` noise is drawn inside a compiled program, whose sampler has an error.
     `missed` is the chance that a release was not what it claims to be, such as a batch that
     overflowed. With `scales` there are, for each pair (factor, times), so many releases with so
     much wider noise, and the event is that of factor 1.
@@ -104,7 +104,7 @@ def calibrate(
 
 
 def tail(noise: Gaussian, dimension: int, probability: float) -> float:
-    """Every coordinate errs by less than this, but for `probability` (E001-6 corrected).
+    """Every coordinate errs by less than this, but for `probability`.
 
     >>> round(tail(Gaussian(1.0), 1, 0.05), 3)
     1.96

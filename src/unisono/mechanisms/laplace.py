@@ -2,7 +2,7 @@
 
 Releases   a vector: value + b, b_i with P(k) ∝ exp(-|k| / scale) on the integer grid
 Sensitivity  l1 (source 000-7, 001 Theorem 2.1); per-coordinate noise against an l2 bound would
-           cost sqrt(p) times the epsilon (E000-8)
+           cost sqrt(p) times the epsilon
 Guarantee  epsilon = Δ1 / scale, delta = 0, under the relation of Δ1: on the grid the ratio of two
            probabilities is exp((|k - x'| - |k - x|) / scale) <= exp(Δ1 / scale), and there is no
            floating-point noise to betray the value

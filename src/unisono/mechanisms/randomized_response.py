@@ -4,7 +4,7 @@ Releases   one answer out of k: the true one with odds e^epsilon against each ot
 Sensitivity  an answer is replaced by any other: replace-one
 Guarantee  epsilon, delta = 0: probabilities of any answer differ by e^epsilon at most; the
            two-answer form is the worst case of every pure mechanism, so its compositions are
-           exact (E001-7)
+           exact
 """
 
 import math

@@ -3,7 +3,7 @@
 Releases   an integer vector: value + Pois(V/2) - Pois(V/2) per coordinate, V in grid steps squared
 Sensitivity  l2 and l1
 Guarantee  Rényi bound of Agarwal, Kairouz and Liu at whole orders:
-           a Δ2²/(2V) + min(((2a-1) Δ2² + 6 Δ1)/(4V²), 3 Δ1/(2V)) (INVENTORY 2.0)
+           a Δ2²/(2V) + min(((2a-1) Δ2² + 6 Δ1)/(4V²), 3 Δ1/(2V))
 Shares     exact: h honest shares of variance V/h add up to Skellam noise of variance V
 """
 

@@ -7,7 +7,7 @@ natural parameters add, so a posterior over parties is a sum:
 
 A precision of shape (d,) is diagonal (mean-field), of shape (d, d) full. A factor need not be
 normalisable; a *density* has positive precision. log ∫ exp(θ·a - ½ θᵀPθ) dθ carries + ½ log|P⁻¹|
-(the thesis prints the sign wrongly, E003-20). Everything works on NumPy and JAX arrays alike.
+(the thesis prints the sign wrongly). Everything works on NumPy and JAX arrays alike.
 """
 
 import math
@@ -104,7 +104,7 @@ def log_determinant(q: Natural) -> Any:
 
 
 def log_normaliser(q: Natural) -> Any:
-    """log ∫ exp(θ·a - ½ θᵀPθ) dθ = ½ aᵀP⁻¹a - ½ log|P| + d/2 log 2π (corrects 4.4, E003-20)."""
+    """log ∫ exp(θ·a - ½ θᵀPθ) dθ = ½ aᵀP⁻¹a - ½ log|P| + d/2 log 2π (corrects 4.4)."""
     size = q.shift.shape[0]
     return 0.5 * (q.shift @ mean(q) - log_determinant(q) + size * math.log(2 * math.pi))
 
@@ -147,7 +147,7 @@ def project(q: Natural, floor: float) -> tuple[Natural, Any]:
     """Precision raised to at least `floor`, and how many directions had to be raised.
 
     Noise can make a precision negative; raising it *after* a release is post-processing. Raising
-    every party's own statistic instead biases the sum (E003-22). The shift is kept, so that a
+    every party's own statistic instead biases the sum. The shift is kept, so that a
     direction without information is drawn towards zero.
     """
     xp = q.precision.__array_namespace__()

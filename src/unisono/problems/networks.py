@@ -9,7 +9,7 @@ loss that mixes the records of a batch has no such gradients: see `from_batched`
     mlp             x -> σ(Wᵀx + b) -> ... -> scores
     convolutional   two convolutions, each with a pool, and two dense layers: 26,010 numbers
 
-With r = f(x) - y the two-layer network's squares (f - y)² have the gradients (E002-5)
+With r = f(x) - y the two-layer network's squares (f - y)² have the gradients
 
     by a_j:  2 r σ(w_j · x)              by w_j:  2 a_j r σ'(w_j · x) x
 

@@ -9,7 +9,7 @@ with δ = dl/dy, so that
 and one pass forward and one backward give everything: as much work as training without privacy.
 Everything else (biases, convolutions, layers that a record passes several times) is held record by
 record: gradients of those are small, or sums of many terms that cancel, whose floating-point error
-would be measured against the terms and not against the clipped gradient (X-1).
+would be measured against the terms and not against the clipped gradient.
 
 No layer library is needed: the loss is traced once, and the program that comes out is read. An
 operation that is the only one to use a parameter, and multiplies it with something of the record,

@@ -2,7 +2,7 @@
 
 Clipping bounds are a part of the typical length of a gradient, noise is a multiple of its typical
 coordinate, so that one row of the table means the same for every attack. The exponent is that of m
-in 002's Table 1, which bounds the error of the tensor method from above (INVENTORY 002, E002-14):
+in 002's Table 1, which bounds the error of the tensor method from above:
 
     none, clipping, dropout     B sqrt(d/m),  B sqrt(d/(m p)): p KEEPS            -1/2
     k local steps               k B sqrt(d/m)                                     -1/2

@@ -139,7 +139,7 @@ def plan(activation: str | Activation, scale: float = 1.0, outputs: int = 1) -> 
     if left <= 1e-6 * math.sqrt(left**2 + sizes[0] ** 2 + sizes[1] ** 2):
         raise InvalidInput(
             f"{shape.name} is a straight line at scale {scale:g}: one gradient shows only "
-            f"Σ r_i x_i; use the attack on linear networks, which needs d + 1 rounds (E002-12)"
+            f"Σ r_i x_i; use the attack on linear networks, which needs d + 1 rounds"
         )
     first = sizes[1] > USABLE * left
     second, third, fourth = (sizes[p] > USABLE * left for p in (2, 3, 4))

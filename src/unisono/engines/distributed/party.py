@@ -2,7 +2,7 @@
 
 A `Responder` answers the server's requests out of its own ledger, with its own code, study and
 roster. It pays for a turn before the records are read, answers every step once, and signs what it
-says. Every failure looks like a dropout on the wire (X-6); details go to the party's own log.
+says. Every failure looks like a dropout on the wire; details go to the party's own log.
 """
 
 import logging

@@ -3,7 +3,7 @@
 A party's turns are numbered in the order of the run: turn = (rounds in which it was asked before)
 + (retries so far). A turn is paid for just before the records are read, and the payment is on the
 disk with its number; so a party that was killed knows which turns are gone, whoever asks again. It
-is asked for at most as many turns as noise was calibrated for (X-9).
+is asked for at most as many turns as noise was calibrated for.
 
 In simulations, and where all rounds are one event (correlated noise), the whole run is paid for at
 once. A run of that kind ends for a party with its process.

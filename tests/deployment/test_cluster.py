@@ -56,7 +56,7 @@ column = "age"
 ask = "histogram"
 column = "diagnosis"
 """
-BAYESIAN = 'name = "bayesian-logistic-regression"'
+BAYESIAN = 'name = "bayesian-logistic-regression"\nprior_variance = 1.0'
 UPDATES = 'name = "pvi-clipped-updates"\nrounds = 2'  # its parties remember something
 
 

@@ -377,7 +377,7 @@ def simulated_posteriors(records, epsilon, seeds, trust=Trust.SECURE_SUM, partie
         noise = std * np.random.default_rng([seed, 1]).normal(size=(12, 5 + 15))
         answer, longest = study(*(np.asarray(a, "f") for a in (scale.whole(X), 2 * y - 1, noise)))
         assert longest <= config.clipping_norm * (1 + 1e-5)  # weights of rows leave nothing to clip
-        q, arrived = refine(answer)
+        q, arrived, _ = refine(answer)
         slopes, intercepts = scale.coefficients(np.eye(5))
         matrix = np.concatenate([slopes, intercepts[:, None]], axis=1).T
         names = ("age", "mass", "smoker", "tail", "intercept")

@@ -107,7 +107,7 @@ def test_a_mean_in_the_units_of_its_bounds():
 
 
 def test_text_says_what_to_choose_and_that_nothing_was_read():
-    shown = plan("--task", "posterior", "--classes", "2", *HOSPITALS, "--epsilon", "4").stdout
+    shown = plan("--task", "posterior", "--classes", "2", *HOSPITALS).stdout
     assert "\nUse " in shown
     assert "pvi-natural-gradient" in shown
     assert "No data were read and nothing was spent." in shown

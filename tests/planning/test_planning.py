@@ -35,7 +35,7 @@ from unisono.planning.verdicts import HEADROOM, Grade, headroom, limits, verdict
 
 CLASSES = PlanRequest(Task.CLASSIFICATION, (300, 400, 350), 10, 2)
 # Enough budget that something is learnt: without it every width is the prior's.
-POSTERIOR = replace(CLASSES, task=Task.POSTERIOR, epsilon=8.0)
+POSTERIOR = replace(CLASSES, task=Task.POSTERIOR)
 MEAN = PlanRequest(Task.MEAN, (300, 400, 350), bounds=(0.0, 120.0))
 SMALL = PlanRequest(Task.REGRESSION, (200, 200, 200), 3, epsilon=8.0)
 LEARNT = (Task.CLASSIFICATION, Task.REGRESSION, Task.NETWORK)

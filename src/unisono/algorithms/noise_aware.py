@@ -7,9 +7,9 @@ is public, so what was released is an ordinary measurement of the coefficients �
                                     posterior shift      P₀ m₀ + HᵀR⁻¹y
 
 It is post-processing and costs nothing. Where noise drowns the data HᵀR⁻¹H vanishes, and the
-answer is the prior. Both measurements below hold to first order in the noise, so H itself, which is
-noisy too, counts only in directions in which it stands out of its noise (`beyond_noise`): noise
-alone must not pass for information.
+answer is the prior. Both measurements below hold to first order in the noise. H is noisy too, and
+with a weak prior even the little that noise alone makes of it looks like information; so nothing is
+learnt of a coefficient whose own entry of H does not stand out of the noise (`beyond_noise`).
 
 Regression   The release is S = Σ uuᵀ + N and s = Σ u t + n, so
 
@@ -57,6 +57,7 @@ from unisono.releases.release import copies
 _ITERATIONS = 50
 _TOLERANCE = 0.2  # of a posterior deviation: how much rounds may disagree for other reasons
 FALSE_ALARM = 1e-3  # how often `converged` doubts rounds that agree, to first order in the noise
+_STANDING_OUT = 3.1  # deviations: a normal number is larger once in a thousand times
 LEAST_ROUNDS = 8  # fewer are doubted: under much noise, rounds on their way look like any others
 
 
@@ -72,34 +73,50 @@ def opened_variance(event: Event, facts: Facts, trust: Trust) -> float:
     return variance * copies(facts, trust)
 
 
-def observed(prior: Natural, H: np.ndarray, R: np.ndarray, y: np.ndarray) -> Natural:
-    """The posterior after measuring y = H θ + N(0, R)."""
+def observed(
+    prior: Natural, H: np.ndarray, R: np.ndarray, y: np.ndarray, measured: np.ndarray | None = None
+) -> Natural:
+    """The posterior after measuring y = H θ + N(0, R).
+
+    Of coefficients that were not `measured` (d,) nothing is learnt: what they do to y is what the
+    prior says of them, and counts as noise.
+    """
+    if measured is not None:
+        rest = H[:, ~measured]
+        y = y - rest @ mean(prior)[~measured]
+        R = R + rest @ covariance(prior)[np.ix_(~measured, ~measured)] @ rest.T
+        H = np.where(measured, H, 0.0)
     weights = np.linalg.solve(R, H)
     return Natural(prior.shift + weights.T @ y, prior.precision + symmetric(H.T @ weights))
 
 
-def beyond_noise(measured: np.ndarray, variance: float) -> np.ndarray:
-    """A noisy positive matrix (d, d), without the directions that its noise alone may have made.
+def beyond_noise(information: np.ndarray, variance: float) -> np.ndarray:
+    """Which coefficients (d,) a noisy positive matrix of information (d, d) is about: those whose
+    own entry stands out of the noise.
 
-    Symmetric Gaussian noise with this variance on its diagonal and half of it beside has its
-    largest eigenvalue below sqrt(2 d v) + sqrt(2 v log(1 / p)) but for a chance p (the edge of the
-    Gaussian orthogonal ensemble, and concentration of a 1-Lipschitz function).
+    Symmetric Gaussian noise has this variance v on its diagonal and half of it beside. With its
+    negative directions cut off, its diagonal is 0.3 sqrt(d v) on average (half of Wigner's
+    semicircle), and exceeds that by 3.1 sqrt(v) in one of a thousand coefficients at most.
     """
-    values, vectors = np.linalg.eigh(symmetric(measured))
-    edge = math.sqrt(2 * len(values)) + math.sqrt(2 * math.log(1 / FALSE_ALARM))
-    kept = np.where(values > edge * math.sqrt(variance), values, 0.0)
-    return (vectors * kept) @ vectors.T
+    mean_of_noise = 0.3 * math.sqrt(len(information))
+    return np.diagonal(information) > (mean_of_noise + _STANDING_OUT) * math.sqrt(variance)
 
 
-def from_statistics(answer: Natural, prior: Natural, noise_std: float, variance: float) -> Natural:
+def from_statistics(
+    answer: Natural,
+    prior: Natural,
+    noise_std: float,
+    variance: float,
+    measured: np.ndarray | None = None,
+) -> Natural:
     """The posterior of a regression from its one release, as a one-shot regression answered."""
-    S = beyond_noise(noise_std**2 * (answer.precision - prior.precision), variance)
+    S = noise_std**2 * symmetric(answer.precision - prior.precision)
     s = noise_std**2 * (answer.shift - prior.shift)
     eye, q = np.eye(len(s)), prior
     for _ in range(_ITERATIONS):
         moment = np.outer(mean(q), mean(q)) + covariance(q)
         from_noise = variance * (eye + (np.trace(moment) * eye + moment) / 2)
-        q = observed(prior, S, noise_std**2 * S + from_noise, s)
+        q = observed(prior, S, noise_std**2 * S + from_noise, s, measured)
     return q
 
 
@@ -110,17 +127,18 @@ class RoundNoise(NamedTuple):
     bend_variance: float
 
 
-def from_window(window: Any, prior: Natural, noise: RoundNoise) -> Natural:
+def from_window(
+    window: Any, prior: Natural, noise: RoundNoise, measured: np.ndarray | None = None
+) -> Natural:
     """The posterior from the window of `pvi_natural_gradient`; full bends."""
     means, slopes, bend, rounds = _pooled(window)
-    bend = beyond_noise(bend, noise.bend_variance / rounds)
     seen, eye, q = slopes + bend @ means, np.eye(len(slopes)), prior
     for _ in range(_ITERATIONS):
         apart = mean(q) - means
         moment = np.outer(apart, apart) + covariance(q)
         from_bends = noise.bend_variance * (np.trace(moment) * eye + moment) / 2
         R = bend + (noise.slope_variance * eye + from_bends) / rounds
-        q = observed(prior, bend, R, seen)
+        q = observed(prior, bend, R, seen, measured)
     return q
 
 
@@ -156,10 +174,12 @@ def _pooled(window: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
 
 
 class Aware(NamedTuple):
-    """A posterior that knows of the noise, and whether the run that it comes from converged."""
+    """A posterior that knows of the noise, whether the run that it comes from converged, and of
+    which coefficients (d,) more than noise was measured; None if that is not known."""
 
     q: Natural
     converged: bool = True
+    measured: np.ndarray | None = None
 
 
 Refine = Callable[[Any], Aware]
@@ -170,9 +190,15 @@ def aware_of_statistics(study: Study) -> Refine:
     facts, problem = study.facts, study.method.problem
     variance = opened_variance(study.algorithm.event(facts, study.trust), facts, study.trust)
     prior = problem.prior(facts.features, full=True)
-    return lambda value: Aware(
-        from_statistics(full_natural(value), prior, problem.noise_std, variance)
-    )
+
+    def refine(value: Any) -> Aware:
+        answer, spread = full_natural(value), problem.noise_std
+        information = spread**2 * (answer.precision - prior.precision)
+        measured = beyond_noise(information, variance)
+        q = from_statistics(answer, prior, spread, variance, measured)
+        return Aware(q, measured=measured)
+
+    return refine
 
 
 def aware_of_rounds(study: Study) -> Refine:
@@ -185,8 +211,10 @@ def aware_of_rounds(study: Study) -> Refine:
 
     def refine(value: Any) -> Aware:
         window = value.window
-        q = from_window(window, prior, noise)
-        return Aware(q, enough and converged(window, q, noise))
+        _, _, bend, rounds = _pooled(window)
+        measured = beyond_noise(bend, noise.bend_variance / rounds)
+        q = from_window(window, prior, noise, measured)
+        return Aware(q, enough and converged(window, q, noise), measured)
 
     return refine
 

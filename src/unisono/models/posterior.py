@@ -26,7 +26,8 @@ class Posterior:
     `noise_aware` says whether mean and covariance allow for the noise that privacy added. Where
     they do not, there are no intervals: the covariance takes noisy statistics for exact ones.
     `converged` is False where the rounds of the run disagree by more than their noise.
-    `prior_covariance` (d, d) is the prior's; it tells what was learnt.
+    `prior_covariance` (d, d) is the prior's; it tells what was learnt. `measured` (d,) says of which
+    coefficients more than noise was measured; None: of all.
     """
 
     mean: np.ndarray
@@ -36,6 +37,7 @@ class Posterior:
     noise_aware: bool = True
     converged: bool = True
     prior_covariance: np.ndarray | None = None
+    measured: np.ndarray | None = None
 
     @property
     def std(self) -> np.ndarray:
@@ -51,8 +53,10 @@ class Posterior:
 
     @property
     def learnt(self) -> np.ndarray:
-        """Whether data removed half of the prior's variance of a coefficient (d,), or more."""
-        return self.information >= LEARNT
+        """Whether data, and not noise alone, removed half of the prior's variance of a coefficient
+        (d,), or more."""
+        enough = self.information >= LEARNT
+        return enough if self.measured is None else enough & self.measured
 
     @property
     def natural(self) -> Natural:
@@ -97,13 +101,14 @@ class Posterior:
 
     def mapped(self, matrix: np.ndarray, offset: np.ndarray, names: Sequence[str]) -> "Posterior":
         """The distribution of matrix · θ + offset."""
-        first = self.prior_covariance
+        first, same = self.prior_covariance, matrix.shape == self.covariance.shape
         return replace(
             self,
             mean=matrix @ self.mean + offset,
             covariance=matrix @ self.covariance @ matrix.T,
             names=tuple(names),
             prior_covariance=None if first is None else matrix @ first @ matrix.T,
+            measured=self.measured if same else None,  # one coefficient in other units
         )
 
     def summary(self, level: float = 0.95) -> str:
@@ -158,15 +163,16 @@ def posterior_of(
     value: Any, names: Sequence[str], prior: Natural, refine: Refine | None
 ) -> Posterior:
     """The posterior that an answer stands for; without `refine` it does not know of the noise."""
-    q, arrived = Aware(full_natural(value)) if refine is None else refine(value)
+    aware = Aware(full_natural(value)) if refine is None else refine(value)
     return Posterior(
-        centre(q),
-        covariance(q),
+        centre(aware.q),
+        covariance(aware.q),
         tuple(names),
         int(value.floored),
         refine is not None,
-        arrived,
+        aware.converged,
         covariance(prior),
+        aware.measured,
     )
 
 

@@ -99,7 +99,7 @@ def run(folder: Path, rounds: int, times: int) -> dict[str, list[float]]:
     app = write_app(folder / "app", f"{Path(__file__).stem}:server", job, client="stock:app")
     (app / "stock.py").write_text(STOCK)
     processes = []
-    with SuperLink(folder, tls=tls) as superlink:
+    with SuperLink(folder, tls=tls, stock=True) as superlink:
         try:
             superlink.register(*map(public_path, keys))
             own = [superlink.address, str(tls.authority)]

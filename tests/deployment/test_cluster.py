@@ -157,7 +157,7 @@ class Shared:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     made = Shared(tmp_path_factory.mktemp("cluster"))
-    with serving(made.job, Place("127.0.0.1", None, ("127.0.0.1",))) as made.link:
+    with serving(made.job, Place("127.0.0.1", None, ("127.0.0.1",), stock=True)) as made.link:
         yield made
 
 

@@ -3,6 +3,7 @@
 import logging
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -131,6 +132,7 @@ def coordinate(
             "each message: leave out --stock, or agree on trust local"
         )
     place = server.place_of(where, listen, tuple(san or ()), insecure)
+    place = replace(place, stock=stock)
     wait = deadline or (file.server.deadline if file.server else 60.0)
     home = folder or study.with_suffix(".run")
     job = Job.begin(home, study, _roster(study, roster), Conditions(wait, connect_timeout))

@@ -3,6 +3,7 @@
 import gzip
 import http.server
 import threading
+import time
 import tracemalloc
 from contextlib import contextmanager, suppress
 
@@ -10,6 +11,7 @@ import httpx
 import pytest
 
 from unisono.engines import wire
+from unisono.engines.flower import careful
 from unisono.engines.flower.careful import _SHORT
 from unisono.engines.flower.fleet import Fleet
 from unisono.engines.flower.refusals import explain
@@ -114,6 +116,29 @@ def test_an_endless_answer_is_cut_off():
         party.heartbeat()
     assert sum(written) < 1 << 26
     assert "not Flower's protocol" in explain(caught.value, address).reason
+
+
+def test_an_answer_that_comes_byte_by_byte_is_given_up(monkeypatch):
+    monkeypatch.setattr(careful, "_WHOLE", 0.3)
+    written = []
+
+    def dripping(handler):
+        handler.send_response(200)
+        handler.send_header("content-length", "100")
+        handler.end_headers()
+        for _ in range(100):
+            handler.wfile.write(b"x")
+            written.append(1)
+            time.sleep(0.05)
+
+    with (
+        server(dripping) as (address, _),
+        fleet(address) as party,
+        pytest.raises(httpx.ReadTimeout, match="not ended") as caught,
+    ):
+        party.heartbeat()
+    assert len(written) < 50
+    assert not explain(caught.value, address).final  # a slow network, perhaps: it tries again
 
 
 @pytest.mark.parametrize(

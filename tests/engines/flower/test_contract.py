@@ -175,7 +175,7 @@ def test_the_fleet_serves_what_was_looked_at():
     assert fleet == {
         *superlink._REQUESTS,
         *superlink._OBJECTS,
-        *superlink._APPS,
+        *superlink._STOCK,
         *superlink._NOTED,
         *superlink._INTRODUCTION,
         "unregister-node",

@@ -55,7 +55,7 @@ def test_a_dozen_parties_finish_and_none_can_delete_what_is_sent(tmp_path, monke
         resident.leave()
         fleet.close()
 
-    with SuperLink(tmp_path, tls=tls) as server:
+    with SuperLink(tmp_path, tls=tls, stock=True) as server:  # where confirmations are heard
         for index in range(PARTIES):
             generate_node_keys(tmp_path / f"party{index}")
         server.register(*(public_path(tmp_path / f"party{i}") for i in range(PARTIES)))

@@ -45,7 +45,10 @@ _QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 
 
 class SuperLink:
-    """A process of our own; everything it writes is in `folder`/flower."""
+    """A process of our own; everything it writes is in `folder`/flower.
+
+    `stock` also admits Flower's own SuperNodes, and what they ask for.
+    """
 
     def __init__(
         self,
@@ -56,6 +59,7 @@ class SuperLink:
         tls: ServerFiles | None = None,
         insecure: bool = False,
         database: Path | None = None,
+        stock: bool = False,
     ) -> None:
         if insecure == (tls is not None):
             raise InvalidInput("a SuperLink needs either TLS files or insecure=True, not both")
@@ -65,7 +69,7 @@ class SuperLink:
                 "(127.0.0.1); give it TLS files (certificates.issue)"
             )
         self.folder, self._host, self._tls, self._database = folder / "flower", host, tls, database
-        self._port = port or free_port(host)
+        self._port, self._stock = port or free_port(host), stock
         self._process: subprocess.Popen[bytes] | None = None
         self._runs: list[subprocess.Popen[bytes]] = []
         self._mark = uuid.uuid4().hex
@@ -127,12 +131,15 @@ class SuperLink:
         if self._tls is not None:
             tls = {"ssl_certfile": str(self._tls.certificate), "ssl_keyfile": str(self._tls.key)}
         database = None if self._database is None else str(self._database)
+        authority = None if self._tls is None else str(self._tls.authority)
         settings = {
             "host": self._host,
             "port": self._port,
             "socket": str(self.inside),
             "tls": tls,
             "database": database,
+            "authority": authority,
+            "stock": self._stock,
         }
         self._process = self._started("superlink", json.dumps(settings))
         limit = time.monotonic() + _START

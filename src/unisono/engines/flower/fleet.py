@@ -12,6 +12,7 @@ that is imported here: a new version of Flower is checked in one place.
 """
 
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ import httpx
 from flwr.app import Error, Message
 from flwr.app.message import make_message
 from flwr.app.metadata import Metadata
+from flwr.common.constant import TIMESTAMP_HEADER
 from flwr.proto.fleet_pb2 import (
     ActivateNodeRequest,
     DeactivateNodeRequest,
@@ -35,13 +37,17 @@ from flwr.supercore.inflatable.inflatable_utils import (
     pull_objects,
     push_objects,
 )
-from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
+from flwr.supercore.primitives.asymmetric import (
+    generate_key_pairs,
+    public_key_to_bytes,
+    sign_message,
+)
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from unisono.engines.flower import mailboxes
 from unisono.engines.flower.careful import CarefulClient
-from unisono.engines.flower.certificates import NodeKeys
+from unisono.engines.flower.certificates import NodeKeys, statement
 from unisono.engines.flower.messages import MESSAGE_TYPE
 from unisono.errors import InvalidInput
 
@@ -59,6 +65,26 @@ class Request(NamedTuple):
     data: bytes
 
 
+class _Signer(NodeAuthHttpInterceptor):
+    """Signs requests as Flower does, and for this server only."""
+
+    def __init__(self, keys: NodeKeys, authority: bytes | None) -> None:
+        super().__init__(*keys)
+        self._own, self._authority = keys[0], authority
+
+    def intercept(self, context: Any, call_next: Callable[[Any], httpx.Response]) -> httpx.Response:
+        """The answer to the signed request."""
+
+        def signed(given: Any) -> httpx.Response:
+            request: httpx.Request = given.request
+            said = statement(self._authority, request.url.path, request.headers[TIMESTAMP_HEADER])
+            signature = b64encode(sign_message(self._own, said)).decode("ascii")
+            request.headers[mailboxes.SIGNATURE_HEADER] = signature
+            return call_next(given)
+
+        return super().intercept(context, signed)
+
+
 class Fleet:
     """One party's connection; without keys it introduces itself under a fresh one."""
 
@@ -67,7 +93,7 @@ class Fleet:
     ) -> None:
         own = keys or generate_key_pairs()
         self._public_key, self._registers = public_key_to_bytes(own[1]), keys is None
-        self._signer = NodeAuthHttpInterceptor(*own)
+        self._signer = _Signer(own, root_certificates)
         self._client = FleetHttpClient.from_server_address(
             address, insecure, root_certificates, [self._signer]
         )

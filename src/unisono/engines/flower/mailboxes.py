@@ -31,6 +31,8 @@ from typing import Any, NamedTuple
 
 from unisono.engines.flower.door import SHORT, Headers, Receive, Scope, Send
 
+# A party's signature for this server (`certificates.statement`), beside Flower's own headers.
+SIGNATURE_HEADER = "flwr-unisono-signature"
 PARTYS_PATH, SERVERS_PATH = "/v1/unisono/next-message", "/exchange"
 # What a party wants besides handing over a reply: the next message; to be known to be there; or
 # nothing more, and an older request of it that still waits is over.

@@ -59,21 +59,16 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from unisono.engines import wire
 from unisono.engines.flower import mailboxes
+from unisono.engines.flower.certificates import statement
 from unisono.engines.flower.door import Application, Door, Headers, Receive, Scope, Send
 from unisono.errors import InvalidInput
 
-# Requests of a party; only objects, which carry the messages, are long.
-_REQUESTS = (
-    "activate-node",
-    "deactivate-node",
-    "send-node-heartbeat",
-    "pull-messages",
-    "push-messages",
-    "pull-object",
-)
+# Requests of a party, besides those for its messages.
+_REQUESTS = ("activate-node", "deactivate-node", "send-node-heartbeat")
+# What stock SuperNodes ask for besides: their messages, and what they are to run. Only objects,
+# which carry the messages, are long.
+_STOCK = ("pull-messages", "push-messages", "pull-object", "get-run", "get-fab")
 _OBJECTS = ("push-object",)
-# What stock SuperNodes ask for besides: what they are to run.
-_APPS = ("get-run", "get-fab")
 # Confirming deletes a message, which the server may still be uploading, so parties' word on it
 # goes no further: the server's part forgets what it sent (`forget`).
 _NOTED = ("confirm-message-received",)
@@ -83,6 +78,7 @@ _FORGET = "/forget"
 _KEY_IN_USE = 23  # Flower's code
 _SECONDS = 30.0  # for a request over the socket
 _KEPT = 30  # seconds for which a connection stays open between two requests of a party
+_PATIENCE = 2.0 * _KEPT  # seconds in which a connection asks for something
 _MOMENT = 3.0  # seconds in which a party that is there need not be noted again
 
 AnyClient = TypeVar("AnyClient", bound=ProtobufClient)
@@ -290,21 +286,28 @@ def _application(database: str | None, secure: bool) -> Any:
 
 
 class _Roster:
-    """Who may ask: the nodes whose keys are registered, by what Flower signs its requests with."""
+    """Who may ask: the nodes whose keys are registered, by their signatures for this server.
 
-    def __init__(self, app: Any) -> None:
+    Stock SuperNodes sign as Flower does, which would do at any server.
+    """
+
+    def __init__(self, app: Any, authority: bytes | None, stock: bool) -> None:
+        self._authority, self._stock = authority, stock
         self._state = app.state.linkstate_factory.state()
         self._seen: dict[int, float] = {}
 
-    def signer(self, headers: Headers) -> int | None:
+    def signer(self, path: str, headers: Headers) -> int | None:
         """The node that signed a request, lately; None for a stranger."""
+        time_said = headers.get(TIMESTAMP_HEADER.encode(), b"").decode("ascii", "replace")
+        header, signed = mailboxes.SIGNATURE_HEADER, statement(self._authority, path, time_said)
+        if self._stock and path != mailboxes.PARTYS_PATH:
+            header, signed = FLEET_HTTP_SIGNATURE_HEADER, time_said.encode()
         try:
             key, signature = (
                 b64decode(headers[name.encode()], validate=True)
-                for name in (FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER)
+                for name in (FLEET_HTTP_PUBLIC_KEY_HEADER, header)
             )
-            signed = headers[TIMESTAMP_HEADER.encode()]
-            age = (now() - datetime.fromisoformat(signed.decode("ascii"))).total_seconds()
+            age = (now() - datetime.fromisoformat(time_said)).total_seconds()
             if not -SYSTEM_TIME_TOLERANCE < age < TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE:
                 return None
             node: int | None = self._state.get_node_id_by_public_key(key)
@@ -331,33 +334,74 @@ def _beside(app: Application, path: str, own: Application) -> Application:
     return both
 
 
-def _applications(app: Any, secure: bool) -> tuple[Application, Application]:
-    """What listens at the public address, and what at the socket."""
-    roster = _Roster(app)
-    boxes = mailboxes.Mailboxes(roster.signer, roster.present)
-    short = (*_REQUESTS, *_APPS, *(() if secure else _INTRODUCTION))
-    paths = {
-        kind: {f"/v1/fleet/{name}" for name in names}
-        for kind, names in {"short": short, "long": _OBJECTS, "noted": _NOTED}.items()
+def _applications(
+    app: Any, authority: bytes | None, stock: bool
+) -> tuple[Application, Application]:
+    """What listens at the public address, and what at the socket; without TLS no authority."""
+    secure = authority is not None
+    roster = _Roster(app, authority, stock)
+    boxes = mailboxes.Mailboxes(
+        lambda headers: roster.signer(mailboxes.PARTYS_PATH, headers), roster.present
+    )
+    names = {
+        "short": (*_REQUESTS, *(_STOCK if stock else ()), *(() if secure else _INTRODUCTION)),
+        "long": _OBJECTS if stock else (),
+        "noted": _NOTED if stock else (),
+        # Stock SuperNodes are refused by Flower itself.
+        "signed": _REQUESTS if secure and not stock else (),
     }
+    paths = {kind: {f"/v1/fleet/{name}" for name in own} for kind, own in names.items()}
     paths["long"].add(mailboxes.PARTYS_PATH)
     door = Door(
         _beside(app, mailboxes.PARTYS_PATH, boxes.for_party),
         **paths,
-        admits=lambda headers: roster.signer(headers) is not None,
+        admits=lambda path, headers: roster.signer(path, headers) is not None,
         maximum=wire.MAXIMUM_BYTES,
     )
     return door, _beside(app, mailboxes.SERVERS_PATH, boxes.for_server)
 
 
-async def _serve(host: str, port: int, path: Path, tls: dict[str, Any], app: Any) -> None:
+def _patient_for(seconds: float) -> Any:
+    """The protocol of a connection that is closed when it asks for nothing for so long.
+
+    By itself the server waits for ever for the first request, and for the rest of one that comes
+    byte by byte.
+    """
+    import h11
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Patient(H11Protocol):
+        answered = 0
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._expect()
+
+        def on_response_complete(self) -> None:
+            self.answered += 1
+            super().on_response_complete()
+            self._expect()
+
+        def _expect(self) -> None:
+            self.loop.call_later(seconds, self._look, self.answered)
+
+        def _look(self, before: int) -> None:
+            busy = self.conn.our_state is h11.SEND_RESPONSE or self.conn.our_state is h11.SEND_BODY
+            if self.answered == before and not busy:
+                self.transport.close()
+
+    return Patient
+
+
+async def _serve(
+    host: str, port: int, path: Path, tls: dict[str, Any], apps: tuple[Application, Application]
+) -> None:
     import uvicorn
 
     # h11 bounds the headers. A party says where it comes from itself: no proxy is believed.
     common: dict[str, Any] = {
         "lifespan": "off",
         "ws": "none",
-        "http": "h11",
         "access_log": False,
         "log_level": "warning",
         "proxy_headers": False,
@@ -365,13 +409,14 @@ async def _serve(host: str, port: int, path: Path, tls: dict[str, Any], app: Any
         "timeout_graceful_shutdown": 1,
         "timeout_keep_alive": _KEPT,
     }
-    public, private = _applications(app, bool(tls))
-    door = uvicorn.Config(public, host=host, port=port, **tls, **common)
+    public, private = apps
+    patient = _patient_for(_PATIENCE)
+    door = uvicorn.Config(public, host=host, port=port, http=patient, **tls, **common)
     inside = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     path.unlink(missing_ok=True)
     inside.bind(str(path))
     await asyncio.gather(
-        uvicorn.Server(uvicorn.Config(private, **common)).serve(sockets=[inside]),
+        uvicorn.Server(uvicorn.Config(private, http="h11", **common)).serve(sockets=[inside]),
         uvicorn.Server(door).serve(),
     )
 
@@ -383,7 +428,8 @@ def main(settings: str) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # idle connections are files
     app = _application(given["database"], bool(given["tls"]))
     place = given["host"], given["port"], Path(given["socket"]), given["tls"]
-    asyncio.run(_serve(*place, app))
+    authority = Path(given["authority"]).read_bytes() if given["authority"] else None
+    asyncio.run(_serve(*place, _applications(app, authority, given["stock"])))
 
 
 if __name__ == "__main__":

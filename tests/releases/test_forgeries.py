@@ -179,6 +179,14 @@ def test_a_sample_is_claimed_by_sums_only():
             study_of(forged(Release(bound, sampler=Poisson(0.01))))
 
 
+def test_pure_epsilon_is_not_priced_for_samples_or_schedules_of_noise():
+    """Everybody would take part, where an algorithm divides by a sample's size."""
+    for more in ({"sampler": Poisson(0.1)}, {"scales": (1.0, 2.0)}):
+        release = Release(ClippedSum(1.0, D, pure="laplace"), 4, **more)
+        with pytest.raises(UnisonoError, match="pure"):
+            study_of(forged(release), privacy=Privacy(1.0))
+
+
 def test_a_run_is_one_of_banded_sums_and_as_long_as_they_say():
     banded = BandedSum(BlockedSum(RECORD_LOSS.plan, Clipping()), (COEFFICIENT_UNIT, 512), 4, 2)
     for release in (
@@ -288,6 +296,17 @@ def test_terms_may_be_given_by_their_names():
     assert study.trust is Trust.TRUSTED_SERVER
     with pytest.raises(UnisonoError, match="relation"):
         Privacy(1.0, 1e-6, "replace-two")
+
+
+def test_settings_that_hide_one_another_are_refused():
+    """Or one of them would be missing from the hash, and parties agree on nothing about it."""
+
+    class Hidden(AlgorithmConfig):
+        bounds: float = 1.0
+
+    kind = dataclasses.replace(forged(Release(ROWS)), config=Hidden)
+    with pytest.raises(UnisonoError, match="another name"):
+        study_of(kind)
 
 
 def test_methods_that_differ_are_priced_apart():

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from unisono.errors import InvalidInput
 from unisono.problems.per_record import PerRecord
@@ -45,12 +46,28 @@ class RecordLoss:
 
 
 def fingerprint(function: Callable[..., Any], *arguments: Any) -> str:
-    """A function as a short name of its program: equal wherever the same code is traced."""
+    """A function as a short name of its program: equal wherever the same code is traced. Rules of
+    derivatives that are written by hand (`jax.custom_vjp`) are not part of it."""
     program = jax.make_jaxpr(function)(*arguments)
     digest = hashlib.sha256(_ADDRESS.sub("", str(program)).encode())
-    for constant in program.consts:  # arrays that the function holds are printed as shapes only
+    for constant in _constants(program):  # arrays that it holds are printed as shapes only
         digest.update(np.asarray(constant).tobytes())
     return digest.hexdigest()[:16]
+
+
+def _constants(program: Any) -> Iterator[Any]:
+    """The arrays that a program holds, and those of the programs inside it (`jax.jit`)."""
+    if isinstance(program, ClosedJaxpr):
+        yield from program.consts
+        program = program.jaxpr
+    for equation in program.eqns:
+        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program):
+            if _is_program(inner):
+                yield from _constants(inner)
+
+
+def _is_program(value: Any) -> bool:
+    return isinstance(value, (ClosedJaxpr, Jaxpr))
 
 
 def _require_finite(problem: RecordLoss) -> None:

@@ -7,7 +7,9 @@
 
 Between `local` and `merge` stands the bound that the algorithm's `Release` names: it clips,
 quantizes and adds up what `local` returned, and only then is noise added. An algorithm can
-therefore state no sensitivity of its own, and forge none.
+therefore state no sensitivity of its own. What the bounds of records take for granted, that a row
+is made of one record and of public values, is tried on synthetic records (`apart`): that finds
+mistakes. It does not stop code that means to deceive, which could as well write records to a file.
 
 An `AlgorithmKind` is an entry of the registry: everything that is known of an algorithm, in one
 file. Phases, in this order: `resolve` fills in what was left out, from public facts; `release` says
@@ -336,12 +338,20 @@ def _nothing_sent(release: Release) -> Any:
 
 
 def settings_of(method: Method, config: Any) -> Mapping[str, Any]:
-    """What parties agree on, as certificates and the study's hash state it."""
-    return {
-        "privacy": method.privacy.to_json(),
-        **config.agreed(method.problem),
-        **method.problem.agreed,
-    }
+    """What parties agree on, as certificates and the study's hash state it; nothing twice, or one
+    would be missing from the hash."""
+    parts = (
+        {"privacy": method.privacy.to_json()},
+        config.agreed(method.problem),
+        method.problem.agreed,
+    )
+    agreed = {name: value for part in parts for name, value in part.items()}
+    if len(agreed) != sum(map(len, parts)):
+        raise InvalidInput(
+            f"{method.name}: a setting is named like one of its problem, or like the study's "
+            f"privacy ({', '.join(method.problem.agreed)}, privacy): give it another name"
+        )
+    return agreed
 
 
 def rounded(number: float) -> float:

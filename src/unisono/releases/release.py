@@ -347,6 +347,11 @@ def _require(release: Release, privacy: Privacy, facts: Facts, trust: Trust) -> 
             f"delta = {privacy.delta!r}: Gaussian noise has no pure epsilon; choose delta in "
             "(0, 1), or an algorithm that offers pure epsilon, such as output-perturbation"
         )
+    if privacy.pure and (release.scales or not isinstance(release.sampler, Everyone)):
+        raise InvalidInput(
+            "pure epsilon is priced for everybody in every round, with the same noise in each: "
+            "choose delta in (0, 1) for samples and for noise that follows a schedule"
+        )
 
 
 def _pure_event(

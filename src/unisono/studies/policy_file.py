@@ -95,8 +95,8 @@ class Allowed(Config):
     )
     plugins: tuple[str, ...] = Field(
         (),
-        description="Which installed distributions may bring a study's model or algorithm, whose "
-        "code then runs here; left out: none.",
+        description="Which installed distributions may bring a study's model or algorithm, which "
+        "then reads records here; left out: none.",
     )
     columns: tuple[str, ...] | None = Field(
         None, description="The columns that a study may read; left out: all."

@@ -26,8 +26,8 @@ class Posterior:
     `noise_aware` says whether mean and covariance allow for the noise that privacy added. Where
     they do not, there are no intervals: the covariance takes noisy statistics for exact ones.
     `converged` is False where the rounds of the run disagree by more than their noise.
-    `prior_covariance` (d, d) is the prior's; it tells what was learnt. `measured` (d,) says of which
-    coefficients more than noise was measured; None: of all.
+    `prior_covariance` (d, d) is the prior's; it tells what was learnt. `measured` (d,) says of
+    which coefficients more than noise was measured; None: of all.
     """
 
     mean: np.ndarray

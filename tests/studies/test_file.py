@@ -136,7 +136,7 @@ FAULTS = [
     (("colluders = 1", "colluders = 3"), 34, "leave no honest party"),
     (
         (
-            'mode = "secure-sum"\nminimum_survivors = 3\ncolluders = 1\nretries = 0',
+            'mode = "secure-sum"\nminimum_parties = 3\ncolluders = 1\nretries = 0',
             'mode = "trusted-server"\nretries = 1',
         ),
         33,

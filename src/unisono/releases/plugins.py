@@ -48,7 +48,8 @@ def _brought() -> dict[tuple[str, str], tuple[str, str]]:
     }
 
 
-def plugins_of(model: str, algorithm: str) -> Iterator[tuple[str, str]]:
-    """The distributions, with versions, that bring this model or this algorithm."""
-    found = (_brought().get(key) for key in zip(_GROUPS, (model, algorithm), strict=True))
-    yield from sorted({brought for brought in found if brought is not None})
+def plugins_of(model: str, *algorithms: str) -> Iterator[tuple[str, str]]:
+    """The distributions, with versions, that bring this model or one of these algorithms."""
+    models, others = _GROUPS
+    keys = [(models, model), *((others, algorithm) for algorithm in algorithms)]
+    yield from sorted({_brought()[key] for key in keys if key in _brought()})

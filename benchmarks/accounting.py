@@ -189,8 +189,14 @@ def measure(case: Case, repetitions: int, quick: bool) -> tuple[str, bool]:
     verdict = ("reached" if known else "not compared") if reached else "MISSED"
     speed = f"{theirs / ours:8.1f}x" if known else "  (skipped)"
     if known:
-        figures.report(case.name, theirs / ours, "times faster", aim=case.factor,
-                       peer=case.peer_name, ratio=True)  # fmt: skip
+        figures.report(
+            case.name,
+            theirs / ours,
+            "times faster",
+            aim=case.factor,
+            peer=case.peer_name,
+            ratio=True,
+        )
     return (
         f"{case.name:42s} {shown:18s} {ours * 1e3:9.1f} ms   {case.peer_name:13s} "
         f"{other:9.4f} {theirs:9.2f} s {speed}  want {case.factor:3.0f}x  "

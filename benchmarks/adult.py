@@ -25,8 +25,8 @@ import numpy as np
 import figures
 from datasets import Dataset, MissingData, adult, data_folder
 from unisono.accounting import gaussian
+from unisono.data.scaling import scaling
 from unisono.estimators import PrivateLinearSVC, PrivateLogisticRegression, RepeatedFits
-from unisono.estimators.scaling import scaling
 
 DELTA = 1e-5
 EPSILONS = (0.1, 0.5, 1.0)
@@ -52,9 +52,15 @@ def private(data: Dataset, relation: str, epsilon: float, seed: int, **options: 
     # The size of the training file is documented; under add-or-remove it is a public estimate.
     records = len(data.train) if relation == "add-or-remove" else None
     model = cls(  # type: ignore[operator]
-        epsilon, DELTA, bounds=data.bounds, classes=(0, 1), relation=relation, records=records,
-        random_state=seed, **options,
-    )  # fmt: skip
+        epsilon,
+        DELTA,
+        bounds=data.bounds,
+        classes=(0, 1),
+        relation=relation,
+        records=records,
+        random_state=seed,
+        **options,
+    )
     return float(model.fit(data.train, data.train_labels).score(data.test, data.test_labels))
 
 
@@ -100,9 +106,12 @@ def peer(data: Dataset, seeds: int) -> list[list[float]] | str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.npz"
         np.savez(
-            path, train=scale.rows(data.train)[0], test=scale.rows(data.test)[0],
-            train_labels=data.train_labels, test_labels=data.test_labels,
-        )  # fmt: skip
+            path,
+            train=scale.rows(data.train)[0],
+            test=scale.rows(data.test)[0],
+            train_labels=data.train_labels,
+            test_labels=data.test_labels,
+        )
         command = [python, "-c", PEER, str(path), json.dumps([EPSILONS, seeds])]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode:
@@ -120,8 +129,9 @@ def line(name: str, columns: list[list[float]], goal: tuple[float, ...] | None =
         wanted = " / ".join(f"{g:.4g}" for g in goal)
         verdict = f"   goal {wanted}: {'reached' if reached else 'MISSED'}"
         for epsilon, found, wanted in zip(EPSILONS, columns, goal, strict=True):
-            figures.report(f"Adult, {name}, epsilon {epsilon:g}", np.mean(found), "accuracy",
-                           aim=wanted)  # fmt: skip
+            figures.report(
+                f"Adult, {name}, epsilon {epsilon:g}", np.mean(found), "accuracy", aim=wanted
+            )
     print(f"{name:<50}{cells}{verdict}", flush=True)
 
 
@@ -152,9 +162,13 @@ def accuracy(data: Dataset, seeds: int) -> None:
         curves["diffprivlib, replace-one"] = found
         own = curves[f"gradient perturbation, replace-one ({seeds} seeds)"]
         for epsilon, mine, theirs in zip(EPSILONS, own, found, strict=True):
-            figures.report(f"Adult, accuracy gained at epsilon {epsilon:g}",
-                           np.mean(mine) - np.mean(theirs), "of accuracy", aim=0.0,
-                           peer="diffprivlib")  # fmt: skip
+            figures.report(
+                f"Adult, accuracy gained at epsilon {epsilon:g}",
+                np.mean(mine) - np.mean(theirs),
+                "of accuracy",
+                aim=0.0,
+                peer="diffprivlib",
+            )
     line("no privacy (same rows)", [[top]] * len(EPSILONS))
     print("picture:", picture(curves, top))
 
@@ -172,8 +186,12 @@ def picture(curves: Scores, top: float) -> str:
         style = "--" if "replace-one" in title else "-"
         axes.errorbar(EPSILONS, middle, yerr=spread, fmt=f"o{style}", capsize=3, label=title)
     axes.axhline(top, color="black", linewidth=1, label="no privacy")
-    axes.set(xscale="log", xlabel="epsilon (delta = 1e-5)", ylabel="test accuracy",
-             title="Adult: private logistic regression")  # fmt: skip
+    axes.set(
+        xscale="log",
+        xlabel="epsilon (delta = 1e-5)",
+        ylabel="test accuracy",
+        title="Adult: private logistic regression",
+    )
     axes.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
     axes.minorticks_off()
     axes.legend(fontsize=8, loc="lower right")
@@ -245,8 +263,9 @@ def speed(data: Dataset) -> None:
         function(rows, labels, 20, 0.4)
         one = (time.perf_counter() - start) / 20
         print(f"NumPy {name:<52} {1e3 * one:8.2f} ms  ({one / ours:.2f}x ours)")
-        figures.report("Adult, one round", one / ours, "times faster", peer=f"NumPy {name}",
-                       ratio=True)  # fmt: skip
+        figures.report(
+            "Adult, one round", one / ours, "times faster", peer=f"NumPy {name}", ratio=True
+        )
 
 
 def main() -> int:

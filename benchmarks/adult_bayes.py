@@ -4,7 +4,7 @@
     python benchmarks/adult_bayes.py --network                      one hidden layer, slower
 
 Official split, delta = 1e-5, unit one record, through the real engine. One set of constants (the
-defaults of `pvi_natural_gradient.Settings` and its public rule for damping) serves every line; it
+defaults of `pvi-natural-gradient` and its public rule for damping) serves every line; it
 was chosen on a held-out quarter of the *training* file. Every seed counts: a run that diverges is
 reported, never replaced. "no privacy" is the same algorithm with negligible noise; "centralised"
 is one party, no clipping in effect, run to convergence.
@@ -13,29 +13,28 @@ is one party, no clipping in effect, run to convergence.
 import argparse
 import sys
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import figures
 from datasets import Dataset, MissingData, adult, data_folder
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.pvi_natural_gradient import (
-    Settings,
-    damped_for_noise,
-    natural_gradient_pvi,
-)
+from unisono.algorithms.pvi_natural_gradient import NATURAL_GRADIENT
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
+from unisono.data.scaling import Scaling, scaling
 from unisono.engines import in_process
-from unisono.estimators.scaling import Scaling, scaling
-from unisono.models.gaussian_family import Natural
-from unisono.models.likelihoods import Likelihood, logistic, predictive, two_layer
+from unisono.problems.bayesian import BayesianProblem
+from unisono.problems.gaussian_family import Natural
+from unisono.problems.likelihoods import Likelihood, logistic, predictive, two_layer
 
 DELTA = 1e-5
 NO_PRIVACY = 1e7
@@ -54,7 +53,12 @@ class Case:
     relation: Relation = Relation.ADD_OR_REMOVE
     skewed: bool = False
     goal: float | None = None
-    settings: Settings = field(default_factory=Settings)
+    prior_variance: float = 1.0
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def rounds(self) -> int:
+        return NATURAL_GRADIENT.configured(**self.settings).rounds
 
 
 LOCAL, SUM = Trust.LOCAL, Trust.SECURE_SUM
@@ -71,17 +75,25 @@ CASES = (
     Case("  replace-one", 200, 0.5, SUM, REPLACE),
     Case("10 parties, no privacy", 10, NO_PRIVACY, LOCAL),
     # Without privacy more rounds cost nothing.
-    Case("  60 rounds", 10, NO_PRIVACY, LOCAL, settings=Settings(rounds=60)),
+    Case("  60 rounds", 10, NO_PRIVACY, LOCAL, settings={"rounds": 60}),
 )
 CENTRALISED = Case(
-    "centralised, no privacy", 1, NO_PRIVACY, LOCAL,
-    settings=Settings(rounds=200, clip=4.0, averaged=0.05),
-)  # fmt: skip
+    "centralised, no privacy",
+    1,
+    NO_PRIVACY,
+    LOCAL,
+    settings={"rounds": 200, "clipping_norm": 4.0, "average_last": 0.05},
+)
 HIDDEN = 8
-NETWORK = Settings(
-    rounds=60, clip=3.0, bend_weight=1.0, prior_variance=1 / 9, step=0.05, momentum=0.8,
-    averaged=0.3, spread=0.3,
-)  # fmt: skip
+NETWORK = {
+    "rounds": 60,
+    "clipping_norm": 3.0,
+    "curvature_weight": 1.0,
+    "learning_rate": 0.05,
+    "momentum": 0.8,
+    "average_last": 0.3,
+    "spread": 0.3,
+}
 
 
 def rows_of(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
@@ -143,16 +155,14 @@ def fit(
     curious = 1 if case.trust is SUM else 0  # epsilon holds against the server and one party
     sizes = tuple(len(share) for share in shares)
     facts = Facts(sizes, rows.shape[1], case.parties, colluders=curious, exact_sizes=exact)
-    settings = replace(
-        case.settings, epsilon=case.epsilon, relation=case.relation, seed=seed,
-        delta=delta_of(case),
-    )  # fmt: skip
-    settings = damped_for_noise(settings, likelihood, facts, case.trust)
+    problem = BayesianProblem(likelihood, prior_variance=case.prior_variance)
+    privacy = Privacy(case.epsilon, delta_of(case), case.relation)
+    method = NATURAL_GRADIENT.method(problem, privacy, seed=seed, **case.settings)
     parties = [
         member(number, (rows[share], labels[share]), case, seed)
         for number, share in enumerate(shares)
     ]
-    study = Study(natural_gradient_pvi(settings, likelihood), facts, case.trust)
+    study = Study(method, facts, case.trust)
     answer = in_process.run(study, parties).value
     return answer.natural, int(answer.floored)
 
@@ -187,7 +197,7 @@ def line(case: Case, found: list[dict[str, float]], floored: list[int], top: flo
     cells = (
         f"{case.title:<38}{np.mean(each):.4f} ±{np.std(each, ddof=min(1, len(each) - 1)):.4f} "
         f"{np.mean([s['log-likelihood'] for s in found]):8.4f} "
-        f"{np.mean([s['calibration'] for s in found]):7.4f} {case.settings.rounds:6d} "
+        f"{np.mean([s['calibration'] for s in found]):7.4f} {case.rounds:6d} "
     )
     gap = "" if top is None else f"{100 * (np.mean(each) - top):+6.2f}"
     goal = case.goal
@@ -238,12 +248,12 @@ def network(data: Dataset, seeds: int) -> None:
     lengths = [np.linalg.norm(rows, axis=1, keepdims=True) for rows in (train, test)]
     line_rows = (train / lengths[0], test / lengths[1])
     models = (
-        (f"network of {HIDDEN} units", 0.850, NETWORK, units, (train, test)),
-        ("logistic regression, same rows", None, Settings(), logistic(), line_rows),
+        (f"network of {HIDDEN} units", 0.850, NETWORK, 1 / 9, units, (train, test)),
+        ("logistic regression, same rows", None, {}, 1.0, logistic(), line_rows),
     )
     print("10 parties, epsilon 2, secure sum, numbers also in eight public brackets")
-    for title, goal, settings, likelihood, (own, unseen) in models:
-        case = Case(title, 10, 2.0, SUM, goal=goal, settings=settings)
+    for title, goal, settings, variance, likelihood, (own, unseen) in models:
+        case = Case(title, 10, 2.0, SUM, goal=goal, prior_variance=variance, settings=settings)
         normals = np.random.default_rng(0).normal(size=(16, likelihood.size(own.shape[1])))
         found, raised = [], []
         for seed in range(seeds):
@@ -269,8 +279,11 @@ def picture(curves: dict[str, np.ndarray], truth: np.ndarray) -> str:
     for title, chances in curves.items():
         _, frequency, confidence, _ = reliability(chances, truth)
         axes.plot(confidence, frequency, "o-", markersize=4, label=title)
-    axes.set(xlabel="predicted chance of income above 50 000", ylabel="how often it is true",
-             title="Adult: calibration of private posteriors (seed 0)")  # fmt: skip
+    axes.set(
+        xlabel="predicted chance of income above 50 000",
+        ylabel="how often it is true",
+        title="Adult: calibration of private posteriors (seed 0)",
+    )
     axes.legend(fontsize=8, loc="upper left")
     axes.grid(alpha=0.3)
     path = Path(__file__).parent / "results" / "adult_bayes.png"

@@ -58,8 +58,9 @@ def theirs_one_run(scores: np.ndarray, coins: np.ndarray) -> Bounds:
 
 def measured(
     audits: dict[str, Callable[[np.ndarray, np.ndarray], Bounds]],
-    pairs: list[tuple[np.ndarray, np.ndarray]], epsilon: float,
-) -> None:  # fmt: skip
+    pairs: list[tuple[np.ndarray, np.ndarray]],
+    epsilon: float,
+) -> None:
     spent: dict[str, float] = {}
     for name, method in audits.items():
         begin = time.perf_counter()
@@ -73,14 +74,22 @@ def measured(
                 f"{above:3d} of {len(values)}  {seconds:9.4f}"
             )
             if name == "unisono":
-                figures.report(f"audit at epsilon {epsilon:g}, {bound}: bounds above the truth",
-                               above / len(values), "of all audits", aim=DOUBT,
-                               lower=True)  # fmt: skip
+                figures.report(
+                    f"audit at epsilon {epsilon:g}, {bound}: bounds above the truth",
+                    above / len(values),
+                    "of all audits",
+                    aim=DOUBT,
+                    lower=True,
+                )
     if "jax-privacy" in spent:
         kind = "one run" if "one run" in found[0] else "two worlds"
-        figures.report(f"an audit of {kind}, epsilon {epsilon:g}",
-                       spent["jax-privacy"] / spent["unisono"], "times faster",
-                       peer="jax-privacy", ratio=True)  # fmt: skip
+        figures.report(
+            f"an audit of {kind}, epsilon {epsilon:g}",
+            spent["jax-privacy"] / spent["unisono"],
+            "times faster",
+            peer="jax-privacy",
+            ratio=True,
+        )
 
 
 def main() -> None:

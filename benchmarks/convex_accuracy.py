@@ -18,15 +18,18 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from datasets import Dataset, MissingData, adult, breast_cancer, data_folder, digits
+from unisono.data.scaling import scaling
 from unisono.errors import InvalidInput
 from unisono.estimators import PrivateLogisticRegression, PrivateRidge, RepeatedFits
-from unisono.estimators.scaling import scaling
 
 DELTA = 1e-5
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 ALGORITHMS = (
-    "gradient-perturbation", "objective-perturbation", "output-perturbation", "dp-sgd-convex",
-)  # fmt: skip
+    "gradient-perturbation",
+    "objective-perturbation",
+    "output-perturbation",
+    "dp-sgd-convex",
+)
 PARTIES = (1, 10, 100, 1_000, 10_000)
 RESULTS = Path(__file__).parent / "results"
 
@@ -37,9 +40,15 @@ def score(
     """Test accuracy of one fit; records are dealt to parties in turn. No curious party, all
     survive: the noise of the secure sum is then that of one data holder."""
     model = PrivateLogisticRegression(
-        epsilon, DELTA, bounds=data.bounds, classes=np.unique(data.train_labels), trust=trust,
-        algorithm=algorithm, colluders=0, random_state=seed,
-    )  # fmt: skip
+        epsilon,
+        DELTA,
+        bounds=data.bounds,
+        classes=np.unique(data.train_labels),
+        trust=trust,
+        algorithm=algorithm,
+        colluders=0,
+        random_state=seed,
+    )
     model.fit(data.train, data.train_labels, parties=np.arange(len(data.train)) % parties)
     return float(model.score(data.test, data.test_labels))
 
@@ -56,20 +65,26 @@ def small_tables(seeds: int) -> None:
     curves = {}
     for data in (breast_cancer(), digits()):
         print(f"\n{data.name}: {len(data.train)} training records, {data.train.shape[1]} features")
-        print(f"{'test accuracy (' + str(seeds) + ' seeds)':<44}"
-              + "".join(f"{f'epsilon {e:g}':>13}" for e in EPSILONS))  # fmt: skip
+        print(
+            f"{'test accuracy (' + str(seeds) + ' seeds)':<44}"
+            + "".join(f"{f'epsilon {e:g}':>13}" for e in EPSILONS)
+        )
         for parties, trust in ((1, "local"), (10, "secure-sum")):
             for algorithm in ALGORITHMS:
                 count = 1 if algorithm == "dp-sgd-convex" else seeds
                 title = f"{algorithm}, {parties} part{'y' if parties == 1 else 'ies'}"
                 try:
                     means = [
-                        float(np.mean([
-                            score(data, epsilon, seed, parties, trust, algorithm)
-                            for seed in range(count)
-                        ]))
+                        float(
+                            np.mean(
+                                [
+                                    score(data, epsilon, seed, parties, trust, algorithm)
+                                    for seed in range(count)
+                                ]
+                            )
+                        )
                         for epsilon in EPSILONS
-                    ]  # fmt: skip
+                    ]
                 except InvalidInput as reason:
                     print(f"{title:<44}  not defined: {str(reason)[:80]}", flush=True)
                     continue
@@ -95,9 +110,12 @@ def planes(seeds: int) -> None:
                 X = generator.uniform(-1, 1, (records + 2000, 10))
                 y = X @ plane + generator.uniform(-0.5, 0.5, len(X))
                 model = PrivateRidge(
-                    epsilon, DELTA / 10, bounds=(-1, 1), target_bounds=(-10.5, 10.5),
+                    epsilon,
+                    DELTA / 10,
+                    bounds=(-1, 1),
+                    target_bounds=(-10.5, 10.5),
                     random_state=seed,
-                )  # fmt: skip
+                )
                 model.fit(X[:records], y[:records])
                 values.append(model.score(X[records:], y[records:]))
             cells.append(np.mean(values))
@@ -134,8 +152,12 @@ def picture_epsilon(curves: dict[tuple[str, str], list[float]]) -> str:
             color = f"C{ALGORITHMS.index(title.split(',')[0])}"
             style = "s--" if "10 parties" in title else "o-"
             panel.plot(EPSILONS, means, style, color=color, label=title, markersize=4)
-        panel.set(xscale="log", xlabel="epsilon (delta = 1e-5, replace-one)", title=name,
-                  ylabel="test accuracy")  # fmt: skip
+        panel.set(
+            xscale="log",
+            xlabel="epsilon (delta = 1e-5, replace-one)",
+            title=name,
+            ylabel="test accuracy",
+        )
         panel.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
         panel.minorticks_off()
         panel.grid(alpha=0.3)
@@ -156,8 +178,12 @@ def picture_parties(
         axes.plot(PARTIES, values, "o-", label=name)
     axes.axhline(top, color="black", linewidth=1, label="no privacy")
     axes.axhline(bottom, color="grey", linestyle=":", label="always the larger class")
-    axes.set(xscale="log", xlabel="parties m (the same 32,561 records in all)",
-             ylabel="test accuracy", title=f"Adult, epsilon = {epsilon:g} per record")  # fmt: skip
+    axes.set(
+        xscale="log",
+        xlabel="parties m (the same 32,561 records in all)",
+        ylabel="test accuracy",
+        title=f"Adult, epsilon = {epsilon:g} per record",
+    )
     axes.grid(alpha=0.3)
     axes.legend()
     return _save(figure, "convex_accuracy_parties.png")

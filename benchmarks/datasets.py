@@ -64,10 +64,22 @@ _CATEGORIES = {
     "Holand-Netherlands",
 }
 _COLUMNS = (
-    "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation",
-    "relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week",
-    "native-country", "income",
-)  # fmt: skip
+    "age",
+    "workclass",
+    "fnlwgt",
+    "education",
+    "education-num",
+    "marital-status",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "capital-gain",
+    "capital-loss",
+    "hours-per-week",
+    "native-country",
+    "income",
+)
 
 
 def data_folder(argument: str | None = None) -> Path:
@@ -147,13 +159,37 @@ def _idx(path: Path, header: int) -> np.ndarray:
 # Ranges printed in scikit-learn's description of breast_cancer ("Summary Statistics"): mean,
 # standard error and worst of ten measurements.
 _BREAST_CANCER = (
-    (6.981, 28.11), (9.71, 39.28), (43.79, 188.5), (143.5, 2501.0), (0.053, 0.163),
-    (0.019, 0.345), (0.0, 0.427), (0.0, 0.201), (0.106, 0.304), (0.05, 0.097),
-    (0.112, 2.873), (0.36, 4.885), (0.757, 21.98), (6.802, 542.2), (0.002, 0.031),
-    (0.002, 0.135), (0.0, 0.396), (0.0, 0.053), (0.008, 0.079), (0.001, 0.03),
-    (7.93, 36.04), (12.02, 49.54), (50.41, 251.2), (185.2, 4254.0), (0.071, 0.223),
-    (0.027, 1.058), (0.0, 1.252), (0.0, 0.291), (0.156, 0.664), (0.055, 0.208),
-)  # fmt: skip
+    (6.981, 28.11),
+    (9.71, 39.28),
+    (43.79, 188.5),
+    (143.5, 2501.0),
+    (0.053, 0.163),
+    (0.019, 0.345),
+    (0.0, 0.427),
+    (0.0, 0.201),
+    (0.106, 0.304),
+    (0.05, 0.097),
+    (0.112, 2.873),
+    (0.36, 4.885),
+    (0.757, 21.98),
+    (6.802, 542.2),
+    (0.002, 0.031),
+    (0.002, 0.135),
+    (0.0, 0.396),
+    (0.0, 0.053),
+    (0.008, 0.079),
+    (0.001, 0.03),
+    (7.93, 36.04),
+    (12.02, 49.54),
+    (50.41, 251.2),
+    (185.2, 4254.0),
+    (0.071, 0.223),
+    (0.027, 1.058),
+    (0.0, 1.252),
+    (0.0, 0.291),
+    (0.156, 0.664),
+    (0.055, 0.208),
+)
 _DIGITS_BOUNDS = (0.0, 16.0)  # its description: counts of 0 to 16 lit pixels
 
 

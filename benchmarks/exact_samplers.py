@@ -103,8 +103,13 @@ def main() -> None:
         other = opendp_gaussian(std, 3_000, 2) if peer else 0.0
         print(f"{other:14.0f}{other / each:9.0f}x" if peer else "")
         if peer:
-            figures.report(f"discrete Gaussian, std {std:g}", other / each, "times faster",
-                           peer="OpenDP", ratio=True)  # fmt: skip
+            figures.report(
+                f"discrete Gaussian, std {std:g}",
+                other / each,
+                "times faster",
+                peer="OpenDP",
+                ratio=True,
+            )
     if not peer:
         figures.missing("OpenDP", "pip install 'unisono[bench]'")
 

@@ -13,9 +13,16 @@ import os
 
 
 def report(
-    name: str, value: float, unit: str, *, aim: float | None = None, peer: str = "",
-    command: str = "", lower: bool = False, ratio: bool = False,
-) -> None:  # fmt: skip
+    name: str,
+    value: float,
+    unit: str,
+    *,
+    aim: float | None = None,
+    peer: str = "",
+    command: str = "",
+    lower: bool = False,
+    ratio: bool = False,
+) -> None:
     """One figure; `ratio=True` draws it on the scorecard's axis of ratios.
 
     What is not finite, and a ratio that is not positive (differences of times on a busy machine
@@ -25,10 +32,16 @@ def report(
     measured = math.isfinite(number) and (number > 0 or not ratio)
     _write(
         {
-            "name": name, "value": number if measured else None, "unit": unit,
-            "aim": aim, "peer": peer, "command": command, "lower": lower, "ratio": ratio,
+            "name": name,
+            "value": number if measured else None,
+            "unit": unit,
+            "aim": aim,
+            "peer": peer,
+            "command": command,
+            "lower": lower,
+            "ratio": ratio,
         }
-    )  # fmt: skip
+    )
 
 
 def missing(peer: str, install: str) -> None:

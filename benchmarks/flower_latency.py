@@ -77,10 +77,13 @@ server = server_app(measure)
 def resident(address: str, key: str, authority: str, told: str) -> None:
     """One resident party, in a process of its own."""
     serve(
-        lambda data: data, address, root_certificates=Path(authority).read_bytes(),
-        keys=load_node_keys(Path(key)), stop=threading.Event(),
+        lambda data: data,
+        address,
+        root_certificates=Path(authority).read_bytes(),
+        keys=load_node_keys(Path(key)),
+        stop=threading.Event(),
         connected=lambda node: Path(told).write_text(str(node)) and None,
-    )  # fmt: skip
+    )
 
 
 def run(folder: Path, rounds: int, times: int) -> dict[str, list[float]]:
@@ -96,7 +99,7 @@ def run(folder: Path, rounds: int, times: int) -> dict[str, list[float]]:
     app = write_app(folder / "app", f"{Path(__file__).stem}:server", job, client="stock:app")
     (app / "stock.py").write_text(STOCK)
     processes = []
-    with SuperLink(folder, tls=tls) as superlink:
+    with SuperLink(folder, tls=tls, stock=True) as superlink:
         try:
             superlink.register(*map(public_path, keys))
             own = [superlink.address, str(tls.authority)]
@@ -128,9 +131,10 @@ def _stock(key: Path, address: str, authority: str) -> subprocess.Popen[bytes]:
     settings += ["--host", "127.0.0.1", "--port", port, "--auth-supernode-private-key", str(key)]
     return subprocess.Popen(
         [script("flower-supernode"), *settings],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         env={**os.environ, "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"},
-    )  # fmt: skip
+    )
 
 
 def report(seconds: dict[str, list[float]]) -> None:
@@ -146,11 +150,17 @@ def report(seconds: dict[str, list[float]]) -> None:
         f"{minima['stock'] / minima['resident']:.1f} (minima); aim {AIM_RATIO:.0f}"
     )
     print(f"resident: median {medians['resident']:.2f} s; aim at most {AIM_SECONDS:.0f} s")
-    figures.report("an exchange of 1e5 floats", medians["stock"] / medians["resident"],
-                   "times faster", aim=AIM_RATIO, peer="Flower, stock SuperNode",
-                   ratio=True)  # fmt: skip
-    figures.report("an exchange of 1e5 floats, resident", medians["resident"], "s",
-                   aim=AIM_SECONDS, lower=True)  # fmt: skip
+    figures.report(
+        "an exchange of 1e5 floats",
+        medians["stock"] / medians["resident"],
+        "times faster",
+        aim=AIM_RATIO,
+        peer="Flower, stock SuperNode",
+        ratio=True,
+    )
+    figures.report(
+        "an exchange of 1e5 floats, resident", medians["resident"], "s", aim=AIM_SECONDS, lower=True
+    )
 
 
 if __name__ == "__main__":

@@ -83,9 +83,11 @@ def simulate(parties: int, rounds: int) -> dict[str, Any]:
             first[:] = first or [time.perf_counter() - began]
 
     run_simulation(
-        server, client, parties,
+        server,
+        client,
+        parties,
         backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
-    )  # fmt: skip
+    )
     return {"parties": parties, "seconds": seconds, "until_first": first[0], "answers": answers}
 
 
@@ -101,7 +103,9 @@ if __name__ == "__main__":
         raise SystemExit(0)
     with tempfile.TemporaryDirectory() as home:
         os.environ |= {
-            "FLWR_HOME": home, "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "FLWR_HOME": home,
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
             "RAY_USAGE_STATS_ENABLED": "0",
-        }  # fmt: skip
+        }
         print(json.dumps(simulate(arguments.parties, arguments.rounds)), flush=True)

@@ -43,7 +43,7 @@ from unisono.attacks.defences import (
 from unisono.attacks.gradient_inversion import Inverted, Settings, invert, invert_without_labels
 from unisono.attacks.scoring import match, mean_baseline
 from unisono.attacks.victim import Seen, Victim, attacker_model
-from unisono.models.networks import mlp
+from unisono.problems.networks import mlp
 
 PEER = Path(__file__).with_name("gradient_inversion_torch.py")
 FEATURES, HIDDEN, CLASSES, SIDE = 64, 256, 10, 8
@@ -112,8 +112,12 @@ def plain_gradients(data: Any, count: int, public: np.ndarray) -> None:
                 f"  {activation:6}{batch:>3}{np.median(errors):>10.1e}{max(errors):>10.1e}"
                 f"{walls[0]:>9.2f}{np.median(walls[1:]):>9.2f}{np.median(cpus):>7.2f}"
             )
-            figures.report(f"gradient inversion, {activation}, {batch} records",
-                           np.median(errors), "relative error", lower=True)  # fmt: skip
+            figures.report(
+                f"gradient inversion, {activation}, {batch} records",
+                np.median(errors),
+                "relative error",
+                lower=True,
+            )
 
 
 def relu(data: Any, count: int) -> None:
@@ -138,11 +142,20 @@ def defences(data: Any, public: np.ndarray, labels: np.ndarray) -> None:
     (task,) = tasks(data, "tanh", batch, 1)
     victim, records = task.victim, len(public)
     table: list[Defence] = [
-        Nothing(), LocalSteps(5, 0.1), LocalSteps(4, 0.1, fresh=True), GradientNoise(1e-4),
-        GradientNoise(1e-2), Clipping(0.1), Clipping(0.1, "record"), Dropout(0.5, UNITS),
-        Dropout(0.5, UNITS, "record"), Pruning(0.3), Pruning(0.05), SecureSum(2, (public, labels)),
+        Nothing(),
+        LocalSteps(5, 0.1),
+        LocalSteps(4, 0.1, fresh=True),
+        GradientNoise(1e-4),
+        GradientNoise(1e-2),
+        Clipping(0.1),
+        Clipping(0.1, "record"),
+        Dropout(0.5, UNITS),
+        Dropout(0.5, UNITS, "record"),
+        Pruning(0.3),
+        Pruning(0.05),
+        SecureSum(2, (public, labels)),
         DpSgd(1.0, 0.61, batch),
-    ]  # fmt: skip
+    ]
     baseline = mean_baseline(public, victim.rows).error
     print(f"defences, tanh, {batch} records, labels known; the mean image errs by {baseline:.3f}")
     print("  epsilon of one round, by somebody who knows who took part")
@@ -171,7 +184,7 @@ def private(data: Any, public: np.ndarray, labels: np.ndarray, count: int) -> No
         "cosine and smoothness": Settings(
             low=0.0, high=1.0, distance="cosine", smoothness=0.1, image=image
         ),
-    }  # fmt: skip
+    }
     means = np.stack([public[labels == c].mean(axis=0) for c in range(CLASSES)])
     for batch in (1, 8):
         defence = DpSgd(1.0, 0.61, batch)
@@ -187,11 +200,13 @@ def private(data: Any, public: np.ndarray, labels: np.ndarray, count: int) -> No
             baseline = mean_baseline(public, victim.rows).error
             found = {
                 name: invert(
-                    attacker_model(victim.loss, victim.parameters, seen, batch), victim.targets,
-                    FEATURES, settings,
+                    attacker_model(victim.loss, victim.parameters, seen, batch),
+                    victim.targets,
+                    FEATURES,
+                    settings,
                 ).rows
                 for name, settings in searches.items()
-            }  # fmt: skip
+            }
             layer = seen.update["dense0"]
             if batch == 1:
                 quotient = closed_form.one_record(layer["weights"], layer["bias"])
@@ -244,12 +259,14 @@ def _save(path: Path, found: list[Task]) -> None:
     victims = [task.victim for task in found]
     np.savez(
         path,
-        rows=[v.rows for v in victims], targets=[v.targets for v in victims],
+        rows=[v.rows for v in victims],
+        targets=[v.targets for v in victims],
         **{
             f"{layer}_{name}": [v.parameters[layer][name] for v in victims]
-            for layer in ("dense0", "dense1") for name in ("weights", "bias")
+            for layer in ("dense0", "dense1")
+            for name in ("weights", "bias")
         },
-    )  # fmt: skip
+    )
 
 
 def _listed(values: list[float]) -> str:

@@ -26,9 +26,10 @@ except ImportError as reason:
 OUTER, STARTS, FITS = 300, 2, 1e-12
 LIMIT = 30.0  # seconds of processor time for one batch; then the best so far counts
 SHAPES: dict[str, Callable[..., Any]] = {
-    "tanh": torch.tanh, "relu": torch.relu,
+    "tanh": torch.tanh,
+    "relu": torch.relu,
     "gelu": lambda x: functional.gelu(x, approximate="tanh"),
-}  # fmt: skip
+}
 METHODS = {
     "line search, labels known": ("strong_wolfe", True),
     "as published": (None, False),
@@ -46,9 +47,13 @@ def gradient(
 
 
 def attack(
-    parameters: list[Any], shape: Any, seen: list[Any], batch: int, line_search: str | None,
+    parameters: list[Any],
+    shape: Any,
+    seen: list[Any],
+    batch: int,
+    line_search: str | None,
     labels: Any | None,
-) -> Any:  # fmt: skip
+) -> Any:
     begin, size = time.process_time(), sum((leaf**2).sum() for leaf in seen)
     best, lowest = None, float("inf")
     for start in range(STARTS):

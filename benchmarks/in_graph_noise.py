@@ -111,8 +111,13 @@ def main(elements: int = 2**20, steps: int = 20, repetitions: int = 10) -> None:
             f" {1e3 * processor[name] / steps:8.2f} {processor[name] / processor[REFERENCE]:6.2f}"
         )
     grid, plain = "gaussian_on_grid, ChaCha20", REFERENCE
-    figures.report("cryptographic noise on a grid", processor[grid] / processor[plain],
-                   "of its processor time", peer="jax.random.normal", lower=True)  # fmt: skip
+    figures.report(
+        "cryptographic noise on a grid",
+        processor[grid] / processor[plain],
+        "of its processor time",
+        peer="jax.random.normal",
+        lower=True,
+    )
     model_noise(steps, repetitions)
     draws = elements * steps
     error = composed_error(draws, STD)

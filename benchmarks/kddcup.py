@@ -30,14 +30,15 @@ import numpy as np
 import figures
 import unisono
 from datasets import MissingData, data_folder
-from unisono.algorithms import gradient_perturbation as gradients
-from unisono.algorithms import output_perturbation as outputs
-from unisono.algorithms import solver
 from unisono.algorithms.choose import choose
-from unisono.core.algorithm import Algorithm
+from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
+from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION, published_laplace
 from unisono.core.trust import FINAL_MODEL, SERVER, Relation, Trust, Viewer
 from unisono.engines import compilation_cache, in_process
-from unisono.models.losses import loss_named
+from unisono.problems.linear import LinearLoss
+from unisono.problems.losses import loss_named
+from unisono.releases import solver
+from unisono.releases.algorithm import Method
 
 RESULTS = Path(__file__).parent / "results"
 LAMBDA = 1e-3
@@ -75,11 +76,11 @@ class Split(NamedTuple):
     test_labels: np.ndarray
 
 
-class Method(NamedTuple):
+class Line(NamedTuple):
     """A line of the table; `alone` takes the first party's records only."""
 
     name: str
-    algorithm: Algorithm | None
+    method: Method | None
     trust: Trust
     pure: bool = False
     private: bool = True
@@ -131,47 +132,50 @@ def minimisers(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
     def one(rows: Any, marks: Any) -> Any:
         keep = np.ones(count, bool)
-        return solver.minimise(
-            LOSS, rows, marks, keep, float(count), LAMBDA, (p,), 1e-9
-        ).parameters  # fmt: skip
+        return solver.minimise(LOSS, rows, marks, keep, float(count), LAMBDA, (p,), 1e-9).parameters
 
     with jax.enable_x64(True):
         return np.asarray(jax.jit(jax.vmap(one))(features, labels))
 
 
-def methods(facts: unisono.Facts, epsilon: float) -> list[Method]:
+def lines(epsilon: float) -> list[Line]:
     """Everything compared; step sizes and rounds follow from public numbers."""
-    pure = outputs.Settings(epsilon, regularisation=LAMBDA)
-    approximate = outputs.Settings(epsilon, DELTA, regularisation=LAMBDA)
-    loose = outputs.Settings(epsilon, LOOSE_DELTA, regularisation=LAMBDA)
+    problem, privacy = LinearLoss("logistic"), unisono.Privacy(epsilon, DELTA)
+
+    def output(delta: float) -> Method:
+        promise = unisono.Privacy(epsilon, delta)
+        return OUTPUT_PERTURBATION.method(problem, promise, regularisation=LAMBDA)
+
+    pure, approximate, loose = output(0.0), output(DELTA), output(LOOSE_DELTA)
+    published = published_laplace(pure)
     # The paper's descent, step 1 / smoothness; and the rule that the estimators use.
-    plain = gradients.Settings(epsilon, DELTA, rounds=100, clip=1.0, regularisation=LAMBDA)
-
-    def chosen(trust: Trust) -> Algorithm:
-        options = {"epsilon": epsilon, "delta": DELTA, "regularisation": LAMBDA}
-        return choose(facts, trust, **options).algorithm  # type: ignore[arg-type]
-
-    output = outputs.output_perturbation
-    published = outputs.published_laplace(pure, facts.features)
-    gradient = gradients.gradient_perturbation
+    plain = GRADIENT_PERTURBATION.method(
+        problem,
+        privacy,
+        rounds=100,
+        clipping_norm=1.0,
+        learning_rate=4.0,
+        momentum=0.0,
+        average_last=0.0,
+        regularisation=LAMBDA,
+    )
+    chosen = choose(problem, privacy, regularisation=LAMBDA).method
     local, secure = Trust.LOCAL, Trust.SECURE_SUM
     return [
-        Method("one party alone, output, pure", output(pure), local, pure=True, alone=True),
-        Method("averaging, one party's noise (Pathak)", None, secure, pure=True, private=False),
-        Method("averaging local noisy models, pure", output(pure), local, pure=True),
-        Method("averaging local noisy models, Gaussian", output(approximate), local),
-        Method("local gradient, 100 rounds", gradient(plain), local),
-        Method("local gradient, shipped rule", chosen(local), local),
-        Method("secure output, as published", published, secure, pure=True, private=False),
-        Method("secure output, pure (Laplace shares)", output(pure), secure, pure=True),
-        Method("secure output, pure (norm, one place)", output(pure), Trust.TRUSTED_SERVER,
-               pure=True),
-        Method("secure output, Gaussian", output(approximate), secure),
-        Method(f"secure output, Gaussian, delta {LOOSE_DELTA:g}", output(loose), secure,
-               delta=LOOSE_DELTA),
-        Method("secure gradient, 100 rounds", gradient(plain), secure),
-        Method("secure gradient, shipped rule", chosen(secure), secure),
-    ]  # fmt: skip
+        Line("one party alone, output, pure", pure, local, pure=True, alone=True),
+        Line("averaging, one party's noise (Pathak)", None, secure, pure=True, private=False),
+        Line("averaging local noisy models, pure", pure, local, pure=True),
+        Line("averaging local noisy models, Gaussian", approximate, local),
+        Line("local gradient, 100 rounds", plain, local),
+        Line("local gradient, shipped rule", chosen, local),
+        Line("secure output, as published", published, secure, pure=True, private=False),
+        Line("secure output, pure (Laplace shares)", pure, secure, pure=True),
+        Line("secure output, pure (norm, one place)", pure, Trust.TRUSTED_SERVER, pure=True),
+        Line("secure output, Gaussian", approximate, secure),
+        Line(f"secure output, Gaussian, delta {LOOSE_DELTA:g}", loose, secure, delta=LOOSE_DELTA),
+        Line("secure gradient, 100 rounds", plain, secure),
+        Line("secure gradient, shipped rule", chosen, secure),
+    ]
 
 
 def deal(split: Split, parties: int) -> tuple[np.ndarray, np.ndarray]:
@@ -181,41 +185,41 @@ def deal(split: Split, parties: int) -> tuple[np.ndarray, np.ndarray]:
     return split.train[order], split.train_labels[order]
 
 
-def run(method: Method, facts: unisono.Facts, dealt: Any, allowed: float, seed: int) -> np.ndarray:
+def run(line: Line, facts: unisono.Facts, dealt: Any, allowed: float, seed: int) -> np.ndarray:
     """The parameters that one run releases."""
     features, labels = dealt
-    assert method.algorithm is not None
-    if method.alone:
+    assert line.method is not None
+    if line.alone:
         facts = unisono.Facts(facts.records[:1], facts.features, 1)
-    study = unisono.Study(method.algorithm, facts, method.trust)
+    study = unisono.Study(line.method, facts, line.trust)
     # Ledgers allow what the method claims; the published noise costs more, and they must allow it.
-    budget = unisono.Budget(allowed * (1 + 1e-6), 0.0 if method.pure else method.delta)
+    budget = unisono.Budget(allowed * (1 + 1e-6), 0.0 if line.pure else line.delta)
     trusted: tuple[tuple[Viewer, unisono.Budget], ...] = ()
-    if method.trust is Trust.TRUSTED_SERVER:
+    if line.trust is Trust.TRUSTED_SERVER:
         # A trusted server's seeded noise follows from the study alone: take fresh entropy.
         trusted = tuple((v, unisono.Budget(math.inf)) for v in (SERVER, Viewer.colluders(1)))
     parties = [
         unisono.Party(
-            f"party{j}", unisono.Private((features[j], labels[j])),
+            f"party{j}",
+            unisono.Private((features[j], labels[j])),
             unisono.Ledger.in_memory(
-                unisono.Policy(f"party{j}", budget, exceptions=trusted), unisono.ACCOUNTANT,
+                unisono.Policy(f"party{j}", budget, exceptions=trusted),
+                unisono.ACCOUNTANT,
                 seed=None if trusted else 1_000_003 * seed + j,
             ),
         )
         for j in range(facts.parties)
-    ]  # fmt: skip
+    ]
     return np.asarray(in_process.run(study, parties).value, float)
 
 
-def charged(method: Method, facts: unisono.Facts) -> float:
+def charged(line: Line, facts: unisono.Facts) -> float:
     """The accountant's epsilon for whoever sees the model."""
-    assert method.algorithm is not None
-    if method.alone:
+    assert line.method is not None
+    if line.alone:
         facts = unisono.Facts(facts.records[:1], facts.features, 1)
-    cost = method.algorithm.cost(facts, method.trust)[FINAL_MODEL]
-    return unisono.ACCOUNTANT.epsilon(
-        cost, Relation.REPLACE_ONE, 0.0 if method.pure else method.delta
-    )
+    cost = unisono.Study(line.method, facts, line.trust).cost[FINAL_MODEL]
+    return unisono.ACCOUNTANT.epsilon(cost, Relation.REPLACE_ONE, 0.0 if line.pure else line.delta)
 
 
 def table(split: Split, parties: int, epsilon: float, seeds: int) -> dict[str, list[float]]:
@@ -226,44 +230,63 @@ def table(split: Split, parties: int, epsilon: float, seeds: int) -> dict[str, l
     best = minimisers(split.train[None], split.train_labels[None])[0]
     average = minimisers(*dealt).mean(axis=0)
     lowest, top = objective(best, split), accuracy(best, split)
-    print(f"KDDCup99: {parties} parties x {size} records, {p} features, epsilon = {epsilon:g}, "
-          f"delta = {DELTA:.0e}, lambda = {LAMBDA:g}, {seeds} seeds")  # fmt: skip
-    print(f"exact minimiser over all records: J = {lowest:.5f}, test accuracy {top:.4f}; "
-          f"predicting zero: gap {objective(np.zeros(p), split) - lowest:.3f}")  # fmt: skip
+    print(
+        f"KDDCup99: {parties} parties x {size} records, {p} features, epsilon = {epsilon:g}, "
+        f"delta = {DELTA:.0e}, lambda = {LAMBDA:g}, {seeds} seeds"
+    )
+    print(
+        f"exact minimiser over all records: J = {lowest:.5f}, test accuracy {top:.4f}; "
+        f"predicting zero: gap {objective(np.zeros(p), split) - lowest:.3f}"
+    )
     bias = objective(average, split) - lowest
-    print(f"average of exact local models, no noise: gap {bias:.2e}, "
-          f"lost {top - accuracy(average, split):.4f}\n")  # fmt: skip
+    print(
+        f"average of exact local models, no noise: gap {bias:.2e}, "
+        f"lost {top - accuracy(average, split):.4f}\n"
+    )
     print(
         f"{'method':<42}{'true eps':>9}{'gap':>12}{'±':>10}{'lost':>9}{'±':>9}{'  x published':>13}"
     )
     gaps: dict[str, list[float]] = {}
     losses: dict[str, list[float]] = {}
     truths = {}
-    for method in methods(facts, epsilon):
+    for line in lines(epsilon):
         for seed in range(seeds):
-            if method.algorithm is None:
+            if line.method is None:
                 noise = np.random.default_rng(seed).laplace(0, 2 / (size * LAMBDA * epsilon), p)
                 found = average + noise
-                truths[method.name] = math.sqrt(p) * epsilon
+                truths[line.name] = math.sqrt(p) * epsilon
             else:
-                truths[method.name] = charged(method, facts)
-                allowed = epsilon if method.private else truths[method.name]
-                found = run(method, facts, dealt, allowed, seed)
-            gaps.setdefault(method.name, []).append(objective(found, split) - lowest)
-            losses.setdefault(method.name, []).append(top - accuracy(found, split))
-        name, gap, lost = method.name, gaps[method.name], losses[method.name]
-        truth = f"{truths[name]:.3g}{'' if method.private else ' !'}"
+                truths[line.name] = charged(line, facts)
+                allowed = epsilon if line.private else truths[line.name]
+                found = run(line, facts, dealt, allowed, seed)
+            gaps.setdefault(line.name, []).append(objective(found, split) - lowest)
+            losses.setdefault(line.name, []).append(top - accuracy(found, split))
+        name, gap, lost = line.name, gaps[line.name], losses[line.name]
+        truth = f"{truths[name]:.3g}{'' if line.private else ' !'}"
         reference = gaps.get("secure output, as published")
         ratio = f"{np.mean(gap) / np.mean(reference):>12.2f}x" if reference else ""
-        print(f"{name:<42}{truth:>9}{np.mean(gap):>12.2e}{np.std(gap):>10.1e}"
-              f"{np.mean(lost):>9.4f}{np.std(lost):>9.4f}{ratio}", flush=True)  # fmt: skip
-    print("\n! not private at the epsilon it claims: iid Laplace noise against an l2 sensitivity "
-          f"costs sqrt({p}) = {math.sqrt(p):.1f} times as much (E000-8)")  # fmt: skip
+        print(
+            f"{name:<42}{truth:>9}{np.mean(gap):>12.2e}{np.std(gap):>10.1e}"
+            f"{np.mean(lost):>9.4f}{np.std(lost):>9.4f}{ratio}",
+            flush=True,
+        )
+    print(
+        "\n! not private at the epsilon it claims: iid Laplace noise against an l2 sensitivity "
+        f"costs sqrt({p}) = {math.sqrt(p):.1f} times as much (E000-8)"
+    )
     reached = np.mean(gaps["secure gradient, shipped rule"])
-    print(f"goal: secure gradient perturbation, gap at most 6e-3: {reached:.1e} "
-          f"{'reached' if reached <= 6e-3 else 'MISSED'}")  # fmt: skip
-    figures.report("KDDCup99: secure gradient perturbation", reached, "gap of the objective",
-                   aim=6e-3, peer="Jayaraman et al. 2018", lower=True)  # fmt: skip
+    print(
+        f"goal: secure gradient perturbation, gap at most 6e-3: {reached:.1e} "
+        f"{'reached' if reached <= 6e-3 else 'MISSED'}"
+    )
+    figures.report(
+        "KDDCup99: secure gradient perturbation",
+        reached,
+        "gap of the objective",
+        aim=6e-3,
+        peer="Jayaraman et al. 2018",
+        lower=True,
+    )
     return gaps
 
 
@@ -276,9 +299,12 @@ def picture(gaps: dict[str, list[float]], title: str) -> str:
     figure, axes = pyplot.subplots(figsize=(9, 5))
     names = list(gaps)[::-1]
     colour: Callable[[str], str] = lambda name: (  # noqa: E731
-        "tab:red" if "published" in name or "Pathak" in name
-        else "tab:blue" if name.startswith("secure") else "tab:grey"
-    )  # fmt: skip
+        "tab:red"
+        if "published" in name or "Pathak" in name
+        else "tab:blue"
+        if name.startswith("secure")
+        else "tab:grey"
+    )
     means = [float(np.mean(gaps[name])) for name in names]
     axes.barh(names, means, color=[colour(name) for name in names])
     for row, name in enumerate(names):
@@ -301,8 +327,9 @@ def picture(gaps: dict[str, list[float]], title: str) -> str:
             pyplot.Rectangle((0, 0), 1, 1, color="tab:red", label="as published: not private"),
             *axes.get_legend_handles_labels()[0],
         ],
-        fontsize=8, loc="lower right",
-    )  # fmt: skip
+        fontsize=8,
+        loc="lower right",
+    )
     figure.tight_layout()
     RESULTS.mkdir(exist_ok=True)
     figure.savefig(RESULTS / "kddcup.png", dpi=120)

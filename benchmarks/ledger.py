@@ -69,13 +69,19 @@ def main(folder: str) -> None:
         print(f"{'disk alone':<28}{limit:>12,.0f} appends/s")
         for name, rate in (("one thread", alone), ("eight threads", shared)):
             print(f"{'ledger, ' + name:<28}{rate:>12,.0f} authorisations/s{rate / limit:>8.2f}")
-            figures.report(f"ledger, {name}", rate / limit, "of plain appends", aim=0.8,
-                           peer="the disk alone")  # fmt: skip
+            figures.report(
+                f"ledger, {name}", rate / limit, "of plain appends", aim=0.8, peer="the disk alone"
+            )
         print("(aim: at least 0.80 of the disk)")
 
         with book._journal.locked():
-            entry = {"kind": "grant", "cost": next(iter(book._costs)), "releases": 1,
-                     "purpose": "", "time": ""}  # fmt: skip
+            entry = {
+                "kind": "grant",
+                "cost": next(iter(book._costs)),
+                "releases": 1,
+                "purpose": "",
+                "time": "",
+            }
             numbers = range(book.grants, 100_000)
             book._journal.append([entry | {"number": number} for number in numbers])
         start = time.perf_counter()

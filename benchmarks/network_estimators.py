@@ -24,9 +24,14 @@ def accuracy(kind: type, data: Dataset, relation: str, epsilon: float, delta: fl
     found, began = [], time.process_time()
     for seed in SEEDS:
         model = kind(
-            epsilon, delta, bounds=data.bounds, classes=np.unique(data.train_labels),
-            relation=relation, random_state=seed, **options,
-        )  # fmt: skip
+            epsilon,
+            delta,
+            bounds=data.bounds,
+            classes=np.unique(data.train_labels),
+            relation=relation,
+            random_state=seed,
+            **options,
+        )
         model.fit(data.train, data.train_labels)
         found.append(model.score(data.test, data.test_labels))
     seconds = (time.process_time() - began) / len(SEEDS)

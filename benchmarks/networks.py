@@ -24,22 +24,39 @@ from networks_common import TASKS
 HERE = Path(__file__).parent
 SIDES = {
     "networks_peer_jax.py": (
-        "ours", "ours+noise", "nonprivate", "vmap", "vmap+noise", "jaxprivacy", "jaxprivacy+noise",
-        "numpy", "numpy+noise",
+        "ours",
+        "ours+noise",
+        "nonprivate",
+        "vmap",
+        "vmap+noise",
+        "jaxprivacy",
+        "jaxprivacy+noise",
+        "numpy",
+        "numpy+noise",
     ),
     "networks_peer_torch.py": (
-        "sgd", "hooks", "hooks+noise", "hooks-loader+noise", "functorch+noise",
-        "ghost", "ghost+noise",
+        "sgd",
+        "hooks",
+        "hooks+noise",
+        "hooks-loader+noise",
+        "functorch+noise",
+        "ghost",
+        "ghost+noise",
     ),
-}  # fmt: skip
+}
 SLOW = ("vmap", "jaxprivacy", "jaxprivacy+noise", "hooks", "hooks-loader+noise", "functorch+noise")
 TITLES = {
-    "ours": "ours", "nonprivate": "no privacy, JAX", "vmap": "vmap of grad, JAX",
-    "jaxprivacy": "JAX Privacy, clipped_grad", "numpy": "norms by hand, NumPy",
-    "sgd": "no privacy, PyTorch", "hooks": "Opacus, hooks",
-    "hooks-loader": "Opacus, hooks and its loader", "functorch": "Opacus, functorch",
+    "ours": "ours",
+    "nonprivate": "no privacy, JAX",
+    "vmap": "vmap of grad, JAX",
+    "jaxprivacy": "JAX Privacy, clipped_grad",
+    "numpy": "norms by hand, NumPy",
+    "sgd": "no privacy, PyTorch",
+    "hooks": "Opacus, hooks",
+    "hooks-loader": "Opacus, hooks and its loader",
+    "functorch": "Opacus, functorch",
     "ghost": "Opacus, ghost clipping",
-}  # fmt: skip
+}
 INSTALL = "python -m venv peer && peer/bin/pip install torch==2.13.0 opacus==1.6.0 numpy"
 Found = dict[str, dict[str, Any]]
 
@@ -72,9 +89,13 @@ def side(python: str, script: str, cores: int, *options: str) -> list[dict[str, 
     command = [python, str(HERE / script), *options]
     try:
         run = subprocess.run(
-            command, capture_output=True, text=True, timeout=1800, check=False,
+            command,
+            capture_output=True,
+            text=True,
+            timeout=1800,
+            check=False,
             preexec_fn=lambda: os.sched_setaffinity(0, allowed),  # threads are counted from this
-        )  # fmt: skip
+        )
     except (OSError, subprocess.TimeoutExpired) as reason:
         return f"{type(reason).__name__}: {reason}"
     lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
@@ -94,9 +115,7 @@ def compare(model: str, arguments: argparse.Namespace) -> Found:
         chosen = [m for m in methods if not (arguments.quick and m in SLOW)]
         seconds, repeats = (0.7, 3) if arguments.quick else (2.0, 5)
         common = (pythons[script], script, arguments.cores, f"--model={model}")
-        times = side(
-            *common, f"--seconds={seconds}", f"--repeats={repeats}", "--methods", *chosen
-        )  # fmt: skip
+        times = side(*common, f"--seconds={seconds}", f"--repeats={repeats}", "--methods", *chosen)
         if isinstance(times, str):
             print(f"{script}: not measured: {times}")
             continue
@@ -139,11 +158,20 @@ def verdicts(model: str, found: Found) -> None:
         ratio = parts[0] / parts[1]
         reached = ratio >= aim.bound if aim.least else ratio <= aim.bound
         words = "at least" if aim.least else "at most"
-        print(f"{ratio:>14.2f}  {aim.text} (aim: {words} {aim.bound:g}): "
-              f"{'reached' if reached else 'MISSED'}")  # fmt: skip
+        print(
+            f"{ratio:>14.2f}  {aim.text} (aim: {words} {aim.bound:g}): "
+            f"{'reached' if reached else 'MISSED'}"
+        )
         title = TITLES[(aim.above if aim.least else aim.below).partition("+")[0]]
-        figures.report(f"{model}: {aim.text}", ratio, "times", aim=aim.bound, peer=title,
-                       lower=not aim.least, ratio=aim.least)  # fmt: skip
+        figures.report(
+            f"{model}: {aim.text}",
+            ratio,
+            "times",
+            aim=aim.bound,
+            peer=title,
+            lower=not aim.least,
+            ratio=aim.least,
+        )
 
 
 def main() -> int:

@@ -79,11 +79,12 @@ def measure(runs: Mapping[str, Run], chunk: int, seconds: float, repeats: int) -
     for name, pairs in taken.items():
         processor, wall = zip(*pairs, strict=True)
         answer = {
-            "method": name, "steps": counts[name],
+            "method": name,
+            "steps": counts[name],
             "processor": statistics.median(processor) / counts[name],
             "wall": statistics.median(wall) / counts[name],
             "spread": (max(processor) - min(processor)) / statistics.median(processor),
-        }  # fmt: skip
+        }
         print(json.dumps(answer), flush=True)
 
 

@@ -16,17 +16,18 @@ import optax
 
 from networks_common import CLIP, RATE, TASKS, data
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.clipping import Clipping
-from unisono.algorithms.dp_sgd import Settings, dp_sgd
-from unisono.algorithms.optimise import Problem
+from unisono.algorithms.dp_sgd import DP_SGD
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust
 from unisono.engines.chunks import Chunk
 from unisono.engines.rounds import stack
-from unisono.models.networks import convolutional, logistic, mlp
+from unisono.problems.networks import convolutional, logistic, mlp
+from unisono.problems.record_loss import RecordLoss
+from unisono.releases.blocked_sum import Clipping
 
 NETWORKS = {
     "mlp": lambda: mlp(784, (256,), 10, activation="relu"),
@@ -41,26 +42,29 @@ def _trained(model: str, noise: bool) -> Callable[[int], None]:
     task, network = TASKS[model], NETWORKS[model]()
     rows, labels = data(model)
     records = (rows.reshape(task.records, -1), labels.astype(np.float32))
-    settings = Settings(
-        8.0, 1e-5, rounds=ROUNDS[model], rate=task.batch / task.records,
-        clipping=Clipping(bound=CLIP), relation=Relation.ADD_OR_REMOVE,
-    )  # fmt: skip
-    first = network.init(jax.random.key(0))
+    rounds, first = ROUNDS[model], network.init(jax.random.key(0))
     example = (records[0][0], records[1][0])
-    algorithm = dp_sgd(settings, Problem(network.loss, first, example), optax.sgd(RATE))
+    method = DP_SGD.method(
+        RecordLoss(network.loss, first, example),
+        Privacy(8.0, 1e-5, Relation.ADD_OR_REMOVE),
+        rounds=rounds,
+        sampling_rate=task.batch / task.records,
+        clipping=Clipping(bound=CLIP),
+        optimizer=optax.sgd(RATE),
+    )
     facts = Facts((task.records,), records[0].shape[1], 1, exact_sizes=False)
-    study = Study(algorithm, facts, Trust.LOCAL)
+    study = Study(method, facts, Trust.LOCAL)
     policy = Policy("benchmark", Budget(8.01, 1e-5), relation=Relation.ADD_OR_REMOVE)
     ledger = Ledger.in_memory(policy, ACCOUNTANT, seed=1)
-    grant = ledger.authorize(study.cost, settings.rounds)
-    alive = np.ones((settings.rounds, 1), bool)
+    grant = ledger.authorize(study.cost, rounds)
+    alive = np.ones((rounds, 1), bool)
     chunk = Chunk(study, stack(study, [records], [grant]), alive, seed=1)
     del rows, records
     if not noise:
         chunk._fill = lambda noise, jobs: None  # type: ignore[method-assign]
         empty = chunk._empty
         chunk._empty = lambda n: (empty(n)[0], np.zeros((n, 1, 1, 1), np.int32))  # type: ignore
-    server, _ = algorithm.init(facts)
+    server, _ = study.algorithm.init(facts)
     carry: Any = (server, None, None)
     done = 0
 

@@ -32,10 +32,17 @@ def network(model: str) -> nn.Module:
     if model == "logistic":
         return nn.Sequential(nn.Linear(100, 2))
     return nn.Sequential(
-        nn.Conv2d(1, 16, 8, 2, padding=3), nn.ReLU(), nn.MaxPool2d(2, 1),
-        nn.Conv2d(16, 32, 4, 2), nn.ReLU(), nn.MaxPool2d(2, 1),
-        nn.Flatten(), nn.Linear(512, 32), nn.ReLU(), nn.Linear(32, 10),
-    )  # fmt: skip
+        nn.Conv2d(1, 16, 8, 2, padding=3),
+        nn.ReLU(),
+        nn.MaxPool2d(2, 1),
+        nn.Conv2d(16, 32, 4, 2),
+        nn.ReLU(),
+        nn.MaxPool2d(2, 1),
+        nn.Flatten(),
+        nn.Linear(512, 32),
+        nn.ReLU(),
+        nn.Linear(32, 10),
+    )
 
 
 def tensors(model: str) -> TensorDataset:
@@ -68,11 +75,14 @@ def opacus(mode: str, loader: bool = False) -> Prepare:
         task, records = TASKS[model], tensors(model)
         plain = network(model)
         answer = PrivacyEngine().make_private(
-            module=plain, optimizer=torch.optim.SGD(plain.parameters(), lr=RATE),
+            module=plain,
+            optimizer=torch.optim.SGD(plain.parameters(), lr=RATE),
             criterion=nn.CrossEntropyLoss(),
             data_loader=DataLoader(records, batch_size=task.batch),
-            noise_multiplier=NOISE if noise else 0.0, max_grad_norm=CLIP, grad_sample_mode=mode,
-        )  # fmt: skip
+            noise_multiplier=NOISE if noise else 0.0,
+            max_grad_norm=CLIP,
+            grad_sample_mode=mode,
+        )
         module, optimizer, batches = answer[0], answer[1], answer[-1]
         criterion = answer[2] if mode == "ghost" else nn.CrossEntropyLoss()
         features, labels = records.tensors

@@ -30,12 +30,13 @@ import figures
 import unisono
 from datasets import MissingData, adult, data_folder
 from unisono.algorithms.choose import choose
-from unisono.algorithms.sgd_synchronous import Settings, sgd_synchronous
-from unisono.core.algorithm import Algorithm
+from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
 from unisono.core.events import Gaussian
 from unisono.core.trust import Trust
+from unisono.data.scaling import scaling
 from unisono.engines import compilation_cache, in_process
-from unisono.estimators.scaling import scaling
+from unisono.problems.linear import LinearLoss
+from unisono.releases.algorithm import Method
 
 RESULTS = Path(__file__).parent / "results"
 DELTA, ROUNDS = 1e-5, 100
@@ -87,11 +88,11 @@ def load(folder: Path) -> Records:
     return Records(name, train.astype(np.float32), marks[0], test, marks[1], top)
 
 
-def algorithm(name: str, facts: unisono.Facts, trust: Trust, epsilon: float) -> Algorithm:
+def method_named(name: str, epsilon: float) -> Method:
+    problem, privacy = LinearLoss(), unisono.Privacy(epsilon, DELTA)
     if name == "SGD2":
-        plan = Settings(epsilon=epsilon, delta=DELTA, rounds=ROUNDS, radius=10.0)
-        return sgd_synchronous(plan, trust)
-    return choose(facts, trust, epsilon=epsilon, delta=DELTA, most_rounds=ROUNDS).algorithm
+        return SYNCHRONOUS_SGD.method(problem, privacy, rounds=ROUNDS, radius=10.0)
+    return choose(problem, privacy, most_rounds=ROUNDS).method
 
 
 def learn(name: str, records: Records, count: int, epsilon: float, seeds: Sequence[int]) -> Outcome:
@@ -104,9 +105,8 @@ def learn(name: str, records: Records, count: int, epsilon: float, seeds: Sequen
     features = np.split(records.train[order], cuts)
     labels = np.split(records.train_labels[order].astype(np.float32), cuts)
     facts = unisono.Facts(tuple(len(part) for part in labels), records.train.shape[1], count)
-    method = algorithm(name, facts, trust, epsilon)
-    study = unisono.Study(method, facts, trust)
-    event = method.event(facts, trust)
+    study = unisono.Study(method_named(name, epsilon), facts, trust)
+    event = study.algorithm.event(facts, trust)
     assert isinstance(event.noise, Gaussian)
     spread = count if trust is Trust.LOCAL else count / facts.honest
     scores = []
@@ -115,14 +115,16 @@ def learn(name: str, records: Records, count: int, epsilon: float, seeds: Sequen
         budget = unisono.Budget(2 * epsilon, DELTA)
         parties = [
             unisono.Party(
-                f"party{j}", unisono.Private((features[j], labels[j])),
+                f"party{j}",
+                unisono.Private((features[j], labels[j])),
                 unisono.Ledger.in_memory(
-                    unisono.Policy(f"party{j}", budget), unisono.ACCOUNTANT,
+                    unisono.Policy(f"party{j}", budget),
+                    unisono.ACCOUNTANT,
                     seed=1_000_003 * seed + j,
                 ),
             )
             for j in range(count)
-        ]  # fmt: skip
+        ]
         parameters = np.asarray(in_process.run(study, parties).value, float)
         right = np.where(records.test @ parameters >= 0, 1, -1) == records.test_labels
         scores.append(float(right.mean()))
@@ -134,16 +136,21 @@ def verdict(secure: Sequence[float], pooled: Sequence[float]) -> str:
     gap = float(np.mean(secure) - np.mean(pooled))
     error = math.hypot(
         np.std(secure, ddof=1) / len(secure) ** 0.5, np.std(pooled, ddof=1) / len(pooled) ** 0.5
-    )  # fmt: skip
+    )
     equal = abs(gap) <= max(3 * error, 1e-3)
     return f"{gap:+.4f} ± {error:.4f} {'equal' if equal else 'DIFFERENT'}"
 
 
 def over_parties(records: Records, epsilon: float, seeds: int) -> dict[str, list[float]]:
-    print(f"\n{records.name}, epsilon = {epsilon:g}: test accuracy over m "
-          f"(no privacy {records.ceiling:.4f}; {seeds} seeds, 1 at m = 10,000)")  # fmt: skip
-    print(f"{'m':<8}" + "".join(f"{name:>13}" for name in NAMES)
-          + f"{'noise':>9}{'secure - pooled':>26}")  # fmt: skip
+    print(
+        f"\n{records.name}, epsilon = {epsilon:g}: test accuracy over m "
+        f"(no privacy {records.ceiling:.4f}; {seeds} seeds, 1 at m = 10,000)"
+    )
+    print(
+        f"{'m':<8}"
+        + "".join(f"{name:>13}" for name in NAMES)
+        + f"{'noise':>9}{'secure - pooled':>26}"
+    )
     pooled = learn("pooled", records, 1, epsilon, range(max(seeds, 5)))
     curves: dict[str, list[float]] = {name: [] for name in NAMES}
     everywhere: list[float] = []
@@ -156,12 +163,22 @@ def over_parties(records: Records, epsilon: float, seeds: int) -> dict[str, list
         secure = outcomes["secure sum"]
         everywhere += secure.accuracies
         difference = float(np.mean(secure.accuracies) - np.mean(pooled.accuracies))
-        print(f"{count:<8}" + "".join(f"{curves[name][-1]:>13.4f}" for name in NAMES)
-              + f"{secure.noise / pooled.noise:>9.5f}{difference:>+26.4f}", flush=True)  # fmt: skip
+        print(
+            f"{count:<8}"
+            + "".join(f"{curves[name][-1]:>13.4f}" for name in NAMES)
+            + f"{secure.noise / pooled.noise:>9.5f}{difference:>+26.4f}",
+            flush=True,
+        )
     print("secure sum over all m against pooled: " + verdict(everywhere, pooled.accuracies))
     lost = float(np.mean(pooled.accuracies) - np.mean(everywhere))
-    figures.report("accuracy that m parties lose against one", lost, "of accuracy", aim=1e-3,
-                   peer="pooled data", lower=True)  # fmt: skip
+    figures.report(
+        "accuracy that m parties lose against one",
+        lost,
+        "of accuracy",
+        aim=1e-3,
+        peer="pooled data",
+        lower=True,
+    )
     return curves
 
 
@@ -176,15 +193,21 @@ def over_epsilon(records: Records, seeds: int) -> dict[str, list[float]]:
         for name in NAMES:
             curves[name].append(float(np.mean(outcomes[name].accuracies)))
         ratio = outcomes["secure sum"].noise / outcomes["pooled"].noise
-        print(f"{epsilon:<10g}" + "".join(f"{curves[name][-1]:>13.4f}" for name in NAMES)
-              + f"{ratio:>9.5f}", flush=True)  # fmt: skip
+        print(
+            f"{epsilon:<10g}"
+            + "".join(f"{curves[name][-1]:>13.4f}" for name in NAMES)
+            + f"{ratio:>9.5f}",
+            flush=True,
+        )
     return curves
 
 
 def picture(
-    records: Records, parties: dict[str, list[float]], epsilons: dict[str, list[float]],
+    records: Records,
+    parties: dict[str, list[float]],
+    epsilons: dict[str, list[float]],
     epsilon: float,
-) -> str:  # fmt: skip
+) -> str:
     import matplotlib
 
     matplotlib.use("agg")
@@ -201,10 +224,15 @@ def picture(
         axes.axhline(larger, color="grey", linestyle=":", label="always the larger class")
         axes.set(xscale="log")
         axes.grid(alpha=0.3)
-    left.set(xlabel="parties m (the same records in all)", ylabel="test accuracy",
-             title=f"{records.name}, epsilon = {epsilon:g}")  # fmt: skip
-    right.set(xlabel=f"epsilon (delta = {DELTA:g}, replace-one)",
-              title=f"{records.name}, m = {MIDDLE} parties")  # fmt: skip
+    left.set(
+        xlabel="parties m (the same records in all)",
+        ylabel="test accuracy",
+        title=f"{records.name}, epsilon = {epsilon:g}",
+    )
+    right.set(
+        xlabel=f"epsilon (delta = {DELTA:g}, replace-one)",
+        title=f"{records.name}, m = {MIDDLE} parties",
+    )
     right.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
     right.minorticks_off()
     lowest = min(min(values) for curve in (parties, epsilons) for values in curve.values())

@@ -25,37 +25,43 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from datasets import Dataset, MissingData, adult, breast_cancer, data_folder, digits
 from figures import report
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.cli.plan_studies import Candidate, Wish, candidate, document
+from unisono.algorithms.registry import algorithm_named
+from unisono.cli.plan_studies import Candidate, PlanRequest, candidate, document
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party
 from unisono.core.trust import SERVER, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
-from unisono.models.networks import mlp
-from unisono.planning.laws import LAWS, fit
+from unisono.planning.laws import band, fit, holds
 from unisono.planning.noise import noise_of
 from unisono.planning.tasks import Task
-from unisono.training.choices import ALGORITHMS
+from unisono.problems.networks import mlp
 
 FRESH, HELD_OUT = 4000, 1000
 NAMES = {
     Task.CLASSIFICATION: (
-        "gradient-perturbation", "dp-sgd-convex", "output-perturbation", "sgd-synchronous",
+        "gradient-perturbation",
+        "dp-sgd-convex",
+        "output-perturbation",
+        "sgd-synchronous",
         "fed-avg",
     ),
     Task.REGRESSION: (
-        "gradient-perturbation", "dp-sgd-convex", "output-perturbation", "sgd-synchronous",
+        "gradient-perturbation",
+        "dp-sgd-convex",
+        "output-perturbation",
+        "sgd-synchronous",
         "fed-avg",
     ),
     Task.NETWORK: ("dp-sgd", "dp-ftrl", "local-dp-sgd", "fed-avg"),
-}  # fmt: skip
+}
 
 
 class Case(NamedTuple):
     """What is run: a study's facts, its trust, the records and the seed of the noise."""
 
-    wish: Wish
+    request: PlanRequest
     trust: Trust
     data: Dataset
     seed: int
@@ -73,27 +79,29 @@ class Seen(NamedTuple):
 # ------------------------------------------------------------- studies of tables
 
 
-def run(wish: Wish, name: str, trust: Trust, data: Dataset, seed: int) -> Seen | str:
-    """A study of the wish on these records, dealt to the parties in turn."""
-    said = document(wish, name, trust)
+def run(request: PlanRequest, name: str, trust: Trust, data: Dataset, seed: int) -> Seen | str:
+    """A study of the request on these records, dealt to the parties in turn."""
+    said = document(request, name, trust)
     for number, (low, high) in enumerate(data.bounds.T, start=1):
         said["data"]["columns"][f"x{number}"]["bounds"] = (float(low), float(high))
     found = candidate(said)
     if found.built is None:
         return found.reason
     built = found.built
+    total, count = sum(request.records), len(request.records)
     parties = [
-        _party(built, data, np.arange(place, sum(wish.records), len(wish.records)), place, seed)
-        for place in range(len(wish.records))
+        _party(built, data, np.arange(place, total, count), place, seed) for place in range(count)
     ]
     result = in_process.run(built.study, parties)
-    test = built.parts.encode(_values(data.test, data.test_labels))
-    train = built.parts.encode(_values(data.train, data.train_labels))
-    best = ceiling(wish, name, train, test)
+    test = built.posed.encode(_values(data.test, data.test_labels))
+    train = built.posed.encode(_values(data.train, data.train_labels))
+    best = ceiling(request, name, train, test)
     return Seen(
-        data.name, noise_of(built.study).total, wish.classes,
-        best - score(wish, found, result.value, test),
-    )  # fmt: skip
+        data.name,
+        noise_of(built.study).total,
+        request.classes,
+        best - score(request, found, result.value, test),
+    )
 
 
 def _values(rows: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
@@ -101,45 +109,49 @@ def _values(rows: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _party(built: Any, data: Dataset, places: np.ndarray, number: int, seed: int) -> Party:
-    columns = built.parts.encode(_values(data.train[places], data.train_labels[places]))
+    columns = built.posed.encode(_values(data.train[places], data.train_labels[places]))
     event = built.study.algorithm.event(built.study.facts, built.study.trust)
     trusted = built.study.trust is Trust.TRUSTED_SERVER
     policy = Policy(
-        f"party-{number + 1}", Budget(1e3, built.file.privacy.delta),
+        f"party-{number + 1}",
+        Budget(1e3, built.file.privacy.delta),
         ((SERVER, Budget(math.inf, 0.0)),) if trusted else (),
-        relation=built.file.privacy.relation, unit=event.sensitivity.unit,
-    )  # fmt: skip
+        relation=built.file.privacy.relation,
+        unit=event.sensitivity.unit,
+    )
     ledger = Ledger.in_memory(policy, ACCOUNTANT, seed=seed * 10_007 + number)
     held = tuple(np.asarray(column, np.float32) for column in columns)
     return Party(f"party-{number + 1}", Private(held), ledger)
 
 
-def score(wish: Wish, found: Candidate, value: Any, test: tuple[np.ndarray, ...]) -> float:
+def score(
+    request: PlanRequest, found: Candidate, value: Any, test: tuple[np.ndarray, ...]
+) -> float:
     rows, labels = test
-    if found.algorithm in ALGORITHMS:
-        hidden = found.built.file.algorithm.hidden  # type: ignore[union-attr]
-        network = mlp(rows.shape[1], hidden, wish.classes, "tanh")
-        layers = ALGORITHMS[found.algorithm].read(value).parameters
-        outputs = np.asarray(network.predict(layers, rows))
-        guesses = outputs.argmax(1) if wish.classes else outputs
-        truth = (labels > 0) if labels.min() < 0 and wish.classes else labels
+    file = found.built.file  # type: ignore[union-attr]
+    if file.model.name == "network":
+        hidden = file.model_settings.hidden
+        network = mlp(rows.shape[1], hidden, request.classes, "tanh")
+        outputs = np.asarray(network.predict(value.parameters, rows))
+        guesses = outputs.argmax(1) if request.classes else outputs
+        truth = (labels > 0) if labels.min() < 0 and request.classes else labels
     else:
         outputs = rows @ np.asarray(value, float)
         guesses = outputs.argmax(1) if outputs.ndim == 2 else outputs
         truth = labels
-        if wish.classes == 2:
+        if request.classes == 2:
             guesses = np.where(outputs > 0, 1, -1)
-    if wish.classes:
+    if request.classes:
         return float(np.mean(guesses == truth))
     return float(1 - np.mean((guesses - truth) ** 2) / np.var(truth))
 
 
-def ceiling(wish: Wish, name: str, train: Any, test: Any) -> float:
+def ceiling(request: PlanRequest, name: str, train: Any, test: Any) -> float:
     """The same kind of model without privacy."""
-    layered = wish.task is Task.NETWORK
+    layered = request.task is Task.NETWORK
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if wish.classes:
+        if request.classes:
             model = (
                 MLPClassifier((64,), "tanh", max_iter=60, early_stopping=True, random_state=0)
                 if layered
@@ -176,8 +188,9 @@ def plane(seed: int, task: Task, records: int, features: int, classes: int) -> D
         labels = np.clip(scores[:, 0] / 3 + noise, -1, 1)
     bounds = np.repeat([[-1.0], [1.0]], features, axis=1)
     labels = labels.astype(float if not classes else int)
-    return Dataset("planes", rows[:records], labels[:records], rows[records:], labels[records:],
-                   bounds)  # fmt: skip
+    return Dataset(
+        "planes", rows[:records], labels[:records], rows[records:], labels[records:], bounds
+    )
 
 
 def scenarios(task: Task, name: str, seeds: range) -> Iterator[Case]:
@@ -192,9 +205,17 @@ def scenarios(task: Task, name: str, seeds: range) -> Iterator[Case]:
         epsilon = float(generator.choice([0.3, 1.0, 3.0, 8.0]))
         trust = Trust.LOCAL if name == "local-dp-sgd" else generator.choice(list(Trust))
         relation = Relation.ZERO_OUT if whole else Relation.REPLACE_ONE
-        wish = Wish(task, (each,) * parties, features, classes, epsilon=epsilon, delta=1e-6,
-                    relation=relation)  # fmt: skip
-        yield Case(wish, Trust(trust), plane(seed, task, each * parties, features, classes), seed)
+        request = PlanRequest(
+            task,
+            (each,) * parties,
+            features,
+            classes,
+            epsilon=epsilon,
+            delta=1e-6,
+            relation=relation,
+        )
+        data = plane(seed, task, each * parties, features, classes)
+        yield Case(request, Trust(trust), data, seed)
 
 
 def real(task: Task, name: str, folder: Any, quick: bool) -> Iterator[Case]:
@@ -214,15 +235,22 @@ def real(task: Task, name: str, folder: Any, quick: bool) -> Iterator[Case]:
                 sizes = tuple(len(range(p, len(data.train), parties)) for p in range(parties))
                 classes = len(np.unique(data.train_labels))
                 relation = Relation.ZERO_OUT if name == "fed-avg" else Relation.REPLACE_ONE
-                wish = Wish(task, sizes, data.train.shape[1], classes, epsilon=epsilon,
-                            delta=1e-6, relation=relation)  # fmt: skip
-                yield Case(wish, trust, data, 0)
+                request = PlanRequest(
+                    task,
+                    sizes,
+                    data.train.shape[1],
+                    classes,
+                    epsilon=epsilon,
+                    delta=1e-6,
+                    relation=relation,
+                )
+                yield Case(request, trust, data, 0)
 
 
 def observe(task: Task, name: str, cases: Any) -> list[Seen]:
     found = []
-    for wish, trust, data, seed in cases:
-        seen = run(wish, name, trust, data, seed)
+    for request, trust, data, seed in cases:
+        seen = run(request, name, trust, data, seed)
         if isinstance(seen, str):
             print(f"  not possible: {name}, {trust}: {seen[:90]}", flush=True)
         else:
@@ -236,8 +264,12 @@ def main(options: argparse.Namespace) -> None:
         for name in NAMES[task]:
             if options.fit:
                 seen = observe(task, name, scenarios(task, name, range(count)))
-                law = fit([s.total for s in seen], [s.classes for s in seen],
-                          [s.lost for s in seen], task is Task.NETWORK)  # fmt: skip
+                law = fit(
+                    [s.total for s in seen],
+                    [s.classes for s in seen],
+                    [s.lost for s in seen],
+                    task is Task.NETWORK,
+                )
                 print(f"{task} {name}: {law}  # {len(seen)} planes", flush=True)
                 continue
             fresh = range(HELD_OUT, HELD_OUT + count)
@@ -247,21 +279,29 @@ def main(options: argparse.Namespace) -> None:
 
 
 def show(task: Task, name: str, seen: list[Seen]) -> None:
-    law = LAWS[task][name]
+    law = algorithm_named(name).laws[task]
     for where in dict.fromkeys(one.where for one in seen):
         own = [one for one in seen if one.where == where]
-        bands = [law.band(one.total, one.classes) for one in own]
-        inside = [law.holds(one.total, one.classes, one.lost) for one in own]
-        print(f"{task:<15} {name:<24} {where:<14} {sum(inside):>3} of {len(own):>3} in the band",
-              flush=True)  # fmt: skip
+        bands = [band(law, one.total, one.classes) for one in own]
+        inside = [holds(law, one.total, one.classes, one.lost) for one in own]
+        print(
+            f"{task:<15} {name:<24} {where:<14} {sum(inside):>3} of {len(own):>3} in the band",
+            flush=True,
+        )
         for one, b, good in zip(own, bands, inside, strict=True):
             if not good or where != "planes":
-                print(f"      ratio {one.total:8.2f}  lost {one.lost:7.3f}  "
-                      f"band {b.low:.3f} to {b.high:.3f}{'' if good else '  OUTSIDE'}")  # fmt: skip
+                print(
+                    f"      ratio {one.total:8.2f}  lost {one.lost:7.3f}  "
+                    f"band {b.low:.3f} to {b.high:.3f}{'' if good else '  OUTSIDE'}"
+                )
         report(
-            f"plan: {task}, {name}, {where}", np.mean(inside), "share of runs in the band",
-            aim=0.6, peer="planner", command=f"python benchmarks/planning.py --tasks {task}",
-        )  # fmt: skip
+            f"plan: {task}, {name}, {where}",
+            np.mean(inside),
+            "share of runs in the band",
+            aim=0.6,
+            peer="planner",
+            command=f"python benchmarks/planning.py --tasks {task}",
+        )
 
 
 if __name__ == "__main__":

@@ -85,9 +85,11 @@ def fit(design: Design, seed: int) -> Fit:
     plain = 1.96 * without_privacy(design.kind, X, y)
     learnt = getattr(found, "learnt", np.ones(len(truth), bool))
     return Fit(
-        (low < truth) & (truth < high), learnt, (high - low) / 2 / plain,
+        (low < truth) & (truth < high),
+        learnt,
+        (high - low) / 2 / plain,
         getattr(found, "converged", True),
-    )  # fmt: skip
+    )
 
 
 def without_privacy(kind: str, X: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -134,10 +136,13 @@ def main(options: argparse.Namespace) -> None:
         pooled.append((design.kind, inside.mean()))
     for kind in ("logistic", "linear"):
         report(
-            f"95 % intervals, {kind}", float(np.mean([s for own, s in pooled if own == kind])),
-            "share that hold the truth", aim=0.95, peer="nominal level",
+            f"95 % intervals, {kind}",
+            float(np.mean([s for own, s in pooled if own == kind])),
+            "share that hold the truth",
+            aim=0.95,
+            peer="nominal level",
             command="python benchmarks/posterior_coverage.py",
-        )  # fmt: skip
+        )
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ from scipy.special import ndtr
 import figures
 from unisono.algorithms.pvi import Climb, infer, local_optimum
 from unisono.experiments import fig4_4
-from unisono.models import gaussian_family as family
-from unisono.models import likelihoods
-from unisono.models.gaussian_family import Natural
+from unisono.problems import gaussian_family as family
+from unisono.problems import likelihoods
+from unisono.problems.gaussian_family import Natural
 
 RECORDS, FEATURES, STEPS = 10, 5, 5
 CLIMB = Climb(steps=STEPS)
@@ -118,8 +118,9 @@ def main() -> None:
     for name, seconds in loops.items():
         ratio = seconds / together
         print(f"  {name:<26} {1 / seconds:10.1f} rounds per second: {ratio:.0f} times slower")
-        figures.report(f"inference over {count} parties", ratio, "times faster", peer=name,
-                       ratio=True)  # fmt: skip
+        figures.report(
+            f"inference over {count} parties", ratio, "times faster", peer=name, ratio=True
+        )
     begin = time.perf_counter()
     fig4_4.run(quick=False)
     seconds = time.perf_counter() - begin

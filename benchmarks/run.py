@@ -59,9 +59,12 @@ BENCHMARKS = (
     Benchmark("secure_sum_graphs", ("--quick",)),
     Benchmark("secure_rounds", ("--quick",)),
     Benchmark("flower_latency", ("--quick",)),
+    Benchmark("many_parties", ("--smoke",), seconds=3600),
+    Benchmark("soak", ("--smoke",), seconds=3600),
     Benchmark("speed_rounds", ("--quick",), peer="UNISONO_PEER_RAY"),
-    Benchmark("networks", ("--quick", "--models", "logistic"), seconds=5400,
-              peer="UNISONO_PEER_TORCH"),
+    Benchmark(
+        "networks", ("--quick", "--models", "logistic"), seconds=5400, peer="UNISONO_PEER_TORCH"
+    ),
     Benchmark("pvi_speed", ()),
     Benchmark("adult", ("--seeds", "1"), peer="UNISONO_PEER_DIFFPRIVLIB"),
     Benchmark("adult_bayes", None),
@@ -73,11 +76,12 @@ BENCHMARKS = (
     Benchmark("utility_bounds", None),
     Benchmark("audits", ("--quick",)),
     Benchmark("tensor_attack", ("--quick",)),
-    Benchmark("gradient_inversion", ("--quick", "--parts", "plain", "peer"),
-              peer="UNISONO_PEER_TORCH"),
+    Benchmark(
+        "gradient_inversion", ("--quick", "--parts", "plain", "peer"), peer="UNISONO_PEER_TORCH"
+    ),
     Benchmark("posterior_coverage", ("--quick",), seconds=1800),
     Benchmark("planning", ("--quick", "--seeds", "6", "--tasks", "classification"), seconds=5400),
-)  # fmt: skip
+)
 QUICK_SECONDS = 300
 
 
@@ -95,12 +99,15 @@ def run(benchmark: Benchmark, quick: bool) -> dict[str, Any]:
         lines = place.read_text().splitlines() if place.exists() else []
     found = [json.loads(line) for line in lines]
     return {
-        "state": _state(code, limit), "seconds": round(time.monotonic() - began, 1),
+        "state": _state(code, limit),
+        "seconds": round(time.monotonic() - began, 1),
         "command": " ".join(["python", f"benchmarks/{benchmark.name}.py", *options]),
         "figures": [one for one in found if "name" in one],
         "missing": [one for one in found if "missing" in one] + _absent(text),
-        "printed": text, "quick": quick, "load": load,
-    }  # fmt: skip
+        "printed": text,
+        "quick": quick,
+        "load": load,
+    }
 
 
 def _absent(text: str) -> list[dict[str, str]]:
@@ -122,9 +129,13 @@ def _environment(benchmark: Benchmark, figures: Path) -> dict[str, str]:
 def _ended(command: list[str], environment: dict[str, str], limit: int) -> tuple[str, int | None]:
     """What was printed, and the exit code; None where the time was over."""
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
         start_new_session=True,
-    )  # fmt: skip
+    )
     try:
         return process.communicate(timeout=limit)[0], process.returncode
     except subprocess.TimeoutExpired:

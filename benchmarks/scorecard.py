@@ -21,9 +21,17 @@ from markupsafe import Markup
 from unisono.reports.page import Section, figure, page, table
 
 LIBRARIES = (
-    "unisono", "jax", "jaxlib", "numpy", "scipy", "scikit-learn", "flwr", "dp-accounting",
-    "jax-privacy", "opendp",
-)  # fmt: skip
+    "unisono",
+    "jax",
+    "jaxlib",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "flwr",
+    "dp-accounting",
+    "jax-privacy",
+    "opendp",
+)
 ALONE = "unisono alone"
 
 
@@ -82,8 +90,9 @@ def collect(folder: Path, names: Sequence[str]) -> Card:
         command = run.get("command", f"python benchmarks/{name}.py")
         for one in run.get("figures", ()):
             own = {key: one[key] for key in ("name", "value", "unit", "aim", "lower", "ratio")}
-            figures.append(Figure(name, peer=one["peer"] or ALONE,
-                                  command=one["command"] or command, **own))  # fmt: skip
+            figures.append(
+                Figure(name, peer=one["peer"] or ALONE, command=one["command"] or command, **own)
+            )
         missing += [(one["missing"], name, one["install"]) for one in run.get("missing", ())]
     return Card(tuple(figures), tuple(dict.fromkeys(missing)), tuple(states))
 
@@ -120,10 +129,16 @@ def _number(value: float) -> str:
 
 def _rows(figures: Sequence[Figure]) -> list[list[str]]:
     return [
-        [one.name, "-" if one.value is None else _number(one.value), one.unit, one.aimed,
-         one.verdict, one.command]
+        [
+            one.name,
+            "-" if one.value is None else _number(one.value),
+            one.unit,
+            one.aimed,
+            one.verdict,
+            one.command,
+        ]
         for one in figures
-    ]  # fmt: skip
+    ]
 
 
 _RUN_HEADER = ["benchmark", "state", "took", "load before", "command"]
@@ -132,11 +147,15 @@ _HEADER = ["figure", "value", "unit", "aim", "verdict", "command"]
 
 def _runs(card: Card) -> list[list[str]]:
     return [
-        [name, run["state"] + (" (quick)" if run.get("quick") else ""),
-         f"{run['seconds']:g} s" if "seconds" in run else "-", f"{run.get('load', '-')}",
-         run.get("command", "-")]
+        [
+            name,
+            run["state"] + (" (quick)" if run.get("quick") else ""),
+            f"{run['seconds']:g} s" if "seconds" in run else "-",
+            f"{run.get('load', '-')}",
+            run.get("command", "-"),
+        ]
         for name, run in card.states
-    ]  # fmt: skip
+    ]
 
 
 def _machine() -> list[list[str]]:
@@ -217,8 +236,14 @@ def ratios(figures: Sequence[Figure]) -> bytes:
         value = float(one.value or 0)
         colour = "#D55E00" if one.verdict == "MISSED" else "#0072B2"
         axes.barh(row, value - 1, left=1, color=colour, height=0.6)
-        axes.annotate(_number(value), (max(value, 1), row), xytext=(4, 0), va="center",
-                      textcoords="offset points", fontsize=8)  # fmt: skip
+        axes.annotate(
+            _number(value),
+            (max(value, 1), row),
+            xytext=(4, 0),
+            va="center",
+            textcoords="offset points",
+            fontsize=8,
+        )
         if one.aim:
             axes.plot([one.aim, one.aim], [row - 0.4, row + 0.4], color="black", linewidth=1.5)
     axes.set_yticks(range(len(shown)), [f"{one.peer}: {one.name}" for one in shown], fontsize=8)

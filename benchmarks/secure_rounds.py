@@ -22,10 +22,11 @@ import numpy as np
 
 import figures
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
+from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.trust import Trust
 from unisono.core.values import Private
@@ -42,6 +43,7 @@ from unisono.engines.flower.certificates import (
 )
 from unisono.engines.flower.cluster import SuperLink
 from unisono.engines.flower.resident import serve
+from unisono.problems.linear import LinearLoss
 from unisono.secagg.roster import Identity, Roster
 
 PARTIES, FEATURES, RECORDS = 3, 100_000, 4
@@ -51,9 +53,9 @@ ROSTER = Roster(tuple(p.name for p in PEOPLE), tuple(p.public for p in PEOPLE))
 
 
 def study(trust: str, rounds: int) -> Study:
-    settings = Settings(epsilon=2.0, delta=1e-6, rounds=rounds)
+    method = GRADIENT_PERTURBATION.method(LinearLoss(), Privacy(2.0, 1e-6), rounds=rounds)
     facts = Facts((RECORDS,) * PARTIES, FEATURES, PARTIES - 1)
-    return Study(gradient_perturbation(settings), facts, Trust(trust))
+    return Study(method, facts, Trust(trust))
 
 
 def measure(link: Link, job: Path) -> None:
@@ -62,9 +64,12 @@ def measure(link: Link, job: Path) -> None:
     agreed = study(**order)
     done: list[float] = []
     outcome = coordinate(
-        agreed, link, session_of(agreed, ROSTER), conditions=Conditions(60.0, 120.0),
+        agreed,
+        link,
+        session_of(agreed, ROSTER),
+        conditions=Conditions(60.0, 120.0),
         progress=lambda number: done.append(time.perf_counter()),
-    )  # fmt: skip
+    )
     found = {"seconds": np.diff(done).tolist(), "opened": outcome.opened, **outcome.traffic}
     (job / "seconds.json").write_text(json.dumps(found))
 
@@ -89,9 +94,12 @@ def resident(number: str, trust: str, rounds: str, address: str, key: str, autho
         return reply
 
     serve(
-        answer, address, root_certificates=Path(authority).read_bytes(),
-        keys=load_node_keys(Path(key)), stop=stop,
-    )  # fmt: skip
+        answer,
+        address,
+        root_certificates=Path(authority).read_bytes(),
+        keys=load_node_keys(Path(key)),
+        stop=stop,
+    )
 
 
 def run(folder: Path, trust: str, rounds: int) -> dict[str, object]:
@@ -131,15 +139,19 @@ if __name__ == "__main__":
     parser.add_argument("--quick", action="store_true", help="five rounds in place of twelve")
     rounds = 5 if parser.parse_args().quick else 12
     print(f"{PARTIES} parties, {FEATURES} floats, load {os.getloadavg()[0]:.1f}")
-    print(f"{'trust':12s}{'minimum':>9s}{'median':>9s}  seconds a round"
-          f"{'sent':>12s}{'received':>10s}  kB per party and round")  # fmt: skip
+    print(
+        f"{'trust':12s}{'minimum':>9s}{'median':>9s}  seconds a round"
+        f"{'sent':>12s}{'received':>10s}  kB per party and round"
+    )
     for trust, aim in AIMS.items():
         with tempfile.TemporaryDirectory() as temporary:
             found = run(Path(temporary), trust, rounds)
         seconds = found["seconds"]
         traffic = [found[kind] / PARTIES / rounds / 1e3 for kind in ("sent", "received")]
         middle = statistics.median(seconds)
-        print(f"{trust:12s}{min(seconds):9.2f}{middle:9.2f}{'':17s}{traffic[0]:12.0f}"
-              f"{traffic[1]:10.0f}{'':25s}aim {aim:g} s: "
-              f"{'reached' if middle <= aim else 'MISSED'}")  # fmt: skip
+        print(
+            f"{trust:12s}{min(seconds):9.2f}{middle:9.2f}{'':17s}{traffic[0]:12.0f}"
+            f"{traffic[1]:10.0f}{'':25s}aim {aim:g} s: "
+            f"{'reached' if middle <= aim else 'MISSED'}"
+        )
         figures.report(f"a round over Flower, {trust}", middle, "s", aim=aim, lower=True)

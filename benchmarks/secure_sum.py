@@ -52,8 +52,9 @@ def people(parties: int, minimum: int) -> People:
     identities = [Identity.fresh(f"party {i}") for i in range(parties)]
     roster = Roster(tuple(p.name for p in identities), tuple(p.public for p in identities))
     session = Session(roster, b"benchmark", minimum, 0, BITS)
-    begun = [party.announce(session, own, i, 0, 0, os.urandom(32))
-             for i, own in enumerate(identities)]  # fmt: skip
+    begun = [
+        party.announce(session, own, i, 0, 0, os.urandom(32)) for i, own in enumerate(identities)
+    ]
     return People(
         session, identities, [b[0] for b in begun], {i: b[1] for i, b in enumerate(begun)}
     )
@@ -68,9 +69,10 @@ def deals_for_the_first(crowd: People, dealt: party.Dealt) -> dict[int, party.De
         boxes = {}
         if i in around:
             content = bytes(2 * shamir.SHARE_BYTES)
-            boxes[0] = party._box(state, table, i, 0).encrypt(
-                bytes(12), content, dealt.table_digest
-            )
+            own = masks.private_key(derive(state.secret, "box"))
+            agreed = masks.exchanged(own, party.box_key(table[0]))
+            box = party._box(attempt, i, 0, agreed)
+            boxes[0] = box.encrypt(bytes(12), content, dealt.table_digest)
         found[i] = party.Deal(bytes(32), crowd.identities[i].sign(statement), boxes)
     return found
 
@@ -114,10 +116,12 @@ def streams(count: int, size: int) -> Callable[[], None]:
 def line(name: str, ours: Seconds, count: int, generator: Seconds) -> None:
     ratio, processor = ours.wall / generator.wall, ours.processor / generator.processor
     verdict = "reached" if ratio <= WITHIN else "MISSED"
-    print(f"{name:<36}{1e3 * ours.wall:>9.1f} ms{count:>6} streams{1e3 * generator.wall:>9.1f} ms"
-          f"{ratio:>7.2f}{processor:>7.2f}   goal {WITHIN:g}: {verdict}", flush=True)  # fmt: skip
-    figures.report(name.strip(), ratio, "of its time", aim=WITHIN, peer="AES-CTR alone",
-                   lower=True)  # fmt: skip
+    print(
+        f"{name:<36}{1e3 * ours.wall:>9.1f} ms{count:>6} streams{1e3 * generator.wall:>9.1f} ms"
+        f"{ratio:>7.2f}{processor:>7.2f}   goal {WITHIN:g}: {verdict}",
+        flush=True,
+    )
+    figures.report(name.strip(), ratio, "of its time", aim=WITHIN, peer="AES-CTR alone", lower=True)
 
 
 # ------------------------------------------------------------ a party, a server
@@ -221,8 +225,14 @@ def against_mpyc(python: str | None, size: int, repetitions: int) -> None:
     theirs = float(found[0])
     ratio = theirs / seconds.wall
     verdict = "reached" if ratio >= SLOWER else "MISSED"
-    figures.report(f"sum of {size:,} integers of 3 parties", ratio, "times faster", aim=SLOWER,
-                   peer="MPyC", ratio=True)  # fmt: skip
+    figures.report(
+        f"sum of {size:,} integers of 3 parties",
+        ratio,
+        "times faster",
+        aim=SLOWER,
+        peer="MPyC",
+        ratio=True,
+    )
     print(
         f"MPyC, 3 processes: {theirs:.2f} s, {ratio:.0f} times slower   goal {SLOWER:g}: {verdict}"
     )
@@ -231,8 +241,11 @@ def against_mpyc(python: str | None, size: int, repetitions: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the integers")
-    parser.add_argument("--peer", default=os.environ.get("UNISONO_MPYC_PYTHON"),
-                        help="a Python interpreter with mpyc, numpy and gmpy2")  # fmt: skip
+    parser.add_argument(
+        "--peer",
+        default=os.environ.get("UNISONO_MPYC_PYTHON"),
+        help="a Python interpreter with mpyc, numpy and gmpy2",
+    )
     arguments = parser.parse_args()
     size, repetitions = (10**5, 5) if arguments.quick else (10**6, 30)
     print(f"{size} integers modulo 2^{BITS}, load {os.getloadavg()[0]:.1f}")

@@ -34,11 +34,12 @@ def traffic(session: Session, size: int) -> tuple[int, int]:
     vector = np.zeros(size, f"<u{BITS // 8}")
     place = {"session": session.id.hex(), "round": 0, "attempt": 0}
     asked = [
-        wire.encode("announce", place), wire.encode("deal", place, packets.announcements(keys)),
+        wire.encode("announce", place),
+        wire.encode("deal", place, packets.announcements(keys)),
         wire.encode("ask", {**place, "counted": [0] * n}, packets.deals(deals, 0)),
         wire.encode("agree", place, packets.signatures(sent)),
         wire.encode("unmask", place, packets.signatures(votes)),
-    ]  # fmt: skip
+    ]
     own = party.Deal(key, signature, boxes)
     said = [
         wire.encode("announce", {"party": 0}, packets.announcements({0: keys[0]})),
@@ -53,10 +54,14 @@ def traffic(session: Session, size: int) -> tuple[int, int]:
 
 
 def graphs(size: int, repetitions: int) -> None:
-    print(f"{size} integers modulo 2^{BITS}, load {os.getloadavg()[0]:.1f}; a party's milliseconds "
-          "and bytes")  # fmt: skip
-    print(f"{'parties':>8}{'graph':>11}{'masks':>7}{'set-up':>10}{'masking':>10}"
-          f"{'sent':>9}{'received':>10}{'streams to open, 5% gone':>26}")  # fmt: skip
+    print(
+        f"{size} integers modulo 2^{BITS}, load {os.getloadavg()[0]:.1f}; a party's milliseconds "
+        "and bytes"
+    )
+    print(
+        f"{'parties':>8}{'graph':>11}{'masks':>7}{'set-up':>10}{'masking':>10}"
+        f"{'sent':>9}{'received':>10}{'streams to open, 5% gone':>26}"
+    )
     usual = neighbours.ALL_PAIRS
     for parties in (5, 100, 300, 1000):
         for graph in ("all pairs", "ring")[: 1 if parties <= usual else 2]:
@@ -66,9 +71,11 @@ def graphs(size: int, repetitions: int) -> None:
             setup, mask, sent, received = one_party(crowd, size, repetitions)
             gone = parties // 20
             count = (parties - gone) + gone * min(crowd.session.degree, parties - gone)
-            print(f"{parties:>8}{graph:>11}{crowd.session.degree:>7}{1e3 * setup:>7.0f} ms"
-                  f"{1e3 * mask:>7.0f} ms{sent - 4 * size:>9}{received:>10}{count:>26}",
-                  flush=True)  # fmt: skip
+            print(
+                f"{parties:>8}{graph:>11}{crowd.session.degree:>7}{1e3 * setup:>7.0f} ms"
+                f"{1e3 * mask:>7.0f} ms{sent - 4 * size:>9}{received:>10}{count:>26}",
+                flush=True,
+            )
     neighbours.ALL_PAIRS = usual
     neighbours.choose.cache_clear()
 

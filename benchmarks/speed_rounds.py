@@ -51,22 +51,43 @@ class Timing(NamedTuple):
 
 def learn(features: np.ndarray, labels: np.ndarray, rounds: int) -> tuple[Timing, float]:
     """Gradient perturbation over features (parties, n, d); accuracy on the training records."""
-    from unisono import ACCOUNTANT, Budget, Facts, Ledger, Party, Policy, Private, Study, Trust
-    from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
+    from unisono import (
+        ACCOUNTANT,
+        Budget,
+        Facts,
+        Ledger,
+        Party,
+        Policy,
+        Privacy,
+        Private,
+        Study,
+        Trust,
+    )
+    from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
     from unisono.engines import in_process
+    from unisono.problems.linear import LinearLoss
 
     count, size, width = features.shape
     began, busy = time.perf_counter(), time.process_time()
     parties = [
         Party(
-            f"p{j}", Private((features[j], labels[j])),
+            f"p{j}",
+            Private((features[j], labels[j])),
             Ledger.in_memory(Policy(f"p{j}", Budget(2.0, 1e-6)), ACCOUNTANT),
         )
         for j in range(count)
-    ]  # fmt: skip
+    ]
     facts = Facts((size,) * count, width, max(1, count * 9 // 10), count // 10)
-    algorithm = gradient_perturbation(Settings(epsilon=1.0, delta=1e-6, rounds=rounds))
-    study = Study(algorithm, facts, Trust.SECURE_SUM)
+    method = GRADIENT_PERTURBATION.method(
+        LinearLoss(),
+        Privacy(1.0, 1e-6),
+        rounds=rounds,
+        clipping_norm=1.0,
+        learning_rate=4.0,
+        momentum=0.0,
+        average_last=0.0,
+    )
+    study = Study(method, facts, Trust.SECURE_SUM)
     marks: list[float] = []
     result = in_process.run(
         study, parties, progress=lambda _: marks.append(time.perf_counter() - began)
@@ -103,36 +124,52 @@ def peer(python: str, count: int, rounds: int) -> dict[str, Any] | str:
 
 
 def compare(python: str | None, runs: int, rounds: int) -> None:
-    print(f"one round of logistic regression, {flower_ray.RECORDS} records and "
-          f"{flower_ray.FEATURES} columns per party; load {os.getloadavg()[0]:.1f}")  # fmt: skip
+    print(
+        f"one round of logistic regression, {flower_ray.RECORDS} records and "
+        f"{flower_ray.FEATURES} columns per party; load {os.getloadavg()[0]:.1f}"
+    )
     if python is None:
         figures.missing("Flower's Ray simulation", INSTALL)
-        print("Flower's Ray simulation: not measured, no Python with flwr[simulation]: install "
-              "it in an environment of its own and name its Python with --peer")  # fmt: skip
+        print(
+            "Flower's Ray simulation: not measured, no Python with flwr[simulation]: install "
+            "it in an environment of its own and name its Python with --peer"
+        )
     for count in PARTIES:
         cold, warm = ours(count, runs)
-        print(f"\n{count} parties, ours: {warm.steady * 1e3:.2f} ms a round (steady); "
-              f"{warm.total / ROUNDS * 1e3:.2f} ms a round with compilation, ledgers, accounting "
-              f"and certificate over {ROUNDS} rounds ({warm.total:.2f} s); first call of the "
-              f"process: {cold.first:.2f} s to {CHUNK} rounds, "
-              f"{cold.total:.2f} s to the end")  # fmt: skip
+        print(
+            f"\n{count} parties, ours: {warm.steady * 1e3:.2f} ms a round (steady); "
+            f"{warm.total / ROUNDS * 1e3:.2f} ms a round with compilation, ledgers, accounting "
+            f"and certificate over {ROUNDS} rounds ({warm.total:.2f} s); first call of the "
+            f"process: {cold.first:.2f} s to {CHUNK} rounds, "
+            f"{cold.total:.2f} s to the end"
+        )
         theirs = peer(python, count, rounds) if python else None
         if isinstance(theirs, str):
             print(f"{count} parties, Flower: not measured: {theirs}")
         elif theirs is not None:
             later = theirs["seconds"][1:]
             best = min(later)
-            print(f"{count} parties, Flower's Ray simulation: {statistics.median(later):.2f} s "
-                  f"(least {best:.2f}) a round after the first; first result after "
-                  f"{theirs['until_first']:.1f} s")  # fmt: skip
+            print(
+                f"{count} parties, Flower's Ray simulation: {statistics.median(later):.2f} s "
+                f"(least {best:.2f}) a round after the first; first result after "
+                f"{theirs['until_first']:.1f} s"
+            )
             for name, mine in (("steady", warm.steady), ("all included", warm.total / ROUNDS)):
                 factor = best / mine
                 verdict = "reached" if factor >= GOALS[count] else "MISSED"
-                figures.report(f"a round of {count} parties, {name}", factor, "times faster",
-                               aim=GOALS[count], peer="Flower's Ray simulation",
-                               ratio=True)  # fmt: skip
-                print(f"  {name}: {factor:,.0f} times faster than its fastest round "
-                      f"(goal {GOALS[count]:.0f}: {verdict})", flush=True)  # fmt: skip
+                figures.report(
+                    f"a round of {count} parties, {name}",
+                    factor,
+                    "times faster",
+                    aim=GOALS[count],
+                    peer="Flower's Ray simulation",
+                    ratio=True,
+                )
+                print(
+                    f"  {name}: {factor:,.0f} times faster than its fastest round "
+                    f"(goal {GOALS[count]:.0f}: {verdict})",
+                    flush=True,
+                )
 
 
 def scale(count: int, rounds: int = 100) -> dict[str, float]:
@@ -153,9 +190,12 @@ def many(runs: int) -> None:
         run = subprocess.run(command, capture_output=True, text=True, check=True)
         seen = json.loads(run.stdout)
         best = min(best, seen["total"])
-        print(f"  {seen['total']:.1f} s wall clock, {seen['processor']:.1f} s of processor, "
-              f"peak memory {seen['memory']:.2f} GB, training accuracy {seen['accuracy']:.3f}, "
-              f"load {os.getloadavg()[0]:.1f}", flush=True)  # fmt: skip
+        print(
+            f"  {seen['total']:.1f} s wall clock, {seen['processor']:.1f} s of processor, "
+            f"peak memory {seen['memory']:.2f} GB, training accuracy {seen['accuracy']:.3f}, "
+            f"load {os.getloadavg()[0]:.1f}",
+            flush=True,
+        )
     verdict = "reached" if best < SCALE_SECONDS else "MISSED"
     figures.report("100,000 parties x 100 rounds", best, "s", aim=SCALE_SECONDS, lower=True)
     print(f"  goal: under {SCALE_SECONDS:.0f} s on 2 cores: {best:.1f} s {verdict}")

@@ -135,22 +135,43 @@ def sweeps(quick: bool) -> list[Sweep]:
     stds = (0.5, 0.7, 1.0) if quick else (1.0, 2.0, 4.0)
     return [
         Sweep("none", "m", -0.5, counts, lambda m, seed: clean(problem(int(m), seed))),
-        Sweep("none, network", "m", -0.5, counts,
-              lambda m, seed: clean(problem(int(m), seed, network=True))),
-        Sweep("none, m=1e5", "d", 0.5, (16, 32, 64, 128),
-              lambda d, seed: clean(problem(100_000, seed, d=int(d)))),
-        Sweep("none, m=1e5", "B", 1.0, (2, 4, 8, 16),
-              lambda b, seed: clean(problem(100_000, seed, batch=int(b)))),
+        Sweep(
+            "none, network",
+            "m",
+            -0.5,
+            counts,
+            lambda m, seed: clean(problem(int(m), seed, network=True)),
+        ),
+        Sweep(
+            "none, m=1e5",
+            "d",
+            0.5,
+            (16, 32, 64, 128),
+            lambda d, seed: clean(problem(100_000, seed, d=int(d))),
+        ),
+        Sweep(
+            "none, m=1e5",
+            "B",
+            1.0,
+            (2, 4, 8, 16),
+            lambda b, seed: clean(problem(100_000, seed, batch=int(b))),
+        ),
         Sweep("batch clipping to 1", "m", -0.5, counts, clipped),
         Sweep("noise of std 0.3", "m", -0.5, counts, lambda m, seed: with_noise(m, seed, 0.3)),
-        Sweep(f"noise, m={wide:.0e}", "std", 1.0, stds,
-              lambda std, seed: with_noise(wide, seed, std)),
+        Sweep(
+            f"noise, m={wide:.0e}", "std", 1.0, stds, lambda std, seed: with_noise(wide, seed, std)
+        ),
         Sweep("DP-SGD, noise 0.006", "m", 0.0, counts, lambda m, seed: private(m, seed, 0.006)),
         Sweep("DP-SGD, noise 1", "m", 0.0, counts, lambda m, seed: private(m, seed, 1.0)),
-        Sweep("dropout, m=1e5", "keep", -0.5, (0.2, 0.45, 1.0),
-              lambda p, seed: dropout_errors(problem(100_000, seed), p, seed)),
+        Sweep(
+            "dropout, m=1e5",
+            "keep",
+            -0.5,
+            (0.2, 0.45, 1.0),
+            lambda p, seed: dropout_errors(problem(100_000, seed), p, seed),
+        ),
         Sweep("local steps, m=3e4", "k", 1.0, (1, 4, 16), local),
-    ]  # fmt: skip
+    ]
 
 
 def exponents(quick: bool, seeds: int) -> None:
@@ -183,8 +204,9 @@ def polish(seeds: int) -> None:
         f"polished, d=32, B=4, m=1e4, residuals of the network: worst error of {seeds} seeds "
         f"{worst:.1e} (target 1e-6), longest {longest:.1f} s"
     )
-    figures.report("tensor attack, polished: worst error", worst, "relative error", aim=1e-6,
-                   lower=True)  # fmt: skip
+    figures.report(
+        "tensor attack, polished: worst error", worst, "relative error", aim=1e-6, lower=True
+    )
 
 
 def clipping() -> None:

@@ -15,8 +15,9 @@ from scipy.optimize import minimize
 
 import unisono
 from unisono.algorithms import bounds
-from unisono.algorithms.sgd_synchronous import Settings, sgd_synchronous
+from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
 from unisono.engines import in_process
+from unisono.problems.linear import LinearLoss
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -53,19 +54,26 @@ def best(data: list) -> float:
 
 def measured(data: list, epsilon: float, trust: unisono.Trust, least: float) -> tuple[float, float]:
     """Mean excess risk over seeds, and the variance of the noise in a summed gradient."""
-    settings = Settings(epsilon, DELTA, rounds=ROUNDS, radius=RADIUS)
-    algorithm = sgd_synchronous(settings, trust)
+    method = SYNCHRONOUS_SGD.method(
+        LinearLoss(), unisono.Privacy(epsilon, DELTA), rounds=ROUNDS, radius=RADIUS
+    )
     facts = unisono.Facts((RECORDS,) * PARTIES, FEATURES, PARTIES, 1)
+    study = unisono.Study(method, facts, trust)
     excess = []
     for seed in range(SEEDS):
         parties = [
-            unisono.Party(f"p{j}", unisono.Private(d), unisono.Ledger.in_memory(
-                unisono.Policy(f"p{j}", unisono.Budget(100.0, DELTA)), unisono.ACCOUNTANT, seed))
+            unisono.Party(
+                f"p{j}",
+                unisono.Private(d),
+                unisono.Ledger.in_memory(
+                    unisono.Policy(f"p{j}", unisono.Budget(100.0, DELTA)), unisono.ACCOUNTANT, seed
+                ),
+            )
             for j, d in enumerate(data)
-        ]  # fmt: skip
-        result = in_process.run(unisono.Study(algorithm, facts, trust), parties)
+        ]
+        result = in_process.run(study, parties)
         excess.append(risk(result.value, data) - least)
-    std = algorithm.event(facts, trust).noise.std
+    std = study.algorithm.event(facts, trust).noise.std
     shares = PARTIES if trust is unisono.Trust.LOCAL else PARTIES / facts.honest
     return float(np.mean(excess)), std**2 * shares
 
@@ -95,8 +103,11 @@ def main() -> None:
     for (name, values), style in zip(curves.items(), styles, strict=True):
         axes.loglog(EPSILONS, np.maximum(values, 1e-3), style, label=name)
     axes.axhline(useless, color="grey", linewidth=1, label="trivial bound: any point of the ball")
-    axes.set(xlabel=f"epsilon (delta = {DELTA:g}, replace-one)", ylabel="excess risk (sum)",
-             title=f"SGD2: {PARTIES} parties, {TOTAL} records, {ROUNDS} rounds")  # fmt: skip
+    axes.set(
+        xlabel=f"epsilon (delta = {DELTA:g}, replace-one)",
+        ylabel="excess risk (sum)",
+        title=f"SGD2: {PARTIES} parties, {TOTAL} records, {ROUNDS} rounds",
+    )
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     place = Path(__file__).parent / "results" / "utility_bounds.png"

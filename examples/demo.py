@@ -15,9 +15,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 import unisono
-from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
+from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
 from unisono.engines import in_process
 from unisono.errors import BudgetExceeded
+from unisono.problems.linear import LinearLoss
 
 FOLDER = Path("demo")
 HOSPITALS = {"Aalborg": 900, "Bergen": 1400, "Cork": 700, "Dresden": 1100, "Evora": 800}
@@ -25,7 +26,7 @@ CONSOLE = Console()
 
 
 def patients(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Made-up patients: age, and four measurements that raise or lower the risk of a disease."""
+    """Synthetic patients: age, and four measurements that raise or lower the risk of a disease."""
     generator = np.random.default_rng(seed)
     ages = np.clip(generator.normal(58, 16, count), 18, 100)
     measurements = generator.normal(size=(count, 4))
@@ -37,11 +38,11 @@ def patients(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def private_mean(ages: np.ndarray) -> None:
     CONSOLE.rule("[bold]1  One hospital, one number")
-    book = unisono.open_ledger(FOLDER / "ages.ledger", dataset="ages", epsilon=1.0)
-    CONSOLE.print(str(unisono.mean(ages, bounds=(18, 100), epsilon=0.5, ledger=book)))
+    ledger = unisono.open_ledger(FOLDER / "ages.ledger", dataset="ages", epsilon=1.0)
+    CONSOLE.print(str(unisono.mean(ages, bounds=(18, 100), epsilon=0.5, ledger=ledger)))
     CONSOLE.print(f"  (the true mean, which nobody outside sees: {ages.mean():.3f})\n")
     try:
-        unisono.mean(ages, bounds=(18, 100), epsilon=0.8, ledger=book)
+        unisono.mean(ages, bounds=(18, 100), epsilon=0.8, ledger=ledger)
     except BudgetExceeded as refusal:
         CONSOLE.print(f"[bold]A second question that costs too much:[/] {refusal}\n")
 
@@ -49,9 +50,10 @@ def private_mean(ages: np.ndarray) -> None:
 def private_model() -> None:
     CONSOLE.rule("[bold]2  Five hospitals, one model, no trusted server")
     data = [patients(count, seed)[1:] for seed, count in enumerate(HOSPITALS.values(), start=1)]
+    privacy = unisono.Privacy(epsilon=1.0, delta=1e-6)
     study = unisono.Study(
-        gradient_perturbation(Settings(epsilon=1.0, delta=1e-6, rounds=60)),
-        unisono.Facts(tuple(HOSPITALS.values()), features=6, minimum_survivors=4, colluders=1),
+        GRADIENT_PERTURBATION.method(LinearLoss("logistic"), privacy, rounds=60),
+        unisono.Facts(tuple(HOSPITALS.values()), features=6, minimum_parties=4, colluders=1),
         unisono.Trust.SECURE_SUM,
     )
     parties = [

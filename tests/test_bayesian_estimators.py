@@ -2,7 +2,7 @@
 
 import math
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,15 +16,18 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.gaussian import mu_for
-from unisono.algorithms.pvi_natural_gradient import (
-    Settings,
-    Window,
-    _statistics,
-    for_intervals,
+from unisono.algorithms.noise_aware import (
+    RoundNoise,
+    converged,
+    from_statistics,
+    from_window,
+    opened_variance,
 )
+from unisono.algorithms.pvi_natural_gradient import Window, for_intervals, record_statistics
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
 from unisono.core.trust import FINAL_MODEL, PARTY, SERVER, Relation, Trust
 from unisono.errors import BudgetExceeded, InvalidInput
 from unisono.estimators import (
@@ -34,15 +37,9 @@ from unisono.estimators import (
     NotConverged,
     Posterior,
 )
-from unisono.estimators.noise_aware import (
-    RoundNoise,
-    converged,
-    from_statistics,
-    from_window,
-    opened_variance,
-)
-from unisono.models.gaussian_family import Natural, covariance, gaussian, mean, prior
-from unisono.models.likelihoods import logistic
+from unisono.problems.bayesian import BayesianProblem
+from unisono.problems.gaussian_family import Natural, covariance, gaussian, mean, prior
+from unisono.problems.likelihoods import logistic
 
 # A test's seeds and budgets are its own; that users are told of theirs is in test_estimators.
 pytestmark = pytest.mark.filterwarnings(
@@ -96,14 +93,25 @@ def covered(posterior, truth):
 quietly = pytest.mark.filterwarnings(
     "ignore::unisono.estimators.UnboundedFeatures",
     "ignore::unisono.estimators.DrownedByNoise",
+    "ignore::unisono.estimators.NotConverged",  # two rounds are too few
     "ignore::unisono.ClippedValues",
     "ignore::unisono.PrivacyWarning",
 )
 
 
+def expected_to_fail(estimator):
+    """A row whose score is uncertain is nearer to one half than its expected score says."""
+    if isinstance(estimator, BayesianLogisticRegression):
+        return {"check_decision_proba_consistency": "probabilities are averaged over scores"}
+    return {}
+
+
 @quietly
 @pytest.mark.slow
-@parametrize_with_checks([BayesianLinearRegression(), BayesianLogisticRegression(rounds=2)])
+@parametrize_with_checks(
+    [BayesianLinearRegression(), BayesianLogisticRegression(rounds=2)],
+    expected_failed_checks=expected_to_fail,
+)
 def test_scikit_learn_checks(estimator, check, labels_are_public):
     check(estimator)
 
@@ -196,8 +204,9 @@ def test_a_coefficient_that_is_only_its_prior_is_no_estimate():
     assert "Nothing was learnt of dose" in repr(q)
     nothing = replace(q, covariance=0.9 * np.eye(2))
     assert "noise of privacy is part" not in repr(nothing)
-    assert "to" not in [word for line in nothing.summary().splitlines()[1:3]
-                        for word in line.split()]  # fmt: skip
+    assert "to" not in [
+        word for line in nothing.summary().splitlines()[1:3] for word in line.split()
+    ]
 
 
 def test_rounds_that_disagree_are_told_of():
@@ -344,17 +353,17 @@ def simulated_posteriors(records, epsilon, seeds, trust=Trust.SECURE_SUM, partie
     model = BayesianLogisticRegression(epsilon, bounds=(LEAST, MOST))
     scale = model._scale(4)
     facts = Facts((records // parties,) * parties, 5, parties, colluders=1)
-    algorithm, refine = model._method(facts, trust, Relation.REPLACE_ONE)
-    settings = for_intervals(
-        Settings(epsilon=epsilon, prior_variance=100.0, rounds=12,
-                 relation=Relation.REPLACE_ONE), logistic(), facts, trust, 4 / 3,
-    )  # fmt: skip
-    assert algorithm.settings == {**asdict(settings), "likelihood": "logistic"}
+    method, refine = model._method(facts, trust, Relation.REPLACE_ONE)
+    config, algorithm = method.config, method.bind(facts, trust)
+    said = {"rounds": 12, **for_intervals(logistic(), 4 / 3)}
+    assert said.items() <= config.model_dump().items()
+    assert method.privacy == Privacy(epsilon, 1e-5, Relation.REPLACE_ONE)
+    assert method.problem == BayesianProblem(logistic(), prior_variance=100.0)
     std = math.sqrt(opened_variance(algorithm.event(facts, trust), facts, trust))
 
     def study(rows, labels, noise):
         def one_round(state, drawn):
-            own = _statistics(settings, logistic(), algorithm.ask(state), rows, labels)
+            own = record_statistics(config, logistic(), algorithm.ask(state), rows, labels)
             norms = jnp.linalg.norm(own, axis=1)
             arrived = Aggregate(own.sum(0) + drawn, parties, jnp.float32(records))
             return algorithm.merge(state, arrived), norms.max()
@@ -367,13 +376,14 @@ def simulated_posteriors(records, epsilon, seeds, trust=Trust.SECURE_SUM, partie
         X, y = clinic(seed, records)
         noise = std * np.random.default_rng([seed, 1]).normal(size=(12, 5 + 15))
         answer, longest = study(*(np.asarray(a, "f") for a in (scale.whole(X), 2 * y - 1, noise)))
-        assert longest <= settings.clip * (1 + 1e-5)  # weights of rows leave nothing to clip
-        q, arrived = refine(answer)
+        assert longest <= config.clipping_norm * (1 + 1e-5)  # weights of rows leave nothing to clip
+        q, arrived, _ = refine(answer)
         slopes, intercepts = scale.coefficients(np.eye(5))
         matrix = np.concatenate([slopes, intercepts[:, None]], axis=1).T
         names = ("age", "mass", "smoker", "tail", "intercept")
-        whole = Posterior(mean(q), covariance(q), names, converged=arrived,
-                          prior_covariance=100 * np.eye(5))  # fmt: skip
+        whole = Posterior(
+            mean(q), covariance(q), names, converged=arrived, prior_covariance=100 * np.eye(5)
+        )
         found.append(whole.mapped(matrix, np.zeros(5), names))
     return found
 
@@ -443,7 +453,7 @@ def test_without_noise_the_regression_is_the_textbooks_in_the_users_units():
 def test_the_noise_in_the_sum_is_the_noise_that_is_counted(trust, parties, monkeypatch):
     """Rows and targets of zero: the released shift is noise alone. 310 numbers, 16 % is four
     deviations of their spread: a false alarm once in 10 000."""
-    import unisono.estimators.noise_aware as module
+    import unisono.algorithms.noise_aware as module
 
     counted, found = [], []
     exact = module.opened_variance
@@ -453,9 +463,14 @@ def test_the_noise_in_the_sum_is_the_noise_that_is_counted(trust, parties, monke
     X, y = np.zeros((60, 30)), np.zeros(60)
     for seed in range(10):
         model = BayesianLinearRegression(
-            bounds=(-1, 1), target_bounds=(-1, 1), noise_std=1.0, trust=trust, random_state=seed,
-            noise_aware=False, ledger=None,
-        )  # fmt: skip
+            bounds=(-1, 1),
+            target_bounds=(-1, 1),
+            noise_std=1.0,
+            trust=trust,
+            random_state=seed,
+            noise_aware=False,
+            ledger=None,
+        )
         with pytest.warns(DrownedByNoise, match="of 31 directions"):
             model.fit(X, y, parties=np.arange(60) % parties)
         found.append(model._posterior.natural.shift)
@@ -582,12 +597,17 @@ def test_both_engines_give_the_same_posterior(kind, trust):
     ["logistic", pytest.param("probit", marks=pytest.mark.slow)],
 )
 def test_the_classifier_learns_and_averages_over_its_posterior(link):
-    from unisono.models.likelihoods import likelihood_named, predictive
+    from unisono.problems.likelihoods import likelihood_named, predictive
 
     X, y, beta = coins(5000, link={"logistic": expit, "probit": ndtr}[link], spread=3.0)
     model = BayesianLogisticRegression(
-        2.0, bounds=1.0, classes=[0, 1], link=link, prior_variance=9.0, random_state=0,
-    ).fit(X, y)  # fmt: skip
+        2.0,
+        bounds=1.0,
+        classes=[0, 1],
+        link=link,
+        prior_variance=9.0,
+        random_state=0,
+    ).fit(X, y)
     best = np.mean(((X @ beta[:3] + beta[3]) > 0) == y)
     assert model.score(X, y) > best - 0.02
     chances = model.predict_proba(X)
@@ -625,6 +645,7 @@ def test_almost_without_noise_the_answer_is_the_mode():
     assert np.all((model.posterior_.std > plain) & (model.posterior_.std < 1.4 * plain))
 
 
+@quietly
 def test_few_rounds_are_doubted_aloud():
     X, y = clinic(0, 600)
     model = BayesianLogisticRegression(
@@ -638,10 +659,15 @@ def test_few_rounds_are_doubted_aloud():
 
 @quietly
 def test_where_noise_is_all_there_is_nothing_was_learnt():
+    """Whatever is drawn: noise alone passes for information in one fit of a thousand, so that eight
+    fits fail by chance in less than one run of a hundred."""
     X, y = clinic(0, 200)
-    model = BayesianLogisticRegression(0.1, bounds=(LEAST, MOST), classes=[0, 1], random_state=0)
-    shown = model.fit(X, y).posterior_
-    assert not shown.learnt.any()
+    for seed in range(8):
+        model = BayesianLogisticRegression(
+            0.1, bounds=(LEAST, MOST), classes=[0, 1], random_state=seed
+        )
+        shown = model.fit(X, y).posterior_
+        assert not shown.learnt.any()
     assert shown.summary().count("nothing was learnt (this is the prior)") == 5
     assert "noise of privacy is part" not in shown.summary()
 

@@ -10,7 +10,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from unisono.data import Bounds, UnreadValues, as_number, as_text, codes, numbers, read_table
+from unisono.data import (
+    Bounds,
+    UnreadValues,
+    as_number,
+    as_text,
+    codes,
+    listed,
+    numbers,
+    read_table,
+)
 from unisono.errors import InvalidInput
 
 GOOD = "age,income,disease,insured\n30,1.5,flu,true\n41,2.5,none,false\n52,,flu,true\n"
@@ -49,15 +58,40 @@ def test_csv(write):
 @pytest.mark.parametrize(
     ("cell", "number"),
     [
-        ("7", 7.0), (" 2.50\t", 2.5), ("-1e3", -1000.0), (".5", 0.5), ("TRUE", 1.0), ("False", 0.0),
-        (True, 1.0), (np.bool_(False), 0.0), (3, 3.0), (np.int8(3), 3.0), (np.float32(0.5), 0.5),
-        (decimal.Decimal("1.5"), 1.5), (5e-324, 5e-324), ("1,5", np.nan), ("1_000", np.nan),
-        ("١٢", np.nan), ("0x10", np.nan), ("n/a", np.nan), ("nan", np.nan), ("inf", np.nan),
-        ("1e999", np.nan), ("", np.nan), (None, np.nan), (10**400, np.nan), (np.inf, np.nan),
-        (1j, np.nan), (b"1", np.nan), ([1], np.nan), (np.array(1), np.nan), (object(), np.nan),
-        (decimal.Decimal("sNaN"), np.nan), (datetime.date(2020, 1, 1), np.nan),
+        ("7", 7.0),
+        (" 2.50\t", 2.5),
+        ("-1e3", -1000.0),
+        (".5", 0.5),
+        ("TRUE", 1.0),
+        ("False", 0.0),
+        (True, 1.0),
+        (np.bool_(False), 0.0),
+        (3, 3.0),
+        (np.int8(3), 3.0),
+        (np.float32(0.5), 0.5),
+        (decimal.Decimal("1.5"), 1.5),
+        (5e-324, 5e-324),
+        ("1,5", np.nan),
+        ("1_000", np.nan),
+        ("١٢", np.nan),
+        ("0x10", np.nan),
+        ("n/a", np.nan),
+        ("nan", np.nan),
+        ("inf", np.nan),
+        ("1e999", np.nan),
+        ("", np.nan),
+        (None, np.nan),
+        (10**400, np.nan),
+        (np.inf, np.nan),
+        (1j, np.nan),
+        (b"1", np.nan),
+        ([1], np.nan),
+        (np.array(1), np.nan),
+        (object(), np.nan),
+        (decimal.Decimal("sNaN"), np.nan),
+        (datetime.date(2020, 1, 1), np.nan),
     ],
-)  # fmt: skip
+)
 def test_a_number_is_what_one_cell_spells(cell, number):
     assert same(as_number(cell), number)
 
@@ -65,14 +99,33 @@ def test_a_number_is_what_one_cell_spells(cell, number):
 @pytest.mark.parametrize(
     ("value", "place"),
     [
-        ("1", 0), (1, 0), (1.0, 0), ("1.0", 0), (True, 0), ("true", 0), (np.uint8(1), 0),
-        ("north", 1), ("North", -1), (" north", -1), ("2.50", 2), (2.5, 2), ("", -1), (None, -1),
-        (np.nan, -1), ("NA", 3), (["north"], -1), (np.str_("north"), 1),
+        ("1", 0),
+        (1, 0),
+        (1.0, 0),
+        ("1.0", 0),
+        (True, 0),
+        ("true", 0),
+        (np.uint8(1), 0),
+        ("north", 1),
+        ("North", -1),
+        (" north", -1),
+        ("2.50", 2),
+        (2.5, 2),
+        ("", -1),
+        (None, -1),
+        (np.nan, -1),
+        ("NA", 3),
+        (["north"], -1),
+        (np.str_("north"), 1),
         pytest.param(10**5000, -1, id="5000 digits"),
-        ("9007199254740993", 4), (9007199254740993, 4), ("9007199254740992", -1),
-        (9007199254740992.0, -1), (datetime.date(2020, 1, 1), 5), ("2020-01-01", 5),
+        ("9007199254740993", 4),
+        (9007199254740993, 4),
+        ("9007199254740992", -1),
+        (9007199254740992.0, -1),
+        (datetime.date(2020, 1, 1), 5),
+        ("2020-01-01", 5),
     ],
-)  # fmt: skip
+)
 def test_a_category_is_found_for_one_value_alone(value, place):
     public = (1, "north", "2.5", "NA", "9007199254740993", "2020-01-01")
     assert codes([value], public).tolist() == [place]
@@ -90,11 +143,9 @@ def test_whole_numbers_are_written_alike(number):
 
 
 @given(
-    st.lists(
-        st.one_of(st.floats(), st.integers(-(2**63), 2**63 - 1), st.booleans()), min_size=1
-    ),
+    st.lists(st.one_of(st.floats(), st.integers(-(2**63), 2**63 - 1), st.booleans()), min_size=1),
     st.sampled_from([np.float64, np.float32, np.float16, np.int64, np.uint8, np.bool_]),
-)  # fmt: skip
+)
 @settings(max_examples=100, deadline=None)
 def test_typed_arrays_are_read_as_their_values_are(values, kind):
     """The fast ways for arrays of numbers give, bit for bit, what each value gives alone."""
@@ -103,6 +154,72 @@ def test_typed_arrays_are_read_as_their_values_are(values, kind):
     assert numbers(array).tobytes() == np.array([as_number(one) for one in array]).tobytes()
     public = (0, 1, 2.5, -1)
     assert codes(array, public).tolist() == [int(codes([one], public)[0]) for one in array]
+
+
+# ------------------------------------------------------------- columns of frames
+
+WIDE = 2**53 + 1  # a double cannot hold it
+
+
+class Frame:
+    """A column as pandas and polars have it: NumPy gets floats as soon as one value is missing."""
+
+    dtype = "Int64"
+
+    def __init__(self, values):
+        self.values = values
+
+    def __len__(self):
+        return len(self.values)
+
+    def __array__(self, dtype=None, copy=None):
+        kind = float if None in self.values else np.int64
+        return np.array([np.nan if v is None else v for v in self.values], kind)
+
+
+class Pandas(Frame):
+    def astype(self, kind):
+        return np.array(self.values, kind)
+
+
+class Polars(Frame):
+    def to_list(self):
+        return list(self.values)
+
+
+KINDS = {
+    "list": list,
+    "objects": lambda values: np.array(values, object),
+    "masked": lambda values: np.ma.masked_array(
+        [0 if v is None else v for v in values], [v is None for v in values]
+    ),
+    "arrow": pyarrow.array,
+    "arrow chunks": lambda values: pyarrow.chunked_array([values], pyarrow.int64()),
+    "arrow dictionary": lambda values: pyarrow.array(values, pyarrow.int64()).dictionary_encode(),
+    "pandas": Pandas,
+    "polars": Polars,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_missing_value_of_a_column_makes_no_other_a_float(kind):
+    whole = codes(listed(KINDS[kind]([WIDE, WIDE - 1, 7])), [WIDE, WIDE - 1, 7])
+    one_less = codes(listed(KINDS[kind]([WIDE, WIDE - 1, None])), [WIDE, WIDE - 1, 7])
+    assert whole.tolist() == [0, 1, 2]
+    assert one_less.tolist() == [0, 1, -1]
+
+
+def test_one_text_of_an_arrow_array_that_is_no_text_takes_no_other_with_it():
+    offsets = np.array([0, 1, 2, 3], np.int32).tobytes()
+    buffers = [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(b"ab\xff")]
+    broken = pyarrow.Array.from_buffers(pyarrow.string(), 3, buffers)
+    assert codes(listed(broken), ["a", "b"]).tolist() == [0, 1, -1]
+
+
+@pytest.mark.parametrize("table", [pyarrow.table({"a": [1, 2]}), np.zeros((2, 2)), np.array(3)])
+def test_several_columns_are_no_list(table):
+    with pytest.raises(InvalidInput, match="one value for each record"):
+        listed(table)
 
 
 # ------------------------------------------------------------- where a record ends
@@ -247,9 +364,7 @@ CELLS = st.one_of(
 
 @given(cell=CELLS, number=st.one_of(st.none(), st.floats()), place=st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
-def test_one_parquet_cell_never_decides_how_another_is_read(
-    tmp_path_factory, cell, number, place
-):  # fmt: skip
+def test_one_parquet_cell_never_decides_how_another_is_read(tmp_path_factory, cell, number, place):
     path = tmp_path_factory.getbasetemp() / "cells.parquet"
 
     def read(texts, weights):
@@ -268,9 +383,12 @@ def test_one_parquet_cell_never_decides_how_another_is_read(
         pyarrow.parquet.write_table(table, path)
         found = read_table(path)
         read = (
-            found.numbers("text"), found.codes("text", ("flu", "none")), found.numbers("weight"),
-            found.codes("weight", (1, 2)), found.codes("coded", ("flu", "none")),
-        )  # fmt: skip
+            found.numbers("text"),
+            found.codes("text", ("flu", "none")),
+            found.numbers("weight"),
+            found.codes("weight", (1, 2)),
+            found.codes("coded", ("flu", "none")),
+        )
         return [tuple(value.tobytes() for value in record) for record in zip(*read, strict=True)]
 
     texts, weights = [b"30", b"flu", b"none", b"x"], [1.0, 2.5, -1.0, None]

@@ -4,43 +4,44 @@ Those of the command line are in `cli/test_conventions.py`.
 """
 
 import inspect
-from dataclasses import MISSING, fields
-from importlib import import_module
 from itertools import product
 from pathlib import Path
-from pkgutil import iter_modules
 
 import numpy as np
 import pytest
 
 import unisono
-from unisono import algorithms, estimators
-from unisono.algorithms import choose
-from unisono.algorithms.one_shot import Promise, agree_facts
-from unisono.core.algorithm import Facts
+from unisono import estimators
+from unisono.algorithms.choose import choose
+from unisono.algorithms.dp_sgd_convex import ConvexDpSgdConfig
+from unisono.algorithms.gradient_perturbation import GradientPerturbationConfig
+from unisono.algorithms.registry import OWN
+from unisono.core.algorithm import Facts, agree_facts
 from unisono.core.defaults import PARTY_RELATION, RELATION, RIDGE, default_colluders
 from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.errors import ClippedValues, InvalidInput
 from unisono.estimators import configuration
 from unisono.estimators.members import facts_of
-from unisono.models.networks import logistic
+from unisono.models.registry import algorithms_for, model_named
+from unisono.problems.linear import LinearLoss
+from unisono.problems.networks import logistic
 from unisono.scaling import PrivateScaler
-from unisono.studies import settings as study_settings
-from unisono.studies.build import BUILDERS
 from unisono.studies.file import parse_study
 from unisono.studies.policy_file import PolicyFile
+from unisono.studies.schema import ALGORITHM_SECTIONS
 from unisono.studies.template import Answers, study_text
-from unisono.training import ALGORITHMS, train
+from unisono.training import algorithms as network_algorithms
+from unisono.training import train
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 
 PAGE = (Path(__file__).parents[1] / "docs" / "defaults.md").read_text()
-WHOLE_PARTIES = {"fed_avg", "pvi_updates"}
 
 
 def study_file(unit="record", trust="secure-sum", parties=3, minimum=None):
-    least = "" if minimum is None else f"minimum_survivors = {minimum}"
+    least = "" if minimum is None else f"minimum_parties = {minimum}"
     algorithm = 'name = "fed-avg"' if unit == "party" else 'name = "dp-sgd"'
     members = "".join(f'[[parties]]\nname = "p{k}"\nrecords = 50\n' for k in range(parties))
     return parse_study(f"""
@@ -58,6 +59,8 @@ unit = "{unit}"
 [trust]
 mode = "{trust}"
 {least}
+[model]
+name = "network"
 [algorithm]
 {algorithm}
 """)
@@ -73,7 +76,7 @@ def test_the_relation_of_python_and_of_files():
     assert Policy("ages", Budget(1.0)).relation is RELATION
     budget = PolicyFile.model_fields["budget"].annotation
     assert budget.model_fields["relation"].default is RELATION
-    assert Promise(1.0).relation is PrivateScaler(1.0).relation is RELATION
+    assert Privacy(1.0).relation is PrivateScaler(1.0).relation is RELATION
     assert inspect.signature(unisono.open_ledger).parameters["relation"].default is RELATION
 
 
@@ -91,29 +94,27 @@ def test_the_relation_of_every_estimator():
 
 
 def test_the_relation_of_every_algorithm():
-    seen = set()
-    for module in iter_modules(algorithms.__path__):
-        code = import_module(f"unisono.algorithms.{module.name}")
-        for name, kind in inspect.getmembers(code, inspect.isclass):
-            if not name.endswith("Settings") or kind.__module__ != code.__name__:
-                continue
-            for field in fields(kind):
-                if field.name == "relation" and field.default is not MISSING:
-                    expected = PARTY_RELATION if module.name in WHOLE_PARTIES else RELATION
-                    assert field.default is expected, (module.name, name)
-                    seen.add(module.name)
-    assert seen >= WHOLE_PARTIES | {"dp_sgd", "dp_ftrl", "pvi_dp_sga", "pvi_natural_gradient"}
+    for kind in OWN:  # the promise is the study's
+        assert not {"epsilon", "delta", "relation"} & set(kind.config.model_fields)
+    hiding = [kind.name for kind in OWN if kind.units == (Unit.PARTY,)]
+    assert sorted(hiding) == ["fed-avg", "pvi-clipped-updates"]
+    assert Privacy(1.0).relation is RELATION
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", network_algorithms())
 def test_the_relation_of_train(name):
     """Told by a refusal: exact sizes are public under both, so nobody may state them again."""
-    relation = PARTY_RELATION if ALGORITHMS[name].unit is Unit.PARTY else RELATION
+    relation = PARTY_RELATION if network_algorithms()[name].units == (Unit.PARTY,) else RELATION
     with pytest.raises(InvalidInput, match=f"under {relation!s} sizes are exact and public"):
         train(
-            logistic(2, 2), (np.zeros((9, 2)), np.zeros(9)), algorithm=name, sizes=9, epsilon=1.0,
-            delta=1e-4, rounds=1,
-        )  # fmt: skip
+            logistic(2, 2),
+            (np.zeros((9, 2)), np.zeros(9)),
+            algorithm=name,
+            sizes=9,
+            epsilon=1.0,
+            delta=1e-4,
+            rounds=1,
+        )
 
 
 # ------------------------------------------------------------- colluders
@@ -128,7 +129,7 @@ def test_the_number_of_colluders(trust, parties, minimum):
     expected = int(survivors > 1 and trust is not Trust.TRUSTED_SERVER)
     assert default_colluders(trust, survivors) == expected
     sizes = (50,) * parties
-    assert agree_facts(sizes, 1, trust, minimum_survivors=minimum).colluders == expected
+    assert agree_facts(sizes, 1, trust, minimum_parties=minimum).colluders == expected
     assert facts_of(sizes, 1, trust, RELATION, minimum, None).colluders == expected
     if parties > 1 or trust is not Trust.SECURE_SUM:  # one party alone has nobody to add up with
         assert study_file(trust=str(trust), parties=parties, minimum=minimum).colluders == expected
@@ -138,9 +139,13 @@ def test_the_number_of_colluders(trust, parties, minimum):
 def test_a_first_study_file_states_the_defaults(trust):
     """Without the lines that state them it says the same."""
     answers = Answers(
-        "ages", "classes", {"age": (0.0, 120.0), "ill": ("yes", "no")},
-        {"a": 500, "b": 500, "c": 500}, "ill", trust=trust,
-    )  # fmt: skip
+        "ages",
+        "logistic-regression",
+        {"age": (0.0, 120.0), "ill": ("yes", "no")},
+        {"a": 500, "b": 500, "c": 500},
+        "ill",
+        trust=trust,
+    )
     text = study_text(answers)
     stated = parse_study(text)
     silent = "\n".join(
@@ -153,32 +158,30 @@ def test_a_first_study_file_states_the_defaults(trust):
 # ------------------------------------------------------------- ridge, names, bounds
 
 
-def test_the_ridge():
+def test_the_ridge(monkeypatch):
     assert RIDGE == 0
-    assert study_settings.GradientPerturbation(name="gradient-perturbation").regularisation == RIDGE
-    assert study_settings.DpSgdConvex(name="dp-sgd-convex").regularisation == RIDGE
-    assert study_settings.OutputPerturbation(name="output-perturbation").regularisation is None
+    for name in ("gradient-perturbation", "dp-sgd-convex"):
+        assert ALGORITHM_SECTIONS[name](name=name).regularisation == RIDGE
+    name = "output-perturbation"
+    assert ALGORITHM_SECTIONS[name](name=name).regularisation is None
     facts = Facts((1000, 1000), 3, 2)
-    chosen = choose.choose(facts, Trust.LOCAL, epsilon=1.0, delta=1e-6)
-    assert chosen.algorithm.settings["regularisation"] == RIDGE
+    chosen = choose(LinearLoss("logistic"), Privacy(1.0, 1e-6))
+    assert chosen.method.bind(facts, Trust.LOCAL).settings["regularisation"] == RIDGE
     request = configuration.Request("auto", "logistic", 2, 1.0, 1e-6, RELATION, None, 5)
-    assert configuration._descent(request)["regularisation"] == RIDGE
-    for name in ("gradient_perturbation", "dp_sgd_convex"):
-        made = import_module(f"unisono.algorithms.{name}").Settings(1.0, 1e-6)
-        assert made.regularisation == RIDGE
+    monkeypatch.setattr(configuration, "in_rounds", lambda method, *_: method)
+    assert configuration.plan(request, facts, Trust.LOCAL).config.regularisation == RIDGE
+    for config in (GradientPerturbationConfig(), ConvexDpSgdConfig()):
+        assert config.regularisation == RIDGE
 
 
 def test_a_name_means_one_algorithm_wherever_it_is_used():
-    assert set(ALGORITHMS) <= set(BUILDERS)
-    alone = {"auto", "objective-perturbation"}  # its noise cannot come in shares
-    assert set(configuration.ALGORITHMS) - alone <= set(BUILDERS)
-    linear = [name for name, kind in vars(study_settings).items() if _is_linear(kind)]
-    assert {"DpSgdConvex", "GradientPerturbation"} <= set(linear)
-    assert not set(configuration.ALGORITHMS) & set(ALGORITHMS)  # linear models, and networks
-
-
-def _is_linear(kind):
-    return isinstance(kind, type) and issubclass(kind, study_settings.Linear)
+    known = {kind.name for kind in OWN}
+    assert set(network_algorithms()) <= known
+    assert set(configuration.ALGORITHMS) - {"auto"} <= known
+    linear = {kind.name for kind in algorithms_for(model_named("logistic-regression"))}
+    assert set(configuration.ALGORITHMS) - {"auto"} <= linear
+    # Linear models, and networks.
+    assert not set(configuration.ALGORITHMS) & set(network_algorithms())
 
 
 def test_statistics_clip_and_tell_whoever_holds_the_values(ledger):

@@ -1,13 +1,17 @@
 """Every Python block of the documentation runs, and so do its commands, but for those named here.
 
 Commands of a page run one after another in one folder, inside this process. Those that are not
-run are at least understood: the command exists and has the options that are shown.
+run are at least understood: the command exists and has the options that are shown. Study and policy
+files are read, and the page on plugins runs with the example installed.
 """
 
+import os
 import re
 import runpy
 import shlex
+import subprocess
 import sys
+import tomllib
 import warnings
 from pathlib import Path
 
@@ -33,10 +37,15 @@ SLOW = {
     "algorithms/local-dp-sgd": {0},
     "how-to/hide-whole-parties": {0},
 }
+# The page on plugins needs one that is installed: `test_the_page_on_plugins_runs`.
+PLUGIN = "how-to/write-a-plugin"
 # Commands that are shown and not run, each with the reason.
 NOT_RUN = {
     "make ": "sets up an environment of its own",
     "source ": "belongs to the reader's shell",
+    "pip ": "installs: the page runs with its plugin in another process, below",
+    "unisono algorithms power-iteration": "needs the plugin: the same",
+    "unisono check examples/plugin": "needs the plugin: the same",
     "unisono local-cluster": "starts a server and parties: tests/deployment/test_cluster.py",
     "unisono coordinate": "waits for parties: tests/deployment",
     "unisono join": "waits for a server: tests/deployment",
@@ -62,6 +71,7 @@ BLOCKS = [
         marks=[pytest.mark.slow] if number in SLOW.get(name_of(page), ()) else [],
     )
     for page in PAGES
+    if name_of(page) != PLUGIN
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S))
 ]
 
@@ -142,8 +152,138 @@ def test_exceptions_are_few_and_all_needed():
     left_out = [line for line in SHOWN if reason(line)]
     unused = [start for start in NOT_RUN if not any(f"{x} ".startswith(start) for x in left_out)]
     assert unused == []
-    assert len(left_out) == 20
+    assert len(left_out) == 23
     assert len(SHOWN) - len(left_out) >= 25
+
+
+# ------------------------------------------------------------- files that pages show
+
+TOML = {
+    f"{page.stem}-{number}": block
+    for page in (ROOT / "README.md", *PAGES)
+    for number, block in enumerate(re.findall(r"```toml\n(.*?)```", page.read_text(), re.S))
+}
+
+
+@pytest.mark.parametrize("block", TOML.values(), ids=TOML)
+def test_files_are_read(block):
+    """Whole studies and policies are parsed, and studies built; of parts, every section is what the
+    registries or the policy's format say."""
+    from unisono.studies import schema
+    from unisono.studies.build import build
+    from unisono.studies.file import parse_study
+    from unisono.studies.policy_file import Allowed, parse_policy
+
+    said = tomllib.loads(block)
+    if "title" in said:
+        assert build(parse_study(block)).study.costs
+        return
+    if {"dataset", "budget", "allow"} <= set(said):
+        assert parse_policy(block, "policy.toml").core_policy()
+        return
+    for name, section in said.items():
+        known = {"model": schema.MODEL_SECTIONS, "algorithm": schema.ALGORITHM_SECTIONS}.get(name)
+        if known is not None:
+            known[section["name"]].model_validate(section, strict=False)
+        elif name == "allow":
+            Allowed.model_validate(section, strict=False)
+        else:
+            assert block.strip() in (ROOT / "examples" / "plugin" / "pyproject.toml").read_text()
+
+
+def test_tables_of_models_and_algorithms_are_what_the_registries_say():
+    """`python docs/make/registries.py` after a change."""
+    written = runpy.run_path(str(DOCS / "make" / "registries.py"))["written"]
+    page = (DOCS / "studies.md").read_text(encoding="utf-8")
+    assert page == written(page)
+
+
+# ------------------------------------------------------------- algorithms and plugins
+
+
+def test_the_page_on_algorithms_shows_the_example():
+    """The code that it explains is that of `examples/plugin`, to the letter."""
+    example = ROOT / "examples" / "plugin" / "src" / "unisono_power" / "algorithm.py"
+    code = example.read_text().partition('"""\n\n')[2].rstrip()
+    page = (DOCS / "how-to" / "write-an-algorithm.md").read_text()
+    assert f"```python\n{code}\n" in page
+    concepts = page.partition("## The fifteen things")[2].partition("\n\nLess common")[0]
+    assert len(re.findall(r"^\| [^|]", concepts, re.M)) == 15
+
+
+def test_the_page_on_plugins_runs(tmp_path):
+    """Its code and commands, with the example's metadata where pip would put it."""
+    plugin = ROOT / "examples" / "plugin"
+    project = tomllib.loads((plugin / "pyproject.toml").read_text())["project"]
+    info = tmp_path / "site" / f"unisono_power-{project['version']}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
+    points = [
+        line
+        for group, entries in project["entry-points"].items()
+        for line in (f"[{group}]", *(f"{name} = {where}" for name, where in entries.items()))
+    ]
+    (info / "entry_points.txt").write_text("\n".join(points))
+    text = (DOCS / f"{PLUGIN}.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    lines = [shlex.split(line)[1:] for line in COMMANDS[PLUGIN] if line.startswith("unisono ")]
+    script = f"""
+from typer.testing import CliRunner
+from unisono.cli import app
+for words in {lines!r}:
+    words = [word.replace("examples/", {str(ROOT / "examples")!r} + "/") for word in words]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, (words, done.output, done.exception)
+    assert "direction" in done.output, done.output
+exec({block!r}, {{}})
+"""
+    paths = [str(ROOT / "src"), str(plugin / "src"), str(tmp_path / "site")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "unisono-power" in done.stdout
+
+
+# ------------------------------------------------------------- links, pictures and words
+
+
+def test_internal_ids_are_on_the_errata_page_only():
+    """Readers know the literature by author and year, not our numbers for its mistakes."""
+    around = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+    for page in (*PAGES, *around, *(ROOT / "examples").rglob("*.md")):
+        if page.name != "errata.md":
+            found = re.findall(r"\b(?:E00\d|X)-\d+|INVENTORY|source 00\d", page.read_text())
+            assert not found, f"{page.name}: {found}"
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "federated learning",
+        "secure aggregation",
+        "membership inference",
+        "user-level privacy",
+        "clipping norm",
+        "privacy budget",
+        "post-processing",
+        "group privacy",
+        "zCDP",
+    ],
+)
+def test_the_glossary_knows_the_words_of_the_field(word):
+    first, second = (DOCS / "glossary.md").read_text().split("## From our words to the field's")
+    assert word in first
+    for ours in ("**ledger**", "**certificate**", "**viewer**", "**grant**"):
+        assert ours in second
 
 
 def test_pages_link_to_pages_that_exist():
@@ -178,7 +318,14 @@ def test_algorithm_pages_say_the_same_things():
         if page.stem == "index":
             continue
         text = page.read_text()
-        for part in ("**In plain words.**", "$$", "is released", "| unit |", "```python",
-                     "## References", "unisono.algorithms"):  # fmt: skip
+        for part in (
+            "**In plain words.**",
+            "$$",
+            "is released",
+            "| unit |",
+            "```python",
+            "## References",
+            "unisono.algorithms",
+        ):
             assert part in text or (part == "| unit |" and "| | unit |" in text), (page.name, part)
-        assert re.search(r"\b(E00\d|X)-\d+", text) or page.stem in ("k-means", "dp-ftrl")
+        assert "(../errata.md)" in text or page.stem in ("k-means", "dp-ftrl")

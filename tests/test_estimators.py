@@ -24,7 +24,8 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import FINAL_MODEL, PARTY, SERVER, Relation
-from unisono.engines import compilation_cache
+from unisono.data.scaling import scaling
+from unisono.engines import compilation_cache, in_process
 from unisono.errors import (
     BudgetExceeded,
     ClippedValues,
@@ -41,9 +42,9 @@ from unisono.estimators import (
     RepeatedFits,
     UnboundedFeatures,
     private_search,
+    search,
 )
 from unisono.estimators.members import membership
-from unisono.estimators.scaling import scaling
 
 # A test's seeds and budgets are its own; that users are told of theirs is a test below.
 pytestmark = pytest.mark.filterwarnings(
@@ -77,13 +78,20 @@ quietly = pytest.mark.filterwarnings(
 
 # Each of these compiles programs for shapes of its own. check_classifiers_train stays.
 LONGER = {
-    "check_classifiers_classes", "check_dtype_object", "check_pipeline_consistency",
-    "check_supervised_y_2d", "check_classifier_data_not_an_array", "check_estimators_dtypes",
-    "check_fit_check_is_fitted", "check_decision_proba_consistency",
-    "check_f_contiguous_array_estimator", "check_estimators_overwrite_params",
-    "check_positive_only_tag_during_fit", "check_n_features_in_after_fitting",
+    "check_classifiers_classes",
+    "check_dtype_object",
+    "check_pipeline_consistency",
+    "check_supervised_y_2d",
+    "check_classifier_data_not_an_array",
+    "check_estimators_dtypes",
+    "check_fit_check_is_fitted",
+    "check_decision_proba_consistency",
+    "check_f_contiguous_array_estimator",
+    "check_estimators_overwrite_params",
+    "check_positive_only_tag_during_fit",
+    "check_n_features_in_after_fitting",
     "check_fit2d_1feature",
-}  # fmt: skip
+}
 
 
 def named(check):
@@ -94,11 +102,13 @@ def named(check):
 
 CHECKS = [
     pytest.param(
-        estimator, check, id=named(check),
+        estimator,
+        check,
+        id=named(check),
         marks=[pytest.mark.slow] if check.func.__name__ in LONGER else [],
     )
     for estimator, check in estimator_checks_generator(PrivateLogisticRegression(rounds=2))
-]  # fmt: skip
+]
 
 
 @quietly
@@ -300,6 +310,49 @@ def test_private_search_pays_for_fits_and_choice():
         private_search([], X, y, epsilon=0.5)
 
 
+WIDE = 2**53  # the next whole number is none of the doubles
+
+
+@pytest.mark.parametrize("last", [float(WIDE), str(WIDE), np.float32(WIDE)])
+@pytest.mark.parametrize(
+    "model",
+    [
+        PrivateLogisticRegression(bounds=(-1, 1), classes=[WIDE, WIDE + 1]),
+        BayesianLogisticRegression(bounds=(-1, 1), classes=[WIDE, WIDE + 1]),
+        PrivateClassifier(bounds=(-1, 1), classes=[WIDE, WIDE + 1], hidden=(2,)),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_one_label_never_decides_how_another_is_read(monkeypatch, model, last):
+    """As one array, labels with a single float are floats, and with a single text they are text."""
+    seen = []
+
+    def caught(_, parties, **__):
+        seen.append([np.asarray(column) for column in parties[0].data._value][1])
+        raise InterruptedError
+
+    monkeypatch.setattr(in_process, "run", caught)
+    X = np.linspace(-1, 1, 16).reshape(8, 2)
+    labels = [WIDE + 1, WIDE] * 4
+    for own in (labels, [*labels[:-1], last]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with pytest.raises(InterruptedError):
+                model.fit(X, own)
+    assert np.array_equal(*seen)
+    assert len(np.unique(seen[0])) == 2
+
+
+def test_a_judge_that_cannot_be_read_is_a_miss():
+    """Not a number among the scores would have stopped the search after all fits were paid for."""
+    chosen = PrivateRidge(bounds=(-1, 1), target_bounds=(-1, 1))
+    chosen.predict = lambda X: np.zeros(len(X))
+    assert search._score(chosen, np.zeros((3, 1)), [0.0, float("nan"), "n/a"]) == 1.0
+    classifier = PrivateLogisticRegression(**LOGISTIC)
+    classifier.classes_, classifier.predict = np.array([0, 1]), lambda X: np.ones(len(X), int)
+    assert search._score(classifier, np.zeros((4, 1)), [1, 1.0, "n/a", None]) == 2.0
+
+
 def test_what_the_user_is_told():
     X, y = toy(200)
     with pytest.warns(UnboundedFeatures, match="only its direction"):
@@ -328,14 +381,20 @@ def warned(category, match, model, X, y):
 def test_predictable_noise_and_fresh_budgets_are_told():
     X, y = toy(200)
     model = warned(
-        PredictableNoiseWarning, "SIMULATION: .* no privacy",
-        PrivateLogisticRegression(random_state=0, **LOGISTIC), X, y,
-    )  # fmt: skip
+        PredictableNoiseWarning,
+        "SIMULATION: .* no privacy",
+        PrivateLogisticRegression(random_state=0, **LOGISTIC),
+        X,
+        y,
+    )
     assert "SIMULATION" in " ".join(model.statements_)
     model = warned(
-        FreshBudgetWarning, r"forgotten with the process.*pass ledger=unisono.open_ledger",
-        PrivateLogisticRegression(**LOGISTIC), X, y,
-    )  # fmt: skip
+        FreshBudgetWarning,
+        r"forgotten with the process.*pass ledger=unisono.open_ledger",
+        PrivateLogisticRegression(**LOGISTIC),
+        X,
+        y,
+    )
     with pytest.warns(FreshBudgetWarning) as told:
         model.fit(X, y)
     assert [one.category for one in told] == [RepeatedFits]
@@ -353,9 +412,12 @@ def test_values_outside_the_bounds_are_clipped_and_whoever_holds_them_is_told():
     clipped = PrivateLogisticRegression(**seeded).fit(X.clip(-3, 3), y)
     seeded["ledger"] = book(seed=3)
     model = warned(
-        ClippedValues, r"1 of 200 values of feature 0 of party .* bounds -3 to 3 and are clipped",
-        PrivateLogisticRegression(**seeded), X, y,
-    )  # fmt: skip
+        ClippedValues,
+        r"1 of 200 values of feature 0 of party .* bounds -3 to 3 and are clipped",
+        PrivateLogisticRegression(**seeded),
+        X,
+        y,
+    )
     assert np.array_equal(model.coef_, clipped.coef_)
     long = PrivateLogisticRegression(**(LOGISTIC | {"bounds": 10.0, "ledger": book()}))
     warned(ClippedValues, "1 of 200 lengths of rows .* 0 to 10", long, X, y)

@@ -22,8 +22,19 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 INSTALLED_AS = {"sklearn": "scikit-learn"}
 # The program of this environment, and of one that has the wheel and nothing else.
 PROGRAMS = ["here", pytest.param("wheel", marks=pytest.mark.slow)]
-ASK = ["query", "north.csv", "south.csv", "--mean", "age", "--bounds", "age=0:120", "--delta",
-       "1e-6", "--budget", "1"]  # fmt: skip
+ASK = [
+    "query",
+    "north.csv",
+    "south.csv",
+    "--mean",
+    "age",
+    "--bounds",
+    "age=0:120",
+    "--delta",
+    "1e-6",
+    "--budget",
+    "1",
+]
 # What was typed, the exit code, and words of the message.
 MISTAKES = [
     (["nonsense"], 2, "No such command"),
@@ -35,10 +46,13 @@ MISTAKES = [
     ([*ASK, "--epsilon", "0"], 2, "epsilon = 0.0 is not a positive"),
     ([*ASK, "--epsilon", "1", "--mean", "height"], 2, "bounds of 'height' are missing"),
     ([*ASK, "--epsilon", "2"], 3, "refused before reading 'north'"),
-    (["privacy", "cost", "--noise", "1", "--subset", "3/10", "--relation", "add-or-remove"], 4,
-     "under replace-one only"),
+    (
+        ["privacy", "cost", "--noise", "1", "--subset", "3/10", "--relation", "add-or-remove"],
+        4,
+        "under replace-one only",
+    ),
     (["ledger", "verify", "forged.ledger"], 5, "does not continue the hash chain"),
-]  # fmt: skip
+]
 
 
 # ------------------------------------------------------------- what is declared
@@ -112,9 +126,13 @@ def program(request):
 
     def call(words, folder):
         done = subprocess.run(
-            [*command, *words], cwd=folder, env=environment, capture_output=True, text=True,
+            [*command, *words],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
             timeout=300,
-        )  # fmt: skip
+        )
         assert "Traceback" not in done.stdout + done.stderr, done.stderr
         return done
 
@@ -144,14 +162,31 @@ def test_the_wheel_alone_plans_asks_learns_and_reports(program, tmp_path):
         (["doctor"], "Sound."),
         (["check", "study.toml"], "epsilon"),
         (["plan", "study.toml"], "epsilon"),
-        (["query", "north/records.csv", "public.csv", "--mean", "mean_radius", "--bounds",
-          "mean_radius=5:30", "--epsilon", "1", "--delta", "1e-6", "--budget", "3",
-          "--second-ledgers", "books"], "mean_radius"),
+        (
+            [
+                "query",
+                "north/records.csv",
+                "public.csv",
+                "--mean",
+                "mean_radius",
+                "--bounds",
+                "mean_radius=5:30",
+                "--epsilon",
+                "1",
+                "--delta",
+                "1e-6",
+                "--budget",
+                "3",
+                "--second-ledgers",
+                "books",
+            ],
+            "mean_radius",
+        ),
         (["run", "study.toml", "--data", "."], "RESULT"),
         (["ledger", "verify", "north/records.ledger"], "Sound"),
         (["report", "study.run"], "report"),
         (["privacy", "cost", "--noise", "4", "--count", "10"], "epsilon"),
-    ):  # fmt: skip
+    ):
         done = program(words, tmp_path)
         assert done.returncode == 0, (words, done.stderr)
         assert shown in done.stdout, words

@@ -12,10 +12,10 @@ from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.dp_sgd import Settings
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
 from unisono.core.trust import FINAL_MODEL, PARTY, Relation, Trust
 from unisono.errors import InvalidInput
 from unisono.estimators import PrivateClassifier, PrivateRegressor
@@ -76,9 +76,14 @@ def test_digits():
     right = []
     for seed in range(3):
         model = PrivateClassifier(
-            3.0, 1e-4, bounds=(0, 16), classes=range(10), relation="add-or-remove", records=1440,
+            3.0,
+            1e-4,
+            bounds=(0, 16),
+            classes=range(10),
+            relation="add-or-remove",
+            records=1440,
             random_state=seed,
-        )  # fmt: skip
+        )
         model.fit(X[~held], y[~held])
         right.append(model.score(X[held], y[held]))
     assert np.mean(right) > 0.92
@@ -115,13 +120,16 @@ def test_parties_under_a_secure_sum():
 # -------------------------------------------------------------------- the rule
 
 
-def rate(records=(2000,), trust=Trust.LOCAL, size=1000, colluders=0, **options):
+def rate(
+    records=(2000,),
+    trust=Trust.LOCAL,
+    size=1000,
+    colluders=0,
+    rate=1.0,
+    relation=Relation.REPLACE_ONE,
+):
     facts = Facts(records, 3, len(records), colluders)
-    settings = Settings(
-        **{"epsilon": 0.5, "delta": 1e-5, "rounds": 150, "rate": 1.0,
-           "relation": Relation.REPLACE_ONE} | options
-    )  # fmt: skip
-    return quiet_rate(facts, trust, settings, size)
+    return quiet_rate(facts, trust, Privacy(0.5, 1e-5, relation), rate, 150, size)
 
 
 def test_the_rule_follows_the_noise():

@@ -28,10 +28,15 @@ def columns(seed=0):
 
 def members(data, budget=10.0, colluders=1):
     return [
-        Party(f"p{j}", Private((rows, rows[:, 0])), Ledger.in_memory(
-            Policy(f"d{j}", Budget(budget, 1e-5), colluders=colluders), ACCOUNTANT, seed=1))
+        Party(
+            f"p{j}",
+            Private((rows, rows[:, 0])),
+            Ledger.in_memory(
+                Policy(f"d{j}", Budget(budget, 1e-5), colluders=colluders), ACCOUNTANT, seed=1
+            ),
+        )
         for j, rows in enumerate(data)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])

@@ -17,6 +17,7 @@ from unisono.core.policy import Budget, Policy
 from unisono.core.trust import SERVER, Relation
 from unisono.data import UnreadValues
 from unisono.errors import BudgetExceeded, ClippedValues, InvalidInput
+from unisono.releases.exact_sums import ColumnSums
 
 AGES = np.random.default_rng(3).integers(18, 90, 500)
 
@@ -66,9 +67,11 @@ def test_audit_of_the_mean(delta, halved):
     def release(data, runs, seed):
         ledger = book(epsilon=1e6, delta=0.5, seed=seed)
         return np.array(
-            [unisono.mean(data, (-1, 1), epsilon=epsilon, delta=delta, ledger=ledger).value
-             for _ in range(runs)]
-        )  # fmt: skip
+            [
+                unisono.mean(data, (-1, 1), epsilon=epsilon, delta=delta, ledger=ledger).value
+                for _ in range(runs)
+            ]
+        )
 
     scores = two_worlds(release, ones, other, runs=1500, seed=5, difference=np.array([1.0]))
     found = audit(*scores, delta=delta, gaussian=delta > 0)
@@ -172,23 +175,47 @@ class Series:
 LISTS = {"list": list, "tuple": tuple, "objects": lambda v: np.asarray(Series(v)), "series": Series}
 VALUES = [1, 2, True, "2", 0.5, False, "x", 11.0]
 ANYTHING = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5),
-    st.binary(max_size=5), st.complex_numbers(), st.decimals(), st.dates(),
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=5),
+    st.binary(max_size=5),
+    st.complex_numbers(),
+    st.decimals(),
+    st.dates(),
     st.lists(st.integers(), max_size=3),
     st.dictionaries(st.integers(), st.integers(), max_size=2),
-    st.sampled_from([
-        "n/a", "1e999", "true", 10**400, 10**5000, 5e-324, 1.7e308, "9" * 9999, np.float32(2),
-        np.int8(1), np.str_("x"), np.datetime64("NaT"), np.array([1, 2]), object(), float,
-    ]),
-)  # fmt: skip
+    st.sampled_from(
+        [
+            "n/a",
+            "1e999",
+            "true",
+            10**400,
+            10**5000,
+            5e-324,
+            1.7e308,
+            "9" * 9999,
+            np.float32(2),
+            np.int8(1),
+            np.str_("x"),
+            np.datetime64("NaT"),
+            np.array([1, 2]),
+            object(),
+            float,
+        ]
+    ),
+)
 
 
 @pytest.mark.filterwarnings("ignore::unisono.errors.ClippedValues")
 @pytest.mark.parametrize("statistic", STATISTICS)
 @given(
-    shape=st.sampled_from(list(LISTS)), relation=st.sampled_from(Relation), value=ANYTHING,
+    shape=st.sampled_from(list(LISTS)),
+    relation=st.sampled_from(Relation),
+    value=ANYTHING,
     place=st.integers(0, len(VALUES) - 1),
-)  # fmt: skip
+)
 @settings(max_examples=60, deadline=None)
 def test_one_value_never_decides_how_another_is_read(statistic, shape, relation, value, place):
     """Whatever one record is: it is accepted, what it adds is what it adds to the others' sum when
@@ -207,9 +234,11 @@ def test_one_value_never_decides_how_another_is_read(statistic, shape, relation,
 
 @pytest.mark.filterwarnings("ignore::unisono.errors.ClippedValues")
 @given(
-    relation=st.sampled_from(Relation), low=st.floats(-1e18, 1e18), width=st.floats(1e-12, 1e18),
+    relation=st.sampled_from(Relation),
+    low=st.floats(-1e18, 1e18),
+    width=st.floats(1e-12, 1e18),
     values=st.lists(st.floats(-1e19, 1e19), min_size=1, max_size=2),
-)  # fmt: skip
+)
 @example(relation=Relation.ZERO_OUT, low=1e16, width=2.0, values=[1e16, 1e16 + 2])
 @example(relation=Relation.ZERO_OUT, low=2.0**53, width=2.0, values=[2.0**53 + 2])
 @example(relation=Relation.ZERO_OUT, low=1.7e18, width=300.0, values=[1.7e18 + 300])
@@ -243,7 +272,7 @@ def test_bounds_are_kept_whatever_arithmetic_made_of_a_record(value):
 
     def beyond(values, ledger):
         rows = np.array(values)[:, None]
-        return statistics._release_sum(rows, 1.0, 1.0, 0.0, ledger, "sum")
+        return statistics._pay_and_release(ColumnSums(1.0), rows, 1.0, 0.0, ledger, "sum")
 
     found = added(beyond, [value])
     assert abs(found.value[0] * found.grid) <= found.sensitivity.zero_out.linf <= 1 + 2**-19

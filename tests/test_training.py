@@ -13,15 +13,13 @@ import optax
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.clipping import Clipping
-from unisono.algorithms.dp_sgd import Settings, dp_sgd
-from unisono.algorithms.optimise import Problem
 from unisono.core.algorithm import Facts
 from unisono.core.costs import everyone
 from unisono.core.defaults import default_relation
 from unisono.core.events import Event, Gaussian, bounded_sum, compose
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.trust import FINAL_MODEL, ITERATES, PARTY, SERVER, Relation, Trust, Unit, Viewer
 from unisono.core.values import Private
@@ -35,11 +33,16 @@ from unisono.errors import (
     UndefinedRelation,
 )
 from unisono.estimators.schedules import schedule
-from unisono.models.networks import logistic
-from unisono.training import ALGORITHMS, train
-from unisono.training.choices import Request, chosen, epsilons_of
+from unisono.problems.networks import logistic
+from unisono.problems.record_loss import RecordLoss
+from unisono.releases.algorithm import Method
+from unisono.releases.blocked_sum import Clipping
+from unisono.training import train
+from unisono.training.choices import chosen, configured, epsilons_of
 from unisono.training.data import collect
 from unisono.training.progress import epsilon_so_far, following
+
+from . import methods
 
 # A test's seeds and budgets are its own; that users are told of theirs is a test below.
 pytestmark = pytest.mark.filterwarnings(
@@ -69,9 +72,13 @@ def people(count, seed=0):
 
 
 def book(
-    epsilon=2.0, delta=1e-4, seed=None, relation=Relation.ADD_OR_REMOVE, unit=Unit.RECORD,
+    epsilon=2.0,
+    delta=1e-4,
+    seed=None,
+    relation=Relation.ADD_OR_REMOVE,
+    unit=Unit.RECORD,
     name="people",
-):  # fmt: skip
+):
     policy = Policy(name, Budget(epsilon, delta), relation=relation, unit=unit)
     return Ledger.in_memory(policy, ACCOUNTANT, seed=seed)
 
@@ -79,10 +86,17 @@ def book(
 # ------------------------------------------------------------------ learning
 
 SHARED = {
-    "parameters": START, "epsilon": 2.0, "delta": 1e-4, "rate": 0.25, "rounds": 12, "seed": 5,
-    "clipping": Clipping(loss_range=2.0, gauge=1.0), "sizes": 300, "averaged": 0.5,
+    "parameters": START,
+    "epsilon": 2.0,
+    "delta": 1e-4,
+    "rate": 0.25,
+    "rounds": 12,
+    "seed": 5,
+    "clipping": Clipping(loss_range=2.0, gauge=1.0),
+    "sizes": 300,
+    "averaged": 0.5,
     "relation": "add-or-remove",
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -159,9 +173,12 @@ def test_a_column_of_labels_is_the_same_as_a_list(federated, monkeypatch):
     # Parties' rows in between each other's, each party's in their own order.
     mixed = np.argsort(np.r_[np.arange(300), np.arange(290)], kind="stable")
     again = train(
-        cost, jax.tree.map(lambda column: column[mixed], both), parties=labels[mixed],
-        progress=False, **SHARED,
-    )  # fmt: skip
+        cost,
+        jax.tree.map(lambda column: column[mixed], both),
+        parties=labels[mixed],
+        progress=False,
+        **SHARED,
+    )
     jax.tree.map(np.testing.assert_array_equal, again.parameters, federated[0].parameters)
 
 
@@ -172,9 +189,19 @@ def test_without_noise_it_is_plain_gradient_descent():
     """
     data = people(200, 4)
     trained = train(
-        cost, data, parameters=START, epsilon=1e3, delta=1e-4, rate=1, rounds=20, clipping=5.0,
-        learning_rate=0.3, relation="zero-out", seed=0, progress=False,
-    )  # fmt: skip
+        cost,
+        data,
+        parameters=START,
+        epsilon=1e3,
+        delta=1e-4,
+        rate=1,
+        rounds=20,
+        clipping=5.0,
+        learning_rate=0.3,
+        relation="zero-out",
+        seed=0,
+        progress=False,
+    )
     rows = np.column_stack([data["row"], np.ones(200)])
     theta, speed = np.zeros(4), np.zeros(4)
     for _ in range(20):
@@ -189,9 +216,14 @@ def test_a_ledger_pays_and_refuses_the_second_run():
     data = tuple(people(150, 6).values())
     ledger = book(epsilon=2.5, relation=Relation.REPLACE_ONE)
     options = {
-        "epsilon": 2.0, "delta": 1e-4, "batch_size": 50, "epochs": 1,
-        "ledger": ledger, "optimizer": optax.adam(0.1), "progress": False,
-    }  # fmt: skip
+        "epsilon": 2.0,
+        "delta": 1e-4,
+        "batch_size": 50,
+        "epochs": 1,
+        "ledger": ledger,
+        "optimizer": optax.adam(0.1),
+        "progress": False,
+    }
     trained = train(logistic(3, 2), data, **options)
     assert not trained.certificate.simulated
     assert trained.predict(data[0]).shape == (150, 2)
@@ -216,10 +248,17 @@ def test_divergence_is_told_and_stays_spent():
     ledger = book(seed=1, relation=Relation.REPLACE_ONE)
     with pytest.raises(InvalidInput, match=r"learning_rate = 3e\+38.*IS SPENT"):
         train(
-            lambda w, record: (record[0] @ w) ** 2, (people(100)["row"],), rate=0.5,
-            parameters=np.ones(3, np.float32), epsilon=1.0, delta=1e-4, rounds=6, ledger=ledger,
-            learning_rate=3e38, progress=False,
-        )  # fmt: skip
+            lambda w, record: (record[0] @ w) ** 2,
+            (people(100)["row"],),
+            rate=0.5,
+            parameters=np.ones(3, np.float32),
+            epsilon=1.0,
+            delta=1e-4,
+            rounds=6,
+            ledger=ledger,
+            learning_rate=3e38,
+            progress=False,
+        )
     assert ledger.grants == 1
 
 
@@ -238,14 +277,21 @@ def finds_the_direction(trained):
 def test_local_dp_sgd_gives_every_party_its_own_epsilon():
     steps = []
     trained = train(
-        cost, FEW, algorithm="local-dp-sgd", rate=0.5, rounds=4, steps=3,
-        epsilons={"party 3": 4.0, "party 1": 2.0, "party 2": 4.0}, progress=steps.append, **TINY,
-    )  # fmt: skip
+        cost,
+        FEW,
+        algorithm="local-dp-sgd",
+        rate=0.5,
+        rounds=4,
+        steps=3,
+        epsilons={"party 3": 4.0, "party 1": 2.0, "party 2": 4.0},
+        progress=steps.append,
+        **TINY,
+    )
     assert finds_the_direction(trained)
     assert (trained.bounds, trained.loss) == (None, None)
     certificate = trained.certificate
     assert (certificate.trust, certificate.unit) == (Trust.LOCAL, "record")
-    assert certificate.settings["epsilons"] == (2.0, 4.0, 4.0)
+    assert certificate.settings["privacy"]["own"] == [2.0, 4.0, 4.0]
     assert 3.99 < trained.epsilon <= 4.0
     assert trained.epsilon == steps[-1].epsilon
     spending = {one.example: one for one in certificate.spending}
@@ -257,9 +303,18 @@ def test_local_dp_sgd_gives_every_party_its_own_epsilon():
 def test_fed_avg_hides_a_party_and_says_so():
     """Under zero-out; whether it is present is not hidden (E003-16), and not claimed."""
     trained = train(
-        cost, MANY, algorithm="fed-avg", epsilon=8.0, rounds=6, rate=0.5, epochs=2, batch_size=20,
-        learning_rate=0.5, progress=False, **TINY,
-    )  # fmt: skip
+        cost,
+        MANY,
+        algorithm="fed-avg",
+        epsilon=8.0,
+        rounds=6,
+        rate=0.5,
+        epochs=2,
+        batch_size=20,
+        learning_rate=0.5,
+        progress=False,
+        **TINY,
+    )
     assert finds_the_direction(trained)
     assert trained.bounds.shape == (1,)
     assert trained.certificate.settings["clipping"]["quantile"] == 0.5  # it follows the median
@@ -282,9 +337,19 @@ def test_hidden_parties_draw_on_the_ledgers_of_their_records():
         ledger.authorize(everyone(event * 1), purpose="a statistic before")
     before = books["party 1"].spent(SERVER)
     trained = train(
-        cost, MANY, algorithm="fed-avg", epsilon=8.0, rounds=2, rate=0.5, batch_size=20,
-        learning_rate=0.5, progress=False, ledger=books, delta=1e-4, parameters=START,
-    )  # fmt: skip
+        cost,
+        MANY,
+        algorithm="fed-avg",
+        epsilon=8.0,
+        rounds=2,
+        rate=0.5,
+        batch_size=20,
+        learning_rate=0.5,
+        progress=False,
+        ledger=books,
+        delta=1e-4,
+        parameters=START,
+    )
     [spending] = trained.certificate.spending
     assert (trained.certificate.unit, spending.unit) == ("party", "record")
     assert ", for one record" in trained.certificate.text()
@@ -296,9 +361,16 @@ def test_dp_ftrl_is_paid_for_as_a_whole(monkeypatch):
     monkeypatch.setattr(chunks, "_CHUNK_ROUNDS", 6)
     steps = []
     trained = train(
-        cost, FEW, algorithm="dp-ftrl", epsilon=4.0, separation=4, epochs=3,
-        clipping=Clipping(loss_range=2.0), progress=steps.append, **TINY,
-    )  # fmt: skip
+        cost,
+        FEW,
+        algorithm="dp-ftrl",
+        epsilon=4.0,
+        separation=4,
+        epochs=3,
+        clipping=Clipping(loss_range=2.0),
+        progress=steps.append,
+        **TINY,
+    )
     assert finds_the_direction(trained)
     settings = trained.certificate.settings
     assert [settings[name] for name in ("rounds", "separation", "bands")] == [12, 4, 4]
@@ -308,28 +380,25 @@ def test_dp_ftrl_is_paid_for_as_a_whole(monkeypatch):
     assert trained.loss == steps[1].loss != steps[0].loss
 
 
-def settings(name, records=600, options=None, **given):
+def settings(name, options=None, **given):
     """What an algorithm is agreed to be, from what a user gives; nothing runs."""
-    common = {
-        "epsilons": (4.0, 4.0), "delta": 1e-4, "records": records, "batch_size": None,
-        "rate": None, "epochs": None, "rounds": None, "clipping": None, "optimizer": None,
-        "learning_rate": None, "averaged": 0.0, "decay": 0.0,
-        "relation": default_relation(ALGORITHMS[name].unit),
-        "problem": Problem(lambda w, record: record[0] @ w, START["slope"], (np.ones(3),)),
-    }  # fmt: skip
-    choice, own = chosen(name, options or {})
-    return choice.build(Request(**{**common, **given}, options=own)).settings
+    kind = chosen(name, options or {})
+    privacy = Privacy(4.0, 1e-4, default_relation(kind.units[0]))
+    problem = RecordLoss(lambda w, record: record[0] @ w, START["slope"], (np.ones(3),))
+    config = configured(kind, 600, **given, **(options or {}))
+    method = Method(kind, config, problem, privacy)
+    return method.bind(Facts((300, 300), 3, 2), Trust.LOCAL).settings
 
 
 @pytest.mark.parametrize(
     ("name", "given", "found"),
     [
-        ("dp-sgd", {"batch_size": 60, "epochs": 3}, {"rate": 0.1, "rounds": 30}),
+        ("dp-sgd", {"batch_size": 60, "epochs": 3}, {"sampling_rate": 0.1, "rounds": 30}),
         # Five steps of a tenth are half an epoch a round.
         (
             "local-dp-sgd",
             {"batch_size": 60, "epochs": 3, "options": {"steps": 5}},
-            {"rate": 0.1, "rounds": 6, "steps": 5, "epsilons": ()},
+            {"sampling_rate": 0.1, "rounds": 6, "steps": 5},
         ),
         ("local-dp-sgd", {"rate": 0.1, "rounds": 7}, {"rounds": 7, "steps": 10}),
         (
@@ -350,12 +419,17 @@ def settings(name, records=600, options=None, **given):
         (
             "fed-avg",
             {"rounds": 5},
-            {"rate": 1.0, "epochs": 1, "batch": 32, "relation": Relation.ZERO_OUT},
+            {
+                "sampling_rate": 1.0,
+                "epochs": 1,
+                "batch_size": 32,
+                "privacy": {"epsilon": 4.0, "delta": 1e-4, "relation": "zero-out"},
+            },
         ),
         (
             "fed-avg",
             {"rounds": 5, "rate": 0.2, "epochs": 3, "batch_size": 7},
-            {"rate": 0.2, "epochs": 3, "batch": 7},
+            {"sampling_rate": 0.2, "epochs": 3, "batch_size": 7},
         ),
     ],
 )
@@ -369,9 +443,11 @@ def test_fed_avg_has_an_optimizer_at_home_and_one_at_the_server():
     server = settings("fed-avg", rounds=2, optimizer=optax.adam(0.1))
     home = settings("fed-avg", rounds=2, options={"home": optax.adam(0.1)})
     assert server["optimizer"] == home["home"] != usual["home"] == server["home"]
-    assert home["optimizer"] == usual["optimizer"] == settings(
-        "fed-avg", rounds=2, learning_rate=1.0
-    )["home"]  # fmt: skip
+    assert (
+        home["optimizer"]
+        == usual["optimizer"]
+        == settings("fed-avg", rounds=2, learning_rate=1.0)["home"]
+    )
 
 
 def test_epsilons_by_name_or_in_order():
@@ -384,13 +460,19 @@ def test_epsilons_by_name_or_in_order():
 
 
 def study(scales, rounds=12, clipping=None):
-    problem = Problem(lambda w, record: (record[0] @ w - 1) ** 2, START["slope"], (np.ones(3),))
-    settings = Settings(
-        2.0, 1e-4, rounds=rounds, rate=0.25, noise_scales=scales, clipping=clipping or Clipping(),
-        relation=Relation.ADD_OR_REMOVE,
-    )  # fmt: skip
-    facts = Facts((100,), 3, 1, exact_sizes=False)
-    return Study(dp_sgd(settings, problem, optax.sgd(0.1)), facts, Trust.LOCAL)
+    problem = RecordLoss(lambda w, record: (record[0] @ w - 1) ** 2, START["slope"], (np.ones(3),))
+    method = methods.dp_sgd(
+        problem,
+        optax.sgd(0.1),
+        2.0,
+        1e-4,
+        Relation.ADD_OR_REMOVE,
+        rounds=rounds,
+        sampling_rate=0.25,
+        noise_scales=scales,
+        clipping=clipping or Clipping(),
+    )
+    return Study(method, Facts((100,), 3, 1, exact_sizes=False), Trust.LOCAL)
 
 
 @pytest.mark.parametrize("scales", [(), (2.0, 1.0)])
@@ -525,9 +607,9 @@ def test_arguments_of_other_algorithms():
     refused("dp-sgd does not know 'learning_rates' .nor does train", learning_rates=0.1)
     refused("local-dp-sgd does not know 'noise_scales'", noise_scales=(2.0, 1.0), **local)
     refused("'home' .it belongs to fed-avg.*separation, bands", home=optax.sgd(1.0), **ftrl)
-    refused("stays at home", **{**local, "clipping": Clipping(loss_range=1.0)})
+    refused("stays with the party", **{**local, "clipping": Clipping(loss_range=1.0)})
     refused("steps = 2.5", steps=2.5, **local)
-    refused("steps = 0 ", steps=0, **local)
+    refused("steps = 0", steps=0, **local)
     refused("use trust LOCAL|choose one of local", trust="trusted-server", **local)
     refused("give one epsilon for all", epsilons=[1.0], **local)
     refused("2 epsilons for 1 parties", epsilon=None, epsilons=[1.0, 2.0], **local)
@@ -543,8 +625,12 @@ def test_arguments_of_other_algorithms():
 
 def test_arguments_of_fed_avg():
     given = {
-        "algorithm": "fed-avg", "clipping": None, "sizes": None, "rate": None, "relation": None
-    }  # fmt: skip
+        "algorithm": "fed-avg",
+        "clipping": None,
+        "sizes": None,
+        "rate": None,
+        "relation": None,
+    }
     whole = book(relation=Relation.ZERO_OUT, unit=Unit.PARTY)
     refused("rounds is missing", **{**given, "rounds": None, "epochs": 3})
     refused("epochs = 1.5", epochs=1.5, **given)

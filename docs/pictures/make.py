@@ -110,8 +110,11 @@ def viewers() -> str:
     )
     for x, name, what, y in seen:
         parts += [text(x, y, name, "b"), text(x, y + 19, what, "s")]
-        parts.append(arrow(x, y - 18, x, 144, PURPLE, True) if y > 100 else
-                     arrow(x, y + 24, x, 86, PURPLE, True))  # fmt: skip
+        parts.append(
+            arrow(x, y - 18, x, 144, PURPLE, True)
+            if y > 100
+            else arrow(x, y + 24, x, 86, PURPLE, True)
+        )
     parts.append(text(375, 256, "colluders:t = the server and t parties, with all they know"))
     return drawing(750, 275, *parts)
 
@@ -170,9 +173,15 @@ def masks() -> str:
 
 
 def chart(
-    series: Sequence[tuple[str, str, Sequence[float]]], across: Sequence[float], *,
-    x_label: str, y_label: str, top: float, ticks: Sequence[float], marks: Sequence[float],
-) -> str:  # fmt: skip
+    series: Sequence[tuple[str, str, Sequence[float]]],
+    across: Sequence[float],
+    *,
+    x_label: str,
+    y_label: str,
+    top: float,
+    ticks: Sequence[float],
+    marks: Sequence[float],
+) -> str:
     """Lines over a linear axis, each named at its right end."""
     left, right, up, down = 70, 560, 20, 270
 
@@ -204,12 +213,18 @@ def composition() -> str:
     exact = [gaussian.epsilon(delta, mu * math.sqrt(t)) for t in counts]
     strong = [min(0.2 * t, theorems.strong(0.2, 5e-8, t, delta)) for t in counts]
     return chart(
-        [("added up", RED, [0.2 * t for t in counts]),
-         ("advanced theorem", ORANGE, strong),
-         ("exact: what we book", BLUE, exact)],
-        counts, x_label="releases of epsilon 0.2 each", y_label="epsilon of all, delta 1e-5",
-        top=20, ticks=(5, 10, 15, 20), marks=(1, 25, 50, 75, 100),
-    )  # fmt: skip
+        [
+            ("added up", RED, [0.2 * t for t in counts]),
+            ("advanced theorem", ORANGE, strong),
+            ("exact: what we book", BLUE, exact),
+        ],
+        counts,
+        x_label="releases of epsilon 0.2 each",
+        y_label="epsilon of all, delta 1e-5",
+        top=20,
+        ticks=(5, 10, 15, 20),
+        marks=(1, 25, 50, 75, 100),
+    )
 
 
 def guesses() -> str:
@@ -218,15 +233,23 @@ def guesses() -> str:
     pure = [100 * math.exp(e) / (1 + math.exp(e)) for e in across]
     return chart(
         [("best guess", BLUE, pure), ("blind guess", ORANGE, [50.0] * len(across))],
-        across, x_label="epsilon", y_label="right, per cent, at most",
-        top=100, ticks=(50, 75, 90, 100), marks=(0, 1, 2, 4, 6, 8),
-    )  # fmt: skip
+        across,
+        x_label="epsilon",
+        y_label="right, per cent, at most",
+        top=100,
+        ticks=(50, 75, 90, 100),
+        marks=(0, 1, 2, 4, 6, 8),
+    )
 
 
 PICTURES = {
-    "trust": trust, "viewers": viewers, "relations": relations, "masks": masks,
-    "composition": composition, "guesses": guesses,
-}  # fmt: skip
+    "trust": trust,
+    "viewers": viewers,
+    "relations": relations,
+    "masks": masks,
+    "composition": composition,
+    "guesses": guesses,
+}
 
 if __name__ == "__main__":
     for name, draw in PICTURES.items():

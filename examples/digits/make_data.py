@@ -21,8 +21,9 @@ def write(path: Path, rows: np.ndarray, labels: np.ndarray) -> None:
     with open(path, "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow([*(f"p{k}" for k in range(rows.shape[1])), "digit"])
-        writer.writerows([*row.astype(int).tolist(), int(label)]
-                         for row, label in zip(rows, labels, strict=True))  # fmt: skip
+        writer.writerows(
+            [*row.astype(int).tolist(), int(label)] for row, label in zip(rows, labels, strict=True)
+        )
     print(f"{path}: {len(rows)} digits")
 
 

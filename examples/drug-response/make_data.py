@@ -1,4 +1,4 @@
-"""Three clinics with made-up patients who got different doses of a drug: a file each.
+"""Three clinics with synthetic patients who got different doses of a drug: a file each.
 
     python examples/drug-response/make_data.py drug-response
 

@@ -18,9 +18,17 @@ HERE = Path(__file__).parent
 NAMES = ("north", "south", "east", "west", "centre")
 PUBLIC = 114  # records that play the part of published ones
 COLUMNS = (
-    "mean radius", "mean texture", "mean smoothness", "mean concavity", "mean symmetry",
-    "worst radius", "worst texture", "worst smoothness", "worst concave points", "worst symmetry",
-)  # fmt: skip
+    "mean radius",
+    "mean texture",
+    "mean smoothness",
+    "mean concavity",
+    "mean symmetry",
+    "worst radius",
+    "worst texture",
+    "worst smoothness",
+    "worst concave points",
+    "worst symmetry",
+)
 
 
 def main(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Four tax offices with made-up incomes: a file each.
+"""Four tax offices with synthetic incomes: a file each.
 
     python examples/incomes/make_data.py incomes
 
@@ -29,8 +29,10 @@ def people(size: int, median: float, city: float, seed: int) -> list[list[object
     incomes = median * np.exp(0.5 * generator.normal(size=size)) * np.where(urban, 1.2, 1.0)
     incomes = np.minimum(incomes, 180_000)
     places = np.where(urban, "urban", "rural")
-    return [list(row) for row in zip(ages.tolist(), places.tolist(), incomes.round(0).tolist(),
-                                     strict=True)]  # fmt: skip
+    return [
+        list(row)
+        for row in zip(ages.tolist(), places.tolist(), incomes.round(0).tolist(), strict=True)
+    ]
 
 
 def main(folder: Path) -> None:

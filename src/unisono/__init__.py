@@ -6,7 +6,7 @@ Names are imported when they are first used, so that `import unisono` is quick.
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _PLACES = {
     "unisono.statistics": ("Answer", "count", "histogram", "mean", "open_ledger", "total"),
@@ -14,23 +14,39 @@ _PLACES = {
     "unisono.accounting.curve": ("PrivacyCurve",),
     "unisono.core.algorithm": ("Algorithm", "Facts"),
     "unisono.core.events": (
-        "Composed", "DiscreteGaussian", "Event", "Everyone", "Gaussian", "Laplace", "NoNoise",
-        "NormNoise", "Poisson", "RandomizedResponse", "Selection", "Sensitivity", "Skellam",
-        "WithoutReplacement", "bounded_sum",
+        "Composed",
+        "DiscreteGaussian",
+        "Event",
+        "Everyone",
+        "Gaussian",
+        "Laplace",
+        "NoNoise",
+        "NormNoise",
+        "Poisson",
+        "RandomizedResponse",
+        "Selection",
+        "Sensitivity",
+        "Skellam",
+        "WithoutReplacement",
+        "bounded_sum",
     ),
     "unisono.core.ledger": ("Ledger",),
     "unisono.core.verification": ("verify",),
     "unisono.core.policy": ("Budget", "Policy"),
+    "unisono.core.privacy": ("Privacy",),
     "unisono.core.study": ("Party", "Result", "Study"),
     "unisono.core.trust": ("Relation", "Trust", "Unit", "Viewer"),
     "unisono.core.values": ("Private", "clipped_sum"),
     "unisono.errors": (
-        "ClippedValues", "FreshBudgetWarning", "LargeDeltaWarning", "PredictableNoiseWarning",
+        "ClippedValues",
+        "FreshBudgetWarning",
+        "LargeDeltaWarning",
+        "PredictableNoiseWarning",
         "PrivacyWarning",
     ),
     "unisono.mechanisms": ("MECHANISMS",),
     "unisono.studies.data_set": ("ledger_for",),
-}  # fmt: skip
+}
 _WHERE = {name: module for module, names in _PLACES.items() for name in names}
 
 __all__ = sorted([*_WHERE, "__version__"])

@@ -96,7 +96,7 @@ class PrivacyWarning(UserWarning):
 
 
 class LargeDeltaWarning(PrivacyWarning):
-    """delta is so large that publishing all of one unit would be allowed (ERRATA E000-2)."""
+    """delta is so large that publishing all of one unit would be allowed."""
 
 
 class PredictableNoiseWarning(PrivacyWarning):

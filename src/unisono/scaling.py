@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from unisono.algorithms.estimates import Estimate
-from unisono.algorithms.one_shot import Promise, agree_facts
 from unisono.algorithms.quantiles import quantiles
-from unisono.algorithms.survey import Survey, ask
+from unisono.algorithms.survey import STATISTICS, Survey
+from unisono.core.algorithm import agree_facts
 from unisono.core.certificate import Certificate
 from unisono.core.events import positive
+from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Result, Study
 from unisono.core.trust import Relation, Trust
 from unisono.errors import InvalidInput
@@ -99,32 +100,51 @@ class PrivateScaler:
         levels = (self.beyond, 0.25, 0.5, 0.75, 1 - self.beyond)
         questions = [
             quantiles(
-                column, (-self.reach, self.reach), levels, name=f"column {column}",
-                branching=self.branching, depth=self.depth, fine=self.fine,
+                column,
+                (-self.reach, self.reach),
+                levels,
+                name=f"column {column}",
+                branching=self.branching,
+                depth=self.depth,
+                fine=self.fine,
             )
             for column in range(features)
-        ]  # fmt: skip
-        promise = Promise(self.epsilon, self.delta, self.relation)
-        return ask(questions, promise, "private-scaler")
+        ]
+        return Survey(questions)
+
+    @property
+    def privacy(self) -> Privacy:
+        """The promise for all columns together."""
+        return Privacy(self.epsilon, self.delta, self.relation)
 
     def read(self, survey: Survey, study: Study, result: Result) -> Scaling:
         """The scaling that a finished run of `survey` says."""
         return _scaling(survey.read(study, result), self, result.certificate)
 
     def fit(
-        self, parties: Sequence[Party], *, records: Sequence[int], features: int,
-        trust: Trust = Trust.SECURE_SUM, exact_sizes: bool = True,
-        minimum_survivors: int | None = None, colluders: int | None = None,
+        self,
+        parties: Sequence[Party],
+        *,
+        records: Sequence[int],
+        features: int,
+        trust: Trust = Trust.SECURE_SUM,
+        exact_sizes: bool = True,
+        minimum_parties: int | None = None,
+        colluders: int | None = None,
         run: Callable[..., Result] | None = None,
-    ) -> Scaling:  # fmt: skip
+    ) -> Scaling:
         """Pay for the scaling at every party and learn it; `run` is the engine's, in process
         unless given. Sizes and the number of features are public facts."""
         survey = self.survey(features)
         facts = agree_facts(
-            records, features, trust, minimum_survivors=minimum_survivors, colluders=colluders,
+            records,
+            features,
+            trust,
+            minimum_parties=minimum_parties,
+            colluders=colluders,
             exact_sizes=exact_sizes,
-        )  # fmt: skip
-        study = Study(survey.algorithm, facts, trust)
+        )
+        study = Study(STATISTICS.method(survey, self.privacy), facts, trust)
         if run is None:
             from unisono.engines import in_process
 

@@ -14,7 +14,7 @@ value that cannot be read adds nothing to a count, a sum or a histogram. Whoever
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,21 +23,22 @@ import numpy as np
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
+from unisono.core.algorithm import Facts
 from unisono.core.costs import everyone
 from unisono.core.defaults import warn_of_clipping
-from unisono.core.events import Distance, Event, Laplace, Sensitivity, bounded_sum
+from unisono.core.events import Event, Laplace
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
 from unisono.core.release import release
 from unisono.core.study import warn_large_delta
-from unisono.core.trust import Relation, Unit
-from unisono.core.values import _BOUNDED_ONLY, Contribution
+from unisono.core.trust import Relation, Trust
 from unisono.data import codes, listed, numbers, warn_unread
 from unisono.errors import InvalidInput
 from unisono.mechanisms import gaussian, laplace
+from unisono.releases.exact_sums import STEPS_IN_RANGE, ColumnSums, CountedCells
+from unisono.releases.release import Bound, Release, price
 
-# Bounded values are rounded to 2^-20 of their range; the rounding is in the sensitivity.
-_STEPS = 2**20
 # Sums of so small or so large values, or their grid, are not numbers that doubles hold.
 _SMALLEST, _LARGEST = 1e-250, 1e250
 
@@ -72,9 +73,14 @@ class Answer:
 
 
 def open_ledger(
-    path: str | os.PathLike[str], dataset: str, epsilon: float, delta: float = 0.0, *,
-    relation: Relation | str = Relation.REPLACE_ONE, seed: int | None = None,
-) -> Ledger:  # fmt: skip
+    path: str | os.PathLike[str],
+    dataset: str,
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    relation: Relation | str = Relation.REPLACE_ONE,
+    seed: int | None = None,
+) -> Ledger:
     """Open the data set's ledger, or create it with this budget if there is none yet."""
     policy = Policy(dataset, Budget(epsilon, delta), relation=Relation(relation))
     if Path(path).exists():
@@ -86,32 +92,36 @@ def count(condition: Any, *, epsilon: float, ledger: Ledger, delta: float = 0.0)
     """How many records fulfil a condition (an array of true and false)."""
     flags = codes(listed(condition), (False, True))
     warn_unread(flags < 0, "values", "true or false (write a condition, as ages > 65)")
-    once = Distance(l1=1.0, l2=1.0, linf=1.0)  # one record changes the count by one at most
-    sensitivity = Sensitivity(Unit.RECORD, once, once, once)
-    released, event = _pay_and_release(
-        lambda: Contribution(
-            np.array([np.count_nonzero(flags == 1)]), 1.0, sensitivity, maker=_BOUNDED_ONLY
-        ),
-        sensitivity, 1, epsilon, delta, ledger, "count", len(flags),
-    )  # fmt: skip
+    places = np.where(flags == 1, 0, -1)
+    released, event = _pay_and_release(CountedCells(1), places, epsilon, delta, ledger, "count")
     return _answer("count", float(released[0]), event, 1, ledger, delta, 1.0, step=1.0)
 
 
 def total(
-    values: Any, bounds: tuple[float, float], *, epsilon: float, ledger: Ledger,
+    values: Any,
+    bounds: tuple[float, float],
+    *,
+    epsilon: float,
+    ledger: Ledger,
     delta: float = 0.0,
-) -> Answer:  # fmt: skip
+) -> Answer:
     """The sum of values, each clipped to public bounds; one that cannot be read adds nothing."""
     records, low, high = _bounded(values, bounds)
     reach = max(abs(low), abs(high))
-    released, event = _release_sum(records[:, None], reach, epsilon, delta, ledger, "sum")
+    released, event = _pay_and_release(
+        ColumnSums(reach), records[:, None], epsilon, delta, ledger, "sum"
+    )
     return _answer("sum", float(released[0]), event, 1, ledger, delta, 1.0)
 
 
 def mean(
-    values: Any, bounds: tuple[float, float], *, epsilon: float, ledger: Ledger,
+    values: Any,
+    bounds: tuple[float, float],
+    *,
+    epsilon: float,
+    ledger: Ledger,
     delta: float = 0.0,
-) -> Answer:  # fmt: skip
+) -> Answer:
     """The average of values, each clipped to public bounds.
 
     Values are centred first, so the noise is in proportion to half the range. Where the number
@@ -123,11 +133,13 @@ def mean(
     centre, half = low / 2 + high / 2, high / 2 - low / 2
     centred = (records - centre)[:, None]
     if ledger.policy.relation is not Relation.ADD_OR_REMOVE:
-        released, event = _release_sum(centred, half, epsilon, delta, ledger, "mean")
+        released, event = _pay_and_release(
+            ColumnSums(half), centred, epsilon, delta, ledger, "mean"
+        )
         value = centre + float(released[0]) / len(records)
         return _answer("mean", value, event, 1, ledger, delta, 1 / len(records))
     pair = np.concatenate([centred, np.where(np.isnan(centred), np.nan, half)], axis=1)
-    released, event = _release_sum(pair, half, epsilon, delta, ledger, "mean", columns=2)
+    released, event = _pay_and_release(ColumnSums(half, 2), pair, epsilon, delta, ledger, "mean")
     size = max(float(released[1]) / half, 1.0)
     shift = min(max(float(released[0]) / size, -half), half)
     # The sum and the count err together: |s/c - s'/c'| <= (|ds| + half |dc| / half) / c.
@@ -135,24 +147,20 @@ def mean(
 
 
 def histogram(
-    values: Any, categories: Sequence[Any], *, epsilon: float, ledger: Ledger, delta: float = 0.0,
-) -> Answer:  # fmt: skip
+    values: Any,
+    categories: Sequence[Any],
+    *,
+    epsilon: float,
+    ledger: Ledger,
+    delta: float = 0.0,
+) -> Answer:
     """How many records fall into each of the public categories; others are left out.
 
     What a record counts as is decided for it alone, as `unisono.data.codes` says.
     """
     places = codes(listed(values), categories)
-    # One record is in one cell: all norms are 1, and replacing it touches two cells (E001-3).
-    once, moved = Distance(l1=1.0, l2=1.0, linf=1.0), Distance(l1=2.0, l2=math.sqrt(2), linf=1.0)
-    sensitivity = Sensitivity(Unit.RECORD, moved, once, once)
-
-    def contribute() -> Contribution:
-        counts = np.bincount(places[places >= 0], minlength=len(categories))
-        return Contribution(counts, 1.0, sensitivity, maker=_BOUNDED_ONLY)
-
-    released, event = _pay_and_release(
-        contribute, sensitivity, len(categories), epsilon, delta, ledger, "histogram", len(places)
-    )
+    cells = CountedCells(len(categories))
+    released, event = _pay_and_release(cells, places, epsilon, delta, ledger, "histogram")
     return _answer("histogram", released, event, len(categories), ledger, delta, 1.0, step=1.0)
 
 
@@ -174,7 +182,7 @@ def _bounded(
             f"bounds {bounds!r} are too small or too large to add up in doubles: choose another "
             "unit for values and bounds"
         )
-    if centred and (high / 2 - low / 2) / _STEPS < math.ulp(max(abs(low), abs(high))):
+    if centred and (high / 2 - low / 2) / STEPS_IN_RANGE < math.ulp(max(abs(low), abs(high))):
         raise InvalidInput(
             f"bounds {bounds!r} are too narrow for where they lie: doubles cannot tell the values "
             "between them apart; subtract a public constant from values and bounds first"
@@ -185,54 +193,35 @@ def _bounded(
     return np.clip(records, low, high), low, high
 
 
-def _release_sum(
-    rows: np.ndarray, reach: float, epsilon: float, delta: float, ledger: Ledger, name: str,
-    columns: int = 1,
-) -> tuple[np.ndarray, Event]:  # fmt: skip
-    """Release the column sums of rows (n, columns) whose entries are about `reach` at most.
-
-    Sensitivity: a record adds to each sum a whole number of grid steps. It is made of that record
-    alone and clipped to ±m, m = ceil(reach / grid), *after* all arithmetic in doubles: whatever
-    centring, dividing and rounding did, a record alone moves each sum by at most m steps, which is
-    what is stated. A row that is not finite adds zero.
-    """
-    grid = 2.0 ** math.floor(math.log2(reach / _STEPS))
-    most = math.ceil(reach / grid)
-    entry = most * grid
-    sensitivity = bounded_sum(l1=entry * columns, l2=entry * math.sqrt(columns), linf=entry)
-
-    def contribute() -> Contribution:
-        readable = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
-        steps = np.clip(np.rint(readable / grid), -most, most).astype(np.int64)
-        return Contribution(steps.sum(axis=0), grid, sensitivity, maker=_BOUNDED_ONLY)
-
-    return _pay_and_release(
-        contribute, sensitivity, columns, epsilon, delta, ledger, name, len(rows)
-    )
-
-
 def _pay_and_release(
-    contribute: Callable[[], Contribution], sensitivity: Sensitivity, columns: int,
-    epsilon: float, delta: float, ledger: Ledger, name: str, records: int,
-) -> tuple[np.ndarray, Event]:  # fmt: skip
+    bound: Bound, raw: np.ndarray, epsilon: float, delta: float, ledger: Ledger, name: str
+) -> tuple[np.ndarray, Event]:
     """Authorise, then compute, then add the noise: in this order."""
-    relation = ledger.policy.relation
+    privacy = Privacy(epsilon, delta, ledger.policy.relation)
+    hidden = privacy.relation is Relation.ADD_OR_REMOVE
+    facts = Facts((max(1, len(raw)),), 1, 1, exact_sizes=not hidden)
+    priced = price(Release(bound), privacy, facts, Trust.LOCAL)
     if delta:
-        event = gaussian.calibrate(sensitivity, relation, epsilon, delta)
-        warn_large_delta(delta, records)
-    else:
-        event = laplace.calibrate(sensitivity, relation, epsilon, dimension=columns)
-    cost = everyone(event * 1, ledger.policy.colluders)
+        warn_large_delta(delta, len(raw))
+    cost = everyone(priced.event * 1, ledger.policy.colluders)
     grant = ledger.authorize(cost, purpose=name)
-    released = release(grant.draw(0), contribute(), event)
+    present = np.ones(len(raw), bool)
+    contribution, _ = bound.integers(facts, privacy, priced.step, raw, present)
+    released = release(grant.draw(0), contribution, priced.event)
     ledger.dispatch(released)
-    return released.array, event
+    return released.array, priced.event
 
 
 def _answer(
-    name: str, value: Any, event: Event, columns: int, ledger: Ledger, delta: float, factor: float,
+    name: str,
+    value: Any,
+    event: Event,
+    columns: int,
+    ledger: Ledger,
+    delta: float,
+    factor: float,
     step: float = 0.0,
-) -> Answer:  # fmt: skip
+) -> Answer:
     """`step` is the grid where it is coarse: tails of integer noise reach one step further."""
     relation = ledger.policy.relation
     curve = PrivacyCurve(event * 1, relation)

@@ -209,9 +209,16 @@ def test_calibration_is_tight_for_any_history():
 
 def events():
     noises = st.sampled_from(
-        [Gaussian(1.5), Gaussian(2.0, 1e-9), Laplace(1.0, 3), Skellam(1.0, 0.1), NoNoise(),
-         RandomizedResponse(0.5, 3), DiscreteGaussian(1.0, 0.1, 2, 3)]
-    )  # fmt: skip
+        [
+            Gaussian(1.5),
+            Gaussian(2.0, 1e-9),
+            Laplace(1.0, 3),
+            Skellam(1.0, 0.1),
+            NoNoise(),
+            RandomizedResponse(0.5, 3),
+            DiscreteGaussian(1.0, 0.1, 2, 3),
+        ]
+    )
     samplers = st.sampled_from([(), (Poisson(0.25),), (WithoutReplacement(2, 7),)])
     bounds = st.sampled_from([RECORD, bounded_sum(l2=0.3, unit=Unit.PARTY, hides_presence=False)])
     return st.builds(lambda n, b, s: Event(n, b, *s), noises, bounds, samplers)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unisono.algorithms.clipping import STYLES, Clipping, clipped_sum, moved, read
 from unisono.core.trust import Relation
 from unisono.errors import InvalidInput
-from unisono.models.networks import mlp
-from unisono.models.per_record import PerRecord
+from unisono.problems.networks import mlp
+from unisono.problems.per_record import PerRecord
+from unisono.releases.blocked_sum import STYLES, Clipping, clipped_sum, moved, read
 
 WIDTH, COUNT, GRID = 4, 11, 2.0**-16
 NETWORK = mlp(WIDTH, (3,), 3, activation="tanh")
@@ -75,8 +75,9 @@ def test_the_sum_is_the_definition(style, block):
     "style", [s if s == "flat" else pytest.param(s, marks=pytest.mark.slow) for s in STYLES]
 )
 def test_records_that_do_not_count_add_exactly_nothing(style):
-    clipping = Clipping(style=style, quantile=None if style == "normalised" else 0.5,
-                        loss_range=2.0, block=4)  # fmt: skip
+    clipping = Clipping(
+        style=style, quantile=None if style == "normalised" else 0.5, loss_range=2.0, block=4
+    )
     rows, labels = batch()
     mask = np.ones(COUNT, bool)
     mask[[2, 7]] = False
@@ -101,22 +102,28 @@ def test_records_that_do_not_count_add_exactly_nothing(style):
 
 @settings(max_examples=40, deadline=None)
 @given(
-    style=st.sampled_from(STYLES), seed=st.integers(0, 10**6), row=st.integers(0, COUNT - 1),
-    size=st.sampled_from([1e-6, 1.0, 1e6]), bound=st.sampled_from([1e-3]),
+    style=st.sampled_from(STYLES),
+    seed=st.integers(0, 10**6),
+    row=st.integers(0, COUNT - 1),
+    size=st.sampled_from([1e-6, 1.0, 1e6]),
+    bound=st.sampled_from([1e-3]),
     gauges=st.booleans(),
-)  # fmt: skip
+)
 def test_one_record_moves_the_sum_by_no_more_than_is_claimed(style, seed, row, size, bound, gauges):
     quantile = 0.5 if gauges and style != "normalised" else None
-    clipping = Clipping(style=style, bound=bound, block=4, quantile=quantile,
-                        loss_range=1.0 if gauges else 0.0)  # fmt: skip
+    clipping = Clipping(
+        style=style, bound=bound, block=4, quantile=quantile, loss_range=1.0 if gauges else 0.0
+    )
     claimed = clipping.sensitivity(PLAN, GRID, False)
     records, other = batch(seed, size), batch(seed + 1, size)
     mask = np.ones(COUNT, bool)
     mask[row] = False
     whole, without = summed(clipping, records), summed(clipping, records, mask)
     assert np.linalg.norm(whole - without) <= claimed.under(Relation.ZERO_OUT).l2
-    replaced = tuple(np.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, b)
-                     for a, b in zip(records, other, strict=True))  # fmt: skip
+    replaced = tuple(
+        np.where(mask.reshape(-1, *[1] * (a.ndim - 1)), a, b)
+        for a, b in zip(records, other, strict=True)
+    )
     assert (
         np.linalg.norm(whole - summed(clipping, replaced)) <= claimed.under(Relation.REPLACE_ONE).l2
     )
@@ -139,8 +146,9 @@ def test_the_server_reads_what_was_sent():
     leaves = jax.tree.leaves(slopes)
     norms = np.sqrt(sum(np.sum(np.square(leaf.reshape(COUNT, -1)), axis=1) for leaf in leaves))
     clipping = Clipping(bound=float(np.median(norms)) * 1.001, quantile=0.5, loss_range=50.0)
-    reading = read(PLAN, clipping, clipping.start(PLAN), jnp.asarray(summed(clipping, records)),
-                   COUNT)  # fmt: skip
+    reading = read(
+        PLAN, clipping, clipping.start(PLAN), jnp.asarray(summed(clipping, records)), COUNT
+    )
     factor = np.minimum(1, clipping.bound / norms)
     for found, leaf in zip(reading.gradient, leaves, strict=True):
         np.testing.assert_allclose(found, np.tensordot(factor, leaf, 1) / COUNT, atol=1e-4)
@@ -177,11 +185,16 @@ def test_bounds_reach_the_quantile_from_both_sides(start, style):
 @pytest.mark.parametrize(
     "fields",
     [
-        {"style": "none"}, {"bound": 0.0}, {"bound": float("nan")}, {"quantile": 1.0},
-        {"style": "normalised", "quantile": 0.5}, {"loss_range": -1.0}, {"block": 0},
+        {"style": "none"},
+        {"bound": 0.0},
+        {"bound": float("nan")},
+        {"quantile": 1.0},
+        {"style": "normalised", "quantile": 0.5},
+        {"loss_range": -1.0},
+        {"block": 0},
         {"block": 10**6},
     ],
-)  # fmt: skip
+)
 def test_bad_settings(fields):
     with pytest.raises(InvalidInput):
         Clipping(**fields)

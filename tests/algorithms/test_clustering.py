@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.clustering import Settings, first_centres, k_means, read_clusters
-from unisono.algorithms.one_shot import agree_facts
+from unisono.algorithms.clustering import first_centres, read_clusters
+from unisono.core.algorithm import agree_facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party, Study
@@ -16,6 +16,8 @@ from unisono.core.trust import ITERATES, SERVER, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
+
+from ..methods import k_means
 
 SIZES = (400, 300, 500)
 BOUNDS = ((0.0, 10.0), (-50.0, 50.0))
@@ -32,22 +34,27 @@ def records(sizes=SIZES, seed=0):
 
 def members(data, seed=2):
     return [
-        Party(f"p{j}", Private((rows,)), Ledger.in_memory(
-            Policy(f"d{j}", Budget(1e9, 1e-5), colluders=1), ACCOUNTANT, seed=seed))
+        Party(
+            f"p{j}",
+            Private((rows,)),
+            Ledger.in_memory(
+                Policy(f"d{j}", Budget(1e9, 1e-5), colluders=1), ACCOUNTANT, seed=seed
+            ),
+        )
         for j, rows in enumerate(data)
-    ]  # fmt: skip
+    ]
 
 
-def agreed(settings, trust=Trust.SECURE_SUM, sizes=SIZES, **facts):
-    return Study(k_means(settings), agree_facts(sizes, 2, trust, colluders=1, **facts), trust)
+def agreed(method, trust=Trust.SECURE_SUM, sizes=SIZES, **facts):
+    return Study(method, agree_facts(sizes, 2, trust, colluders=1, **facts), trust)
 
 
 @pytest.mark.parametrize("epsilon", [2.0, 1e5])
 def test_finds_the_clusters(epsilon):
-    settings = Settings(BOUNDS, 3, epsilon, 1e-6)
+    method = k_means(BOUNDS, 3, epsilon, 1e-6)
     data = records()
-    study = agreed(settings)
-    found = read_clusters(settings, study, in_process.run(study, members(data)))
+    study = agreed(method)
+    found = read_clusters(method.problem, study, in_process.run(study, members(data)))
     order = found.nearest(CENTRES, BOUNDS)
     assert sorted(order) == [0, 1, 2]
     distance = np.abs(found.centres[order] - CENTRES)
@@ -58,13 +65,13 @@ def test_finds_the_clusters(epsilon):
 
 
 def test_without_noise_it_is_lloyds_algorithm():
-    settings = Settings(BOUNDS, 3, 1e6, 1e-6, rounds=3)
+    method = k_means(BOUNDS, 3, 1e6, 1e-6, rounds=3)
     data = np.concatenate(records())
-    study = agreed(settings)
-    found = read_clusters(settings, study, in_process.run(study, members(records())))
+    study = agreed(method)
+    found = read_clusters(method.problem, study, in_process.run(study, members(records())))
     low, high = np.array(BOUNDS).T
     unit = (2 * (np.clip(data, low, high) - low) / (high - low) - 1) / math.sqrt(2)
-    centres = first_centres(settings)
+    centres = first_centres(3, 2)
     for _ in range(3):
         nearest = np.argmin(((unit[:, None] - centres) ** 2).sum(axis=2), axis=1)
         centres = np.array([unit[nearest == c].mean(axis=0) for c in range(3)])
@@ -73,16 +80,15 @@ def test_without_noise_it_is_lloyds_algorithm():
 
 
 def test_first_centres_are_public_and_inside():
-    settings = Settings(BOUNDS, 20, 1.0, 1e-6)
-    centres = first_centres(settings)
-    assert np.array_equal(centres, first_centres(settings))
+    centres = first_centres(20, 2)
+    assert np.array_equal(centres, first_centres(20, 2))
     assert np.all(np.linalg.norm(centres, axis=1) <= 1)
     assert len(np.unique(centres, axis=0)) == 20
 
 
 def test_sensitivity_by_brute_force():
-    settings = Settings(BOUNDS, 3, 1.0, 1e-6)
-    study = agreed(settings, sizes=(4, 4), exact_sizes=False)
+    method = k_means(BOUNDS, 3, 1.0, 1e-6)
+    study = agreed(method, sizes=(4, 4), exact_sizes=False)
     algorithm, facts = study.algorithm, study.facts
     grid, bound = (
         algorithm.grid(facts, study.trust),
@@ -106,9 +112,10 @@ def test_sensitivity_by_brute_force():
         start = np.asarray(one(rows, everyone), np.int64)
         removed = one(rows[[0, 2, 3, 3]], np.array([True, True, True, False]))
         for relation, value in (
-            (Relation.REPLACE_ONE, one(other, everyone)), (Relation.ZERO_OUT, one(rows, without)),
+            (Relation.REPLACE_ONE, one(other, everyone)),
+            (Relation.ZERO_OUT, one(rows, without)),
             (Relation.ADD_OR_REMOVE, removed),
-        ):  # fmt: skip
+        ):
             gap = np.linalg.norm((start - np.asarray(value, np.int64)) * grid)
             largest[relation] = max(largest[relation], gap)
     for relation, seen in largest.items():
@@ -119,17 +126,27 @@ def test_sensitivity_by_brute_force():
 @pytest.mark.parametrize("trust", [Trust.SECURE_SUM, Trust.TRUSTED_SERVER])
 def test_engines_agree(trust):
     loopback = pytest.importorskip("unisono.engines.flower.loopback")
-    study = agreed(Settings(BOUNDS, 3, 2.0, 1e-6, rounds=3), trust)
+    study = agreed(k_means(BOUNDS, 3, 2.0, 1e-6, rounds=3), trust)
     exceptions = ((SERVER, Budget(math.inf)), ("colluders:1", Budget(math.inf)))
     values, books = [], []
     for run in (in_process.run, loopback.run):
         parties = [
-            Party(f"p{j}", Private((rows,)), Ledger.in_memory(
-                Policy(f"d{j}", Budget(1e9, 1e-5),
-                       exceptions if trust is Trust.TRUSTED_SERVER else (), colluders=1),
-                ACCOUNTANT, seed=4))
+            Party(
+                f"p{j}",
+                Private((rows,)),
+                Ledger.in_memory(
+                    Policy(
+                        f"d{j}",
+                        Budget(1e9, 1e-5),
+                        exceptions if trust is Trust.TRUSTED_SERVER else (),
+                        colluders=1,
+                    ),
+                    ACCOUNTANT,
+                    seed=4,
+                ),
+            )
             for j, rows in enumerate(records())
-        ]  # fmt: skip
+        ]
         values.append(run(study, parties).value)
         books.append([p.ledger.history(ITERATES) for p in parties])
     assert books[0] == books[1]
@@ -140,7 +157,7 @@ def test_engines_agree(trust):
     ("options", "message"),
     [
         ({"delta": 0.0}, "no pure epsilon"),
-        ({"clusters": 0}, "at least 1"),
+        ({"clusters": 0}, "clusters = 0: there is at least one"),
         ({"bounds": ((1.0, 0.0),)}, "not a finite range"),
         ({"epsilon": -1.0}, "epsilon"),
     ],
@@ -148,12 +165,10 @@ def test_engines_agree(trust):
 def test_bad_settings_are_refused(options, message):
     good = {"bounds": BOUNDS, "clusters": 3, "epsilon": 1.0, "delta": 1e-6}
     with pytest.raises(InvalidInput, match=message):
-        Settings(**{**good, **options})
+        Study(k_means(**{**good, **options}), agree_facts(SIZES, 2, Trust.LOCAL), Trust.LOCAL)
 
 
 def test_bounds_are_needed_for_every_column():
-    study = Study(
-        k_means(Settings(BOUNDS, 3, 1.0, 1e-6)), agree_facts(SIZES, 3, Trust.LOCAL), Trust.LOCAL
-    )
+    method, facts = k_means(BOUNDS, 3, 1.0, 1e-6), agree_facts(SIZES, 3, Trust.LOCAL)
     with pytest.raises(InvalidInput, match="public bounds for each"):
-        study.algorithm.init(study.facts)
+        Study(method, facts, Trust.LOCAL)

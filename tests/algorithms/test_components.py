@@ -10,8 +10,7 @@ import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.components import principal_components
-from unisono.algorithms.one_shot import Promise, agree_facts
-from unisono.algorithms.survey import ask
+from unisono.core.algorithm import agree_facts
 from unisono.core.compiled import numbers
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
@@ -21,6 +20,8 @@ from unisono.core.trust import ITERATES, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
+
+from ..methods import statistics
 
 SIZES = (500, 300, 700)
 BOUNDS = ((0.0, 10.0), (-2.0, 2.0), (100.0, 200.0))
@@ -39,25 +40,30 @@ def matrix(data):
     return unit.T @ unit / len(unit)
 
 
-def agreed(survey, trust=Trust.SECURE_SUM, sizes=SIZES, **facts):
-    return Study(survey.algorithm, agree_facts(sizes, 3, trust, **facts), trust)
+def agreed(method, trust=Trust.SECURE_SUM, sizes=SIZES, **facts):
+    return Study(method, agree_facts(sizes, 3, trust, **facts), trust)
 
 
 def members(data, seed=5):
     return [
-        Party(f"p{j}", Private((rows,)), Ledger.in_memory(
-            Policy(f"d{j}", Budget(1e9, 1e-5), colluders=1), ACCOUNTANT, seed=seed))
+        Party(
+            f"p{j}",
+            Private((rows,)),
+            Ledger.in_memory(
+                Policy(f"d{j}", Budget(1e9, 1e-5), colluders=1), ACCOUNTANT, seed=seed
+            ),
+        )
         for j, rows in enumerate(data)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_right_without_noise(delta, exact):
-    survey = ask([principal_components((0, 1, 2), BOUNDS, 3)], Promise(1e6, delta))
+    method = statistics([principal_components((0, 1, 2), BOUNDS, 3)], 1e6, delta)
     data = records()
-    study = agreed(survey, exact_sizes=exact)
-    found = survey.read(study, in_process.run(study, members(data)))[0]
+    study = agreed(method, exact_sizes=exact)
+    found = method.problem.read(study, in_process.run(study, members(data)))[0]
     values, vectors = np.linalg.eigh(matrix(data))
     assert found.value == pytest.approx(values[::-1], abs=2e-3)
     assert np.abs(np.sum(found.directions * vectors[:, ::-1].T, axis=1)) == pytest.approx(
@@ -71,8 +77,8 @@ def test_right_without_noise(delta, exact):
 
 @pytest.mark.parametrize("exact", [True, False])
 def test_sensitivity_by_brute_force(exact):
-    survey = ask([principal_components((0, 1, 2), BOUNDS, 1)], Promise(1.0, 1e-6))
-    study = agreed(survey, sizes=(3, 3), exact_sizes=exact)
+    method = statistics([principal_components((0, 1, 2), BOUNDS, 1)], 1.0, 1e-6)
+    study = agreed(method, sizes=(3, 3), exact_sizes=exact)
     algorithm, facts = study.algorithm, study.facts
     grid, bound = (
         algorithm.grid(facts, study.trust),
@@ -94,8 +100,9 @@ def test_sensitivity_by_brute_force(exact):
         everyone, without = np.ones(3, bool), np.array([True, False, True])
         start = np.asarray(one(rows, everyone), np.int64)
         for relation, value in (
-            (Relation.REPLACE_ONE, one(other, everyone)), (Relation.ZERO_OUT, one(rows, without)),
-        ):  # fmt: skip
+            (Relation.REPLACE_ONE, one(other, everyone)),
+            (Relation.ZERO_OUT, one(rows, without)),
+        ):
             gap = np.abs(start - np.asarray(value, np.int64)) * grid
             seen = np.array([gap.sum(), math.sqrt((gap**2).sum())])
             largest[relation] = np.maximum(largest[relation], seen)
@@ -108,9 +115,9 @@ def test_sensitivity_by_brute_force(exact):
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_eigenvalue_intervals_hold(delta):
     """95 % bounds miss more than 20 of 150 times with probability below 1e-4 (they are loose)."""
-    survey = ask([principal_components((0, 1, 2), BOUNDS, 3)], Promise(1.0, delta))
+    method = statistics([principal_components((0, 1, 2), BOUNDS, 3)], 1.0, delta)
     data = records()
-    study = agreed(survey, Trust.TRUSTED_SERVER)
+    study = agreed(method, Trust.TRUSTED_SERVER)
     algorithm, facts = study.algorithm, study.facts
     event, grid = algorithm.event(facts, study.trust), algorithm.grid(facts, study.trust)
     rows = np.concatenate(data).astype(np.float32)
@@ -121,7 +128,7 @@ def test_eigenvalue_intervals_hold(delta):
     misses, moved = 0, 0.0
     for row in (clean + noise) * grid:
         value = np.concatenate([row, [len(SIZES), sum(SIZES)]])
-        found = survey.read(study, SimpleNamespace(value=value, certificate=None))[0]
+        found = method.problem.read(study, SimpleNamespace(value=value, certificate=None))[0]
         misses += not np.all((found.interval[0] <= truth) & (truth <= found.interval[1]))
         moved = max(moved, float(np.abs(found.value - truth).max()))
     assert misses <= 20
@@ -131,8 +138,8 @@ def test_eigenvalue_intervals_hold(delta):
 @pytest.mark.slow  # tests/engines/test_conformance.py has it on every trust
 def test_engines_agree():
     loopback = pytest.importorskip("unisono.engines.flower.loopback")
-    survey = ask([principal_components((0, 2), BOUNDS[::2], 1)], Promise(1.0, 1e-6))
-    study = agreed(survey)
+    method = statistics([principal_components((0, 2), BOUNDS[::2], 1)], 1.0, 1e-6)
+    study = agreed(method)
     values, books = [], []
     for run in (in_process.run, loopback.run):
         parties = members(records())

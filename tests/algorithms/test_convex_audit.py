@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms import gradient_perturbation, output_perturbation, sgd_sequential
-from unisono.algorithms import sgd_synchronous as synchronous
+from unisono.algorithms import sgd_sequential
 from unisono.attacks.audit import audit, check
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
@@ -23,6 +22,8 @@ from unisono.core.study import Party
 from unisono.core.trust import SERVER, Trust
 from unisono.core.values import Private
 from unisono.errors import AuditFailed
+
+from .. import methods
 
 EPSILON, DELTA, RUNS, CONFIDENCE = 4.0, 1e-5, 6000, 0.999
 # SGD1 runs for real, a few milliseconds each. Its claim is chosen so large that 700 runs have the
@@ -45,18 +46,18 @@ def halved(event):
     return replace(event, noise=replace(event.noise, std=event.noise.std / 2))
 
 
-ALGORITHMS = {
-    # Huber's loss with λ = 2 is linear where it is minimised; clip 1/2 is the logistic slope at 0.
-    "output-perturbation": output_perturbation.output_perturbation(
-        output_perturbation.Settings(EPSILON, DELTA, loss="huber-svm", regularisation=2.0)
+METHODS = {
+    # Huber's loss with λ = 2 is linear where it is minimised; clipping at 1/2 is the logistic
+    # slope at 0.
+    "output-perturbation": methods.output_perturbation(
+        EPSILON, DELTA, loss="huber-svm", regularisation=2.0
     ),
-    "gradient-perturbation": gradient_perturbation.gradient_perturbation(
-        gradient_perturbation.Settings(EPSILON, DELTA, rounds=10, clip=0.5)
+    "gradient-perturbation": methods.gradient_perturbation(
+        EPSILON, DELTA, rounds=10, clipping_norm=0.5
     ),
-    "sgd-synchronous": synchronous.sgd_synchronous(
-        synchronous.Settings(EPSILON, DELTA, rounds=10, lipschitz=0.5)
-    ),
+    "sgd-synchronous": methods.sgd_synchronous(EPSILON, DELTA, rounds=10, lipschitz=0.5),
 }
+ALGORITHMS = {name: method.bind(FACTS, Trust.LOCAL) for name, method in METHODS.items()}
 
 
 def messages(algorithm, data, seed, fault):

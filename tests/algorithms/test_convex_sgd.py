@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 from unisono.accounting import gaussian
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms import bounds, dp_sgd_convex, sgd_sequential, sgd_synchronous
+from unisono.algorithms import bounds, sgd_sequential
 from unisono.core.algorithm import Facts
 from unisono.core.events import Poisson
 from unisono.core.ledger import Ledger
@@ -18,6 +18,9 @@ from unisono.core.trust import PARTY, SERVER, Relation, Trust, Viewer
 from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.errors import BudgetExceeded, InvalidInput
+from unisono.releases.release import copies
+
+from .. import methods
 
 SIZES = (20, 15, 25)
 
@@ -66,8 +69,8 @@ def best_risk(data, radius, ridge=0.0):
 def test_sgd2_noise_is_the_golden_value():
     """004_SGD2: L = 1, T = 100, epsilon = 1, delta = 1e-6 -> 84.49; rounding adds a thousandth.
     Divided by m n_(1) = 1000 it is 000_GP's 0.0845."""
-    settings = sgd_synchronous.Settings(1.0, 1e-6, rounds=100)
-    event = sgd_synchronous.sgd_synchronous(settings).event(Facts((100,) * 10, 3, 10), Trust.LOCAL)
+    method, facts = methods.sgd_synchronous(1.0, 1e-6, rounds=100), Facts((100,) * 10, 3, 10)
+    event = method.bind(facts, Trust.LOCAL).event(facts, Trust.LOCAL)
     assert 84.49357779 < event.noise.std < 84.49357779 * 1.0015
     assert event.noise.std / 1000 == pytest.approx(0.08449357779, rel=1.5e-3)
 
@@ -78,8 +81,8 @@ def test_sgd2_without_noise_follows_the_recursion(ridge):
     """A reference in NumPy, both step-size regimes; epsilon so large that noise is nothing, and a
     ridge so large that the ball does not hide the steps; few rounds, before they all agree."""
     data, facts, rounds = toy(), Facts(SIZES, 3, 3), 5
-    settings = sgd_synchronous.Settings(1e7, 0.5, rounds=rounds, radius=4.0, strong_convexity=ridge)
-    algorithm = sgd_synchronous.sgd_synchronous(settings, Trust.TRUSTED_SERVER)
+    method = methods.sgd_synchronous(1e7, 0.5, rounds=rounds, radius=4.0, strong_convexity=ridge)
+    study = Study(method, facts, Trust.TRUSTED_SERVER)
     infinite = Budget(math.inf)
     parties = [
         Party(
@@ -91,10 +94,10 @@ def test_sgd2_without_noise_follows_the_recursion(ridge):
         )
         for j, columns in enumerate(data)
     ]
-    found = in_process.run(Study(algorithm, facts, Trust.TRUSTED_SERVER), parties).value
+    found = in_process.run(study, parties).value
     rows, labels = (np.concatenate(c) for c in zip(*data, strict=True))
     theta, average, weights = np.zeros(3), np.zeros(3), 0.0
-    variance = algorithm.event(facts, Trust.TRUSTED_SERVER).noise.std ** 2
+    variance = study.algorithm.event(facts, Trust.TRUSTED_SERVER).noise.std ** 2
     for t in range(1, rounds + 1):
         weight = t if ridge else 1.0
         average, weights = average + weight * theta, weights + weight
@@ -106,25 +109,24 @@ def test_sgd2_without_noise_follows_the_recursion(ridge):
 
 
 def test_sgd2_under_a_secure_sum_has_m_times_less_variance():
-    facts, settings = Facts((50,) * 9, 3, 9), sgd_synchronous.Settings(1.0, 1e-5)
+    facts, method = Facts((50,) * 9, 3, 9), methods.sgd_synchronous(1.0, 1e-5)
     variance = {}
     for trust in (Trust.LOCAL, Trust.SECURE_SUM):
-        event = sgd_synchronous.sgd_synchronous(settings, trust).event(facts, trust)
-        variance[trust] = sgd_synchronous.noise_variance(event, facts, trust)
+        event = method.bind(facts, trust).event(facts, trust)
+        variance[trust] = event.noise.std**2 * copies(facts, trust)
     assert variance[Trust.LOCAL] / variance[Trust.SECURE_SUM] == pytest.approx(9, rel=1e-6)
 
 
 def test_sgd2_survives_dropouts_and_stays_in_the_ball():
-    settings = sgd_synchronous.Settings(5.0, 1e-5, rounds=10, radius=0.5)
-    algorithm = sgd_synchronous.sgd_synchronous(settings, Trust.SECURE_SUM)
+    method = methods.sgd_synchronous(5.0, 1e-5, rounds=10, radius=0.5)
     silent = np.zeros((10, 3), bool)
     silent[3, 1] = True
-    study = Study(algorithm, Facts(SIZES, 3, 2, 1), Trust.SECURE_SUM)
+    study = Study(method, Facts(SIZES, 3, 2, 1), Trust.SECURE_SUM)
     result = in_process.run(study, members(toy()), dropouts=silent)
     iterates = [m.value for m in result.transcript.seen_by(SERVER) if m.name == "public"]
     assert max(np.linalg.norm(theta) for theta in iterates) <= 0.5 + 1e-6
     with pytest.raises(InvalidInput, match="cannot run with trust"):
-        Study(algorithm, Facts(SIZES, 3, 2, 1), Trust.LOCAL)
+        Study(study.algorithm, Facts(SIZES, 3, 2, 1), Trust.LOCAL)
 
 
 # ------------------------------------------------------------------------ SGD1
@@ -210,15 +212,16 @@ def test_sgd1_refuses_nonsense():
 
 
 def test_sampled_sgd_is_accounted_by_its_sampler_and_learns():
-    settings = dp_sgd_convex.Settings(4.0, 1e-5, rounds=30, rate=0.25)
-    algorithm, facts = dp_sgd_convex.dp_sgd_convex(settings), Facts((400, 300, 350), 3, 2, 1)
-    event = algorithm.event(facts, Trust.SECURE_SUM)
+    method = methods.dp_sgd_convex(4.0, 1e-5, rounds=30, sampling_rate=0.25)
+    facts = Facts((400, 300, 350), 3, 2, 1)
+    study = Study(method, facts, Trust.SECURE_SUM)
+    event = study.algorithm.event(facts, Trust.SECURE_SUM)
     assert event.sampler == Poisson(0.25)
     full = gaussian.mu_for(4.0, 1e-5)
     distance = event.sensitivity.under(Relation.REPLACE_ONE).in_norm("l2")
     assert event.noise.std < 0.6 * distance * math.sqrt(30) / full  # sampling amplifies
     data = toy((400, 300, 350))
-    result = in_process.run(Study(algorithm, facts, Trust.SECURE_SUM), members(data))
+    result = in_process.run(study, members(data))
     for viewer in (SERVER, Viewer.colluders(1)):
         assert 3.9 < result.certificate.epsilon(viewer, Relation.REPLACE_ONE) <= 4.0
     hits = np.concatenate([np.sign(x @ result.value) == y for x, y in data])
@@ -228,7 +231,7 @@ def test_sampled_sgd_is_accounted_by_its_sampler_and_learns():
 def test_rates_outside_a_probability_are_refused():
     for rate in (0.0, 1.5, math.nan):
         with pytest.raises(InvalidInput, match="rate"):
-            dp_sgd_convex.Settings(1.0, 1e-5, rate=rate)
+            methods.dp_sgd_convex(1.0, 1e-5, sampling_rate=rate)
 
 
 # ---------------------------------------------------------------------- bounds

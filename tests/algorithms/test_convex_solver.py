@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from unisono.algorithms import solver
-from unisono.models.losses import LOSSES, loss_named
+from unisono.problems.losses import LOSSES, loss_named
+from unisono.releases import solver
 
 
 def records(n=200, d=6, seed=0, classes=2):
@@ -46,9 +46,7 @@ def signed(name, labels):
     return labels if name == "multinomial" else 2 * (labels > 0) - 1.0
 
 
-@pytest.mark.parametrize(
-    "regularisation", [pytest.param(1e-1, marks=pytest.mark.slow), 1e-3]
-)  # fmt: skip
+@pytest.mark.parametrize("regularisation", [pytest.param(1e-1, marks=pytest.mark.slow), 1e-3])
 @pytest.mark.parametrize("name", LOSSES)
 def test_reaches_the_tolerance_and_the_certificate_is_true(name, regularisation):
     """The gradient is recomputed in extended precision by independent formulas."""
@@ -108,9 +106,14 @@ def test_the_certificate_notices_a_point_that_is_not_the_minimiser():
     with jax.enable_x64(True):
         wide = jnp.asarray(rows, np.float64) / 4
         problem = solver.Problem(
-            LOSSES["logistic"], wide, jnp.asarray(signed("logistic", labels), np.float64),
-            np.ones(200, bool), jnp.float64(200.0), 1e-3, jnp.zeros(6, np.float64),
-        )  # fmt: skip
+            LOSSES["logistic"],
+            wide,
+            jnp.asarray(signed("logistic", labels), np.float64),
+            np.ones(200, bool),
+            jnp.float64(200.0),
+            1e-3,
+            jnp.zeros(6, np.float64),
+        )
         away = float(jnp.linalg.norm(solver.gradient(problem, jnp.full(6, 5.0))))
         assert away > 0.01
         assert float(solver.rounding(problem, jnp.full(6, 5.0))) < 1e-12

@@ -19,10 +19,7 @@ from scipy.special import log_ndtr, ndtr
 from unisono.accounting import gaussian
 from unisono.accounting import matrix_mechanism as matrix
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms import dp_ftrl
-from unisono.algorithms.clipping import Clipping
-from unisono.algorithms.dp_ftrl import Settings
-from unisono.algorithms.optimise import Problem
+from unisono.algorithms.dp_ftrl import DP_FTRL
 from unisono.attacks import neighbours
 from unisono.attacks.audit import audit, check
 from unisono.attacks.replay import Replay, best_direction, scores
@@ -36,7 +33,12 @@ from unisono.core.trust import ITERATES, SERVER, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.engines.layout import spread
-from unisono.errors import AuditFailed, InvalidInput, UndefinedRelation
+from unisono.errors import AuditFailed, InvalidInput
+from unisono.problems.record_loss import RecordLoss
+from unisono.releases.banded import remembered
+from unisono.releases.blocked_sum import Clipping
+
+from .. import methods
 
 EPSILON, DELTA = 4.0, 1e-5
 ROUNDS, WIDTH = 12, 3
@@ -47,17 +49,23 @@ def linear(model, record):
     return jnp.dot(model, record[0])
 
 
-PROBLEM = Problem(linear, np.zeros(WIDTH, np.float32), (np.ones(WIDTH, np.float32),))
+PROBLEM = RecordLoss(linear, np.zeros(WIDTH, np.float32), (np.ones(WIDTH, np.float32),))
 
 
 def algorithm(optimizer=None, **changes):
-    settings = Settings(
-        **{
-            "epsilon": EPSILON, "delta": DELTA, "rounds": ROUNDS, "separation": 4, "bands": 4,
-            "relation": Relation.ZERO_OUT, **changes,
-        }
-    )  # fmt: skip
-    return dp_ftrl.dp_ftrl(settings, PROBLEM, optimizer or optax.sgd(1.0))
+    usual = {
+        "epsilon": EPSILON,
+        "delta": DELTA,
+        "rounds": ROUNDS,
+        "separation": 4,
+        "bands": 4,
+        "relation": Relation.ZERO_OUT,
+    }
+    return methods.dp_ftrl(PROBLEM, optimizer or optax.sgd(1.0), **usual | changes)
+
+
+def alone(method):
+    return method.bind(ALONE, Trust.LOCAL)
 
 
 DISJOINT, OVERLAPPING, ONE_BAND = (
@@ -82,8 +90,8 @@ def dense(coefficients, rounds=ROUNDS):
     return toeplitz(column, np.zeros(rounds))
 
 
-def coefficients_of(found):
-    return np.array(found.settings["coefficients"]) / 4096
+def coefficients_of(method):
+    return np.array(alone(method).settings["coefficients"]) / 4096
 
 
 # ------------------------------------------------------------ integers and reading
@@ -97,7 +105,7 @@ def test_the_bracket_is_rounded_exactly():
         sums = generator.integers(-(2**28), 2**28, (bands - 1, 500)) // max(1, bands // 8)
         exact = steps.astype(object) @ sums.astype(object) if bands > 1 else np.zeros(500, int)
         expected = [(int(value) + 2048) // 4096 for value in exact]
-        found = dp_ftrl.remembered(steps.astype(np.int32), jnp.asarray(sums, jnp.int32))
+        found = remembered(steps.astype(np.int32), jnp.asarray(sums, jnp.int32))
         assert np.array_equal(found, expected)
 
 
@@ -111,30 +119,32 @@ def test_coefficients_are_those_of_the_strategy_and_never_rise():
     assert (np.diff(found) <= 0).all()
     useful = algorithm(separation=2, bands=6)  # further bands only overlap
     assert len(coefficients_of(useful)) == 2
-    assert useful.init(ALONE)[1].sums.shape == (1, WIDTH)
+    assert alone(useful).init(ALONE)[1].memory.sums.shape == (1, WIDTH)
 
 
 def test_every_place_has_its_turn_once_in_an_epoch():
-    settings = Settings(1.0, 1e-5, separation=4, bands=1, rounds=8)
+    method = algorithm(separation=4, bands=1, momentum=0.0, rounds=8)
+    bound = DP_FTRL.release(method.config, PROBLEM, ALONE).bound
     data = (np.arange(9, dtype=np.float32),)
     seen = []
     for clock in range(4):
-        rows, chosen = dp_ftrl.in_turn(settings, ALONE, clock, data, np.ones(9, bool))
+        rows, chosen = bound.in_turn(ALONE, clock, data, np.ones(9, bool))
         seen.append(np.asarray(rows[0])[np.asarray(chosen)])
         assert (seen[-1] % 4 == clock).all()
-        again, same = dp_ftrl.in_turn(settings, ALONE, clock + 4, data, np.ones(9, bool))
+        again, same = bound.in_turn(ALONE, clock + 4, data, np.ones(9, bool))
         assert np.array_equal(again[0], rows[0])
         assert np.array_equal(same, chosen)
     assert sorted(np.concatenate(seen)) == list(range(9))
-    assert not dp_ftrl.in_turn(settings, ALONE, 8, data, np.ones(9, bool))[1].any()
+    assert not bound.in_turn(ALONE, 8, data, np.ones(9, bool))[1].any()
 
 
 @pytest.mark.parametrize("found", [DISJOINT, OVERLAPPING, ONE_BAND], ids=["4", "6", "1"])
 def test_reading_gives_back_the_clean_sums(found):
     """Without noise; rounding to the grid is all that is left."""
+    found = found.bind(THREE, Trust.LOCAL)
     data, separation = records(THREE), found.settings["separation"]
     server, state = found.init(THREE)
-    states, grid = [state] * 3, found.grid(THREE)
+    states, grid = [state] * 3, found.grid(THREE, None)
     local = jax.jit(numbers(partial(found.local, THREE)))
     for number in range(ROUNDS):
         total, clean = 0, 0.0
@@ -159,6 +169,7 @@ def test_reading_gives_back_the_clean_sums(found):
 
 def iterates(found, sums):
     """The server's models after every round, for noisy sums (runs, rounds, d) of one party."""
+    found = alone(found)
     server, _ = found.init(ALONE)
 
     def step(state, total):
@@ -171,17 +182,18 @@ def iterates(found, sums):
 
 def noise_of_models(found, runs=2000):
     """Models learned from noise alone, as prefix sums of gradients: (runs, rounds, d)."""
-    event, grid = found.event(ALONE, Trust.LOCAL), found.grid(ALONE)
-    drawn = noise_steps(b"k" * 32, event, grid, (runs * found.rounds, WIDTH), 1, (WIDTH,))
-    noise = iterates(found, (drawn * grid).reshape(runs, found.rounds, WIDTH))
-    return noise * 9.0 / found.settings["separation"]
+    bound, rounds = alone(found), found.config.rounds
+    event, grid = bound.event(ALONE, Trust.LOCAL), bound.grid(ALONE, None)
+    drawn = noise_steps(b"k" * 32, event, grid, (runs * rounds, WIDTH), 1, (WIDTH,))
+    noise = iterates(found, (drawn * grid).reshape(runs, rounds, WIDTH))
+    return noise * 9.0 / found.config.separation
 
 
 def test_the_noise_of_models_has_the_predicted_covariance():
     """6000 draws of 12 iterates: 78 entries within 6 standard errors, false alarm 2e-7."""
     found = OVERLAPPING
     noise = noise_of_models(found)
-    std = found.event(ALONE, Trust.LOCAL).noise.std
+    std = alone(found).event(ALONE, Trust.LOCAL).noise.std
     reading = std * dense(np.ones(ROUNDS)) @ np.linalg.inv(dense(coefficients_of(found)))
     predicted = reading @ reading.T
     draws = np.moveaxis(noise, 2, 1).reshape(-1, ROUNDS)
@@ -196,7 +208,7 @@ def test_correlated_noise_errs_less_than_independent_noise_at_equal_epsilon():
     for bands in (1, 8):
         found = algorithm(rounds=40, separation=8, bands=bands)
         last = noise_of_models(found)[:, -1].ravel()
-        event, c = found.event(ALONE, Trust.LOCAL), coefficients_of(found)
+        event, c = alone(found).event(ALONE, Trust.LOCAL), coefficients_of(found)
         predicted = event.noise.std * matrix.errors(c, np.ones(40))[-1]
         assert np.std(last) == pytest.approx(predicted, rel=6 / math.sqrt(2 * last.size))
         errors.append(np.std(last))
@@ -218,10 +230,10 @@ def epsilon_of(mu, delta):
 
 def worst_distance(found, facts):
     """||C u|| by brute force over the batches, and what rounding adds, from first principles."""
-    separation, c = found.settings["separation"], coefficients_of(found)
+    separation, c = found.config.separation, coefficients_of(found)
     columns = dense(c)
     worst = max(np.linalg.norm(columns[:, p::separation].sum(axis=1)) for p in range(separation))
-    grid = found.grid(facts)
+    grid = found.bind(facts, Trust.LOCAL).grid(facts, None)
     turns = math.ceil(ROUNDS / separation)
     rounding = grid * math.sqrt(WIDTH * min(ROUNDS, turns * (len(c) - 1)))
     return worst * (1 + grid * math.sqrt(WIDTH)) + rounding
@@ -233,19 +245,20 @@ def test_epsilon_is_that_of_one_gaussian_release(bands, relation):
     found = algorithm(bands=bands, relation=relation)
     times = 2 if relation is Relation.REPLACE_ONE else 1
     for facts, trust in ((ALONE, Trust.LOCAL), (THREE, Trust.SECURE_SUM)):
-        event = found.event(facts, trust)
+        bound = found.bind(facts, trust)
+        event = bound.event(facts, trust)
         claimed = event.sensitivity.under(relation).l2
         # Besides: what float32 sums over blocks of records may err by, 0.2 %.
         assert 1 <= claimed / (times * worst_distance(found, facts)) < 1.003
         assert epsilon_of(claimed / event.noise.std, DELTA) == pytest.approx(EPSILON, rel=2e-3)
-        cost = found.cost(facts, trust)[ITERATES]
+        cost = bound.cost(facts, trust)[ITERATES]
         assert [count for _, count in cost.parts] == [1]
         assert 0.997 * EPSILON < ACCOUNTANT.epsilon(cost, relation, DELTA) <= EPSILON
 
 
 def test_a_run_is_paid_for_whole_or_not_at_all():
     with pytest.raises(InvalidInput, match="cannot be paid for in parts"):
-        DISJOINT.cost(ALONE, Trust.LOCAL, rounds=6)
+        alone(DISJOINT).cost(ALONE, Trust.LOCAL, rounds=6)
 
 
 def worlds(found, facts, trust, relation=Relation.ZERO_OUT):
@@ -279,17 +292,18 @@ CASES = {
     "case",
     [
         pytest.param(
-            case, id=name,
+            case,
+            id=name,
             marks=[pytest.mark.slow] if name in ("trusted-server", "one-band") else [],
         )
         for name, case in CASES.items()
     ],
-)  # fmt: skip
+)
 def test_the_worst_record_moves_the_run_by_nearly_what_is_claimed(case):
     """The same noise in both worlds: their difference is what the record adds, exactly."""
     replay, inside, outside = worlds(*case)
     relation = case[3] if len(case) > 3 else Relation.ZERO_OUT
-    claim = case[0].event(case[1], case[2]).sensitivity.under(relation).l2
+    claim = replay.study.algorithm.event(case[1], case[2]).sensitivity.under(relation).l2
     moved = runs_of(replay, inside, 1, 2) - runs_of(replay, outside, 1, 2)
     assert 0.97 * claim < np.linalg.norm(moved) <= claim
 
@@ -316,7 +330,7 @@ def test_audits_confirm_the_claim_and_nothing_less(case):
     found, facts, trust = case
     result = bound(case)
     check(EPSILON, DELTA, result)
-    event, c = found.event(facts, trust), coefficients_of(found)
+    event, c = found.bind(facts, trust).event(facts, trust), coefficients_of(found)
     mu = gaussian.mu_for(EPSILON, DELTA)
     assert result.mu > 0.75 * mu
     once = np.linalg.norm(c) / event.noise.std
@@ -339,6 +353,7 @@ def test_halved_noise_is_caught(case):
 def differences(found, told, asked, counted):
     """||difference of all messages|| of two worlds, for sequences (n, T): which round the server
     tells, whether it asks, and whether it says that it counted the answer."""
+    found = alone(found)
     server, first = found.init(ALONE)
     rows, full = records(ALONE)[0], np.ones(9, bool)
 
@@ -358,7 +373,7 @@ def differences(found, told, asked, counted):
     without[0] = False
     sequences = jnp.asarray(told, jnp.int32), jnp.asarray(asked), jnp.asarray(counted)
     apart = every(full, *sequences) - every(without, *sequences)
-    return np.linalg.norm(np.asarray(apart, float), axis=(1, 2)) * found.grid(ALONE)
+    return np.linalg.norm(np.asarray(apart, float), axis=(1, 2)) * found.grid(ALONE, None)
 
 
 @pytest.mark.parametrize("found", [DISJOINT, OVERLAPPING], ids=["disjoint", "overlapping"])
@@ -374,7 +389,7 @@ def test_whatever_the_server_asks_tells_and_counts_the_claim_stands(found):
     asked = generator.random(shape) < generator.choice([0.3, 0.7, 1.0], (n, 1))
     counted = generator.random(shape) < generator.choice([0.5, 0.9, 1.0], (n, 1))
     told[0], asked[0], counted[0] = np.arange(ROUNDS), True, True
-    claim = found.event(ALONE, Trust.LOCAL).sensitivity.zero_out.l2
+    claim = alone(found).event(ALONE, Trust.LOCAL).sensitivity.zero_out.l2
     moved = differences(found, told, asked, counted)
     assert moved[0] > 0.97 * claim
     assert moved.max() <= claim
@@ -388,11 +403,12 @@ def parties(data, trust=Trust.LOCAL, relation=Relation.ZERO_OUT, seed=3):
             Private(columns),
             Ledger.in_memory(
                 Policy(f"data-{j}", Budget(2 * EPSILON, DELTA), trusted, relation=relation),
-                ACCOUNTANT, seed=seed + j,
+                ACCOUNTANT,
+                seed=seed + j,
             ),
         )
         for j, columns in enumerate(data)
-    ]  # fmt: skip
+    ]
 
 
 def sums(result):
@@ -422,16 +438,17 @@ def test_an_unopened_round_leaves_the_model_and_goes_on():
     silent[5, 1] = True  # all three are needed
     result = in_process.run(study, parties(records(THREE)), dropouts=silent)
     publics = [m.value for m in result.transcript.seen_by(ITERATES) if m.name == "public"]
-    assert np.array_equal(publics[5].parameters, publics[6].parameters)
+    assert np.array_equal(publics[5].public.parameters, publics[6].public.parameters)
     assert [int(public.round) for public in publics] == [0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10]
-    assert not np.array_equal(publics[6].parameters, publics[7].parameters)
+    assert not np.array_equal(publics[6].public.parameters, publics[7].public.parameters)
 
 
 def test_presence_is_hidden_by_places():
     """Nominal sizes: a removed record leaves its place empty, and all others where they are.
     (Beyond the places one takes another's, which the claim pays for.)"""
-    found = algorithm(relation=Relation.ADD_OR_REMOVE)
+    method = algorithm(relation=Relation.ADD_OR_REMOVE)
     facts = Facts((9,), WIDTH, 1, 0, False)
+    found = method.bind(facts, Trust.LOCAL)
     rows = records(ALONE)[0][0]
     bounds = found.event(facts, Trust.LOCAL).sensitivity
     claim = bounds.zero_out.l2
@@ -446,10 +463,10 @@ def test_presence_is_hidden_by_places():
         party.releases(one, [found.ask(server)] * party.turns, state)[0]
         for one in (world, neighbours.without(world, longest, party.layout))
     ]
-    moved = neighbours.distances(*releases, found.grid(facts))["l2"]
+    moved = neighbours.distances(*releases, found.grid(facts, None))["l2"]
     assert 0.8 * claim < moved <= claim
-    with pytest.raises(UndefinedRelation, match="under add-or-remove"):
-        found.event(ALONE, Trust.LOCAL)
+    with pytest.raises(InvalidInput, match="add-or-remove hides how many"):
+        alone(method)
 
 
 # ------------------------------------------------------------------------ the rest
@@ -471,12 +488,19 @@ def test_something_is_learned_with_momentum_and_moving_bounds():
     def logistic(model, record):
         return jnp.logaddexp(0.0, -record[1] * jnp.dot(model, record[0]))
 
-    settings = Settings(
-        EPSILON, DELTA, rounds=40, separation=10, bands=10, momentum=0.5, averaged=0.5,
-        clipping=Clipping(quantile=0.5, loss_range=2.0), relation=Relation.ZERO_OUT,
-    )  # fmt: skip
-    problem = Problem(logistic, np.zeros(WIDTH, np.float32), (rows[0], labels[0]))
-    found = dp_ftrl.dp_ftrl(settings, problem, optax.sgd(0.3, momentum=0.5))
+    found = methods.dp_ftrl(
+        RecordLoss(logistic, np.zeros(WIDTH, np.float32), (rows[0], labels[0])),
+        optax.sgd(0.3, momentum=0.5),
+        EPSILON,
+        DELTA,
+        Relation.ZERO_OUT,
+        rounds=40,
+        separation=10,
+        bands=10,
+        momentum=0.5,
+        average_last=0.5,
+        clipping=Clipping(quantile=0.5, loss_range=2.0),
+    )
     study = Study(found, Facts((400,), WIDTH, 1), Trust.LOCAL)
     learned = in_process.run(study, parties([(rows, labels)])).value
     assert np.mean(np.sign(rows @ learned.parameters) == labels) > 0.9
@@ -487,8 +511,8 @@ def test_impossible_settings_are_refused():
     with pytest.raises(InvalidInput, match="nothing older"):
         algorithm(bands=13)
     with pytest.raises(InvalidInput, match="not as many batches"):
-        algorithm(separation=10).init(ALONE)
+        alone(algorithm(separation=10))
     with pytest.raises(InvalidInput, match="use fewer bands"):
-        algorithm(bands=4000, rounds=4000, momentum=0.999, optimised=False)
+        alone(algorithm(bands=4000, rounds=4000, momentum=0.999, optimised=False))
     with pytest.raises(InvalidInput, match="delta"):
         algorithm(delta=1.0)

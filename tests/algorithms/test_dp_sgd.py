@@ -5,7 +5,6 @@ Audits replay whole runs on two neighbouring worlds; false-alarm rate of every a
 
 import warnings
 from dataclasses import replace
-from functools import partial
 
 import dp_accounting
 import jax
@@ -17,11 +16,8 @@ from dp_accounting import pld
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
-from unisono.algorithms import clipping as clipping_module
-from unisono.algorithms import dp_sgd as module
-from unisono.algorithms.clipping import Clipping
-from unisono.algorithms.dp_sgd import batch_size, dp_sgd, overflow
-from unisono.algorithms.optimise import Averaging, Problem
+from unisono.algorithms.dp_sgd import DP_SGD
+from unisono.algorithms.optimise import Averaging
 from unisono.attacks.audit import audit, check
 from unisono.attacks.one_run import one_run
 from unisono.attacks.replay import Replay, best_direction, scores
@@ -35,11 +31,20 @@ from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.engines import rounds as rounds_module
 from unisono.errors import AuditFailed, BudgetExceeded, GrantMisused, InvalidInput
-from unisono.models.networks import mlp
+from unisono.problems.networks import mlp
+from unisono.problems.record_loss import RecordLoss
+from unisono.releases import blocked_sum
+from unisono.releases.blocked_sum import Clipping
+from unisono.releases.release import batch_size, overflow
+
+from .. import methods
 
 DELTA, CONFIDENCE = 1e-5, 0.999
-# Whether a record is there at all is hidden, as is the custom for sampled batches.
-Settings = partial(module.Settings, relation=Relation.ADD_OR_REMOVE)
+
+
+def dp_sgd(problem, optimizer, epsilon, delta=DELTA, relation=Relation.ADD_OR_REMOVE, **settings):
+    """Whether a record is there at all is hidden, as is the custom for sampled batches."""
+    return methods.dp_sgd(problem, optimizer, epsilon, delta, relation, **settings)
 
 
 def linear(parameters, record):
@@ -48,16 +53,22 @@ def linear(parameters, record):
 
 
 def problem(width=3, loss=linear):
-    return Problem(loss, jnp.zeros(width), (jnp.zeros(width), jnp.zeros(())))
+    return RecordLoss(loss, jnp.zeros(width), (jnp.zeros(width), jnp.zeros(())))
 
 
 def run(algorithm, data, facts, trust=Trust.LOCAL, seed=5, budget=1e4, **settings):
     parties = [
-        Party(f"p{k}", Private(own), Ledger.in_memory(
-            Policy(f"p{k}", Budget(budget, DELTA), relation=Relation.ADD_OR_REMOVE), ACCOUNTANT,
-            seed))
+        Party(
+            f"p{k}",
+            Private(own),
+            Ledger.in_memory(
+                Policy(f"p{k}", Budget(budget, DELTA), relation=Relation.ADD_OR_REMOVE),
+                ACCOUNTANT,
+                seed,
+            ),
+        )
         for k, own in enumerate(data)
-    ]  # fmt: skip
+    ]
     return in_process.run(Study(algorithm, facts, trust), parties, **settings)
 
 
@@ -76,11 +87,16 @@ def test_without_noise_it_is_sgd_on_clipped_gradients():
     first = jax.jit(network.init)(jax.random.key(1))
     values, _ = rows(40)
     labels = np.sin(values[:, 0]).astype(np.float32)
-    settings = Settings(1e6, DELTA, rounds=12, rate=1.0, clipping=Clipping(bound=0.3, block=64),
-                        averaged=0.5)  # fmt: skip
     rate = optax.linear_schedule(0.5, 0.1, 12)
-    algorithm = dp_sgd(settings, Problem(network.loss, first, (values[0], labels[0])),
-                       optax.sgd(rate, momentum=0.8))  # fmt: skip
+    algorithm = dp_sgd(
+        RecordLoss(network.loss, first, (values[0], labels[0])),
+        optax.sgd(rate, momentum=0.8),
+        1e6,
+        rounds=12,
+        sampling_rate=1.0,
+        clipping=Clipping(bound=0.3, block=64),
+        average_last=0.5,
+    )
     result = run(algorithm, [(values, labels)], Facts((40,), 3, 1, 0, False), budget=2e6)
 
     @jax.jit
@@ -108,8 +124,7 @@ def test_without_noise_it_is_sgd_on_clipped_gradients():
 def test_the_divisor_is_the_expected_batch():
     """E003-9: half of the records take part, and the mean step is that of all of them."""
     values = np.ones((4000, 3), np.float32) / 2
-    settings = Settings(12.0, DELTA, rounds=50, rate=0.5)
-    algorithm = dp_sgd(settings, problem(), optax.sgd(0.01))
+    algorithm = dp_sgd(problem(), optax.sgd(0.01), 12.0, rounds=50, sampling_rate=0.5)
     result = run(algorithm, [(values, np.zeros(4000, np.float32))], Facts((4000,), 3, 1, 0, False))
     # 50 steps of mean -0.005 each; the batch's size scatters by 1.6 % a step (0.2 % over all).
     np.testing.assert_allclose(result.value.parameters, -0.25, rtol=0.02)
@@ -120,7 +135,7 @@ def test_the_divisor_is_the_expected_batch():
 def test_parties_with_a_secure_sum_learn_what_one_party_learns(epsilon):
     values, labels = rows(6000, size=0.2)
     values += np.float32(0.3)
-    algorithm = dp_sgd(Settings(epsilon, DELTA, rounds=5, rate=1.0), problem(), optax.sgd(1.0))
+    algorithm = dp_sgd(problem(), optax.sgd(1.0), epsilon, rounds=5, sampling_rate=1.0)
     alone = run(algorithm, [(values, labels)], Facts((6000,), 3, 1, 0, False))
     cuts = [slice(0, 1000), slice(1000, 3000), slice(3000, 6000)]
     parts = [(values[cut], labels[cut]) for cut in cuts]
@@ -148,16 +163,18 @@ def test_averages_of_iterates():
 
 def test_only_a_released_loss_is_known():
     values, labels = rows(200, size=0.1)
-    silent = dp_sgd(Settings(1e5, DELTA, rounds=3, rate=1.0), problem(), optax.sgd(0.0))
+    often = {"rounds": 3, "sampling_rate": 1.0}
+    silent = dp_sgd(problem(), optax.sgd(0.0), 1e5, **often)
     facts = Facts((200,), 3, 1, 0, False)
     assert np.isnan(run(silent, [(values, labels)], facts, budget=2e5).value.loss)
-    told = Settings(1e5, DELTA, rounds=3, rate=1.0, clipping=Clipping(loss_range=4.0))
 
     def constant(parameters, record):
         return jnp.sum(parameters * record[0]) + 3.0
 
-    result = run(dp_sgd(told, problem(loss=constant), optax.sgd(0.0)), [(values, labels)], facts,
-                 budget=2e5)  # fmt: skip
+    told = dp_sgd(
+        problem(loss=constant), optax.sgd(0.0), 1e5, clipping=Clipping(loss_range=4.0), **often
+    )
+    result = run(told, [(values, labels)], facts, budget=2e5)
     assert result.value.loss == pytest.approx(3.0, abs=0.05)
 
 
@@ -176,8 +193,10 @@ def oracle(parts, rate, std):
 @pytest.mark.parametrize("scales", [(), (2.0, 1.0)])
 def test_an_independent_accountant_agrees(scales):
     facts = Facts((2000,), 3, 1, 0, False)
-    settings = Settings(1.5, DELTA, rounds=100, rate=0.05, noise_scales=scales)
-    algorithm = dp_sgd(settings, problem(), optax.sgd(0.1))
+    method = dp_sgd(
+        problem(), optax.sgd(0.1), 1.5, rounds=100, sampling_rate=0.05, noise_scales=scales
+    )
+    algorithm = method.bind(facts, Trust.LOCAL)
     event = algorithm.event(facts, Trust.LOCAL)
     assert event.sampler == Poisson(0.05)
     std = event.noise.std / event.sensitivity.under(Relation.ADD_OR_REMOVE).l2
@@ -192,10 +211,8 @@ def test_another_sampler_is_another_claim():
     """Shuffled batches of fixed size are not Poisson batches: the claim changes, and coins that
     were tossed by another sampler are refused."""
     facts = Facts((1000,), 3, 1, 0, True)
-    algorithm = dp_sgd(
-        Settings(1.0, DELTA, rounds=50, rate=0.1, relation=Relation.REPLACE_ONE), problem(),
-        optax.sgd(0.1),
-    )  # fmt: skip
+    sampled = {"rounds": 50, "sampling_rate": 0.1, "relation": Relation.REPLACE_ONE}
+    algorithm = dp_sgd(problem(), optax.sgd(0.1), 1.0, **sampled).bind(facts, Trust.LOCAL)
     event = algorithm.event(facts, Trust.LOCAL)
     poisson = PrivacyCurve(event * 50, Relation.REPLACE_ONE).epsilon(DELTA)
     shuffled = replace(event, sampler=Everyone())
@@ -214,26 +231,34 @@ def test_another_sampler_is_another_claim():
 
 def test_overflow_of_a_batch_is_accounted():
     facts = Facts((5000,), 3, 1)
-    settings = Settings(1.0, DELTA, rounds=10, rate=0.01, relation=Relation.ZERO_OUT)
-    size = batch_size(0.01, facts)
-    assert 50 < size < 200
-    chance = overflow(settings, facts)
+    method = dp_sgd(
+        problem(),
+        optax.sgd(0.1),
+        1.0,
+        relation=Relation.ZERO_OUT,
+        rounds=10,
+        sampling_rate=0.01,
+    )
+    release = DP_SGD.release(method.config, method.problem, facts)
+    assert 50 < batch_size(release, facts) < 200
+    chance = overflow(release, facts)
     assert 0 < chance <= 1e-18
-    event = dp_sgd(settings, problem(), optax.sgd(0.1)).event(facts, Trust.LOCAL)
-    assert event.noise.gap >= chance
-    everyone = Settings(1.0, DELTA, rounds=10, rate=1.0)
-    assert facts.places <= batch_size(1.0, facts) < facts.places + 64
+    assert method.bind(facts, Trust.LOCAL).event(facts, Trust.LOCAL).noise.gap >= chance
+    everyone = replace(release, sampler=Everyone())
+    assert facts.places <= batch_size(everyone, facts) < facts.places + 64
     assert overflow(everyone, facts) == 0
     hidden = replace(facts, exact_sizes=False)  # whose batches are never cut short
-    assert overflow(settings, hidden) == 0
+    assert overflow(release, hidden) == 0
 
 
 def test_gauges_are_paid_for():
     facts = Facts((1000,), 3, 1, 0, False)
-    plain = Settings(1.0, DELTA, rounds=10, rate=0.1)
-    gauged = replace(plain, clipping=Clipping(quantile=0.5, loss_range=1.0, gauge=0.5))
+    gauged = Clipping(quantile=0.5, loss_range=1.0, gauge=0.5)
     wide, narrow = (
-        dp_sgd(s, problem(), optax.sgd(0.1)).event(facts, Trust.LOCAL) for s in (gauged, plain)
+        dp_sgd(problem(), optax.sgd(0.1), 1.0, rounds=10, sampling_rate=0.1, clipping=clipping)
+        .bind(facts, Trust.LOCAL)
+        .event(facts, Trust.LOCAL)
+        for clipping in (gauged, Clipping())
     )
     ratio = (
         wide.sensitivity.under(Relation.ADD_OR_REMOVE).l2
@@ -244,7 +269,7 @@ def test_gauges_are_paid_for():
 
 
 def test_a_budget_too_small_is_refused_before_records_are_read():
-    algorithm = dp_sgd(Settings(1.0, DELTA, rounds=4, rate=0.5), problem(), optax.sgd(0.1))
+    algorithm = dp_sgd(problem(), optax.sgd(0.1), 1.0, rounds=4, sampling_rate=0.5)
     with pytest.raises(BudgetExceeded, match="refused before reading"):
         run(algorithm, [rows(20)], Facts((20,), 3, 1, 0, False), budget=0.9)
 
@@ -257,9 +282,9 @@ def audited(algorithm, facts, relation_present, fault=None, seed=0, runs=2000):
     replay = Replay(study)
     columns = [rows(8, size=50.0)]
     pilot = best_direction(
-        replay.transcripts(columns, 500, seed + 1), replay.transcripts(
-            columns, 500, seed + 2, relation_present)
-    )  # fmt: skip
+        replay.transcripts(columns, 500, seed + 1),
+        replay.transcripts(columns, 500, seed + 2, relation_present),
+    )
     inside = replay.transcripts(columns, runs, seed + 3, fault=fault)
     outside = replay.transcripts(columns, runs, seed + 4, relation_present, fault=fault)
     return audit(scores(inside, pilot), scores(outside, pilot), delta=DELTA, confidence=CONFIDENCE)
@@ -267,21 +292,20 @@ def audited(algorithm, facts, relation_present, fault=None, seed=0, runs=2000):
 
 ONE_LESS = [np.arange(8) > 0]
 FACTS = Facts((8,), 3, 1)
+ZERO_OUT = {"rounds": 5, "sampling_rate": 1.0, "relation": Relation.ZERO_OUT}
 
 
 @pytest.mark.parametrize("style", ["flat", "normalised"])
 def test_an_audit_stays_below_the_claim_and_near_it(style):
-    settings = Settings(4.0, DELTA, rounds=5, rate=1.0, relation=Relation.ZERO_OUT,
-                        clipping=Clipping(style=style, block=4))  # fmt: skip
-    algorithm = dp_sgd(settings, problem(), optax.sgd(0.01))
+    clipping = Clipping(style=style, block=4)
+    algorithm = dp_sgd(problem(), optax.sgd(0.01), 4.0, clipping=clipping, **ZERO_OUT)
     found = audited(algorithm, FACTS, ONE_LESS)
     check(4.0, DELTA, found)
     assert found.epsilon_model_based > 2.5
 
 
 def test_an_audit_catches_a_halved_noise():
-    settings = Settings(4.0, DELTA, rounds=5, rate=1.0, relation=Relation.ZERO_OUT)
-    algorithm = dp_sgd(settings, problem(), optax.sgd(0.01))
+    algorithm = dp_sgd(problem(), optax.sgd(0.01), 4.0, **ZERO_OUT)
 
     def halved(event):
         return replace(event, noise=replace(event.noise, std=event.noise.std / 2))
@@ -292,15 +316,20 @@ def test_an_audit_catches_a_halved_noise():
 
 def test_an_audit_catches_a_wrong_relation():
     """Zeroing a record is not replacing it: the claim for one is false for the other."""
-    settings = Settings(4.0, DELTA, rounds=5, rate=1.0, relation=Relation.ZERO_OUT)
-    replay = Replay(Study(dp_sgd(settings, problem(), optax.sgd(0.01)), FACTS, Trust.LOCAL))
+    algorithm = dp_sgd(problem(), optax.sgd(0.01), 4.0, **ZERO_OUT)
+    replay = Replay(Study(algorithm, FACTS, Trust.LOCAL))
     one, other = rows(8, size=50.0), rows(8, size=50.0)
     other[0][0] *= -1
     pilot = best_direction(replay.transcripts([one], 500, 1), replay.transcripts([other], 500, 2))
     inside, outside = replay.transcripts([one], 2000, 3), replay.transcripts([other], 2000, 4)
     with pytest.raises(AuditFailed):
-        check(4.0, DELTA, audit(scores(inside, pilot), scores(outside, pilot), delta=DELTA,
-                                confidence=CONFIDENCE))  # fmt: skip
+        check(
+            4.0,
+            DELTA,
+            audit(
+                scores(inside, pilot), scores(outside, pilot), delta=DELTA, confidence=CONFIDENCE
+            ),
+        )
 
 
 def test_shares_drawn_in_the_graph_add_up_to_the_claimed_noise():
@@ -308,8 +337,9 @@ def test_shares_drawn_in_the_graph_add_up_to_the_claimed_noise():
 
     2,000 draws: their spread is off by more than 8 % once in 10^6 (normal approximation).
     """
-    algorithm = dp_sgd(Settings(4.0, DELTA, rounds=50, rate=0.5), problem(40), optax.sgd(0.0))
     facts = Facts((20, 20, 20), 40, 3, 1, False)
+    method = dp_sgd(problem(40), optax.sgd(0.0), 4.0, rounds=50, sampling_rate=0.5)
+    algorithm = method.bind(facts, Trust.SECURE_SUM)
     event = algorithm.event(facts, Trust.SECURE_SUM)
     assert event.noise.slack > 0  # drawn in the compiled program
     data = [(np.zeros((20, 40), np.float32), np.zeros(20, np.float32))] * 3
@@ -330,10 +360,13 @@ def single_run(epsilon=4.0, seed=3):
     """One real run of the engine on canaries with gradients of their own directions."""
     coins = np.random.default_rng(seed).random(CANARIES) < 0.5
     canaries = 100 * np.eye(CANARIES, dtype=np.float32)[coins]
-    settings = Settings(epsilon, DELTA, rounds=4, rate=1.0)
-    algorithm = dp_sgd(settings, problem(CANARIES), optax.sgd(1.0))
-    result = run(algorithm, [(canaries, np.zeros(len(canaries), np.float32))],
-                 Facts((CANARIES // 2,), CANARIES, 1, 0, False), seed=seed)  # fmt: skip
+    algorithm = dp_sgd(problem(CANARIES), optax.sgd(1.0), epsilon, rounds=4, sampling_rate=1.0)
+    result = run(
+        algorithm,
+        [(canaries, np.zeros(len(canaries), np.float32))],
+        Facts((CANARIES // 2,), CANARIES, 1, 0, False),
+        seed=seed,
+    )
     return one_run(-np.asarray(result.value.parameters), coins, GUESSES, DELTA, 0.95)
 
 
@@ -352,22 +385,25 @@ def test_one_run_catches_a_halved_noise(monkeypatch):
 
 
 def test_one_run_catches_an_unclipped_sum(monkeypatch):
-    weights = clipping_module._weights
+    weights = blocked_sum._weights
 
     def unclipped(clipping, norms, bounds):
         return jnp.ones_like(norms), weights(clipping, norms, bounds)[1]
 
-    monkeypatch.setattr(clipping_module, "_weights", unclipped)
+    monkeypatch.setattr(blocked_sum, "_weights", unclipped)
     assert single_run().epsilon_model_based > 4.0
 
 
 def test_three_and_three_point_nought_are_one_study():
     facts = Facts((20,), 3, 1, 0, False)
     whole, point, other = (
-        Study(dp_sgd(Settings(e, DELTA, rounds=4, rate=0.5), problem(), optax.sgd(0.1)), facts,
-              Trust.LOCAL).hash
-        for e in (3, 3.0, 3.5)
-    )  # fmt: skip
+        Study(
+            dp_sgd(problem(), optax.sgd(0.1), epsilon, rounds=4, sampling_rate=0.5),
+            facts,
+            Trust.LOCAL,
+        ).hash
+        for epsilon in (3, 3.0, 3.5)
+    )
     assert whole == point != other
 
 
@@ -380,29 +416,29 @@ def test_three_and_three_point_nought_are_one_study():
         ({"epsilon": 0.0}, "epsilon"),
         ({"delta": 1.0}, "delta"),
         ({"rounds": 0}, "rounds"),
-        ({"rate": 1.5}, "rate"),
-        ({"averaged": 0.5, "decay": 0.5}, "not both"),
+        ({"sampling_rate": 1.5}, "rate"),
+        ({"average_last": 0.5, "decay": 0.5}, "not both"),
         ({"noise_scales": (1.0, 0.0)}, "noise_scale"),
         ({"noise_scales": (1.0,) * 11}, "levels of noise"),
     ],
 )
 def test_bad_settings(fields, message):
     with pytest.raises(InvalidInput, match=message):
-        Settings(**{"epsilon": 1.0, "delta": DELTA, "rounds": 10, **fields})
+        dp_sgd(problem(), optax.sgd(0.1), **{"epsilon": 1.0, "rounds": 10, **fields})
 
 
 def test_a_loss_that_is_never_finite_is_refused():
     with pytest.raises(InvalidInput, match="not finite"):
-        dp_sgd(
-            Settings(1.0, DELTA, rounds=2),
-            problem(loss=lambda p, r: jnp.sum(p) / 0.0),
-            optax.sgd(0.1),
+        Study(
+            dp_sgd(problem(loss=lambda p, r: jnp.sum(p) / 0.0), optax.sgd(0.1), 1.0, rounds=2),
+            Facts((20,), 3, 1, 0, False),
+            Trust.LOCAL,
         )
 
 
 def test_more_records_than_agreed():
     """Nobody is left out and nobody is told: five hundred records where twenty were agreed."""
-    algorithm = dp_sgd(Settings(1.0, DELTA, rounds=2, rate=0.5), problem(), optax.sgd(0.1))
+    algorithm = dp_sgd(problem(), optax.sgd(0.1), 1.0, rounds=2, sampling_rate=0.5)
     facts = Facts((20,), 3, 1, 0, False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

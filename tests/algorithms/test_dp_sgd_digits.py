@@ -17,9 +17,6 @@ import pytest
 from sklearn.datasets import load_digits
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.clipping import Clipping
-from unisono.algorithms.dp_sgd import Settings, dp_sgd
-from unisono.algorithms.optimise import Problem
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
@@ -27,7 +24,11 @@ from unisono.core.study import Party, Study
 from unisono.core.trust import ITERATES, PARTY, SERVER, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
-from unisono.models.scattering import group_normalised, scattering
+from unisono.problems.record_loss import RecordLoss
+from unisono.problems.scattering import group_normalised, scattering
+from unisono.releases.blocked_sum import Clipping
+
+from .. import methods
 
 EPSILON, DELTA = 3.0, 1e-4
 FEATURES, CLASSES, PARTIES, SEEDS = 144, 10, 10, (0, 1)
@@ -55,12 +56,18 @@ def cross_entropy(weights, record):
 @lru_cache
 def algorithm():
     start = np.zeros((FEATURES, CLASSES), np.float32)
-    problem = Problem(cross_entropy, start, (start[:, 0], np.float32(0)))
-    settings = Settings(
-        EPSILON, DELTA, rounds=80, rate=0.5, clipping=Clipping(bound=0.1), averaged=0.5,
-        relation=Relation.ADD_OR_REMOVE,
-    )  # fmt: skip
-    return dp_sgd(settings, problem, optax.sgd(250.0))
+    problem = RecordLoss(cross_entropy, start, (start[:, 0], np.float32(0)))
+    return methods.dp_sgd(
+        problem,
+        optax.sgd(250.0),
+        EPSILON,
+        DELTA,
+        Relation.ADD_OR_REMOVE,
+        rounds=80,
+        sampling_rate=0.5,
+        clipping=Clipping(bound=0.1),
+        average_last=0.5,
+    )
 
 
 @lru_cache
@@ -75,7 +82,7 @@ def trained(parties, seed):
         own = Private((rows[j::parties], labels[j::parties]))
         members.append(Party(f"{j}", own, Ledger.in_memory(policy, ACCOUNTANT, seed)))
     sizes = tuple(len(labels[j::parties]) for j in range(parties))
-    facts = Facts(sizes, FEATURES, minimum_survivors=parties, exact_sizes=False)
+    facts = Facts(sizes, FEATURES, minimum_parties=parties, exact_sizes=False)
     trust = Trust.SECURE_SUM if parties > 1 else Trust.LOCAL
     result = in_process.run(Study(algorithm(), facts, trust), members)
     guesses = np.argmax(test_rows @ result.value.parameters, axis=1)

@@ -18,9 +18,7 @@ from dp_accounting import pld
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms import fed_avg as module
-from unisono.algorithms.clipping import Clipping, moved
-from unisono.algorithms.fed_avg import Settings, fed_avg, trained
-from unisono.algorithms.optimise import Problem
+from unisono.algorithms.fed_avg import FedAvgConfig, trained
 from unisono.attacks.audit import audit, check
 from unisono.attacks.replay import Replay, best_direction, scores
 from unisono.core.algorithm import Aggregate, Facts
@@ -32,6 +30,11 @@ from unisono.core.trust import FINAL_MODEL, ITERATES, SERVER, Relation, Trust, U
 from unisono.core.values import _BOUNDED_ONLY, Contribution, Private, update_sensitivity
 from unisono.engines import in_process
 from unisono.errors import AuditFailed, InvalidInput
+from unisono.problems.record_loss import RecordLoss
+from unisono.releases import bounds
+from unisono.releases.blocked_sum import Clipping, moved
+
+from .. import methods
 
 EPSILON, DELTA = 4.0, 1e-5
 SIZES = (7, 3, 12)
@@ -49,7 +52,11 @@ def linear(weights, record):
 
 def problem(loss=logistic, features=2):
     row = np.zeros(features, np.float32)
-    return Problem(loss, row, (row, np.float32(0)))
+    return RecordLoss(loss, row, (row, np.float32(0)))
+
+
+def fed_avg(problem, home, server, epsilon=EPSILON, **settings):
+    return methods.fed_avg(problem, server, epsilon, DELTA, home=home, **settings)
 
 
 def records(sizes=SIZES, seed=0):
@@ -61,9 +68,7 @@ def records(sizes=SIZES, seed=0):
 def members(data, budget=50.0, trust=Trust.SECURE_SUM):
     def ledger(name):
         exceptions = ((SERVER, Budget(math.inf)),) if trust is Trust.TRUSTED_SERVER else ()
-        policy = Policy(
-            name, Budget(budget, DELTA), exceptions, Relation.ZERO_OUT, unit=Unit.PARTY
-        )  # fmt: skip
+        policy = Policy(name, Budget(budget, DELTA), exceptions, Relation.ZERO_OUT, unit=Unit.PARTY)
         return Ledger.in_memory(policy, ACCOUNTANT, seed=3)
 
     return [Party(f"{j}", Private(columns), ledger(f"data-{j}")) for j, columns in enumerate(data)]
@@ -97,7 +102,7 @@ def train_by_hand(weights, rows, labels, batch, epochs, rate):
 
 def test_training_at_home_is_plain_minibatch_descent():
     for rows, labels in records():
-        settings = Settings(EPSILON, DELTA, epochs=3, batch=4)
+        settings = FedAvgConfig(epochs=3, batch_size=4)
         start, mask = jnp.asarray([0.3, 0.1]), np.ones(len(rows), bool)
         found = trained(settings, problem(), optax.sgd(0.7), start, (rows, labels), mask)
         assert found == pytest.approx(
@@ -109,18 +114,16 @@ def test_training_at_home_is_plain_minibatch_descent():
 def test_without_noise_it_is_federated_averaging(bound):
     """By hand, in NumPy: train, clip, average, and move the bound. Rounding to the grid errs by
     half a step of bound * grid in every round."""
-    settings = Settings(
-        EPSILON,
-        DELTA,
+    facts = Facts(SIZES, 2, 3)
+    algorithm = fed_avg(
+        problem(),
+        optax.sgd(0.7),
+        optax.sgd(1.0),
         rounds=4,
         epochs=2,
-        batch=4,
+        batch_size=4,
         clipping=Clipping(bound=bound, quantile=0.6, gauge=0.125),
-    )
-    algorithm, facts = (
-        fed_avg(settings, problem(), optax.sgd(0.7), optax.sgd(1.0)),
-        Facts(SIZES, 2, 3),
-    )
+    ).bind(facts, Trust.LOCAL)
     found = without_noise(algorithm, facts, records())
     weights, clip, clipped = np.zeros(2), bound, 0
     for _ in range(4):
@@ -135,15 +138,15 @@ def test_without_noise_it_is_federated_averaging(bound):
     step = 4 * bound * algorithm.grid(facts, None)
     assert found.parameters == pytest.approx(weights, abs=step)
     assert np.linalg.norm(weights) > 100 * step
-    assert found.bound == pytest.approx(clip, rel=1e-3)
+    assert found.bounds == pytest.approx(clip, rel=1e-3)
 
 
 @pytest.mark.slow
 def test_the_server_may_use_adam():
     """Its first step has the length of its rate in every coordinate: FedAdam."""
-    settings = Settings(EPSILON, DELTA, rounds=1, clipping=Clipping(bound=10.0))
-    algorithm = fed_avg(settings, problem(), optax.sgd(0.7), optax.adam(0.05))
-    found = without_noise(algorithm, Facts(SIZES, 2, 3), records())
+    facts, settings = Facts(SIZES, 2, 3), {"rounds": 1, "clipping": Clipping(bound=10.0)}
+    method = fed_avg(problem(), optax.sgd(0.7), optax.adam(0.05), **settings)
+    found = without_noise(method.bind(facts, Trust.LOCAL), facts, records())
     change = sum(train_by_hand(np.zeros(2), x, y, 32, 1, 0.7) for x, y in records())
     assert found.parameters == pytest.approx(0.05 * np.sign(change), rel=1e-3)
 
@@ -157,7 +160,7 @@ def test_padding_changes_nothing(home):
             jnp.sum(record[0] ** 2) * weights @ weights
         )
 
-    settings, start = Settings(EPSILON, DELTA, epochs=2, batch=4), jnp.asarray([0.3, 0.1])
+    settings, start = FedAvgConfig(epochs=2, batch_size=4), jnp.asarray([0.3, 0.1])
     rows, labels = records((5,))[0]
     told = problem(touchy)
     plain = trained(settings, told, home, start, (rows, labels), np.ones(5, bool))
@@ -168,10 +171,9 @@ def test_padding_changes_nothing(home):
 
 
 def contribution(columns, mask, **changes):
-    algorithm = fed_avg(
-        Settings(EPSILON, DELTA, **changes), problem(), optax.sgd(0.7), optax.sgd(1.0)
-    )
     facts = Facts((len(mask),), 2, 1)
+    method = fed_avg(problem(), optax.sgd(0.7), optax.sgd(1.0), **changes)
+    algorithm = method.bind(facts, Trust.LOCAL)
     server, party = algorithm.init(facts)
     return algorithm.local(facts, algorithm.ask(server), party, columns, mask)[1]
 
@@ -218,12 +220,12 @@ NORMS = np.exp(np.random.default_rng(2).normal(size=48))
 def final_bound(start):
     """After 50 noisy rounds of 48 parties whose changes have the norms above."""
     data = [(np.array([[norm, 0.0]], np.float32), np.ones(1, np.float32)) for norm in NORMS]
-    settings = Settings(
-        8.0, DELTA, rounds=50, clipping=Clipping(bound=start, quantile=0.5, rate=0.5, gauge=1.0)
+    clipping = Clipping(bound=start, quantile=0.5, rate=0.5, gauge=1.0)
+    algorithm = fed_avg(
+        problem(linear), optax.sgd(1.0), optax.sgd(1.0), 8.0, rounds=50, clipping=clipping
     )
-    algorithm = fed_avg(settings, problem(linear), optax.sgd(1.0), optax.sgd(1.0))
     study = Study(algorithm, Facts((1,) * 48, 2, 48), Trust.SECURE_SUM)
-    return float(in_process.run(study, members(data)).value.bound) / np.median(NORMS)
+    return float(in_process.run(study, members(data)).value.bounds[0]) / np.median(NORMS)
 
 
 @pytest.mark.parametrize("off", [100.0, 0.01])
@@ -251,10 +253,9 @@ REPLAYS = {}  # compiled once for all audits of a study
 
 @lru_cache
 def audited(facts, trust, **changes):
-    settings = Settings(
-        EPSILON, DELTA, rounds=5, clipping=Clipping(quantile=0.5, gauge=1.0), **changes
-    )
-    return Study(fed_avg(settings, problem(linear), optax.sgd(0.1), optax.sgd(1.0)), facts, trust)
+    settings = {"rounds": 5, "clipping": Clipping(quantile=0.5, gauge=1.0), **changes}
+    method = fed_avg(problem(linear), optax.sgd(0.1), optax.sgd(1.0), **settings)
+    return Study(method, facts, trust)
 
 
 def found_in(study, noise=1.0, runs=4000):
@@ -305,14 +306,14 @@ def test_a_forgotten_clip_is_caught(monkeypatch):
         return Contribution(steps, grid, bound, maker=_BOUNDED_ONLY), steps
 
     monkeypatch.setattr(module, "gauged", lambda _, change, bound: jnp.append(change / bound, 1.0))
-    monkeypatch.setattr(module, "clipped_updates", forgetful)
+    monkeypatch.setattr(bounds, "clipped_updates", forgetful)
     with pytest.raises(AuditFailed):
-        check(EPSILON, DELTA, found_in(audited.__wrapped__(THREE, Trust.TRUSTED_SERVER, batch=31)))
+        check(EPSILON, DELTA, found_in(audited.__wrapped__(THREE, Trust.TRUSTED_SERVER)))
 
 
 def test_secret_coins_cost_what_an_independent_accountant_says():
     """And the audit of sampled parties stays below it."""
-    study = audited(THREE, Trust.SECURE_SUM, rate=0.3)
+    study = audited(THREE, Trust.SECURE_SUM, sampling_rate=0.3)
     event = study.algorithm.event(THREE, study.trust)
     assert event.sampler.rate == 0.3
     multiplier = event.noise.std / event.sensitivity.zero_out.l2
@@ -330,9 +331,10 @@ def test_coins_are_tossed_and_the_divisor_is_how_many_are_expected():
     """Half of the parties take part: sums of a constant update are binomial, within six standard
     errors; and a ledger is charged what was promised."""
     data = [(FAR[:1], np.ones(1, np.float32))] * 200
-    settings = Settings(8.0, DELTA, rounds=4, rate=0.5, clipping=Clipping(bound=0.1, quantile=None))
-    algorithm = fed_avg(settings, problem(linear), optax.sgd(0.1), optax.sgd(1.0))
-    study = Study(algorithm, Facts((1,) * 200, 2, 200), Trust.SECURE_SUM)
+    settings = {"rounds": 4, "sampling_rate": 0.5, "clipping": Clipping(bound=0.1, quantile=None)}
+    method = fed_avg(problem(linear), optax.sgd(0.1), optax.sgd(1.0), 8.0, **settings)
+    study = Study(method, Facts((1,) * 200, 2, 200), Trust.SECURE_SUM)
+    algorithm = study.algorithm
     parties = members(data)
     result = in_process.run(study, parties)
     taken = [
@@ -350,11 +352,16 @@ def test_dropouts_are_survived_down_to_the_minimum():
     """The average is over those who arrived; a round with too few leaves everything as it was."""
     study = Study(
         fed_avg(
-            Settings(20.0, DELTA, rounds=4, clipping=Clipping(bound=0.1, quantile=0.5)),
-            problem(linear), optax.sgd(0.1), optax.sgd(1.0),
+            problem(linear),
+            optax.sgd(0.1),
+            optax.sgd(1.0),
+            20.0,
+            rounds=4,
+            clipping=Clipping(bound=0.1, quantile=0.5),
         ),
-        Facts((4,) * 100, 2, 60), Trust.SECURE_SUM,
-    )  # fmt: skip
+        Facts((4,) * 100, 2, 60),
+        Trust.SECURE_SUM,
+    )
     silent = np.zeros((4, 100), bool)
     silent[1, :40] = True  # sixty survive, enough
     silent[2, :41] = True
@@ -372,23 +379,25 @@ def test_dropouts_are_survived_down_to_the_minimum():
 
 
 def test_what_cannot_be_kept_is_refused():
+    made = partial(fed_avg, problem(), optax.sgd(0.1), optax.sgd(1.0))
     with pytest.raises(InvalidInput, match="presence"):
-        Settings(1.0, DELTA, relation=Relation.ADD_OR_REMOVE)
+        Study(made(relation=Relation.ADD_OR_REMOVE), Facts(SIZES, 2, 3, 1, False), Trust.LOCAL)
     with pytest.raises(InvalidInput, match="as a whole"):
-        Settings(1.0, DELTA, clipping=Clipping(style="per-layer"))
+        made(clipping=Clipping(style="per-layer"))
     with pytest.raises(InvalidInput, match="as a whole"):
-        Settings(1.0, DELTA, clipping=Clipping(loss_range=1.0))
-    with pytest.raises(InvalidInput, match="above 1"):
-        Settings(1.0, DELTA, rate=2.0)
+        made(clipping=Clipping(loss_range=1.0))
+    with pytest.raises(InvalidInput, match=r"sampling_rate = 2\.0.*less than or equal to 1"):
+        made(sampling_rate=2.0)
     with pytest.raises(InvalidInput, match="epochs"):
-        Settings(1.0, DELTA, epochs=0)
+        made(epochs=0)
 
 
 def test_the_grid_is_coarse_enough_for_wide_noise():
     """A large model under a small epsilon: the noise stays within what its sampler can do."""
-    settings = Settings(0.5, DELTA, rounds=100, relation=Relation.REPLACE_ONE)
-    algorithm = fed_avg(settings, problem(linear, 200_000), optax.sgd(0.1), optax.sgd(1.0))
-    facts = Facts((4,) * 10, 200_000, 10)
+    facts, large = Facts((4,) * 10, 200_000, 10), problem(linear, 200_000)
+    settings = {"rounds": 100, "relation": Relation.REPLACE_ONE}
+    method = fed_avg(large, optax.sgd(0.1), optax.sgd(1.0), 0.5, **settings)
+    algorithm = method.bind(facts, Trust.LOCAL)
     event, grid = algorithm.event(facts, Trust.LOCAL), algorithm.grid(facts, Trust.LOCAL)
     assert 2**16 < event.noise.std / grid <= 2**20
     assert event.sensitivity.zero_out.l2 < 1.4
@@ -397,7 +406,8 @@ def test_the_grid_is_coarse_enough_for_wide_noise():
 def test_another_optimizer_at_home_is_another_study():
     facts, made = Facts(SIZES, 2, 3), []
     for home, server in ((0.1, 1.0), (0.2, 1.0), (0.1, 0.5)):
-        algorithm = fed_avg(Settings(EPSILON, DELTA), problem(), optax.sgd(home), optax.sgd(server))
+        method = fed_avg(problem(), optax.sgd(home), optax.sgd(server))
+        algorithm = method.bind(facts, Trust.LOCAL)
         made.append(algorithm.study_hash(facts, Trust.LOCAL))
     assert len(set(made)) == 3
     assert jax.tree.leaves(algorithm.init(facts)[1]) == []  # parties remember nothing

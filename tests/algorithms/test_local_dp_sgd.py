@@ -15,10 +15,6 @@ import pytest
 from dp_accounting import pld
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms import dp_sgd
-from unisono.algorithms.clipping import Clipping
-from unisono.algorithms.local_dp_sgd import Settings, local_dp_sgd
-from unisono.algorithms.optimise import Problem
 from unisono.attacks.audit import audit, check
 from unisono.attacks.replay import Replay, best_direction, scores
 from unisono.core.algorithm import Aggregate, Facts
@@ -31,6 +27,10 @@ from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.engines.requirements import rounded_report
 from unisono.errors import AuditFailed, InvalidInput
+from unisono.problems.record_loss import RecordLoss
+from unisono.releases.blocked_sum import Clipping
+
+from ..methods import dp_sgd, local_dp_sgd
 
 EPSILON, DELTA = 4.0, 1e-5
 ZERO_OUT = {"delta": DELTA, "relation": Relation.ZERO_OUT}
@@ -47,8 +47,8 @@ def linear(weights, record):
     return -(record[0] @ weights)
 
 
-LOGISTIC = Problem(logistic, ROW, (ROW, np.float32(0)))
-LINEAR = Problem(linear, ROW, (ROW, np.float32(0)))
+LOGISTIC = RecordLoss(logistic, ROW, (ROW, np.float32(0)))
+LINEAR = RecordLoss(linear, ROW, (ROW, np.float32(0)))
 
 
 def records(size, seed=0):
@@ -114,13 +114,17 @@ CLIPPINGS = {
 )
 def test_one_party_and_one_step_a_round_is_dp_sgd(name):
     """The same noise, to the last digit, and the same model but for the rounding of reports."""
-    shared = {"rounds": 5, "rate": 0.5, "clipping": CLIPPINGS[name], **ZERO_OUT}
+    shared = {"rounds": 5, "sampling_rate": 0.5, "clipping": CLIPPINGS[name], **ZERO_OUT}
     facts, columns = Facts((30,), 2, 1), records(30)
-    ours = local_dp_sgd(Settings(EPSILON, steps=1, **shared), LOGISTIC, optax.sgd(2.0))
-    theirs = dp_sgd.dp_sgd(dp_sgd.Settings(EPSILON, **shared), LOGISTIC, optax.sgd(2.0))
+    both = (
+        local_dp_sgd(LOGISTIC, optax.sgd(2.0), EPSILON, steps=1, **shared),
+        dp_sgd(LOGISTIC, optax.sgd(2.0), EPSILON, **shared),
+    )
     many = Facts((2000,), 2, 1)  # whose batches may overflow
+    ours, theirs = (method.bind(many, Trust.LOCAL) for method in both)
     assert ours.event(many, Trust.LOCAL) == theirs.event(many, Trust.LOCAL)
     assert ours.batch(many) == theirs.batch(many) < 2000
+    ours, theirs = (method.bind(facts, Trust.LOCAL) for method in both)
     masks = np.random.default_rng(1).random((5, 1, 30)) < 0.5
     found, states = without_noise(ours, facts, [columns], [masks])
     server, local = theirs.init(facts)[0], jax.jit(numbers(partial(theirs.local, facts)))
@@ -128,8 +132,8 @@ def test_one_party_and_one_step_a_round_is_dp_sgd(name):
         value = local(theirs.ask(server), None, columns, mask)[1]
         server = theirs.merge(server, Aggregate(value * theirs.grid(facts, None), 1, 30))
     expected = theirs.result(server)
-    assert found == pytest.approx(np.asarray(expected.parameters), abs=1e-5)
-    assert np.linalg.norm(found) > 0.5
+    assert found.parameters == pytest.approx(np.asarray(expected.parameters), abs=1e-5)
+    assert np.linalg.norm(found.parameters) > 0.5
     assert states[0].bounds == pytest.approx(np.asarray(expected.bounds), rel=1e-6)
 
 
@@ -138,14 +142,14 @@ def test_with_little_noise_an_engine_finds_what_dp_sgd_finds():
     """4000 records and epsilon 20: the noise of a step is below 1e-4 of a clipped average, and
     both runs end within 3e-3 of each other where they travel by more than 1."""
     facts, columns = Facts((4000,), 2, 1), records(4000)
-    shared = {"rounds": 12, "rate": 1.0, **ZERO_OUT}
+    shared = {"rounds": 12, "sampling_rate": 1.0, **ZERO_OUT}
     models = []
     for algorithm in (
-        local_dp_sgd(Settings(20.0, steps=1, **shared), LOGISTIC, optax.sgd(2.0)),
-        dp_sgd.dp_sgd(dp_sgd.Settings(20.0, **shared), LOGISTIC, optax.sgd(2.0)),
+        local_dp_sgd(LOGISTIC, optax.sgd(2.0), 20.0, steps=1, **shared),
+        dp_sgd(LOGISTIC, optax.sgd(2.0), 20.0, **shared),
     ):
         result = in_process.run(Study(algorithm, facts, Trust.LOCAL), members([columns], [20.1]))
-        models.append(getattr(result.value, "parameters", result.value))
+        models.append(result.value.parameters)
     assert np.linalg.norm(models[0]) > 1
     assert models[0] == pytest.approx(models[1], abs=3e-3)
 
@@ -153,11 +157,17 @@ def test_with_little_noise_an_engine_finds_what_dp_sgd_finds():
 def test_parties_take_steps_of_their_own_and_weigh_by_their_sizes():
     """Two rounds of three steps at parties of 10 and 30 records, by hand in NumPy."""
     sizes, clip, rate = (10, 30), 0.4, 0.5
-    settings = Settings(
-        EPSILON, rounds=2, steps=3, rate=rate, clipping=Clipping(bound=clip), **ZERO_OUT
-    )
-    algorithm = local_dp_sgd(settings, LOGISTIC, optax.sgd(1.0, momentum=0.5))
     facts, data = Facts(sizes, 2, 2), [records(n, n) for n in sizes]
+    algorithm = local_dp_sgd(
+        LOGISTIC,
+        optax.sgd(1.0, momentum=0.5),
+        EPSILON,
+        rounds=2,
+        steps=3,
+        sampling_rate=rate,
+        clipping=Clipping(bound=clip),
+        **ZERO_OUT,
+    ).bind(facts, Trust.LOCAL)
     generator = np.random.default_rng(3)
     masks = [generator.random((2, 3, n)) < rate for n in sizes]
     found, _ = without_noise(algorithm, facts, data, masks)
@@ -175,22 +185,32 @@ def test_parties_take_steps_of_their_own_and_weigh_by_their_sizes():
             change += own - weights
         weights = weights + change / 2
     # A step of the grid in every one of twelve blocks.
-    assert found == pytest.approx(weights, abs=12 * clip * algorithm.grid(facts, None))
+    assert found.parameters == pytest.approx(weights, abs=12 * clip * algorithm.grid(facts, None))
     assert np.linalg.norm(weights) > 0.5
 
 
 def test_a_party_that_drops_out_is_left_out_of_the_average():
-    algorithm = local_dp_sgd(Settings(EPSILON, rounds=2, **ZERO_OUT), LOGISTIC, optax.sgd(1.0))
-    server, _ = algorithm.init(Facts((10, 30, 20), 2, 2))
+    facts = Facts((10, 30, 20), 2, 2)
+    method = local_dp_sgd(LOGISTIC, optax.sgd(1.0), EPSILON, rounds=2, **ZERO_OUT)
+    algorithm = method.bind(facts, Trust.LOCAL)
+    server, _ = algorithm.init(facts)
     after = algorithm.merge(server, Aggregate(jnp.asarray([1.0, 2.0]), 2, 30.0))
     assert after.parameters == pytest.approx([1 / 1.5, 2 / 1.5])
 
 
 def test_optimizers_begin_anew_and_bounds_stay():
     clipping = Clipping(bound=5.0, quantile=0.5)
-    settings = Settings(EPSILON, rounds=2, steps=2, rate=1.0, clipping=clipping, **ZERO_OUT)
-    algorithm = local_dp_sgd(settings, LOGISTIC, optax.adam(0.1))
     facts, columns = Facts((10,), 2, 1), records(10)
+    algorithm = local_dp_sgd(
+        LOGISTIC,
+        optax.adam(0.1),
+        EPSILON,
+        rounds=2,
+        steps=2,
+        sampling_rate=1.0,
+        clipping=clipping,
+        **ZERO_OUT,
+    ).bind(facts, Trust.LOCAL)
     server, first = algorithm.init(facts)
     state, report = at_home(
         algorithm, facts, algorithm.ask(server), first, columns, np.ones((2, 10), bool)
@@ -211,8 +231,8 @@ REPLAYS = {}  # compiled once for all audits of a study
 
 @lru_cache
 def audited(rate=1.0):
-    settings = Settings(EPSILON, rounds=3, steps=2, rate=rate, **ZERO_OUT)
-    return Study(local_dp_sgd(settings, LINEAR, optax.sgd(1.0)), ALONE, Trust.LOCAL)
+    settings = {"rounds": 3, "steps": 2, "sampling_rate": rate, **ZERO_OUT}
+    return Study(local_dp_sgd(LINEAR, optax.sgd(1.0), EPSILON, **settings), ALONE, Trust.LOCAL)
 
 
 def found_in(study, noise=1.0, runs=4000):
@@ -248,12 +268,13 @@ def test_halved_noise_is_caught():
 
 def test_a_claim_that_forgets_the_steps_of_a_round_is_caught():
     """Noise for 3 releases where there are 6: narrower by sqrt(2)."""
-    once = local_dp_sgd(
-        Settings(EPSILON, rounds=3, steps=1, rate=1.0, **ZERO_OUT), LINEAR, optax.sgd(1.0)
+    settings = {"rounds": 3, "steps": 1, "sampling_rate": 1.0, **ZERO_OUT}
+    method = local_dp_sgd(LINEAR, optax.sgd(1.0), EPSILON, **settings)
+    once = method.bind(ALONE, Trust.LOCAL)
+    ratio = (
+        once.event(ALONE, Trust.LOCAL).noise.std
+        / audited().algorithm.event(ALONE, Trust.LOCAL).noise.std
     )
-    ratio = once.event(ALONE, Trust.LOCAL).noise.std / audited().algorithm.event(
-        ALONE, Trust.LOCAL
-    ).noise.std  # fmt: skip
     assert ratio == pytest.approx(np.sqrt(0.5), rel=2e-3)
     with pytest.raises(AuditFailed):
         check(EPSILON, DELTA, found_in(audited(), noise=ratio))
@@ -278,9 +299,10 @@ def test_every_party_may_have_its_own_epsilon():
     spread is within a quarter of the truth but for 1e-8.
     """
     own, rounds = (0.5, 2.0, 4.0), 150
-    settings = Settings(9.0, rounds=rounds, steps=1, rate=0.5, epsilons=own, **ZERO_OUT)
-    algorithm = local_dp_sgd(settings, LINEAR, optax.sgd(1.0))
+    settings = {"rounds": rounds, "steps": 1, "sampling_rate": 0.5, **ZERO_OUT}
     facts = Facts((8, 8, 8), 2, 3)
+    method = local_dp_sgd(LINEAR, optax.sgd(1.0), 9.0, own=own, **settings)
+    algorithm = method.bind(facts, Trust.LOCAL)
     nothing = (np.zeros((8, 2), np.float32), np.ones(8, np.float32))
     parties = members([nothing] * 3, [epsilon * 1.0001 for epsilon in own])
     result = in_process.run(Study(algorithm, facts, Trust.LOCAL), parties)
@@ -293,13 +315,14 @@ def test_every_party_may_have_its_own_epsilon():
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(InvalidInput, match="same in every step"):
-        Settings(1.0, DELTA, noise_scales=(2.0, 1.0))
+    made = partial(local_dp_sgd, LINEAR, optax.sgd(1.0), 1.0, **ZERO_OUT)
+    with pytest.raises(InvalidInput, match="does not know 'noise_scales'"):
+        made(noise_scales=(2.0, 1.0))
     with pytest.raises(InvalidInput, match="steps"):
-        Settings(1.0, DELTA, steps=0)
-    with pytest.raises(InvalidInput, match="epsilons"):
-        Settings(1.0, DELTA, epsilons=(1.0, -1.0))
-    short = local_dp_sgd(Settings(1.0, epsilons=(1.0, 2.0), **ZERO_OUT), LINEAR, optax.sgd(1.0))
+        made(steps=0)
+    with pytest.raises(InvalidInput, match="epsilon of party 1"):
+        made(own=(1.0, -1.0))
+    short = made(own=(1.0, 2.0))
     with pytest.raises(InvalidInput, match="2 epsilons for 3 parties"):
         Study(short, Facts((8, 8, 8), 2, 3), Trust.LOCAL)
     with pytest.raises(InvalidInput, match="cannot run with trust"):

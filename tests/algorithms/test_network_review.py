@@ -7,9 +7,6 @@ import optax
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.clipping import STYLES, Clipping, clipped_sum
-from unisono.algorithms.dp_sgd import Settings, dp_sgd
-from unisono.algorithms.optimise import Problem, agreed
 from unisono.core.algorithm import Facts
 from unisono.core.events import Event, Gaussian, GaussianRun, Poisson, bounded_sum
 from unisono.core.in_graph import run_error
@@ -22,8 +19,12 @@ from unisono.core.values import Private
 from unisono.core.values import clipped_sum as summed_rows
 from unisono.engines import in_process
 from unisono.errors import ConditionViolated, GrantMisused, InvalidInput
-from unisono.models.networks import logistic
-from unisono.models.per_record import PerRecord
+from unisono.problems.networks import logistic
+from unisono.problems.per_record import PerRecord
+from unisono.problems.record_loss import RecordLoss
+from unisono.releases.blocked_sum import STYLES, Clipping, clipped_sum
+
+from .. import methods
 
 GRID = 2.0**-14
 
@@ -33,8 +34,9 @@ def moved_by(loss, parameters, record, clipping, bounds=None):
     plan = PerRecord(loss, parameters, record)
     bounds = clipping.start(plan) if bounds is None else bounds
     batch = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], record)
-    run = jax.jit(lambda mask: clipped_sum(
-        plan, clipping, parameters, bounds, batch, mask, GRID, True).value)  # fmt: skip
+    run = jax.jit(
+        lambda mask: clipped_sum(plan, clipping, parameters, bounds, batch, mask, GRID, True).value
+    )
     length = float(np.linalg.norm(np.asarray(run(jnp.ones(1, bool)), float) * GRID))
     return length, clipping.sensitivity(plan, GRID, True).under(Relation.ADD_OR_REMOVE).l2
 
@@ -63,9 +65,12 @@ def test_bounds_that_a_server_makes_up_change_nothing(bounds):
     network = logistic(3, 2)
     record = (np.array([1.0, -2.0, 3.0], np.float32), np.float32(1))
     length, claimed = moved_by(
-        network.loss, network.init(jax.random.key(0)), record, Clipping(),
+        network.loss,
+        network.init(jax.random.key(0)),
+        record,
+        Clipping(),
         jnp.full(1, bounds, jnp.float32),
-    )  # fmt: skip
+    )
     assert np.isfinite(length)
     assert length <= claimed
 
@@ -94,9 +99,13 @@ def convolved(kernel_of):
 
 def plain(image, kernel, groups=1):
     return jax.lax.conv_general_dilated(
-        image, kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        image,
+        kernel,
+        (1, 1),
+        "VALID",
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
         feature_group_count=groups,
-    )  # fmt: skip
+    )
 
 
 @jax.custom_vjp
@@ -119,18 +128,20 @@ _secretive.defvjp(lambda values: (values, None), _backwards)
         (convolved(lambda x, k: plain(x, k) + plain(-x, k)), "convolution"),
         (convolved(lambda x, k: jax.checkpoint(plain)(x, k)), "convolution"),
         (
-            lambda p, r: jnp.sum(p) * jax.random.normal(
-                jax.random.key(r[1].astype(jnp.int32), impl="rbg")),
+            lambda p, r: (
+                jnp.sum(p) * jax.random.normal(jax.random.key(r[1].astype(jnp.int32), impl="rbg"))
+            ),
             "threefry",
         ),
         (
-            lambda p, r: jnp.sum(p) * jax.pure_callback(
-                np.sum, r[1], r[0], vmap_method="sequential"),
+            lambda p, r: (
+                jnp.sum(p) * jax.pure_callback(np.sum, r[1], r[0], vmap_method="sequential")
+            ),
             "callback",
         ),
         (lambda p, r: jnp.sum(_secretive(p)) * r[1], "callback"),
     ],
-)  # fmt: skip
+)
 def test_what_may_mix_records_is_refused(loss, message):
     with pytest.raises(InvalidInput, match=message):
         PerRecord(loss, jnp.ones((2, 2, 2, 2)), (np.zeros(32, np.float32), np.float32(0)))
@@ -196,19 +207,29 @@ def test_every_schedule_of_noise_runs_and_is_paid(scales, trust):
     def linear(parameters, record):
         return jnp.sum(parameters * record[0])
 
-    problem = Problem(linear, jnp.zeros(3), (np.zeros(3, np.float32), np.float32(0)))
-    settings = Settings(
-        1.0, 1e-5, rounds=8, rate=0.5, noise_scales=scales, relation=Relation.ADD_OR_REMOVE
+    problem = RecordLoss(linear, jnp.zeros(3), (np.zeros(3, np.float32), np.float32(0)))
+    method = methods.dp_sgd(
+        problem,
+        optax.sgd(0.1),
+        1.0,
+        1e-5,
+        Relation.ADD_OR_REMOVE,
+        rounds=8,
+        sampling_rate=0.5,
+        noise_scales=scales,
     )
     parties = 1 if trust is Trust.LOCAL else 2
     facts = Facts((40,) * parties, 3, parties, parties - 1, False)
     policy = Policy("p", Budget(1.0, 1e-5), relation=Relation.ADD_OR_REMOVE, colluders=parties - 1)
     members = [
-        Party(f"p{k}", Private((np.ones((40, 3), np.float32), np.zeros(40, np.float32))),
-              Ledger.in_memory(policy, ACCOUNTANT, 1))
+        Party(
+            f"p{k}",
+            Private((np.ones((40, 3), np.float32), np.zeros(40, np.float32))),
+            Ledger.in_memory(policy, ACCOUNTANT, 1),
+        )
         for k in range(parties)
-    ]  # fmt: skip
-    study = Study(dp_sgd(settings, problem, optax.sgd(0.1)), facts, trust)
+    ]
+    study = Study(method, facts, trust)
     assert np.isfinite(in_process.run(study, members).value.parameters).all()
 
 
@@ -217,8 +238,9 @@ def test_losses_that_hold_other_numbers_are_other_losses():
         return lambda parameters, record: jnp.sum(parameters * record[0] * array)
 
     names = {
-        agreed(Problem(holding(np.full(3, v, np.float32)), jnp.zeros(3), (jnp.zeros(3),)),
-               optax.sgd(0.1))["loss"]
-        for v in (1.0, 2.0)
-    }  # fmt: skip
+        RecordLoss(holding(np.full(3, value, np.float32)), jnp.zeros(3), (jnp.zeros(3),)).agreed[
+            "loss"
+        ]
+        for value in (1.0, 2.0)
+    }
     assert len(names) == 2

@@ -10,9 +10,9 @@ import pytest
 
 from unisono.algorithms.pvi import Climb, infer, schedule
 from unisono.errors import InvalidInput
-from unisono.models import gaussian_family as family
-from unisono.models import likelihoods
-from unisono.models.gaussian_family import Natural
+from unisono.problems import gaussian_family as family
+from unisono.problems import likelihoods
+from unisono.problems.gaussian_family import Natural
 
 ORDERS = ("synchronous", "sequential", "asynchronous")
 SIZES = (30, 1, 50, 0, 20)  # a party without records takes part, and changes nothing

@@ -9,14 +9,9 @@ import pytest
 from unisono.accounting import gaussian
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
-from unisono.algorithms.pvi_analytic import (
-    IteratedSettings,
-    Settings,
-    damped,
-    iterated_regression,
-    one_shot_regression,
-)
+from unisono.algorithms.pvi_analytic import IteratedRegressionConfig, damped
 from unisono.core.algorithm import Facts
+from unisono.core.events import Laplace
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party, Study
@@ -24,7 +19,9 @@ from unisono.core.trust import EVERYONE, SERVER, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
-from unisono.models.gaussian_family import Natural, kl, mean, unpack
+from unisono.problems.gaussian_family import Natural, kl, mean, unpack
+
+from ..methods import iterated_regression, one_shot_regression
 
 SIZES = (30, 20, 25)
 # With a delta of one half there is hardly any noise, which is what some of these tests want.
@@ -68,7 +65,7 @@ MODEL = {"noise_std": 0.5, "prior_variance": 25.0}
 @pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.TRUSTED_SERVER])
 def test_one_shot_without_noise_is_the_exact_posterior(trust):
     data = toy()
-    found = run(one_shot_regression(Settings(**PLENTY, clip=60.0, **MODEL)), data, trust).value
+    found = run(one_shot_regression(**PLENTY, clipping_norm=60.0, **MODEL), data, trust).value
     assert float(kl(found.natural, exact(data))) < 3e-3
     assert int(found.floored) == 0
 
@@ -77,11 +74,10 @@ def test_one_shot_without_noise_is_the_exact_posterior(trust):
 def test_a_secure_sum_comes_near_the_posterior(iterated):
     """Noise of std 3.3 on sums near 1200 (4.5 times that per round if iterated, less by
     the averaging): the mean is off by some 0.01, far below the bound."""
-    data, settings = toy(sizes=(400,) * 3), {"epsilon": 300.0, "delta": 0.5, "clip": 40.0, **MODEL}
-    algorithm = one_shot_regression(Settings(**settings))
+    data, settings = toy(sizes=(400,) * 3), {"epsilon": 300.0, "delta": 0.5, **MODEL}
+    algorithm = one_shot_regression(**settings, clipping_norm=40.0)
     if iterated:
-        plan = IteratedSettings(**settings, rounds=20, damping=0.3)
-        algorithm = iterated_regression(plan, Trust.SECURE_SUM)
+        algorithm = iterated_regression(**settings, clipping_norm=40.0, rounds=20, damping=0.3)
     found, true = run(algorithm, data, Trust.SECURE_SUM).value, exact(data)
     assert mean(found.natural) == pytest.approx(mean(true), abs=0.06)
     assert np.diag(found.precision) == pytest.approx(np.diag(true.precision), rel=0.06)
@@ -91,7 +87,7 @@ def test_records_are_clipped_as_a_whole():
     """eq. 4.19: the norm of (x², xy), and the same factor on both parts."""
     data = toy(features=1)
     clip = 0.7
-    found = run(one_shot_regression(Settings(**PLENTY, clip=clip, **MODEL)), data, Trust.LOCAL)
+    found = run(one_shot_regression(**PLENTY, clipping_norm=clip, **MODEL), data, Trust.LOCAL)
     rows, labels = (np.concatenate(c) for c in zip(*data, strict=True))
     statistics = np.stack([rows[:, 0] * labels, rows[:, 0] ** 2], axis=1)
     norms = np.hypot(*statistics.T)
@@ -105,15 +101,15 @@ def test_records_are_clipped_as_a_whole():
 def test_noise_is_the_golden_value(relation, moved):
     """1/mu*(10, 1e-5) = 0.49989; rounding to the grid adds a thousandth, and where one record
     comes or goes another is rounded in two places."""
-    settings = Settings(10.0, 1e-5, clip=4.0, relation=Relation[relation.upper()])
+    method = one_shot_regression(10.0, 1e-5, Relation[relation.upper()], clipping_norm=4.0)
     facts = Facts((10,) * 20, 1, 20, exact_sizes=relation == "replace_one")
-    event = one_shot_regression(settings).event(facts, Trust.LOCAL)
+    event = method.bind(facts, Trust.LOCAL).event(facts, Trust.LOCAL)
     assert 1 <= event.noise.std / (4.0 * moved * 0.4998886197) < (1.0031 if moved == 1 else 1.0015)
 
 
 def test_a_negative_precision_is_raised_to_the_priors_and_counted():
     """A handful of records under heavy noise: some direction is negative for this seed."""
-    found = run(one_shot_regression(Settings(0.1, 1e-5, **MODEL)), toy(sizes=(3, 3)), Trust.LOCAL)
+    found = run(one_shot_regression(0.1, 1e-5, **MODEL), toy(sizes=(3, 3)), Trust.LOCAL)
     assert int(found.value.floored) >= 1
     values = np.linalg.eigvalsh(found.value.precision)
     assert values.min() == pytest.approx(1 / 25, rel=1e-6)
@@ -121,9 +117,9 @@ def test_a_negative_precision_is_raised_to_the_priors_and_counted():
 
 
 def test_iterated_without_noise_comes_to_the_same_posterior():
-    data, settings = toy(), IteratedSettings(**PLENTY, clip=60.0, **MODEL, rounds=12)
+    data, method = toy(), iterated_regression(**PLENTY, clipping_norm=60.0, **MODEL, rounds=12)
     for trust in (Trust.LOCAL, Trust.TRUSTED_SERVER):
-        found = run(iterated_regression(settings, trust), data, trust).value
+        found = run(method, data, trust).value
         assert float(kl(found.natural, exact(data))) < 5e-3
 
 
@@ -131,19 +127,19 @@ def test_iterated_without_noise_comes_to_the_same_posterior():
 def test_factors_are_functions_of_what_was_released(placement):
     """The result is computed again from the transcript's messages alone (E003-16)."""
     data = toy(features=2, sizes=(6, 5, 7))
-    settings = IteratedSettings(3.0, 1e-5, **MODEL, rounds=5, damping=0.3, placement=placement)
-    algorithm = iterated_regression(settings)
+    method = iterated_regression(3.0, 1e-5, **MODEL, rounds=5, damping=0.3, placement=placement)
     silent = np.zeros((5, 3), bool)
     silent[2, 1] = True
-    found = run(algorithm, data, Trust.LOCAL, dropouts=silent)
-    grid = algorithm.grid(Facts((6, 5, 7), 2, 2), Trust.LOCAL)
+    found = run(method, data, Trust.LOCAL, dropouts=silent)
+    facts = Facts((6, 5, 7), 2, 2)
+    grid = method.bind(facts, Trust.LOCAL).grid(facts, Trust.LOCAL)
     factors = [Natural(np.zeros(2), np.zeros((2, 2)))] * 3
     messages = [m.value for m in found.transcript.seen_by(SERVER) if m.name == "messages"]
     assert len(messages) == 5
     for number, message in enumerate(messages):
         for party in set(range(3)) - set(np.flatnonzero(silent[number])):
             seen = unpack(message[party] * grid / 0.25, 2, full=True)
-            factors[party] = damped(settings, factors[party], seen)
+            factors[party] = damped(method.config, factors[party], seen)
     total = sum(factor.precision for factor in factors)
     values, vectors = np.linalg.eigh(total)
     raised = (vectors * np.maximum(values, 0)) @ vectors.T + np.eye(2) / 25
@@ -158,8 +154,8 @@ def test_placements_differ_by_the_bias_of_raising():
     zero = Natural(np.zeros(1), np.zeros((1, 1)))
     found = {}
     for placement in ("statistic", "sum"):
-        settings = IteratedSettings(1.0, 1e-5, damping=1.0, placement=placement)
-        moved = jax.vmap(lambda s, plan=settings: damped(plan, zero, s))(seen)
+        config = IteratedRegressionConfig(damping=1.0, placement=placement)
+        moved = jax.vmap(lambda s, plan=config: damped(plan, zero, s))(seen)
         found[placement] = float(np.mean(moved.precision)) - 1
     # Standard error 0.003: five of them, false-alarm rate below 1e-6.
     assert found["statistic"] == pytest.approx(0.1502590424, abs=0.013)
@@ -167,15 +163,15 @@ def test_placements_differ_by_the_bias_of_raising():
 
 
 def test_iterating_composes_plainly_against_everyone():
-    settings = IteratedSettings(8.0, 1e-5, rounds=78)
     facts = Facts((10,) * 20, 1, 20)
-    algorithm = iterated_regression(settings)
+    algorithm = iterated_regression(8.0, 1e-5, rounds=78).bind(facts, Trust.LOCAL)
     cost = algorithm.cost(facts, Trust.LOCAL)
     assert set(cost) == set(EVERYONE)
     for spent in cost.values():
         assert spent.parts[0][1] == 78
         assert PrivacyCurve(spent, Relation.REPLACE_ONE).epsilon(1e-5) == pytest.approx(8.0)
-    once = one_shot_regression(Settings(8.0, 1e-5)).event(facts, Trust.LOCAL).noise.std
+    alone = one_shot_regression(8.0, 1e-5).bind(facts, Trust.LOCAL)
+    once = alone.event(facts, Trust.LOCAL).noise.std
     many = algorithm.event(facts, Trust.LOCAL).noise.std
     assert many / once == pytest.approx(math.sqrt(78), rel=1e-6)
     assert 2 / once == pytest.approx(gaussian.mu_for(8.0, 1e-5), rel=2e-3)
@@ -183,20 +179,32 @@ def test_iterating_composes_plainly_against_everyone():
 
 def test_an_unopened_round_leaves_the_prior():
     found = run(
-        one_shot_regression(Settings(1.0, 1e-5, **MODEL)), toy(), Trust.SECURE_SUM,
+        one_shot_regression(1.0, 1e-5, **MODEL),
+        toy(),
+        Trust.SECURE_SUM,
         dropouts=np.array([[True, True, False]]),
-    ).value  # fmt: skip
+    ).value
     assert found.precision == pytest.approx(np.eye(3) / 25)
     assert not found.shift.any()
 
 
 def test_bad_settings_are_refused():
+    facts = Facts((5, 5), 1, 2)
     with pytest.raises(InvalidInput, match="placement"):
-        IteratedSettings(1.0, 1e-5, placement="server")
+        iterated_regression(1.0, 1e-5, placement="server")
     with pytest.raises(InvalidInput, match="without bias"):
-        iterated_regression(IteratedSettings(1.0, 1e-5, placement="local"), Trust.SECURE_SUM)
+        iterated_regression(1.0, 1e-5, placement="local").bind(facts, Trust.SECURE_SUM)
     with pytest.raises(InvalidInput, match="damping"):
-        IteratedSettings(1.0, 1e-5, damping=1.5)
-    algorithm = one_shot_regression(Settings(1.0, 1e-5, relation=Relation.ADD_OR_REMOVE))
+        iterated_regression(1.0, 1e-5, damping=1.5)
+    method = one_shot_regression(1.0, 1e-5, relation=Relation.ADD_OR_REMOVE)
     with pytest.raises(InvalidInput, match="add-or-remove"):
-        algorithm.event(Facts((5, 5), 1, 2), Trust.LOCAL)
+        method.bind(facts, Trust.LOCAL)
+    with pytest.raises(InvalidInput, match="use trust LOCAL"):
+        Study(iterated_regression(1.0, 1e-5, each=True), facts, Trust.SECURE_SUM)
+
+
+def test_pure_epsilon_has_laplace_noise():
+    facts = Facts((5, 5), 1, 2, 1)
+    event = one_shot_regression(1.0, 0.0).bind(facts, Trust.LOCAL).event(facts, Trust.LOCAL)
+    assert isinstance(event.noise, Laplace)
+    assert PrivacyCurve(event * 1, Relation.REPLACE_ONE).epsilon(0.0) <= 1.0 + 1e-9

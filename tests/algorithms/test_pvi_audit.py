@@ -14,8 +14,8 @@ import pytest
 from dp_accounting import pld
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms import pvi_analytic, pvi_dp_sga, pvi_natural_gradient, pvi_updates
 from unisono.algorithms.pvi import Climb
+from unisono.algorithms.pvi_dp_sga import started
 from unisono.attacks.audit import audit, check
 from unisono.attacks.replay import Replay, best_direction, scores
 from unisono.core.algorithm import Facts
@@ -25,8 +25,9 @@ from unisono.core.release import coins
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.errors import AuditFailed
-from unisono.models import likelihoods
-from unisono.models.gaussian_family import Natural
+from unisono.problems.gaussian_family import Natural
+
+from .. import methods
 
 EPSILON, DELTA, CONFIDENCE = 4.0, 1e-5, 0.999
 RUNS, PILOT = 2000, 1000
@@ -73,35 +74,49 @@ def one_label_flipped(study, tight=True):
 
 
 def natural_gradient(rate=1.0):
-    settings = pvi_natural_gradient.Settings(
-        epsilon=EPSILON, delta=DELTA, rounds=5, clip=0.1, rate=rate, relation=Relation.ZERO_OUT,
-        step=1e-3,  # q hardly moves, so that records keep their slopes
-    )  # fmt: skip
-    return pvi_natural_gradient.natural_gradient_pvi(settings, likelihoods.logistic())
+    return methods.natural_gradient(
+        epsilon=EPSILON,
+        delta=DELTA,
+        rounds=5,
+        clipping_norm=0.1,
+        sampling_rate=rate,
+        relation=Relation.ZERO_OUT,
+        learning_rate=1e-3,  # q hardly moves, so that records keep their slopes
+    )
 
 
 def updates(**changes):
-    settings = pvi_updates.Settings(
-        epsilon=EPSILON, delta=DELTA, rounds=6, clip=0.5, damping=0.1, climb=Climb(steps=3),
+    return methods.clipped_updates(
+        epsilon=EPSILON,
+        delta=DELTA,
+        rounds=6,
+        clipping_norm=0.5,
+        damping=0.1,
+        climb=Climb(steps=3),
         **changes,
-    )  # fmt: skip
-    return pvi_updates.clipped_update_inference(settings, likelihoods.logistic())
+    )
 
 
 def dp_sga(start=None, **changes):
-    settings = pvi_dp_sga.Settings(
-        epsilon=EPSILON, delta=DELTA, rounds=6, steps=1, clip=0.5, learning_rate=0.01,
-        variance_rate=1e-4, relation=Relation.ZERO_OUT, **{"rate": 0.5, **changes},
-    )  # fmt: skip
-    return pvi_dp_sga.dp_sga(settings, likelihoods.logistic(), start)
+    return methods.dp_sga(
+        epsilon=EPSILON,
+        delta=DELTA,
+        rounds=6,
+        local_steps=1,
+        clipping_norm=0.5,
+        learning_rate=0.01,
+        variance_rate=1e-4,
+        relation=Relation.ZERO_OUT,
+        start=start,
+        **{"sampling_rate": 0.5, **changes},
+    )
 
 
 def analytic(rounds):
-    shared = {"epsilon": EPSILON, "delta": DELTA, "clip": 1.0, "relation": Relation.ZERO_OUT}
     if rounds == 1:
-        return pvi_analytic.one_shot_regression(pvi_analytic.Settings(**shared))
-    return pvi_analytic.iterated_regression(
-        pvi_analytic.IteratedSettings(**shared, rounds=rounds, placement="statistic")
+        return methods.one_shot_regression(EPSILON, DELTA, Relation.ZERO_OUT)
+    return methods.iterated_regression(
+        EPSILON, DELTA, Relation.ZERO_OUT, rounds=rounds, placement="statistic"
     )
 
 
@@ -119,24 +134,28 @@ CASES = {
     "a-party-server-noise": one_party_less(Study(updates(), THREE, Trust.TRUSTED_SERVER)),
     "virtual-parties": one_label_flipped(Study(updates(**RECORD), THREE, Trust.SECURE_SUM)),
     "local-averaging": one_label_flipped(
-        Study(updates(**RECORD, averaged=True), ALONE, Trust.LOCAL)
+        Study(updates(**RECORD, averaged_shards=True), ALONE, Trust.LOCAL)
     ),
     # Coins that always fall on their face leave the worst case as it is ...
-    "dp-sga": one_record_less(Study(dp_sga(rate=1.0), ALONE, Trust.LOCAL)),
+    "dp-sga": one_record_less(Study(dp_sga(sampling_rate=1.0), ALONE, Trust.LOCAL)),
     "dp-sga-stale": one_record_less(
-        Study(dp_sga(rate=1.0, order="asynchronous"), ALONE, Trust.LOCAL)
+        Study(dp_sga(sampling_rate=1.0, order="asynchronous"), ALONE, Trust.LOCAL)
     ),
     "hybrid": one_record_less(
-        Study(dp_sga(Natural(np.zeros(2), np.full(2, 3.0)), rate=1.0), ALONE, Trust.LOCAL)
+        Study(
+            dp_sga(started(Natural(np.zeros(2), np.full(2, 3.0))), sampling_rate=1.0),
+            ALONE,
+            Trust.LOCAL,
+        )
     ),
-    "a-party-by-coins": one_party_less(Study(updates(rate=1.0), THREE, Trust.SECURE_SUM)),
+    "a-party-by-coins": one_party_less(Study(updates(sampling_rate=1.0), THREE, Trust.SECURE_SUM)),
     # ... and fair ones make it rarer than a threshold on a sum can use: checked from above.
     "dp-sga-sampled": one_record_less(Study(dp_sga(), ALONE, Trust.LOCAL))._replace(tight=False),
     "natural-gradient-sampled": one_record_less(
         Study(natural_gradient(0.5), THREE, Trust.SECURE_SUM)
     )._replace(tight=False),
     "a-party-sampled": one_party_less(
-        Study(updates(rate=0.5), THREE, Trust.SECURE_SUM), tight=False
+        Study(updates(sampling_rate=0.5), THREE, Trust.SECURE_SUM), tight=False
     ),
     # The victim has fewer turns than the party for which the noise was planned.
     "a-public-subset": one_party_less(

@@ -12,11 +12,9 @@ from scipy.optimize import minimize
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
 from unisono.algorithms.pvi_natural_gradient import (
-    Settings,
-    _statistics,
-    damped_for_noise,
+    damping_of,
     for_intervals,
-    natural_gradient_pvi,
+    record_statistics,
     row_norms,
 )
 from unisono.core.algorithm import Aggregate, Facts
@@ -28,16 +26,20 @@ from unisono.core.trust import SERVER, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
-from unisono.models.gaussian_family import Natural, covariance, mean, variances
-from unisono.models.likelihoods import linear, logistic, predictive, two_layer
+from unisono.problems.gaussian_family import Natural, covariance, mean, variances
+from unisono.problems.likelihoods import linear, logistic, predictive, two_layer
+from unisono.releases.release import price
+
+from .. import methods
 
 # Whether a record is there at all is hidden, as is the custom for sampled batches.
-Settings = partial(Settings, relation=Relation.ADD_OR_REMOVE)
+natural_gradient = partial(methods.natural_gradient, relation=Relation.ADD_OR_REMOVE)
 SIZES = (60, 40, 50)
+FACTS = Facts(SIZES, 2, 3, exact_sizes=False)
 # With a delta of one half there is hardly any noise, which is what some of these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::unisono.LargeDeltaWarning")
 PLENTY = {"epsilon": 1e8, "delta": 0.5}  # noise of about a ten-thousandth of the clip per round
-NEWTON = {"step": 1.0, "momentum": 0.0, "memory": 0.0, "averaged": 0.0}
+NEWTON = {"learning_rate": 1.0, "momentum": 0.0, "memory": 0.0, "average_last": 0.0}
 STD = 0.5
 
 
@@ -84,10 +86,17 @@ def test_one_newton_step_is_the_exact_posterior_of_a_line(full, trust):
     """Full covariance: the conjugate posterior. Diagonal: one step reaches P = P0 + diag(XᵀX)/s²
     and m = P⁻¹ Xᵀy / s² from m = 0."""
     data = toy("linear")
-    settings = Settings(
-        prior_variance=4.0, rounds=1, clip=200.0, bend_weight=2.0, full=full, **NEWTON, **PLENTY
+    method = natural_gradient(
+        linear(STD),
+        prior_variance=4.0,
+        rounds=1,
+        clipping_norm=200.0,
+        curvature_weight=2.0,
+        full_covariance=full,
+        **NEWTON,
+        **PLENTY,
     )
-    answer = run(natural_gradient_pvi(settings, linear(STD)), data, trust)
+    answer = run(method, data, trust)
     rows, labels = pooled(data)
     bend = rows.T @ rows / STD**2
     precision = np.eye(3) / 4 + (bend if full else np.diag(np.diag(bend)))
@@ -103,16 +112,17 @@ def test_mean_field_iterations_reach_the_exact_mean_of_a_line():
     with the mean-field variances 1 / diagonal of the precision. The prior is strong enough to
     show if it is left out."""
     data = toy("linear")
-    settings = Settings(
+    method = natural_gradient(
+        linear(STD),
         prior_variance=0.05,
         rounds=60,
-        clip=200.0,
-        bend_weight=1.0,
-        step=0.3,
+        clipping_norm=200.0,
+        curvature_weight=1.0,
+        learning_rate=0.3,
         momentum=0.5,
         **PLENTY,
     )
-    answer = run(natural_gradient_pvi(settings, linear(STD)), data)
+    answer = run(method, data)
     rows, labels = pooled(data)
     precision = np.eye(3) / 0.05 + rows.T @ rows / STD**2
     exact = np.linalg.solve(precision, rows.T @ labels / STD**2)
@@ -150,11 +160,18 @@ def free_energy_optimum(rows, labels, prior_variance, full):
 @pytest.mark.parametrize("full", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_without_noise_logistic_regression_reaches_the_variational_optimum(full):
     data = toy("logistic")
-    settings = Settings(
-        prior_variance=4.0, rounds=60, clip=30.0, bend_weight=1.0, step=0.4, momentum=0.3,
-        memory=0.5, full=full, **PLENTY,
-    )  # fmt: skip
-    answer = run(natural_gradient_pvi(settings, logistic()), data)
+    method = natural_gradient(
+        prior_variance=4.0,
+        rounds=60,
+        clipping_norm=30.0,
+        curvature_weight=1.0,
+        learning_rate=0.4,
+        momentum=0.3,
+        memory=0.5,
+        full_covariance=full,
+        **PLENTY,
+    )
+    answer = run(method, data)
     centre, spread = free_energy_optimum(*pooled(data), 4.0, full)
     np.testing.assert_allclose(mean(answer.natural), centre, atol=1e-2)
     np.testing.assert_allclose(covariance(answer.natural), spread, atol=2e-3)
@@ -163,8 +180,8 @@ def test_without_noise_logistic_regression_reaches_the_variational_optimum(full)
 def test_clipping_bounds_what_one_record_says():
     """A record a thousand times too long moves the released sum by at most the clip."""
     data = toy("logistic")
-    settings = Settings(clip=0.5)
-    algorithm, facts = natural_gradient_pvi(settings, logistic()), facts_of(data)
+    facts = facts_of(data)
+    algorithm = natural_gradient(clipping_norm=0.5).bind(facts, Trust.LOCAL)
     server, party = algorithm.init(facts)
     rows, labels = (jnp.asarray(c, jnp.float32) for c in data[0])
     wild = rows.at[0].multiply(1e3)
@@ -184,10 +201,11 @@ def test_clipping_bounds_what_one_record_says():
 @pytest.mark.parametrize("relation", [Relation.ADD_OR_REMOVE, Relation.REPLACE_ONE])
 @pytest.mark.parametrize("rate", [1.0, 0.2])
 def test_the_whole_run_costs_what_it_says(relation, rate):
-    settings = Settings(epsilon=1.0, rounds=4, relation=relation, rate=rate)
-    algorithm, facts = natural_gradient_pvi(settings, logistic()), facts_of(toy("logistic"))
+    facts = facts_of(toy("logistic"))
+    method = natural_gradient(epsilon=1.0, rounds=4, relation=relation, sampling_rate=rate)
+    algorithm = method.bind(facts, Trust.LOCAL)
     curve = PrivacyCurve(algorithm.event(facts, Trust.LOCAL) * 4, relation)
-    assert 0.98 < curve.epsilon(settings.delta) <= 1.0 + 1e-9
+    assert 0.98 < curve.epsilon(method.privacy.delta) <= 1.0 + 1e-9
 
 
 @pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -195,8 +213,7 @@ def test_noise_that_drowns_the_data_is_flagged_and_leaves_a_density(full):
     """At epsilon 0.01 the noise of a bend (std > 100) dwarfs 150 records: a floor must act. Six
     coordinates would all miss it with chance 1/64 in a fresh draw; the seeds are fixed."""
     data = toy("logistic", features=6)
-    settings = Settings(epsilon=0.01, rounds=5, full=full)
-    answer = run(natural_gradient_pvi(settings, logistic()), data)
+    answer = run(natural_gradient(epsilon=0.01, rounds=5, full_covariance=full), data)
     assert answer.floored >= 1
     if full:
         assert np.linalg.eigvalsh(answer.precision).min() > 0.9
@@ -209,11 +226,12 @@ def test_missing_parties_are_stood_for_by_public_sizes():
     as if they were three."""
     half = toy("linear")[0]
     data = [half, half, half]
-    settings = Settings(rounds=1, clip=200.0, bend_weight=1.0, **NEWTON, **PLENTY)
-    algorithm = natural_gradient_pvi(settings, linear(STD))
+    method = natural_gradient(
+        linear(STD), rounds=1, clipping_norm=200.0, curvature_weight=1.0, **NEWTON, **PLENTY
+    )
     absent = np.array([[False, True, False]])
-    lost = run(algorithm, data, dropouts=absent, minimum=2)
-    whole = run(algorithm, data)
+    lost = run(method, data, dropouts=absent, minimum=2)
+    whole = run(method, data)
     np.testing.assert_allclose(lost.precision, whole.precision, rtol=5e-3)
     # What was measured, though, are the records that came: intervals count no others.
     np.testing.assert_allclose(lost.window.bends[1], 2 / 3 * whole.window.bends[1], rtol=5e-3)
@@ -224,7 +242,7 @@ def test_a_sampled_sum_counts_for_all_records():
     facts, total = facts_of(toy("logistic")), jnp.arange(6.0)
     means = []
     for rate, scale in ((1.0, 2.0), (0.5, 1.0)):
-        algorithm = natural_gradient_pvi(Settings(rate=rate), logistic())
+        algorithm = natural_gradient(sampling_rate=rate).bind(facts, Trust.LOCAL)
         arrived = Aggregate(scale * total, 3, jnp.float32(sum(SIZES)))
         means.append(algorithm.merge(algorithm.init(facts)[0], arrived).mean)
     np.testing.assert_allclose(means[0], means[1], rtol=1e-6)
@@ -233,12 +251,24 @@ def test_a_sampled_sum_counts_for_all_records():
 
 def test_damping_follows_the_noise_of_the_opened_sum():
     facts = facts_of(toy("logistic"))
-    settings, likelihood = Settings(rounds=4), logistic()
-    std = natural_gradient_pvi(settings, likelihood).event(facts, Trust.LOCAL).noise.std
-    local = damped_for_noise(settings, likelihood, facts, Trust.LOCAL, 2.0).damping
-    shared = damped_for_noise(settings, likelihood, facts, Trust.SECURE_SUM, 2.0).damping
-    assert local == pytest.approx(2.0 * std * math.sqrt(3) / 2)
+    method = natural_gradient(rounds=4, damping=None, noise_damping=2.0)
+    std = method.bind(facts, Trust.LOCAL).event(facts, Trust.LOCAL).noise.std
+
+    def damping(trust):
+        released = method.kind.release(method.config, method.problem, facts)
+        return damping_of(method.config, price(released, method.privacy, facts, trust))
+
+    local, shared = damping(Trust.LOCAL), damping(Trust.SECURE_SUM)
+    assert local == pytest.approx(2.0 * std * math.sqrt(3) / 2, rel=1e-5)
     assert shared == pytest.approx(local / math.sqrt(3), rel=1e-3)
+
+
+def test_the_opened_noise_is_the_sum_of_what_parties_add():
+    """Three parties with epsilons of their own: the variance of the sum is that of all three."""
+    facts, method = facts_of(toy("logistic")), natural_gradient(rounds=4, own=(0.5, 1.0, 2.0))
+    released = method.kind.release(method.config, method.problem, facts)
+    priced = price(released, method.privacy, facts, Trust.LOCAL)
+    assert priced.noise_std == pytest.approx(math.hypot(*(e.noise.std for e in priced.events)))
 
 
 @pytest.mark.slow
@@ -250,11 +280,20 @@ def test_a_small_network_learns_what_no_line_can():
         rows = generator.uniform(-2, 2, size=(200, 2))
         data.append((rows, np.sign(rows[:, 0] * rows[:, 1])))
     model = two_layer(2, 8)
-    settings = Settings(
-        prior_variance=4.0, rounds=150, clip=5.0, bend_weight=1.0, step=0.3, momentum=0.8,
-        damping=2.0, spread=1.0, seed=1, **PLENTY,
-    )  # fmt: skip
-    answer = run(natural_gradient_pvi(settings, model), data)
+    method = natural_gradient(
+        model,
+        prior_variance=4.0,
+        rounds=150,
+        clipping_norm=5.0,
+        curvature_weight=1.0,
+        learning_rate=0.3,
+        momentum=0.8,
+        damping=2.0,
+        spread=1.0,
+        seed=1,
+        **PLENTY,
+    )
+    answer = run(method, data)
     rows, labels = pooled(data)
     normals = jnp.asarray(generator.normal(size=(32, model.size(2))), jnp.float32)
     q = Natural(*(jnp.asarray(part) for part in answer.natural))
@@ -265,40 +304,45 @@ def test_a_small_network_learns_what_no_line_can():
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"clip": 0.0}, "clip"), ({"momentum": 1.0}, "momentum"), ({"memory": -0.1}, "memory"),
-        ({"rate": 1.5}, "rate"), ({"damping": -1.0}, "damping"), ({"delta": 1.0}, "delta"),
-        ({"averaged": 2.0}, "averaged"), ({"prior_variance": 0.0}, "variance"),
+        ({"clipping_norm": 0.0}, "clipping_norm"),
+        ({"momentum": 1.0}, "momentum"),
+        ({"memory": -0.1}, "memory"),
+        ({"sampling_rate": 1.5}, "sampling_rate"),
+        ({"damping": -1.0}, "damping"),
+        ({"delta": 1.0}, "delta"),
+        ({"average_last": 2.0}, "average_last"),
+        ({"prior_variance": 0.0}, "variance"),
         ({"spread": math.nan}, "spread"),
     ],
-)  # fmt: skip
+)
 def test_bad_settings_are_refused(wrong, words):
     with pytest.raises(InvalidInput, match=words):
-        Settings(**wrong)
+        natural_gradient(**wrong)
 
 
 def test_a_sampled_likelihood_has_no_full_covariance():
     with pytest.raises(InvalidInput, match="diagonal"):
-        natural_gradient_pvi(Settings(full=True), two_layer(2, 3))
+        natural_gradient(two_layer(2, 3), full_covariance=True).bind(FACTS, Trust.LOCAL)
 
 
 # ------------------------------------------------------------- for intervals
 
 
-def intervals_settings(facts, **options):
-    chosen = Settings(prior_variance=25.0, relation=Relation.ADD_OR_REMOVE, **PLENTY, **options)
-    return for_intervals(chosen, logistic(), facts, Trust.LOCAL, square=3.0)
+def with_intervals(**options):
+    rule = for_intervals(logistic(), square=3.0)
+    return natural_gradient(prior_variance=25.0, **PLENTY, **rule | options)
 
 
 def test_newton_steps_find_the_mode_of_the_weighted_posterior():
-    """With `laplace` the fixed point is the mode, not the variational mean; weights are those of
+    """With `at_mode` the fixed point is the mode, not the variational mean; weights are those of
     the module's rule, computed here by hand. The window has then stopped at it, too."""
     data = toy("logistic")
-    settings = intervals_settings(facts_of(data), rounds=14)
-    answer = run(natural_gradient_pvi(settings, logistic()), data)
+    method = with_intervals(rounds=14)
+    answer, config = run(method, data), method.config
     rows, labels = pooled(data)
     lengths = np.linalg.norm(rows, axis=1)
-    reach = lengths * np.sqrt(1 + (settings.bend_weight * lengths / 4) ** 2)
-    weights = np.minimum(1, settings.clip / reach)
+    reach = lengths * np.sqrt(1 + (config.curvature_weight * lengths / 4) ** 2)
+    weights = np.minimum(1, config.clipping_norm / reach)
     assert 0.2 < np.mean(weights < 1) < 0.95
     theta = np.zeros(3)
     for _ in range(20):
@@ -315,23 +359,23 @@ def test_newton_steps_find_the_mode_of_the_weighted_posterior():
 
 def test_weights_of_rows_do_not_look_at_labels_and_leave_nothing_to_clip():
     facts = facts_of(toy("logistic"))
-    settings = intervals_settings(facts)
-    algorithm = natural_gradient_pvi(settings, logistic())
+    method = with_intervals()
+    algorithm, config = method.bind(facts, Trust.LOCAL), method.config
     drawn = np.random.default_rng(0).normal(size=(50, 3))
     rows = jnp.asarray(drawn * np.geomspace(0.01, 1e3, 50)[:, None], jnp.float32)
     public = algorithm.ask(algorithm.init(facts)[0])
     for label in (-1.0, 1.0):
-        told = _statistics(settings, logistic(), public, rows, jnp.full(50, label))
+        told = record_statistics(config, logistic(), public, rows, jnp.full(50, label))
         norms = np.linalg.norm(told, axis=1)
-        assert norms.max() <= settings.clip * (1 + 1e-5)
+        assert norms.max() <= config.clipping_norm * (1 + 1e-5)
         own = jnp.abs(told[:, :3] / rows)  # at θ = 0 a slope is half of its row, times the weight
-        reach = row_norms(logistic(), settings.bend_weight, jnp.linalg.norm(rows, axis=1))
-        expected = np.repeat(0.5 * np.minimum(1, settings.clip / reach)[:, None], 3, axis=1)
+        reach = row_norms(logistic(), config.curvature_weight, jnp.linalg.norm(rows, axis=1))
+        expected = np.repeat(0.5 * np.minimum(1, config.clipping_norm / reach)[:, None], 3, axis=1)
         np.testing.assert_allclose(own, expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("likelihood", [linear(STD), two_layer(2, 3)])
-@pytest.mark.parametrize("option", ["laplace", "weighted"])
+@pytest.mark.parametrize("option", ["at_mode", "weighted_rows"])
 def test_only_the_logistic_and_the_probit_have_modes_and_weights(likelihood, option):
     with pytest.raises(InvalidInput, match="leave them out"):
-        natural_gradient_pvi(Settings(**{option: True}), likelihood)
+        natural_gradient(likelihood, **{option: True}).bind(FACTS, Trust.LOCAL)

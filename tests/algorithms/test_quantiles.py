@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.one_shot import Promise, agree_facts
 from unisono.algorithms.quantiles import (
     Tree,
     consistent_leaves,
@@ -21,7 +20,7 @@ from unisono.algorithms.quantiles import (
     prefixes,
     quantiles,
 )
-from unisono.algorithms.survey import ask
+from unisono.core.algorithm import agree_facts
 from unisono.core.compiled import numbers
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
@@ -32,6 +31,8 @@ from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
 
+from ..methods import statistics
+
 SIZES = (400, 250, 350)
 LEVELS = ("minimum", 0.1, 0.5, 0.9, "maximum")
 AGES = [np.random.default_rng(j).gamma(4, 10, n)[:, None] for j, n in enumerate(SIZES)]
@@ -40,16 +41,21 @@ AGES = [np.random.default_rng(j).gamma(4, 10, n)[:, None] for j, n in enumerate(
 COMPILED = {}
 
 
-def agreed(survey, trust=Trust.SECURE_SUM, **facts):
-    return Study(survey.algorithm, agree_facts(SIZES, 1, trust, **facts), trust)
+def agreed(method, trust=Trust.SECURE_SUM, **facts):
+    return Study(method, agree_facts(SIZES, 1, trust, **facts), trust)
 
 
 def members(seed=3):
     return [
-        Party(f"p{j}", Private((rows,)), Ledger.in_memory(
-            Policy(f"d{j}", Budget(1e9, 1e-5), colluders=1), ACCOUNTANT, seed=seed))
+        Party(
+            f"p{j}",
+            Private((rows,)),
+            Ledger.in_memory(
+                Policy(f"d{j}", Budget(1e9, 1e-5), colluders=1), ACCOUNTANT, seed=seed
+            ),
+        )
         for j, rows in enumerate(AGES)
-    ]  # fmt: skip
+    ]
 
 
 def encoded(study, rows, mask=None):
@@ -85,9 +91,9 @@ def nodes_of(leaves, tree):
 
 @pytest.mark.parametrize("exact", [True, False])
 def test_quantiles_without_noise(exact):
-    survey = ask([quantiles(0, (0, 200), LEVELS, name="age")], Promise(1e6))
-    study = agreed(survey, exact_sizes=exact)
-    found = survey.read(study, in_process.run(study, members()))
+    method = statistics([quantiles(0, (0, 200), LEVELS, name="age")], 1e6)
+    study = agreed(method, exact_sizes=exact)
+    found = method.problem.read(study, in_process.run(study, members()))
     rows = np.sort(np.concatenate(AGES)[:, 0])
     leaf = 200 / 16**3
     assert rows[0] - leaf <= found[0].value <= rows[3] + leaf
@@ -103,12 +109,12 @@ def test_quantiles_without_noise(exact):
 def test_intervals_hold(delta, exact):
     """95 % intervals miss more than 16 of 100 times with probability below 1e-4; they are
     conservative by up to one leaf."""
-    survey = ask([quantiles(0, (0, 200), (0.1, 0.5, 0.9), branching=8)], Promise(1.0, delta))
-    study = agreed(survey, exact_sizes=exact)
+    method = statistics([quantiles(0, (0, 200), (0.1, 0.5, 0.9), branching=8)], 1.0, delta)
+    study = agreed(method, exact_sizes=exact)
     truth = np.quantile(np.concatenate(AGES)[:, 0], [0.1, 0.5, 0.9])
     misses, widths = np.zeros(3), []
     for result in noisy_results(study, 100, 4):
-        for i, estimate in enumerate(survey.read(study, result)):
+        for i, estimate in enumerate(method.problem.read(study, result)):
             low, high = estimate.interval
             assert low <= estimate.value <= high
             misses[i] += not low <= truth[i] <= high
@@ -169,11 +175,12 @@ def test_distribution_is_monotone_and_inverts_within_the_range(seed, level, know
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_sensitivity_by_brute_force(delta):
     """All ways to replace, take away or add one record move the tree as stated, and no less."""
-    survey = ask([quantiles(0, (0, 16), (0.5,), branching=4, depth=2)], Promise(1.0, delta))
+    method = statistics([quantiles(0, (0, 16), (0.5,), branching=4, depth=2)], 1.0, delta)
     study = Study(
-        survey.algorithm, agree_facts((3, 3), 1, Trust.SECURE_SUM, exact_sizes=False),
+        method,
+        agree_facts((3, 3), 1, Trust.SECURE_SUM, exact_sizes=False),
         Trust.SECURE_SUM,
-    )  # fmt: skip
+    )
     grid = study.algorithm.grid(study.facts, study.trust)
     bounds = study.algorithm.event(study.facts, study.trust).sensitivity
     values = [-3.0, 0.0, 0.5, 5.0, 15.9, 99.0, np.nan]
@@ -190,8 +197,8 @@ def test_sensitivity_by_brute_force(delta):
 @pytest.mark.slow  # tests/engines/test_conformance.py has it on every trust
 def test_engines_agree():
     loopback = pytest.importorskip("unisono.engines.flower.loopback")
-    survey = ask([quantiles(0, (0, 200), (0.5,), branching=4)], Promise(1.0, 1e-6))
-    study = agreed(survey)
+    method = statistics([quantiles(0, (0, 200), (0.5,), branching=4)], 1.0, 1e-6)
+    study = agreed(method)
     values, books = [], []
     for run in (in_process.run, loopback.run):
         parties = members()
@@ -209,9 +216,9 @@ def test_wide_ranges_are_resolved_on_a_curved_scale():
     near, far = np.diff(edges)[[tree.leaves // 2, -1]]
     assert near < 0.02
     assert far < 0.02 * 1e9
-    survey = ask([median(0, (-1e9, 1e9), fine=1.0, name="age")], Promise(1e6))
-    study = agreed(survey)
-    found = survey.read(study, noisy_results(study, 1, 0)[0])[0]
+    method = statistics([median(0, (-1e9, 1e9), fine=1.0, name="age")], 1e6)
+    study = agreed(method)
+    found = method.problem.read(study, noisy_results(study, 1, 0)[0])[0]
     assert found.value == pytest.approx(np.median(np.concatenate(AGES)), rel=0.02)
 
 
@@ -226,7 +233,7 @@ def test_wide_ranges_are_resolved_on_a_curved_scale():
         (lambda: Tree(0, 1, branching=64, levels=8), "2\\^20 leaves"),
         (lambda: Tree(0, 1, fine=0.0), "positive"),
         (
-            lambda: agreed(ask([median(0, (0, 1))], Promise(1.0, 0, Relation.ADD_OR_REMOVE))),
+            lambda: agreed(statistics([median(0, (0, 1))], 1.0, 0, Relation.ADD_OR_REMOVE)),
             "exact sizes",
         ),
     ],

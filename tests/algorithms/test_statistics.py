@@ -14,10 +14,8 @@ from scipy import stats
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.noise_law import NoiseLaw
-from unisono.algorithms.one_shot import Promise, agree_facts, pack, unpack
 from unisono.algorithms.statistics import (
     Groups,
-    ask,
     contingency,
     count,
     histogram,
@@ -27,10 +25,13 @@ from unisono.algorithms.statistics import (
     total,
     variance,
 )
+from unisono.algorithms.survey import pack, unpack
 from unisono.attacks.audit import audit, check
+from unisono.core.algorithm import agree_facts
 from unisono.core.compiled import numbers
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
 from unisono.core.release import noise_steps
 from unisono.core.study import Party, Study
 from unisono.core.trust import ITERATES, PARTY, SERVER, Relation, Trust
@@ -38,6 +39,8 @@ from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.engines.requirements import require_headroom
 from unisono.errors import InvalidInput
+
+from ..methods import statistics
 
 SIZES = (60, 35, 80)
 GROUPS = Groups(3, ("north", "south", "east"))
@@ -68,12 +71,14 @@ def records(sizes=SIZES, seed=0):
     return [
         np.column_stack(
             [
-                generator.integers(18, 91, n), generator.uniform(-20, 60, n),
-                generator.integers(0, 2, n), generator.integers(0, 3, n),
+                generator.integers(18, 91, n),
+                generator.uniform(-20, 60, n),
+                generator.integers(0, 2, n),
+                generator.integers(0, 3, n),
             ]
         ).astype(float)
         for n in sizes
-    ]  # fmt: skip
+    ]
 
 
 def truth(name, rows):
@@ -94,26 +99,29 @@ def truth(name, rows):
         "proportion": [condition.mean()],
         "proportion by": [[condition[group == g].mean() for g in each]],
         "histogram": [np.histogram(age, (18, 40, 65, 91))[0]],
-        "contingency": [
-            [np.sum((group == g) & (condition == c)) for g in each for c in (0, 1)]
-        ],
-    }[name]  # fmt: skip
+        "contingency": [[np.sum((group == g) & (condition == c)) for g in each for c in (0, 1)]],
+    }[name]
 
 
 def members(data, trust=Trust.SECURE_SUM, seed=1, budget=1e9):
     exceptions = ((SERVER, Budget(math.inf)),) if trust is Trust.TRUSTED_SERVER else ()
     colluders = 1 if trust is Trust.SECURE_SUM else 0
     return [
-        Party(f"party-{j}", Private((rows,)), Ledger.in_memory(
-            Policy(f"data-{j}", Budget(budget, 1e-5), exceptions, colluders=colluders), ACCOUNTANT,
-            seed=seed,
-        ))
+        Party(
+            f"party-{j}",
+            Private((rows,)),
+            Ledger.in_memory(
+                Policy(f"data-{j}", Budget(budget, 1e-5), exceptions, colluders=colluders),
+                ACCOUNTANT,
+                seed=seed,
+            ),
+        )
         for j, rows in enumerate(data)
-    ]  # fmt: skip
+    ]
 
 
-def agreed(survey, trust=Trust.SECURE_SUM, sizes=SIZES, **facts):
-    return Study(survey.algorithm, agree_facts(sizes, 4, trust, **facts), trust)
+def agreed(method, trust=Trust.SECURE_SUM, sizes=SIZES, **facts):
+    return Study(method, agree_facts(sizes, 4, trust, **facts), trust)
 
 
 def clean(study, data):
@@ -148,18 +156,18 @@ def noisy_results(study, data, runs, seed, factor=1.0):
     return [
         SimpleNamespace(value=row, certificate=None)
         for row in np.concatenate([totals * grid, ends], axis=1)
-    ]  # fmt: skip
+    ]
 
 
 # ----------------------------------------------------------------- correctness
 
 
 def test_right_without_noise():
-    survey = ask(list(QUESTIONS.values()), Promise(1e7))
+    method = statistics(list(QUESTIONS.values()), 1e7)
     data = records()
-    study = agreed(survey)
+    study = agreed(method)
     (result,) = noisy_results(study, data, 1, 0)
-    found = survey.read(study, result)
+    found = method.problem.read(study, result)
     expected = [value for name in QUESTIONS for value in truth(name, np.concatenate(data))]
     for estimate, value in zip(found, expected, strict=True):
         assert estimate.value == pytest.approx(value, rel=2e-3, abs=2e-3), estimate.name
@@ -167,11 +175,11 @@ def test_right_without_noise():
 
 @pytest.mark.parametrize("exact", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_all_questions_in_one_release(exact):
-    survey = ask(list(QUESTIONS.values()), Promise(1e6, 1e-6, Relation.REPLACE_ONE))
+    method = statistics(list(QUESTIONS.values()), 1e6, 1e-6, Relation.REPLACE_ONE)
     data = records()
-    study = agreed(survey, exact_sizes=exact)
+    study = agreed(method, exact_sizes=exact)
     result = in_process.run(study, members(data))
-    found = iter(survey.read(study, result))
+    found = iter(method.problem.read(study, result))
     for name in QUESTIONS:
         for value in truth(name, np.concatenate(data)):
             estimate = next(found)
@@ -185,11 +193,11 @@ def test_all_questions_in_one_release(exact):
 
 def test_whole_numbers_are_added_without_rounding():
     data = [np.full((n, 4), 41.0) for n in SIZES]
-    survey = ask([QUESTIONS["whole sum"]], Promise(1.0))
-    study = agreed(survey)
+    method = statistics([QUESTIONS["whole sum"]], 1.0)
+    study = agreed(method)
     steps = 36 * int(clean(study, data).sum())  # 41 is 13 below the centre 54, of 36
     assert steps % (13 * sum(SIZES)) == 0
-    loose = ask([QUESTIONS["sum"]], Promise(1.0))
+    loose = statistics([QUESTIONS["sum"]], 1.0)
     assert (36 * int(clean(agreed(loose), data).sum())) % (13 * sum(SIZES)) != 0
 
 
@@ -204,8 +212,8 @@ def test_whole_numbers_are_added_without_rounding():
 def test_engines_agree(trust, delta):
     """Encodings agree within two grid steps a party; ledgers and certificates are equal."""
     loopback = pytest.importorskip("unisono.engines.flower.loopback")
-    survey = ask([QUESTIONS["moments by"], QUESTIONS["histogram"]], Promise(2.0, delta))
-    study = agreed(survey, trust)
+    method = statistics([QUESTIONS["moments by"], QUESTIONS["histogram"]], 2.0, delta)
+    study = agreed(method, trust)
     outcomes = []
     for run in (in_process.run, loopback.run):
         parties = members(records(), trust)
@@ -228,10 +236,12 @@ def test_engines_agree(trust, delta):
 def test_no_neighbour_moves_further_than_stated(name, delta):
     """Replace, zero out and remove one of few extreme or random records, in every norm."""
     question = QUESTIONS[name]
-    survey = ask([question, QUESTIONS["count"]], Promise(1.0, delta)) if delta else ask(
-        [question], Promise(1.0, delta)
-    )  # fmt: skip
-    study = agreed(survey, sizes=(4, 4), exact_sizes=False)
+    method = (
+        statistics([question, QUESTIONS["count"]], 1.0, delta)
+        if delta
+        else statistics([question], 1.0, delta)
+    )
+    study = agreed(method, sizes=(4, 4), exact_sizes=False)
     algorithm, facts = study.algorithm, study.facts
     sensitivity = algorithm.event(facts, study.trust).sensitivity
     grid = algorithm.grid(facts, study.trust)
@@ -276,7 +286,7 @@ def test_no_neighbour_moves_further_than_stated(name, delta):
 
 def test_the_second_moment_is_free_under_gaussian_noise():
     for question in (QUESTIONS["mean only"], QUESTIONS["moments"]):
-        made = agreed(ask([question], Promise(1.0, 1e-6)))
+        made = agreed(statistics([question], 1.0, 1e-6))
         distance = made.algorithm.event(made.facts, made.trust).sensitivity.replace_one.l2
         assert distance == pytest.approx(2.0, rel=1e-3)
 
@@ -287,20 +297,25 @@ def test_the_second_moment_is_free_under_gaussian_noise():
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize(
     ("name", "trust"),
-    [("count", Trust.SECURE_SUM), ("count", Trust.LOCAL), ("moments", Trust.TRUSTED_SERVER),
-     ("moments by", Trust.SECURE_SUM), ("proportion by", Trust.SECURE_SUM),
-     ("histogram", Trust.LOCAL)],
-)  # fmt: skip
+    [
+        ("count", Trust.SECURE_SUM),
+        ("count", Trust.LOCAL),
+        ("moments", Trust.TRUSTED_SERVER),
+        ("moments by", Trust.SECURE_SUM),
+        ("proportion by", Trust.SECURE_SUM),
+        ("histogram", Trust.LOCAL),
+    ],
+)
 def test_intervals_hold_as_often_as_they_say(name, trust, delta):
     """95 % intervals miss more than 20 of 150 times with probability below 1e-4 in each of 12
     cases with fixed seeds: false alarms below 2e-3 in all."""
-    survey = ask([QUESTIONS[name]], Promise(1.0, delta))
+    method = statistics([QUESTIONS[name]], 1.0, delta)
     data = records()
-    study = agreed(survey, trust)
+    study = agreed(method, trust)
     expected = truth(name, np.concatenate(data))
     misses = np.zeros(len(expected))
     for result in noisy_results(study, data, 150, 5):
-        for i, estimate in enumerate(survey.read(study, result)):
+        for i, estimate in enumerate(method.problem.read(study, result)):
             low, high = estimate.interval
             inside = np.all((np.asarray(low) <= expected[i]) & (expected[i] <= np.asarray(high)))
             misses[i] += not inside
@@ -310,11 +325,13 @@ def test_intervals_hold_as_often_as_they_say(name, trust, delta):
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_intervals_are_not_idle(delta):
     """The count's interval is exact: at 95 % about 15 of 300 miss, fewer than 4 but for 1e-3."""
-    survey = ask([QUESTIONS["count"]], Promise(0.5, delta))
+    method = statistics([QUESTIONS["count"]], 0.5, delta)
     data = records()
-    study = agreed(survey)
+    study = agreed(method)
     truth_here = truth("count", np.concatenate(data))[0]
-    intervals = [survey.read(study, r)[0].interval for r in noisy_results(study, data, 300, 6)]
+    intervals = [
+        method.problem.read(study, r)[0].interval for r in noisy_results(study, data, 300, 6)
+    ]
     misses = sum(not low <= truth_here <= high for low, high in intervals)
     assert 4 <= misses <= 28
 
@@ -323,8 +340,8 @@ def test_intervals_are_not_idle(delta):
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_noise_has_the_promised_spread(trust, delta):
     """2,000 counts: the standard deviation is within 12 % but for 1e-6 (Laplace: kurtosis 6)."""
-    survey = ask([QUESTIONS["count"]], Promise(0.5, delta))
-    study = agreed(survey, trust, minimum_survivors=3)
+    method = statistics([QUESTIONS["count"]], 0.5, delta)
+    study = agreed(method, trust, minimum_parties=3)
     values = np.array([r.value[0] for r in noisy_results(study, records(), 2000, 8)])
     event = study.algorithm.event(study.facts, trust)
     single = event.noise.std if delta else math.sqrt(2) * event.noise.scale
@@ -347,13 +364,13 @@ def test_tail_of_laplace_sums(shape, probability):
 def test_population_interval_is_wider_and_holds():
     """Samples of 175 from a known population: 95 % intervals miss more than 9 of 40 times with
     probability below 1e-4."""
-    survey = ask([QUESTIONS["moments"]], Promise(4.0, 1e-6))
-    study = agreed(survey)
+    method = statistics([QUESTIONS["moments"]], 4.0, 1e-6)
+    study = agreed(method)
     truth_here = np.clip(np.random.default_rng(0).uniform(-20, 60, 10**6), -10, 50).mean()
     misses = 0
     for seed in range(40):
         (result,) = noisy_results(study, records(seed=seed), 1, seed)
-        estimate = survey.read(study, result)[0]
+        estimate = method.problem.read(study, result)[0]
         low, high = estimate.population_interval
         assert low < estimate.interval[0] < estimate.interval[1] < high
         misses += not low <= truth_here <= high
@@ -368,8 +385,8 @@ def test_population_interval_is_wider_and_holds():
 @pytest.mark.parametrize("name", ["mean only", "histogram"])
 def test_audit(name, factor, delta):
     """Honest noise passes, halved noise is caught; 95 % confidence, one fixed seed each."""
-    survey = ask([QUESTIONS[name]], Promise(1.0, delta))
-    study = agreed(survey, Trust.LOCAL, sizes=(5,))
+    method = statistics([QUESTIONS[name]], 1.0, delta)
+    study = agreed(method, Trust.LOCAL, sizes=(5,))
     world = records((5,))[0]
     world[0] = [18, -10, 0, 0]
     neighbour = world.copy()
@@ -401,29 +418,29 @@ def test_audit(name, factor, delta):
 
 
 def test_pure_epsilon_in_a_secure_sum_plans_for_a_curious_party():
-    survey = ask([count(2)], Promise(1.0))
+    method = statistics([count(2)], 1.0)
     with pytest.raises(InvalidInput, match="colluders to 1 or more"):
-        agreed(survey, colluders=0)
-    result = in_process.run(agreed(survey), members(records(), budget=1.0))
+        agreed(method, colluders=0)
+    result = in_process.run(agreed(method), members(records(), budget=1.0))
     assert result.certificate.epsilon(PARTY, Relation.REPLACE_ONE) <= 1.0
 
 
 def test_a_round_that_was_not_opened_has_no_answer():
-    survey = ask([count(2)], Promise(1.0))
-    study = agreed(survey)
+    method = statistics([count(2)], 1.0)
+    study = agreed(method)
     silent = np.array([[True, False, False]])
     result = in_process.run(study, members(records()), dropouts=silent)
     with pytest.raises(InvalidInput, match="was not opened"):
-        survey.read(study, result)
+        method.problem.read(study, result)
 
 
 def test_a_dropout_is_left_out_of_the_sizes():
-    survey = ask([mean(0, (18, 90), spread=False)], Promise(1e7))
-    study = agreed(survey, minimum_survivors=2)
+    method = statistics([mean(0, (18, 90), spread=False)], 1e7)
+    study = agreed(method, minimum_parties=2)
     data = records()
     result = in_process.run(study, members(data), dropouts=np.array([[True, False, False]]))
     expected = np.concatenate(data[1:])[:, 0].mean()
-    assert survey.read(study, result)[0].value == pytest.approx(expected, abs=1e-3)
+    assert method.problem.read(study, result)[0].value == pytest.approx(expected, abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -438,11 +455,11 @@ def test_a_dropout_is_left_out_of_the_sizes():
         (lambda: histogram(0, ("a",), edges=(0, 1, 2)), "one more edge"),
         (lambda: histogram(0, ("a", "b"), edges=(0, 2, 1)), "increasing"),
         (lambda: histogram(0, ()), "no bins"),
-        (lambda: ask([], Promise(1.0)), "no question"),
-        (lambda: Promise(0.0), "epsilon"),
-        (lambda: Promise(math.nan), "epsilon"),
-        (lambda: Promise(1.0, 1.0), "delta"),
-        (lambda: agreed(ask([count(2)], Promise(1.0, 0, Relation.ADD_OR_REMOVE))), "exact sizes"),
+        (lambda: statistics([], 1.0), "no question"),
+        (lambda: Privacy(0.0), "epsilon"),
+        (lambda: Privacy(math.nan), "epsilon"),
+        (lambda: Privacy(1.0, 1.0), "delta"),
+        (lambda: agreed(statistics([count(2)], 1.0, 0, Relation.ADD_OR_REMOVE)), "exact sizes"),
     ],
 )
 def test_bad_questions_are_refused(call, message):
@@ -451,10 +468,10 @@ def test_bad_questions_are_refused(call, message):
 
 
 def test_short_names_of_moments():
-    survey = ask([variance(1, (-10, 50)), standard_deviation(1, (-10, 50))], Promise(1e7))
-    study = agreed(survey)
+    method = statistics([variance(1, (-10, 50)), standard_deviation(1, (-10, 50))], 1e7)
+    study = agreed(method)
     (result,) = noisy_results(study, records(), 1, 0)
-    found = survey.read(study, result)
+    found = method.problem.read(study, result)
     assert [e.name for e in found] == ["variance of value", "standard deviation of value"]
     assert found[0].value == pytest.approx(found[1].value ** 2, rel=1e-4)
 
@@ -470,7 +487,7 @@ def test_pack_and_unpack(values, survivors):
 @given(epsilon=st.floats(1e-3, 1e3), parties=st.integers(2, 40), size=st.integers(1, 10**5))
 @settings(max_examples=12, deadline=None)
 def test_sums_and_noise_always_fit_the_modulus(epsilon, parties, size):
-    survey = ask([mean(0, (0, 1)), histogram(1, tuple(range(20)))], Promise(epsilon, 1e-6))
+    method = statistics([mean(0, (0, 1)), histogram(1, tuple(range(20)))], epsilon, 1e-6)
     for trust in Trust:
-        study = agreed(survey, trust, sizes=(size,) * parties)
+        study = agreed(method, trust, sizes=(size,) * parties)
         require_headroom(study)

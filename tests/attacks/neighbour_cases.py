@@ -1,37 +1,30 @@
-"""What the neighbour fuzzer runs over: every algorithm, with public sizes and with hidden ones."""
+"""What the neighbour fuzzer runs over: every algorithm, with public sizes and with hidden ones.
+
+The party that is looked at is one of three of different sizes, so that all kinds of trust are
+offered, a secure sum among them, and what one record can do does not follow from everybody's size.
+"""
 
 import jax.numpy as jnp
 import numpy as np
 import optax
 
 from unisono.algorithms import (
-    clustering,
     components,
-    dp_ftrl,
-    dp_sgd,
-    dp_sgd_convex,
-    fed_avg,
-    local_dp_sgd,
-    output_perturbation,
-    pvi_analytic,
-    pvi_dp_sga,
-    pvi_natural_gradient,
-    pvi_updates,
     quantiles,
-    sgd_synchronous,
     statistics,
 )
-from unisono.algorithms import gradient_perturbation as gradient
-from unisono.algorithms.clipping import Clipping
-from unisono.algorithms.one_shot import Promise
-from unisono.algorithms.optimise import Problem
-from unisono.algorithms.survey import ask
 from unisono.core.algorithm import Facts
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit
-from unisono.models import likelihoods
+from unisono.problems import likelihoods
+from unisono.problems.columns import Groups
+from unisono.problems.record_loss import RecordLoss
+from unisono.releases.blocked_sum import Clipping
+
+from .. import methods
 
 FEATURES, RECORDS = 9, 72
+PARTY, SIZES = 1, (50, RECORDS, 90)
 ROW, LABELLED = ((FEATURES,),), ((FEATURES,), ())
 BOX = (-1.0, 1.0)
 DELTA = 1e-5
@@ -44,12 +37,12 @@ def _network(weights, record):
     return jnp.logaddexp(0.0, -record[1] * (inside @ weights["outer"]))
 
 
-LOGISTIC = Problem(
+LOGISTIC = RecordLoss(
     lambda weights, record: jnp.logaddexp(0.0, -record[1] * (record[0] @ weights)),
     np.zeros(FEATURES, np.float32),
     (np.zeros(FEATURES, np.float32), np.float32(0)),
 )
-NETWORK = Problem(
+NETWORK = RecordLoss(
     _network,
     {"inner": np.full((FEATURES, 4), 0.1, np.float32), "outer": np.ones(4, np.float32)},
     (np.zeros(FEATURES, np.float32), np.float32(0)),
@@ -66,146 +59,247 @@ PURE = {"histogram", "quantiles"}
 
 def _surveys(relation):
     for name, question in QUESTIONS.items():
-        promise = Promise(1.0, 0.0 if name in PURE else 1e-6, relation)
-        yield name, ROW, lambda q=question, p=promise: ask([q], p).algorithm
+        delta = 0.0 if name in PURE else 1e-6
+        yield (
+            name,
+            ROW,
+            lambda q=question, d=delta: methods.statistics([q], 1.0, d, relation),
+        )
     together = list(QUESTIONS.values())[:3]
-    yield "survey", ROW, lambda: ask(together, Promise(1.0, 1e-6, relation)).algorithm
+    yield "survey", ROW, lambda: methods.statistics(together, 1.0, 1e-6, relation)
 
 
 def algorithms(relation):
     """Name, shapes of a record's columns, and how to build it for this relation."""
-    sampled = {"rounds": 2, "rate": 0.5, "relation": relation}
+    sampled = {"rounds": 2, "sampling_rate": 0.5, "relation": relation}
     small = 64 if relation is Relation.ADD_OR_REMOVE else 4
     blocks = Clipping("per-layer", block=small, quantile=0.5, loss_range=2.0)
-    logistic = likelihoods.logistic()
     yield from _surveys(relation)
     yield (
         "gradient-perturbation",
         LABELLED,
-        lambda: gradient.gradient_perturbation(
-            gradient.Settings(epsilon=2.0, delta=DELTA, rounds=2, relation=relation)
-        ),
+        lambda: methods.gradient_perturbation(2.0, DELTA, rounds=2, relation=relation),
     )
     yield (
         "dp-sgd-convex",
         LABELLED,
-        lambda: dp_sgd_convex.dp_sgd_convex(
-            dp_sgd_convex.Settings(2.0, DELTA, rounds=2, relation=relation)
-        ),
+        lambda: methods.dp_sgd_convex(2.0, DELTA, rounds=2, relation=relation),
     )
     yield (
         "output-perturbation",
         LABELLED,
-        lambda: output_perturbation.output_perturbation(
-            output_perturbation.Settings(2.0, DELTA, regularisation=0.1, relation=relation)
-        ),
+        lambda: methods.output_perturbation(2.0, DELTA, regularisation=0.1, relation=relation),
     )
     yield (
         "sgd-synchronous",
         LABELLED,
-        lambda: sgd_synchronous.sgd_synchronous(
-            sgd_synchronous.Settings(2.0, DELTA, rounds=2, relation=relation), Trust.LOCAL
-        ),
+        lambda: methods.sgd_synchronous(2.0, DELTA, rounds=2, relation=relation),
     )
     yield (
         "k-means",
         ROW,
-        lambda: clustering.k_means(
-            clustering.Settings((BOX,) * FEATURES, 2, 2.0, 1e-6, rounds=2, relation=relation)
-        ),
+        lambda: methods.k_means((BOX,) * FEATURES, 2, 2.0, 1e-6, relation, rounds=2),
     )
     yield (
         "dp-sgd",
         LABELLED,
-        lambda: dp_sgd.dp_sgd(dp_sgd.Settings(2.0, DELTA, **sampled), NETWORK, optax.sgd(0.1)),
+        lambda: methods.dp_sgd(NETWORK, optax.sgd(0.1), 2.0, DELTA, **sampled),
     )
     yield (
         "dp-sgd-small-blocks",
         LABELLED,
-        lambda: dp_sgd.dp_sgd(
-            dp_sgd.Settings(2.0, DELTA, clipping=blocks, **sampled), NETWORK, optax.sgd(0.1)
-        ),
+        lambda: methods.dp_sgd(NETWORK, optax.sgd(0.1), 2.0, DELTA, clipping=blocks, **sampled),
     )
     yield (
         "dp-sgd-normalised",
         LABELLED,
-        lambda: dp_sgd.dp_sgd(
-            dp_sgd.Settings(2.0, DELTA, clipping=Clipping("normalised"), **sampled),
-            LOGISTIC,
-            optax.sgd(0.1),
+        lambda: methods.dp_sgd(
+            LOGISTIC, optax.sgd(0.1), 2.0, DELTA, clipping=Clipping("normalised"), **sampled
         ),
     )
     yield (
         "local-dp-sgd",
         LABELLED,
-        lambda: local_dp_sgd.local_dp_sgd(
-            local_dp_sgd.Settings(2.0, DELTA, steps=2, **sampled), LOGISTIC, optax.sgd(0.1)
-        ),
+        lambda: methods.local_dp_sgd(LOGISTIC, optax.sgd(0.1), 2.0, DELTA, steps=2, **sampled),
     )
+    turns = {"rounds": 8, "separation": 3, "bands": 4, "relation": relation}
     yield (
         "dp-ftrl",
         LABELLED,
-        lambda: dp_ftrl.dp_ftrl(
-            dp_ftrl.Settings(2.0, DELTA, rounds=8, separation=3, bands=4, relation=relation),
-            LOGISTIC,
-            optax.sgd(0.1),
-        ),
+        lambda: methods.dp_ftrl(LOGISTIC, optax.sgd(0.1), 2.0, DELTA, **turns),
     )
     yield (
         "natural-gradient",
         LABELLED,
-        lambda: pvi_natural_gradient.natural_gradient_pvi(
-            pvi_natural_gradient.Settings(rounds=2, full=True, relation=relation), logistic
-        ),
+        lambda: methods.natural_gradient(rounds=2, full_covariance=True, relation=relation),
     )
     yield (
         "one-shot-regression",
         LABELLED,
-        lambda: pvi_analytic.one_shot_regression(
-            pvi_analytic.Settings(2.0, DELTA, relation=relation)
-        ),
+        lambda: methods.one_shot_regression(2.0, DELTA, relation=relation),
     )
     yield (
         "pvi-dp-sga",
         LABELLED,
-        lambda: pvi_dp_sga.dp_sga(
-            pvi_dp_sga.Settings(
-                epsilon=8.0, delta=DELTA, rounds=2, steps=2, rate=0.5, clip=2.0, relation=relation
-            ),
-            logistic,
+        lambda: methods.dp_sga(
+            epsilon=8.0,
+            rounds=2,
+            local_steps=2,
+            sampling_rate=0.5,
+            clipping_norm=2.0,
+            relation=relation,
         ),
     )
     if relation is not Relation.ADD_OR_REMOVE:
         yield (
+            "iterated-regression",  # the program of one-shot-regression, in rounds
+            LABELLED,
+            lambda: methods.iterated_regression(2.0, DELTA, relation, rounds=2),
+        )
+        yield (
             "fed-avg",
             LABELLED,
-            lambda: fed_avg.fed_avg(
-                fed_avg.Settings(2.0, DELTA, rounds=2, rate=0.5, batch=8, relation=relation),
+            lambda: methods.fed_avg(
                 LOGISTIC,
-                optax.sgd(1.0),
                 optax.sgd(0.1),
+                2.0,
+                DELTA,
+                home=optax.sgd(1.0),
+                batch_size=8,
+                **sampled,
             ),
         )
         for unit, shards in ((Unit.PARTY, 1), (Unit.RECORD, 4)):
-            yield f"clipped-updates-{unit}", LABELLED, lambda u=unit, s=shards: (
-                pvi_updates.clipped_update_inference(
-                    pvi_updates.Settings(
-                        epsilon=8.0, delta=DELTA, rounds=2, unit=u, shards=s, relation=relation
-                    ), logistic))  # fmt: skip
+            yield (
+                f"clipped-updates-{unit}",
+                LABELLED,
+                lambda u=unit, s=shards: methods.clipped_updates(
+                    epsilon=8.0, rounds=2, unit=u, shards=s, relation=relation
+                ),
+            )
 
 
 def cases():
     """(name, build, shapes of a record): each with public sizes and with hidden ones."""
     for exact in (True, False):
         relation = Relation.REPLACE_ONE if exact else Relation.ADD_OR_REMOVE
-        facts = Facts((RECORDS,), FEATURES, 1, 0, exact_sizes=exact)
+        facts = Facts(SIZES, FEATURES, 3, 1, exact_sizes=exact)
         for name, shapes, build in algorithms(relation):
             yield f"{name}-{'public' if exact else 'hidden'}", build, facts, shapes
 
 
 def study_of(build, facts):
     """The study, and the relations under which its releases claim anything."""
-    algorithm = build()
-    offered = algorithm.event(facts, Trust.LOCAL).sensitivity.relations
-    kept = tuple(r for r in (PUBLIC if facts.exact_sizes else HIDDEN) if r in offered)
-    return Study(algorithm, facts, Trust.LOCAL), kept
+    study = Study(build(), facts, Trust.LOCAL)
+    offered = study.algorithm.event(facts, Trust.LOCAL).sensitivity.relations
+    return study, tuple(r for r in (PUBLIC if facts.exact_sizes else HIDDEN) if r in offered)
+
+
+# ------------------------------------------------------------- public parameters, drawn
+
+
+def drawn(generator, relation):
+    """Any algorithm with any public parameters; many are refused, which is an answer too."""
+    families = (_survey, _survey, _linear, _clusters, _network_of, _posterior, _regression)
+    return families[int(generator.integers(len(families)))](generator, relation)
+
+
+def _pick(generator, *choices):
+    return choices[int(generator.integers(len(choices)))]
+
+
+def _size(generator, low, high):
+    return float(10.0 ** generator.uniform(low, high))
+
+
+def _bounds(generator):
+    centre = _pick(generator, 0.0, 0.0, 1.0, -7.3, 1e3, 1e6, 2.0**24, -1e-3, 1e20, 3e38, 1e-38)
+    width = _size(generator, -12, 9)
+    if generator.random() < 0.3:
+        width = abs(centre) * _pick(generator, 1e-7, 1e-6, 1e-3, 1.0, 10.0) or 1.0
+    return centre - width * _pick(generator, 0.0, 0.5), centre + width
+
+
+def _question(generator):
+    by = _pick(generator, None, None, Groups(1, ("a", "b", "c")))
+    bounds, step = _bounds(generator), None
+    if generator.random() < 0.4:
+        low = float(generator.integers(-50, 50))
+        bounds, step = (
+            (low, low + float(generator.integers(1, 2000))),
+            _pick(generator, 1.0, 2.0, 0.5, 0.1),
+        )
+    edges = np.unique(generator.normal(size=4)) * _size(generator, -3, 3)
+    return _pick(
+        generator,
+        lambda: statistics.count(0, by=by),
+        lambda: statistics.total(0, bounds, step=step, by=by),
+        lambda: statistics.mean(0, bounds, step=step, by=by),
+        lambda: statistics.variance(0, bounds, by=by),
+        lambda: statistics.proportion(0, by=by),
+        lambda: statistics.histogram(2, (0, 1, 2), edges=tuple(map(float, edges))),
+        lambda: statistics.contingency(Groups(0, ("a", "b")), Groups(1, ("a", "b", "c"))),
+        lambda: quantiles.median(0, bounds, branching=_pick(generator, 2, 4, 8)),
+        lambda: components.principal_components((0, 1), (_bounds(generator), bounds), 2),
+    )()
+
+
+def _survey(generator, relation):
+    asked = [_question(generator) for _ in range(int(generator.integers(1, 4)))]
+    promise = (_size(generator, -1, 1.5), _pick(generator, 0.0, 1e-6), relation)
+    return ROW, methods.statistics(asked, *promise)
+
+
+def _linear(generator, relation):
+    loss = _pick(generator, "logistic", "multinomial", "squares", "huber-svm")
+    how = {"loss": loss, "classes": 3 if loss == "multinomial" else 2, "relation": relation}
+    return LABELLED, _pick(
+        generator,
+        lambda: methods.gradient_perturbation(
+            2.0, DELTA, rounds=2, clipping_norm=_size(generator, -4, 0.3), **how
+        ),
+        lambda: methods.dp_sgd_convex(2.0, DELTA, rounds=2, **how),
+        lambda: methods.sgd_synchronous(2.0, DELTA, rounds=2, **how),
+    )()
+
+
+def _clusters(generator, relation):
+    bounds = tuple(_bounds(generator) for _ in range(FEATURES))
+    return ROW, methods.k_means(bounds, 3, _size(generator, -1, 1.5), 1e-6, relation, rounds=2)
+
+
+def _network_of(generator, relation):
+    style = _pick(generator, "flat", "per-layer", "normalised")
+    problem = _pick(generator, NETWORK, LOGISTIC)
+    # An epsilon and a rate whose noise is calibrated in a moment.
+    settings = {"rounds": 2, "sampling_rate": _pick(generator, 0.5, 1.0), "relation": relation}
+    clipping = Clipping(style, bound=_size(generator, -4, 4))
+    return LABELLED, methods.dp_sgd(
+        problem, optax.sgd(0.1), 2.0, DELTA, clipping=clipping, **settings
+    )
+
+
+def _posterior(generator, relation):
+    likelihood = _pick(
+        generator,
+        likelihoods.logistic(),
+        likelihoods.probit(),
+        likelihoods.linear(_size(generator, -2, 2)),
+    )
+    common = {"epsilon": 8.0, "rounds": 2, "relation": relation}
+    common["clipping_norm"] = _size(generator, -4, 4)
+    if generator.random() < 0.5:
+        return LABELLED, methods.dp_sga(likelihood, local_steps=2, sampling_rate=0.5, **common)
+    full = _pick(generator, True, False)
+    return LABELLED, methods.natural_gradient(likelihood, full_covariance=full, **common)
+
+
+def _regression(generator, relation):
+    return LABELLED, methods.iterated_regression(
+        _size(generator, -1, 1.5),
+        DELTA,
+        relation,
+        clipping_norm=_size(generator, -4, 4),
+        rounds=2,
+        placement=_pick(generator, "statistic", "local", "sum"),
+    )

@@ -10,7 +10,7 @@ from unisono.attacks.defences import Nothing
 from unisono.attacks.scoring import match
 from unisono.attacks.victim import Victim
 from unisono.errors import InvalidInput
-from unisono.models.networks import mlp
+from unisono.problems.networks import mlp
 
 RELU = mlp(8, (64,), 5, "relu")
 PARAMETERS = RELU.init(jax.random.key(4))

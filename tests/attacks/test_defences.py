@@ -20,7 +20,7 @@ from unisono.attacks.defences import (
 )
 from unisono.attacks.victim import Victim, sender, visible_mask
 from unisono.errors import InvalidInput
-from unisono.models.networks import mlp
+from unisono.problems.networks import mlp
 
 UNITS = ("dense1", "weights")
 NETWORK = mlp(10, (64,), 4, "tanh")
@@ -46,11 +46,17 @@ def _seen(defence, seed=0):
 @pytest.mark.parametrize(
     "defence",
     [
-        Nothing(), LocalSteps(), GradientNoise(0.1), Clipping(), Clipping(1.0, "record"),
-        Dropout(0.5, UNITS), Pruning(0.1), SecureSum(3, REST),
+        Nothing(),
+        LocalSteps(),
+        GradientNoise(0.1),
+        Clipping(),
+        Clipping(1.0, "record"),
+        Dropout(0.5, UNITS),
+        Pruning(0.1),
+        SecureSum(3, REST),
     ],
     ids=lambda defence: defence.name,
-)  # fmt: skip
+)
 def test_only_dp_sgd_is_private(defence):
     assert defence.epsilon(1e-5, 1000, 10) == math.inf
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(_seen(defence).update))

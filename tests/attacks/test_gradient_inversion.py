@@ -22,7 +22,7 @@ from unisono.attacks.gradient_inversion import (
 from unisono.attacks.scoring import match, mean_baseline
 from unisono.attacks.victim import Seen, Victim, attacker_model
 from unisono.errors import InvalidInput
-from unisono.models.networks import mlp
+from unisono.problems.networks import mlp
 
 SIDE, FEATURES = 4, 16
 NETWORK = mlp(FEATURES, (48,), 4, "tanh")
@@ -64,10 +64,14 @@ def test_adam_finds_it_too():
 
 @pytest.mark.parametrize(
     "defence",
-    [LocalSteps(3, 1.0), Clipping(0.01, "record"), Dropout(0.5, ("dense1", "weights")),
-     Pruning(0.3)],
+    [
+        LocalSteps(3, 1.0),
+        Clipping(0.01, "record"),
+        Dropout(0.5, ("dense1", "weights")),
+        Pruning(0.3),
+    ],
     ids=lambda defence: defence.name,
-)  # fmt: skip
+)
 def test_defences_that_fall_to_whoever_models_them(defence):
     assert _error(defence) < 1e-3
     assert _error(defence, adaptive=False) > 0.1

@@ -13,9 +13,17 @@ from unisono.attacks.scoring import match, mean_baseline
 from unisono.errors import InvalidInput
 
 SMALL = laboratory.Effort(
-    neurons=(4000, 6000, 8000), tensor_seeds=1, private_batches=3, trials=12, runs=100,
-    private_runs=300, rounds=5, curve_digits=1, multipliers=(0.001, 0.61), parties=(1, 2),
-)  # fmt: skip
+    neurons=(4000, 6000, 8000),
+    tensor_seeds=1,
+    private_batches=3,
+    trials=12,
+    runs=100,
+    private_runs=300,
+    rounds=5,
+    curve_digits=1,
+    multipliers=(0.001, 0.61),
+    parties=(1, 2),
+)
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +99,9 @@ def test_the_document_is_plain_json(outcome):
 @pytest.mark.slow
 def test_pictures_are_small_pngs(outcome):
     for picture in (
-        pictures.grid(outcome.laboratory, outcome.gallery), pictures.axis(outcome.laboratory)
-    ):  # fmt: skip
+        pictures.grid(outcome.laboratory, outcome.gallery),
+        pictures.axis(outcome.laboratory),
+    ):
         assert picture.startswith(b"\x89PNG")
         assert 5_000 < len(picture) < 250_000
 

@@ -8,7 +8,7 @@ from unisono.attacks import linear_recovery
 from unisono.attacks.defences import Nothing
 from unisono.attacks.victim import Victim
 from unisono.errors import InvalidInput
-from unisono.models.networks import two_layer
+from unisono.problems.networks import two_layer
 
 FEATURES, UNITS, RECORDS = 6, 9, 5
 NETWORK = two_layer(FEATURES, UNITS, "identity")

@@ -9,7 +9,7 @@ from unisono.attacks import membership
 from unisono.attacks.defences import Clipping, DpSgd, Nothing
 from unisono.attacks.victim import Victim, sender
 from unisono.errors import InvalidInput
-from unisono.models.networks import mlp
+from unisono.problems.networks import mlp
 
 FEATURES, CANDIDATES = 20, 60
 NETWORK = mlp(FEATURES, (16,), 2, "tanh")

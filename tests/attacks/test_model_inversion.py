@@ -7,8 +7,8 @@ import pytest
 
 from unisono.attacks import model_inversion
 from unisono.errors import InvalidInput
-from unisono.models.gaussian_family import Natural, gaussian, prior
-from unisono.models.networks import logistic
+from unisono.problems.gaussian_family import Natural, gaussian, prior
+from unisono.problems.networks import logistic
 
 _coins = np.random.default_rng(14)
 ROWS, TARGETS = _coins.normal(size=(7, 4)), _coins.normal(size=7)

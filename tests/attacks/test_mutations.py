@@ -20,10 +20,6 @@ import optax
 import pytest
 
 from unisono.accounting import gaussian
-from unisono.algorithms import clipping as clipping_module
-from unisono.algorithms.clipping import Clipping
-from unisono.algorithms.dp_sgd import Settings, dp_sgd
-from unisono.algorithms.optimise import Problem
 from unisono.attacks import replay as replay_module
 from unisono.attacks.audit import audit, check
 from unisono.attacks.replay import Replay
@@ -34,6 +30,11 @@ from unisono.core.trust import Relation, Trust
 from unisono.engines.rounds import Stack
 from unisono.errors import AuditFailed
 from unisono.experiments.dataset_level import DAMPING, EMPTY, LARGE, ROUNDS, published, views
+from unisono.problems.record_loss import RecordLoss
+from unisono.releases import blocked_sum
+from unisono.releases.blocked_sum import Clipping
+
+from .. import methods
 
 EPSILON, DELTA, RUNS = 4.0, 1e-5, 1000
 WIDTH, RECORDS = 3, 8
@@ -42,9 +43,9 @@ WIDTH, RECORDS = 3, 8
 def study(rate=1.0):
     """DP-SGD on a loss whose gradient is the record itself."""
     first = jnp.zeros(WIDTH)
-    problem = Problem(lambda w, record: jnp.sum(w * record[0]), first, (first, jnp.zeros(())))
-    settings = Settings(EPSILON, DELTA, rounds=5, rate=rate, relation=Relation.ZERO_OUT)
-    algorithm = dp_sgd(settings, problem, optax.sgd(0.01))
+    problem = RecordLoss(lambda w, record: jnp.sum(w * record[0]), first, (first, jnp.zeros(())))
+    settings = {"rounds": 5, "sampling_rate": rate, "relation": Relation.ZERO_OUT}
+    algorithm = methods.dp_sgd(problem, optax.sgd(0.01), EPSILON, DELTA, **settings)
     return Study(algorithm, Facts((RECORDS,), WIDTH, 1), Trust.LOCAL)
 
 
@@ -90,12 +91,12 @@ def test_halved_noise(plain, sampled):
 
 
 def test_missing_clip(monkeypatch):
-    weights = clipping_module._weights
+    weights = blocked_sum._weights
 
     def unclipped(clipping, norms, bounds):
         return jnp.ones_like(norms), weights(clipping, norms, bounds)[1]
 
-    monkeypatch.setattr(clipping_module, "_weights", unclipped)
+    monkeypatch.setattr(blocked_sum, "_weights", unclipped)
     assert found_in(*prepared(study())).epsilon > EPSILON
 
 
@@ -106,8 +107,12 @@ def test_wrong_sensitivity(monkeypatch):
     def too_small(self, *arguments, **options):
         true = honest(self, *arguments, **options)
         distance = true.zero_out
-        return replace(true, zero_out=replace(distance, l1=distance.l1 / 2, l2=distance.l2 / 2,
-                                              linf=distance.linf / 2))  # fmt: skip
+        return replace(
+            true,
+            zero_out=replace(
+                distance, l1=distance.l1 / 2, l2=distance.l2 / 2, linf=distance.linf / 2
+            ),
+        )
 
     monkeypatch.setattr(Clipping, "sensitivity", too_small)
     assert found_in(*prepared(study())).epsilon > EPSILON

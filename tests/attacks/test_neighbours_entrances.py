@@ -5,6 +5,7 @@ Estimators: what the algorithm is given of every other record, and all that is a
 the same whatever one row and its label are. (What algorithms make of it: test_neighbours.py.)
 """
 
+import decimal
 import math
 import warnings
 
@@ -29,9 +30,32 @@ from unisono.estimators import (
     PrivateRidge,
 )
 
-ODD = [*EXTREMES.astype(float), 5e-324, -1.8e308, 10**400, -(2**63), True, None, "", "n/a", " 1",
-       "1", "0.5", "nan", "\x00", b"\xff", 1.5 + 0j, [], np.float32(0.1), "yes",
-       np.timedelta64(3, "s")]  # fmt: skip
+ODD = [
+    *EXTREMES.astype(float),
+    5e-324,
+    -1.8e308,
+    10**400,
+    -(2**63),
+    True,
+    None,
+    "",
+    "n/a",
+    " 1",
+    "1",
+    "0.5",
+    "nan",
+    "\x00",
+    b"\xff",
+    1.5 + 0j,
+    [],
+    np.float32(0.1),
+    "yes",
+    2**53 + 1,
+    "٣",
+    np.timedelta64(3, "s"),
+    np.datetime64("NaT"),
+    decimal.Decimal("sNaN"),
+]
 PAIRS = 250
 
 
@@ -50,11 +74,20 @@ def draw_bounds(generator):
 
 
 ASKED = {
-    "count": lambda values, _, **how: statistics.count(values, **how),
-    "total": statistics.total,
-    "mean": statistics.mean,
-    "histogram": lambda values, _, **how: statistics.histogram(values, ["1", "n/a", "yes"], **how),
+    "count": lambda values, _, __, **how: statistics.count(values, **how),
+    "total": lambda values, bounds, _, **how: statistics.total(values, bounds, **how),
+    "mean": lambda values, bounds, _, **how: statistics.mean(values, bounds, **how),
+    "histogram": lambda values, _, names, **how: statistics.histogram(values, names, **how),
 }
+# Values of one kind, and public categories of the same: one value of another kind is one value.
+KINDS = [
+    (["1", "2", "yes", "True"], ["1", "n/a", "yes"]),
+    ([1, 2, 3], [1, 2]),
+    ([True, False], [True, False]),
+    ([0.5, 1.0, 2.5], [0.5, 1.0]),
+    ([2**53, 2**53 + 1], [2**53, 2**53 + 1]),
+    (["2020-01-01", "2020-01-02"], ["2020-01-01"]),
+]
 
 
 @pytest.fixture
@@ -66,13 +99,13 @@ def clean(monkeypatch):
 
     monkeypatch.setattr(statistics, "release", caught)
 
-    def ask(name, values, bounds, relation, delta):
+    def ask(name, values, bounds, names, relation, delta):
         policy = Policy("d", Budget(1e6, 0.1), relation=relation)
         book = Ledger.in_memory(policy, unisono.ACCOUNTANT, seed=1)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                ASKED[name](values, bounds, epsilon=1.0, delta=delta, ledger=book)
+                ASKED[name](values, bounds, names, epsilon=1.0, delta=delta, ledger=book)
             except Before as found:
                 return found.args
             except InvalidInput as refusal:
@@ -82,18 +115,21 @@ def clean(monkeypatch):
     return ask
 
 
-@pytest.mark.parametrize("name", ASKED)
-def test_one_value_moves_a_statistic_as_far_as_is_claimed(clean, name):
-    """Lists of anything: one value more, less, or another one."""
+def too_far(clean, name, pairs=PAIRS):
+    """Two lists that differ in one value, further apart than is claimed; None if there are none."""
     generator = np.random.default_rng(7)
-    for _ in range(PAIRS):
+    for _ in range(pairs):
         size = int(generator.integers(2, 30))
         bounds = draw_bounds(generator)
         low, high = bounds
         values = [float(v) for v in generator.uniform(low, high, size)]
+        if generator.random() < 0.2:  # on the ends
+            values = [bounds[int(end)] for end in generator.integers(2, size=size)]
+        kind, names = KINDS[int(generator.integers(len(KINDS)))]
         if name in ("count", "histogram"):
-            values = [str(v) for v in generator.choice(["1", "2", "yes", "True"], size)]
-        values[int(generator.integers(size))] = ODD[int(generator.integers(len(ODD)))]
+            values = [kind[int(place)] for place in generator.integers(len(kind), size=size)]
+        if generator.random() < 0.5:
+            values[int(generator.integers(size))] = ODD[int(generator.integers(len(ODD)))]
         place = int(generator.integers(size))
         relation = list(Relation)[int(generator.integers(3))]
         other = list(values)
@@ -104,30 +140,63 @@ def test_one_value_moves_a_statistic_as_far_as_is_claimed(clean, name):
         else:
             other[place] = None  # a value that is not there
         delta = float(generator.choice([0.0, 1e-6]))
-        before, after = (clean(name, world, bounds, relation, delta) for world in (values, other))
+        worlds = (values, other)
+        before, after = (clean(name, own, bounds, names, relation, delta) for own in worlds)
         if isinstance(before, str) or isinstance(after, str):
-            assert before == after  # refused by public arguments alone
+            if before != after:  # refused by what is in a list
+                return values, other, bounds
             continue
-        assert before[1] == after[1]
         claimed = before[1].sensitivity.under(relation)
         moved = distances(before[0].value, after[0].value, before[0].grid)
-        for norm in NORMS:
-            assert moved[norm] <= getattr(claimed, norm) * (1 + 1e-12), (values, other, bounds)
+        if before[1] != after[1] or any(
+            moved[norm] > getattr(claimed, norm) * (1 + 1e-12) for norm in NORMS
+        ):
+            return values, other, bounds
+    return None
 
 
-def test_bounds_that_doubles_cannot_separate_would_be_noticed(clean, monkeypatch):
-    """The control: values that are clipped before they are centred, and never again, reach too far
-    where doubles round the centre away."""
-    bounds, relation = (2.0**53, 2.0**53 + 2), Relation.ADD_OR_REMOVE
-    refused = clean("mean", [bounds[0]] * 3, bounds, relation, 0.0)
+@pytest.mark.parametrize("name", ASKED)
+def test_one_value_moves_a_statistic_as_far_as_is_claimed(clean, name):
+    """Lists of anything: one value more, less, or another one."""
+    assert too_far(clean, name) is None
+
+
+@pytest.mark.parametrize("name", ["count", "histogram"])
+def test_values_that_are_read_as_one_array_would_be_noticed(clean, monkeypatch, name):
+    """The control: what a value counts as is asked of the array that all values make together."""
+
+    def compared(values, categories):
+        try:
+            array = np.asarray(values)
+        except ValueError:  # ragged
+            array = np.array([str(value) for value in values])
+        places = np.full(len(values), -1)
+        for place, category in enumerate(categories):
+            places[np.asarray([bool(value == category) for value in array])] = place
+        return places
+
+    monkeypatch.setattr(statistics, "codes", compared)
+    assert too_far(clean, name) is not None
+
+
+def test_bounds_that_doubles_cannot_separate_are_refused(clean):
+    bounds = (2.0**53, 2.0**53 + 2)
+    refused = clean("mean", [bounds[0]] * 3, bounds, [], Relation.ADD_OR_REMOVE, 0.0)
     assert isinstance(refused, str)
-    assert "apart" in refused or "resolve" in refused
-    narrow = (2.0**53, 2.0**53 + 2**40)
-    monkeypatch.setattr(statistics.np, "clip", lambda values, *_, **__: values)
-    worlds = ([narrow[0]] * 3, [narrow[0]] * 3 + [narrow[1] + 2**42])  # four widths beyond
-    found = [clean("mean", values, narrow, relation, 0.0) for values in worlds]
-    moved = distances(found[0][0].value, found[1][0].value, found[0][0].grid)
-    assert moved["l1"] > found[0][1].sensitivity.add_or_remove.l1
+    assert "apart" in refused
+
+
+def test_values_that_are_clipped_only_before_they_are_centred_would_be_noticed(clean, monkeypatch):
+    """The control: narrow bounds are taken, and the final whole numbers are not clipped."""
+    clip = np.clip
+    monkeypatch.setattr(statistics.math, "ulp", lambda _: 0.0)
+    assert too_far(clean, "mean") is None  # the whole numbers are clipped: bounds cannot matter
+
+    def values_only(values, low, high):
+        return values if isinstance(high, int) else clip(values, low, high)
+
+    monkeypatch.setattr(statistics.np, "clip", values_only)
+    assert too_far(clean, "mean") is not None
 
 
 # ------------------------------------------------------------------ estimators

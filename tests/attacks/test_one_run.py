@@ -10,9 +10,6 @@ import optax
 import pytest
 
 from unisono.accounting import gaussian
-from unisono.algorithms.clipping import Clipping
-from unisono.algorithms.dp_sgd import Settings
-from unisono.algorithms.optimise import Problem
 from unisono.attacks.canaries import (
     audited_training,
     likelihood_ratios,
@@ -24,6 +21,10 @@ from unisono.core.events import Event, Gaussian, Poisson, bounded_sum
 from unisono.core.trust import Relation
 from unisono.engines import rounds as rounds_module
 from unisono.errors import AuditFailed, InvalidInput
+from unisono.problems.record_loss import RecordLoss
+from unisono.releases.blocked_sum import Clipping
+
+from .. import methods
 
 DELTA, DOUBT = 1e-5, 0.05
 HIDDEN = Relation.ADD_OR_REMOVE
@@ -84,7 +85,7 @@ class TestCanaries:
     def test_rows_and_gradients(self):
         """A canary's gradient lies in its own coordinate; a zeroed one and records have none."""
         record = (np.ones(2, np.float32), np.float32(0))
-        problem = Problem(lambda w, r: jnp.sum(w * r[0]), jnp.zeros(2), record)
+        problem = RecordLoss(lambda w, r: jnp.sum(w * r[0]), jnp.zeros(2), record)
         longer = with_canaries(problem, 3)
         included = np.array([True, False, True])
         columns = (np.ones((1, 2), np.float32), np.zeros(1, np.float32))
@@ -108,28 +109,28 @@ class TestCanaries:
         np.testing.assert_allclose(likelihood_ratios(sums, event), expected, rtol=1e-4)
 
     def test_refusals(self):
-        problem = Problem(
+        problem = RecordLoss(
             lambda w, r: jnp.sum(w * r[0]), jnp.zeros(2), (jnp.zeros(2), jnp.zeros(()))
         )
         columns = (np.ones((4, 2), np.float32), np.zeros(4, np.float32))
         for settings in (
-            Settings(1.0, DELTA, rounds=2, relation=Relation.REPLACE_ONE),
-            Settings(1.0, DELTA, rounds=2, clipping=Clipping(style="per-layer"), relation=HIDDEN),
+            {"relation": Relation.REPLACE_ONE},
+            {"clipping": Clipping(style="per-layer"), "relation": HIDDEN},
         ):
+            method = methods.dp_sgd(problem, optax.sgd(0.1), 1.0, DELTA, rounds=2, **settings)
             with pytest.raises(InvalidInput, match="present or not"):
-                audited_training(settings, problem, optax.sgd(0.1), columns)
+                audited_training(method, columns)
 
 
 def training(rate=1.0, epsilon=4.0):
     """Records that say (1, 1), and canaries; by the engine, with its coins, clip and noise."""
-    problem = Problem(
+    problem = RecordLoss(
         lambda w, r: jnp.sum((w - r[0]) ** 2), jnp.zeros(2), (jnp.zeros(2), jnp.zeros(()))
     )
     columns = (np.ones((400, 2), np.float32), np.zeros(400, np.float32))
-    settings = Settings(epsilon, DELTA, rounds=4, rate=rate, relation=HIDDEN)
-    return audited_training(
-        settings, problem, optax.sgd(1.0), columns, canaries=2000, guesses=400, seed=3
-    )
+    sampled = {"rounds": 4, "sampling_rate": rate, "relation": HIDDEN}
+    method = methods.dp_sgd(problem, optax.sgd(1.0), epsilon, DELTA, **sampled)
+    return audited_training(method, columns, canaries=2000, guesses=400, seed=3)
 
 
 @pytest.mark.parametrize("rate", [1.0, pytest.param(0.5, marks=pytest.mark.slow)])

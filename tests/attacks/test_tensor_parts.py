@@ -150,8 +150,12 @@ def test_exact_tensors_give_exact_directions_signs_and_residuals(orders):
     moments = exact_moments(truth, residuals, COEFFICIENTS, orders)
     found = joint_directions(slices(moments), generator)[0]
     assert found.real
-    fit = fitted({1: exact_moments(truth, residuals, COEFFICIENTS, (1,))[1], **moments},
-                 COEFFICIENTS, found.columns, refine=False)  # fmt: skip
+    fit = fitted(
+        {1: exact_moments(truth, residuals, COEFFICIENTS, (1,))[1], **moments},
+        COEFFICIENTS,
+        found.columns,
+        refine=False,
+    )
     products = fit.columns.T @ truth
     best = np.argmax(np.abs(products), axis=0)
     assert sorted(best) == list(range(5))
@@ -187,8 +191,9 @@ def test_normal_equations_of_the_moments_by_finite_differences():
 
     def error(unknowns):
         columns = unknowns[: rows.size].reshape(batch, batch).T
-        own = exact_moments(columns, unknowns[rows.size :].reshape(batch, outputs),
-                            COEFFICIENTS, orders)  # fmt: skip
+        own = exact_moments(
+            columns, unknowns[rows.size :].reshape(batch, outputs), COEFFICIENTS, orders
+        )
         return np.concatenate(
             [((own[p] - moments[p]) / math.sqrt(math.factorial(p))).ravel() for p in orders]
         )

@@ -15,7 +15,7 @@ from unisono.attacks.victim import (
     visible_mask,
 )
 from unisono.errors import InvalidInput
-from unisono.models.networks import mlp, two_layer
+from unisono.problems.networks import mlp, two_layer
 
 UNITS = ("dense1", "weights")
 NETWORK = mlp(5, (7,), 3, "tanh")

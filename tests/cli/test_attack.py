@@ -22,9 +22,17 @@ from unisono.reports.run import read_run
 
 RUNNER = CliRunner()
 TINY = experiment.Effort(
-    neurons=(2000, 4000), tensor_seeds=1, private_batches=1, trials=3, runs=100, private_runs=100,
-    rounds=2, curve_digits=1, multipliers=(0.61,), parties=(1,),
-)  # fmt: skip
+    neurons=(2000, 4000),
+    tensor_seeds=1,
+    private_batches=1,
+    trials=3,
+    runs=100,
+    private_runs=100,
+    rounds=2,
+    curve_digits=1,
+    multipliers=(0.61,),
+    parties=(1,),
+)
 STUDY = """\
 title = "How old?"
 [data]
@@ -43,9 +51,9 @@ delta = 1e-4
 relation = "replace-one"
 [trust]
 mode = "MODE"
-[algorithm]
+[model]
 name = "statistics"
-[[algorithm.questions]]
+[[model.questions]]
 ask = "mean"
 column = "age"
 """
@@ -59,12 +67,27 @@ def imagined(cases, *, seed, quick, progress):
     tensor = Tensor((10, 20), (0.2, 0.1), -0.5, 0.05, "B sqrt(d/m)", None, None, 0.02, 30.0, 0.4)
     rows = tuple(
         Row(
-            case.name, case.words, error, None, tensor, Membership(1.0, 1.0, 0.9, 3), 0.7, 0.95,
-            Privacy(1e-5, case.make(ground.images(0, 8), 5).epsilon(1e-5, 5, 1), 1.0, 4.0, None,
-                    4.0, 0.95, 100),
+            case.name,
+            case.words,
+            error,
+            None,
+            tensor,
+            Membership(1.0, 1.0, 0.9, 3),
+            0.7,
+            0.95,
+            Privacy(
+                1e-5,
+                case.make(ground.images(0, 8), 5).epsilon(1e-5, 5, 1),
+                1.0,
+                4.0,
+                None,
+                4.0,
+                0.95,
+                100,
+            ),
         )
         for case in cases
-    )  # fmt: skip
+    )
     points = (Point(100.0, 0.1, 0.7), Point(1.0, 0.9, 0.7))
     found = Laboratory(
         rows, Baseline(0.55, 11.0, 0.97), points, points, 0.55, experiment.SETTING, quick, seed, 1.0
@@ -122,8 +145,10 @@ def test_a_study_is_attacked_by_what_each_viewer_sees(tmp_path, mode):
     assert first["blind"] <= first["right"] <= first["at_most"] < 1
     assert shown["membership"]["bound"] <= 4
     assert shown["inversion"] == {
-        "applies": False, "why": "statistics send counts and sums, no gradients: see identification"
-    }  # fmt: skip
+        "applies": False,
+        "why": "statistics sends noisy counts and sums; no inversion is built for that: see "
+        "identification",
+    }
     if mode == "trusted-server":
         assert others[0]["viewer"] == "the trusted server, before it adds noise"
         assert others[0]["right"] > 0.9

@@ -15,7 +15,7 @@ title = "How old?"
 [data]
 sizes = "exact"
 [data.columns]
-age = { kind = "number", bounds = [0, 120], whole = true }
+age = { kind = "number", bounds = [0, 120], integer = true }
 sex = { kind = "category", values = ["f", "m"] }
 [[parties]]
 name = "north"
@@ -32,12 +32,12 @@ delta = 1e-4
 relation = "replace-one"
 [trust]
 mode = "secure-sum"
-[algorithm]
+[model]
 name = "statistics"
-[[algorithm.questions]]
+[[model.questions]]
 ask = "mean"
 column = "age"
-[[algorithm.questions]]
+[[model.questions]]
 ask = "histogram"
 column = "sex"
 """

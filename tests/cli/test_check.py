@@ -9,7 +9,7 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.cli import app
 from unisono.core.ledger import Ledger
 from unisono.errors import UndefinedRelation
-from unisono.studies.build import BUILDERS, build
+from unisono.studies.build import build
 from unisono.studies.file import load_study
 from unisono.studies.policy_file import load_policy
 
@@ -48,11 +48,35 @@ def change(path, old, new):
 
 def test_it_explains_a_study(study):
     text = check(study)
-    for part in ("WHAT WILL BE LEARNT", "'diagnosis' is predicted", "WHAT IT COSTS",
-                 "another party", "WHAT ONE RECORD'S OWNER IS PROMISED", "NOISE",
-                 "WHAT COULD GO WRONG", f"{study} line"):  # fmt: skip
+    for part in (
+        "WHAT WILL BE LEARNT",
+        "predicts diagnosis (benign or malignant)",
+        "WHAT IT COSTS",
+        "another party",
+        "WHAT ONE RECORD'S OWNER IS PROMISED",
+        "NOISE",
+        "WHAT COULD GO WRONG",
+        f"{study} line",
+    ):
         assert part in text, part
     assert list(study.parent.iterdir()) == [study]
+
+
+def test_an_algorithm_that_is_left_open_comes_with_its_reason(study):
+    named = '[algorithm]\nname = "gradient-perturbation"\nrounds = 3\n'
+    change(study, named, "")
+    said = "The algorithm was left open; gradient-perturbation: many noisy full gradients"
+    assert said in check(study)
+    assert any(said in line for line in json.loads(check(study, "--json"))["learnt"])
+    study.write_text(f"{study.read_text()}{named}")
+    assert "left open" not in check(study)
+
+
+def test_an_algorithm_that_cannot_learn_the_model_is_refused_with_those_that_can(study):
+    change(study, '"gradient-perturbation"', '"dp-sgd"')
+    text = check(study, code=2)
+    assert f"{study} line 36: dp-sgd: dp-sgd cannot learn a logistic-regression: choose " in text
+    assert "gradient-perturbation, dp-sgd-convex, output-perturbation" in text
 
 
 def test_json_says_the_same(study, policy):
@@ -72,7 +96,7 @@ def test_a_policy_that_allows_it_makes_no_ledger(study, policy):
 
 
 def test_a_policy_that_refuses(study, policy):
-    change(policy, "minimum_quorum = 2", "minimum_quorum = 3")
+    change(policy, "minimum_parties = 2", "minimum_parties = 3")
     text = check(study, "--policy", policy, code=3)
     assert "WHAT IT COSTS" in text
     assert "at least 3 parties must take part" in text
@@ -120,7 +144,7 @@ def test_files_that_are_missing(study, policy, tmp_path):
     study.write_text(study.read_text() + '\n[evaluation]\nfile = "test.csv"\n')
     text = check(study, code=2)
     assert "put the public test records there" in text
-    assert "line 38" in text
+    assert "line 41" in text
 
 
 def test_a_public_test_file_is_named_as_public(study):
@@ -132,11 +156,9 @@ def test_a_public_test_file_is_named_as_public(study):
 
 
 def test_a_claim_that_would_be_false(study, monkeypatch):
-    def refuse(file, own):
+    def refuse(file, kind):
         raise UndefinedRelation("this release bounds nothing under zero-out")
 
-    monkeypatch.setattr(
-        "unisono.studies.build.BUILDERS", {**BUILDERS, "gradient-perturbation": refuse}
-    )
+    monkeypatch.setattr("unisono.studies.build._study", refuse)
     text = check(study, code=4)
-    assert f"{study} line 33: gradient-perturbation: this release bounds nothing" in text
+    assert f"{study} line 36: gradient-perturbation: this release bounds nothing" in text

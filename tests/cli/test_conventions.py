@@ -108,8 +108,11 @@ def test_help_loads_nothing_heavy():
 
 def test_completion_names_commands_and_options():
     def completed(words):
-        extra = {"_UNISONO_COMPLETE": "complete_bash", "COMP_WORDS": words,
-                 "COMP_CWORD": str(words.count(" "))}  # fmt: skip
+        extra = {
+            "_UNISONO_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(words.count(" ")),
+        }
         code = "import sys; sys.argv = ['unisono']\nfrom unisono.cli import main; main()"
         return _python(code, **extra).stdout.split()
 
@@ -225,14 +228,42 @@ def test_logs_never_contain_records(tmp_path, monkeypatch, caplog, capfd):
     root.addHandler(handler)
     caplog.set_level(logging.DEBUG)
     try:
-        query = RUNNER.invoke(cli.app, [
-            "query", "north.csv", "south.csv", "--epsilon", "1", "--delta", "1e-6", "--budget", "5",
-            "--mean", "age", "--bounds", "age=0:120",
-        ])  # fmt: skip
-        wrong = RUNNER.invoke(cli.app, [
-            "query", "north.csv", "south.csv", "--epsilon", "1", "--delta", "1e-6", "--budget", "5",
-            "--mean", "ward", "--bounds", "ward=0:1",
-        ])  # fmt: skip
+        query = RUNNER.invoke(
+            cli.app,
+            [
+                "query",
+                "north.csv",
+                "south.csv",
+                "--epsilon",
+                "1",
+                "--delta",
+                "1e-6",
+                "--budget",
+                "5",
+                "--mean",
+                "age",
+                "--bounds",
+                "age=0:120",
+            ],
+        )
+        wrong = RUNNER.invoke(
+            cli.app,
+            [
+                "query",
+                "north.csv",
+                "south.csv",
+                "--epsilon",
+                "1",
+                "--delta",
+                "1e-6",
+                "--budget",
+                "5",
+                "--mean",
+                "ward",
+                "--bounds",
+                "ward=0:1",
+            ],
+        )
         logging.getLogger("unisono").debug("the last line of the log")
     finally:
         root.removeHandler(handler)
@@ -254,6 +285,10 @@ def test_logs_never_contain_records(tmp_path, monkeypatch, caplog, capfd):
 
 def _python(code, **extra):
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True,
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
         env={**os.environ, **extra},
-    )  # fmt: skip
+    )

@@ -60,11 +60,11 @@ def trial(made, tmp_path):
 
 def join(trial, *more, **options):
     """North joins; what is not refused as it should be ends soon."""
-    return trial.join("north", "--patience", 0.1, *more, **options)
+    return trial.join("north", "--connect-timeout", 0.1, *more, **options)
 
 
 def coordinate(trial, *more, **options):
-    return trial.coordinate("--patience", 0.1, *more, **options)
+    return trial.coordinate("--connect-timeout", 0.1, *more, **options)
 
 
 def change(path, *pairs):
@@ -201,6 +201,19 @@ def test_a_study_runs_once(trial):
     assert "it runs once" in run(*coordinate(trial), code=2)
 
 
+def test_a_study_that_is_over_runs_on_for_who_lacks_the_result(trial):
+    """And for nobody else."""
+    for file in (trial.study, trial.roster):
+        shutil.copy(file, trial.job)
+    (trial.job / "result.json").write_text("{}")
+    (trial.job / "informed.json").write_text(json.dumps(["north"]))
+    said = run(*coordinate(trial, address="192.0.2.1:9092"), code=2)
+    assert "the study is over; south, west may fetch the result now" in said
+    assert "no server can listen at 192.0.2.1:9092" in said
+    (trial.job / "informed.json").write_text(json.dumps(list(NAMES)))
+    assert "it runs once" in run(*coordinate(trial), code=2)
+
+
 @pytest.mark.parametrize("address", ["nowhere", "host:", ":9092", "host:port"])
 def test_an_address_is_a_host_and_a_port(trial, address):
     assert "HOST:PORT" in run(*coordinate(trial, address=address), code=2)
@@ -245,7 +258,7 @@ def test_a_roster_of_other_parties_is_refused(trial):
 @pytest.mark.parametrize(
     ("pair", "words"),
     [
-        (("minimum_quorum = 2", "minimum_quorum = 3"), "at least 3 parties must take part"),
+        (("minimum_parties = 2", "minimum_parties = 3"), "at least 3 parties must take part"),
         (("maximum_epsilon = 10.0", "maximum_epsilon = 1.0"), "at most epsilon 1"),
         (("[allow]", '[allow]\nalgorithms = ["k-means"]'), "only k-means may be used"),
         (("[allow]", '[allow]\ncolumns = ["radius", "diagnosis"]'), "columns age: only radius"),
@@ -274,8 +287,11 @@ def test_a_party_whose_records_would_be_the_public_test_takes_no_part(trial):
 def test_a_budget_that_is_gone(trial):
     """The ledger is another study's too; the party is refused before it connects."""
     built = build(load_study(trial.study))
-    change(trial.policy("north"), ("epsilon = 10.0\ndelta", "epsilon = 3.0\ndelta"),
-           ("maximum_epsilon = 10.0", "maximum_epsilon = 3.0"))  # fmt: skip
+    change(
+        trial.policy("north"),
+        ("epsilon = 10.0\ndelta", "epsilon = 3.0\ndelta"),
+        ("maximum_epsilon = 10.0", "maximum_epsilon = 3.0"),
+    )
     ledger = Ledger.create(
         trial.ledger("north"), load_policy(trial.policy("north")).core_policy(), ACCOUNTANT
     )
@@ -370,9 +386,15 @@ def test_records_that_cannot_be_read_are_told_to_the_party_and_stop_nothing(tria
 
 def test_files_that_are_missing_or_unreadable(trial, tmp_path):
     home = trial.folder / "north"
-    for path in (trial.roster, home / "records.csv", home / "policy.toml", trial.study,
-                 home / "keys" / "north.signing", home / "keys" / "north.node",
-                 trial.authority):  # fmt: skip
+    for path in (
+        trial.roster,
+        home / "records.csv",
+        home / "policy.toml",
+        trial.study,
+        home / "keys" / "north.signing",
+        home / "keys" / "north.node",
+        trial.authority,
+    ):
         aside = path.rename(tmp_path / path.name)
         assert path.name in run(*join(trial), code=2)
         if path.suffix != ".csv":

@@ -215,8 +215,21 @@ def test_export_markdown_keeps_its_cells(book):
 
 def test_create_writes_the_policy_and_never_overwrites(tmp_path):
     path = tmp_path / "new.ledger"
-    arguments = ("create", path, "--dataset", "icu", "--epsilon", 2, "--delta", "1e-7",
-                 "--relation", "zero-out", "--unit", "party", "--trust-server")  # fmt: skip
+    arguments = (
+        "create",
+        path,
+        "--dataset",
+        "icu",
+        "--epsilon",
+        2,
+        "--delta",
+        "1e-7",
+        "--relation",
+        "zero-out",
+        "--unit",
+        "party",
+        "--trust-server",
+    )
     assert "icu" in run(*arguments)
     before = path.read_bytes()
     policy = summary(read(path)[0]).policy
@@ -239,14 +252,19 @@ def test_create_as_json_gives_the_head(tmp_path):
 @pytest.mark.parametrize(
     "options",
     [
-        "--dataset a --epsilon 0 --delta 1e-6", "--dataset a --epsilon -1 --delta 1e-6",
-        "--dataset a --epsilon nan --delta 1e-6", "--dataset a --epsilon inf --delta 1e-6",
-        "--dataset a --epsilon 1 --delta 1", "--dataset a --epsilon 1 --delta nan",
-        "--dataset a --epsilon 1 --delta -1", "--dataset a --epsilon 1", "--epsilon 1 --delta 0",
+        "--dataset a --epsilon 0 --delta 1e-6",
+        "--dataset a --epsilon -1 --delta 1e-6",
+        "--dataset a --epsilon nan --delta 1e-6",
+        "--dataset a --epsilon inf --delta 1e-6",
+        "--dataset a --epsilon 1 --delta 1",
+        "--dataset a --epsilon 1 --delta nan",
+        "--dataset a --epsilon 1 --delta -1",
+        "--dataset a --epsilon 1",
+        "--epsilon 1 --delta 0",
         "--dataset a --epsilon 1 --delta 0 --relation cousin",
         "--dataset a --epsilon 1 --delta 0 --records-per-person 0",
     ],
-)  # fmt: skip
+)
 def test_bad_policies_create_no_file(tmp_path, options):
     path = tmp_path / "new.ledger"
     run("create", path, *options.split(), code=2)

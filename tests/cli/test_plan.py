@@ -5,12 +5,12 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-import unisono.data
 from unisono import cli
 from unisono.cli.plan_advice import Line, best_by_trust, recommended
-from unisono.cli.plan_studies import Candidate, Wish, wish_of
+from unisono.cli.plan_studies import Candidate, PlanRequest, request_of
 from unisono.core.trust import Trust, Unit
 from unisono.core.values import Private
+from unisono.data import sources
 from unisono.planning.laws import Band
 from unisono.planning.noise import Noise
 from unisono.planning.predict import Prediction
@@ -42,6 +42,8 @@ epsilon = 1
 delta = 1e-6
 [trust]
 mode = "secure-sum"
+[model]
+name = "logistic-regression"
 [algorithm]
 name = "gradient-perturbation"
 rounds = 30
@@ -56,7 +58,7 @@ def no_data(monkeypatch):
         raise AssertionError("data were read")
 
     for reader in ("_read_csv", "_read_parquet"):  # whatever name `read_table` was imported by
-        monkeypatch.setattr(unisono.data, reader, opened)
+        monkeypatch.setattr(sources, reader, opened)
     monkeypatch.setattr(Private, "open", opened)
 
 
@@ -83,7 +85,7 @@ def refused(*words):
 def test_every_algorithm_and_trust_is_predicted():
     found = document(*HOSPITALS)
     seen = {(one["algorithm"], one["trust"]) for one in found["studies"]}
-    names = Wish(Task.CLASSIFICATION, (1,)).algorithms
+    names = PlanRequest(Task.CLASSIFICATION, (1,)).algorithms
     assert seen == {(name, trust) for name in names for trust in Trust}
     assert {one["unit"] for one in found["studies"]} == {"record", "party"}
     for one in found["studies"]:
@@ -190,20 +192,22 @@ def test_a_study_file_is_planned_with_its_own_settings(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "task", "classes"),
+    ("model", "algorithm", "task", "classes"),
     [
-        ("", "", Task.CLASSIFICATION, 2),
-        ('"gradient-perturbation"\nrounds = 30', '"dp-sgd"', Task.NETWORK, 2),
-        ('"gradient-perturbation"', '"pvi-natural-gradient"', Task.POSTERIOR, 2),
-        ('target = "ill"', 'target = "age"', Task.REGRESSION, 0),
+        ("logistic-regression", "gradient-perturbation", Task.CLASSIFICATION, 2),
+        ("linear-svm", "auto", Task.CLASSIFICATION, 2),
+        ("network", "dp-sgd", Task.NETWORK, 2),
+        ("bayesian-logistic-regression", "pvi-natural-gradient", Task.POSTERIOR, 2),
+        ("linear-regression", "gradient-perturbation", Task.REGRESSION, 0),
     ],
 )
-def test_what_a_study_wants_is_read_from_its_file(old, new, task, classes):
-    text = STUDY.replace(old, new) if old else STUDY
+def test_what_a_study_wants_is_read_from_its_file(model, algorithm, task, classes):
+    text = STUDY.replace("logistic-regression", model)
+    text = text.replace('"gradient-perturbation"\nrounds = 30', f'"{algorithm}"')
     if task is Task.REGRESSION:
-        text = text.replace("rounds = 30", 'loss = "squares"')
-    wish = wish_of(parse_study(text))
-    assert (wish.task, wish.classes, wish.records) == (task, classes, (400, 500, 400))
+        text = text.replace('target = "ill"', 'target = "age"')
+    request = request_of(parse_study(text))
+    assert (request.task, request.classes, request.records) == (task, classes, (400, 500, 400))
 
 
 # ------------------------------------------------------------- the rule

@@ -63,14 +63,26 @@ def test_words_follow_the_relation(relation, words):
 
 
 def test_poisson_golden_value():
-    found = run_json("cost", "--noise", "1", "--rate", "0.01", "--count", "10000", "--delta",
-                     "1e-5", "--relation", "add-or-remove")  # fmt: skip
+    found = run_json(
+        "cost",
+        "--noise",
+        "1",
+        "--rate",
+        "0.01",
+        "--count",
+        "10000",
+        "--delta",
+        "1e-5",
+        "--relation",
+        "add-or-remove",
+    )
     assert found["epsilon"] == pytest.approx(6.188, abs=0.01)
 
 
 def test_pure_mechanism_at_delta_zero():
-    found = run_json("cost", "--mechanism", "laplace", "--noise", "4", "--count", "3",
-                     "--delta", "0")  # fmt: skip
+    found = run_json(
+        "cost", "--mechanism", "laplace", "--noise", "4", "--count", "3", "--delta", "0"
+    )
     assert found["epsilon"] == pytest.approx(3 * 2 / 4)
 
 
@@ -112,9 +124,11 @@ def test_trade_off_from_one_curve_agrees_with_the_curve_itself():
 
 @settings(max_examples=25, deadline=None)
 @given(
-    epsilon=st.floats(0.05, 10), exponent=st.integers(3, 9), count=st.integers(1, 500),
+    epsilon=st.floats(0.05, 10),
+    exponent=st.integers(3, 9),
+    count=st.integers(1, 500),
     relation=st.sampled_from(list(Relation)),
-)  # fmt: skip
+)
 def test_calibration_never_overshoots_and_wastes_little(epsilon, exponent, count, relation):
     question = Question(MechanismName.GAUSSIAN, count, relation=relation, delta=10.0**-exponent)
     found = answers.calibrate(question, epsilon)
@@ -127,8 +141,9 @@ def test_calibration_never_overshoots_and_wastes_little(epsilon, exponent, count
 def test_every_mechanism_calibrates(mechanism, count):
     found = answers.calibrate(Question(mechanism, count, delta=1e-6), 1.0)
     assert 0.99 <= found.cost.epsilon <= 1.0
-    again = run_json("cost", "--mechanism", mechanism, "--noise", str(found.cost.noise),
-                     "--count", str(count))  # fmt: skip
+    again = run_json(
+        "cost", "--mechanism", mechanism, "--noise", str(found.cost.noise), "--count", str(count)
+    )
     assert again["epsilon"] == pytest.approx(found.cost.epsilon, rel=1e-9)
 
 
@@ -260,22 +275,43 @@ def test_comparison_picture(tmp_path):
 @pytest.mark.parametrize(
     "arguments",
     [
-        "cost --noise 0", "cost --noise -1", "cost --noise nan", "cost --noise inf",
-        "cost --noise much", "cost",
-        "cost --noise 1 --delta 1", "cost --noise 1 --delta -0.1", "cost --noise 1 --delta nan",
-        "cost --noise 1 --delta 0", "cost --noise 1 --mechanism magic", "cost --noise 1 --count 0",
-        "cost --noise 1 --count 1.5", "cost --noise 1 --rate 0", "cost --noise 1 --rate 1.1",
-        "cost --noise 1 --rate nan", "cost --noise 1 --subset 5", "cost --noise 1 --subset 9/5",
-        "cost --noise 1 --subset 1/5 --rate 0.2", "cost --noise 1 --records 0",
-        "cost --noise 1 --relation cousin", "cost --noise 1 --mechanism skellam --grid 0",
+        "cost --noise 0",
+        "cost --noise -1",
+        "cost --noise nan",
+        "cost --noise inf",
+        "cost --noise much",
+        "cost",
+        "cost --noise 1 --delta 1",
+        "cost --noise 1 --delta -0.1",
+        "cost --noise 1 --delta nan",
+        "cost --noise 1 --delta 0",
+        "cost --noise 1 --mechanism magic",
+        "cost --noise 1 --count 0",
+        "cost --noise 1 --count 1.5",
+        "cost --noise 1 --rate 0",
+        "cost --noise 1 --rate 1.1",
+        "cost --noise 1 --rate nan",
+        "cost --noise 1 --subset 5",
+        "cost --noise 1 --subset 9/5",
+        "cost --noise 1 --subset 1/5 --rate 0.2",
+        "cost --noise 1 --records 0",
+        "cost --noise 1 --relation cousin",
+        "cost --noise 1 --mechanism skellam --grid 0",
         "cost --noise 1 --mechanism randomized-response --choices 1",
-        "calibrate --epsilon 0", "calibrate --epsilon -1", "calibrate --epsilon nan",
-        "calibrate --epsilon inf", "calibrate --epsilon 1 --delta 1",
-        "calibrate --epsilon 1 --delta 0", "compare --noise nan", "curve --noise 0",
-        "curve --noise 1 --plot picture.txt", "curve --noise 1 --plot nowhere/picture.png",
-        "compare --noise 1 --plot picture", "cost --noise 1 --dimension 0",
+        "calibrate --epsilon 0",
+        "calibrate --epsilon -1",
+        "calibrate --epsilon nan",
+        "calibrate --epsilon inf",
+        "calibrate --epsilon 1 --delta 1",
+        "calibrate --epsilon 1 --delta 0",
+        "compare --noise nan",
+        "curve --noise 0",
+        "curve --noise 1 --plot picture.txt",
+        "curve --noise 1 --plot nowhere/picture.png",
+        "compare --noise 1 --plot picture",
+        "cost --noise 1 --dimension 0",
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_refused_in_words(arguments):
     result = RUNNER.invoke(app, ["privacy", *arguments.split()])
     assert result.exit_code == 2

@@ -18,7 +18,7 @@ from unisono.data import read_table
 from unisono.errors import InvalidInput
 
 RUNNER = CliRunner()
-AGES = ("--bounds", "age=0:120", "--whole", "age")
+AGES = ("--bounds", "age=0:120", "--integer", "age")
 WARDS = ("--categories", "population=north,south")
 
 
@@ -59,11 +59,30 @@ def everything():
 
 def test_answers_are_right_with_hardly_any_noise(clinics):
     result = query(
-        "--sum", "age", "--mean", "income", "--deviation", "income", "--count", "disease == 'flu'",
-        "--median", "age", "--histogram", "age:4", "--table", "population,disease", *AGES, *WARDS,
-        "--categories", "disease=flu,none", "--bounds", "income=0:100000", "--epsilon", "1e6",
+        "--sum",
+        "age",
+        "--mean",
+        "income",
+        "--std",
+        "income",
+        "--count",
+        "disease == 'flu'",
+        "--median",
+        "age",
+        "--histogram",
+        "age:4",
+        "--table",
+        "population,disease",
+        *AGES,
+        *WARDS,
+        "--categories",
+        "disease=flu,none",
+        "--bounds",
+        "income=0:100000",
+        "--epsilon",
+        "1e6",
         "--json",
-    )  # fmt: skip
+    )
     assert result.exit_code == 0, result.stderr
     document = json.loads(result.stdout)
     found = {answer["name"]: answer for answer in document["answers"]}
@@ -89,9 +108,16 @@ def test_answers_are_right_with_hardly_any_noise(clinics):
 
 def test_incidence_by_population_in_plain_words(clinics):
     result = query(
-        "--proportion", "disease == 'flu'", "--by", "population", *WARDS, "--epsilon", "1e4",
-        "--delta", "0",
-    )  # fmt: skip
+        "--proportion",
+        "disease == 'flu'",
+        "--by",
+        "population",
+        *WARDS,
+        "--epsilon",
+        "1e4",
+        "--delta",
+        "0",
+    )
     assert result.exit_code == 0, result.stderr
     assert "north: 0." in result.stdout
     assert "95% intervals hold for all numbers at once" in result.stdout
@@ -131,8 +157,15 @@ def test_hidden_sizes(clinics):
     assert count["value"] == pytest.approx(750, abs=1)
     assert mean["value"] == pytest.approx(everything()["age"].mean(), rel=1e-2)
     more = query(
-        *hidden, "--epsilon", "1e4", "--nominal-rows", "100", "--json", "--second-ledgers", "more",
-    )  # fmt: skip
+        *hidden,
+        "--epsilon",
+        "1e4",
+        "--nominal-rows",
+        "100",
+        "--json",
+        "--second-ledgers",
+        "more",
+    )
     assert "holds more records than --nominal-rows 100" in more.stderr
     assert more.exit_code == 0, more.stderr  # a refusal would tell the size
     assert json.loads(more.stdout)["answers"][0]["value"] == pytest.approx(750, abs=1)
@@ -168,7 +201,7 @@ def test_a_simulation_says_so(clinics):
         (("--count", "all", "--categories", "population=a,a"), "each category once"),
         ((), "nothing was asked"),
         (("--count", "all", "--colluders", "0", "--delta", "0"), "colluders to 1 or more"),
-        (("--count", "all", "--survivors", "9"), "minimum_survivors"),
+        (("--count", "all", "--survivors", "9"), "minimum_parties"),
         (("--count", "all", "--confidence", "2"), "between 0 and 1"),
     ],
 )
@@ -200,9 +233,17 @@ def test_bad_files_cost_nothing(clinics, content, message):
 
 @pytest.mark.parametrize(
     "line",
-    ["unknown,flu,north", "nan,flu,north", "1e999,,west", "", '30,"flu,north', "30,flu,north,more",
-     "\udcff,flu,north", "x,\x00,\r"],
-)  # fmt: skip
+    [
+        "unknown,flu,north",
+        "nan,flu,north",
+        "1e999,,west",
+        "",
+        '30,"flu,north',
+        "30,flu,north,more",
+        "\udcff,flu,north",
+        "x,\x00,\r",
+    ],
+)
 @pytest.mark.filterwarnings("always::unisono.data.UnreadValues")
 def test_one_record_that_cannot_be_read_changes_no_other(clinics, line):
     """Every question is answered, the owner alone is told, and the others count as before."""
@@ -211,11 +252,30 @@ def test_one_record_that_cannot_be_read_changes_no_other(clinics, line):
     content = "\n".join(lines) + "\n"
     (clinics / "odd.csv").write_bytes(content.encode("utf-8", "surrogateescape"))
     result = query(
-        "--count", "disease == 'flu'", "--count", "disease != 'flu'", "--count", "age >= 30",
-        "--histogram", "age:2", "--median", "age", "--table", "population,disease",
-        "--categories", "disease=flu,none", "--bounds", "age=0:60", *WARDS, "--trust", "local",
-        "--epsilon", "1e6", "--json", files=("odd.csv",),
-    )  # fmt: skip
+        "--count",
+        "disease == 'flu'",
+        "--count",
+        "disease != 'flu'",
+        "--count",
+        "age >= 30",
+        "--histogram",
+        "age:2",
+        "--median",
+        "age",
+        "--table",
+        "population,disease",
+        "--categories",
+        "disease=flu,none",
+        "--bounds",
+        "age=0:60",
+        *WARDS,
+        "--trust",
+        "local",
+        "--epsilon",
+        "1e6",
+        "--json",
+        files=("odd.csv",),
+    )
     assert result.exit_code == 0, result.stderr
     found = {one["name"]: one["value"] for one in json.loads(result.stdout)["answers"]}
     own = 1 if line.startswith(("unknown", "nan")) else 0
@@ -286,9 +346,13 @@ def test_conditions_compare_numbers(tmp_path_factory, value, sign):
     path.write_text("x\n-5\n0\n2.5\n7\n")
     found = parse_condition(f"x {sign} {value!r}").holds(read_table(path))
     expected = {
-        "==": np.equal, "!=": np.not_equal, "<=": np.less_equal, ">=": np.greater_equal,
-        "<": np.less, ">": np.greater,
-    }[sign]([-5, 0, 2.5, 7], value)  # fmt: skip
+        "==": np.equal,
+        "!=": np.not_equal,
+        "<=": np.less_equal,
+        ">=": np.greater_equal,
+        "<": np.less,
+        ">": np.greater,
+    }[sign]([-5, 0, 2.5, 7], value)
     assert found.tolist() == expected.astype(float).tolist()
 
 
@@ -336,8 +400,9 @@ def test_the_same_records_for_two_parties_are_refused(clinics):
 
 def test_a_refusal_begins_no_ledger_for_the_others(clinics):
     assert spend_all("c.parquet").exit_code == 0
-    refused = query("--count", "all", "--delta", "0", "--epsilon", "1", "--colluders", "0",
-                    "--trust", "local")  # fmt: skip
+    refused = query(
+        "--count", "all", "--delta", "0", "--epsilon", "1", "--colluders", "0", "--trust", "local"
+    )
     assert refused.exit_code == 3
     assert query(*ALONE, files=("a.csv",), budget="0.5").exit_code == 3
     assert [path.name for path in clinics.glob("*.ledger")] == ["c.ledger"]
@@ -366,7 +431,7 @@ delta = 1e-6
 [allow]
 maximum_epsilon = 1.0
 maximum_delta = 0.0
-minimum_quorum = {quorum}
+minimum_parties = {quorum}
 trust = ["local"]
 columns = ["age"]
 """
@@ -378,7 +443,7 @@ def test_a_policy_beside_a_file_is_obeyed(clinics):
     policy.write_text(POLICY.format(quorum=2))
     refused = spend_all("a.csv", budget=None)
     assert refused.exit_code == 4
-    assert "minimum_quorum" in refused.stderr
+    assert "minimum_parties" in refused.stderr
     policy.write_text(POLICY.format(quorum=1))
     for options, words in (
         (("--epsilon", "2"), "costs epsilon 2"),

@@ -61,15 +61,23 @@ def test_pictures_numbers_and_index(tmp_path, toys):
     assert "at least 1" in result.stdout
     folder = tmp_path / "new" / "folder"
     assert sorted(os.listdir(folder)) == [
-        "index.md", "right.json", "right.png", "wrong.json", "wrong.png",
-    ]  # fmt: skip
+        "index.md",
+        "right.json",
+        "right.png",
+        "wrong.json",
+        "wrong.png",
+    ]
     assert (folder / "right.png").read_bytes().startswith(b"\x89PNG")
     document = json.loads((folder / "right.json").read_text())
     assert document["as_expected"] is True
     assert document["numbers"][0] == {
-        "name": "half", "measured": 0.5, "low": 0.4, "high": 0.6, "note": "a note",
+        "name": "half",
+        "measured": 0.5,
+        "low": 0.4,
+        "high": 0.6,
+        "note": "a note",
         "verdict": "as expected",
-    }  # fmt: skip
+    }
     assert document["numbers"][1]["high"] == "inf"
     assert json.loads((folder / "wrong.json").read_text())["as_expected"] is False
 

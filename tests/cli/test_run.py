@@ -9,11 +9,11 @@ from typer.testing import CliRunner
 
 from unisono.cli import app
 from unisono.cli.results import result_text
-from unisono.deployment import paid_rounds
-from unisono.deployment.alone import Alone
+from unisono.deployment.local_run import LocalRun
+from unisono.engines import driver
 from unisono.reports.run import read_run
 
-from ..deployment.trial import DESCENT, MARKER, NAMES, study_text, write_records
+from ..deployment.trial import DESCENT, LINEAR, MARKER, NAMES, study_text, write_records
 
 RUNNER = CliRunner()
 
@@ -63,8 +63,16 @@ def test_one_command_leaves_everything_in_a_folder(finished):
     assert found.heading.command.startswith("unisono")  # and what the process was given
     assert found.heading.started <= found.heading.ended
     assert not found.damaged
-    for document in ("progress", "timeline", "budgets", "result", "certificate", "evaluation",
-                     "transcript", "study"):  # fmt: skip
+    for document in (
+        "progress",
+        "timeline",
+        "budgets",
+        "result",
+        "certificate",
+        "evaluation",
+        "transcript",
+        "study",
+    ):
         assert getattr(found, document), document
     report = home / "study.run" / "report.html"
     assert report.read_text().startswith("<!doctype html>") or "<html" in report.read_text()
@@ -132,14 +140,14 @@ def test_a_simulation_says_so_from_its_beginning(folder, monkeypatch):
         raise KeyboardInterrupt
 
     arguments = (folder / "study.toml", "--data", folder / "data")
-    monkeypatch.setattr(Alone, "run", stop)
+    monkeypatch.setattr(LocalRun, "run", stop)
     run(*arguments, "--seed", 3, code=130)
     text = run(*arguments, "--folder", folder / "study.simulation", code=2)
     assert "holds a simulation" in text
 
 
 def test_an_interrupted_run_says_so_and_goes_on(folder, monkeypatch):
-    whole = paid_rounds._Work.piece
+    whole = driver._Work.piece
     calls = []
 
     def piece(self, *arguments):
@@ -148,7 +156,7 @@ def test_an_interrupted_run_says_so_and_goes_on(folder, monkeypatch):
             raise KeyboardInterrupt
         return whole(self, *arguments)
 
-    monkeypatch.setattr(paid_rounds._Work, "piece", piece)
+    monkeypatch.setattr(driver._Work, "piece", piece)
     arguments = (folder / "study.toml", "--data", folder / "data")
     assert "interrupted" in run(*arguments, code=130)
     heading = read_run(folder / "study.run").heading
@@ -163,7 +171,7 @@ def test_a_fault_of_ours_is_written_down_without_its_words(folder, monkeypatch):
     def broken(self, books, follow):
         raise RuntimeError(f"record {MARKER}")
 
-    monkeypatch.setattr(Alone, "run", broken)
+    monkeypatch.setattr(LocalRun, "run", broken)
     result = RUNNER.invoke(app, ["run", str(folder / "study.toml"), "--data", str(folder / "data")])
     assert isinstance(result.exception, RuntimeError)
     heading = read_run(folder / "study.run").heading
@@ -182,7 +190,7 @@ def test_mistakes_are_one_message_and_leave_nothing(folder):
     assert "holds 12 records, and the study states 40" in run(study, "--data", data, code=2)
     shutil.move(aside, data / "west.csv")
     for old, new, words in (
-        ("rounds = 2", "rounds = 0", "line 35"),
+        ("rounds = 2", "rounds = 0", "line 38"),
         ("epsilon = 2.0", "epsilon = ", "not TOML"),
         ("radius =", "diameter =", "has no column 'diameter'"),
         ('"secure-sum"', '"trusted"', "choose one of"),
@@ -202,8 +210,9 @@ def test_mistakes_are_one_message_and_leave_nothing(folder):
 
 def test_statistics_are_not_tested_on_records(folder):
     text = (folder / "study.toml").read_text().replace('target = "diagnosis"\n', "")
-    questions = 'name = "statistics"\n[[algorithm.questions]]\nask = "mean"\ncolumn = "age"\n'
-    (folder / "study.toml").write_text(text.replace(DESCENT.format(rounds=2), questions))
+    questions = 'name = "statistics"\n[[model.questions]]\nask = "mean"\ncolumn = "age"\n'
+    text = text.replace(LINEAR, questions).replace(DESCENT.format(rounds=2), 'name = "auto"')
+    (folder / "study.toml").write_text(text)
     data = folder / "data"
     arguments = (folder / "study.toml", "--data", data, "--test", data / "north.csv")
     assert "predicts nothing that could be right or wrong" in run(*arguments, code=2)
@@ -217,10 +226,15 @@ def test_help_shows_an_example():
 
 def test_a_posterior_is_printed_without_estimates_of_what_was_not_learnt():
     shown = {
-        "title": "doses", "mean": {"age": 0.5, "dose": 0.1}, "std": {"age": 0.1, "dose": 9.0},
-        "learnt": {"age": True, "dose": False}, "covariance": [[0.01, 0.0], [0.0, 81.0]],
-        "names": ["age", "dose"], "converged": True, "note": "Nothing was learnt of dose.",
-    }  # fmt: skip
+        "title": "doses",
+        "mean": {"age": 0.5, "dose": 0.1},
+        "std": {"age": 0.1, "dose": 9.0},
+        "learnt": {"age": True, "dose": False},
+        "covariance": [[0.01, 0.0], [0.0, 81.0]],
+        "names": ["age", "dose"],
+        "converged": True,
+        "note": "Nothing was learnt of dose.",
+    }
     printed = result_text(shown)
     assert "age: 0.5, 95 % interval 0.304 to 0.696" in printed
     assert "dose: nothing was learnt (this is the prior)" in printed

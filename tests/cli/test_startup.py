@@ -21,9 +21,16 @@ RUNNER = CliRunner()
 PLAIN = {name: value for name, value in os.environ.items() if "COLOR" not in name}
 HEAVY = ("jax", "scipy", "matplotlib", "dp_accounting", "numpy")
 COMMANDS = [
-    ["privacy", "cost"], ["privacy", "calibrate"], ["privacy", "compare"], ["privacy", "curve"],
-    ["query"], ["ledger", "create"], ["ledger", "show"], ["ledger", "verify"], ["ledger", "export"],
-]  # fmt: skip
+    ["privacy", "cost"],
+    ["privacy", "calibrate"],
+    ["privacy", "compare"],
+    ["privacy", "curve"],
+    ["query"],
+    ["ledger", "create"],
+    ["ledger", "show"],
+    ["ledger", "verify"],
+    ["ledger", "export"],
+]
 
 
 def test_help_answers_at_once_and_loads_nothing_heavy():
@@ -107,9 +114,13 @@ def test_no_color_is_respected():
     shown = []
     for extra in ({}, {"NO_COLOR": "1"}):
         result = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True,
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
             env={**PLAIN, "FORCE_COLOR": "1", "TERM": "xterm-256color", **extra},
-        )  # fmt: skip
+        )
         # Codes 30 to 49 are colours; bold (1) and dim (2) are none.
         shown.append(bool(re.search("\x1b\\[[0-9;]*[34][0-9]", result.stdout)))
     assert shown == [True, False]
@@ -119,7 +130,10 @@ def test_a_terminal_without_unicode_is_served():
     code = "import sys; sys.argv = ['unisono', 'privacy', 'cost', '--noise', '9', '--mechanism',"
     code += " 'skellam']\nfrom unisono.cli import main; main()"
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, timeout=60, check=True,
+        [sys.executable, "-c", code],
+        capture_output=True,
+        timeout=60,
+        check=True,
         env={**PLAIN, "PYTHONIOENCODING": "ascii"},
-    )  # fmt: skip
+    )
     assert b"R?nyi" in result.stdout

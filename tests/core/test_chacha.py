@@ -121,9 +121,14 @@ def test_block_equals_openssl(key, nonce, counter):
 
 @pytest.mark.parametrize(
     "blocks",
-    [1, LANES, pytest.param(LANES + 1, marks=pytest.mark.slow), 1000,
-     pytest.param(5 * LANES, marks=pytest.mark.slow)],
-)  # fmt: skip
+    [
+        1,
+        LANES,
+        pytest.param(LANES + 1, marks=pytest.mark.slow),
+        1000,
+        pytest.param(5 * LANES, marks=pytest.mark.slow),
+    ],
+)
 def test_keystream_is_the_openssl_stream_without_gap_or_repeat(blocks):
     # Up to LANES blocks, then 4 tiles of a quarter each, then tiles of LANES with a rest.
     secret = bytes(range(100, 132))

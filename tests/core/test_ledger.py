@@ -24,7 +24,7 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.compiled import computed
 from unisono.core.costs import everyone
 from unisono.core.events import Composed, Event, Gaussian, NoNoise, Poisson, bounded_sum
-from unisono.core.grant import Draw, Grant
+from unisono.core.grant import Draw, Grant, join
 from unisono.core.journal import MemoryJournal, read
 from unisono.core.ledger import Ledger
 from unisono.core.ledger_summary import summary
@@ -713,10 +713,11 @@ def test_threads_that_ask_many_ledgers_at_once_overspend_none(tmp_path, hasty, k
     for trial in range(30 if kind == "memory" else 5):
         policies = [Policy(f"{trial} {number}", Budget(1.0, 1e-6)) for number in range(3)]
         books = [
-            Ledger.in_memory(policy, ACCOUNTANT) if kind == "memory"
+            Ledger.in_memory(policy, ACCOUNTANT)
+            if kind == "memory"
             else Ledger.create(tmp_path / policy.dataset, policy, ACCOUNTANT)
             for policy in policies
-        ]  # fmt: skip
+        ]
         gate = threading.Barrier(4)
 
         def spend(thread, books=books, gate=gate):
@@ -863,3 +864,28 @@ def test_a_party_opens_to_its_own_ledger_only(ledger, policy, cost):
     assert not looked
     hidden.open(ledger.authorize(cost))
     assert len(looked) == 1
+
+
+class Unhurried(dict):
+    """A cost that takes its time to be compared."""
+
+    def __ne__(self, other):
+        time.sleep(0.02)
+        return dict.__ne__(self, other)
+
+
+def test_threads_cannot_join_the_same_grants_twice(policy, event):
+    """Both would find them fresh, and draw for two releases what was paid for once."""
+    books = [Ledger.in_memory(replace(policy, dataset=name), ACCOUNTANT) for name in "ab"]
+    grants = Ledger.authorize_all(books, everyone(event * 1))
+    for grant in grants:
+        grant.cost = Unhurried(grant.cost)
+
+    def joined(_):
+        try:
+            return join(grants)
+        except GrantMisused:
+            return None
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sum(found is not None for found in threads.map(joined, range(4))) == 1

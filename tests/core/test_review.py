@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
 from unisono.core.algorithm import Facts
 from unisono.core.events import Event, Laplace, bounded_sum
 from unisono.core.ledger import Ledger
@@ -15,6 +14,8 @@ from unisono.core.trust import SERVER, Relation, Trust, Unit
 from unisono.core.values import Private, clipped_updates
 from unisono.engines import in_process
 from unisono.errors import GrantMisused, UnknownEvent
+
+from .. import methods
 
 GRID = 2.0**-6
 
@@ -37,9 +38,10 @@ def test_the_laplace_law_that_is_drawn_is_the_one_accounted():
 
 def test_a_certificate_prints_each_viewers_own_delta():
     policy = Policy("d", Budget(5.0, 1e-6), ((SERVER, Budget(5.0, 1e-3)),))
-    party = Party("a", Private((np.zeros((20, 2)), np.ones(20))),
-                  Ledger.in_memory(policy, ACCOUNTANT, seed=1))  # fmt: skip
-    algorithm = gradient_perturbation(Settings(epsilon=1.0, delta=1e-6, rounds=2))
+    party = Party(
+        "a", Private((np.zeros((20, 2)), np.ones(20))), Ledger.in_memory(policy, ACCOUNTANT, seed=1)
+    )
+    algorithm = methods.gradient_perturbation(epsilon=1.0, delta=1e-6, rounds=2)
     run = in_process.run(Study(algorithm, Facts((20,), 2, 1), Trust.LOCAL), [party])
     deltas = {line.viewer: line.delta for line in run.certificate.lines}
     assert deltas.pop(SERVER) == 1e-3

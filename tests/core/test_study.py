@@ -4,30 +4,25 @@ import warnings
 
 import pytest
 
-from unisono.algorithms import objective_perturbation, pvi_updates
-from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
-from unisono.algorithms.one_shot import Promise
 from unisono.algorithms.statistics import count
-from unisono.algorithms.survey import ask
 from unisono.core.algorithm import Facts
 from unisono.core.study import Study, warn_large_delta
 from unisono.core.trust import Trust, Unit
 from unisono.errors import LargeDeltaWarning
-from unisono.models.likelihoods import logistic
+
+from .. import methods
 
 
 def gradients(delta, facts):
-    return Study(gradient_perturbation(Settings(1.0, delta, rounds=2)), facts, Trust.LOCAL)
+    return Study(methods.gradient_perturbation(1.0, delta, rounds=2), facts, Trust.LOCAL)
 
 
 def survey(delta, facts):
-    return Study(ask([count(0)], Promise(1.0, delta), "ages").algorithm, facts, Trust.LOCAL)
+    return Study(methods.statistics([count(0)], 1.0, delta), facts, Trust.LOCAL)
 
 
 def objective(delta, facts):
-    """It runs without an engine, and has an agreement in place of a study."""
-    settings = objective_perturbation.Settings(1.0, delta)
-    return objective_perturbation.agreement(settings, facts)
+    return Study(methods.objective_perturbation(1.0, delta), facts, Trust.LOCAL)
 
 
 @pytest.mark.parametrize("made", [gradients, survey, objective])
@@ -42,12 +37,9 @@ def test_a_delta_that_would_publish_a_record_is_told_where_the_study_is_made(mad
 
 def test_where_a_party_is_hidden_parties_are_counted():
     facts = Facts((1000, 1000), 3, 2)
-    settings = {"epsilon": 1.0, "rounds": 2}
-    few = pvi_updates.Settings(delta=0.5, **settings)
     with pytest.warns(LargeDeltaWarning, match="0.5 with 2 parties.*all records of one party"):
-        Study(pvi_updates.clipped_update_inference(few, logistic()), facts, Trust.LOCAL)
-    fine = pvi_updates.Settings(delta=0.1, **settings)
-    Study(pvi_updates.clipped_update_inference(fine, logistic()), facts, Trust.LOCAL)
+        Study(methods.clipped_updates(delta=0.5, rounds=2), facts, Trust.LOCAL)
+    Study(methods.clipped_updates(delta=0.1, rounds=2), facts, Trust.LOCAL)
 
 
 def test_the_warning_says_what_to_do():

@@ -37,12 +37,14 @@ delta = 1e-5
 
 [trust]
 mode = "secure-sum"
-minimum_survivors = 4
+minimum_parties = 4
 colluders = 1
+
+[model]
+name = "logistic-regression"
 
 [algorithm]
 name = "gradient-perturbation"
-loss = "logistic"
 rounds = 20
 """
 
@@ -64,10 +66,16 @@ class Sample:
     """One run folder, which can advance."""
 
     def __init__(
-        self, folder: Path, title: str, parties: Sequence[str] = FIVE, *,
-        engine: str = "in process", rounds: int = ROUNDS, lazy: Sequence[str] = (),
+        self,
+        folder: Path,
+        title: str,
+        parties: Sequence[str] = FIVE,
+        *,
+        engine: str = "in process",
+        rounds: int = ROUNDS,
+        lazy: Sequence[str] = (),
         started: str = "2026-11-16T09:00:00+00:00",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.folder, self.title, self.parties = folder, title, tuple(parties)
         self.engine, self.rounds, self.started, self.lazy = engine, rounds, started, tuple(lazy)
         self.done = 0
@@ -79,11 +87,20 @@ class Sample:
     def heading(self, state: str, **more: Any) -> "Sample":
         write(
             self.folder / "run.json",
-            {"format": "unisono-run-1", "title": self.title, "engine": self.engine,
-             "state": state, "started": self.started, "ended": None, "party": None,
-             "command": "unisono run study.toml --data data", "process": None, "error": None,
-             **more},
-        )  # fmt: skip
+            {
+                "format": "unisono-run-1",
+                "title": self.title,
+                "engine": self.engine,
+                "state": state,
+                "started": self.started,
+                "ended": None,
+                "party": None,
+                "command": "unisono run study.toml --data data",
+                "process": None,
+                "error": None,
+                **more,
+            },
+        )
         return self
 
     def advance(self, rounds: int = 1) -> "Sample":
@@ -92,9 +109,13 @@ class Sample:
             self.done += 1
             absent = self.lazy if self.done % 3 == 0 else ()
             answered = [name for name in self.parties if name not in absent]
-            line = {"round": self.done, "time": f"2026-11-16T09:{self.done % 60:02d}:00+00:00",
-                    "answered": answered, "change": 0.9 * 0.8**self.done,
-                    "score": 0.93 - 0.3 * math.exp(-self.done / 4)}  # fmt: skip
+            line = {
+                "round": self.done,
+                "time": f"2026-11-16T09:{self.done % 60:02d}:00+00:00",
+                "answered": answered,
+                "change": 0.9 * 0.8**self.done,
+                "score": 0.93 - 0.3 * math.exp(-self.done / 4),
+            }
             with open(self.folder / "timeline.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
         write(
@@ -109,16 +130,35 @@ class Sample:
         """The rest of the rounds, and all that a run leaves behind."""
         self.advance(max(1, self.rounds - self.done))
         write(self.folder / "certificate.json", certificate(len(self.parties)))
-        write(self.folder / "result.json", {
-            "title": self.title, "algorithm": "gradient-perturbation", "rounds_opened": self.rounds,
-            "study": "5d" * 32, "file": "7a" * 32, "loss": "logistic", "target": "diagnosis",
-            "positive": "malignant", "negative": "benign", "intercept": -3.1,
-            "weights": {"radius": 0.21, "texture": 0.08, "concavity": 4.2, "symmetry": -0.6},
-        })  # fmt: skip
-        write(self.folder / "evaluation.json", {
-            "measure": "share of right predictions", "value": 0.93, "low": 0.9, "high": 0.95,
-            "confidence": 0.95, "records": 113, "how": "public file test.csv", "baseline": 0.63,
-        })  # fmt: skip
+        write(
+            self.folder / "result.json",
+            {
+                "title": self.title,
+                "algorithm": "gradient-perturbation",
+                "rounds_opened": self.rounds,
+                "study": "5d" * 32,
+                "file": "7a" * 32,
+                "loss": "logistic",
+                "target": "diagnosis",
+                "positive": "malignant",
+                "negative": "benign",
+                "intercept": -3.1,
+                "weights": {"radius": 0.21, "texture": 0.08, "concavity": 4.2, "symmetry": -0.6},
+            },
+        )
+        write(
+            self.folder / "evaluation.json",
+            {
+                "measure": "share of right predictions",
+                "value": 0.93,
+                "low": 0.9,
+                "high": 0.95,
+                "confidence": 0.95,
+                "records": 113,
+                "how": "public file test.csv",
+                "baseline": 0.63,
+            },
+        )
         if report:
             write(self.folder / "report.html", REPORT)
         return self.heading("finished", ended="2026-11-16T09:31:00+00:00")
@@ -130,51 +170,87 @@ class Sample:
             viewer: {"before": before, "spent": before + share * epsilon, "budget": 4.0}
             for viewer, epsilon in zip(VIEWERS, (1.6, 1.98, 1.98, 1.98, 1.98, 2.3), strict=True)
         }
-        return {"party": self.parties[place], "relation": "replace-one", "delta": DELTA,
-                "viewers": viewers}  # fmt: skip
+        return {
+            "party": self.parties[place],
+            "relation": "replace-one",
+            "delta": DELTA,
+            "viewers": viewers,
+        }
 
     def _transcript(self) -> dict[str, Any]:
         last = self.done - 1
         everyone = ["iterates", "server", "party", "network"]
         messages = [
-            {"name": "masked contribution", "rounds": [0, last], "shape": [11],
-             "viewers": ["server", "network"]},
+            {
+                "name": "masked contribution",
+                "rounds": [0, last],
+                "shape": [11],
+                "viewers": ["server", "network"],
+            },
             {"name": "sum", "rounds": [0, last], "shape": [11], "viewers": everyone},
-        ]  # fmt: skip
+        ]
         if self.done >= self.rounds:
-            messages.append({"name": "result", "rounds": [self.done, self.done], "shape": [11],
-                             "viewers": [*everyone, "final-model"]})  # fmt: skip
+            messages.append(
+                {
+                    "name": "result",
+                    "rounds": [self.done, self.done],
+                    "shape": [11],
+                    "viewers": [*everyone, "final-model"],
+                }
+            )
         return {"messages": messages, "viewers": {}}
 
 
 def certificate(parties: int) -> dict[str, Any]:
     """As `core.certificate` writes it."""
     return {
-        "format": "unisono-certificate-1", "study": "5d" * 32, "algorithm": "gradient-perturbation",
-        "settings": {"rounds": ROUNDS, "epsilon": 2.0}, "trust": "secure-sum", "parties": parties,
-        "minimum_survivors": max(1, parties - 1), "colluders": 1, "unit": "record",
+        "format": "unisono-certificate-1",
+        "study": "5d" * 32,
+        "algorithm": "gradient-perturbation",
+        "settings": {"rounds": ROUNDS, "epsilon": 2.0},
+        "trust": "secure-sum",
+        "parties": parties,
+        "minimum_parties": max(1, parties - 1),
+        "colluders": 1,
+        "unit": "record",
         "guarantees": [
             {"viewer": viewer, "relation": relation, "epsilon": epsilon, "delta": DELTA}
             for viewer in VIEWERS
             for relation, epsilon in (("replace-one", 1.98), ("zero-out", 0.93))
         ],
-        "events": {}, "spending": [],
-        "declarations": {"records_per_person": 1, "parties_disjoint": True}, "entropy": "os",
+        "events": {},
+        "spending": [],
+        "declarations": {"records_per_person": 1, "parties_disjoint": True},
+        "entropy": "os",
         "secure_sum": "ideal functionality inside one process (no network, nobody to hide from)",
-        "transport": "", "ledger_heads": {"north": "ab" * 32},
+        "transport": "",
+        "ledger_heads": {"north": "ab" * 32},
         "versions": {"python": "3.11", "unisono": "0.1.0"},
-    }  # fmt: skip
+    }
 
 
 AUDIT = {
     "audit": {
-        "study": "5d" * 32, "title": "Five hospitals", "algorithm": "gradient-perturbation",
-        "unit": "record", "relation": "replace-one", "trust": "secure-sum",
-        "viewer": "everyone who sees the sums", "claim": 2.0, "delta": DELTA, "accounted": 1.98,
-        "bound": 1.41, "bound_direct": 1.2, "bound_model_based": 1.41, "ceiling_direct": 6.1,
-        "confidence": 0.999, "runs": 4000, "verdict": "not refuted", "seconds": 61.0,
+        "study": "5d" * 32,
+        "title": "Five hospitals",
+        "algorithm": "gradient-perturbation",
+        "unit": "record",
+        "relation": "replace-one",
+        "trust": "secure-sum",
+        "viewer": "everyone who sees the sums",
+        "claim": 2.0,
+        "delta": DELTA,
+        "accounted": 1.98,
+        "bound": 1.41,
+        "bound_direct": 1.2,
+        "bound_model_based": 1.41,
+        "ceiling_direct": 6.1,
+        "confidence": 0.999,
+        "runs": 4000,
+        "verdict": "not refuted",
+        "seconds": 61.0,
     }
-}  # fmt: skip
+}
 
 
 PICTURE = base64.b64decode(  # one grey point, as PNG
@@ -186,30 +262,64 @@ def laboratory() -> dict[str, Any]:
     """As `attacks.laboratory` writes it, with two defences."""
     rows = [
         {
-            "name": name, "defence": name, "labels_ratio": 0.91, "accuracy": 0.95 - 0.1 * noise,
-            "inversion": {"error": 1e-5 + noise, "psnr": 50.0, "ratio": noise, "batches": 3,
-                          "naive_error": 1e-5 + noise, "naive_psnr": 50.0},
+            "name": name,
+            "defence": name,
+            "labels_ratio": 0.91,
+            "accuracy": 0.95 - 0.1 * noise,
+            "inversion": {
+                "error": 1e-5 + noise,
+                "psnr": 50.0,
+                "ratio": noise,
+                "batches": 3,
+                "naive_error": 1e-5 + noise,
+                "naive_psnr": 50.0,
+            },
             "closed_form": None,
-            "tensor": {"neurons": [1000, 10000], "errors": [0.2, 0.07], "slope": -0.49,
-                       "bound": "B sqrt(d/m)", "predicted": -0.5, "verdict": "holds",
-                       "polished": 1e-9 + noise, "polished_psnr": 90.0, "naive_polished": 0.5},
+            "tensor": {
+                "neurons": [1000, 10000],
+                "errors": [0.2, 0.07],
+                "slope": -0.49,
+                "bound": "B sqrt(d/m)",
+                "predicted": -0.5,
+                "verdict": "holds",
+                "polished": 1e-9 + noise,
+                "polished_psnr": 90.0,
+                "naive_polished": 0.5,
+            },
             "membership": {"area": 0.9, "advantage": 0.7, "naive_area": 0.9, "trials": 100},
-            "privacy": {"delta": DELTA, "epsilon_round": 7.9 if noise else "inf",
-                        "epsilon_training": 7.9 if noise else "inf", "empirical_direct": 3.0,
-                        "empirical_model_based": 3.5, "ceiling": 6.0, "confidence": 0.95,
-                        "runs": 400},
+            "privacy": {
+                "delta": DELTA,
+                "epsilon_round": 7.9 if noise else "inf",
+                "epsilon_training": 7.9 if noise else "inf",
+                "empirical_direct": 3.0,
+                "empirical_model_based": 3.5,
+                "ceiling": 6.0,
+                "confidence": 0.95,
+                "runs": 400,
+            },
         }
         for name, noise in (("none", 0.0), ("DP-SGD <b>", 1.0))
-    ]  # fmt: skip
+    ]
     return {
         "laboratory": {
-            "format": "unisono-laboratory-1", "rows": rows, "by_epsilon": [], "by_parties": [],
-            "baseline": {"error": 0.6, "psnr": 11.0, "blind_ratio": 0.96}, "single_baseline": 0.6,
-            "setting": {"records": "digits", "viewer": "server", "unit": "record",
-                        "relation": "add-or-remove", "sampler": "everyone"},
-            "quick": True, "seed": 0, "seconds": 45.0,
+            "format": "unisono-laboratory-1",
+            "rows": rows,
+            "by_epsilon": [],
+            "by_parties": [],
+            "baseline": {"error": 0.6, "psnr": 11.0, "blind_ratio": 0.96},
+            "single_baseline": 0.6,
+            "setting": {
+                "records": "digits",
+                "viewer": "server",
+                "unit": "record",
+                "relation": "add-or-remove",
+                "sampler": "everyone",
+            },
+            "quick": True,
+            "seed": 0,
+            "seconds": 45.0,
         }
-    }  # fmt: skip
+    }
 
 
 def make_all(root: Path) -> dict[str, Sample]:
@@ -220,23 +330,34 @@ def make_all(root: Path) -> dict[str, Sample]:
             root / "deep" / "er" / "live.run", "Incomes", started="2026-11-10T09:40:00+00:00"
         ).advance(3),
         "crowd": Sample(
-            root / "crowd.run", "A hundred clinics", HUNDRED, engine="server",
-            lazy=HUNDRED[7:10], started="2026-11-15T08:00:00+00:00",
+            root / "crowd.run",
+            "A hundred clinics",
+            HUNDRED,
+            engine="server",
+            lazy=HUNDRED[7:10],
+            started="2026-11-15T08:00:00+00:00",
         ).finish(report=False),
         "hostile": Sample(
-            root / "hostile.run", f"Names {HOSTILE}", [f"{HOSTILE}{n}" for n in range(3)],
-            lazy=[f"{HOSTILE}1"], started="2026-11-14T08:00:00+00:00",
+            root / "hostile.run",
+            f"Names {HOSTILE}",
+            [f"{HOSTILE}{n}" for n in range(3)],
+            lazy=[f"{HOSTILE}1"],
+            started="2026-11-14T08:00:00+00:00",
         ).finish(report=False),
         "laboratory": Sample(
-            root / "laboratory", "Attack laboratory", (), engine="laboratory",
+            root / "laboratory",
+            "Attack laboratory",
+            (),
+            engine="laboratory",
             started="2026-11-13T08:00:00+00:00",
         ),
-    }  # fmt: skip
+    }
     failed = Sample(root / "failed.run", "Drug response", started="2026-11-12T08:00:00+00:00")
     failed.advance(7).heading(
-        "failed", ended="2026-11-12T08:09:00+00:00",
+        "failed",
+        ended="2026-11-12T08:09:00+00:00",
         error="north refuses: epsilon 2.3 is more than its budget leaves (0.4)",
-    )  # fmt: skip
+    )
     stopped = Sample(root / "stopped.run", "Digits", started="2026-11-11T08:00:00+00:00")
     stopped.advance(11).heading("running", process=NOBODY)
     write(samples["finished"].folder / "attacks.json", AUDIT)

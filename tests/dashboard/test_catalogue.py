@@ -22,9 +22,14 @@ def test_running_ones_come_first_then_the_youngest(root, samples):
     states = [entry.state for entry in Catalogue([root]).entries()]
     assert states[0] == "running"
     titles = [entry.run.heading.title for entry in Catalogue([root]).entries()]
-    assert titles[1:] == ["Five hospitals", "A hundred clinics",
-                          'Names <script>alert("x")</script>', "Attack laboratory",
-                          "Drug response", "Digits"]  # fmt: skip
+    assert titles[1:] == [
+        "Five hospitals",
+        "A hundred clinics",
+        'Names <script>alert("x")</script>',
+        "Attack laboratory",
+        "Drug response",
+        "Digits",
+    ]
 
 
 def test_new_runs_appear_and_removed_ones_go(tmp_path):

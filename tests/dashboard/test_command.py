@@ -28,9 +28,12 @@ RUNNER = CliRunner()
 def test_it_prints_its_address_answers_there_and_ends_well(tmp_path):
     Sample(tmp_path / "a.run", "Incomes").advance(3)
     process = subprocess.Popen(
-        [sys.executable, "-m", "unisono", "dashboard", "--json"], cwd=tmp_path, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        [sys.executable, "-m", "unisono", "dashboard", "--json"],
+        cwd=tmp_path,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     try:
         printed = "".join(process.stdout.readline() for _ in range(3))
         url = urlsplit(json.loads(printed)["url"])
@@ -73,8 +76,9 @@ def test_this_folder_is_shown_unless_others_are_given(served, tmp_path, monkeypa
     assert RUNNER.invoke(app, ["dashboard", "--no-open"]).exit_code == 0
     assert RUNNER.invoke(app, ["dashboard", "a", "b", "--no-open"]).exit_code == 0
     assert [[one.resolve() for one in folders] for folders, _ in served] == [
-        [tmp_path], [tmp_path / "a", tmp_path / "b"]
-    ]  # fmt: skip
+        [tmp_path],
+        [tmp_path / "a", tmp_path / "b"],
+    ]
     tokens = [door.token for _, door in served]
     assert tokens[0] != tokens[1]
     assert [door.host for _, door in served] == ["127.0.0.1"] * 2

@@ -8,8 +8,15 @@ from unisono.dashboard.guard import Door
 
 from .conftest import TOKEN
 
-PATHS = ("/", "/about", "/api/runs", "/api/runs/0123456789abcdef", "/runs/0123456789abcdef",
-         "/runs/0123456789abcdef/report", "/nothing")  # fmt: skip
+PATHS = (
+    "/",
+    "/about",
+    "/api/runs",
+    "/api/runs/0123456789abcdef",
+    "/runs/0123456789abcdef",
+    "/runs/0123456789abcdef/report",
+    "/nothing",
+)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -90,8 +97,9 @@ def test_after_a_link_elsewhere_a_page_of_our_own_leads_on(client):
     assert TOKEN not in answer.text
 
 
-@pytest.mark.parametrize("path", ["/?token=wrong", "/?token=", "/about?token=" + TOKEN,
-                                  "//evil.example/?token=" + TOKEN])  # fmt: skip
+@pytest.mark.parametrize(
+    "path", ["/?token=wrong", "/?token=", "/about?token=" + TOKEN, "//evil.example/?token=" + TOKEN]
+)
 def test_other_tokens_and_other_addresses_open_nothing(client, path):
     answer = client.get(path, signed=False)
     assert answer.status == 401
@@ -102,10 +110,20 @@ def test_other_tokens_and_other_addresses_open_nothing(client, path):
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "localhost.evil:{port}",
-     "127.0.0.1.evil.example:{port}", "127.0.0.1@evil:{port}", "", "10.0.0.1:{port}", "[::1]:1",
-     "[::1]"],
-)  # fmt: skip
+    [
+        "evil.example",
+        "evil.example:{port}",
+        "127.0.0.1",
+        "127.0.0.1:1",
+        "localhost.evil:{port}",
+        "127.0.0.1.evil.example:{port}",
+        "127.0.0.1@evil:{port}",
+        "",
+        "10.0.0.1:{port}",
+        "[::1]:1",
+        "[::1]",
+    ],
+)
 def test_other_names_are_refused_even_with_the_token(client, host):
     answer = client.get("/", {"Host": host.replace("{port}", str(client.port))})
     assert answer.status == 421
@@ -162,8 +180,9 @@ def test_head_has_no_body(client):
 @pytest.mark.parametrize("signed", [True, False])
 def test_every_answer_forbids_framing_sniffing_storing_and_referring(client, path, signed):
     headers = client.get(path, signed=signed).headers
-    policy = dict(part.strip().partition(" ")[::2]
-                  for part in headers["content-security-policy"].split(";"))  # fmt: skip
+    policy = dict(
+        part.strip().partition(" ")[::2] for part in headers["content-security-policy"].split(";")
+    )
     assert policy["default-src"] == "'none'"
     assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
     assert policy["frame-ancestors"] == policy["base-uri"] == "'none'"

@@ -8,12 +8,17 @@ from .conftest import dashboard
 from .sample import HOSTILE, PICTURE, Sample, certificate, laboratory, write
 
 # Each in place of every document in turn: what a document should never be.
-ODD = ["[]", "3", "[1, [2], null]", "{",
-       '{"rounds": "x", "of": [], "messages": 4}',
-       '[{"party": 4, "viewers": {"server": 3, "x": {"spent": "inf", "budget": 0}}}]',
-       '{"guarantees": {"a": 1}, "messages": [{"rounds": {}, "viewers": 4}], "answered": 7}',
-       '{"laboratory": {"a": [1]}, "audit": 4}',
-       '{"rounds": NaN, "of": 1e999, "answered": [[], {}]}']  # fmt: skip
+ODD = [
+    "[]",
+    "3",
+    "[1, [2], null]",
+    "{",
+    '{"rounds": "x", "of": [], "messages": 4}',
+    '[{"party": 4, "viewers": {"server": 3, "x": {"spent": "inf", "budget": 0}}}]',
+    '{"guarantees": {"a": 1}, "messages": [{"rounds": {}, "viewers": 4}], "answered": 7}',
+    '{"laboratory": {"a": [1]}, "audit": 4}',
+    '{"rounds": NaN, "of": 1e999, "answered": [[], {}]}',
+]
 
 
 def test_the_list_says_where_each_run_stands(client):
@@ -170,10 +175,19 @@ def test_a_page_that_has_not_changed_is_not_sent_again(tmp_path):
             assert f"{sample.done} of 20" in changed.text
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/runs/0123456789abcdef", "/runs/..%2f..%2fetc",
-                                  "/api/runs/0123456789abcdef", "/static/..%2fapp.py",
-                                  "/static/app.py", "/static/../app.py",
-                                  "/runs/x/report"])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/nothing",
+        "/runs/0123456789abcdef",
+        "/runs/..%2f..%2fetc",
+        "/api/runs/0123456789abcdef",
+        "/static/..%2fapp.py",
+        "/static/app.py",
+        "/static/../app.py",
+        "/runs/x/report",
+    ],
+)
 def test_what_is_not_there_is_not_found(client, path):
     answer = client.get(path)
     assert answer.status == 404
@@ -185,8 +199,12 @@ def test_the_api_has_all_documents(client):
     assert listed["format"] == "unisono-dashboard-1"
     one = client.runs()["Five hospitals"]
     assert (one["state"], one["rounds"], one["of"], one["answered"], one["parties"]) == (
-        "finished", 20, 20, 5, 5
-    )  # fmt: skip
+        "finished",
+        20,
+        20,
+        5,
+        5,
+    )
     assert (one["budget"], one["spent_by"]) == (4.0, "east")
     assert one["spent"] == pytest.approx(3.1)
     whole = client.get(f"/api/runs/{one['id']}").json
@@ -200,10 +218,20 @@ def test_the_api_has_all_documents(client):
 
 def test_infinite_costs_are_said_in_words(tmp_path):
     sample = Sample(tmp_path / "a.run", "A", ["north"]).advance()
-    write(sample.folder / "budgets.json", [
-        {"party": "north", "relation": "replace-one", "delta": 1e-5, "viewers": {
-            "server": {"before": 0.0, "spent": "inf", "budget": "inf"},
-            "final-model": {"before": 0.0, "spent": 1.0, "budget": 2.0}}}])  # fmt: skip
+    write(
+        sample.folder / "budgets.json",
+        [
+            {
+                "party": "north",
+                "relation": "replace-one",
+                "delta": 1e-5,
+                "viewers": {
+                    "server": {"before": 0.0, "spent": "inf", "budget": "inf"},
+                    "final-model": {"before": 0.0, "spent": 1.0, "budget": 2.0},
+                },
+            }
+        ],
+    )
     with dashboard(tmp_path) as asking:
         one = asking.runs()["A"]
         assert (one["spent"], one["budget"]) == (1.0, 2.0)

@@ -16,10 +16,10 @@ from unisono.core import journal
 from unisono.core.ledger import Ledger
 from unisono.core.trust import Viewer
 from unisono.data import UnreadValues, read_table
-from unisono.deployment import paid_rounds
-from unisono.deployment.alone import Alone, Place, prepare
+from unisono.deployment.local_run import LocalRun, Place, prepare
 from unisono.deployment.parties_here import find_data
 from unisono.deployment.run_folder import claimed
+from unisono.engines import driver
 from unisono.errors import (
     BudgetExceeded,
     GrantMisused,
@@ -28,7 +28,7 @@ from unisono.errors import (
     PrivacyViolation,
 )
 from unisono.reports.run import read_run
-from unisono.studies import plan
+from unisono.studies import build as building
 from unisono.studies.build import build
 from unisono.studies.data_set import ledger_for
 from unisono.studies.file import load_study
@@ -38,6 +38,7 @@ from .trial import DESCENT, MARKER, NAMES, POLICY, RECORDS, study_text, write_re
 
 ROUNDS = 4
 DESCENDING = DESCENT.format(rounds=ROUNDS)
+BAYESIAN = 'name = "bayesian-logistic-regression"'
 PRIVATE = "\n[evaluation]\nholdout = 0.25\nepsilon = 1.0\n"
 
 
@@ -87,7 +88,7 @@ class Killed(BaseException):
 @pytest.fixture
 def kill(monkeypatch):
     """Die in the n-th piece from now, when it is paid for and nothing has come of it yet."""
-    whole = paid_rounds._Work.piece
+    whole = driver._Work.piece
 
     def at(number: int) -> None:
         left = [number]
@@ -95,11 +96,11 @@ def kill(monkeypatch):
         def piece(self, *arguments):
             left[0] -= 1
             if left[0] < 0:
-                monkeypatch.setattr(paid_rounds._Work, "piece", whole)
+                monkeypatch.setattr(driver._Work, "piece", whole)
                 raise Killed
             return whole(self, *arguments)
 
-        monkeypatch.setattr(paid_rounds._Work, "piece", piece)
+        monkeypatch.setattr(driver._Work, "piece", piece)
 
     return at
 
@@ -112,16 +113,21 @@ def test_a_run_writes_what_whoever_looks_on_may_read(made):
     seen = []
     shown = run(place, seen.append)
     (place.folder / "run.json").write_text(
-        json.dumps({"format": "unisono-run-1", "title": "", "engine": "in process",
-                    "state": "finished", "started": ""})
-    )  # fmt: skip
+        json.dumps(
+            {
+                "format": "unisono-run-1",
+                "title": "",
+                "engine": "in process",
+                "state": "finished",
+                "started": "",
+            }
+        )
+    )
     found = read_run(place.folder)
     assert not found.damaged
     assert found.result == shown
     assert shown["rounds_opened"] == ROUNDS
-    assert found.progress == {
-        "rounds": ROUNDS, "of": ROUNDS, "words": "", "answered": list(NAMES)
-    }  # fmt: skip
+    assert found.progress == {"rounds": ROUNDS, "of": ROUNDS, "words": "", "answered": list(NAMES)}
     assert [line["round"] for line in found.timeline] == [1, 2, 3, 4]
     assert found.timeline[0]["change"] is None
     assert all(line["change"] > 0 for line in found.timeline[1:])
@@ -323,7 +329,7 @@ def test_renamed_records_are_refused(made, tmp_path):
 def test_a_party_is_hidden_from_the_ledger_of_its_records(made, tmp_path):
     """One ledger for both units: what hides a party costs its records what replacing it costs."""
     text = 'name = "pvi-clipped-updates"\nrounds = 1'
-    place = made(algorithm=text, survivors=3)
+    place = made(model=BAYESIAN, algorithm=text, survivors=3)
     hidden = 'delta = 1e-5\nunit = "party"\nrelation = "zero-out"\n'
     place.study.write_text(place.study.read_text().replace("delta = 1e-5\n", hidden))
     for name in NAMES:
@@ -412,8 +418,8 @@ def test_retries_give_a_lost_round_back(made, kill):
 
 
 def test_a_lost_run_without_other_rounds_says_so(made, kill):
-    questions = '[[algorithm.questions]]\nask = "mean"\ncolumn = "age"\n'
-    place = made(algorithm=f'name = "statistics"\n{questions}')
+    questions = '[[model.questions]]\nask = "mean"\ncolumn = "age"\n'
+    place = made(model=f'name = "statistics"\n{questions}', algorithm='name = "auto"')
     text = place.study.read_text().replace('target = "diagnosis"\n', "")
     place.study.write_text(text)
     kill(0)
@@ -425,7 +431,7 @@ def test_a_lost_run_without_other_rounds_says_so(made, kill):
 
 
 def test_a_run_that_is_paid_for_at_once_ends_with_its_process(made, kill, monkeypatch):
-    monkeypatch.setattr(paid_rounds, "_in_parts", lambda study, state: False)
+    monkeypatch.setattr(driver, "in_pieces", lambda study, state: False)
     place = made()
     kill(1)
     with pytest.raises(Killed):
@@ -465,10 +471,16 @@ def test_a_run_goes_on_only_with_the_books_that_paid_for_it(made, kill, how):
 @pytest.mark.parametrize("name", ["pvi-clipped-updates", "dp-ftrl", "local-dp-sgd", "k-means"])
 def test_every_kind_of_payment_runs(made, name):
     """Parties that remember, correlated noise, noisy steps at home, clusters."""
-    more = {"dp-ftrl": "hidden = [3]", "local-dp-sgd": "hidden = [3]\nsteps = 2",
-            "k-means": "clusters = 2"}.get(name, "")  # fmt: skip
-    trust = "local" if name == "local-dp-sgd" else "secure-sum"
-    place = made(algorithm=f'name = "{name}"\nrounds = 2\n{more}', survivors=3, trust=trust)
+    small = 'name = "network"\nhidden = [3]'
+    model = {
+        "dp-ftrl": small,
+        "local-dp-sgd": small,
+        "k-means": 'name = "k-means"\nclusters = 2',
+        "pvi-clipped-updates": BAYESIAN,
+    }[name]
+    trust, more = ("local", "steps = 2") if name == "local-dp-sgd" else ("secure-sum", "")
+    algorithm = f'name = "{name}"\nrounds = 2\n{more}'
+    place = made(model=model, algorithm=algorithm, survivors=3, trust=trust)
     text = place.study.read_text()
     if name == "pvi-clipped-updates":
         hidden = 'delta = 1e-5\nunit = "party"\nrelation = "zero-out"\n'
@@ -490,23 +502,25 @@ def test_a_process_that_is_killed_by_signal_leaves_a_folder_that_goes_on(made):
     code = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from unisono.deployment import paid_rounds\n"
-        "from unisono.deployment.alone import Place, prepare\n"
-        "whole, done = paid_rounds._Work.piece, []\n"
+        "from unisono.engines import driver\n"
+        "from unisono.deployment.local_run import Place, prepare\n"
+        "whole, done = driver._Work.piece, []\n"
         "def piece(self, *arguments):\n"
         "    done.append(1)\n"
         "    if len(done) == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return whole(self, *arguments)\n"
-        "paid_rounds._Work.piece = piece\n"
+        "driver._Work.piece = piece\n"
         "study, folder, *data = map(Path, sys.argv[1:])\n"
         "task = prepare(Place(study, {p.stem: p for p in data}, folder))\n"
         "with task.opened() as books: task.run(books, lambda progress: None)\n"
     )
     arguments = [place.study, place.folder, *place.data.values()]
     ended = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, timeout=120,
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        timeout=120,
         env={**os.environ, "JAX_PLATFORMS": "cpu"},
-    )  # fmt: skip
+    )
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert len(charges(place)) == 3
     shown = run(place)
@@ -604,7 +618,7 @@ def test_a_certificate_covers_the_training_and_the_test(made):
 def test_a_test_that_is_refused_costs_no_model(made, monkeypatch):
     """Somebody else has spent meanwhile what the test would have cost."""
     place, words = made(PRIVATE), []
-    whole = Alone._tested
+    whole = LocalRun._tested
 
     def spend(self, study, value, books):
         books["north"].authorize(study.cost, 1, "another study, meanwhile")
@@ -612,7 +626,7 @@ def test_a_test_that_is_refused_costs_no_model(made, monkeypatch):
         assert saved["rounds_opened"] == ROUNDS
         return whole(self, study, value, books)
 
-    monkeypatch.setattr(Alone, "_tested", spend)
+    monkeypatch.setattr(LocalRun, "_tested", spend)
     shown = run(place, lambda progress: words.append(progress.words))
     assert "failed" not in shown
     assert json.loads((place.folder / "result.json").read_text()) == shown
@@ -626,7 +640,7 @@ def test_a_test_that_is_refused_costs_no_model(made, monkeypatch):
 
 def test_a_private_test_is_paid_for_in_addition(made, monkeypatch):
     """Noise of epsilon 1000 vanishes: the answer is that of the records that were kept out."""
-    monkeypatch.setattr(plan, "secret_order", lambda records, *_: np.arange(records))
+    monkeypatch.setattr(building, "secret_order", lambda records, *_: np.arange(records))
     place = made("\n[evaluation]\nholdout = 0.25\nepsilon = 1000\n", epsilon=50.0)
     built = build(load_study(place.study))
     assert built.study.facts.records == (30, 30, 30)
@@ -665,9 +679,10 @@ def test_a_test_that_was_paid_for_and_lost_is_left_out(made, kill):
     document = json.loads((place.folder / "certificate.json").read_text())
     spending = document["spending"][0]["epsilon"]["server"]  # what was lost was paid for
     [line] = [
-        line for line in document["guarantees"]
+        line
+        for line in document["guarantees"]
         if (line["viewer"], line["relation"]) == ("server", "replace-one")
-    ]  # fmt: skip
+    ]
     assert line["epsilon"] == pytest.approx(spending)
 
 

@@ -39,7 +39,7 @@ from unisono.studies.file import load_study
 from unisono.studies.keys import keygen
 from unisono.studies.roster import make_roster
 
-from .trial import DESCENT, NAMES, POLICY, Trial, study_text
+from .trial import DESCENT, LINEAR, NAMES, POLICY, Trial, study_text
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
@@ -49,13 +49,14 @@ DEADLINE, PATIENCE = 60.0, 60.0
 DESCENT_3 = DESCENT.format(rounds=3)
 QUESTIONS = """\
 name = "statistics"
-[[algorithm.questions]]
+[[model.questions]]
 ask = "mean"
 column = "age"
-[[algorithm.questions]]
+[[model.questions]]
 ask = "histogram"
 column = "diagnosis"
 """
+BAYESIAN = 'name = "bayesian-logistic-regression"\nprior_variance = 1.0'
 UPDATES = 'name = "pvi-clipped-updates"\nrounds = 2'  # its parties remember something
 
 
@@ -87,10 +88,15 @@ class Shared:
 
     def seat(self, trial, name):
         home = trial.folder / name
-        return party.Seat(
-            name, trial.study, trial.roster, home / "records.csv", trial.policy(name),
-            home / "keys", trial.output(name),
-        )  # fmt: skip
+        return party.PartyConfig(
+            name,
+            trial.study,
+            trial.roster,
+            home / "records.csv",
+            trial.policy(name),
+            home / "keys",
+            trial.output(name),
+        )
 
     def member(self, trial, name, turn=lambda number: None):
         """A party, and how many messages it has answered."""
@@ -107,9 +113,14 @@ class Shared:
     def command(self, trial, name, *more):
         """The command with which this party joins."""
         arguments = trial.join(
-            name, "--roster", trial.roster, "--authority", authority_of(self.job), *more,
+            name,
+            "--roster",
+            trial.roster,
+            "--ca-cert",
+            authority_of(self.job),
+            *more,
             server=self.link.address,
-        )  # fmt: skip
+        )
         return [str(part) for part in arguments]
 
     @contextmanager
@@ -126,7 +137,7 @@ class Shared:
                     first.set()
                     ready.wait(PATIENCE)
 
-            party.serve(member, server, patience=PATIENCE, connected=connected)
+            party.serve(member, server, connect_timeout=PATIENCE, connected=connected)
             return member.finish()
 
         with ThreadPoolExecutor() as pool:
@@ -136,8 +147,8 @@ class Shared:
             for future in futures:
                 future.result(PATIENCE)
 
-    def run(self, trial, deadline=DEADLINE, patience=PATIENCE, **options):
-        job = Job.begin(trial.job, trial.study, trial.roster, Conditions(deadline, patience))
+    def run(self, trial, deadline=DEADLINE, connect_timeout=PATIENCE, **options):
+        job = Job.begin(trial.job, trial.study, trial.roster, Conditions(deadline, connect_timeout))
         # One server for all studies of these tests: it signs their results with its own key.
         shutil.copytree(self.job.folder / "tls", job.folder / "tls", dirs_exist_ok=True)
         return run(job, self.link, lambda progress: None, **options)
@@ -146,7 +157,7 @@ class Shared:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     made = Shared(tmp_path_factory.mktemp("cluster"))
-    with serving(made.job, Place("127.0.0.1", None, ("127.0.0.1",))) as made.link:
+    with serving(made.job, Place("127.0.0.1", None, ("127.0.0.1",), stock=True)) as made.link:
         yield made
 
 
@@ -182,19 +193,21 @@ def numbers(shown):
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "trust", "messages"),
+    ("model", "algorithm", "trust", "messages"),
     [
         # A greeting, two exchanges to set up the first sum, three for each round, the result.
-        (DESCENT_3, "secure-sum", 1 + 2 + 3 * 3 + 1),
-        (DESCENT_3, "local", 1 + 3 + 1),
-        (QUESTIONS, "secure-sum", 1 + 2 + 3 + 1),
-        (UPDATES, "secure-sum", 1 + 2 + 3 * 2 + 1),
+        (LINEAR, DESCENT_3, "secure-sum", 1 + 2 + 3 * 3 + 1),
+        (LINEAR, DESCENT_3, "local", 1 + 3 + 1),
+        (QUESTIONS, 'name = "statistics"', "secure-sum", 1 + 2 + 3 + 1),
+        (BAYESIAN, UPDATES, "secure-sum", 1 + 2 + 3 * 2 + 1),
     ],
     ids=["descent", "descent-local", "statistics", "updates"],
 )
-def test_a_study_between_machines_is_the_study_in_one_process(shared, algorithm, trust, messages):
-    text, counted = study_text(algorithm, epsilon=HUGE, trust=trust), {}
-    if algorithm is QUESTIONS:
+def test_a_study_between_machines_is_the_study_in_one_process(
+    shared, model, algorithm, trust, messages
+):
+    text, counted = study_text(algorithm, epsilon=HUGE, trust=trust, model=model), {}
+    if model is QUESTIONS:
         text = text.replace('target = "diagnosis"\n', "")
     if algorithm is UPDATES:
         counted = {"unit": "party", "relation": "zero-out"}
@@ -239,7 +252,7 @@ def test_a_party_with_another_study_is_told_and_the_others_go_on(shared):
     others = [shared.member(trial, name) for name in ("north", "south")]
     told = pytest.raises(InvalidInput, match=r"runs another study than .* compare both files")
     with told, shared.joined(*others, stranger):
-        shown = shared.run(trial, patience=3.0)
+        shown = shared.run(trial, connect_timeout=3.0)
     assert shown["rounds_opened"] == 3
     assert trial.turns("north") == trial.turns("south") == [0, 1, 2]
     assert other.charges("west") == []
@@ -255,7 +268,7 @@ def refused(*arguments):
 def test_a_wrong_authority_is_refused_at_once(shared, tmp_path):
     trial = shared.study(study_text())
     wrong = issue(tmp_path / "tls", ["127.0.0.1"]).authority
-    text = refused(*shared.command(trial, "north", "--authority", wrong, "--patience", 30))
+    text = refused(*shared.command(trial, "north", "--ca-cert", wrong, "--connect-timeout", 30))
     assert "is not accepted" in text
     assert trial.charges("north") == []
 
@@ -265,7 +278,14 @@ def test_a_party_that_is_not_in_the_roster_is_not_admitted(shared, tmp_path):
     trial = shared.study(study_text())
     keys = {name: keygen(tmp_path / "keys", name) for name in NAMES}
     make_roster(list(keys.values()), tmp_path / "roster.toml")
-    more = ["--roster", tmp_path / "roster.toml", "--keys", tmp_path / "keys", "--patience", 1]
+    more = [
+        "--roster",
+        tmp_path / "roster.toml",
+        "--keys",
+        tmp_path / "keys",
+        "--connect-timeout",
+        1,
+    ]
     text = refused(*shared.command(trial, "west", *more))
     assert "does not admit this party's transport key" in text
     assert trial.charges("west") == []
@@ -334,24 +354,37 @@ def test_a_killed_party_joins_again_and_pays_every_turn_once(shared):
 def test_a_stock_supernode_takes_part_under_local_trust_and_its_certificate_says_so(shared):
     trial = shared.study(study_text(DESCENT.format(rounds=1), trust="local", survivors=3))
     seat = shared.seat(trial, "west")
-    places = {**{key: str(value) for key, value in vars(seat).items()},
-              "server": shared.link.address}  # fmt: skip
+    places = {
+        **{key: str(value) for key, value in vars(seat).items()},
+        "server": shared.link.address,
+    }
     port = free_port("127.0.0.1")
     command = [
-        script("flower-supernode"), "--superlink", shared.link.address,
-        "--root-certificates", authority_of(shared.job),
-        "--auth-supernode-private-key", seat.keys / "west.node",
-        "--host", "127.0.0.1", "--port", port,
-        "--node-config", " ".join(f'{key}="{value}"' for key, value in places.items()),
-    ]  # fmt: skip
+        script("flower-supernode"),
+        "--superlink",
+        shared.link.address,
+        "--root-certificates",
+        authority_of(shared.job),
+        "--auth-supernode-private-key",
+        seat.keys / "west.node",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        port,
+        "--node-config",
+        " ".join(f'{key}="{value}"' for key, value in places.items()),
+    ]
     log = trial.folder / "supernode.log"
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_HOME": str(trial.folder / "flwr")}
     path = f"{os.path.dirname(command[0])}{os.pathsep}{os.environ['PATH']}"
     with log.open("wb") as output:
         node = subprocess.Popen(
-            [str(part) for part in command], stdout=output, stderr=output,
-            env={**os.environ, **quiet, "PATH": path}, start_new_session=True,
-        )  # fmt: skip
+            [str(part) for part in command],
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **quiet, "PATH": path},
+            start_new_session=True,
+        )
     try:
         with shared.joined(shared.member(trial, "north"), shared.member(trial, "south")):
             shown = shared.run(trial, stock=True)

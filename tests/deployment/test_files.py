@@ -15,7 +15,7 @@ from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import SERVER
 from unisono.deployment.files import held, read_json, write, write_json
-from unisono.deployment.record import Budgets, Diary
+from unisono.deployment.record import Budgets, RunLog
 from unisono.engines.checkpoint import Checkpoint
 from unisono.errors import InvalidInput, LedgerUnavailable
 
@@ -23,7 +23,7 @@ WRITERS = {
     "document": ("result.json", lambda path: write_json(path, {"a": 1})),
     "bytes": ("page.html", lambda path: write(path, b"page")),
     "checkpoint": ("run.checkpoint", lambda path: Checkpoint(path, "study").save(0, np.ones(2))),
-    "progress": ("progress.json", lambda path: Diary(path.parent, 2).step(1)),
+    "progress": ("progress.json", lambda path: RunLog(path.parent, 2).step(1)),
 }
 
 
@@ -46,7 +46,7 @@ def test_a_link_in_the_place_of_a_file_or_its_draft_leads_nowhere(tmp_path, kind
 @pytest.mark.parametrize(
     "use",
     [
-        lambda folder: Diary(folder, 2).step(1),
+        lambda folder: RunLog(folder, 2).step(1),
         lambda folder: held(folder, "uses").__enter__(),
     ],
     ids=["timeline.jsonl", "lock"],

@@ -46,9 +46,12 @@ class Started:
         command = [*before, sys.executable, "-m", "unisono", *map(str, arguments)]
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
                 start_new_session=True,
-            )  # fmt: skip
+            )
 
     @property
     def said(self):
@@ -170,9 +173,13 @@ def test_the_first_example_of_the_documentation_runs_as_it_stands(tmp_path):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     script = "set -e\n" + "".join(blocks)
     done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env={**os.environ, "PATH": path},
-        capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr
     assert "rounds_opened: 2" in done.stdout
     assert "CERTIFICATE" in done.stdout
@@ -240,9 +247,10 @@ def test_hosts_of_their_own_and_a_cable_that_is_pulled_out_for_a_while(tmp_path)
     with hosts("server", *NAMES) as spaces:
         within = {host: ["ip", "netns", "exec", space] for host, space in spaces.items()}
         server = Started(
-            trial.coordinate("--deadline", 20, address=address), tmp_path / "server.log",
+            trial.coordinate("--deadline", 20, address=address),
+            tmp_path / "server.log",
             within["server"],
-        )  # fmt: skip
+        )
         with all_ended(server):
             until(trial.authority.exists, "the server's certificate")
             parties = [

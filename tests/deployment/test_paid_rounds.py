@@ -4,15 +4,16 @@ import jax
 import numpy as np
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party, Study
 from unisono.core.trust import Trust
 from unisono.core.values import Private
-from unisono.deployment.paid_rounds import run_rounds
 from unisono.engines import in_process
+from unisono.engines.driver import drive
+
+from .. import methods
 
 ROUNDS, FEATURES = 6, 400
 
@@ -32,11 +33,9 @@ def test_noise_is_whole_and_fresh_in_every_piece(tmp_path):
     """Against the engine's own rounds, whose spread `test_conformance` holds to the promise: half
     of the noise would be off by 50 %, noise used twice correlated by 1. With 400 numbers a round
     both stay within these limits except with probability below 1e-4."""
-    plan = Settings(
-        epsilon=1.0, delta=1e-6, rounds=ROUNDS, momentum=0.0, averaged=0.0, regularisation=0.0
-    )
-    facts = Facts((20, 20, 20), features=FEATURES, minimum_survivors=3, colluders=1)
-    study = Study(gradient_perturbation(plan), facts, Trust.SECURE_SUM)
+    method = methods.gradient_perturbation(1.0, 1e-6, rounds=ROUNDS)
+    facts = Facts((20, 20, 20), features=FEATURES, minimum_parties=3, colluders=1)
+    study = Study(method, facts, Trust.SECURE_SUM)
     found = [np.zeros(FEATURES)]
 
     def watch(done, server, words):
@@ -46,7 +45,7 @@ def test_noise_is_whole_and_fresh_in_every_piece(tmp_path):
             ]
         )
 
-    run_rounds(study, parties(), "run", checkpoint=tmp_path / "run.checkpoint", watch=watch)
+    drive(study, parties(), "run", checkpoint=tmp_path / "run.checkpoint", watch=watch)
     steps = np.diff(np.array(found), axis=0)
     assert len(steps) == ROUNDS  # a piece, and a payment, for each round
     whole = in_process.run(study, parties())

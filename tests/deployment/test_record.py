@@ -10,7 +10,7 @@ from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import SERVER, Viewer
 from unisono.deployment.job import Job, agreement
-from unisono.deployment.record import Budgets, Diary, write_transcript
+from unisono.deployment.record import Budgets, RunLog, write_transcript
 from unisono.engines.distributed.server import Conditions
 from unisono.errors import InvalidInput
 from unisono.studies.build import build
@@ -24,7 +24,7 @@ def lines(folder):
 
 
 def test_changes_are_lengths_and_names_of_very_many_are_left_out(tmp_path):
-    diary = Diary(tmp_path, 3)
+    diary = RunLog(tmp_path, 3)
     diary.step(1, np.array([0.0, 0.0]), answered=["north"])
     diary.step(2, np.array([3.0, 4.0]), answered=[str(n) for n in range(300)])
     diary.step(3, np.array([np.nan, 0.0]), words="over")
@@ -36,10 +36,10 @@ def test_changes_are_lengths_and_names_of_very_many_are_left_out(tmp_path):
 
 
 def test_a_line_that_a_killed_writer_left_unfinished_is_cut_off(tmp_path):
-    Diary(tmp_path, 2).step(1)
+    RunLog(tmp_path, 2).step(1)
     with (tmp_path / "timeline.jsonl").open("a") as file:
         file.write('{"round": 2, "ti')
-    Diary(tmp_path, 2).step(2)
+    RunLog(tmp_path, 2).step(2)
     assert [line["round"] for line in lines(tmp_path)] == [1, 2]
 
 
@@ -53,8 +53,10 @@ def test_what_was_spent_before_a_run_is_remembered_when_it_goes_on(tmp_path):
     Budgets(tmp_path, [SERVER], {"north": ledger})  # as after a crash
     [entry] = json.loads((tmp_path / "budgets.json").read_text())
     assert entry["viewers"]["server"] == {
-        "before": before, "spent": ledger.spent(SERVER), "budget": 20.0
-    }  # fmt: skip
+        "before": before,
+        "spent": ledger.spent(SERVER),
+        "budget": 20.0,
+    }
     assert ledger.spent(SERVER) > before > 0
 
 

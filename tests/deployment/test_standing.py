@@ -7,10 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from unisono.deployment import party, server
+from unisono.deployment.job import Job
+from unisono.deployment.record import RunLog
 from unisono.deployment.server import Unhurried, _await_parties
+from unisono.engines.distributed.server import Conditions
 from unisono.errors import InvalidInput
 
-from .trial import ADDRESS, Trial, study_text
+from .trial import ADDRESS, NAMES, Trial, study_text
 
 
 @pytest.fixture
@@ -20,10 +23,15 @@ def trial(tmp_path):
 
 def member(trial, name="north"):
     home = trial.folder / name
-    seat = party.Seat(
-        name, trial.study, trial.roster, home / "records.csv", trial.policy(name),
-        home / "keys", trial.output(name),
-    )  # fmt: skip
+    seat = party.PartyConfig(
+        name,
+        trial.study,
+        trial.roster,
+        home / "records.csv",
+        trial.policy(name),
+        home / "keys",
+        trial.output(name),
+    )
     return party.Member(seat, ADDRESS)
 
 
@@ -59,7 +67,7 @@ def test_sigterm_lets_a_party_take_its_leave(trial, monkeypatch):
     monkeypatch.setattr(resident, "serve", serve)
     one = member(trial)
     with pytest.raises(SystemExit) as ended:
-        party.serve(one, party.Connection(ADDRESS, None), patience=1.0, connected=print)
+        party.serve(one, party.Connection(ADDRESS, None), connect_timeout=1.0, connected=print)
     assert ended.value.code == 128 + signal.SIGTERM
     assert left == [ADDRESS]
     assert signal.getsignal(signal.SIGTERM) is before
@@ -99,3 +107,114 @@ def test_after_failed_exchanges_the_server_takes_its_time(monkeypatch):
     assert rests() == [0.0, 0.0]
     answering.remove(2)
     assert rests() == [5.0, 0.0]
+
+
+class Network:
+    """Members of one process at nodes 1, 2, ...; those who are away neither hear nor answer."""
+
+    def __init__(self, members):
+        self.members, self.away = members, set()
+
+    def nodes(self):
+        return [n for n, one in enumerate(self.members, 1) if one.seat.name not in self.away]
+
+    def exchange(self, requests, deadline):
+        here = set(self.nodes())
+        return {
+            node: self.members[node - 1].responder.answer(data)
+            for node, data in requests.items()
+            if node in here
+        }
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def test_a_party_that_is_offline_at_the_end_fetches_its_result_later(trial, monkeypatch):
+    """The same folder, once more: nothing is asked or paid, and what came out stays as it is."""
+    monkeypatch.setattr("unisono.engines.distributed.server._RETURN", 0.0)
+    job = Job.begin(trial.job, trial.study, trial.roster, Conditions(5.0, 5.0))
+    members = [member(trial, name) for name in NAMES]
+    network, step = Network(members), RunLog.step
+
+    def absent(diary, done, *rest, **options):
+        step(diary, done, *rest, **options)
+        if done == 3:
+            network.away = {"west"}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunLog, "step", absent)
+        server.main(network, trial.job)
+    assert job.finished
+    assert job.uninformed(NAMES) == ["west"]
+    assert [one.responder.finished for one in members] == [True, True, False]
+    shown = members[0].finish()
+    before, turns = files(trial.job), [trial.turns(name) for name in NAMES]
+
+    members[2].close()
+    again = member(trial, "west")  # the same command, in another process
+    network.members, network.away = [*members[:2], again], {"north", "south"}
+    server.main(network, trial.job)
+    assert job.uninformed(NAMES) == []
+    assert again.finish() == shown
+    assert (trial.output("west") / "certificate.json").exists()
+    assert [trial.turns(name) for name in NAMES] == turns
+    after = files(trial.job)
+    assert {n for n in after if after[n] != before.get(n)} <= {"informed.json", "progress.json"}
+    for one in (*members[:2], again):
+        one.close()
+
+
+def test_a_party_that_is_killed_after_the_last_word_has_its_result(trial, monkeypatch):
+    """The server believes that it holds it, and hands out nothing more."""
+    resident = pytest.importorskip("unisono.engines.flower.resident", reason="needs flwr")
+    monkeypatch.setattr("unisono.engines.distributed.server._RETURN", 0.0)
+    job = Job.begin(trial.job, trial.study, trial.roster, Conditions(5.0, 5.0))
+    members = [member(trial, name) for name in NAMES]
+    server.main(Network(members), trial.job)
+    assert job.uninformed(NAMES) == []
+    shown, turns = members[0].finish(), trial.turns("west")
+    members[2].close()  # its process is killed before it has written anything
+
+    def nobody_answers(*arguments, **options):
+        raise AssertionError("it asks the server, which has nothing more to say")
+
+    monkeypatch.setattr(resident, "serve", nobody_answers)
+    again = member(trial, "west")
+    party.serve(again, party.Connection(ADDRESS, None), connect_timeout=1.0, connected=print)
+    assert again.finish() == shown
+    assert trial.turns("west") == turns
+    left = {path.suffix for path in trial.ledger("west").parent.iterdir()}
+    assert left.isdisjoint({".told", ".lock", ".memory"})
+    for one in (*members[:2], again):
+        one.close()
+
+
+def test_a_party_without_room_for_the_result_is_told_again(trial, monkeypatch):
+    monkeypatch.setattr("unisono.engines.distributed.server._RETURN", 0.0)
+    job = Job.begin(trial.job, trial.study, trial.roster, Conditions(5.0, 5.0))
+    members = [member(trial, name) for name in NAMES]
+
+    def full(message):
+        raise OSError(28, "No space left on device")
+
+    members[2].responder._keep = full
+    server.main(Network(members), trial.job)
+    assert job.uninformed(NAMES) == ["west"]
+    assert not members[2].responder.finished
+    members[2].responder._keep = members[2]._keep
+    server.main(Network(members), trial.job)
+    assert job.uninformed(NAMES) == []
+    assert members[2].finish() == members[0].finish()
+    for one in members:
+        one.close()
+
+
+def test_what_was_kept_is_believed_no_more_than_the_server(trial):
+    """A damaged file, or one that nobody signed, is no result."""
+    one = member(trial)
+    for content in (b"", b"UNIS", bytes(100)):
+        one._told.write_bytes(content)
+        assert not one.recall()
+    one.close()

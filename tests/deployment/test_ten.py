@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from .trial import DESCENT, RECORDS, STUDY, write_records
+from .trial import DESCENT, LINEAR, RECORDS, STUDY, write_records
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
@@ -18,15 +18,29 @@ def test_ten_parties_finish_a_secure_sum_without_a_retry(tmp_path):
     study, data = tmp_path / "study.toml", tmp_path / "data"
     study.write_text(
         STUDY.format(
-            parties=parties, epsilon=2.0, trust="secure-sum", survivors=8, retries=1,
+            parties=parties,
+            epsilon=2.0,
+            trust="secure-sum",
+            survivors=8,
+            retries=1,
+            model=LINEAR,
             algorithm=DESCENT.format(rounds=3),
         )
-    )  # fmt: skip
+    )
     data.mkdir()
     for number, name in enumerate(NAMES):
         write_records(data / f"{name}.csv", number)
-    command = [sys.executable, "-m", "unisono", "local-cluster", study, "--data", data,
-               "--folder", tmp_path / "trial"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "unisono",
+        "local-cluster",
+        study,
+        "--data",
+        data,
+        "--folder",
+        tmp_path / "trial",
+    ]
     done = subprocess.run(
         list(map(str, command)), capture_output=True, text=True, timeout=500, cwd=tmp_path
     )

@@ -24,7 +24,7 @@ target = "diagnosis"
 
 [data.columns]
 radius = {{ kind = "number", bounds = [5, 30] }}
-age = {{ kind = "number", bounds = [0, 120], whole = true }}
+age = {{ kind = "number", bounds = [0, 120], integer = true }}
 diagnosis = {{ kind = "category", values = ["benign", "malignant"] }}
 {parties}
 [privacy]
@@ -33,9 +33,12 @@ delta = 1e-5
 
 [trust]
 mode = "{trust}"
-minimum_survivors = {survivors}
+minimum_parties = {survivors}
 colluders = 0
 retries = {retries}
+
+[model]
+{model}
 
 [algorithm]
 {algorithm}
@@ -53,23 +56,34 @@ delta = 1e-5
 [allow]
 maximum_epsilon = {epsilon}
 maximum_delta = 1e-5
-minimum_quorum = 2
+minimum_parties = 2
 maximum_retries = 5
 trust = ["secure-sum", "local"]
 """
 
+LINEAR = 'name = "logistic-regression"'
 DESCENT = 'name = "gradient-perturbation"\nrounds = {rounds}'
 
 
 def study_text(
-    algorithm: str = DESCENT.format(rounds=3), *, epsilon: float = 2.0, trust: str = "secure-sum",
-    survivors: int = 2, retries: int = 0,
-) -> str:  # fmt: skip
+    algorithm: str = DESCENT.format(rounds=3),
+    *,
+    epsilon: float = 2.0,
+    trust: str = "secure-sum",
+    survivors: int = 2,
+    retries: int = 0,
+    model: str = LINEAR,
+) -> str:
     parties = "".join(f'\n[[parties]]\nname = "{name}"\nrecords = {RECORDS}\n' for name in NAMES)
     return STUDY.format(
-        parties=parties, epsilon=epsilon, trust=trust, survivors=survivors, retries=retries,
+        parties=parties,
+        epsilon=epsilon,
+        trust=trust,
+        survivors=survivors,
+        retries=retries,
+        model=model,
         algorithm=algorithm,
-    )  # fmt: skip
+    )
 
 
 def write_records(path: Path, seed: int, records: int = RECORDS) -> None:
@@ -125,9 +139,11 @@ class Trial:
         """The arguments with which a party joins."""
         home = self.folder / name
         files = {
-            "--data": home / "records.csv", "--policy": home / "policy.toml",
-            "--authority": self.authority, "--server": server,
-        }  # fmt: skip
+            "--data": home / "records.csv",
+            "--policy": home / "policy.toml",
+            "--ca-cert": self.authority,
+            "--server": server,
+        }
         return ["join", str(self.study), *_options(files), *map(str, more)]
 
     def coordinate(self, *more: object, address: str = ADDRESS) -> list[str]:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms import pvi_analytic, pvi_dp_sga, pvi_natural_gradient, pvi_updates
 from unisono.algorithms.pvi import Climb, infer
+from unisono.algorithms.pvi_dp_sga import started
 from unisono.core.algorithm import Facts
 from unisono.core.compiled import numbers
 from unisono.core.ledger import Ledger
@@ -20,8 +20,10 @@ from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.engines.rounds import stack
 from unisono.errors import BudgetExceeded, InvalidInput
-from unisono.models import gaussian_family as family
-from unisono.models import likelihoods
+from unisono.problems import gaussian_family as family
+from unisono.problems import likelihoods
+
+from .. import methods
 
 loopback = pytest.importorskip("unisono.engines.flower.loopback", reason="flwr is not installed")
 
@@ -62,58 +64,61 @@ def members(data, epsilons, unit, relation, trust, seed=5):
 
 def dp_sga(**changes):
     settings = {
-        "epsilon": 8.0, "delta": DELTA, "rounds": 6, "steps": 3, "rate": 0.5, "clip": 2.0,
-        "prior_variance": 4.0, "relation": Relation.ZERO_OUT, **changes,
-    }  # fmt: skip
-    return pvi_dp_sga.dp_sga(pvi_dp_sga.Settings(**settings), likelihoods.logistic())
+        "epsilon": 8.0,
+        "delta": DELTA,
+        "rounds": 6,
+        "local_steps": 3,
+        "sampling_rate": 0.5,
+        "clipping_norm": 2.0,
+        "prior_variance": 4.0,
+        "relation": Relation.ZERO_OUT,
+        **changes,
+    }
+    return methods.dp_sga(**settings)
 
 
 def updates(**changes):
     settings = {
-        "epsilon": 8.0, "delta": DELTA, "rounds": 8, "clip": 5.0, "damping": 0.5,
-        "prior_variance": 4.0, **changes,
-    }  # fmt: skip
-    return pvi_updates.clipped_update_inference(
-        pvi_updates.Settings(**settings), likelihoods.logistic()
-    )
+        "epsilon": 8.0,
+        "delta": DELTA,
+        "rounds": 8,
+        "clipping_norm": 5.0,
+        "damping": 0.5,
+        "prior_variance": 4.0,
+        **changes,
+    }
+    return methods.clipped_updates(**settings)
 
 
 OWN = (2.0, 4.0, 6.0, 8.0)
 CASES = {
     "dp-sga": (dp_sga(), Trust.LOCAL, {}),
-    "dp-sga-in-turn": (dp_sga(order="sequential", epsilons=OWN), Trust.LOCAL, {"epsilons": OWN}),
+    "dp-sga-in-turn": (dp_sga(order="sequential", own=OWN), Trust.LOCAL, {"epsilons": OWN}),
     "dp-sga-stale": (dp_sga(order="asynchronous"), Trust.LOCAL, {}),
     "a-party": (updates(), Trust.SECURE_SUM, {"unit": Unit.PARTY}),
-    "a-party-by-coins": (updates(rate=0.5), Trust.SECURE_SUM, {"unit": Unit.PARTY}),
+    "a-party-by-coins": (updates(sampling_rate=0.5), Trust.SECURE_SUM, {"unit": Unit.PARTY}),
     "a-subset-of-parties": (
         updates(subset=2),
         Trust.TRUSTED_SERVER,
         {"unit": Unit.PARTY},
     ),
     "virtual-parties": (updates(unit=Unit.RECORD, shards=5), Trust.SECURE_SUM, {}),
-    "local-averaging": (updates(unit=Unit.RECORD, shards=5, averaged=True), Trust.LOCAL, {}),
+    "local-averaging": (updates(unit=Unit.RECORD, shards=5, averaged_shards=True), Trust.LOCAL, {}),
     "natural-gradient": (
-        pvi_natural_gradient.natural_gradient_pvi(
-            pvi_natural_gradient.Settings(
-                epsilon=8.0, delta=DELTA, rounds=6, full=True, relation=Relation.ZERO_OUT
-            ),
-            likelihoods.probit(),
+        methods.natural_gradient(
+            likelihoods.probit(), 8.0, DELTA, Relation.ZERO_OUT, rounds=6, full_covariance=True
         ),
         Trust.SECURE_SUM,
         {},
     ),
     "one-shot": (
-        pvi_analytic.one_shot_regression(
-            pvi_analytic.Settings(8.0, DELTA, clip=4.0, relation=Relation.ZERO_OUT)
-        ),
+        methods.one_shot_regression(8.0, DELTA, Relation.ZERO_OUT, clipping_norm=4.0),
         Trust.SECURE_SUM,
         {},
     ),
     "iterated": (
-        pvi_analytic.iterated_regression(
-            pvi_analytic.IteratedSettings(
-                8.0, DELTA, clip=4.0, relation=Relation.ZERO_OUT, rounds=5, placement="local"
-            )
+        methods.iterated_regression(
+            8.0, DELTA, Relation.ZERO_OUT, clipping_norm=4.0, rounds=5, placement="local"
         ),
         Trust.LOCAL,
         {},
@@ -187,15 +192,10 @@ def test_every_party_keeps_its_own_epsilon():
 @pytest.mark.parametrize("name", ["one-shot", "natural-gradient"])
 def test_other_algorithms_keep_own_epsilons_too(name):
     if name == "one-shot":
-        algorithm = pvi_analytic.one_shot_regression(
-            pvi_analytic.Settings(8.0, DELTA, relation=Relation.ZERO_OUT, epsilons=OWN)
-        )
+        algorithm = methods.one_shot_regression(8.0, DELTA, Relation.ZERO_OUT, OWN)
     else:
-        algorithm = pvi_natural_gradient.natural_gradient_pvi(
-            pvi_natural_gradient.Settings(
-                delta=DELTA, rounds=3, relation=Relation.ZERO_OUT, epsilons=OWN
-            ),
-            likelihoods.logistic(),
+        algorithm = methods.natural_gradient(
+            delta=DELTA, rounds=3, relation=Relation.ZERO_OUT, own=OWN
         )
     study = Study(algorithm, Facts(SIZES, 2, 3, 1), Trust.LOCAL)
     people = parties("dp-sga-in-turn")
@@ -210,9 +210,9 @@ def test_a_removed_record_does_not_change_how_others_are_rounded():
     """X-1: vector instructions treat the tail of an array differently; hidden sizes are padded to
     a number of rows that everybody knows."""
     hidden = Relation.ADD_OR_REMOVE
-    settings = pvi_natural_gradient.Settings(rounds=1, clip=1e3, relation=hidden)
-    algorithm = pvi_natural_gradient.natural_gradient_pvi(settings, likelihoods.logistic())
-    study = Study(algorithm, Facts((70,), 9, 1, exact_sizes=False), Trust.LOCAL)
+    method = methods.natural_gradient(rounds=1, clipping_norm=1e3, relation=hidden)
+    study = Study(method, Facts((70,), 9, 1, exact_sizes=False), Trust.LOCAL)
+    algorithm = study.algorithm
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(71, 9))
     labels = np.where(generator.random(71) < 0.5, 1.0, -1.0)
@@ -250,7 +250,7 @@ def test_without_noise_worth_speaking_of_updates_find_the_posterior():
     data = signs(toy())
     prior = family.prior(2, 0.0, 4.0)
     reference = infer(likelihoods.logistic(), prior, data, passes=40, damping=0.5).posterior
-    algorithm = updates(epsilon=1e8, clip=30.0, rounds=24)
+    algorithm = updates(epsilon=1e8, clipping_norm=30.0, rounds=24)
     study = Study(algorithm, Facts(SIZES, 2, 4, 0), Trust.TRUSTED_SERVER)
     people = members(data, (1.1e8,) * 4, Unit.PARTY, Relation.ZERO_OUT, Trust.TRUSTED_SERVER)
     found = in_process.run(study, people).value
@@ -279,11 +279,12 @@ def test_what_parties_remember_is_not_written_to_disk(tmp_path):
         in_process.run(
             agreed("dp-sga-in-turn"), parties("dp-sga-in-turn"), checkpoint=tmp_path / "b"
         )
-    study = Study(dp_sga(epsilons=OWN), Facts(SIZES, 2, 3, 1), Trust.LOCAL)
+    study = Study(dp_sga(own=OWN), Facts(SIZES, 2, 3, 1), Trust.LOCAL)
     with pytest.raises(InvalidInput, match="pay differently"):
         in_process.run(study, parties("dp-sga-in-turn"), checkpoint=tmp_path / "d")
-    result = in_process.run(agreed("dp-sga"), parties("dp-sga"), checkpoint=tmp_path / "c")
-    again = in_process.run(agreed("dp-sga"), parties("dp-sga"), checkpoint=tmp_path / "c")
+    own = parties("dp-sga")
+    result = in_process.run(agreed("dp-sga"), own, checkpoint=tmp_path / "c")
+    again = in_process.run(agreed("dp-sga"), own, checkpoint=tmp_path / "c")
     assert np.array_equal(result.value.shift, again.value.shift)
 
 
@@ -298,8 +299,9 @@ def test_what_parties_remember_is_not_written_to_disk(tmp_path):
 def test_an_empty_party_sends_nothing_but_noise(method, full):
     """A party whose records are all zeroed out proposes no change, whatever the server asks: a
     climb would make something of rounding errors and of a hostile q (found by a review)."""
-    algorithm = updates(full=full, climb=Climb(method, size=0.05))
-    study = Study(algorithm, Facts(SIZES, 2, 3, 1), Trust.SECURE_SUM)
+    chosen = updates(full_covariance=full, climb=Climb(method, size=0.05))
+    study = Study(chosen, Facts(SIZES, 2, 3, 1), Trust.SECURE_SUM)
+    algorithm = study.algorithm
     server, state = algorithm.init(study.facts)
     rows, labels = signs(toy())[0]
     columns = (rows.astype(np.float32), labels.astype(np.float32))
@@ -322,14 +324,17 @@ def test_one_record_moves_one_shard_however_long_the_run(averaged):
     """Two worlds that differ in one record, nobody clipped: the sums differ by at most 2 C in every
     round. A factor that all shards share would spread the record over all of them (a review)."""
     clip, size = 2.0, 10
-    algorithm = pvi_updates.clipped_update_inference(
-        pvi_updates.Settings(
-            clip=clip, rounds=30, damping=1.0, shards=size, averaged=averaged, unit=Unit.RECORD,
-            relation=Relation.REPLACE_ONE, prior_variance=1.0,
-        ),
-        likelihoods.linear(3.0),
-    )  # fmt: skip
     facts = Facts((20,), 1, 1)
+    algorithm = methods.clipped_updates(
+        likelihoods.linear(3.0),
+        clipping_norm=clip,
+        rounds=30,
+        damping=1.0,
+        shards=size,
+        averaged_shards=averaged,
+        unit=Unit.RECORD,
+        relation=Relation.REPLACE_ONE,
+    ).bind(facts, Trust.LOCAL)
     generator = np.random.default_rng(1)
     rows = generator.normal(size=(20, 1)).astype(np.float32)
     labels = generator.normal(size=20).astype(np.float32)
@@ -356,19 +361,23 @@ def test_the_hybrid_starts_where_an_earlier_release_left_off():
     """003 §4.2.3: both releases are in the ledger, and the climb begins at the first posterior."""
     data = [(x[:, :1], y) for x, y in toy()]
     facts = Facts(SIZES, 1, 3, 1)
-    first = pvi_analytic.one_shot_regression(
-        pvi_analytic.Settings(
-            2.0, DELTA, clip=4.0, noise_std=0.5, prior_variance=4.0, relation=Relation.ZERO_OUT
-        )
+    first = methods.one_shot_regression(
+        2.0, DELTA, Relation.ZERO_OUT, clipping_norm=4.0, noise_std=0.5, prior_variance=4.0
     )
     people = members(data, (6.0,) * 4, Unit.RECORD, Relation.ZERO_OUT, Trust.LOCAL)
     known = in_process.run(Study(first, facts, Trust.LOCAL), people).value
     factor = family.Natural(known.shift, np.diagonal(known.precision) - 1 / 4)
-    settings = pvi_dp_sga.Settings(
-        epsilon=2.0, delta=DELTA, rounds=2, steps=5, rate=0.5, prior_variance=4.0,
-        relation=Relation.ZERO_OUT,
-    )  # fmt: skip
-    second = pvi_dp_sga.dp_sga(settings, likelihoods.linear(0.5), start=factor)
+    second = methods.dp_sga(
+        likelihoods.linear(0.5),
+        2.0,
+        DELTA,
+        Relation.ZERO_OUT,
+        rounds=2,
+        local_steps=5,
+        sampling_rate=0.5,
+        prior_variance=4.0,
+        start=started(factor),
+    ).bind(facts, Trust.LOCAL)
     server, _ = second.init(facts)
     assert np.asarray(server.q.shift) == pytest.approx(known.shift, rel=1e-4)
     in_process.run(Study(second, facts, Trust.LOCAL), people)
@@ -376,22 +385,30 @@ def test_the_hybrid_starts_where_an_earlier_release_left_off():
     assert 2.0 < spent < 4.0  # composed, and no worse than the sum
     whole = family.Natural(known.shift, known.precision)
     with pytest.raises(InvalidInput, match="mean-field"):
-        pvi_dp_sga.dp_sga(settings, likelihoods.linear(0.5), start=whole).init(facts)
+        started(whole)
+    longer = started(family.Natural(np.ones(2), np.ones(2)))
+    with pytest.raises(InvalidInput, match="mean-field"):
+        dp_sga(start=longer).bind(facts, Trust.LOCAL)
+
+
+def bound(method):
+    return Study(method, Facts(SIZES, 2, 3), Trust.LOCAL).costs
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: pvi_updates.Settings(relation=Relation.ADD_OR_REMOVE), "presence"),
-        (lambda: pvi_updates.Settings(shards=3), "one shard"),
-        (lambda: pvi_updates.Settings(rate=0.5, subset=2), "by `rate` or by `subset`"),
-        (lambda: pvi_updates.Settings(unit=Unit.RECORD, rate=0.5), "unit PARTY"),
-        (lambda: pvi_updates.Settings(prior_variance=0.0), "positive number"),
-        (lambda: pvi_updates.Settings(damping=0.0), "damping"),
-        (lambda: pvi_dp_sga.Settings(rate=2.0), "probability"),
-        (lambda: pvi_dp_sga.Settings(epsilons=(1.0, -1.0)), "epsilons"),
-        (lambda: pvi_dp_sga.Settings(least_precision=0.0), "least_precision"),
-        (lambda: Study(dp_sga(epsilons=(1.0,)), Facts(SIZES, 2, 3), Trust.LOCAL).costs, "one for"),
+        (lambda: bound(updates(relation=Relation.ADD_OR_REMOVE)), "presence"),
+        (lambda: updates(shards=3), "one shard"),
+        (lambda: updates(sampling_rate=0.5, subset=2), "by `sampling_rate` or by `subset`"),
+        (lambda: updates(unit=Unit.RECORD, sampling_rate=0.5), "unit PARTY"),
+        (lambda: bound(updates(subset=5)), "between 1 and all"),
+        (lambda: updates(prior_variance=0.0), "positive number"),
+        (lambda: updates(damping=0.0), "damping"),
+        (lambda: dp_sga(sampling_rate=2.0), "sampling_rate"),
+        (lambda: dp_sga(own=(1.0, -1.0)), "epsilon of party 1"),
+        (lambda: dp_sga(least_precision=0.0), "least_precision"),
+        (lambda: bound(dp_sga(own=(1.0,))), "give every party its own"),
         (lambda: Study(dp_sga(), Facts(SIZES, 2, 3), Trust.SECURE_SUM), "trust"),
     ],
 )

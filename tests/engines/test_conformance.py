@@ -11,24 +11,10 @@ import pytest
 from unisono.accounting import gaussian
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms import (
-    clustering,
     components,
-    dp_ftrl,
-    fed_avg,
-    local_dp_sgd,
     quantiles,
     statistics,
 )
-from unisono.algorithms import dp_sgd_convex as sampled
-from unisono.algorithms import output_perturbation as output
-from unisono.algorithms.dp_sgd_convex import dp_sgd_convex
-from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
-from unisono.algorithms.one_shot import Promise
-from unisono.algorithms.optimise import Problem
-from unisono.algorithms.output_perturbation import output_perturbation
-from unisono.algorithms.sgd_synchronous import Settings as SynchronousSettings
-from unisono.algorithms.sgd_synchronous import sgd_synchronous
-from unisono.algorithms.survey import ask
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
@@ -47,6 +33,10 @@ from unisono.core.trust import (
 from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.errors import BudgetExceeded, GrantMisused, InvalidInput
+from unisono.problems.record_loss import RecordLoss
+from unisono.releases.blocked_sum import Clipping
+
+from .. import methods
 
 loopback = pytest.importorskip("unisono.engines.flower.loopback", reason="flwr is not installed")
 
@@ -54,50 +44,61 @@ SIZES = (40, 25, 60, 31)
 ENGINES = {"in-process": in_process.run, "flower-loopback": loopback.run}
 BOX = (-1.0, 1.0)
 SURVEYS = {
-    "moments": ([statistics.mean(0, BOX, wanted=("mean", "variance"))], Promise(1.0, 1e-6)),
+    "moments": ([statistics.mean(0, BOX, wanted=("mean", "variance"))], 1.0, 1e-6),
     "histogram-pure": (
         [statistics.histogram(1, (0, 1, 2), edges=(-1.0, -0.3, 0.3, 1.0))],
-        Promise(1.0),
+        1.0,
     ),
-    "quantiles": ([quantiles.median(2, BOX, branching=4)], Promise(1.0, 1e-6)),
+    "quantiles": ([quantiles.median(2, BOX, branching=4)], 1.0, 1e-6),
     "components": (
         [components.principal_components((0, 1, 2), (BOX,) * 3, 2)],
-        Promise(1.0, 1e-6),
+        1.0,
+        1e-6,
     ),
 }
-PROBLEM = Problem(
+PROBLEM = RecordLoss(
     lambda weights, record: jnp.logaddexp(0.0, -record[1] * (record[0] @ weights)),
     np.zeros(3, np.float32),
     (np.zeros(3, np.float32), np.float32(0)),
 )
-AT_HOME = {"rounds": 4, "steps": 3, "rate": 0.3, "relation": Relation.REPLACE_ONE}
+AT_HOME = {"rounds": 4, "steps": 3, "sampling_rate": 0.3, "relation": Relation.REPLACE_ONE}
 ALGORITHMS = {
-    "gradient-perturbation": gradient_perturbation(Settings(epsilon=2.0, delta=1e-5, rounds=12)),
-    **{name: ask(*survey).algorithm for name, survey in SURVEYS.items()},
-    "output-perturbation": output_perturbation(output.Settings(2.0, 1e-5, regularisation=0.01)),
-    "output-perturbation-pure": output_perturbation(output.Settings(2.0, regularisation=0.01)),
-    "dp-sgd-convex": dp_sgd_convex(sampled.Settings(2.0, 1e-5, rounds=12)),
-    "k-means": clustering.k_means(clustering.Settings((BOX,) * 3, 2, 2.0, 1e-6, rounds=3)),
-    "fed-avg-by-coins": fed_avg.fed_avg(
-        fed_avg.Settings(
-            2.0, 1e-5, rounds=4, rate=0.5, batch=16, relation=Relation.REPLACE_ONE
-        ),
-        PROBLEM, optax.sgd(1.0, momentum=0.5), optax.adam(0.1),
+    "gradient-perturbation": methods.gradient_perturbation(epsilon=2.0, delta=1e-5, rounds=12),
+    **{name: methods.statistics(*survey) for name, survey in SURVEYS.items()},
+    "output-perturbation": methods.output_perturbation(2.0, 1e-5, regularisation=0.01),
+    "output-perturbation-pure": methods.output_perturbation(2.0, regularisation=0.01),
+    "dp-sgd-convex": methods.dp_sgd_convex(2.0, 1e-5, rounds=12),
+    "sgd-synchronous": methods.sgd_synchronous(2.0, 1e-5, rounds=12),
+    "objective-perturbation": methods.objective_perturbation(2.0, 1e-5),
+    "k-means": methods.k_means((BOX,) * 3, 2, 2.0, 1e-6, rounds=3),
+    "fed-avg-by-coins": methods.fed_avg(
+        PROBLEM,
+        optax.adam(0.1),
+        2.0,
+        1e-5,
+        Relation.REPLACE_ONE,
+        rounds=4,
+        sampling_rate=0.5,
+        batch_size=16,
+        home=optax.sgd(1.0, momentum=0.5),
     ),
-    "dp-ftrl": dp_ftrl.dp_ftrl(
-        dp_ftrl.Settings(
-            2.0, 1e-5, rounds=12, separation=5, bands=4, relation=Relation.REPLACE_ONE,
-            clipping=dp_ftrl.Clipping(loss_range=2.0),
-        ),
-        PROBLEM, optax.sgd(1.0, momentum=0.5),
+    "dp-ftrl": methods.dp_ftrl(
+        PROBLEM,
+        optax.sgd(1.0, momentum=0.5),
+        2.0,
+        1e-5,
+        rounds=12,
+        separation=5,
+        bands=4,
+        clipping=Clipping(loss_range=2.0),
     ),
     **{
-        f"local-dp-sgd{name}": local_dp_sgd.local_dp_sgd(
-            local_dp_sgd.Settings(2.0, 1e-5, epsilons=own, **AT_HOME), PROBLEM, optax.adam(0.1)
+        f"local-dp-sgd{name}": methods.local_dp_sgd(
+            PROBLEM, optax.adam(0.1), 2.0, 1e-5, own=own, **AT_HOME
         )
         for name, own in (("", ()), ("-own-epsilons", (0.5, 1.0, 1.5, 2.0)))
     },
-}  # fmt: skip
+}
 
 
 def toy(sizes=SIZES, features=3, seed=0):
@@ -140,8 +141,8 @@ def sums(result):
 
 def every_algorithm_and_trust():
     """Each algorithm under its most demanding trust, and one under all; the rest is slow."""
-    for name in (*ALGORITHMS, "sgd-synchronous"):
-        offered = ALGORITHMS[name].trusts if name in ALGORITHMS else frozenset(Trust)
+    for name, algorithm in ALGORITHMS.items():
+        offered = algorithm.trusts
         first = Trust.SECURE_SUM if Trust.SECURE_SUM in offered else Trust.LOCAL
         for trust in sorted(offered):
             quick = trust is first or name == "gradient-perturbation"
@@ -151,10 +152,8 @@ def every_algorithm_and_trust():
 @pytest.mark.parametrize(("name", "trust"), list(every_algorithm_and_trust()))
 def test_engines_agree(name, trust):
     """Encodings agree within two grid steps a party, so sums within eight; ledgers are equal."""
-    synchronous = sgd_synchronous(SynchronousSettings(2.0, 1e-5, rounds=12), trust)
-    algorithm = ALGORITHMS.get(name, synchronous)
-    agreed = study(algorithm, trust)
-    unit = algorithm.event(agreed.facts, trust).sensitivity.unit
+    agreed = study(ALGORITHMS[name], trust)
+    unit = agreed.algorithm.event(agreed.facts, trust).sensitivity.unit
     results, books = {}, {}
     for engine, run in ENGINES.items():
         parties = members(toy(), trust, unit=unit)
@@ -172,21 +171,28 @@ def test_engines_agree(name, trust):
 
 @pytest.mark.parametrize("trust", list(Trust))
 @pytest.mark.parametrize(
-    "name", ["gradient-perturbation", "moments", "output-perturbation-pure", "k-means", "dp-ftrl"]
+    "name",
+    [
+        "gradient-perturbation",
+        "moments",
+        "output-perturbation-pure",
+        "k-means",
+        "dp-ftrl",
+        "objective-perturbation",
+    ],
 )
 def test_turns_paid_one_by_one_add_up_to_the_run(name, trust):
     """Real parties pay before every turn: the same history as one payment, in other lines."""
-    algorithm = ALGORITHMS[name]
-    if trust not in algorithm.trusts:
+    if trust not in ALGORITHMS[name].trusts:
         pytest.skip(f"{name} does not offer trust {trust}")
-    agreed, parties = study(algorithm, trust), members(toy(), trust)
+    agreed, parties = study(ALGORITHMS[name], trust), members(toy(), trust)
     result = loopback.run(agreed, parties, at_once=False)
     for party in parties:
         for viewer in (FINAL_MODEL, ITERATES, SERVER, PARTY, NETWORK):
             assert party.ledger.history(viewer) == agreed.cost[viewer]
-        grants = 1 if name == "dp-ftrl" else algorithm.rounds
+        grants = 1 if name == "dp-ftrl" else agreed.algorithm.rounds
         assert party.ledger.grants == grants
-    assert len(sums(result)) == algorithm.rounds
+    assert len(sums(result)) == agreed.algorithm.rounds
 
 
 def test_noise_is_calibrated_for_retries_that_are_paid_only_when_used():
@@ -213,7 +219,7 @@ def test_retries_are_refused_where_rounds_depend_on_each_other():
 @pytest.mark.parametrize("run", ENGINES.values(), ids=ENGINES)
 def test_learns_something(run):
     data = toy((400, 300, 500, 350))
-    algorithm = gradient_perturbation(Settings(epsilon=4.0, delta=1e-5, rounds=40))
+    algorithm = methods.gradient_perturbation(epsilon=4.0, delta=1e-5, rounds=40)
     result = run(
         study(algorithm, Trust.SECURE_SUM, (400, 300, 500, 350)), members(data, budget=4.5)
     )
@@ -267,11 +273,12 @@ def test_noise_of_the_sum_has_the_promised_spread():
     but for 1e-6.
     """
     rounds = 400
-    algorithm = gradient_perturbation(Settings(epsilon=2.0, delta=1e-5, rounds=rounds))
+    algorithm = methods.gradient_perturbation(epsilon=2.0, delta=1e-5, rounds=rounds)
     agreed = study(algorithm, Trust.SECURE_SUM)
     data = [(np.zeros((n, 3)), np.ones(n)) for n in SIZES]
     result = in_process.run(agreed, members(data))
-    event, grid = algorithm.event(agreed.facts, agreed.trust), algorithm.grid(agreed.facts, None)
+    event = agreed.algorithm.event(agreed.facts, agreed.trust)
+    grid = agreed.algorithm.grid(agreed.facts, agreed.trust)
     measured = np.var(sums(result) * grid)
     assert measured == pytest.approx(event.noise.std**2 * 4 / 2, rel=0.2)
 
@@ -349,9 +356,10 @@ def test_a_party_that_dropped_out_of_the_wire_is_not_special(run):
 @pytest.mark.parametrize("run", ENGINES.values(), ids=ENGINES)
 def test_an_algorithm_that_forgets_its_clip_does_not_run(run):
     """The contribution is checked against the event before anything is released."""
-    honest = ALGORITHMS["gradient-perturbation"]
-    wild = gradient_perturbation(Settings(epsilon=2.0, delta=1e-5, rounds=12, clip=1000.0))
-    agreed = study(honest._replace(local=wild.local), Trust.LOCAL)
+    honest = study(ALGORITHMS["gradient-perturbation"], Trust.LOCAL).algorithm
+    wild = methods.gradient_perturbation(epsilon=2.0, delta=1e-5, rounds=12, clipping_norm=1000.0)
+    forgetful = honest._replace(local=study(wild, Trust.LOCAL).algorithm.local)
+    agreed = study(forgetful, Trust.LOCAL)
     if run is in_process.run:
         with pytest.raises(GrantMisused, match="more than was authorised"):
             run(agreed, members(toy()))
@@ -361,7 +369,7 @@ def test_an_algorithm_that_forgets_its_clip_does_not_run(run):
 
 def test_a_run_can_be_stopped_and_resumed(tmp_path):
     """Chunks that were merged are not paid again; what was granted and lost stays spent."""
-    algorithm = gradient_perturbation(Settings(epsilon=2.0, delta=1e-5, rounds=150))
+    algorithm = methods.gradient_perturbation(epsilon=2.0, delta=1e-5, rounds=150)
     agreed = study(algorithm, Trust.SECURE_SUM)
     parties = members(toy(), budget=3.0)
     place = tmp_path / "run.checkpoint"
@@ -392,13 +400,14 @@ def test_a_run_can_be_stopped_and_resumed(tmp_path):
 def test_a_thousand_parties_share_one_accounting():
     """Joint draws above 64 parties: right spread, one distinct history, nothing drawable left."""
     sizes = (2,) * 1000
-    algorithm = gradient_perturbation(Settings(epsilon=2.0, delta=1e-5, rounds=100))
+    algorithm = methods.gradient_perturbation(epsilon=2.0, delta=1e-5, rounds=100)
     agreed = Study(algorithm, Facts(sizes, 3, 900, 100), Trust.SECURE_SUM)
     data = [(np.zeros((2, 3)), np.ones(2)) for _ in sizes]
     parties = members(data)
     result = in_process.run(agreed, parties)
     assert len(result.certificate.spending) == 1
     assert result.certificate.spending[0].parties == 1000
-    event, grid = algorithm.event(agreed.facts, agreed.trust), algorithm.grid(agreed.facts, None)
+    event = agreed.algorithm.event(agreed.facts, agreed.trust)
+    grid = agreed.algorithm.grid(agreed.facts, agreed.trust)
     # 300 draws: a variance off by more than 40 % has probability below 1e-5.
     assert np.var(sums(result) * grid) == pytest.approx(event.noise.std**2 * 1000 / 800, rel=0.4)

@@ -12,22 +12,10 @@ import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms import (
-    clustering,
     components,
-    dp_sgd_convex,
-    local_dp_sgd,
-    pvi_analytic,
-    pvi_natural_gradient,
     quantiles,
     statistics,
 )
-from unisono.algorithms.clipping import Clipping
-from unisono.algorithms.dp_sgd import Settings as SampledSettings
-from unisono.algorithms.dp_sgd import dp_sgd
-from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
-from unisono.algorithms.one_shot import Promise
-from unisono.algorithms.optimise import Problem
-from unisono.algorithms.survey import ask
 from unisono.core.algorithm import Facts
 from unisono.core.compiled import numbers
 from unisono.core.in_graph import share_width
@@ -43,51 +31,41 @@ from unisono.engines import in_process, rounds
 from unisono.engines.layout import padded_length, program_rows, segment_rows
 from unisono.engines.rounds import Keys, _clean_values, _noised, stack
 from unisono.errors import ConditionViolated
-from unisono.models import likelihoods
+from unisono.problems.record_loss import RecordLoss
+from unisono.releases.blocked_sum import Clipping
+
+from .. import methods
 
 ADDED = Relation.ADD_OR_REMOVE
 FACTS = Facts((40,), 3, 1, 0, exact_sizes=False)
 ROWS = FACTS.places
 BOX = (-1.0, 1.0)
-PROBLEM = Problem(
+PROBLEM = RecordLoss(
     lambda weights, record: jnp.logaddexp(0.0, -record[1] * (record[0] @ weights)),
     np.zeros(3, np.float32),
     (np.zeros(3, np.float32), np.float32(0)),
 )
-PLENTY = {"rounds": 2, "rate": 0.5, "relation": ADDED}
+PLENTY = {"rounds": 2, "sampling_rate": 0.5, "relation": ADDED}
 ALGORITHMS = {
-    "gradient-perturbation": gradient_perturbation(
-        Settings(epsilon=2.0, delta=1e-5, rounds=2, relation=ADDED)
+    "gradient-perturbation": methods.gradient_perturbation(2.0, 1e-5, rounds=2, relation=ADDED),
+    "dp-sgd-convex": methods.dp_sgd_convex(2.0, 1e-5, rounds=2, relation=ADDED),
+    "dp-sgd": methods.dp_sgd(PROBLEM, optax.sgd(0.1), 2.0, 1e-5, **PLENTY),
+    "dp-sgd-small-blocks": methods.dp_sgd(
+        PROBLEM, optax.sgd(0.1), 2.0, 1e-5, clipping=Clipping(block=64, quantile=0.5), **PLENTY
     ),
-    "dp-sgd-convex": dp_sgd_convex.dp_sgd_convex(
-        dp_sgd_convex.Settings(2.0, 1e-5, rounds=2, relation=ADDED)
-    ),
-    "dp-sgd": dp_sgd(SampledSettings(2.0, 1e-5, **PLENTY), PROBLEM, optax.sgd(0.1)),
-    "dp-sgd-small-blocks": dp_sgd(
-        SampledSettings(2.0, 1e-5, **PLENTY, clipping=Clipping(block=64, quantile=0.5)),
-        PROBLEM, optax.sgd(0.1),
-    ),
-    "local-dp-sgd": local_dp_sgd.local_dp_sgd(
-        local_dp_sgd.Settings(2.0, 1e-5, steps=2, **PLENTY), PROBLEM, optax.sgd(0.1)
-    ),
-    "natural-gradient": pvi_natural_gradient.natural_gradient_pvi(
-        pvi_natural_gradient.Settings(rounds=2, relation=ADDED), likelihoods.logistic()
-    ),
-    "one-shot-regression": pvi_analytic.one_shot_regression(
-        pvi_analytic.Settings(2.0, 1e-5, relation=ADDED)
-    ),
-    "k-means": clustering.k_means(
-        clustering.Settings((BOX,) * 3, 2, 2.0, 1e-6, rounds=2, relation=ADDED)
-    ),
+    "local-dp-sgd": methods.local_dp_sgd(PROBLEM, optax.sgd(0.1), 2.0, 1e-5, steps=2, **PLENTY),
+    "natural-gradient": methods.natural_gradient(rounds=2, relation=ADDED),
+    "one-shot-regression": methods.one_shot_regression(2.0, 1e-5, relation=ADDED),
+    "k-means": methods.k_means((BOX,) * 3, 2, 2.0, 1e-6, ADDED, rounds=2),
     **{
-        name: ask([question], Promise(1.0, 1e-6, ADDED)).algorithm
+        name: methods.statistics([question], 1.0, 1e-6, ADDED)
         for name, question in {
             "moments": statistics.mean(0, BOX, wanted=("mean", "variance")),
             "quantiles": quantiles.median(2, BOX, branching=4),
             "components": components.principal_components((0, 1, 2), (BOX,) * 3, 2),
         }.items()
     },
-}  # fmt: skip
+}
 ONE_SHOT = {"moments", "quantiles", "components", "k-means"}
 
 
@@ -285,9 +263,9 @@ def test_the_last_bit_of_others_is_not_decided_by_a_record_that_comes(monkeypatc
     if not fixed:
         monkeypatch.setattr(rounds, "segment_rows", lambda study: None)
         monkeypatch.setattr(rounds, "padded_length", lambda study, records: -(-records // 64) * 64)
-    settings = Settings(epsilon=1.0, delta=1e-6, rounds=1, relation=ADDED)
+    method = methods.gradient_perturbation(1.0, 1e-6, rounds=1, relation=ADDED)
     facts = Facts((360,), 8, 1, 0, exact_sizes=False)
-    study = Study(gradient_perturbation(settings), facts, Trust.LOCAL)
+    study = Study(method, facts, Trust.LOCAL)
     equal = facts.places if fixed else 448
     assert facts.places == 448
     generator = np.random.default_rng(5)

@@ -231,9 +231,13 @@ def test_scalars_that_are_not_finite_are_not_sent():
             wire.encode("ask", {"weight": value})
 
 
-@given(st.recursive(st.none() | st.integers() | st.floats() | st.text(max_size=9),
-                    lambda x: st.lists(x, max_size=4) | st.dictionaries(st.text(max_size=9), x)),
-       st.binary(max_size=40))  # fmt: skip
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.floats() | st.text(max_size=9),
+        lambda x: st.lists(x, max_size=4) | st.dictionaries(st.text(max_size=9), x),
+    ),
+    st.binary(max_size=40),
+)
 @settings(max_examples=60)
 def test_any_header_is_read_or_refused(header, body):
     """Also one that has the right fields with anything in them."""
@@ -260,10 +264,8 @@ def sealed(kind):
 
 @pytest.mark.parametrize(
     "value",
-    [
-        Private([1]), CONTRIBUTION, sealed(Share), np.ones(2), None, object()
-    ],
-)  # fmt: skip
+    [Private([1]), CONTRIBUTION, sealed(Share), np.ones(2), None, object()],
+)
 def test_private_things_have_no_encoding(value):
     with pytest.raises(PrivacyViolation, match="may not leave"):
         wire.encode_value(value, {}, simulation=True)

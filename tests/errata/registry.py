@@ -57,18 +57,53 @@ REQUIRED = tuple(f"{source}-{n + 1}" for source, last in COUNTS.items() for n in
 
 # Those that touch privacy: a guarantee is false as stated, or true under a condition only.
 AT_STAKE = (
-    "E000-2", "E000-3", "E000-5", "E000-8", "E000-9", "E000-10",
-    "E001-4", "E001-5", "E001-7",
-    "E002-1", "E002-7", "E002-8", "E002-10", "E002-12", "E002-13",
-    "E003-1", "E003-2", "E003-5", "E003-6", "E003-7", "E003-8", "E003-9", "E003-16", "E003-27",
-    "E004-2", "E004-3", "E004-5", "E004-7",
-    "X-1", "X-2", "X-3", "X-4", "X-5", "X-6", "X-7", "X-8", "X-9", "X-10", "X-11",
-)  # fmt: skip
+    "E000-2",
+    "E000-3",
+    "E000-5",
+    "E000-8",
+    "E000-9",
+    "E000-10",
+    "E001-4",
+    "E001-5",
+    "E001-7",
+    "E002-1",
+    "E002-7",
+    "E002-8",
+    "E002-10",
+    "E002-12",
+    "E002-13",
+    "E003-1",
+    "E003-2",
+    "E003-5",
+    "E003-6",
+    "E003-7",
+    "E003-8",
+    "E003-9",
+    "E003-16",
+    "E003-27",
+    "E004-2",
+    "E004-3",
+    "E004-5",
+    "E004-7",
+    "X-1",
+    "X-2",
+    "X-3",
+    "X-4",
+    "X-5",
+    "X-6",
+    "X-7",
+    "X-8",
+    "X-9",
+    "X-10",
+    "X-11",
+)
 
 PRIVACY = (
     # ------------------------------------------------------------------ source 000
     Entry(
-        "E000-2", CONDITION, "slide on (ε, δ)-privacy",
+        "E000-2",
+        CONDITION,
+        "slide on (ε, δ)-privacy",
         "δ of the order of 1/n is listed as usual, but printing one random record in clear is "
         "(0, 1/n)-private.",
         "Statistics, estimators, training, study files and `unisono query` warn where δ is 1/n or "
@@ -80,8 +115,10 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "E000-3", UNCLEAR, "Gaussian mechanism theorem",
-        "\"ε, δ ∈ (0, 1)\" is stated, but no ε is given: it is the promise √(2 log(1.25/δ))/σ "
+        "E000-3",
+        UNCLEAR,
+        "Gaussian mechanism theorem",
+        '"ε, δ ∈ (0, 1)" is stated, but no ε is given: it is the promise √(2 log(1.25/δ))/σ '
         "that must lie below 1, and nothing is asked of σ. At δ = 1e-5 the promise is false above "
         "8.41 (10: true δ 2.27e-5; 20: 1.5e-3), and wastes noise below 1.",
         "σ = Δ₂/μ* from the exact curve; the classical formula is refused above ε = 1.",
@@ -91,7 +128,9 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "E000-5", CONDITION, "Algorithm 1, density exp(-nλε|b|/2)",
+        "E000-5",
+        CONDITION,
+        "Algorithm 1, density exp(-nλε|b|/2)",
         "True only for the Euclidean norm and the exact minimiser; coordinate-wise it costs √p "
         "times ε, and a solver that stops early moves further.",
         "The norm mechanism with an L2 sensitivity that holds 2G/(nλ) + 2τ/λ for a public τ.",
@@ -101,7 +140,9 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "E000-8", FALSE, "output perturbation theorem",
+        "E000-8",
+        FALSE,
+        "output perturbation theorem",
         "Independent Laplace noise is scaled by an L2 sensitivity; a linear loss attains √p ε "
         "(p = 1000: 31.6 times the claim).",
         "Laplace noise takes an L1 sensitivity and refuses an L2 one; pure ε from an L2 bound "
@@ -113,7 +154,9 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "E000-9", FALSE, "gradient perturbation theorem",
+        "E000-9",
+        FALSE,
+        "gradient perturbation theorem",
         "The cited zCDP lemmas give ε + ε²/(4 log 1/δ), never ε; exactly, the printed σ is false "
         "above ε* = 7.96 (δ = 1e-5: claimed 16 is 19.14, claimed 32 is 49.91).",
         "σ = 2G√T/(m n₍₁₎ μ*(ε, δ)), exact at every ε.",
@@ -123,7 +166,9 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "E000-10", CONDITION, "corollary (√(t/T) ε, δ)",
+        "E000-10",
+        CONDITION,
+        "corollary (√(t/T) ε, δ)",
         "True only while √(t/T) ε ≤ ε*(δ), and only if local gradients never leave the secure sum.",
         "Prefixes cost μ √(t/T) on the exact curve; a server that sees clean values is booked as "
         "infinite.",
@@ -134,13 +179,17 @@ PRIVACY = (
     ),
     # ------------------------------------------------------------------ source 001
     Entry(
-        "E001-4", CONDITION, "Theorem 2.4",
+        "E001-4",
+        CONDITION,
+        "Theorem 2.4",
         "σ = cΔ₂/ε with a fixed c is stated for all ε; for large ε the true δ goes to 1.",
         "The exact curve at every ε.",
         ("test_001.py::test_no_constant_saves_the_gaussian_for_every_epsilon",),
     ),
     Entry(
-        "E001-5", FALSE, "Definition 2.4",
+        "E001-5",
+        FALSE,
+        "Definition 2.4",
         "The Rényi divergence has dQ/dP for dP/dQ: publishing the data satisfies it, and "
         "randomized response looks 3 to 6 times safer (ρ 0.141 for 0.462 at ε = 1).",
         "dP/dQ; disjoint outputs are infinitely far apart.",
@@ -151,7 +200,9 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "E001-7", FALSE, "Theorem 3.1(iii)",
+        "E001-7",
+        FALSE,
+        "Theorem 3.1(iii)",
         "√(6 T log 1/δ) ε without a condition: 1000 randomized responses at ε = 1 are claimed to "
         "cost 262.83 and cost 577.83.",
         "The theorem is refused outside T ε² ≤ 4.287 log(1/δ); optimal composition is exact.",
@@ -162,7 +213,9 @@ PRIVACY = (
     ),
     # ------------------------------------------------------------------ source 002
     Entry(
-        "E002-1", FALSE, "Definitions 2 and 4, eq. (3.3)",
+        "E002-1",
+        FALSE,
+        "Definitions 2 and 4, eq. (3.3)",
         "Neighbours are ‖x - x'‖₁ ≤ 1 on raw data, so a sum of ages gets a hundredth of its noise.",
         "One record is replaced, on public bounds that are enforced by clipping.",
         (
@@ -171,13 +224,17 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "E002-7", FALSE, "eq. (4.7)",
+        "E002-7",
+        FALSE,
+        "eq. (4.7)",
         "The residual's change leaves out y - y', which alone can be 2.",
         "Replace-one changes x and y; the bound from public weights covers both.",
         ("test_002.py::test_the_residual_also_moves_with_the_label",),
     ),
     Entry(
-        "E002-8", FALSE, "eq. (4.8)",
+        "E002-8",
+        FALSE,
+        "eq. (4.8)",
         "|r σ - r' σ'| is bounded with one residual (0 when r = 0), and by an average over x.",
         "max(|r|, |r'|)(|σ| + |σ'|), and a supremum over x.",
         (
@@ -190,7 +247,9 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "E002-10", CONDITION, "eq. (4.10)",
+        "E002-10",
+        CONDITION,
+        "eq. (4.10)",
         "The constants hold for typical records only; one record passes them several times over.",
         "Δ₁ ≤ 4R(√m‖W‖ + √d‖a‖₁) and Δ₂ ≤ 4R√(‖W‖² + ‖a‖²) from public weights, or clipping.",
         (
@@ -205,8 +264,10 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "E002-12", FALSE, "section 4.4, linear networks",
-        "\"Safe even without DP\": d + 1 rounds give XᵀX and Xᵀy exactly, and with them the last "
+        "E002-12",
+        FALSE,
+        "section 4.4, linear networks",
+        '"Safe even without DP": d + 1 rounds give XᵀX and Xᵀy exactly, and with them the last '
         "record to whoever knows the others.",
         "The attack is part of the library; without noise nothing is called private.",
         ("test_002.py::test_a_linear_network_gives_the_last_record_away",),
@@ -216,7 +277,9 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "E002-13", FALSE, "section 5.1, gradient inversion",
+        "E002-13",
+        FALSE,
+        "section 5.1, gradient inversion",
         "Inverting a gradient that has no noise is said to show a weakness of DP. That the problem "
         "is NP-hard, which is said beside it, protects nobody: hardness is that of the worst case.",
         "μ-GDP lets at most Φ(Φ⁻¹(κ) + μ) of secrets be found that a blind guess finds with κ.",
@@ -225,20 +288,26 @@ PRIVACY = (
     ),
     # ------------------------------------------------------------------ source 003
     Entry(
-        "E003-1", CONDITION, "section 2.1.1",
+        "E003-1",
+        CONDITION,
+        "section 2.1.1",
         "δ is called the probability that ε-privacy fails; at μ = ε = 1 δ is 0.1269 and the loss "
         "exceeds ε with probability 0.3085.",
         "δ and the tail of the privacy loss are two functions.",
         ("test_003.py::test_delta_is_not_the_probability_of_a_large_loss",),
     ),
     Entry(
-        "E003-2", FALSE, "eq. (2.8)",
+        "E003-2",
+        FALSE,
+        "eq. (2.8)",
         "δ ≤ exp(α(λ) - λε) is printed for =, so δ = 0 always qualifies; (2.9) has it right.",
         "The minimum over λ is the smallest δ that is proved, and lies above the exact one.",
         ("test_003.py::test_delta_zero_satisfies_the_printed_tail_bound",),
     ),
     Entry(
-        "E003-5", FALSE, "Definitions 2.1.1-2.1.3 against section 2.1.2",
+        "E003-5",
+        FALSE,
+        "Definitions 2.1.1-2.1.3 against section 2.1.2",
         "The definitions replace a record, the accountant adds one: figure 4.4 ends at 8.59 or "
         "20.65.",
         "Events carry the sensitivity of each relation, and certificates print all of them.",
@@ -248,7 +317,9 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "E003-6", FALSE, "the thesis's code",
+        "E003-6",
+        FALSE,
+        "the thesis's code",
         "Lots of fixed size are drawn without replacement and accounted as Poisson.",
         "The sampler emits its own event; a draw sampled one way refuses the other's noise.",
         (
@@ -257,19 +328,25 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "E003-7", FALSE, "figure 4.4, \"termination after ε exceeds\"",
+        "E003-7",
+        FALSE,
+        'figure 4.4, "termination after ε exceeds"',
         "Stopping after the budget is passed releases step 78 at 10.08 of 10.",
         "The ledger refuses before the step, and before data are read.",
         ("test_003.py::test_the_ledger_refuses_before_the_step_that_would_overspend",),
     ),
     Entry(
-        "E003-8", FALSE, "Algorithm 1, line 8",
+        "E003-8",
+        FALSE,
+        "Algorithm 1, line 8",
         "The unclipped gradients are summed, so ε is infinite.",
         "Contributions are made by functions that clip; anything else is refused.",
         ("test_003.py::test_the_unclipped_sum_is_unbounded",),
     ),
     Entry(
-        "E003-9", CONDITION, "Algorithm 1, lot size and clip",
+        "E003-9",
+        CONDITION,
+        "Algorithm 1, lot size and clip",
         "Dividing by the lot that happened to be drawn, or clipping at the median norm, lets one "
         "record move everything.",
         "Divisors are public facts and the clip is a public setting.",
@@ -279,7 +356,9 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "E003-16", FALSE, "Algorithm 3 and its accounting",
+        "E003-16",
+        FALSE,
+        "Algorithm 3 and its accounting",
         "Clients feed their secret noise share back into their state and then correct it: the "
         "accountant says 8.59, the final model costs 51.3 and all rounds 84.1.",
         "Noise is added by the engine after the local step, so states are functions of data and "
@@ -299,26 +378,34 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "E003-27", CONDITION, "Algorithms 2 and 3, \"until convergence\"",
+        "E003-27",
+        CONDITION,
+        'Algorithms 2 and 3, "until convergence"',
         "A stopping rule on clean values tells neighbours apart by the number of rounds.",
         "Rounds are agreed and paid for as a whole before data are read.",
         ("test_003.py::test_rounds_until_convergence_are_a_message",),
     ),
     # ------------------------------------------------------------------ source 004
     Entry(
-        "E004-2", FALSE, "eq. (6)",
+        "E004-2",
+        FALSE,
+        "eq. (6)",
         "δ' = δ^(1/3) is counted as δ: 5e-10 becomes 7.9e-4.",
         "What is left of δ for a composition theorem is computed, and refused when nothing is.",
         ("test_004.py::test_the_cube_root_of_delta_is_not_delta",),
     ),
     Entry(
-        "E004-3", FALSE, "proof of Theorem 1, use of Lemma 2",
+        "E004-3",
+        FALSE,
+        "proof of Theorem 1, use of Lemma 2",
         "The step's ε follows only from half the replace-one sensitivity 2nL.",
         "The event holds the sensitivity of each relation, and the exact curve its cost.",
         ("test_004.py::test_lemma_2_does_not_give_the_step_that_theorem_1_uses",),
     ),
     Entry(
-        "E004-5", FALSE, "Theorem 1 against the coordinator",
+        "E004-5",
+        FALSE,
+        "Theorem 1 against the coordinator",
         "A hidden order is counted as amplification against the party that drew it: n = 3000 and "
         "ε = 0.5 is really 2.12.",
         "Against who knows the order every use counts in full.",
@@ -328,7 +415,9 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "E004-7", FALSE, "Theorem 3, steps 4 and 5",
+        "E004-7",
+        FALSE,
+        "Theorem 3, steps 4 and 5",
         "T parts of (ε/√(T log 1/δ), δ/T) are said to be (ε, δ)-private; they are "
         "(√2 ε + ε²/log(1/δ), 2δ)-private.",
         "σ = 2L√T/μ*(ε, δ): 84.5 where the text's own formula needs 453.9.",
@@ -339,13 +428,17 @@ PRIVACY = (
     ),
     # ----------------------------------------------------------------- engineering
     Entry(
-        "X-1", ENGINEERING, "float sums",
+        "X-1",
+        ENGINEERING,
+        "float sums",
         "A float32 running sum moves by 2C when one record of norm C is removed.",
         "Records are clipped and rounded to integers before they are summed.",
         ("test_engineering.py::test_a_float_sum_moves_by_twice_the_clip",),
     ),
     Entry(
-        "X-2", ENGINEERING, "one key in a loop",
+        "X-2",
+        ENGINEERING,
+        "one key in a loop",
         "A key used inside a compiled scan gives identical noise in every step.",
         "Draws are indexed by step, and a step cannot be drawn twice.",
         (
@@ -354,7 +447,9 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "X-3", ENGINEERING, "rounded noise",
+        "X-3",
+        ENGINEERING,
+        "rounded noise",
         "A discrete Gaussian is accounted on the continuous curve (δ .332 for .322).",
         "The integer law is accounted, or shares are rounded Gaussians, whose gap is proved.",
         (
@@ -363,13 +458,17 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "X-4", ENGINEERING, "shares and survivors",
+        "X-4",
+        ENGINEERING,
+        "shares and survivors",
         "Noise is split among all parties, while some drop out and some collude.",
         "Shares have variance total / h with h = minimum survivors - colluders.",
         ("test_engineering.py::test_shares_are_planned_for_the_survivors_who_do_not_collude",),
     ),
     Entry(
-        "X-5", ENGINEERING, "solver tolerance",
+        "X-5",
+        ENGINEERING,
+        "solver tolerance",
         "The gradient norm a solver reached depends on the data, so it cannot be in the "
         "sensitivity.",
         "A public tolerance τ adds 2τ/λ to the sensitivity; whoever misses it releases nothing.",
@@ -381,7 +480,9 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "X-6", ENGINEERING, "failures that depend on data",
+        "X-6",
+        ENGINEERING,
+        "failures that depend on data",
         "Error messages, sizes and missing answers tell about the records.",
         "Every failure is the same dropout on the wire; odd values are clipped or count as zero.",
         (
@@ -391,7 +492,9 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "X-7", ENGINEERING, "copies",
+        "X-7",
+        ENGINEERING,
+        "copies",
         "Cloning an estimator deep-copies its ledger and doubles the budget.",
         "A copy is the same ledger; pickling is refused. Every fit of a search is a release, and "
         "so is the choice.",
@@ -402,13 +505,17 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "X-8", ENGINEERING, "identity",
+        "X-8",
+        ENGINEERING,
+        "identity",
         "One person with several records, or at two parties, is protected less than claimed.",
         "Both are declared in the policy, and the certificate prints the weakest declaration.",
         ("test_engineering.py::test_the_certificate_prints_who_may_own_what",),
     ),
     Entry(
-        "X-9", ENGINEERING, "retries and checkpoints",
+        "X-9",
+        ENGINEERING,
+        "retries and checkpoints",
         "A server that asks again burns budget or gets the same noise twice.",
         "Attempts are paid for in advance, a repeated ask is a dropout, no key is used again, "
         "ledgers are readable by their owner only, and values without noise are not written to "
@@ -425,7 +532,9 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "X-10", ENGINEERING, "a coordinator who names records",
+        "X-10",
+        ENGINEERING,
+        "a coordinator who names records",
         "In SGD1 the coordinator may name one record n² times.",
         "A public cap of k_max uses per record: μ = √k_max 2nL/σ.",
         ("test_engineering.py::test_a_coordinator_who_names_one_record_again_and_again",),
@@ -436,12 +545,14 @@ PRIVACY = (
         ),
     ),
     Entry(
-        "X-11", ENGINEERING, "samplers inside compiled programs",
+        "X-11",
+        ENGINEERING,
+        "samplers inside compiled programs",
         "Total variation of float noise, summed over a billion draws, bounds nothing.",
         "The relative error of each grid cell is bounded and composed: below 1e-3 in ε.",
         ("test_engineering.py::test_summed_total_variation_of_float_noise_is_useless",),
     ),
-)  # fmt: skip
+)
 
 _SLIPS = runpy.run_path(str(Path(__file__).parent / "slips.py"))["LINES"]
 ENTRIES = (*PRIVACY, *(Entry(*line[:6], elsewhere=line[6]) for line in _SLIPS))

@@ -10,17 +10,19 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
 from unisono.accounting.pairs import DiscretePair
 from unisono.accounting.shares import norm_mechanism_epsilon
-from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
 from unisono.attacks.audit import audit, check
 from unisono.core.algorithm import Facts
 from unisono.core.events import Distance, Event, NormNoise, Sensitivity
 from unisono.core.ledger import Ledger
 from unisono.core.noise.norm import norm_share
 from unisono.core.policy import Budget, Policy
+from unisono.core.study import Study
 from unisono.core.trust import FINAL_MODEL, SERVER, Relation, Trust, Unit
 from unisono.errors import AuditFailed, ConditionViolated, LargeDeltaWarning, UndefinedRelation
 from unisono.mechanisms import laplace, norm
 from unisono.statistics import count
+
+from .. import methods
 
 REPLACE = Relation.REPLACE_ONE
 
@@ -176,8 +178,8 @@ def test_gradient_perturbation_as_published(claimed, true):
     )
     mu = math.sqrt(50) * 2 / (10 * 100) / sigma
     assert gaussian.epsilon(1e-5, mu) == pytest.approx(found, rel=1e-9)
-    algorithm = gradient_perturbation(Settings(epsilon=claimed, delta=1e-5, rounds=50))
-    cost = algorithm.cost(Facts((100,) * 10, 3, 10), Trust.SECURE_SUM)[FINAL_MODEL]
+    method = methods.gradient_perturbation(epsilon=claimed, delta=1e-5, rounds=50)
+    cost = Study(method, Facts((100,) * 10, 3, 10), Trust.SECURE_SUM).cost[FINAL_MODEL]
     curve = PrivacyCurve(cost, REPLACE)
     assert curve.fits(claimed, 1e-5)
     assert curve.epsilon(1e-5) == pytest.approx(claimed, rel=1e-6)  # and wastes nothing
@@ -204,9 +206,9 @@ def test_prefixes_of_a_run_cost_what_the_exact_curve_says():
     for done, holds in ((16, True), (24, True), (26, False), (64, False)):
         share = math.sqrt(done / rounds)
         assert (gaussian.epsilon(1e-5, mu * share) <= share * claimed) is holds
-    event = gradient_perturbation(Settings(epsilon=claimed, delta=1e-5, rounds=rounds)).event(
-        Facts((100,) * 3, 3, 3), Trust.LOCAL
-    )
+    method = methods.gradient_perturbation(claimed, 1e-5, rounds=rounds)
+    facts = Facts((100,) * 3, 3, 3)
+    event = method.bind(facts, Trust.LOCAL).event(facts, Trust.LOCAL)
     exact = gaussian.mu_for(claimed, 1e-5)
     for done in (16, 64):
         spent = PrivacyCurve(event * done, REPLACE).epsilon(1e-5)
@@ -215,11 +217,11 @@ def test_prefixes_of_a_run_cost_what_the_exact_curve_says():
 
 def test_clean_gradients_at_the_server_are_booked_as_no_protection():
     """E000-10: "no additional information" holds only while local gradients stay in the sum."""
-    algorithm = gradient_perturbation(Settings(epsilon=1.0, delta=1e-5, rounds=10))
+    method = methods.gradient_perturbation(epsilon=1.0, delta=1e-5, rounds=10)
     facts = Facts((100,) * 3, 3, 3)
 
     def against_the_server(trust):
-        return PrivacyCurve(algorithm.cost(facts, trust)[SERVER], REPLACE)
+        return PrivacyCurve(Study(method, facts, trust).cost[SERVER], REPLACE)
 
     assert against_the_server(Trust.TRUSTED_SERVER).epsilon(1e-5) == math.inf
     assert against_the_server(Trust.SECURE_SUM).fits(1.0, 1e-5)

@@ -83,8 +83,9 @@ def test_the_residual_also_moves_with_the_label(generator):
     true = residual(hidden, output, x, 1.0) - residual(hidden, output, x, -1.0)
     assert published == 0.0
     assert abs(true) == pytest.approx(2.0)
-    one, other = (np.concatenate([g.ravel() for g in gradients(hidden, output, x, y)])
-                  for y in (1.0, -1.0))  # fmt: skip
+    one, other = (
+        np.concatenate([g.ravel() for g in gradients(hidden, output, x, y)]) for y in (1.0, -1.0)
+    )
     assert np.linalg.norm(one - other, 1) > 0.1
     assert np.linalg.norm(one - other, 1) <= bounds(hidden, output)[0]
 
@@ -125,8 +126,12 @@ def test_public_weights_bound_every_gradient(generator):
         records = [(worst, -1.0), (-worst, 1.0), (worst, 1.0)]
         for _ in range(6):
             records.append((unit(generator.normal(size=d)), generator.choice([-1.0, 1.0])))
-        rows = np.array([np.concatenate([g.ravel() for g in gradients(hidden, output, *record)])
-                         for record in records])  # fmt: skip
+        rows = np.array(
+            [
+                np.concatenate([g.ravel() for g in gradients(hidden, output, *record)])
+                for record in records
+            ]
+        )
         apart = rows[:, None] - rows[None, :]
         assert np.abs(apart).sum(-1).max() <= l1
         assert np.linalg.norm(apart, axis=-1).max() <= l2

@@ -10,7 +10,6 @@ import pytest
 from unisono.accounting import gaussian, moments, pld
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
-from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.compiled import numbers
 from unisono.core.costs import everyone
@@ -23,6 +22,8 @@ from unisono.core.trust import SERVER, Relation, Trust
 from unisono.core.values import Private, clipped_sum
 from unisono.engines import in_process
 from unisono.errors import BudgetExceeded, GrantMisused, InvalidInput
+
+from .. import methods
 
 # Figure 4.4 of the thesis: noise multiplier 5, 78 rounds, delta 1e-5.
 SIGMA, ROUNDS, DELTA = 5.0, 78, 1e-5
@@ -156,8 +157,9 @@ def test_dividing_by_the_lot_that_happened_to_be_drawn():
     lot, neighbour = np.array([[1.0], [-1.0]]), np.array([[1.0]])
     moved = abs(lot.sum() / len(lot) - neighbour.sum() / len(neighbour))
     assert moved == pytest.approx(10 * clip / expected)
-    algorithm = gradient_perturbation(Settings(epsilon=1.0, delta=1e-5, rounds=1, clip=clip))
+    method = methods.gradient_perturbation(epsilon=1.0, delta=1e-5, rounds=1, clipping_norm=clip)
     facts = Facts((expected,), 1, 1)
+    algorithm = method.bind(facts, Trust.LOCAL)
     start, _ = algorithm.init(facts)
     features, labels = np.full((2, 1), 2.0, np.float32), np.array([1.0, -1.0], np.float32)
     local = jax.jit(numbers(partial(algorithm.local, facts)))
@@ -191,7 +193,7 @@ def test_a_clip_read_from_the_data_moves_every_record():
     bound = one.sensitivity.under(Relation.REPLACE_ONE).in_norm("l2")
     assert abs(int(one.value[0]) - int(other.value[0])) * 2.0**-10 <= bound
     with pytest.raises(InvalidInput, match="clip"):
-        Settings(epsilon=1.0, delta=1e-5, clip=float("nan"))
+        methods.gradient_perturbation(epsilon=1.0, delta=1e-5, clipping_norm=float("nan"))
 
 
 def test_rounds_until_convergence_are_a_message():
@@ -208,7 +210,7 @@ def test_rounds_until_convergence_are_a_message():
     rows, labels = generator.normal(size=(20, 2)) / 3, np.ones(20)
     other = rows.copy()
     other[-1] = [1.0, -1.0]
-    algorithm = gradient_perturbation(Settings(epsilon=1.0, delta=DELTA, rounds=7))
+    algorithm = methods.gradient_perturbation(epsilon=1.0, delta=DELTA, rounds=7)
     study = Study(algorithm, Facts((20,), 2, 1), Trust.LOCAL)
     seen = []
     for features in (rows, other):

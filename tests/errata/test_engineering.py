@@ -15,7 +15,6 @@ from scipy.special import ndtr
 from unisono.accounting import gaussian, hidden_order, integer_noise, shares
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
-from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
 from unisono.core.algorithm import Facts
 from unisono.core.costs import everyone
 from unisono.core.events import DiscreteGaussian, Event, Gaussian, bounded_sum
@@ -30,6 +29,8 @@ from unisono.core.trust import SERVER, Relation, Trust
 from unisono.core.values import Private, clipped_sum
 from unisono.engines import in_process
 from unisono.errors import BudgetExceeded, ConditionViolated, GrantMisused, InvalidInput
+
+from .. import methods
 
 
 def test_a_float_sum_moves_by_twice_the_clip():
@@ -61,9 +62,14 @@ def test_one_key_in_a_scan_repeats_its_noise():
     draw = ledger.authorize(everyone(event * 50)).draw(0)
 
     noise = fold(
-        draw, event, grid, 50, lambda seen, step: clipped_sum(jnp.zeros((1, 1)), 1.0, grid),
-        lambda seen, noised, step: seen.at[step].set(noised[0]), jnp.zeros(50),
-    )  # fmt: skip
+        draw,
+        event,
+        grid,
+        50,
+        lambda seen, step: clipped_sum(jnp.zeros((1, 1)), 1.0, grid),
+        lambda seen, noised, step: seen.at[step].set(noised[0]),
+        jnp.zeros(50),
+    )
     noise = np.asarray(noise)
     assert len(set(noise.tolist())) > 45
 
@@ -124,7 +130,7 @@ def test_shares_are_planned_for_the_survivors_who_do_not_collude():
     for colluding, epsilon in ((0, 8.59), (1, 8.86), (5, 10.24), (10, 13.19), (15, 20.65)):
         found = gaussian.epsilon(1e-5, shares.mu_with_fewer(mu, 20, 20 - colluding))
         assert found == pytest.approx(epsilon, abs=0.005)
-    facts = Facts((10,) * 20, 3, minimum_survivors=16, colluders=5)
+    facts = Facts((10,) * 20, 3, minimum_parties=16, colluders=5)
     assert facts.honest == shares.honest_shares(16, 5) == 11
     event = Event(Gaussian(8.0, gap=1e-6), bounded_sum(l2=1.0))
     drawn = noise_steps(bytes(32), event, 1 / 64, (40_000,), honest=facts.honest)
@@ -132,7 +138,7 @@ def test_shares_are_planned_for_the_survivors_who_do_not_collude():
     assert variance == pytest.approx(shares.share_variance(64.0, 16, 5), rel=0.035)
     assert facts.honest * variance == pytest.approx(64.0, rel=0.035)
     with pytest.raises(InvalidInput, match="no honest party"):
-        Facts((10,) * 20, 3, minimum_survivors=5, colluders=5)
+        Facts((10,) * 20, 3, minimum_parties=5, colluders=5)
     with pytest.raises(ConditionViolated, match="no honest noise"):
         shares.honest_shares(5, 5)
 
@@ -189,17 +195,25 @@ def test_copies_of_a_ledger_share_one_budget(ledger, cost):
 def test_the_certificate_prints_who_may_own_what():
     """X-8: records per person and whether parties are disjoint are declared and printed."""
     study = Study(
-        gradient_perturbation(Settings(epsilon=1.0, delta=1e-5, rounds=2)),
-        Facts((6, 6), 2, 2), Trust.LOCAL,
-    )  # fmt: skip
+        methods.gradient_perturbation(epsilon=1.0, delta=1e-5, rounds=2),
+        Facts((6, 6), 2, 2),
+        Trust.LOCAL,
+    )
     data = Private((np.full((6, 2), 0.3), np.ones(6)))
     parties = [
-        Party(name, data, Ledger.in_memory(
-            Policy(name, Budget(1.0, 1e-5), records_per_person=number, parties_disjoint=number < 3),
-            ACCOUNTANT, seed=1,
-        ))
+        Party(
+            name,
+            data,
+            Ledger.in_memory(
+                Policy(
+                    name, Budget(1.0, 1e-5), records_per_person=number, parties_disjoint=number < 3
+                ),
+                ACCOUNTANT,
+                seed=1,
+            ),
+        )
         for name, number in (("a", 1), ("b", 3))
-    ]  # fmt: skip
+    ]
     certificate = in_process.run(study, parties).certificate
     # The weakest declaration of all parties is what may be claimed.
     assert certificate.declarations == {"records_per_person": 3, "parties_disjoint": False}
@@ -216,9 +230,11 @@ def test_grants_taken_are_spent_and_keys_are_never_used_again(tmp_path, cost, ev
     value = clipped_sum(np.zeros((1, 1)), 0.5, 2.0**-20)
     seen = set()
     for attempt in range(1, 3):
-        book = Ledger.open(path, ACCOUNTANT) if attempt > 1 else Ledger.create(
-            path, Policy("ages", Budget(1.0, 1e-6)), ACCOUNTANT
-        )  # fmt: skip
+        book = (
+            Ledger.open(path, ACCOUNTANT)
+            if attempt > 1
+            else Ledger.create(path, Policy("ages", Budget(1.0, 1e-6)), ACCOUNTANT)
+        )
         grant = book.authorize(cost)
         seen.add(int(release(grant.draw(0), value, event).value[0]))
         assert book.grants == attempt

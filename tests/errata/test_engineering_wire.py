@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
@@ -17,13 +16,16 @@ from unisono.engines.distributed.envelope import HEAD_BYTES
 from unisono.engines.distributed.sessions import session_of
 from unisono.secagg.roster import Identity, Roster
 
+from .. import methods
+
 loopback = pytest.importorskip("unisono.engines.flower.loopback", reason="flwr is not installed")
 
 ROUNDS = 3
 STUDY = Study(
-    gradient_perturbation(Settings(epsilon=1.0, delta=1e-5, rounds=ROUNDS)),
-    Facts((8, 8, 8), 2, 2), Trust.LOCAL,
-)  # fmt: skip
+    methods.gradient_perturbation(epsilon=1.0, delta=1e-5, rounds=ROUNDS),
+    Facts((8, 8, 8), 2, 2),
+    Trust.LOCAL,
+)
 ROWS = np.linspace(-0.6, 0.6, 16).reshape(8, 2)
 GOOD = (ROWS, np.sign(ROWS[:, 0]))
 BAD = {

@@ -9,7 +9,6 @@ from scipy import stats
 from unisono.accounting import gaussian, theorems, zcdp
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
-from unisono.algorithms import solver
 from unisono.attacks.defences import DpSgd, Dropout, GradientNoise, Nothing, Pruning
 from unisono.core.events import Event, Gaussian, bounded_sum
 from unisono.core.ledger import Ledger
@@ -17,7 +16,8 @@ from unisono.core.policy import Budget, Policy
 from unisono.core.trust import FINAL_MODEL, Relation
 from unisono.errors import InvalidInput, UndefinedRelation
 from unisono.experiments import two_layer
-from unisono.models.losses import LOSSES
+from unisono.problems.losses import LOSSES
+from unisono.releases import solver
 from unisono.statistics import histogram, total
 
 DELTA = 1e-6
@@ -148,8 +148,9 @@ def test_gaussian_accuracy_needs_the_noise_that_was_added():
 
 def test_noise_is_centred():
     """E002-2: a location other than 0 only shifts the answers; 64 draws, six standard errors."""
-    values = [total([5.0], bounds=(0, 10), epsilon=1.0, ledger=book(seed=s)).value
-              for s in range(64)]  # fmt: skip
+    values = [
+        total([5.0], bounds=(0, 10), epsilon=1.0, ledger=book(seed=s)).value for s in range(64)
+    ]
     assert abs(np.mean(values) - 5.0) < 6 * math.sqrt(2) * 10 / math.sqrt(64)
 
 

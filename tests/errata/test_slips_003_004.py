@@ -10,22 +10,21 @@ from scipy import stats
 
 from unisono.accounting import gaussian, moments, theorems
 from unisono.accounting.curve import PrivacyCurve
-from unisono.algorithms import bounds, sgd_synchronous
+from unisono.algorithms import bounds
 from unisono.algorithms.free_energy import data_free_gradient, data_gradients, free_energy
 from unisono.algorithms.pvi import infer
-from unisono.algorithms.pvi_analytic import (
-    IteratedSettings,
-    Settings,
-    iterated_regression,
-    one_shot_regression,
-)
 from unisono.core.algorithm import Facts
 from unisono.core.events import Event, Gaussian, bounded_sum
+from unisono.core.study import Study
 from unisono.core.trust import SERVER, Relation, Trust
 from unisono.experiments import fig4_3, linear_case
-from unisono.models import gaussian_family as family
-from unisono.models import likelihoods
-from unisono.models.gaussian_family import Natural
+from unisono.problems import gaussian_family as family
+from unisono.problems import likelihoods
+from unisono.problems.gaussian_family import Natural
+from unisono.releases.release import copies
+
+from .. import methods
+from ..methods import iterated_regression, one_shot_regression
 
 DELTA = 1e-5
 
@@ -39,8 +38,10 @@ def test_the_moments_are_those_of_the_larger_direction():
     x = np.linspace(-14, 15, 400_001)
     alone = stats.norm.pdf(x, 0, noise)
     mixed = (1 - rate) * alone + rate * stats.norm.pdf(x, 1, noise)
-    integrals = [np.trapezoid(alone * (alone / mixed) ** power, x),
-                 np.trapezoid(mixed * (mixed / alone) ** power, x)]  # fmt: skip
+    integrals = [
+        np.trapezoid(alone * (alone / mixed) ** power, x),
+        np.trapezoid(mixed * (mixed / alone) ** power, x),
+    ]
     assert integrals[1] >= integrals[0]
     assert moments.log_moments(rate, noise)[power - 1] == pytest.approx(math.log(integrals[1]))
     run = 78 * moments.log_moments(1, 5)
@@ -52,9 +53,11 @@ def test_the_moments_are_those_of_the_larger_direction():
 def test_only_ratios_enter_the_account():
     """E003-4: noise is sigma times the clip, so the clip drops out and sigma remains."""
     found = [
-        PrivacyCurve(Event(Gaussian(5 * c), bounded_sum(l2=c)) * 78, Relation.ZERO_OUT)
-        .epsilon(DELTA) for c in (0.01, 1.0, 300.0)
-    ]  # fmt: skip
+        PrivacyCurve(Event(Gaussian(5 * c), bounded_sum(l2=c)) * 78, Relation.ZERO_OUT).epsilon(
+            DELTA
+        )
+        for c in (0.01, 1.0, 300.0)
+    ]
     assert found == pytest.approx([8.5875] * 3, abs=2e-4)
 
 
@@ -143,10 +146,10 @@ def test_changes_add_up_in_natural_parameters_only():
 def test_a_common_factor_is_free():
     """E003-15: the step size multiplies clip and noise alike; mu = sqrt(T) Delta/sigma stays."""
     costs = [
-        PrivacyCurve(Event(Gaussian(5.0 * eta), bounded_sum(l2=eta)) * 78, relation)
-        .epsilon(DELTA) for eta in (0.1, 1.0) for relation in (Relation.ZERO_OUT,
-                                                              Relation.REPLACE_ONE)
-    ]  # fmt: skip
+        PrivacyCurve(Event(Gaussian(5.0 * eta), bounded_sum(l2=eta)) * 78, relation).epsilon(DELTA)
+        for eta in (0.1, 1.0)
+        for relation in (Relation.ZERO_OUT, Relation.REPLACE_ONE)
+    ]
     assert costs == pytest.approx([8.5875, 20.6536] * 2, abs=1e-3)
 
 
@@ -233,10 +236,9 @@ def test_one_release_costs_what_the_iteration_does_and_is_less_noisy():
     """E003-25: at equal epsilon one release has 1/sqrt(T) of the noise of each of T rounds, and
     damped averaging keeps only (2 - eta)/eta of them: 19 of 78."""
     facts, rounds, damping = Facts((200,) * 3, 2, 3), 78, 0.1
-    common = {"epsilon": 8.0, "delta": DELTA, "clip": 1.0}
-    once = one_shot_regression(Settings(**common)).event(facts, Trust.LOCAL).noise.std
-    each = iterated_regression(IteratedSettings(**common, rounds=rounds, damping=damping))
-    noise = each.event(facts, Trust.LOCAL).noise.std
+    alone = one_shot_regression(8.0, DELTA).bind(facts, Trust.LOCAL)
+    each = iterated_regression(8.0, DELTA, rounds=rounds, damping=damping).bind(facts, Trust.LOCAL)
+    once, noise = (one.event(facts, Trust.LOCAL).noise.std for one in (alone, each))
     assert noise == pytest.approx(once * math.sqrt(rounds), rel=0.01)
     weights = damping * (1 - damping) ** np.arange(1000)
     kept = 1 / np.sum(weights**2)
@@ -267,10 +269,9 @@ def test_every_party_and_round_has_noise_of_its_own(generator):
     The variance of a sum of 9 independent shares, 20,000 sums: 5 % is five standard errors.
     """
     facts = Facts((50,) * 9, 3, 9)
-    settings = sgd_synchronous.Settings(1.0, DELTA)
-    event = sgd_synchronous.sgd_synchronous(settings).event(facts, Trust.LOCAL)
-    planned = sgd_synchronous.noise_variance(event, facts, Trust.LOCAL)
-    std = event.noise.std
+    algorithm = methods.sgd_synchronous(1.0, DELTA).bind(facts, Trust.LOCAL)
+    std = algorithm.event(facts, Trust.LOCAL).noise.std
+    planned = std**2 * copies(facts, Trust.LOCAL)
     apart = generator.normal(scale=std, size=(20_000, 9)).sum(axis=1)
     assert apart.var() == pytest.approx(planned, rel=0.05)
     assert (9 * generator.normal(scale=std, size=20_000)).var() > 8 * planned
@@ -302,9 +303,9 @@ def test_the_lemmas_and_orders_that_hold():
 def test_parties_with_different_records_do_not_add_up():
     """E004-8: one record lies with one party, so the promise is the worst party's, not the sum."""
     assert theorems.parallel([(0.5, 1e-6), (1.0, 1e-7)]) == (1.0, 1e-6)
-    algorithm = sgd_synchronous.sgd_synchronous(sgd_synchronous.Settings(1.0, DELTA))
+    method = methods.sgd_synchronous(1.0, DELTA)
     for parties in (2, 20):
-        cost = algorithm.cost(Facts((50,) * parties, 3, parties), Trust.LOCAL)[SERVER]
+        cost = Study(method, Facts((50,) * parties, 3, parties), Trust.LOCAL).cost[SERVER]
         assert PrivacyCurve(cost, Relation.REPLACE_ONE).epsilon(DELTA) <= 1.0
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from unisono.algorithms import gradient_perturbation as gradients
 from unisono.core.algorithm import Facts
 from unisono.core.study import Study
 from unisono.core.trust import Trust
@@ -24,6 +23,8 @@ from unisono.experiments import (
     simulation,
 )
 from unisono.experiments.findings import Number
+
+from .. import methods
 
 MODULES = (
     composition,
@@ -54,15 +55,15 @@ def test_simulated_runs_are_those_of_the_engine():
     """Without noise both give the same model; with noise they differ from it, and by draw."""
     data = simulation.logistic_records(3, 40, 4)
     facts = Facts((40, 40, 40), 4, 3)
-    weak = gradients.gradient_perturbation(gradients.Settings(3000.0, 1e-6, rounds=10))
-    ours = simulation.simulate(weak, facts, Trust.SECURE_SUM, data, 1, silent=True)[0]
-    theirs = in_process.run(
-        Study(weak, facts, Trust.SECURE_SUM), simulation.simulated_parties(data, 1)
-    ).value
+    weak, strong = (
+        Study(methods.gradient_perturbation(epsilon, 1e-6, rounds=10), facts, Trust.SECURE_SUM)
+        for epsilon in (3000.0, 1.0)
+    )
+    ours = simulation.simulate(weak, data, 1, silent=True)[0]
+    theirs = in_process.run(weak, simulation.simulated_parties(data, 1)).value
     assert np.linalg.norm(ours) > 0.1
     assert ours == pytest.approx(theirs, abs=0.02 * np.linalg.norm(ours))
-    strong = gradients.gradient_perturbation(gradients.Settings(1.0, 1e-6, rounds=10))
-    noisy = simulation.simulate(strong, facts, Trust.SECURE_SUM, data, 2)
+    noisy = simulation.simulate(strong, data, 2)
     assert np.linalg.norm(noisy - ours, axis=1).min() > 0.05
     assert not np.allclose(noisy[0], noisy[1])
 
@@ -72,11 +73,11 @@ def test_simulated_noise_has_the_variance_that_the_trust_says(trust):
     """One round from zero: θ = -η (g + noise)/n. 2,000 draws x 4 numbers: variance within 8 %,
     more than four standard errors."""
     data, facts = simulation.logistic_records(5, 30, 4), Facts((30,) * 5, 4, 5)
-    settings = gradients.Settings(1.0, 1e-6, rounds=1, learning_rate=1.0)
-    algorithm = gradients.gradient_perturbation(settings)
-    models = simulation.simulate(algorithm, facts, trust, data, 2000)
+    method = methods.gradient_perturbation(1.0, 1e-6, rounds=1, learning_rate=1.0)
+    study = Study(method, facts, trust)
+    models = simulation.simulate(study, data, 2000)
     places = 5 if trust is Trust.LOCAL else 1
-    std = algorithm.event(facts, trust).noise.std * math.sqrt(places) / 150
+    std = study.algorithm.event(facts, trust).noise.std * math.sqrt(places) / 150
     assert np.mean(models.var(axis=0)) == pytest.approx(std**2, rel=0.08)
 
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from unisono.experiments import laplace_gradients, two_layer
 from unisono.experiments.two_layer import Weights
-from unisono.models import networks
+from unisono.problems import networks
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,11 @@ def test_every_number_is_as_expected_and_can_be_drawn(found):
 @pytest.mark.slow
 def test_laplace_drowns_what_clipping_and_gaussian_noise_let_through(found):
     """E002-10: with the noise that the bound asks for, Laplace learns little; DP-SGD learns."""
-    left = {number.name.split(": ")[1]: number.measured
-            for number in found.numbers if number.name.startswith("error left")}  # fmt: skip
+    left = {
+        number.name.split(": ")[1]: number.measured
+        for number in found.numbers
+        if number.name.startswith("error left")
+    }
     assert left["Laplace"] > 2 * left["clip, Gaussian"]
     assert left["clip, Laplace"] > left["clip, Gaussian"]
     assert left["clip, Gaussian"] < 1.3 * left["no noise"]

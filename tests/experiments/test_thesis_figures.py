@@ -19,8 +19,8 @@ from unisono.algorithms.free_energy import (
 )
 from unisono.experiments import linear_case
 from unisono.experiments.climb import Plan, climb_all
-from unisono.models.gaussian_family import Natural
-from unisono.models.likelihoods import linear, logistic
+from unisono.problems.gaussian_family import Natural
+from unisono.problems.likelihoods import linear, logistic
 
 QUICK = ("fig4_6", "one_shot")
 LONGER = ("fig4_1", "fig4_4", "fig4_5", "fig4_7", "dataset_level")

@@ -132,8 +132,7 @@ def test_noise_has_the_law_the_event_names(name):
         values = noise_steps(key(1), in_dimension(event, 20_000), GRID, (20_000,), 1)
     uniform = np.random.default_rng(0).uniform(-0.5, 0.5, len(values))
     assert stats.kstest(values + uniform, LAWS[name](event.noise).cdf).pvalue > 1e-6
-    half = LAWS[name](type(event.noise)(**{**event.noise.__dict__,
-                                           **_halved(event.noise)}))  # fmt: skip
+    half = LAWS[name](type(event.noise)(**{**event.noise.__dict__, **_halved(event.noise)}))
     assert stats.kstest(values + uniform, half.cdf).pvalue < 1e-9
 
 
@@ -289,8 +288,10 @@ def _law(choose, scores, scale):
 def test_selection_prefers_the_best_as_its_tail_says():
     event = selection.calibrate(SCORE_BOUND, Relation.REPLACE_ONE, 4.0)
     bound = selection.tail(event.noise, 4, 0.05)
-    worse = [SCORES.max() - SCORES[selection.noisy_max(d, SCORES, event)] > bound
-             for d in draws(event, 500)]  # fmt: skip
+    worse = [
+        SCORES.max() - SCORES[selection.noisy_max(d, SCORES, event)] > bound
+        for d in draws(event, 500)
+    ]
     assert np.mean(worse) < 0.1
 
 

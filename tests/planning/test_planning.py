@@ -12,48 +12,64 @@ from scipy.linalg import toeplitz
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.matrix_mechanism import optimised
-from unisono.algorithms.choose import signal
-from unisono.cli.plan_studies import Wish, candidate, candidates, document, prediction
+from unisono.algorithms.descent import signal
+from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
+from unisono.algorithms.registry import OWN
+from unisono.cli.plan_studies import PlanRequest, candidate, candidates, document, prediction
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
 from unisono.core.study import Party
-from unisono.core.trust import SERVER, Relation, Trust, Unit
+from unisono.core.trust import SERVER, Trust, Unit
 from unisono.core.values import Private
 from unisono.engines import in_process
+from unisono.errors import InvalidInput
+from unisono.models.registry import algorithms_for, model_named
 from unisono.planning import noise
-from unisono.planning.laws import LAWS, Band, Law, fit
+from unisono.planning.laws import Band, UtilityLaw, band, fit, holds
 from unisono.planning.noise import noise_of
 from unisono.planning.posteriors import width_of
+from unisono.planning.predict import predict
 from unisono.planning.tasks import Task
 from unisono.planning.verdicts import HEADROOM, Grade, headroom, limits, verdict
 
-CLASSES = Wish(Task.CLASSIFICATION, (300, 400, 350), 10, 2)
-MEAN = Wish(Task.MEAN, (300, 400, 350), bounds=(0.0, 120.0))
-SMALL = Wish(Task.REGRESSION, (200, 200, 200), 3, epsilon=8.0)
+CLASSES = PlanRequest(Task.CLASSIFICATION, (300, 400, 350), 10, 2)
+# Enough budget that something is learnt: without it every width is the prior's.
+POSTERIOR = replace(CLASSES, task=Task.POSTERIOR)
+MEAN = PlanRequest(Task.MEAN, (300, 400, 350), bounds=(0.0, 120.0))
+SMALL = PlanRequest(Task.REGRESSION, (200, 200, 200), 3, epsilon=8.0)
+LEARNT = (Task.CLASSIFICATION, Task.REGRESSION, Task.NETWORK)
+MODELS = {
+    Task.CLASSIFICATION: model_named("logistic-regression"),
+    Task.REGRESSION: model_named("linear-regression"),
+    Task.NETWORK: model_named("network"),
+}
+UNMEASURED = {"objective-perturbation"}
 FAST = ("gradient-perturbation", "output-perturbation", "sgd-synchronous")
 
 
-def built(wish, name, trust=Trust.SECURE_SUM):
-    found = candidate(document(wish, name, trust))
+def built(request, name, trust=Trust.SECURE_SUM):
+    found = candidate(document(request, name, trust))
     assert found.built is not None, found.reason
     return found
 
 
-def likely(wish, name, trust=Trust.SECURE_SUM):
-    return prediction(wish, built(wish, name, trust)).likely
+def likely(request, name, trust=Trust.SECURE_SUM):
+    return prediction(request, built(request, name, trust)).likely
 
 
 def run(made, values, seed):
     """A simulated run on the same records at every party."""
     trusted = made.study.trust is Trust.TRUSTED_SERVER
-    columns = tuple(np.asarray(c, np.float32) for c in made.parts.encode(values))
+    columns = tuple(np.asarray(c, np.float32) for c in made.posed.encode(values))
     parties = []
     for number, party in enumerate(made.file.parties):
         policy = Policy(
-            party.name, Budget(1e3, made.file.privacy.delta),
+            party.name,
+            Budget(1e3, made.file.privacy.delta),
             ((SERVER, Budget(math.inf, 0.0)),) if trusted else (),
             relation=made.file.privacy.relation,
-        )  # fmt: skip
+        )
         ledger = Ledger.in_memory(policy, ACCOUNTANT, seed=1000 * seed + number)
         parties.append(Party(party.name, Private(columns), ledger))
     return in_process.run(made.study, parties)
@@ -67,7 +83,7 @@ def run(made, values, seed):
 def test_the_ratio_is_the_signal_that_learning_rates_follow(name, trust):
     """Another module computes q by hand; noise from the event agrees but for the grid."""
     study = built(CLASSES, name, trust).built.study
-    q = signal(study.facts, trust, 1.0, 1e-6, Relation.REPLACE_ONE, 11)
+    q = signal(study.facts, trust, Privacy(1.0, 1e-6), 11)
     assert noise_of(study).total == pytest.approx(q, rel=0.02)
 
 
@@ -104,13 +120,13 @@ def test_correlated_noise_counts_as_what_is_left_of_it():
 
 def test_the_standard_error_of_a_mean_is_exact():
     """Errors of 4 x 10 means have the predicted spread (chi-square of 40: false alarm 1e-4)."""
-    wish = replace(MEAN, records=(100,) * 3, features=10)
-    made = built(wish, "statistics")
-    expected = prediction(wish, made).answers
+    request = replace(MEAN, records=(100,) * 3, features=10)
+    made = built(request, "statistics")
+    expected = prediction(request, made).answers
     values = {f"x{n}": np.linspace(0, 120, 100) for n in range(1, 11)}
     ratios = []
     for seed in range(4):
-        shown = made.built.parts.present(made.built.study, run(made.built, values, seed))
+        shown = made.built.posed.present(made.built.study, run(made.built, values, seed))
         for one, other in zip(expected, shown["answers"], strict=True):
             assert one.name == other["name"]
             ratios.append((other["value"] - 60) / one.error)
@@ -129,10 +145,12 @@ def test_the_standard_error_does_not_depend_on_made_up_records():
 def test_every_answer_of_a_survey_is_predicted():
     said = document(MEAN, "statistics", Trust.SECURE_SUM)
     said["data"]["columns"]["sex"] = {"kind": "category", "values": ["f", "m"]}
-    said["algorithm"]["questions"] = [
-        {"ask": "mean", "column": "x1"}, {"ask": "count", "column": "sex", "value": "f"},
-        {"ask": "variance", "column": "x1"}, {"ask": "histogram", "column": "sex"},
-    ]  # fmt: skip
+    said["model"]["questions"] = [
+        {"ask": "mean", "column": "x1"},
+        {"ask": "count", "column": "sex", "value": "f"},
+        {"ask": "variance", "column": "x1"},
+        {"ask": "histogram", "column": "sex"},
+    ]
     found = prediction(MEAN, candidate(said))
     names = [one.name for one in found.answers]
     assert names == ["mean of x1", "variance of x1", "count of sex = f", "histogram of sex"]
@@ -149,35 +167,37 @@ def test_every_answer_of_a_survey_is_predicted():
     [(Task.CLASSIFICATION, name) for name in FAST] + [(Task.REGRESSION, "sgd-synchronous")],
 )
 def test_more_budget_and_more_records_lose_less(task, name):
-    wish = Wish(task, (300,) * 4, 10, 2 if task is Task.CLASSIFICATION else 0)
-    over_epsilon = [likely(replace(wish, epsilon=e), name) for e in (0.1, 0.5, 1.0, 4.0)]
-    over_records = [likely(replace(wish, records=(n,) * 4), name) for n in (100, 300, 3000)]
-    over_parties = [likely(wish.crowd(times), name) for times in (1, 2, 8)]
-    over_features = [likely(replace(wish, features=d), name) for d in (40, 10, 3)]
+    request = PlanRequest(task, (300,) * 4, 10, 2 if task is Task.CLASSIFICATION else 0)
+    over_epsilon = [likely(replace(request, epsilon=e), name) for e in (0.1, 0.5, 1.0, 4.0)]
+    over_records = [likely(replace(request, records=(n,) * 4), name) for n in (100, 300, 3000)]
+    over_parties = [likely(request.crowd(times), name) for times in (1, 2, 8)]
+    over_features = [likely(replace(request, features=d), name) for d in (40, 10, 3)]
     for losses in (over_epsilon, over_records, over_parties, over_features):
         assert losses == sorted(losses, reverse=True)
         assert losses[0] > losses[-1]
 
 
 @pytest.mark.parametrize(
-    ("wish", "names"),
+    ("planned", "names"),
     [
         (MEAN, ["statistics"]),
         (CLASSES, ["gradient-perturbation", "dp-sgd-convex", "output-perturbation"]),
-        (replace(CLASSES, task=Task.POSTERIOR, classes=0), ["one-shot-regression"]),
-        (replace(CLASSES, task=Task.POSTERIOR), ["pvi-natural-gradient", "pvi-clipped-updates"]),
+        (replace(POSTERIOR, classes=0), ["one-shot-regression"]),
+        (POSTERIOR, ["pvi-natural-gradient", "pvi-clipped-updates"]),
     ],
     ids=["mean", "classification", "regression posterior", "classes posterior"],
 )
-def test_less_trust_never_loses_less(wish, names):
+def test_less_trust_never_loses_less(planned, names):
     for name in names:
-        losses = [likely(wish, name, trust) for trust in Trust]
+        losses = [likely(planned, name, trust) for trust in Trust]
         assert losses[0] > losses[1] > losses[2]
 
 
 def test_more_colluders_cost_more():
-    losses = [likely(replace(CLASSES, records=(300,) * 6, colluders=count), "gradient-perturbation")
-              for count in (0, 2, 4)]  # fmt: skip
+    losses = [
+        likely(replace(CLASSES, records=(300,) * 6, colluders=count), "gradient-perturbation")
+        for count in (0, 2, 4)
+    ]
     assert losses == sorted(losses)
     assert losses[0] < losses[2]
 
@@ -194,26 +214,55 @@ def test_what_cannot_run_has_a_reason():
 
 
 def test_a_law_is_found_again_from_its_own_runs():
-    law, generator = Law(3.0, 1.2, 0.0, 0.0), np.random.default_rng(0)
+    law, generator = UtilityLaw(3.0, 1.2, 0.0, 0.0), np.random.default_rng(0)
     ratios = np.exp(generator.uniform(0, 4, 400))
     odds = np.exp(generator.normal(0, 0.5, 400)) * (ratios / 3.0) ** -1.2
     found = fit(ratios, [2] * 400, 0.5 * odds / (1 + odds))
     assert found.half == pytest.approx(3.0, rel=0.15)
     assert found.power == pytest.approx(1.2, rel=0.1)
     assert found.below == pytest.approx(0.82, abs=0.15)  # 5 % of a normal of 0.5
-    inside = found.band(10.0, 2)
-    assert inside.low < law.band(10.0, 2).likely < inside.high
+    inside = band(found, 10.0, 2)
+    assert inside.low < band(law, 10.0, 2).likely < inside.high
 
 
 def test_laws_are_complete_and_end_in_guessing():
-    for task, names in LAWS.items():
-        assert set(names) == set(Wish(task, (10, 10), 2, 2).algorithms)
-        for name, law in names.items():
-            band = law.band(1e-9, 4)
-            assert band.low <= band.likely <= band.high <= 0.75
-            assert band.likely > 0.7
+    """Every algorithm for a task has a law, but those whose use is said here to be unmeasured."""
+    assert {task for kind in OWN for task in kind.laws} == {str(task) for task in LEARNT}
+    for task in LEARNT:
+        request = PlanRequest(task, (10, 10), 2, 2)
+        able = {kind.name for kind in algorithms_for(MODELS[task])}
+        own = {kind.name: kind.laws[task] for kind in OWN if task in kind.laws}
+        assert set(own) == set(request.algorithms)
+        assert able - set(own) <= UNMEASURED
+        for name, law in own.items():
+            drowning = band(law, 1e-9, 4)
+            assert drowning.low <= drowning.likely <= drowning.high <= 0.75
+            assert drowning.likely > 0.7
             drowned = (task, name) == (Task.REGRESSION, "output-perturbation")
-            assert (law.band(1e9, 4).high < 0.02) != drowned
+            assert (band(law, 1e9, 4).high < 0.02) != drowned
+
+
+def test_what_nobody_has_measured_is_not_predicted(study_of):
+    iterated = study_of("bayesian-linear-regression", "iterated-regression")
+    with pytest.raises(InvalidInput, match="how wide the posteriors of iterated-regression get"):
+        predict(iterated, Task.POSTERIOR)
+    objective = study_of("logistic-regression", "objective-perturbation")
+    with pytest.raises(InvalidInput, match="what noise costs objective-perturbation in a class"):
+        predict(objective, Task.CLASSIFICATION, 2)
+
+
+@pytest.fixture
+def study_of():
+    """A study of the registries' defaults, whether or not it is planned."""
+
+    def made(model, name):
+        classes = 0 if model == "bayesian-linear-regression" else 2
+        request = PlanRequest(Task.CLASSIFICATION, (300, 300), 3, classes)
+        said = document(request, "gradient-perturbation", Trust.LOCAL)
+        said |= {"model": {"name": model}, "algorithm": {"name": name}}
+        return candidate(said).built.study
+
+    return made
 
 
 # ------------------------------------------------------------- predictions hold
@@ -233,27 +282,27 @@ def test_accuracy_lost_falls_into_the_band():
 
     inside = []
     for seed, epsilon in enumerate((0.3, 1.0, 4.0, 8.0)):
-        wish = Wish(Task.CLASSIFICATION, (300,) * 3, 10, 2, epsilon=epsilon)
-        found = built(wish, "gradient-perturbation")
-        made, law = found.built, LAWS[Task.CLASSIFICATION]["gradient-perturbation"]
+        request = PlanRequest(Task.CLASSIFICATION, (300,) * 3, 10, 2, epsilon=epsilon)
+        found = built(request, "gradient-perturbation")
+        made, law = found.built, GRADIENT_PERTURBATION.laws[Task.CLASSIFICATION]
         values = _plane(seed, 300)
-        rows, labels = made.parts.encode(_plane(100 + seed, 4000))
+        rows, labels = made.posed.encode(_plane(100 + seed, 4000))
         theta = np.asarray(run(made, values, seed).value)
-        plain = LogisticRegression(C=1e3, fit_intercept=False).fit(*made.parts.encode(values))
+        plain = LogisticRegression(C=1e3, fit_intercept=False).fit(*made.posed.encode(values))
         lost = plain.score(rows, labels) - np.mean(np.sign(rows @ theta) == labels)
-        inside.append(law.holds(prediction(wish, found).noise.total, 2, lost))
+        inside.append(holds(law, prediction(request, found).noise.total, 2, lost))
     assert sum(inside) >= 2, inside
 
 
 def test_the_width_of_a_posterior_is_as_predicted():
     """One run of 3 x 200 even records: widths of slopes are within a fifth of the prediction."""
-    wish = replace(SMALL, task=Task.POSTERIOR)
-    found = built(wish, "one-shot-regression")
-    expected = prediction(wish, found)
+    request = replace(SMALL, task=Task.POSTERIOR)
+    found = built(request, "one-shot-regression")
+    expected = prediction(request, found)
     generator = np.random.default_rng(1)
     values = {f"x{n}": generator.uniform(-1, 1, 200) for n in (1, 2, 3)}
     values["y"] = np.clip(0.2 * values["x1"] + generator.uniform(-0.5, 0.5, 200), -1, 1)
-    shown = found.built.parts.present(found.built.study, run(found.built, values, 5))
+    shown = found.built.posed.present(found.built.study, run(found.built, values, 5))
     width = width_of(found.built.study, expected.noise)
     assert width.plain == pytest.approx(1 / math.sqrt(1 / 9 + 600 / 3), rel=1e-6)
     assert expected.likely == width.private / width.plain
@@ -264,8 +313,8 @@ def test_the_width_of_a_posterior_is_as_predicted():
 
 
 def test_a_posterior_that_stays_at_its_prior_is_useless():
-    wish = replace(SMALL, task=Task.POSTERIOR, epsilon=0.01)
-    found = prediction(wish, built(wish, "one-shot-regression"))
+    request = replace(SMALL, task=Task.POSTERIOR, epsilon=0.01)
+    found = prediction(request, built(request, "one-shot-regression"))
     assert found.grade is Grade.USELESS
 
 

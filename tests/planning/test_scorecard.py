@@ -32,18 +32,28 @@ def line(name, value, aim, **more):
 def card(tmp_path):
     runs = {
         "sums": {
-            "state": "done", "seconds": 3.0, "command": "python benchmarks/sums.py --quick",
-            "quick": True, "missing": [{"missing": "Opacus", "install": "pip install opacus"}],
+            "state": "done",
+            "seconds": 3.0,
+            "command": "python benchmarks/sums.py --quick",
+            "quick": True,
+            "missing": [{"missing": "Opacus", "install": "pip install opacus"}],
             "figures": [
-                line("fast", 146.0, 100.0), line("slow", 4.0, 40.0),
+                line("fast", 146.0, 100.0),
+                line("slow", 4.0, 40.0),
                 line("small <b>", 2.0, 3.0, lower=True, ratio=False, peer=""),
                 line("large", 5.0, 3.0, lower=True, ratio=False, peer=""),
-                line("free", 5.0, None), line("nothing", None, 1.0),
+                line("free", 5.0, None),
+                line("nothing", None, 1.0),
             ],
         },
-        "broken": {"state": "failed: exit code 1", "seconds": 1.0, "figures": [], "missing": [],
-                   "printed": "Traceback\nZeroDivisionError: <oh>"},
-    }  # fmt: skip
+        "broken": {
+            "state": "failed: exit code 1",
+            "seconds": 1.0,
+            "figures": [],
+            "missing": [],
+            "printed": "Traceback\nZeroDivisionError: <oh>",
+        },
+    }
     for name, found in runs.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(found))
     return scorecard.collect(tmp_path, ["sums", "broken", "never"])
@@ -52,9 +62,13 @@ def card(tmp_path):
 def test_aims_are_judged_in_their_direction(card):
     verdicts = {one.name: one.verdict for one in card.figures}
     assert verdicts == {
-        "fast": "met", "slow": "MISSED", "small <b>": "met", "large": "MISSED", "free": "-",
+        "fast": "met",
+        "slow": "MISSED",
+        "small <b>": "met",
+        "large": "MISSED",
+        "free": "-",
         "nothing": "not measured",
-    }  # fmt: skip
+    }
     assert scorecard.summary(card) == (
         "2 aims met, 2 missed; 1 of 3 benchmarks done, 1 failed; 1 peer missing"
     )
@@ -116,10 +130,18 @@ def test_failures_and_time_limits_are_failures(tmp_path, monkeypatch):
 def test_every_benchmark_is_on_the_list():
     """Those that others call, and helpers, are the only files that are not."""
     parts = {
-        "datasets", "figures", "run", "scorecard", "flower_ray", "gradient_inversion_torch",
-        "networks_common", "networks_ours", "networks_peer_jax", "networks_peer_torch",
+        "datasets",
+        "figures",
+        "run",
+        "scorecard",
+        "flower_ray",
+        "gradient_inversion_torch",
+        "networks_common",
+        "networks_ours",
+        "networks_peer_jax",
+        "networks_peer_torch",
         "secure_sum_mpyc",
-    }  # fmt: skip
+    }
     files = {path.stem for path in BENCHMARKS.glob("*.py")}
     assert {one.name for one in run.BENCHMARKS} == files - parts
 

@@ -47,6 +47,9 @@ delta = 1e-4
 mode = "secure-sum"
 colluders = 1
 
+[model]
+name = "logistic-regression"
+
 [algorithm]
 name = "gradient-perturbation"
 rounds = 8
@@ -57,30 +60,42 @@ VIEWERS = ("final-model", "iterates", "server", "party", "network", "colluders:1
 
 def heading(**changes):
     given = {
-        "title": "Three hospitals", "engine": "in process", "state": "finished",
-        "started": "2026-11-16T09:00:00+00:00", "ended": "2026-11-16T09:01:00+00:00",
+        "title": "Three hospitals",
+        "engine": "in process",
+        "state": "finished",
+        "started": "2026-11-16T09:00:00+00:00",
+        "ended": "2026-11-16T09:01:00+00:00",
         "command": "unisono run study.toml --data records",
-    }  # fmt: skip
+    }
     return Heading(**{**given, **changes}).to_json()
 
 
 def certificate(**changes):
     """As `core.certificate` writes it, with numbers that are easy to find again."""
     given = {
-        "format": "unisono-certificate-1", "study": "ab" * 32, "algorithm":
-        "gradient-perturbation", "settings": {}, "trust": "secure-sum", "parties": 3,
-        "minimum_survivors": 3, "colluders": 1, "unit": "record",
+        "format": "unisono-certificate-1",
+        "study": "ab" * 32,
+        "algorithm": "gradient-perturbation",
+        "settings": {},
+        "trust": "secure-sum",
+        "parties": 3,
+        "minimum_parties": 3,
+        "colluders": 1,
+        "unit": "record",
         "guarantees": [
             {"viewer": viewer, "relation": relation, "epsilon": epsilon, "delta": 1e-4}
             for viewer in VIEWERS
             for relation, epsilon in (("replace-one", 1.0), ("zero-out", 0.4581))
         ],
-        "events": {}, "spending": [],
+        "events": {},
+        "spending": [],
         "declarations": {"records_per_person": 1, "parties_disjoint": True},
-        "entropy": "os", "secure_sum": "masks between machines", "transport": "",
+        "entropy": "os",
+        "secure_sum": "masks between machines",
+        "transport": "",
         "ledger_heads": {name: name * 4 for name in NAMES},
         "versions": {"python": "3.11", "unisono": "0.1.0"},
-    }  # fmt: skip
+    }
     return {**given, **changes}
 
 
@@ -90,11 +105,19 @@ def budget(name, before=0.0, spent=1.0, limit=2.0):
 
 
 RESULT = {
-    "rounds_opened": 8, "title": "Three hospitals", "algorithm": "gradient-perturbation",
-    "study": "ab" * 32, "file": "cd" * 32, "loss": "logistic", "target": "diagnosis",
-    "positive": "malignant", "negative": "benign", "note": "the sign decides",
-    "intercept": -3.25, "weights": {"radius": 0.5, "age": -0.01},
-}  # fmt: skip
+    "rounds_opened": 8,
+    "title": "Three hospitals",
+    "algorithm": "gradient-perturbation",
+    "study": "ab" * 32,
+    "file": "cd" * 32,
+    "loss": "logistic",
+    "target": "diagnosis",
+    "positive": "malignant",
+    "negative": "benign",
+    "note": "the sign decides",
+    "intercept": -3.25,
+    "weights": {"radius": 0.5, "age": -0.01},
+}
 DOCUMENTS = {
     "run": heading(),
     "progress": {"rounds": 8, "of": 8, "words": "", "answered": list(NAMES)},
@@ -102,20 +125,37 @@ DOCUMENTS = {
     "result": RESULT,
     "certificate": certificate(),
     "evaluation": {
-        "measure": "share of right predictions", "value": 0.93, "low": 0.90, "high": 0.95,
-        "confidence": 0.95, "records": 113, "how": "public file test.csv", "baseline": 0.63,
+        "measure": "share of right predictions",
+        "value": 0.93,
+        "low": 0.90,
+        "high": 0.95,
+        "confidence": 0.95,
+        "records": 113,
+        "how": "public file test.csv",
+        "baseline": 0.63,
     },
-    "transcript": {"messages": [
-        {"name": "sum", "rounds": [0, 7], "shape": [3],
-         "viewers": ["iterates", "network", "party", "server"]},
-        {"name": "result", "rounds": [8, 8], "shape": [3], "viewers": ["final-model"]},
-    ]},
-}  # fmt: skip
+    "transcript": {
+        "messages": [
+            {
+                "name": "sum",
+                "rounds": [0, 7],
+                "shape": [3],
+                "viewers": ["iterates", "network", "party", "server"],
+            },
+            {"name": "result", "rounds": [8, 8], "shape": [3], "viewers": ["final-model"]},
+        ]
+    },
+}
 TIMELINE = [
-    {"round": number, "time": "2026-11-16T09:00:30+00:00", "change": 1 / number, "score": None,
-     "answered": [name for name in NAMES if (name, number) != ("west", 3)]}
+    {
+        "round": number,
+        "time": "2026-11-16T09:00:30+00:00",
+        "change": 1 / number,
+        "score": None,
+        "answered": [name for name in NAMES if (name, number) != ("west", 3)],
+    }
     for number in range(1, 9)
-]  # fmt: skip
+]
 
 
 def write(folder, documents, study=STUDY, timeline=TIMELINE):
@@ -159,22 +199,28 @@ def real_run(tmp_path_factory):
             "diagnosis": np.array(["benign", "malignant"], object)[ill.astype(int)],
         }
         table = Table(f"{party.name}.csv", columns, party.records)
-        policy = Policy(
-            party.name, Budget(2.0, privacy.delta), (), privacy.relation, privacy.unit
-        )  # fmt: skip
+        policy = Policy(party.name, Budget(2.0, privacy.delta), (), privacy.relation, privacy.unit)
         ledger = Ledger.in_memory(policy, ACCOUNTANT)
         parties.append(Party(party.name, Private(built.columns(table, party.name)), ledger))
     found = in_process.run(built.study, parties)
     budgets = [
-        {"party": one.name, "relation": str(privacy.relation), "delta": privacy.delta,
-         "viewers": {str(viewer): {"before": 0.0, "spent": one.ledger.spent(viewer), "budget": 2.0}
-                     for viewer in one.ledger.viewers}}
+        {
+            "party": one.name,
+            "relation": str(privacy.relation),
+            "delta": privacy.delta,
+            "viewers": {
+                str(viewer): {"before": 0.0, "spent": one.ledger.spent(viewer), "budget": 2.0}
+                for viewer in one.ledger.viewers
+            },
+        }
         for one in parties
-    ]  # fmt: skip
+    ]
     documents = {
-        "run": heading(), "progress": DOCUMENTS["progress"], "budgets": budgets,
+        "run": heading(),
+        "progress": DOCUMENTS["progress"],
+        "budgets": budgets,
         "certificate": found.certificate.to_json(),
         "result": {"rounds_opened": 8, **built.present(found)},
-    }  # fmt: skip
+    }
     assert math.isfinite(documents["result"]["intercept"])
     return write(tmp_path_factory.mktemp("real") / "study.run", documents)

@@ -30,9 +30,13 @@ def test_the_heading_itself_names_its_folder(folder):
 
 
 @pytest.mark.parametrize(
-    ("form", "begins"), [("html", "<!doctype html>"), ("markdown", "# Three hospitals"),
-                         ("json", '{\n "format": "unisono-report-1"')]
-)  # fmt: skip
+    ("form", "begins"),
+    [
+        ("html", "<!doctype html>"),
+        ("markdown", "# Three hospitals"),
+        ("json", '{\n "format": "unisono-report-1"'),
+    ],
+)
 def test_one_form_to_the_terminal_or_to_a_file(folder, tmp_path, form, begins):
     place, target = folder(), tmp_path / "elsewhere.txt"
     shown = run(place, "--format", form, "--output", "-")

@@ -41,10 +41,17 @@ def test_a_real_run_is_reported_in_three_forms(real_run):
     assert read["format"] == FORMAT
     titles = [section["title"] for section in read["sections"]]
     assert titles == [
-        "Summary", "Result", "How good is it?", "What is guaranteed", "What each adversary sees",
-        "Budgets", "Epsilon over the rounds", "How the run went", "How to reproduce it",
+        "Summary",
+        "Result",
+        "How good is it?",
+        "What is guaranteed",
+        "What each adversary sees",
+        "Budgets",
+        "Epsilon over the rounds",
+        "How the run went",
+        "How to reproduce it",
         "What this report does not say",
-    ]  # fmt: skip
+    ]
     for text in ((real_run / HTML).read_text(), (real_run / MARKDOWN).read_text()):
         assert BROKEN not in text
         assert all(title in text for title in titles)
@@ -83,7 +90,8 @@ def test_gauges_hold_what_the_ledgers_spent(real_run):
 
 def test_the_summary_says_what_is_promised_and_what_not(folder):
     text = words(read_run(folder()))
-    assert "3 parties (north, south and west) with 130 records learned a rule that predicts" in text
+    assert "3 parties (north, south and west) with 130 records learned a linear model that" in text
+    assert "predicts diagnosis (benign or malignant) from " in text
     # (e + 1e-4) / (1 + e) = 0.73108..., rounded up
     assert "is right at most 73.2 % of the time" in text
     assert (
@@ -102,9 +110,15 @@ def test_records_stay_at_home_between_machines_only(folder, engine, kept):
 
 
 def test_a_trusted_server_sees_everything_and_the_report_says_so(folder):
-    lines = [{"viewer": v, "relation": "replace-one", "delta": 1e-4,
-              "epsilon": "inf" if v in ("server", "colluders:1") else 1.0}
-             for v in ("final-model", "server", "party", "colluders:1")]  # fmt: skip
+    lines = [
+        {
+            "viewer": v,
+            "relation": "replace-one",
+            "delta": 1e-4,
+            "epsilon": "inf" if v in ("server", "colluders:1") else 1.0,
+        }
+        for v in ("final-model", "server", "party", "colluders:1")
+    ]
     study = folder.study.replace("secure-sum", "trusted-server")
     given = folder.certificate(trust="trusted-server", guarantees=lines)
     run = read_run(folder(certificate=given, study=study))
@@ -149,26 +163,53 @@ def test_who_missed_an_answer_is_named(folder):
 
 @pytest.mark.parametrize(
     ("value", "low", "high", "verdict"),
-    [(0.93, 0.90, 0.95, "better than 0.63"), (0.65, 0.60, 0.70, "not clearly better than 0.63"),
-     (0.50, 0.45, 0.55, "worse than 0.63")],
-)  # fmt: skip
+    [
+        (0.93, 0.90, 0.95, "better than 0.63"),
+        (0.65, 0.60, 0.70, "not clearly better than 0.63"),
+        (0.50, 0.45, 0.55, "worse than 0.63"),
+    ],
+)
 def test_a_score_is_compared_with_doing_without(folder, value, low, high, verdict):
-    measured = {"measure": "share of right predictions", "value": value, "low": low, "high": high,
-                "records": 113, "how": "test.csv", "baseline": 0.63}  # fmt: skip
+    measured = {
+        "measure": "share of right predictions",
+        "value": value,
+        "low": low,
+        "high": high,
+        "records": 113,
+        "how": "test.csv",
+        "baseline": 0.63,
+    }
     assert f"That is {verdict}," in words(read_run(folder(evaluation=measured)))
 
 
 def test_a_small_error_is_better_than_a_large_one(folder):
-    measured = {"measure": "mean absolute error", "value": 2, "low": 1.5, "high": 2.5,
-                "baseline": 4}  # fmt: skip
+    measured = {
+        "measure": "mean absolute error",
+        "value": 2,
+        "low": 1.5,
+        "high": 2.5,
+        "baseline": 4,
+    }
     assert "That is better than 4," in words(read_run(folder(evaluation=measured)))
 
 
 def test_a_private_test_is_told_with_its_price_and_the_public_one_beside_it(folder):
-    public = {"measure": "share of right predictions", "value": 0.9, "low": 0.8, "high": 0.95,
-              "how": "public file test.csv", "records": 60, "baseline": 0.6}  # fmt: skip
-    private = {**public, "value": 0.85, "how": "held-out records, paid with epsilon 0.5",
-               "baseline": None, "also": [public]}  # fmt: skip
+    public = {
+        "measure": "share of right predictions",
+        "value": 0.9,
+        "low": 0.8,
+        "high": 0.95,
+        "how": "public file test.csv",
+        "records": 60,
+        "baseline": 0.6,
+    }
+    private = {
+        **public,
+        "value": 0.85,
+        "how": "held-out records, paid with epsilon 0.5",
+        "baseline": None,
+        "also": [public],
+    }
     study = folder.study + "\n[evaluation]\nholdout = 0.2\nepsilon = 0.5\n"
     run = read_run(folder(evaluation=private, study=study))
     assert [block["items"][0][1] for block in of_kind(run, "quality", "intervals")] == [0.85, 0.9]
@@ -202,11 +243,23 @@ def test_of_500_weights_the_first_30_are_shown(folder):
 
 def test_statistics_have_intervals_for_records_and_population(folder):
     answers = [
-        {"name": "mean of age", "value": 43.5, "interval": [41, 46], "confidence": 0.95,
-         "note": "noise", "population_interval": [38, 49]},
-        {"name": "histogram of sex", "value": [10.0, 20.0], "interval": [[5, 15], [15, 25]],
-         "confidence": 0.95, "note": "noise", "labels": ["f", "m"]},
-    ]  # fmt: skip
+        {
+            "name": "mean of age",
+            "value": 43.5,
+            "interval": [41, 46],
+            "confidence": 0.95,
+            "note": "noise",
+            "population_interval": [38, 49],
+        },
+        {
+            "name": "histogram of sex",
+            "value": [10.0, 20.0],
+            "interval": [[5, 15], [15, 25]],
+            "confidence": 0.95,
+            "note": "noise",
+            "labels": ["f", "m"],
+        },
+    ]
     run = read_run(folder(result={"algorithm": "statistics", "answers": answers}))
     one, two = of_kind(run, "result", "intervals")
     assert one["items"] == [
@@ -221,19 +274,29 @@ def test_statistics_have_intervals_for_records_and_population(folder):
 
 def test_intervals_have_their_lower_and_upper_ends_apart(folder):
     """An interval is [lows, highs], not a list of pairs."""
-    answer = {"name": "two", "value": [1.0, 2.0], "interval": [[0.0, 1.0], [3.0, 4.0]],
-              "confidence": 0.9, "note": ""}  # fmt: skip
+    answer = {
+        "name": "two",
+        "value": [1.0, 2.0],
+        "interval": [[0.0, 1.0], [3.0, 4.0]],
+        "confidence": 0.9,
+        "note": "",
+    }
     run = read_run(folder(result={"answers": [answer]}))
     [drawn] = of_kind(run, "result", "intervals")
     assert drawn["items"] == [["1", 1.0, 0.0, 3.0], ["2", 2.0, 1.0, 4.0]]
 
 
 HILLS = {
-    "target": "diagnosis", "mean": {"radius": 0.1, "age": 0.0, "intercept": -2.0},
-    "std": {"radius": 0.02, "age": 0.1, "intercept": 1.0}, "noise_aware": True,
-    "learnt": {"radius": True, "age": True, "intercept": True}, "converged": True,
-    "note": "", "positive": "malignant", "negative": "benign",
-}  # fmt: skip
+    "target": "diagnosis",
+    "mean": {"radius": 0.1, "age": 0.0, "intercept": -2.0},
+    "std": {"radius": 0.02, "age": 0.1, "intercept": 1.0},
+    "noise_aware": True,
+    "learnt": {"radius": True, "age": True, "intercept": True},
+    "converged": True,
+    "note": "",
+    "positive": "malignant",
+    "negative": "benign",
+}
 
 
 def test_a_posterior_is_hills_and_intervals(folder):
@@ -273,11 +336,20 @@ def test_rounds_that_disagree_are_a_warning(folder):
 
 
 def test_networks_clusters_and_classes(folder):
-    network = {"target": "diagnosis", "features": ["radius", "age"], "layers": [3, 4, 2],
-               "activation": "tanh", "classes": ["benign", "malignant"], "arrays": {}}  # fmt: skip
+    network = {
+        "target": "diagnosis",
+        "features": ["radius", "age"],
+        "layers": [3, 4, 2],
+        "activation": "tanh",
+        "classes": ["benign", "malignant"],
+        "arrays": {},
+    }
     assert "26" in words(read_run(folder(result=network)))  # (3+1)·4 + (4+1)·2
-    clusters = {"clusters": [{"centre": {"age": 40.0}, "margin": {"age": 2.0}, "size": 70.0}],
-                "size_margin": 5.0, "confidence": 0.95}  # fmt: skip
+    clusters = {
+        "clusters": [{"centre": {"age": 40.0}, "margin": {"age": 2.0}, "size": 70.0}],
+        "size_margin": 5.0,
+        "confidence": 0.95,
+    }
     run = read_run(folder(result=clusters))
     assert of_kind(run, "result", "grid")[0]["rows"] == [["group 1", "70 ± 5", "40 ± 2"]]
     model = {"intercept": 1.0, "weights": {"age": 2.0}}

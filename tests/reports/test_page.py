@@ -14,18 +14,25 @@ EVIL = "<img src=x onerror=alert(1)>"
 SVG = "{http://www.w3.org/2000/svg}"
 CHARTS = {
     "gauge": lambda name: charts.gauge(name, 1.5, 2.0, words=name, before=0.5),
-    "lines": lambda name: charts.lines({name: [(0, 1), (1, 2)], "b": [(0, 0), (1, 1)]},
-                                       x_label=name, y_label=name, reference=(name, 2.0)),
-    "intervals": lambda name: charts.intervals([charts.Interval(name, 2, 1, 3)], title=name,
-                                               unit=name, reference=(name, 1.5)),
+    "lines": lambda name: charts.lines(
+        {name: [(0, 1), (1, 2)], "b": [(0, 0), (1, 1)]},
+        x_label=name,
+        y_label=name,
+        reference=(name, 2.0),
+    ),
+    "intervals": lambda name: charts.intervals(
+        [charts.Interval(name, 2, 1, 3)], title=name, unit=name, reference=(name, 1.5)
+    ),
     "bells": lambda name: charts.bells([charts.Bell(name, 1.0, 0.5)], title=name, unit=name),
     "guesses": lambda name: charts.guesses(0.732, title=name),
-}  # fmt: skip
+}
 
 
 def test_a_page_is_one_file_that_loads_and_runs_nothing():
-    made = page("Title", [Section("One", Markup("<p>1</p>"), "one"),
-                          Section("Two", Markup("<p>2</p>"), "two")])  # fmt: skip
+    made = page(
+        "Title",
+        [Section("One", Markup("<p>1</p>"), "one"), Section("Two", Markup("<p>2</p>"), "two")],
+    )
     assert "default-src 'none'" in made
     assert not re.search(r"<(script|link|iframe|object)\b|https?://(?!www\.w3\.org/2000/svg)", made)
     assert made.count("<h1>") == 1
@@ -34,8 +41,18 @@ def test_a_page_is_one_file_that_loads_and_runs_nothing():
 
 
 def test_everything_plain_is_escaped():
-    made = page(EVIL, [Section(EVIL, table([EVIL], [[EVIL]], EVIL) + figure(b"png", EVIL, EVIL)
-                               + paragraphs(EVIL), EVIL)], subtitle=EVIL, notice=EVIL)  # fmt: skip
+    made = page(
+        EVIL,
+        [
+            Section(
+                EVIL,
+                table([EVIL], [[EVIL]], EVIL) + figure(b"png", EVIL, EVIL) + paragraphs(EVIL),
+                EVIL,
+            )
+        ],
+        subtitle=EVIL,
+        notice=EVIL,
+    )
     assert "<img src=x" not in made
     assert made.count("&lt;img src=x") > 10
 
@@ -90,8 +107,10 @@ def shares(drawing, attribute):
 def test_a_gauge_is_as_full_as_the_budget_is_used():
     drawing = charts.gauge("north", 1.5, 2.0, words="", before=0.5)
     assert re.findall(r'x="([\d.]+%)" y="22" width="([\d.]+%)"', drawing) == [
-        ("0%", "100%"), ("25%", "50%"), ("0%", "25%")
-    ]  # fmt: skip
+        ("0%", "100%"),
+        ("25%", "50%"),
+        ("0%", "25%"),
+    ]
     assert "over" not in drawing.partition("<desc>")[2]
     assert 'class="over"' in charts.gauge("north", 2.5, 2.0, words="")
     assert 'class="over"' in charts.gauge("north", math.inf, 2.0, words="")
@@ -102,8 +121,9 @@ def test_a_gauge_is_as_full_as_the_budget_is_used():
 def test_an_interval_lies_where_its_numbers_are():
     drawing = charts.intervals([charts.Interval("a", 2, 1, 4)], title="t")
     scale = marks.ticks(1, 4)
-    [whisker] = re.findall(r'<line x1="([\d.]+)%" y1="\d+" x2="([\d.]+)%" y2="\d+" class="whisker',
-                           drawing)  # fmt: skip
+    [whisker] = re.findall(
+        r'<line x1="([\d.]+)%" y1="\d+" x2="([\d.]+)%" y2="\d+" class="whisker', drawing
+    )
     low, high = (float(end) / 100 * (scale[-1] - scale[0]) + scale[0] for end in whisker)
     assert (low, high) == (pytest.approx(1), pytest.approx(4))
     [middle] = shares(drawing, "cx")
@@ -137,8 +157,10 @@ def test_a_hundred_guesses():
     assert "0 wrong, at least" in charts.guesses(1.0, title="t")
 
 
-@pytest.mark.parametrize(("low", "high"), [(0, 0), (1, 1), (-3, -3), (0, 1e-9), (-1e12, 1e12),
-                                           (0.123, 0.124), (0, 1.97), (-5, 12)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(0, 0), (1, 1), (-3, -3), (0, 1e-9), (-1e12, 1e12), (0.123, 0.124), (0, 1.97), (-5, 12)],
+)
 def test_ticks_hold_the_range_and_are_few(low, high):
     found = marks.ticks(low, high)
     assert found[0] <= low
@@ -163,8 +185,10 @@ def contrast(one, two):
 @pytest.mark.parametrize("place", range(4))
 def test_colours_can_be_read_in_light_dark_and_print(place):
     """Text 4.5, and marks 3, against every ground (WCAG 2.1 AA)."""
-    themes = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]+)", block))
-              for block in re.findall(r"\{([^{}]*--ground:[^{}]*)\}", STYLE)]  # fmt: skip
+    themes = [
+        dict(re.findall(r"--([\w-]+): (#[0-9a-f]+)", block))
+        for block in re.findall(r"\{([^{}]*--ground:[^{}]*)\}", STYLE)
+    ]
     assert len(themes) == 4
     assert themes[1] == themes[2]  # asked for by the system, or by the page
     theme = themes[place]

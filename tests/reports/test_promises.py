@@ -32,9 +32,13 @@ TEST = "\n[evaluation]\nholdout = 0.2\nepsilon = 0.5\n"
 
 
 @pytest.mark.parametrize(
-    "state", [{"state": "running", "ended": None}, {"state": "running", "process": 2**22 + 1},
-              {"state": "failed", "error": "two fell silent"}],
-)  # fmt: skip
+    "state",
+    [
+        {"state": "running", "ended": None},
+        {"state": "running", "process": 2**22 + 1},
+        {"state": "failed", "error": "two fell silent"},
+    ],
+)
 def test_a_simulation_without_a_certificate_promises_nothing(folder, state):
     """Running, stopped or failed: only its heading says so."""
     given = folder.heading(simulated=True, **state)
@@ -42,12 +46,21 @@ def test_a_simulation_without_a_certificate_promises_nothing(folder, state):
     assert report(run).notice.startswith("SIMULATION")
     text = words(run)
     assert "What is NOT promised: anything" in text
-    for promise in ("What is promised", "right at most 73.2 % of the time", "Whatever comes out",
-                    "whatever comes out", "cannot be foreseen"):  # fmt: skip
+    for promise in (
+        "What is promised",
+        "right at most 73.2 % of the time",
+        "Whatever comes out",
+        "whatever comes out",
+        "cannot be foreseen",
+    ):
         assert promise not in text
     assert not of_kind(run, "summary", "guesses")
-    assert not [tile for block in of_kind(run, "summary", "tiles")
-                for tile in block["pairs"] if "ε" in tile[0]]  # fmt: skip
+    assert not [
+        tile
+        for block in of_kind(run, "summary", "tiles")
+        for tile in block["pairs"]
+        if "ε" in tile[0]
+    ]
     [seen] = of_kind(run, "viewers", "grid")
     assert all(row[-2:] == ["100 %", "no protection"] for row in seen["rows"])
     assert "would spend" in blocks(run, "budgets")[0]["words"]
@@ -104,15 +117,22 @@ def test_a_certificate_of_both_is_taken_as_it_is(folder):
     ("declared", "said"),
     [
         ({}, "a person with several records is protected less"),
-        ({"records_per_person": 5, "parties_disjoint": True},
-         "a person may have 5, and such a person is protected about 5 times less"),
-        ({"records_per_person": 1, "parties_disjoint": False},
-         "a person may be at several parties, and with a record at k of them is protected about k "
-         "times less"),
-        ({"records_per_person": 2, "parties_disjoint": False},
-         "A person may also be at several parties"),
+        (
+            {"records_per_person": 5, "parties_disjoint": True},
+            "a person may have 5, and such a person is protected about 5 times less",
+        ),
+        (
+            {"records_per_person": 1, "parties_disjoint": False},
+            "a person may be at several parties, and with a record at k of them is protected "
+            "about k "
+            "times less",
+        ),
+        (
+            {"records_per_person": 2, "parties_disjoint": False},
+            "A person may also be at several parties",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_summary_promises_for_a_record_and_says_what_a_person_gets(folder, declared, said):
     run = read_run(folder(certificate=folder.certificate(declarations=declared)))
     promise = blocks(run, "summary")[1]["words"]

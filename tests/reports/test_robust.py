@@ -21,8 +21,9 @@ def all_forms(run):
 
 
 def test_a_run_that_has_only_begun(folder):
-    run = read_run(folder(**{**ALONE, "run": folder.heading(state="running", ended=None)},
-                          timeline=[]))  # fmt: skip
+    run = read_run(
+        folder(**{**ALONE, "run": folder.heading(state="running", ended=None)}, timeline=[])
+    )
     page, text, _ = all_forms(run)
     assert "cannot be shown" not in page
     assert "There is no result yet" in text
@@ -37,8 +38,9 @@ def test_a_run_without_any_other_document(folder):
 
 
 def test_a_failed_run_says_why_and_that_payments_stay(folder):
-    run = read_run(folder(run=folder.heading(state="failed", error="two parties fell silent"),
-                          result=None))  # fmt: skip
+    run = read_run(
+        folder(run=folder.heading(state="failed", error="two parties fell silent"), result=None)
+    )
     assert "FAILED: two parties fell silent" in report(run).notice
     assert "tried to learn" in markdown(run)
     opened = read_run(folder(result={"title": "x", "failed": "in no round did enough answer"}))
@@ -50,8 +52,9 @@ def test_a_run_whose_process_is_gone_was_stopped(folder):
     assert "its process is gone" in report(run).notice
 
 
-@pytest.mark.parametrize("name", ["progress", "result", "certificate", "transcript", "evaluation",
-                                  "budgets", "attacks"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name", ["progress", "result", "certificate", "transcript", "evaluation", "budgets", "attacks"]
+)
 def test_a_torn_document_is_named_and_left_out(folder, name):
     run = read_run(folder(**{name: '{"half": '}))
     assert f"Damaged and left out: {name}.json" in report(run).notice
@@ -59,11 +62,23 @@ def test_a_torn_document_is_named_and_left_out(folder, name):
 
 
 @pytest.mark.parametrize(
-    "wrong", [[], [1, 2], {}, {"value": "many"}, "words", 7, {"viewers": 3}, {"guarantees": 5},
-              {"answers": [None]}, {"weights": [1]}],
-)  # fmt: skip
-@pytest.mark.parametrize("name", ["progress", "result", "certificate", "transcript", "evaluation",
-                                  "attacks"])  # fmt: skip
+    "wrong",
+    [
+        [],
+        [1, 2],
+        {},
+        {"value": "many"},
+        "words",
+        7,
+        {"viewers": 3},
+        {"guarantees": 5},
+        {"answers": [None]},
+        {"weights": [1]},
+    ],
+)
+@pytest.mark.parametrize(
+    "name", ["progress", "result", "certificate", "transcript", "evaluation", "attacks"]
+)
 def test_a_document_of_another_shape_costs_at_most_its_section(folder, name, wrong):
     run = read_run(folder(**{name: json.dumps(wrong)}))
     page, text, _ = all_forms(run)
@@ -73,18 +88,32 @@ def test_a_document_of_another_shape_costs_at_most_its_section(folder, name, wro
 
 def test_names_cannot_become_markup(folder):
     """Titles, columns, categories, parties, errors: all come from files of others."""
-    result = {**folder.result, "weights": {EVIL: 1.0}, "positive": EVIL, "note": EVIL,
-              "intercept": 0.0, "target": EVIL}  # fmt: skip
+    result = {
+        **folder.result,
+        "weights": {EVIL: 1.0},
+        "positive": EVIL,
+        "note": EVIL,
+        "intercept": 0.0,
+        "target": EVIL,
+    }
     study = folder.study.replace("radius =", f'"{EVIL}" =').replace('"benign"', f'"{EVIL}"')
     study = study.replace("Three hospitals", EVIL)
-    run = read_run(folder(
-        run=folder.heading(title=EVIL, error=EVIL, command=EVIL), result=result, study=study,
-        budgets=[folder.budget(EVIL)], evaluation={"measure": EVIL, "value": 1, "how": EVIL},
-        certificate=folder.certificate(secure_sum=EVIL, ledger_heads={EVIL: EVIL}),
-        attacks={EVIL: EVIL, "audit": {"claim": 1, "bound": 0.5, EVIL: EVIL}},
-        transcript={"messages": [{"name": EVIL, "rounds": [0, 3], "shape": [EVIL],
-                                  "viewers": ["server"]}]},
-    ))  # fmt: skip
+    run = read_run(
+        folder(
+            run=folder.heading(title=EVIL, error=EVIL, command=EVIL),
+            result=result,
+            study=study,
+            budgets=[folder.budget(EVIL)],
+            evaluation={"measure": EVIL, "value": 1, "how": EVIL},
+            certificate=folder.certificate(secure_sum=EVIL, ledger_heads={EVIL: EVIL}),
+            attacks={EVIL: EVIL, "audit": {"claim": 1, "bound": 0.5, EVIL: EVIL}},
+            transcript={
+                "messages": [
+                    {"name": EVIL, "rounds": [0, 3], "shape": [EVIL], "viewers": ["server"]}
+                ]
+            },
+        )
+    )
     page, text, _ = all_forms(run)
     assert "<script" not in page.lower()
     assert "&lt;script&gt;" in page
@@ -103,11 +132,18 @@ def test_a_fence_in_the_study_file_does_not_end_the_block(folder):
 def test_150_parties_are_grouped(folder):
     budgets = [folder.budget(f"p{number}", 0.0, 1.0 + number % 3) for number in range(150)]
     run = read_run(folder(budgets=budgets, study=None))
-    [gauges] = [block for section in document(run)["sections"] if section["anchor"] == "budgets"
-                for block in section["blocks"] if block["kind"] == "gauges"]  # fmt: skip
+    [gauges] = [
+        block
+        for section in document(run)["sections"]
+        if section["anchor"] == "budgets"
+        for block in section["blocks"]
+        if block["kind"] == "gauges"
+    ]
     assert [one["label"] for one in gauges["items"]] == [
-        "50 parties like p2", "50 parties like p1", "50 parties like p0"
-    ]  # fmt: skip
+        "50 parties like p2",
+        "50 parties like p1",
+        "50 parties like p0",
+    ]
 
 
 def test_150_different_parties_are_cut_short_and_it_is_said(folder):
@@ -129,9 +165,16 @@ def test_infinite_budgets_and_spending(folder):
 
 
 def test_a_server_falls_back_on_what_the_certificate_knows(folder):
-    given = folder.certificate(spending=[
-        {"parties": 3, "example": "north", "epsilon": {"server": 1.0}, "budget": {"server": 4.0}}
-    ])  # fmt: skip
+    given = folder.certificate(
+        spending=[
+            {
+                "parties": 3,
+                "example": "north",
+                "epsilon": {"server": 1.0},
+                "budget": {"server": 4.0},
+            }
+        ]
+    )
     assert "3 parties like north" in markdown(read_run(folder(budgets=None, certificate=given)))
     assert "knows no party's budget" in markdown(read_run(folder(budgets=None)))
 
@@ -158,25 +201,53 @@ def test_a_laboratory_has_no_study_to_tell_of(folder):
 
 
 LABORATORY = {
-    "seed": 0, "quick": True, "baseline": {"error": 0.9, "psnr": 8.0, "blind_ratio": 0.96},
-    "setting": {"records": "digits", "viewer": "server", "unit": "record", "relation": "zero-out",
-                "sampler": "everyone"},
-    "rows": [{
-        "defence": EVIL, "accuracy": 0.9, "labels_ratio": 0.9,
-        "inversion": {"error": 0.1, "ratio": 0.2, "psnr": 30.0, "naive_error": 0.4},
-        "closed_form": None,
-        "tensor": {"neurons": [1000], "errors": [0.5], "slope": -0.5, "predicted": -0.5,
-                   "bound": "B", "verdict": "holds", "polished": 1e-9, "naive_polished": 1e-9},
-        "membership": {"area": 0.5, "naive_area": 0.5},
-        "privacy": {"delta": 1e-5, "epsilon_round": "inf", "epsilon_training": 8.0,
-                    "empirical_direct": 1.0, "empirical_model_based": None},
-    }],
-}  # fmt: skip
+    "seed": 0,
+    "quick": True,
+    "baseline": {"error": 0.9, "psnr": 8.0, "blind_ratio": 0.96},
+    "setting": {
+        "records": "digits",
+        "viewer": "server",
+        "unit": "record",
+        "relation": "zero-out",
+        "sampler": "everyone",
+    },
+    "rows": [
+        {
+            "defence": EVIL,
+            "accuracy": 0.9,
+            "labels_ratio": 0.9,
+            "inversion": {"error": 0.1, "ratio": 0.2, "psnr": 30.0, "naive_error": 0.4},
+            "closed_form": None,
+            "tensor": {
+                "neurons": [1000],
+                "errors": [0.5],
+                "slope": -0.5,
+                "predicted": -0.5,
+                "bound": "B",
+                "verdict": "holds",
+                "polished": 1e-9,
+                "naive_polished": 1e-9,
+            },
+            "membership": {"area": 0.5, "naive_area": 0.5},
+            "privacy": {
+                "delta": 1e-5,
+                "epsilon_round": "inf",
+                "epsilon_training": 8.0,
+                "empirical_direct": 1.0,
+                "empirical_model_based": None,
+            },
+        }
+    ],
+}
 
 
 def test_a_laboratory_is_told_with_its_pictures(folder):
-    place = folder(**ALONE, run=folder.heading(engine="laboratory"), study=None,
-                   attacks={"laboratory": LABORATORY})  # fmt: skip
+    place = folder(
+        **ALONE,
+        run=folder.heading(engine="laboratory"),
+        study=None,
+        attacks={"laboratory": LABORATORY},
+    )
     (place / "attack-grid.png").write_bytes(b"png")
     page, text, _ = all_forms(read_run(place))
     assert "cannot be shown" not in page

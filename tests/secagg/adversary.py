@@ -56,9 +56,12 @@ class Adversary:
         return shamir.join(dict(islice(held.items(), self.session.threshold)))
 
     def sums(
-        self, vectors: Mapping[int, np.ndarray], tables: Mapping[int, Mapping[int, bytes]],
-        partners: Mapping[int, Iterable[int]], commitments: Mapping[int, bytes],
-    ) -> dict[frozenset[int], np.ndarray]:  # fmt: skip
+        self,
+        vectors: Mapping[int, np.ndarray],
+        tables: Mapping[int, Mapping[int, bytes]],
+        partners: Mapping[int, Iterable[int]],
+        commitments: Mapping[int, bytes],
+    ) -> dict[frozenset[int], np.ndarray]:
         """Every group of vectors whose sum is known; `tables[u]` are the keys that u was shown."""
         bare, group = {}, {index: index for index in self._everybody(vectors, partners)}
 

@@ -54,9 +54,12 @@ def _identities(parties: int) -> tuple[Identity, ...]:
 
 
 def crowd(
-    parties: int, minimum: int | None = None, colluders: int = 0, bits: int = 32,
+    parties: int,
+    minimum: int | None = None,
+    colluders: int = 0,
+    bits: int = 32,
     study: bytes = b"study",
-) -> Crowd:  # fmt: skip
+) -> Crowd:
     """So many parties; the minimum is the smallest that is safe, unless given."""
     people = _identities(parties)
     roster = Remembering(tuple(p.name for p in people), tuple(p.public for p in people))
@@ -106,9 +109,13 @@ class Run:
 
 
 def run(
-    people: Crowd, vectors: Mapping[int, Any], gone: Mapping[int, str] | None = None,
-    relay: Relay | None = None, place: tuple[int, int] = (0, 0), until: str = "open",
-) -> Run:  # fmt: skip
+    people: Crowd,
+    vectors: Mapping[int, Any],
+    gone: Mapping[int, str] | None = None,
+    relay: Relay | None = None,
+    place: tuple[int, int] = (0, 0),
+    until: str = "open",
+) -> Run:
     """One attempt; a party in `gone` is silent from that stage on; `until` stops after a stage."""
     found = Run()
     try:
@@ -119,13 +126,22 @@ def run(
 
 
 def _stages(
-    found: Run, people: Crowd, vectors: Mapping[int, Any], gone: Mapping[int, str], relay: Relay,
-    place: tuple[int, int], until: str,
-) -> None:  # fmt: skip
+    found: Run,
+    people: Crowd,
+    vectors: Mapping[int, Any],
+    gone: Mapping[int, str],
+    relay: Relay,
+    place: tuple[int, int],
+    until: str,
+) -> None:
     session = people.session
 
-    def ask(stage: str, parties: Any, take: Callable[[int, Any], tuple[Any, Any]],
-            shown: Callable[[int], Any] = lambda index: None) -> dict[int, Any]:  # fmt: skip
+    def ask(
+        stage: str,
+        parties: Any,
+        take: Callable[[int, Any], tuple[Any, Any]],
+        shown: Callable[[int], Any] = lambda index: None,
+    ) -> dict[int, Any]:
         replies, states = {}, {}
         for index in parties:
             if index in gone and STAGES.index(gone[index]) <= STAGES.index(stage):
@@ -153,8 +169,12 @@ def _stages(
     if until == "announce":
         return
     table = found.table = server.collect_keys(session, *place, sent)
-    sent = ask("deal", table.keys, lambda i, keys: party.deal(before("deal")[i], keys),
-               lambda index: dict(table.announcements))  # fmt: skip
+    sent = ask(
+        "deal",
+        table.keys,
+        lambda i, keys: party.deal(before("deal")[i], keys),
+        lambda index: dict(table.announcements),
+    )
     if until == "deal":
         return
     dealers = found.dealers = server.collect_deals(table, sent)
@@ -162,14 +182,21 @@ def _stages(
     if until == "mask":
         return
     survivors = found.survivors = server.collect_vectors(dealers, sent)
-    sent = ask("agree", survivors.signatures, lambda i, who: party.agree(before("agree")[i], who),
-               lambda index: dict(survivors.signatures))  # fmt: skip
+    sent = ask(
+        "agree",
+        survivors.signatures,
+        lambda i, who: party.agree(before("agree")[i], who),
+        lambda index: dict(survivors.signatures),
+    )
     if until == "agree":
         return
     enough = server.collect_signatures(survivors, sent)
-    sent = ask("unmask", found.states["agree"],
-               lambda i, votes: (None, party.unmask(before("unmask")[i], votes)),
-               lambda index: dict(enough))  # fmt: skip
+    sent = ask(
+        "unmask",
+        found.states["agree"],
+        lambda i, votes: (None, party.unmask(before("unmask")[i], votes)),
+        lambda index: dict(enough),
+    )
     found.total = server.open_sum(survivors, sent)
 
 

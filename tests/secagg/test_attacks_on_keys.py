@@ -107,15 +107,18 @@ def victims_vector(people):
     dealt, deal = party.deal(state, {0: message, **fake})
     table = dealt.table
     seen = Adversary(session, place)
+    agreed = {
+        i: masks.exchanged(masks.private_key(derive(secret, "box")), party.box_key(table[0]))
+        for i, secret in own.items()
+    }
     for i, secret in own.items():
-        box = party._box(party.Announced(session, people.identities[0], i, place, secret, message),
-                         table, 0, i)  # fmt: skip
+        box = party._box(place, 0, i, agreed[i])
         content = box.decrypt(bytes(12), deal.boxes[i], dealt.table_digest)
         seen.corrupts(i, {0: (content[:33], content[33:])}, secret)
     boxes = {}
-    for i, secret in own.items():
-        forger = party.Announced(session, people.identities[0], i, place, secret, message)
-        sealed = party._box(forger, table, i, 0).encrypt(bytes(12), bytes(66), dealt.table_digest)
+    for i in own:
+        box = party._box(place, i, 0, agreed[i])
+        sealed = box.encrypt(bytes(12), bytes(66), dealt.table_digest)
         boxes[i] = party.Deal(bytes(32), bytes(64), {0: sealed})
     accepted = party.accept(dealt, {0: deal, **boxes})
     _, vector, _ = party.mask(accepted, share(VECTORS[0]))

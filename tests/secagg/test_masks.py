@@ -118,8 +118,12 @@ def test_seeds_of_different_places_are_unrelated():
     than 186 differing bits have chance 1e-13 for one pair, 3e-10 for all of these.
     """
     one, two = crowd(4), crowd(4, study=b"another study")
-    places = [people.session.attempt(r, a) for people in (one, two)
-              for r in (0, 1, 256) for a in (0, 1, 2)]  # fmt: skip
+    places = [
+        people.session.attempt(r, a)
+        for people in (one, two)
+        for r in (0, 1, 256)
+        for a in (0, 1, 2)
+    ]
     assert len(set(places)) == len(places)
     keys = {i: masks.public_key(bytes([i + 1]) * 32) for i in range(4)}
     seeds = [

@@ -106,7 +106,7 @@ def test_the_tail_is_the_hypergeometric_one(population, marked, drawn):
             Fraction(comb(marked, x) * comb(population - marked, drawn - x), whole)
             for x in range(more_than + 1, drawn + 1)
             if drawn - x <= population - marked
-        )  # fmt: skip
+        )
         found = neighbours._tail(population, marked, drawn, more_than)
         assert found == pytest.approx(float(exact), rel=1e-9, abs=2.0**-160)
 

@@ -42,8 +42,11 @@ def test_old_deals_would_do_if_signatures_did_not_cover_the_keys(monkeypatch):
     assert old_deals_under_new_keys().partners == (1,)
 
 
-OTHER_PLACES = {"round": ((1, 0), b"study"), "attempt": ((0, 1), b"study"),
-                "session": ((0, 0), b"another study")}  # fmt: skip
+OTHER_PLACES = {
+    "round": ((1, 0), b"study"),
+    "attempt": ((0, 1), b"study"),
+    "session": ((0, 0), b"another study"),
+}
 
 
 def replays(place, study):
@@ -133,11 +136,9 @@ def test_a_reflected_box_would_open_if_both_directions_had_one_key(monkeypatch):
     """Party 0 would hold a share of its own mask key as a share of party 1's, and tell it once
     party 1 is said to have dropped out."""
 
-    def both_ways(state, table, sender, receiver):
-        other = receiver if sender == state.party else sender
-        purpose = digest("box", state.attempt, *sorted((sender, receiver)))
-        key = masks.shared(derive(state.secret, "box"), party.box_key(table[other]), purpose)
-        return ChaCha20Poly1305(key)
+    def both_ways(attempt, sender, receiver, agreed):
+        purpose = digest("box", attempt, *sorted((sender, receiver)))
+        return ChaCha20Poly1305(masks.derived(agreed, purpose))
 
     monkeypatch.setattr(party, "_box", both_ways)
     accepted, done = reflected(0, 1)

@@ -171,10 +171,16 @@ def test_boxes_and_shares_have_the_sizes_that_were_flipped(good):
 # ------------------------------------------------------------ malformed messages
 
 
-@pytest.mark.parametrize("wrong", [
-    lambda v: v[:1], lambda v: np.append(v, v), lambda v: v.astype(np.uint64),
-    lambda v: v[:0], lambda v: v.astype(np.int32),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda v: v[:1],
+        lambda v: np.append(v, v),
+        lambda v: v.astype(np.uint64),
+        lambda v: v[:0],
+        lambda v: v.astype(np.int32),
+    ],
+)
 def test_a_signed_vector_of_another_shape_leaves_its_sender_out(good, wrong):
     """A party may sign a vector of another length or type: one element would be added to all."""
     people, state = crowd(3, 2), good.states["mask"][2]

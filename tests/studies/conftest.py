@@ -14,7 +14,7 @@ sizes = "exact"
 
 [data.columns]
 radius = { kind = "number", bounds = [5, 30] }
-age = { kind = "number", bounds = [0, 120], whole = true }
+age = { kind = "number", bounds = [0, 120], integer = true }
 sex = { kind = "category", values = ["f", "m"] }
 diagnosis = { kind = "category", values = ["benign", "malignant"] }
 
@@ -38,14 +38,18 @@ relation = "replace-one"
 
 [trust]
 mode = "secure-sum"
-minimum_survivors = 3
+minimum_parties = 3
 colluders = 1
 retries = 0
+
+[model]
+name = "logistic-regression"
 
 [algorithm]
 name = "gradient-perturbation"
 rounds = 20
 """
+SECTIONS = TEXT[TEXT.index("[model]") :]
 
 
 @pytest.fixture
@@ -68,14 +72,21 @@ def change():
 
 
 @pytest.fixture
-def algorithm(change):
-    """The study with another algorithm."""
+def study(change):
+    """The study with another model and algorithm, each its name and lines of settings; an empty
+    algorithm is left out."""
 
-    def changed(name: str, more: str = "", *pairs: tuple[str, str]) -> str:
-        old = 'name = "gradient-perturbation"\nrounds = 20\n'
-        return change(*pairs, (old, f'name = "{name}"\n{more}\n'))
+    def changed(model: str, algorithm: str = "", *pairs: tuple[str, str]) -> str:
+        said = {"model": model, "algorithm": algorithm}
+        tables = [_section(title, lines) for title, lines in said.items() if lines]
+        return change((SECTIONS, "\n".join(tables)), *pairs)
 
     return changed
+
+
+def _section(title: str, lines: str) -> str:
+    name, _, more = lines.partition("\n")
+    return f'[{title}]\nname = "{name}"\n{more}'.rstrip() + "\n"
 
 
 @pytest.fixture

@@ -1,10 +1,9 @@
-"""Every algorithm of the registry builds a study from a file, the same one everywhere."""
+"""Every model with every algorithm that learns it builds a study from a file, equal everywhere."""
 
 import json
 import os
 import subprocess
 import sys
-import typing
 from dataclasses import replace
 from functools import cache
 
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
+from unisono.algorithms.registry import algorithms
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party
@@ -20,41 +20,45 @@ from unisono.core.values import Private
 from unisono.data import UnreadValues
 from unisono.engines import in_process
 from unisono.errors import InvalidInput, LargeDeltaWarning
-from unisono.studies import layered, plan, settings
-from unisono.studies.build import BUILDERS, build
+from unisono.models import network
+from unisono.models.network import first_parameters
+from unisono.models.registry import algorithms_for, models
+from unisono.releases.algorithm import rounded
+from unisono.studies import build as building
+from unisono.studies.build import build
+from unisono.studies.explain import explain
 from unisono.studies.file import parse_study
-from unisono.studies.layered import first_parameters
-from unisono.studies.plan import rounded
+from unisono.studies.schema import ALGORITHM_SECTIONS, AUTO, MODEL_SECTIONS
 
 QUESTIONS = """
-[[algorithm.questions]]
+[[model.questions]]
 ask = "mean"
 column = "age"
 by = "sex"
-[[algorithm.questions]]
+[[model.questions]]
 ask = "variance"
 column = "age"
 by = "sex"
-[[algorithm.questions]]
+[[model.questions]]
 ask = "sum"
 column = "radius"
 weight = 2.0
-[[algorithm.questions]]
+[[model.questions]]
 ask = "histogram"
 column = "radius"
 bins = 5
-[[algorithm.questions]]
+[[model.questions]]
 ask = "histogram"
 column = "sex"
-[[algorithm.questions]]
+[[model.questions]]
 ask = "quantiles"
 column = "radius"
 levels = [0.25, 0.5]
-[[algorithm.questions]]
+[[model.questions]]
 ask = "count"
 column = "diagnosis"
 value = "malignant"
-[[algorithm.questions]]
+[[model.questions]]
 ask = "proportion"
 column = "sex"
 value = "f"
@@ -63,30 +67,51 @@ NO_TARGET = ('target = "diagnosis"\n', "")
 NUMBER = ('target = "diagnosis"', 'target = "radius"')
 LOCAL = ('"secure-sum"', '"local"')
 PARTY = ('unit = "record"\nrelation = "replace-one"', 'unit = "party"\nrelation = "zero-out"')
-FEWER = [('sex = { kind = "category", values = ["f", "m"] }\n', ""),
-         ('diagnosis = { kind = "category", values = ["benign", "malignant"] }\n', "")]  # fmt: skip
-SMALL = "rounds = 3\nhidden = [3]"
-CASES = {
+FEWER = [
+    ('sex = { kind = "category", values = ["f", "m"] }\n', ""),
+    ('diagnosis = { kind = "category", values = ["benign", "malignant"] }\n', ""),
+]
+# Settings, and what else changes in the file.
+MODELS = {
     "statistics": (QUESTIONS, NO_TARGET),
+    "logistic-regression": ("",),
+    "linear-svm": ("",),
+    "linear-regression": ("", NUMBER),
+    "network": ("hidden = [3]",),
+    "bayesian-linear-regression": ("noise_std = 2.0", NUMBER),
+    "bayesian-logistic-regression": ("",),
     "k-means": ("clusters = 2", NO_TARGET, *FEWER),
+}
+ALGORITHMS = {
+    "statistics": ("",),
+    "k-means": ("",),
     "gradient-perturbation": ("rounds = 20",),
-    "dp-sgd-convex": ("rounds = 5\nrate = 0.5",),
+    "dp-sgd-convex": ("rounds = 5\nsampling_rate = 0.5",),
     "output-perturbation": ("",),
-    "sgd-synchronous": ('rounds = 5\nloss = "squares"', NUMBER),
-    "dp-sgd": (SMALL,),
-    "local-dp-sgd": (SMALL + "\nsteps = 2", LOCAL),
-    "dp-ftrl": (SMALL, NUMBER),
-    "fed-avg": (SMALL, PARTY, ("epsilon = 1\n", "epsilon = 8\n")),
-    "one-shot-regression": ("noise_std = 2.0", NUMBER),
+    "objective-perturbation": ("", LOCAL),
+    "sgd-synchronous": ("rounds = 5",),
+    "dp-sgd": ("rounds = 3",),
+    "local-dp-sgd": ("rounds = 3\nsteps = 2", LOCAL),
+    "dp-ftrl": ("rounds = 3",),
+    "fed-avg": ("rounds = 3", PARTY, ("epsilon = 1\n", "epsilon = 8\n")),
+    "one-shot-regression": ("",),
+    "iterated-regression": ("rounds = 3",),
     "pvi-natural-gradient": ("rounds = 4",),
-    "pvi-dp-sga": ("rounds = 2\nsteps = 2", LOCAL),
+    "pvi-dp-sga": ("rounds = 2\nlocal_steps = 2", LOCAL),
     "pvi-clipped-updates": ("rounds = 2", PARTY),
 }
+CASES = [
+    (model.name, algorithm.name)
+    for model in models().values()
+    for algorithm in algorithms_for(model)
+]
 
 
-def file_of(algorithm, name):
-    more, *pairs = CASES[name]
-    return parse_study(algorithm(name, more, *pairs))
+def text_of(study, model, algorithm, *more):
+    """The smallest file that asks for these two."""
+    told, *pairs = MODELS[model]
+    set_up, *others = ALGORITHMS[algorithm]
+    return study(f"{model}\n{told}", f"{algorithm}\n{set_up}", *pairs, *others, *more)
 
 
 @cache
@@ -96,24 +121,25 @@ def built_once(text):
 
 
 def test_the_registry_is_complete():
-    union = typing.get_args(typing.get_args(settings.Settings)[0])
-    named = {typing.get_args(one.model_fields["name"].annotation)[0] for one in union}
-    assert named == set(BUILDERS) == set(CASES)
+    assert set(MODELS) == set(models()) == set(MODEL_SECTIONS)
+    assert set(ALGORITHMS) == set(algorithms()) == set(ALGORITHM_SECTIONS)
+    assert {name for _, name in CASES} == set(algorithms())
+    assert AUTO not in algorithms()
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_every_algorithm_builds_the_study_that_the_file_says(algorithm, name, table):
-    more, *pairs = CASES[name]
-    built = built_once(algorithm(name, more, *pairs))
+@pytest.mark.parametrize(("model", "name"), CASES)
+def test_every_pair_builds_the_study_that_the_file_says(study, model, name, table):
+    built = built_once(text_of(study, model, name))
+    assert (built.file.model_kind.name, built.algorithm.name, built.reason) == (model, name, "")
     file, facts = built.file, built.study.facts
     assert built.study.algorithm.name == name
     assert facts.records == (40, 50, 40)
-    assert (facts.minimum_survivors, facts.colluders, facts.retries) == (3, 1, 0)
+    assert (facts.minimum_parties, facts.colluders, facts.retries) == (3, 1, 0)
     assert built.study.trust is file.trust.mode
     for event in built.study.algorithm.events(facts, file.trust.mode):
         assert event.sensitivity.unit is file.privacy.unit
     agreed = built.study.algorithm.settings  # where a study finds the delta that it warns of
-    assert agreed.get("promise", agreed)["delta"] == file.privacy.delta
+    assert agreed.get("privacy", agreed)["delta"] == file.privacy.delta
     # What the file promises is what every viewer but the party's neighbours pays, and no less.
     history = built.study.cost["iterates"]
     relation, privacy = file.privacy.relation, file.privacy
@@ -125,10 +151,15 @@ def test_every_algorithm_builds_the_study_that_the_file_says(algorithm, name, ta
     assert np.abs(columns[0]).max() <= (120 if len(columns) == 1 else 1)
 
 
-def test_equal_files_build_equal_studies_in_another_process(algorithm):
+def test_equal_files_build_equal_studies_in_another_process(study):
     """Another process, with other hash seeds, other flags of the compiler and 64-bit defaults."""
-    names = ["statistics", "gradient-perturbation", "pvi-natural-gradient", "dp-sgd"]
-    texts = [algorithm(name, CASES[name][0], *CASES[name][1:]) for name in names]
+    pairs = [
+        ("statistics", "statistics"),
+        ("linear-svm", "gradient-perturbation"),
+        ("bayesian-logistic-regression", "pvi-natural-gradient"),
+        ("network", "dp-sgd"),
+    ]
+    texts = [text_of(study, *pair) for pair in pairs]
     code = (
         "import json, sys\n"
         "from unisono.studies.build import build\n"
@@ -138,18 +169,43 @@ def test_equal_files_build_equal_studies_in_another_process(algorithm):
     )
     surroundings = {"PYTHONHASHSEED": "7", "XLA_FLAGS": "", "JAX_ENABLE_X64": "1"}
     answer = subprocess.run(
-        [sys.executable, "-c", code], input=json.dumps(texts), capture_output=True, text=True,
-        check=True, timeout=120, env={**os.environ, **surroundings},
-    )  # fmt: skip
+        [sys.executable, "-c", code],
+        input=json.dumps(texts),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        env={**os.environ, **surroundings},
+    )
     mine = [[built_once(text).file.hash, built_once(text).study.hash] for text in texts]
     assert json.loads(answer.stdout) == mine
-    assert len({study for _, study in mine}) == len(names)
+    assert len({study for _, study in mine}) == len(pairs)
 
 
-def test_settings_and_facts_reach_the_study(algorithm, change):
+SUGGESTED = [
+    ("bayesian-linear-regression", "one-shot-regression", "clipping_norm = 1.0"),
+    ("bayesian-logistic-regression", "pvi-natural-gradient", "memory = 0.8"),
+]
+
+
+@pytest.mark.parametrize(("model", "algorithm", "default"), SUGGESTED)
+def test_files_that_build_different_studies_have_different_hashes(study, model, algorithm, default):
+    """A default that is said counts; one that is left out gives way to what the model suggests."""
+    told, *pairs = MODELS[model]
+    left_out = built_once(study(f"{model}\n{told}", algorithm, *pairs))
+    said = built_once(study(f"{model}\n{told}", f"{algorithm}\n{default}", *pairs))
+    assert left_out.study.hash != said.study.hash
+    assert left_out.file.hash != said.file.hash
+
+
+def test_settings_and_facts_reach_the_study(change):
     first = build(parse_study(change())).study.hash
-    for pair in (("rounds = 20", "rounds = 21"), ("records = 50", "records = 51"),
-                 ("retries = 0", "retries = 2"), ("epsilon = 1", "epsilon = 1.1")):  # fmt: skip
+    for pair in (
+        ("rounds = 20", "rounds = 21"),
+        ("records = 50", "records = 51"),
+        ("retries = 0", "retries = 2"),
+        ("epsilon = 1", "epsilon = 1.1"),
+    ):
         assert build(parse_study(change(pair))).study.hash != first
 
 
@@ -181,15 +237,73 @@ def test_rules_are_rounded():
     assert rounded(123456.789) == 123457.0
 
 
-def test_what_an_algorithm_refuses_is_an_error_of_the_file(algorithm):
-    with pytest.raises(InvalidInput, match=r"line 37: pvi-dp-sga: .*cannot run with trust"):
-        build(parse_study(algorithm("pvi-dp-sga")))
-    with pytest.raises(InvalidInput, match=r"study.toml line 34: k-means: delta = 0"):
-        build(parse_study(algorithm("k-means", "clusters = 2", NO_TARGET, *FEWER,
-                                    ("delta = 1e-4", "delta = 0"))))  # fmt: skip
-    twice = "[[algorithm.questions]]\nask = 'mean'\ncolumn = 'age'\n" * 2
+def test_what_an_algorithm_refuses_is_an_error_of_the_file(study):
+    with pytest.raises(InvalidInput, match=r"line 40: pvi-dp-sga: .*cannot run with trust"):
+        build(parse_study(study("bayesian-logistic-regression", "pvi-dp-sga")))
+    with pytest.raises(InvalidInput, match=r"study.toml line 38: k-means: delta = 0"):
+        build(parse_study(text_of(study, "k-means", "k-means", ("delta = 1e-4", "delta = 0"))))
+    twice = "[[model.questions]]\nask = 'mean'\ncolumn = 'age'\n" * 2
     with pytest.raises(InvalidInput, match="the mean of 'age' is asked for twice"):
-        build(parse_study(algorithm("statistics", twice, NO_TARGET)))
+        build(parse_study(study(f"statistics\n{twice}", "", NO_TARGET)))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_algorithm_that_cannot_learn_the_model_is_refused_with_those_that_can(study, model):
+    told, *pairs = MODELS[model]
+    able = [kind.name for kind in algorithms_for(models()[model])]
+    for name in set(algorithms()) - set(able):
+        fits = algorithms()[name].units[0]
+        pair = PARTY if fits == "party" else ("title", "title")
+        with pytest.raises(InvalidInput) as caught:
+            build(parse_study(study(f"{model}\n{told}", name, *pairs, pair)))
+        said = f"{name} cannot learn a {model}: choose {', '.join(able)} or auto"
+        assert said in str(caught.value)
+        assert "study.toml line " in str(caught.value)
+
+
+AUTOMATIC = [
+    ("statistics", (), "statistics", "one noisy release answers all questions"),
+    ("logistic-regression", (), "gradient-perturbation", "compose exactly as one release"),
+    (
+        "logistic-regression",
+        (("delta = 1e-4", "delta = 0"),),
+        "output-perturbation",
+        "pure epsilon was asked for",
+    ),
+    ("linear-svm", (), "gradient-perturbation", "compose exactly as one release"),
+    ("linear-regression", (), "gradient-perturbation", "compose exactly as one release"),
+    ("network", (), "dp-sgd", "secret batches"),
+    ("network", (PARTY, ("epsilon = 1\n", "epsilon = 8\n")), "fed-avg", "whole parties"),
+    ("bayesian-linear-regression", (), "one-shot-regression", "one noisy release"),
+    ("bayesian-logistic-regression", (), "pvi-natural-gradient", "the posterior counts in"),
+    ("bayesian-logistic-regression", (PARTY,), "pvi-clipped-updates", "whole parties"),
+    ("k-means", (), "k-means", "noisy sums and counts of every cluster"),
+]
+
+
+@pytest.mark.parametrize(("model", "more", "name", "reason"), AUTOMATIC)
+def test_auto_takes_the_published_rule_and_says_why(study, model, more, name, reason):
+    told, *pairs = MODELS[model]
+    left_out = built_once(study(f"{model}\n{told}", "", *pairs, *more))
+    assert left_out.algorithm.name == left_out.study.algorithm.name == name
+    assert reason in left_out.reason
+    said = parse_study(study(f"{model}\n{told}", "auto", *pairs, *more))
+    assert said.hash == left_out.file.hash
+    lines = explain(left_out.file).learnt
+    assert f"The algorithm was left open; {name}: {left_out.reason}." in lines
+
+
+def test_every_model_has_a_case_of_the_rule():
+    assert {model for model, *_ in AUTOMATIC} == set(models())
+
+
+def test_a_study_hides_what_its_file_says_or_is_refused(study):
+    """Neither a rule nor a setting of the algorithm may put a record where a party was promised."""
+    with pytest.raises(InvalidInput, match=r"line 28: .*gradient-perturbation hides a record"):
+        build(parse_study(study("logistic-regression", "", PARTY)))
+    text = study("bayesian-logistic-regression", 'pvi-clipped-updates\nunit = "record"', PARTY)
+    with pytest.raises(InvalidInput, match=r"line 28: .*pvi-clipped-updates hides a record"):
+        build(parse_study(text))
 
 
 def test_a_large_delta_warns(change):
@@ -197,12 +311,12 @@ def test_a_large_delta_warns(change):
         build(parse_study(change(("delta = 1e-4", "delta = 0.01"))))
 
 
-def test_hidden_sizes_and_pure_epsilon(algorithm):
+def test_hidden_sizes_and_pure_epsilon(study, change):
     hidden = (('sizes = "exact"', 'sizes = "hidden"'), ('"replace-one"', '"add-or-remove"'))
-    study = build(parse_study(algorithm("gradient-perturbation", "", *hidden))).study
-    assert not study.facts.exact_sizes
-    pure = build(parse_study(algorithm("output-perturbation", "", ("delta = 1e-4", "delta = 0"))))
-    assert pure.study.algorithm.settings["delta"] == 0
+    assert not build(parse_study(change(*hidden))).study.facts.exact_sizes
+    zero = ("delta = 1e-4", "delta = 0")
+    pure = build(parse_study(text_of(study, "logistic-regression", "output-perturbation", zero)))
+    assert pure.study.algorithm.privacy.delta == 0
 
 
 # ------------------------------------------------------------- results
@@ -213,24 +327,25 @@ def run(file, table):
     privacy = file.privacy
     parties = [
         Party(
-            party.name, Private(built.columns(table(party.records, seed), party.name)),
+            party.name,
+            Private(built.columns(table(party.records, seed), party.name)),
             Ledger.in_memory(
                 Policy(party.name, Budget(2e6, privacy.delta), (), privacy.relation, privacy.unit),
-                ACCOUNTANT, seed=seed,
+                ACCOUNTANT,
+                seed=seed,
             ),
         )
         for seed, party in enumerate(file.parties)
-    ]  # fmt: skip
+    ]
     return built, in_process.run(built.study, parties)
 
 
 LOUD = ("epsilon = 1\n", "epsilon = 2e3\n")
 
 
-def test_statistics_come_back_by_name(algorithm, table):
+def test_statistics_come_back_by_name(study, table):
     """Epsilon so large that noise vanishes: answers are those of the records."""
-    more, *pairs = CASES["statistics"]
-    file = parse_study(algorithm("statistics", more, *pairs, LOUD))
+    file = parse_study(text_of(study, "statistics", "statistics", LOUD))
     built, result = run(file, table)
     shown = json.loads(json.dumps(built.present(result)))
     shares = {one["name"]: one["share"] for one in built.study.algorithm.settings["questions"]}
@@ -256,10 +371,10 @@ def test_statistics_come_back_by_name(algorithm, table):
     assert shown["study"] == built.study.hash
 
 
-def test_linear_weights_come_back_in_units_of_the_columns(algorithm, table):
+def test_linear_weights_come_back_in_units_of_the_columns(study, table):
     """Least squares of the radius, almost without noise, finds the gap of 8 between classes."""
-    more = 'loss = "squares"\nrounds = 200'
-    built, result = run(parse_study(algorithm("gradient-perturbation", more, NUMBER, LOUD)), table)
+    text = study("linear-regression", "gradient-perturbation\nrounds = 200", NUMBER, LOUD)
+    built, result = run(parse_study(text), table)
     shown = json.loads(json.dumps(built.present(result)))
     assert list(shown["weights"]) == ["age", "sex=m", "diagnosis=malignant"]
     assert shown["weights"]["diagnosis=malignant"] == pytest.approx(8, abs=1.0)
@@ -267,8 +382,9 @@ def test_linear_weights_come_back_in_units_of_the_columns(algorithm, table):
     assert shown["intercept"] == pytest.approx(10, abs=1.5)
 
 
-def test_classes_come_back_by_name(algorithm, table):
-    built, result = run(parse_study(algorithm("gradient-perturbation", "rounds = 50", LOUD)), table)
+def test_classes_come_back_by_name(study, table):
+    text = study("logistic-regression", "gradient-perturbation\nrounds = 50", LOUD)
+    built, result = run(parse_study(text), table)
     shown = built.present(result)
     assert (shown["positive"], shown["negative"]) == ("malignant", "benign")
     assert "scores for prediction, not effects or log-odds" in shown["note"]
@@ -289,11 +405,9 @@ def test_several_classes_have_weights_each(change, table):
     assert "scores for prediction, not effects or log-odds" in shown["note"]
 
 
-def test_a_posterior_comes_back_in_units_of_the_columns(algorithm, table):
-    file = parse_study(
-        algorithm("one-shot-regression", "noise_std = 1.0\nprior_variance = 4.0", NUMBER, LOUD)
-    )
-    built, result = run(file, table)
+def test_a_posterior_comes_back_in_units_of_the_columns(study, table):
+    model = "bayesian-linear-regression\nnoise_std = 1.0\nprior_variance = 4.0"
+    built, result = run(parse_study(study(model, "one-shot-regression", NUMBER, LOUD)), table)
     shown = json.loads(json.dumps(built.present(result)))
     assert shown["mean"]["diagnosis=malignant"] == pytest.approx(8, abs=0.6)
     assert shown["mean"]["intercept"] == pytest.approx(10, abs=0.8)
@@ -305,11 +419,11 @@ def test_a_posterior_comes_back_in_units_of_the_columns(algorithm, table):
     assert shown["std"]["intercept"] == pytest.approx(np.sqrt(shown["covariance"][3][3]))
 
 
-def test_a_coefficient_that_is_only_its_prior_is_no_estimate(algorithm, table):
+def test_a_coefficient_that_is_only_its_prior_is_no_estimate(study, table):
     """Epsilon 0.05 for some dozens of records."""
     quiet = ("epsilon = 1\n", "epsilon = 0.05\n")
-    file = parse_study(algorithm("one-shot-regression", "noise_std = 1.0", NUMBER, quiet))
-    built, result = run(file, table)
+    model = "bayesian-linear-regression\nnoise_std = 1.0"
+    built, result = run(parse_study(study(model, "one-shot-regression", NUMBER, quiet)), table)
     shown = built.present(result)
     assert shown["learnt"] == dict.fromkeys(shown["mean"], False)
     assert "Nothing was learnt of" in shown["note"]
@@ -317,30 +431,29 @@ def test_a_coefficient_that_is_only_its_prior_is_no_estimate(algorithm, table):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_every_algorithm_runs_from_a_file(algorithm, table, name):
-    built, result = run(file_of(algorithm, name), table)
+@pytest.mark.parametrize(("model", "name"), CASES)
+def test_every_pair_runs_from_a_file(study, table, model, name):
+    built, result = run(parse_study(text_of(study, model, name)), table)
     shown = json.loads(json.dumps(built.present(result)))
-    assert shown["algorithm"] == name
+    assert (shown["model"], shown["algorithm"]) == (model, name)
     if name in ("pvi-dp-sga", "pvi-clipped-updates"):
         assert not {"std", "covariance", "learnt"} & set(shown)
         assert "No intervals" in shown["note"]
         assert "not effects or log-odds" in shown["note"]
-    layered = name in ("dp-sgd", "local-dp-sgd", "dp-ftrl", "fed-avg")
+    layered = model == "network"
     assert bool(built.arrays(result)) == layered
     if layered:
         assert built.arrays(result)["dense0.weights"].shape == (built.study.facts.features, 3)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("model", "name"), CASES)
 def test_a_record_that_cannot_be_read_adds_nothing_and_spoils_nothing(
-    algorithm, name, table, monkeypatch
-):  # fmt: skip
+    study, model, name, table, monkeypatch
+):
     """In every algorithm a party with such a record answers, bit for bit, as if it were absent; a
     local minimum is still divided by the public number of records, as if its row were zero."""
-    monkeypatch.setattr(plan, "secret_order", lambda records, *_: np.arange(records))
-    more, *pairs = CASES[name]
-    built = built_once(algorithm(name, more, *pairs))
+    monkeypatch.setattr(building, "secret_order", lambda records, *_: np.arange(records))
+    built = built_once(text_of(study, model, name))
     facts, own = built.study.facts, table(40)
     broken = {column: np.array(cells, object) for column, cells in own.columns.items()}
     for cells in broken.values():
@@ -351,6 +464,8 @@ def test_a_record_that_cannot_be_read_adds_nothing_and_spoils_nothing(
     server, party = built.study.algorithm.init(facts)
     public = built.study.algorithm.ask(server)
     there = np.arange(facts.places) < 40
+    if built.study.algorithm.inside is not None:  # no noise inside the objective
+        party = np.zeros(built.study.algorithm.dimension)
 
     @jax.jit
     def answer(data, mask):
@@ -362,36 +477,38 @@ def test_a_record_that_cannot_be_read_adds_nothing_and_spoils_nothing(
 
     first = np.arange(facts.places) == 0
     without = np.asarray(answer(placed(read), there & ~first))
-    if name == "output-perturbation":
+    if name in ("output-perturbation", "objective-perturbation"):
         rows, labels = placed(read)
         without = np.asarray(answer((np.where(first[:, None], 0, rows), labels * ~first), there))
     assert np.array_equal(np.asarray(answer(placed(unread), there)), without)
     assert not np.array_equal(np.asarray(answer(placed(read), there)), without)
 
 
-NETWORK = 'name = "dp-sgd"\nrounds = 20\nhidden = '
-
-
-def test_a_network_is_refused_before_anything_of_its_size_is_made(change, monkeypatch):
+def test_a_network_is_refused_before_anything_of_its_size_is_made(study, monkeypatch):
     """3.6 thousand million parameters would take 27 GB; the first array is never asked for."""
     made = []
-    monkeypatch.setattr(layered, "first_parameters", lambda *size: made.append(size))
-    text = change(('name = "gradient-perturbation"\nrounds = 20', f"{NETWORK}[60000, 60000]"))
+    monkeypatch.setattr(network, "first_parameters", lambda *size: made.append(size))
     with pytest.raises(InvalidInput) as caught:
-        build(parse_study(text))
-    assert "line 37: dp-sgd: hidden = [60000, 60000] makes 3,600," in str(caught.value)
+        build(parse_study(study("network\nhidden = [60000, 60000]", "dp-sgd")))
+    assert "line 41: dp-sgd: hidden = [60000, 60000] makes 3,600," in str(caught.value)
     assert "at most 10,000,000" in str(caught.value)
     assert not made
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "place"),
+    ("model", "algorithm", "place"),
     [
-        (f"{NETWORK}[{'1, ' * 33}]", "algorithm.hidden"),
-        (f"{NETWORK}[1_000_001]", r"algorithm.hidden\[1\]"),
-        ('name = "gradient-perturbation"\nrounds = 10_000_000_000', "algorithm.rounds"),
+        (f"network\nhidden = [{'1, ' * 33}]", "dp-sgd", "model.hidden"),
+        ("network\nhidden = [1_000_001]", "dp-sgd", r"model.hidden\[1\]"),
+        (
+            "logistic-regression",
+            "gradient-perturbation\nrounds = 10_000_000_000",
+            "algorithm.rounds",
+        ),
     ],
 )
-def test_numbers_that_would_become_vast_arrays_are_refused_in_the_file(change, algorithm, place):
+def test_numbers_that_would_become_vast_arrays_are_refused_in_the_file(
+    study, model, algorithm, place
+):
     with pytest.raises(InvalidInput, match=place):
-        parse_study(change(('name = "gradient-perturbation"\nrounds = 20', algorithm)))
+        parse_study(study(model, algorithm))

@@ -23,7 +23,7 @@ delta = 1e-6
 [allow]
 maximum_epsilon = 1.0
 maximum_delta = 1e-6
-minimum_quorum = 1
+minimum_parties = 1
 """
 
 
@@ -104,8 +104,11 @@ def test_a_ledger_is_begun_once_and_its_budget_is_fixed(coast):
     book = ledger_for(coast)
     assert book.spent(SERVER) == pytest.approx(0.4)
     assert book.policy.dataset == "coast"
-    for other in ({"epsilon": 2.0}, {"epsilon": 1.0, "delta": 1e-6},
-                  {"epsilon": 1.0, "relation": Relation.ZERO_OUT}):  # fmt: skip
+    for other in (
+        {"epsilon": 2.0},
+        {"epsilon": 1.0, "delta": 1e-6},
+        {"epsilon": 1.0, "relation": Relation.ZERO_OUT},
+    ):
         with pytest.raises(InvalidInput, match="fixed when it began"):
             ledger_for(coast, **other)
 
@@ -150,6 +153,51 @@ def test_another_name_does_not_begin_another_ledger(coast, tmp_path, way, place)
     assert not coast.with_name("west.ledger").exists()
 
 
+def test_a_hard_link_in_another_folder_begins_no_ledger(coast, tmp_path):
+    """The same file, and no path leads from one of its names to the other."""
+    spend(coast, epsilon=0.4)
+    (tmp_path / "elsewhere").mkdir()
+    other = tmp_path / "elsewhere" / "west.csv"
+    os.link(coast, other)
+    with pytest.raises(PrivacyViolation, match=r"west.csv is one of 2 names of a file"):
+        ledger_for(other, epsilon=1.0)
+    assert not list(other.parent.glob("*.ledger*"))
+    spend(coast, epsilon=0.4)  # a ledger that was begun goes on
+    text = POLICY.replace("3.0\ndelta = 1e-6", "1.0\ndelta = 0.0").format(
+        ledger=coast.with_name("coast.ledger")
+    )
+    other.with_name("west.policy.toml").write_text(text)
+    assert ledger_for(other).spent(SERVER) == pytest.approx(0.8)  # one ledger for all names
+
+
+@pytest.mark.parametrize("beside", ["records", "link"])
+def test_a_policy_does_not_lead_away_from_a_ledger_that_has_paid(coast, tmp_path, beside):
+    """Records that changed since have other bytes than the mark knows."""
+    spend(coast, epsilon=0.4)
+    coast.write_text("age\n30\n40\n50\n")
+    way = coast
+    if beside == "link":
+        way = tmp_path / "link.csv"
+        way.symlink_to(coast)
+    place = tmp_path / "fresh.ledger"
+    way.with_name(f"{way.stem}.policy.toml").write_text(POLICY.format(ledger=place))
+    with pytest.raises(PrivacyViolation, match=r"know nothing of what .*coast.ledger has paid for"):
+        ledger_for(way)
+    assert not place.exists()
+
+
+def test_a_policy_beside_a_link_names_no_ledger_that_the_records_do_not_find(coast, tmp_path):
+    link = tmp_path / "link.csv"
+    link.symlink_to(coast)
+    policy = tmp_path / "link.policy.toml"
+    policy.write_text(POLICY.format(ledger="link.ledger"))
+    with pytest.raises(PrivacyViolation, match=r"link.policy.toml lies beside a link"):
+        ledger_for(link)
+    policy.write_text(POLICY.format(ledger=coast.with_name("coast.ledger")))
+    ledger_for(link).close()
+    assert ledger_for(coast).policy.budget.epsilon == 3.0
+
+
 def test_a_ledger_is_renamed_with_its_records(coast):
     spend(coast, epsilon=0.4)
     west = copied(coast, "renamed")
@@ -180,12 +228,15 @@ def test_the_mark_is_its_owners_alone_and_no_part_of_the_ledger(coast, tmp_path)
     remember(own, tmp_path / "second.ledger")
     second = (tmp_path / "second.ledger.source").read_text()
     assert not set(mark.read_text().split('"')[1::2]) & set(second.split('"')[1::2]) - {
-        "key", "versions",
-    }  # fmt: skip
+        "key",
+        "versions",
+    }
     assert "source" not in str(read(own.ledger_path)[0])
     assert sorted(path.name for path in coast.parent.iterdir()) == [
-        "coast.csv", "coast.ledger", "coast.ledger.source",
-    ]  # fmt: skip
+        "coast.csv",
+        "coast.ledger",
+        "coast.ledger.source",
+    ]
 
 
 def test_a_damaged_mark_is_named(coast):

@@ -4,33 +4,33 @@ import numpy as np
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.one_shot import Opened, pack
+from unisono.algorithms.survey import Opened, pack
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party, Result
 from unisono.core.transcript import Transcript
 from unisono.core.values import Private
 from unisono.data import Table
+from unisono.data.schema import Category
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
 from unisono.planning.noise import noise_of
-from unisono.studies import plan
+from unisono.studies import build as building
 from unisono.studies.build import build
 from unisono.studies.evaluation import mean_interval, read_private, read_public, share_interval
 from unisono.studies.file import parse_study
 from unisono.studies.order import secret_order
-from unisono.studies.schema import Category
 
 HELD = "\n[evaluation]\nholdout = 0.25\nepsilon = 0.5\n"
 NUMBER = ('target = "diagnosis"', 'target = "radius"')
 
 
 def test_files_without_it_keep_their_hash(change):
-    """Numbers from before there was an [evaluation]."""
+    """Numbers of the format unisono-study-2: a change makes every agreed study another one."""
     file = parse_study(change())
-    assert file.hash == "c5f3820081559ce53613ea819fe46d0d6151814270e3abf17a2ee3d2677124ce"
+    assert file.hash == "679bacf8f06166c2070937185a772ed4a9a63f682e0a4fe8ea4f2a5ee03b4230"
     assert build(file).study.hash == (
-        "bc17b95b83960312cc6d8c119323df96af40eadabf13d1b5573d1ef9da2554cc"
+        "2f5eef254ed2d4c5ef17836b3b1a54a9df436dcf9e9159a3274719870bcf900f"
     )
     tested = parse_study(change() + HELD)
     assert tested.hash != file.hash
@@ -45,26 +45,29 @@ def test_files_without_it_keep_their_hash(change):
         ("confidence = 0.9", (), "evaluation: says nothing"),
         ("holdout = 0.6\nepsilon = 1", (), "holdout: 0.6 will not do"),
         ("holdout = 0.02\nepsilon = 1", (), "of 40 records of north none would be kept"),
-        ("holdout = 0.2\nepsilon = 1", (('"exact"', '"hidden"'), ('"replace-one"',
-         '"add-or-remove"')), "would move all others"),
+        (
+            "holdout = 0.2\nepsilon = 1",
+            (('"exact"', '"hidden"'), ('"replace-one"', '"add-or-remove"')),
+            "would move all others",
+        ),
         ('file = ""', (), "file"),
         ("holdout = 0.2\nepsilon = 1\nfolds = 3", (), "folds: is unknown"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_asked_for(change, more, pairs, words):
     with pytest.raises(InvalidInput, match=words) as error:
         parse_study(f"{change(*pairs)}\n[evaluation]\n{more}\n")
     assert "study.toml line " in str(error.value)
 
 
-def test_whole_parties_and_statistics_have_no_private_test(algorithm):
+def test_whole_parties_and_statistics_have_no_private_test(study):
     party = ('unit = "record"\nrelation = "replace-one"', 'unit = "party"\nrelation = "zero-out"')
     with pytest.raises(InvalidInput, match="hides whole parties"):
-        parse_study(algorithm("pvi-clipped-updates", "", party) + HELD)
+        parse_study(study("bayesian-logistic-regression", "pvi-clipped-updates", party) + HELD)
     nothing = ('target = "diagnosis"\n', "")
-    questions = "[[algorithm.questions]]\nask = 'mean'\ncolumn = 'age'\n"
+    questions = "[[model.questions]]\nask = 'mean'\ncolumn = 'age'\n"
     with pytest.raises(InvalidInput, match="predicts nothing"):
-        parse_study(algorithm("statistics", questions, nothing) + HELD)
+        parse_study(study(f"statistics\n{questions}", "", nothing) + HELD)
 
 
 def test_a_secret_fourth_of_the_records_is_kept_out(change, table):
@@ -108,21 +111,19 @@ def test_a_sorted_file_says_nothing_about_who_is_kept_out(change, table):
         back = np.argsort(np.argsort(radius))
         order = back[secret_order(40, "north", 3)]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(plan, "secret_order", lambda *_, order=order: order)
+            patch.setattr(building, "secret_order", lambda *_, order=order: order)
             lists.append(built.split(in_order(radius), "north"))
-    changed = sum(
-        int((a[0] != b[0]).any(axis=1).sum()) for a, b in zip(*lists, strict=True)
-    )  # fmt: skip
+    changed = sum(int((a[0] != b[0]).any(axis=1).sum()) for a, b in zip(*lists, strict=True))
     assert changed == 1
 
 
-def test_who_takes_turns_by_place_takes_them_in_a_secret_order(algorithm, table):
-    built = build(parse_study(algorithm("dp-ftrl", "rounds = 2\nhidden = [3]")))
+def test_who_takes_turns_by_place_takes_them_in_a_secret_order(study, table):
+    built = build(parse_study(study("network\nhidden = [3]", "dp-ftrl\nrounds = 2")))
     assert built.study.algorithm.rows is not None
     first, second = (built.columns(table(40), "north")[0] for _ in range(2))
     assert not np.array_equal(first, second)
     assert np.array_equal(np.sort(first, axis=0), np.sort(second, axis=0))
-    plain = build(parse_study(algorithm("gradient-perturbation", "rounds = 2")))
+    plain = build(parse_study(study("linear-svm", "gradient-perturbation\nrounds = 2")))
     first, second = (plain.columns(table(40), "north")[0] for _ in range(2))
     assert np.array_equal(first, second)
 
@@ -152,14 +153,14 @@ def test_the_test_is_paid_for_on_top(change):
 
 
 def predictions(built, value, arrays):
-    scores = built.parts.score(value, arrays)
+    scores = built.posed.score(value, arrays)
     assert scores.shape == (len(arrays[0]),)
     assert ((scores >= 0) & (scores <= 1)).all()
     # A record that cannot be read counts as predicted as badly as can be, and no other changes.
     unread = tuple(np.concatenate([np.full_like(array[:1], np.nan), array[1:]]) for array in arrays)
     classes = isinstance(built.file.data.columns[built.file.data.target], Category)
     worst = np.concatenate([[0.0 if classes else 1.0], scores[1:]])
-    assert built.parts.score(value, unread) == pytest.approx(worst, abs=1e-6)
+    assert built.posed.score(value, unread) == pytest.approx(worst, abs=1e-6)
     return scores
 
 
@@ -181,9 +182,9 @@ def test_scores_of_several_classes(change, table):
     assert predictions(built, value, arrays).mean() == np.mean(arrays[1] == 1)
 
 
-def test_scores_of_a_linear_regression_are_shares_of_the_range(algorithm, table):
+def test_scores_of_a_linear_regression_are_shares_of_the_range(study, table):
     """Always the middle of the range: the error is the distance from 17.5, over 25."""
-    built = build(parse_study(algorithm("gradient-perturbation", 'loss = "squares"', NUMBER)))
+    built = build(parse_study(study("linear-regression", "gradient-perturbation", NUMBER)))
     own = table(40)
     value = np.zeros(len(built.columns(own, "north")[0][0]))
     expected = np.abs(np.clip(own.columns["radius"], 5, 30) - 17.5) / 25
@@ -196,16 +197,18 @@ def test_scores_of_a_linear_regression_are_shares_of_the_range(algorithm, table)
 
 
 @pytest.mark.parametrize(
-    ("name", "pairs"),
+    ("model", "name", "pairs"),
     [
-        ("one-shot-regression", (NUMBER,)),
-        pytest.param("pvi-natural-gradient", (), marks=pytest.mark.slow),
+        ("bayesian-linear-regression", "one-shot-regression", (NUMBER,)),
+        pytest.param(
+            "bayesian-logistic-regression", "pvi-natural-gradient", (), marks=pytest.mark.slow
+        ),
     ],
 )
-def test_scores_of_posteriors(algorithm, table, name, pairs):
+def test_scores_of_posteriors(study, table, model, name, pairs):
     """Almost without noise the mean of the posterior predicts well."""
     loud = ("epsilon = 1\n", "epsilon = 2e3\n")
-    file = parse_study(algorithm(name, "", *pairs, loud))
+    file = parse_study(study(model, name, *pairs, loud))
     built = build(file)
     books = [
         Ledger.in_memory(Policy(name, Budget(1e5, 1e-4)), ACCOUNTANT, seed=1) for name in file.names
@@ -221,9 +224,9 @@ def test_scores_of_posteriors(algorithm, table, name, pairs):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["diagnosis", "radius"])
-def test_scores_of_networks(algorithm, table, target):
+def test_scores_of_networks(study, table, target):
     pair = ('target = "diagnosis"', f'target = "{target}"')
-    built = build(parse_study(algorithm("dp-sgd", "rounds = 2\nhidden = [3]", pair)))
+    built = build(parse_study(study("network\nhidden = [3]", "dp-sgd\nrounds = 2", pair)))
     server, _ = built.study.algorithm.init(built.study.facts)
     value = built.study.algorithm.result(server)
     scores = predictions(built, value, built.columns(table(40), "north"))
@@ -272,8 +275,8 @@ def test_intervals_of_public_tests_hold_as_often_as_they_say():
     assert mean_interval(np.array([0.3]), 0.9) == (0.0, 1.0)
 
 
-def test_a_public_test_speaks_in_units_of_the_target(algorithm):
-    file = parse_study(algorithm("gradient-perturbation", 'loss = "squares"', NUMBER))
+def test_a_public_test_speaks_in_units_of_the_target(study):
+    file = parse_study(study("linear-regression", "gradient-perturbation", NUMBER))
     found = read_public(file, np.array([0.1, 0.3]), np.array([10.0, 20.0]), "test.csv")
     assert (found["measure"], found["records"]) == ("mean absolute error", 2)
     assert found["value"] == pytest.approx(0.2 * 25)

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from unisono.algorithms.registry import algorithms
 from unisono.data import read_table
-from unisono.studies.build import BUILDERS, build
+from unisono.models.registry import models
+from unisono.studies.build import build
 from unisono.studies.file import load_study, parse_study
 from unisono.studies.policy import load_policy, require_allowed, require_server
 
@@ -35,12 +37,15 @@ def test_the_hospitals(tmp_path, capsys):
 
 def test_the_formats_in_the_documentation_are_accepted(tmp_path):
     page = (EXAMPLE.parents[1] / "docs" / "studies.md").read_text()
-    study, questions, policy = re.findall(r"```toml\n(.*?)```", page, re.S)
+    study, questions, algorithm, policy = re.findall(r"```toml\n(.*?)```", page, re.S)
     file = parse_study(study)
     (tmp_path / "policy.toml").write_text(policy)
     require_allowed(load_policy(tmp_path / "policy.toml"), file, build(file).study, "north")
     untargeted = study.replace('target = "diagnosis"', "")
-    head, _, tail = untargeted.partition("[algorithm]")
+    head, _, tail = untargeted.partition("[model]")
     build(parse_study(head + questions + tail[tail.index("[server]") :]))
-    for name in BUILDERS:
+    head, _, tail = study.partition("[algorithm]")
+    network = head.replace('"logistic-regression"', '"network"') + algorithm
+    build(parse_study(f"{network}\n{tail[tail.index('[server]') :]}"))
+    for name in (*models(), *algorithms()):
         assert f"| `{name}` |" in page

@@ -5,8 +5,10 @@ import tomllib
 
 import pytest
 
+from unisono.algorithms.pvi_analytic import OneShotRegressionConfig
 from unisono.errors import InvalidInput
 from unisono.studies import source
+from unisono.studies.build import build
 from unisono.studies.file import json_schema, load_study, parse_study
 from unisono.studies.schema import StudyFile
 
@@ -27,8 +29,10 @@ def test_a_file_says_what_it_says(tmp_path, text):
 
 
 def test_what_is_left_out_is_part_of_the_meaning(change):
-    short = change(("minimum_survivors = 3\ncolluders = 1\nretries = 0\n", ""),
-                   ('unit = "record"\nrelation = "replace-one"\n', ""))  # fmt: skip
+    short = change(
+        ("minimum_parties = 3\ncolluders = 1\nretries = 0\n", ""),
+        ('unit = "record"\nrelation = "replace-one"\n', ""),
+    )
     assert parse_study(short).hash == parse_study(change()).hash
     layout = change(("epsilon = 1\n", "epsilon = 1.0   # for all\n"))
     layout = layout.replace('radius = { kind = "number", bounds = [5, 30] }', "").replace(
@@ -37,12 +41,25 @@ def test_what_is_left_out_is_part_of_the_meaning(change):
     assert parse_study(layout).hash == parse_study(change()).hash
 
 
+def test_what_an_algorithm_is_told_differs_from_what_is_left_to_a_rule(study):
+    """A model may suggest another value than the default: files that mean different studies have
+    different hashes, also where one of them states the default."""
+    number = ('target = "diagnosis"', 'target = "radius"')
+    model = "bayesian-linear-regression\nnoise_std = 2.0"
+    default = OneShotRegressionConfig.model_fields["clipping_norm"].default
+    silent = parse_study(study(model, "one-shot-regression", number))
+    stated = f"one-shot-regression\nclipping_norm = {default}"
+    stated = parse_study(study(model, stated, number))
+    assert build(silent).study.hash != build(stated).study.hash
+    assert silent.hash != stated.hash
+
+
 CHANGES = [
     ("Three hospitals", "Other"),
     ('"diagnosis"\nsizes', '"sex"\nsizes'),
     ("radius =", "size ="),
     ("[5, 30]", "[5, 31]"),
-    ("whole = true", "whole = false"),
+    ("integer = true", "integer = false"),
     ('"f", "m"', '"m", "f"'),
     ('"benign", "malignant"', '"malign", "malignant"'),
     ('"north"', '"nord"'),
@@ -51,11 +68,12 @@ CHANGES = [
     ("delta = 1e-4", "delta = 1e-5"),
     ('"replace-one"', '"zero-out"'),
     ('"secure-sum"', '"local"'),
-    ("minimum_survivors = 3", "minimum_survivors = 2"),
+    ("minimum_parties = 3", "minimum_parties = 2"),
     ("colluders = 1", "colluders = 0"),
     ("retries = 0", "retries = 1"),
     ("rounds = 20", "rounds = 21"),
-    ("rounds = 20", 'rounds = 20\nloss = "huber-svm"'),
+    ("rounds = 20", "rounds = 20\nclipping_norm = 0.3"),
+    ('"logistic-regression"', '"linear-svm"'),
     ("[algorithm]", '[server]\naddress = "host:9092"\n[algorithm]'),
     ('name = "north"\nrecords = 40', 'name = "west"\nrecords = 40'),
 ]
@@ -79,17 +97,28 @@ def test_the_order_of_columns_is_in_the_hash(change):
 FAULTS = [
     (('title = "Three hospitals"', "title = 3"), 1, "title: 3 will not do: write text"),
     (('target = "diagnosis"', ""), 3, "data.target: is missing: say which column"),
-    (('target = "diagnosis"', 'target = "diagnose"'), 4, "'diagnose' is no column: it has radius"),
-    (('target = "diagnosis"', 'target = "age"'), 4, "'age' is a number, and classes are"),
+    (
+        ('target = "diagnosis"', 'target = "diagnose"'),
+        4,
+        "'diagnose' is no column: there are radius",
+    ),
+    (
+        ('target = "diagnosis"', 'target = "age"'),
+        4,
+        "'age' is a number, and logistic-regression predicts classes",
+    ),
     (('sizes = "exact"', 'sizes = "hidden"'), 5, 'data.sizes: "hidden" with relation'),
     (('sizes = "exact"', 'sizes = "about"'), 5, "\"about\" is unknown: choose one of 'exact'"),
     (("bounds = [5, 30]", "bounds = [30, 5]"), 8, "bounds 30 to 5 are no range"),
     (("bounds = [5, 30]", "bounds = [5, inf]"), 8, "Infinity will not do: write a finite"),
     (("bounds = [5, 30]", "bounds = [5]"), 8, "data.columns.radius.bounds"),
     (("bounds = [0, 120]", "bound = [0, 120]"), 9, "age.bound: is unknown: did you mean 'bounds'?"),
-    (("whole = true", "whole = 1"), 9, "1 will not do: write true or false"),
-    (('kind = "category", values = ["f"', 'kind = "class", values = ["f"'), 10,
-     "sex.kind: 'class' is unknown: choose one of 'number', 'category'"),
+    (("integer = true", "integer = 1"), 9, "1 will not do: write true or false"),
+    (
+        ('kind = "category", values = ["f"', 'kind = "class", values = ["f"'),
+        10,
+        "sex.kind: 'class' is unknown: choose one of 'number', 'category'",
+    ),
     (('"f", "m"', '"f", "f"'), 10, "name each value once"),
     (('"f", "m"', '"f"'), 10, "data.columns.sex.values"),
     (('"south"', '"north"'), 18, "parties[2].name: 'north' stands twice"),
@@ -98,23 +127,49 @@ FAULTS = [
     (("records = 50", "records = 5.5"), 19, "5.5 will not do: write a whole number"),
     (("records = 50", ""), 17, "parties[2].records: is missing"),
     (("epsilon = 1", "epsilon = -1"), 26, "privacy.epsilon: -1 will not do"),
-    (("epsilon = 1", 'epsilon = "1"'), 26, "privacy.epsilon: \"1\" will not do: write a number"),
+    (("epsilon = 1", 'epsilon = "1"'), 26, 'privacy.epsilon: "1" will not do: write a number'),
     (("delta = 1e-4", "delta = 1"), 27, "privacy.delta: 1 will not do"),
     (('unit = "record"', 'unit = "party"'), 28, "gradient-perturbation hides a record"),
     (('relation = "replace-one"', 'relation = "swap"'), 29, "is unknown: choose one of"),
-    (('mode = "secure-sum"', 'mode = "secret"'), 32, "trust.mode: \"secret\" is unknown"),
-    (("minimum_survivors = 3", "minimum_survivors = 4"), 33, "4 of 3 parties"),
+    (('mode = "secure-sum"', 'mode = "secret"'), 32, 'trust.mode: "secret" is unknown'),
+    (("minimum_parties = 3", "minimum_parties = 4"), 33, "4 of 3 parties"),
     (("colluders = 1", "colluders = 3"), 34, "leave no honest party"),
-    (('mode = "secure-sum"\nminimum_survivors = 3\ncolluders = 1\nretries = 0',
-      'mode = "trusted-server"\nretries = 1'), 33, "trust.retries: a trusted server"),
-    (('name = "gradient-perturbation"', 'name = "magic"'), 38, "'magic' is unknown: choose one of"),
-    (('name = "gradient-perturbation"', ""), 37, "algorithm: name is missing"),
-    (("rounds = 20", "rounds = 20\nclusters = 3"), 40, "clusters: belongs into another table"),
-    (("rounds = 20", "rounds = 20\n\n[server]\naddress = \"host\""), 42, "server.address"),
-    (("rounds = 20", "rounds = 20\n\n[server]\naddress = \"host:99999\""), 42, "port 99999"),
-    (("rounds = 20", "rounds = "), 39, "this is not TOML"),
+    (
+        (
+            'mode = "secure-sum"\nminimum_parties = 3\ncolluders = 1\nretries = 0',
+            'mode = "trusted-server"\nretries = 1',
+        ),
+        33,
+        "trust.retries: a trusted server",
+    ),
+    (('name = "gradient-perturbation"', 'name = "magic"'), 41, "'magic' is unknown: choose one of"),
+    (('name = "gradient-perturbation"', ""), 40, "algorithm: name is missing"),
+    (('name = "logistic-regression"', 'name = "magic"'), 38, "'magic' is unknown: choose one of"),
+    (('name = "logistic-regression"', ""), 37, "model: name is missing"),
+    (('[model]\nname = "logistic-regression"\n', ""), 1, "model: is missing"),
+    (
+        ('"logistic-regression"', '"logistic-regression"\ncolour = 3'),
+        39,
+        "model.colour: is unknown",
+    ),
+    (
+        ('"logistic-regression"', '"network"\nhiden = [3]'),
+        39,
+        "model.hiden: is unknown: did you mean 'hidden'?",
+    ),
+    (('"logistic-regression"', '"k-means"'), 37, "model.clusters: is missing"),
+    (('"logistic-regression"', '"statistics"'), 37, "model.questions: is missing"),
+    (
+        ('"logistic-regression"', '"logistic-regression"\nclusters = 3'),
+        39,
+        "model.clusters: belongs into another table",
+    ),
+    (("rounds = 20", "rounds = 20\nclusters = 3"), 43, "clusters: belongs into another table"),
+    (("rounds = 20", 'rounds = 20\n\n[server]\naddress = "host"'), 45, "server.address"),
+    (("rounds = 20", 'rounds = 20\n\n[server]\naddress = "host:99999"'), 45, "port 99999"),
+    (("rounds = 20", "rounds = "), 42, "this is not TOML"),
     (("[privacy]", "[privacy"), 25, "this is not TOML"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("pair", "line", "words"), FAULTS)
@@ -129,8 +184,11 @@ def test_errors_point_at_the_line(change, pair, line, words):
 
 
 def test_all_errors_come_together_in_order(change):
-    wrong = change(("epsilon = 1", "epsilon = 0"), ("records = 50", "record = 50"),
-                   ("bounds = [5, 30]", "bounds = [6, 5]"))  # fmt: skip
+    wrong = change(
+        ("epsilon = 1", "epsilon = 0"),
+        ("records = 50", "record = 50"),
+        ("bounds = [5, 30]", "bounds = [6, 5]"),
+    )
     with pytest.raises(InvalidInput) as caught:
         parse_study(wrong)
     lines = [int(line.split()[2].rstrip(":")) for line in str(caught.value).splitlines()]
@@ -140,19 +198,34 @@ def test_all_errors_come_together_in_order(change):
 @pytest.mark.parametrize(
     "value",
     [
-        '"""\n# [ {\n"""', '"""a\\"""\n[\n"""', '"""\n""""', "'''\n[ \\\n'''", "'''\n''''",
-        '"[{#"', "'[{#\"'", '"\\"["', "[\n'[', # ]\n['a'],\n]", "{ a = '}', b = [1] }", "1 # [",
+        '"""\n# [ {\n"""',
+        '"""a\\"""\n[\n"""',
+        '"""\n""""',
+        "'''\n[ \\\n'''",
+        "'''\n''''",
+        '"[{#"',
+        "'[{#\"'",
+        '"\\"["',
+        "[\n'[', # ]\n['a'],\n]",
+        "{ a = '}', b = [1] }",
+        "1 # [",
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_brackets_and_quotes_inside_values_end_no_statement(value, end):
     text = f"first = 1\nvalue = {value}\nlast.but.one = 2\n\n[table]\nx = 1\n"
     tomllib.loads(text)
     after = 3 + value.count("\n")
     assert source._lines(text.replace("\n", end)) == {
-        (): 1, ("first",): 1, ("value",): 2, ("last",): after, ("last", "but"): after,
-        ("last", "but", "one"): after, ("table",): after + 2, ("table", "x"): after + 3,
-    }  # fmt: skip
+        (): 1,
+        ("first",): 1,
+        ("value",): 2,
+        ("last",): after,
+        ("last", "but"): after,
+        ("last", "but", "one"): after,
+        ("table",): after + 2,
+        ("table", "x"): after + 3,
+    }
 
 
 @pytest.mark.parametrize(
@@ -172,10 +245,20 @@ def test_brackets_and_quotes_inside_values_end_no_statement(value, end):
         ".".join(["a"] * 31) + " = '" + "a." * 10**4,
     ],
     ids=[
-        "a-long-list", "many-keys", "deep-lists", "deep-tables", "a-long-key", "a-long-header",
-        "many-digits", "many-hexadecimal-digits", "a-long-word", "quotes", "open-text", "dots",
+        "a-long-list",
+        "many-keys",
+        "deep-lists",
+        "deep-tables",
+        "a-long-key",
+        "a-long-header",
+        "many-digits",
+        "many-hexadecimal-digits",
+        "a-long-word",
+        "quotes",
+        "open-text",
+        "dots",
     ],
-)  # fmt: skip
+)
 def test_no_text_takes_long_to_refuse(text, monkeypatch):
     """Every statement is read once and few faults are explained, in a message that can be read."""
     read, loads = [], tomllib.loads
@@ -208,7 +291,7 @@ def test_lines_are_found_in_every_way_of_writing(change):
         parse_study(below)
 
 
-QUESTION = "[[algorithm.questions]]\nask = {ask!r}\ncolumn = {column!r}\n{more}\n"
+QUESTION = "[[model.questions]]\nask = {ask!r}\ncolumn = {column!r}\n{more}\n"
 
 
 @pytest.mark.parametrize(
@@ -225,18 +308,18 @@ QUESTION = "[[algorithm.questions]]\nask = {ask!r}\ncolumn = {column!r}\n{more}\
         ("quantiles", "age", "levels = []", "questions[2].levels"),
     ],
 )
-def test_questions_are_checked(algorithm, ask, column, more, words):
+def test_questions_are_checked(study, ask, column, more, words):
     good = QUESTION.format(ask="mean", column="radius", more="")
     bad = QUESTION.format(ask=ask, column=column, more=more)
     with pytest.raises(InvalidInput) as caught:
-        parse_study(algorithm("statistics", good + bad, ('target = "diagnosis"\n', "")))
-    assert "algorithm.questions[2]" in str(caught.value)
+        parse_study(study(f"statistics\n{good}{bad}", "", ('target = "diagnosis"\n', "")))
+    assert "model.questions[2]" in str(caught.value)
     assert words in str(caught.value)
 
 
-def test_a_target_where_none_is_wanted(algorithm):
+def test_a_target_where_none_is_wanted(study):
     with pytest.raises(InvalidInput, match="k-means has no target") as caught:
-        parse_study(algorithm("k-means", "clusters = 2"))
+        parse_study(study("k-means\nclusters = 2"))
     assert "data.columns.sex: is a category: k-means measures distances" in str(caught.value)
 
 
@@ -259,9 +342,31 @@ def test_a_file_cannot_be_changed(text):
 def test_the_schema_names_every_table():
     schema = json.loads(json.dumps(json_schema()))
     assert set(schema["properties"]) == {
-        "title", "edition", "data", "parties", "privacy", "trust", "algorithm", "evaluation",
+        "title",
+        "edition",
+        "data",
+        "parties",
+        "privacy",
+        "trust",
+        "model",
+        "algorithm",
+        "evaluation",
         "server",
-    }  # fmt: skip
+    }
     assert schema["additionalProperties"] is False
     names = {StudyFile.model_fields[name].alias or name for name in StudyFile.model_fields}
     assert names == set(schema["properties"])
+
+
+def test_a_plugin_that_the_rule_takes_is_in_the_hash(study, monkeypatch):
+    """A study that leaves the algorithm open is run by one of some version, too."""
+    text, versions = study("logistic-regression"), {"gradient-perturbation": ("theirs", "1.0")}
+
+    def plugins_of(*names):
+        yield from sorted({versions[name] for name in names if name in versions})
+
+    monkeypatch.setattr("unisono.studies.schema.plugins_of", plugins_of)
+    first = parse_study(text)
+    assert first.meaning["plugins"] == {"theirs": "1.0"}
+    versions["gradient-perturbation"] = ("theirs", "2.0")
+    assert parse_study(text).hash != first.hash

@@ -147,8 +147,9 @@ def test_a_roster_is_the_same_in_whatever_order_its_cards_are_given(tmp_path, ca
 
 
 def test_members_are_numbered_in_the_order_of_the_study(tmp_path, cards, text):
-    file = parse_study(text.replace('"north"', '"new"').replace('"west"', '"north"')
-                       .replace('"new"', '"west"'))  # fmt: skip
+    file = parse_study(
+        text.replace('"north"', '"new"').replace('"west"', '"north"').replace('"new"', '"west"')
+    )
     assert file.names == ("west", "south", "north")
     members = make_roster(cards, tmp_path / "roster.toml").of_study(file)
     assert members.roster.names == file.names

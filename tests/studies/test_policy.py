@@ -1,9 +1,12 @@
 """What a party allows: every objection, in plain words, and none where all is well."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from unisono.core.trust import Relation, Viewer
 from unisono.errors import BudgetExceeded, InvalidInput, PrivacyViolation
+from unisono.releases import plugins
 from unisono.studies.build import build
 from unisono.studies.file import parse_study
 from unisono.studies.policy import (
@@ -27,7 +30,7 @@ colluders = 1
 [allow]
 maximum_epsilon = 1.0
 maximum_delta = 1e-4
-minimum_quorum = 3
+minimum_parties = 3
 minimum_honest = 2
 trust = ["secure-sum", "trusted-server"]
 algorithms = ["gradient-perturbation", "statistics"]
@@ -70,19 +73,25 @@ def test_a_study_within_limits_is_allowed(policy, text):
 STUDIES = [
     ([("epsilon = 1\n", "epsilon = 1.2\n")], "it costs epsilon 1.2: at most epsilon 1 at delta"),
     ([("delta = 1e-4", "delta = 2e-4")], "at most epsilon 1 at delta 0.0001 in one study"),
-    ([("minimum_survivors = 3", "minimum_survivors = 2"), ("colluders = 1", "colluders = 0")],
-     "minimum_survivors = 2: at least 3 parties"),
+    (
+        [("minimum_parties = 3", "minimum_parties = 2"), ("colluders = 1", "colluders = 0")],
+        "minimum_parties = 2: at least 3 parties",
+    ),
     ([("colluders = 1", "colluders = 2")], "at least 2 must be honest"),
     ([("colluders = 1", "colluders = 0")], "the budget is to hold against 1 parties"),
     ([("retries = 0", "retries = 3")], "retries = 3: at most 0"),
     ([('"secure-sum"', '"local"')], "trust local: only secure-sum, trusted-server may be used"),
-    ([('name = "gradient-perturbation"', 'name = "sgd-synchronous"')],
-     "algorithms sgd-synchronous: only gradient-perturbation, statistics"),
+    (
+        [('name = "gradient-perturbation"', 'name = "sgd-synchronous"')],
+        "algorithms sgd-synchronous: only gradient-perturbation, statistics",
+    ),
     ([("radius =", "income =")], "columns income: only radius, age"),
-    ([("[algorithm]", '[server]\naddress = "elsewhere:9092"\n\n[algorithm]')],
-     "servers elsewhere:9092: only host:9092"),
+    (
+        [("[algorithm]", '[server]\naddress = "elsewhere:9092"\n\n[algorithm]')],
+        "servers elsewhere:9092: only host:9092",
+    ),
     ([('"replace-one"', '"zero-out"')], 'relation = "zero-out": the budget counts by relation'),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("pairs", "words"), STUDIES)
@@ -92,15 +101,20 @@ def test_every_limit_refuses(policy, change, pairs, words):
 
 
 def test_all_objections_come_together(policy, change):
-    pairs = [("epsilon = 1\n", "epsilon = 9\n"), ("retries = 0", "retries = 3"),
-             ("radius =", "income =")]  # fmt: skip
+    pairs = [
+        ("epsilon = 1\n", "epsilon = 9\n"),
+        ("retries = 0", "retries = 3"),
+        ("radius =", "income ="),
+    ]
     found = objections(policy(), change(*pairs), party="east")
     assert len(found) == 3  # the cost is not known for a party that is not there
     assert found[0].startswith("the study has no party 'east'")
     found = objections(policy(), change(*pairs))
     assert [word for word in ("income", "retries", "epsilon 9") if word in str(found)] == [
-        "income", "retries", "epsilon 9"
-    ]  # fmt: skip
+        "income",
+        "retries",
+        "epsilon 9",
+    ]
 
 
 def test_only_a_wrong_name_is_a_mistake(policy, text):
@@ -129,15 +143,72 @@ def test_a_trusted_server_needs_an_exception(policy, change):
     assert allowed.core_policy().budget_for(Viewer("server")).epsilon == float("inf")
 
 
-def test_what_hides_a_party_is_allowed_by_what_it_costs_a_record(policy, algorithm):
+def test_what_hides_a_party_is_allowed_by_what_it_costs_a_record(policy, study):
     pair = ('unit = "record"\nrelation = "replace-one"', 'unit = "party"\nrelation = "zero-out"')
-    text = algorithm("pvi-clipped-updates", "rounds = 2", pair)
+    text = study("bayesian-logistic-regression", "pvi-clipped-updates\nrounds = 2", pair)
     any_name = ('algorithms = ["gradient-perturbation", "statistics"]\n', "")
     found = objections(policy(any_name), text)  # zeroing a party is less than replacing it
     assert all("it costs epsilon 2" in one and "at most epsilon 1 at" in one for one in found)
     ample = ("maximum_epsilon = 1.0", "maximum_epsilon = 2.5")
     file = parse_study(text)
     require_allowed(policy(any_name, ample), file, build(file).study, "north")
+
+
+def test_models_are_allowed_by_name(policy, text):
+    listed = ("algorithms =", 'models = ["statistics", "k-means"]\nalgorithms =')
+    [found] = objections(policy(listed), text)
+    assert "models logistic-regression: only statistics, k-means may be used" in found
+    file = parse_study(text)
+    own = policy(("algorithms =", 'models = ["logistic-regression"]\nalgorithms ='))
+    require_allowed(own, file, build(file).study, "north")
+
+
+def test_an_algorithm_that_was_left_open_is_allowed_by_the_name_of_the_one_that_learns(
+    policy, study
+):
+    zero = (("delta = 1e-4", "delta = 0"),)
+    assert any(
+        "algorithms output-perturbation: only gradient-perturbation, statistics" in one
+        for one in objections(policy(), study("logistic-regression", "", *zero))
+    )
+    file = parse_study(study("logistic-regression"))
+    require_allowed(policy(), file, build(file).study, "north")
+
+
+def test_code_of_others_runs_only_where_it_is_listed(policy, text, monkeypatch):
+    """By distribution, whether it brings the model or the algorithm."""
+    brought = {"logistic-regression": "their-models", "gradient-perturbation": "their-algorithms"}
+
+    def plugins_of(*names):
+        yield from sorted((brought[name], "1.0") for name in names)
+
+    monkeypatch.setattr("unisono.studies.policy.plugins_of", plugins_of)
+    [found] = objections(policy(), text)
+    assert "plugins their-algorithms, their-models: only nothing may be used" in found
+    one = ("algorithms =", 'plugins = ["their-models"]\nalgorithms =')
+    [found] = objections(policy(one), text)
+    assert "plugins their-algorithms: only their-models may be used" in found
+    both = ("algorithms =", 'plugins = ["their-models", "their-algorithms"]\nalgorithms =')
+    file = parse_study(text)
+    require_allowed(policy(both), file, build(file).study, "north")
+
+
+def test_a_model_and_an_algorithm_of_one_name_may_come_from_two_distributions(monkeypatch):
+    """Or the one that a policy lists would speak for the other."""
+
+    def entry_points(group):
+        dist = {"unisono.models": "theirs", "unisono.algorithms": "listed"}[group]
+        yield SimpleNamespace(name="same", dist=SimpleNamespace(name=dist, version="1.0"))
+        yield SimpleNamespace(name="nobody's", dist=None)
+
+    monkeypatch.setattr(plugins.metadata, "entry_points", entry_points)
+    monkeypatch.setattr(plugins, "_brought", plugins._brought.__wrapped__)
+    assert list(plugins.plugins_of("same", "gradient-perturbation")) == [("theirs", "1.0")]
+    assert list(plugins.plugins_of("same", "same")) == [("listed", "1.0"), ("theirs", "1.0")]
+    assert [name for name, _ in plugins.plugins_of("nobody's", "same")] == [
+        "an unknown distribution",
+        "listed",
+    ]
 
 
 def test_what_hides_a_record_is_nothing_to_a_budget_of_parties(policy, text):
@@ -215,14 +286,17 @@ def test_a_policy_that_changes_ends_the_study(policy):
     [
         (("epsilon = 2.5", "epsilon = inf"), 7, "budget.epsilon: Infinity will not do"),
         (("delta = 1e-4\ncolluders", "delta = 2\ncolluders"), 8, "budget.delta"),
-        (("minimum_quorum = 3\n", ""), 11, "allow.minimum_quorum: is missing"),
+        (("minimum_parties = 3\n", ""), 11, "allow.minimum_parties: is missing"),
         (("maximum_epsilon = 1.0", "maximum_epsilon = 3.0"), 12, "exceeds the whole budget 2.5"),
-        (("[allow]", "[budget.exceptions]\nsever = { epsilon = 3.0 }\n\n[allow]"), 12,
-         "unknown viewer 'sever'"),
+        (
+            ("[allow]", "[budget.exceptions]\nsever = { epsilon = 3.0 }\n\n[allow]"),
+            12,
+            "unknown viewer 'sever'",
+        ),
         (("servers =", "server ="), 19, "allow.server: is unknown: did you mean 'servers'?"),
-        (('["secure-sum", "trusted-server"]', '["secure"]'), 16, "allow.trust[1]: \"secure\""),
+        (('["secure-sum", "trusted-server"]', '["secure"]'), 16, 'allow.trust[1]: "secure"'),
     ],
-)  # fmt: skip
+)
 def test_errors_point_at_the_line(policy, pair, line, words):
     with pytest.raises(InvalidInput) as caught:
         policy(pair)

@@ -9,11 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from unisono.data import UnreadValues
+from unisono.data.encoding import Frame
 from unisono.errors import ClippedValues, InvalidInput
 from unisono.studies.build import build, columns
 from unisono.studies.explain import explain
 from unisono.studies.file import parse_study
-from unisono.studies.table import Frame, values_of
+from unisono.studies.table import values_of
 
 
 def with_column(table, name, values):
@@ -25,7 +26,7 @@ def test_values_rows_and_labels(text, table):
     values = values_of(file, own, "north")
     assert np.array_equal(values["radius"], own.columns["radius"])
     assert np.array_equal(values["diagnosis"] == 1, own.columns["diagnosis"] == "malignant")
-    frame = Frame(file)
+    frame = Frame(file.data)
     assert frame.names == ("radius", "age", "sex=m")
     assert np.array_equal(frame.rows(values)[:, 2] == 1, own.columns["sex"] == "m")
     rows, labels = columns(file, own, "north")
@@ -39,15 +40,18 @@ def test_values_rows_and_labels(text, table):
 def test_categories_of_three_values_become_two_columns(change, table):
     file = parse_study(change(('values = ["f", "m"]', 'values = ["x", "f", "m"]')))
     own = table(40)
-    rows = Frame(file).rows(values_of(file, own, "north"))
-    assert Frame(file).names == ("radius", "age", "sex=f", "sex=m")
+    rows = Frame(file.data).rows(values_of(file, own, "north"))
+    assert Frame(file.data).names == ("radius", "age", "sex=f", "sex=m")
     assert np.array_equal(rows[:, 2] == 1, own.columns["sex"] == "f")
     assert np.array_equal(rows[:, 3] == 1, own.columns["sex"] == "m")
 
 
 def test_a_number_as_target_is_scaled_with_its_row(change, table):
-    file = parse_study(change(('target = "diagnosis"', 'target = "age"'),
-                              ("rounds = 20", 'rounds = 20\nloss = "squares"')))  # fmt: skip
+    file = parse_study(
+        change(
+            ('target = "diagnosis"', 'target = "age"'), ("logistic-regression", "linear-regression")
+        )
+    )
     own = table(40)
     rows, labels = columns(file, own, "north")
     assert labels / rows[:, -1] == pytest.approx((own.columns["age"] - 60) / 60, abs=1e-5)
@@ -75,7 +79,7 @@ def test_numbers_outside_are_clipped_and_only_the_party_is_told(text, table):
 )
 def test_a_cell_that_cannot_be_read_is_missing_and_only_the_party_is_told(
     text, table, name, cell, words
-):  # fmt: skip
+):
     """A refusal would tell everybody of the record. What models see of it is NaN all over, and
     what they see of others is the same to the last bit; of public records it is refused."""
     built, own = build(parse_study(text)), table(40)
@@ -109,8 +113,9 @@ def test_exact_sizes_are_exact(text, table):
 
 
 def test_hidden_sizes_admit_any_number_without_a_word(change, table):
-    file = parse_study(change(('sizes = "exact"', 'sizes = "hidden"'),
-                              ('"replace-one"', '"add-or-remove"')))  # fmt: skip
+    file = parse_study(
+        change(('sizes = "exact"', 'sizes = "hidden"'), ('"replace-one"', '"add-or-remove"'))
+    )
     built = build(file)
     assert built.study.facts.places == 128
     for records in (7, 128, 129, 1000):
@@ -135,7 +140,7 @@ def test_newlines_in_cells_are_declared_in_the_study(change, tmp_path):
     declared = build(parse_study(change(('sizes = "exact"', 'sizes = "exact"\nmultiline = true'))))
     assert (plain.table(path).rows, declared.table(path).rows) == (3, 2)
     assert plain.file.hash != declared.file.hash
-    assert "multiline" not in plain.file.meaning["data"]
+    assert plain.file.meaning["data"]["multiline"] is False
     words = [danger.words for danger in explain(declared.file).dangers]
     assert any("one record can change many" in said for said in words)
 
@@ -143,9 +148,12 @@ def test_newlines_in_cells_are_declared_in_the_study(change, tmp_path):
 ODD_CELLS = st.sampled_from(["", '"', ",", "\x00", "nan", "1e999", "f", "benign", "12", "\r", "é"])
 
 
-@given(line=st.one_of(st.binary(max_size=30), st.lists(ODD_CELLS, max_size=9).map(
-    lambda cells: ",".join(cells).encode()
-)))  # fmt: skip
+@given(
+    line=st.one_of(
+        st.binary(max_size=30),
+        st.lists(ODD_CELLS, max_size=9).map(lambda cells: ",".join(cells).encode()),
+    )
+)
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -17,9 +17,14 @@ _TOLERANCE = 5e-4
 
 
 def smallest_scale(
-    history: Callable[[float], Composed], relation: Relation, epsilon: float, delta: float, *,
-    start: float = 1.0, floor: float = 0.0,
-) -> float:  # fmt: skip
+    history: Callable[[float], Composed],
+    relation: Relation,
+    epsilon: float,
+    delta: float,
+    *,
+    start: float = 1.0,
+    floor: float = 0.0,
+) -> float:
     """Smallest scale (to 0.1 %) at which `history(scale)` costs at most (epsilon, delta).
 
     The cost must fall as the scale grows. The search brackets the answer on a logarithmic

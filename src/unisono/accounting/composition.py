@@ -20,7 +20,7 @@ from unisono.accounting.validation import (
 from unisono.errors import ConditionViolated, InvalidInput
 
 Guarantee = tuple[float, float]
-_SQRT6_CONSTANT = (math.sqrt(6) - math.sqrt(2)) ** 2  # 1.0718, E001-7
+_SQRT6_CONSTANT = (math.sqrt(6) - math.sqrt(2)) ** 2  # 1.0718
 _UP = 1 + 2.0**-48
 
 
@@ -154,7 +154,7 @@ def optimal(epsilon: float, delta_each: float, count: int, delta: float) -> floa
 def published_sqrt6(epsilon: float, count: int, delta: float) -> float:
     """Source 001, Theorem 3.1(iii): ``eps sqrt(6 T log 1/delta)`` with no condition.
 
-    Not private in general; kept for comparison (E001-7: claims 262.8 where the truth is 577.8).
+    Not private in general; kept for comparison (claims 262.8 where the truth is 577.8).
     """
     count, delta = require_count("count", count), require_delta(delta)
     return require_epsilon(epsilon) * math.sqrt(6 * count * math.log(1 / delta))
@@ -163,7 +163,7 @@ def published_sqrt6(epsilon: float, count: int, delta: float) -> float:
 def sqrt6(epsilon: float, delta_each: float, count: int, delta: float) -> float:
     """``eps sqrt(6 T log 1/delta')`` where it is true, with ``delta' = delta - T delta_each``.
 
-    Condition (E001-7): ``T (e^eps - 1)^2 <= 1.0718 log(1/delta')`` from the advanced theorem, or
+    Condition: ``T (e^eps - 1)^2 <= 1.0718 log(1/delta')`` from the advanced theorem, or
     for pure parts ``T eps^2 <= 4.287 log(1/delta')`` through zCDP.
     """
     epsilon, count = require_epsilon(epsilon), require_count("count", count)
@@ -174,6 +174,6 @@ def sqrt6(epsilon: float, delta_each: float, count: int, delta: float) -> float:
         raise ConditionViolated(
             f"sqrt(6 T log 1/delta) needs T epsilon^2 <= {4 * _SQRT6_CONSTANT * level:.4g} (pure "
             f"parts) or T (e^epsilon - 1)^2 <= {_SQRT6_CONSTANT * level:.4g}, but epsilon is "
-            f"{epsilon:g} and T is {count} (E001-7); use the optimal composition"
+            f"{epsilon:g} and T is {count}; use the optimal composition"
         )
     return epsilon * math.sqrt(6 * count * level) * _UP

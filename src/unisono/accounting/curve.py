@@ -1,6 +1,6 @@
 """One object that answers every question about a history: `PrivacyCurve`.
 
-Plain Gaussians use the exact curve (E000-3), everything with a dominating pair a certified
+Plain Gaussians use the exact curve, everything with a dominating pair a certified
 privacy loss distribution, integer noises without one their Rényi bounds. All answers are
 upper bounds on what an adversary can do, stated under one relation.
 """
@@ -94,7 +94,7 @@ class PrivacyCurve:
         return float(max(0.0, forward.max(), backward.max()))
 
     def reconstruction(self, blind_success: float) -> float:
-        """Largest success at guessing a secret that blind guessing hits this often (E002-13)."""
+        """Largest success at guessing a secret that blind guessing hits this often."""
         kappa = require_probability("blind_success", blind_success)
         return 1 - self.trade_off(kappa)
 

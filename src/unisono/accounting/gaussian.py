@@ -1,4 +1,4 @@
-r"""Exact accounting of Gaussian noise without sampling (INVENTORY 2.0, ERRATA "dG").
+r"""Exact accounting of Gaussian noise without sampling (ERRATA "dG").
 
 A release ``f(D) + N(0, sigma^2 I)`` with L2 sensitivity ``Delta`` under some relation has
 
@@ -195,21 +195,21 @@ def admits(spent: float, next: float, budget: float) -> bool:
     """Gaussian filter: may a release of ``next`` follow when ``spent`` is already paid?
 
     True iff ``spent^2 + next^2 <= budget^2``. Asked *before* each release it allows the noise of
-    every step to be chosen adaptively (INVENTORY 2.0; never stop after the fact, E003-7).
+    every step to be chosen adaptively (never stop after the fact).
     """
     spent, following = require_non_negative("spent", spent), require_non_negative("next", next)
     return compose([spent, following]) <= require_non_negative("budget", budget)
 
 
 def group(mu: float, size: int) -> float:
-    """mu against a group of ``size`` records that change together (E001-1)."""
+    """mu against a group of ``size`` records that change together."""
     return require_non_negative("mu", mu) * require_count("size", size)
 
 
 def colluders(mu: float, parties: int, colluding: int) -> float:
     """mu against ``colluding`` of ``parties`` that subtract, or withheld, their equal shares.
 
-    The remaining variance is (m - t)/m of the total: ``mu sqrt(m / (m - t))`` (E003-18).
+    The remaining variance is (m - t)/m of the total: ``mu sqrt(m / (m - t))``.
     """
     parties = require_count("parties", parties)
     colluding = require_count("colluding", colluding, minimum=0)
@@ -255,13 +255,13 @@ def best_guess_accuracy(mu: float, prior: float = 0.5) -> float:
 
 
 def reconstruction_bound(blind_success: float, mu: float) -> float:
-    """Largest probability of reconstructing a record: ``Phi(Phi^-1(kappa) + mu)`` (E002-13)."""
+    """Largest probability of reconstructing a record: ``Phi(Phi^-1(kappa) + mu)``."""
     kappa = require_probability("blind_success", blind_success)
     return float(ndtr(ndtri(kappa) + require_non_negative("mu", mu)))
 
 
 def loss_tail(epsilon: float, mu: float) -> float:
-    """``Pr[privacy loss > epsilon] = Phi(mu/2 - epsilon/mu)``; larger than delta (E003-1)."""
+    """``Pr[privacy loss > epsilon] = Phi(mu/2 - epsilon/mu)``; larger than delta."""
     mu = require_positive("mu", mu)
     return float(np.exp(log_ndtr(mu / 2 - require_number("epsilon", epsilon) / mu)))
 
@@ -271,7 +271,7 @@ def published_classical_sigma(
 ) -> float:
     """Source 000's ``sigma = Delta sqrt(2 log(1.25/delta)) / epsilon``; kept for comparison.
 
-    Proved only for epsilon <= 1 (E000-3), where it wastes noise; outside, it raises
+    Proved only for epsilon <= 1, where it wastes noise; outside, it raises
     ConditionViolated unless the caller says that it wants the number, not a guarantee. It is not
     private for large epsilon (delta=1e-5: from 8.42 on). Use ``sensitivity / mu_for``.
     """
@@ -279,7 +279,7 @@ def published_classical_sigma(
     if epsilon > 1 and not beyond_its_condition:
         raise ConditionViolated(
             f"epsilon is {epsilon:g}, but the classical Gaussian formula is proved only for "
-            "epsilon <= 1 (E000-3); use sensitivity / mu_for(epsilon, delta)"
+            "epsilon <= 1; use sensitivity / mu_for(epsilon, delta)"
         )
     return (
         require_positive("sensitivity", sensitivity)

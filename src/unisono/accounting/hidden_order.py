@@ -1,8 +1,7 @@
 r"""Sequential SGD with a hidden order (source 004, SGD1): what each viewer may be told.
 
 A coordinator B draws a sequence pi uniformly from [n]^T, T = n^2, and in step i the owner of record
-pi(i) releases ``n grad + N(0, sigma^2 I)``, of replace-one sensitivity ``2 n L``. Three views
-(INVENTORY 2.6, E004-5):
+pi(i) releases ``n grad + N(0, sigma^2 I)``, of replace-one sensitivity ``2 n L``. Three views:
 
 (a) who knows nothing of pi: each step samples 1 of n records without replacement;
 (b) who knows pi, B first of all: **no amplification**. A hidden permutation never protects
@@ -11,7 +10,7 @@ pi(i) releases ``n grad + N(0, sigma^2 I)``, of replace-one sensitivity ``2 n L`
     Bin(T, n_j/n) steps.
 
 All are replace-one, n public. View (b) believes that B drew pi at random; a B who names one record
-again and again is stopped only by a cap that the party enforces itself (`capped_mu`, X-10).
+again and again is stopped only by a cap that the party enforces itself (`capped_mu`).
 """
 
 import math
@@ -181,7 +180,7 @@ def _inverse(delta: float, curve: Callable[[float], float], start: float) -> flo
 def published_sigma(epsilon: float, delta: float, records: int, lipschitz: float) -> float:
     """Source 004, eq. (3): ``sigma = 4 n L log(1.25 n^2 / delta) / epsilon``.
 
-    More than enough in view (a), not private against B in view (b); kept for comparison (E004-5).
+    More than enough in view (a), not private against B in view (b); kept for comparison.
     """
     epsilon, delta = require_epsilon(epsilon), require_delta(delta)
     records = require_count("records", records)
@@ -192,7 +191,7 @@ def published_sigma(epsilon: float, delta: float, records: int, lipschitz: float
 def published_equation6_delta(delta: float, records: int) -> float:
     """Left side of source 004's eq. (6), ``1 - (1 - delta/n^2)^{n^2} (1 - delta^{1/3})``.
 
-    The source claims that it is at most delta; it is at least delta^{1/3} (E004-2). Not private.
+    The source claims that it is at most delta; it is at least delta^{1/3}. Not private.
     """
     delta, steps = require_delta(delta), require_count("records", records) ** 2
     return -math.expm1(steps * math.log1p(-delta / steps) + math.log1p(-(delta ** (1 / 3))))

@@ -2,7 +2,7 @@ r"""Integer noise on a grid: Skellam, discrete Gaussian, its distributed sums, d
 
 All sensitivities and standard deviations are in grid steps, of the *rounded* integer vectors
 (`rounded_l1`, `rounded_l2` add what rounding costs). The integer law is what is accounted: a
-discrete Gaussian exceeds the continuous curve slightly (X-3). Formulas: INVENTORY 2.0.
+discrete Gaussian exceeds the continuous curve slightly.
 """
 
 import math
@@ -51,7 +51,7 @@ _LARGEST_STANDARD_DEVIATION = 1e5
 def rounded_l1(sensitivity_l2: float, dimension: int, grid: float) -> int:
     """L1 sensitivity in grid steps after rounding each coordinate: ``sqrt(p) Delta_2/gamma + p``.
 
-    Rounding moves each of two neighbours by at most half a step per coordinate (E000-8); the
+    Rounding moves each of two neighbours by at most half a step per coordinate; the
     integer part is enough because the rounded difference is an integer.
     """
     dimension = require_count("dimension", dimension)

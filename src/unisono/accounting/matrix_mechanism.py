@@ -29,7 +29,6 @@ momentum β and shrinkage α a convolution of two such series (Kalinin and Lampe
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.signal import correlate, lfilter
 from scipy.special import expit, logit
 
 from unisono.core.sensitivity import positive
@@ -49,7 +48,7 @@ def workload(rounds: int, momentum: float = 0.0, shrinkage: float = 1.0) -> Arra
     _require_memory(momentum, shrinkage)
     positive(rounds=rounds)
     impulse = np.eye(1, rounds)[0]
-    return lfilter([1.0], np.convolve([1.0, -momentum], [1.0, -shrinkage]), impulse)
+    return _divided(np.convolve([1.0, -momentum], [1.0, -shrinkage]), impulse)
 
 
 def square_root(bands: int, momentum: float = 0.0, shrinkage: float = 1.0) -> Array:
@@ -76,6 +75,8 @@ def optimised(
     stable (Eneström and Kakeya).
     """
     bands = min(bands, rounds)
+    from scipy.signal import correlate
+
     asked = workload(rounds, momentum, shrinkage)
     start = require_strategy(square_root(bands, momentum, shrinkage))
     if bands == 1:
@@ -85,9 +86,9 @@ def optimised(
     def objective(logits: Array) -> tuple[float, Array]:
         ratios = expit(logits)
         coefficients = np.concatenate([[1.0], np.cumprod(ratios)])
-        reading = lfilter([1.0], coefficients, asked)  # the first column of A C⁻¹
+        reading = _divided(coefficients, asked)  # the first column of A C⁻¹
         error = float(weights @ reading**2)
-        back = lfilter([1.0], coefficients, (weights * reading)[::-1])[::-1]
+        back = _divided(coefficients, (weights * reading)[::-1])[::-1]
         error_slope = -2 * correlate(back, reading, method="fft")[rounds - 1 :][:bands]
         moved = _moved(coefficients, rounds, separation)
         square = float(moved @ moved)
@@ -119,7 +120,7 @@ def turns(rounds: int, separation: int) -> int:
 
 def errors(coefficients: Array, asked: Array) -> Array:
     """Standard deviation of every iterate of a workload, for noise of standard deviation 1."""
-    return np.sqrt(np.cumsum(lfilter([1.0], require_strategy(coefficients), asked) ** 2))
+    return np.sqrt(np.cumsum(_divided(require_strategy(coefficients), asked) ** 2))
 
 
 def error_at_equal_privacy(coefficients: Array, asked: Array, separation: int) -> float:
@@ -144,6 +145,14 @@ def require_strategy(coefficients: Array) -> Array:
             "or the worst pattern of participation is another"
         )
     return given
+
+
+def _divided(coefficients: Array, series: Array) -> Array:
+    """A power series divided by another: its first coefficients, as many as are given."""
+    from scipy.signal import lfilter  # loads scipy.stats, which parties have no other use for
+
+    found: Array = lfilter([1.0], coefficients, series)
+    return found
 
 
 def _moved(

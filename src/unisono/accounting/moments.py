@@ -6,9 +6,9 @@ Log moments of the Poisson-sampled Gaussian at lambda = 1..32,
     E1 = E_{z~mu_0}[(mu_0/mu)^lambda],  E2 = E_{z~mu}[(mu/mu_0)^lambda],
     mu_0 = N(0, s^2),  mu = (1-q) N(0, s^2) + q N(1, s^2),
 
-where E2 >= E1 for the Gaussian and has a closed form (E003-3). The relation is add-or-remove with
-Poisson sampling; under replace-one or with lots of fixed size these numbers are not a guarantee
-(E003-5, E003-6). Kept as the reference of the source: `unisono.accounting.renyi` is tighter.
+where E2 >= E1 for the Gaussian and has a closed form. The relation is add-or-remove with Poisson
+sampling; under replace-one or with lots of fixed size these numbers are not a guarantee. Kept as
+the reference of the source: `unisono.accounting.renyi` is tighter.
 """
 
 import math
@@ -76,14 +76,14 @@ def delta(moments: ArrayLike, epsilon: float) -> float:
     """eq. 2.9: ``min_lambda exp(alpha(lambda) - lambda epsilon)``, at most 1.
 
     It is the smallest delta that is *proved*. The source's eq. 2.8 prints "delta <=" where a single
-    lambda proves "delta =", so that delta = 0 would always qualify (E003-2); its 2.9 is right.
+    lambda proves "delta =", so that delta = 0 would always qualify; its 2.9 is right.
     """
     alpha, powers = _with_powers(moments)
     return math.exp(min(0.0, float(np.min(alpha - powers * require_epsilon(epsilon, zero=True)))))
 
 
 def epsilon_tight(moments: ArrayLike, delta: float) -> float:
-    """The same moments with the tight conversion (E003-3).
+    """The same moments with the tight conversion.
 
     ``min_lambda alpha/lambda + log(lambda/(lambda+1)) - (log delta + log(lambda+1))/lambda``.
     """
@@ -101,7 +101,7 @@ def steps_within(
     *,
     tight: bool = False,
 ) -> int:
-    """How many steps fit: the check belongs *before* step t + 1, not after it (E003-7).
+    """How many steps fit: the check belongs *before* step t + 1, not after it.
 
     >>> steps_within(10, 1e-5, 1, 5)
     77

@@ -19,7 +19,7 @@ from unisono.accounting.validation import (
 
 
 def classical_limit(delta: float) -> float:
-    """Largest epsilon at which the classical formula is still true, rounded down (E000-3).
+    """Largest epsilon at which the classical formula is still true, rounded down.
 
     The formula's mu is ``epsilon / sqrt(2 log(1.25/delta))``; it is true while the exact epsilon
     of that mu stays below, which changes only once.
@@ -31,7 +31,7 @@ def classical_limit(delta: float) -> float:
 
 
 def published_gradient_perturbation_limit(delta: float) -> float:
-    """epsilon*(delta): source 000's theorem holds exactly iff epsilon <= epsilon* (E000-9).
+    """epsilon*(delta): source 000's theorem holds exactly iff epsilon <= epsilon*.
 
     >>> round(published_gradient_perturbation_limit(1e-5), 3)
     7.968
@@ -66,8 +66,8 @@ def published_gradient_perturbation_sigma(
 ) -> float:
     """Source 000: ``sigma^2 = 8 G^2 T log(1/delta) / (m n_(1) epsilon)^2``.
 
-    Not private for epsilon > epsilon*(delta), and "by zCDP lemmas" proves it for no epsilon
-    (E000-9). Right: ``2 G sqrt(T) / (m n_(1) mu_for(epsilon, delta))``, replace-one.
+    Not private for epsilon > epsilon*(delta), and "by zCDP lemmas" proves it for no epsilon. Right:
+    ``2 G sqrt(T) / (m n_(1) mu_for(epsilon, delta))``, replace-one.
     """
     epsilon, delta = require_epsilon(epsilon), require_delta(delta)
     records = require_count("parties", parties) * require_count("smallest_party", smallest_party)
@@ -79,7 +79,7 @@ def published_gradient_perturbation_sigma(
 def published_gradient_perturbation_true_epsilon(epsilon: float, delta: float) -> float:
     """Exact epsilon of source 000's gradient perturbation when it claims ``epsilon``.
 
-    Its mu is ``epsilon / sqrt(2 log(1/delta))`` whatever the other parameters are (E000-9).
+    Its mu is ``epsilon / sqrt(2 log(1/delta))`` whatever the other parameters are.
 
     >>> round(published_gradient_perturbation_true_epsilon(16, 1e-5), 2)
     19.14
@@ -94,7 +94,7 @@ def published_synchronous_sgd_sigma(
     """Source 004, Theorem 3 read literally: each round ``(epsilon/sqrt(T log 1/delta), delta/T)``.
 
     ``sigma = 2 L sqrt(2 log(1.25 T/delta)) sqrt(T log(1/delta)) / epsilon`` under replace-one. Its
-    own composition claims too much (E004-7), though this much noise is more than enough:
+    own composition claims too much, though this much noise is more than enough:
     right is ``2 L sqrt(T) / mu_for(epsilon, delta)``.
     """
     epsilon, delta = require_epsilon(epsilon), require_delta(delta)
@@ -111,7 +111,7 @@ def published_synchronous_sgd_sigma(
 def published_synchronous_sgd_proved(epsilon: float, delta: float) -> tuple[float, float]:
     """What source 004's step 5 really proves: ``(sqrt2 eps + eps^2/log(1/delta), 2 delta)``.
 
-    Not the (epsilon, delta) that Theorem 3 states (E004-7).
+    Not the (epsilon, delta) that Theorem 3 states.
     """
     epsilon, delta = require_epsilon(epsilon), require_delta(delta)
     return math.sqrt(2) * epsilon + epsilon**2 / math.log(1 / delta), 2 * delta
@@ -123,7 +123,7 @@ def published_secret_state_mu(
     """True mu (final model, transcript) of source 003's Algorithm 3 with many parties.
 
     Each client feeds its own secret noise share back into its state and then corrects it, so its
-    contribution accumulates while the noise stays fresh (E003-16): the gap in round i is
+    contribution accumulates while the noise stays fresh: the gap in round i is
     ``(1 + eta (i-1)) C``. The source accounts ``sqrt(T)/sigma``. Zero-out; twice that under
     replace-one. These are lower bounds on the true cost: not private as published.
     """

@@ -2,7 +2,7 @@ r"""Gaussian noise on a lot of fixed size drawn without replacement. Replace-one
 
 Everything takes the *replace-one sensitivity* and the noise's standard deviation, in the same
 units, so that the factor of two cannot be lost: records clipped to C have replace-one sensitivity
-2 C. The sampling must be secret: against who knows the lot there is no amplification (E004-5).
+2 C. The sampling must be secret: against who knows the lot there is no amplification.
 """
 
 import math

@@ -1,8 +1,8 @@
 """Noise that parties add in equal shares: what remains when fewer are honest than planned.
 
-``h = minimum survivors - colluders`` honest shares are all that can be relied on (X-4); each share
+``h = minimum survivors - colluders`` honest shares are all that can be relied on; each share
 has variance ``total / h``. Hiding a *party* behind shares is zero-out or replace-one, never
-add-or-remove: an absent party's share is missing too (E003-16).
+add-or-remove: an absent party's share is missing too.
 """
 
 import math
@@ -18,9 +18,9 @@ from unisono.accounting.validation import (
 from unisono.errors import ConditionViolated
 
 
-def honest_shares(minimum_survivors: int, colluders: int) -> int:
-    """``h = survivors - colluders``; refused below 1, where no noise would be left (X-4)."""
-    survivors = require_count("minimum_survivors", minimum_survivors)
+def honest_shares(minimum_parties: int, colluders: int) -> int:
+    """``h = survivors - colluders``; refused below 1, where no noise would be left."""
+    survivors = require_count("minimum_parties", minimum_parties)
     colluders = require_count("colluders", colluders, minimum=0)
     if colluders >= survivors:
         raise ConditionViolated(
@@ -30,13 +30,13 @@ def honest_shares(minimum_survivors: int, colluders: int) -> int:
     return survivors - colluders
 
 
-def share_variance(total: float, minimum_survivors: int, colluders: int) -> float:
+def share_variance(total: float, minimum_parties: int, colluders: int) -> float:
     """Variance of each party's share so that the honest ones alone add up to ``total``.
 
     >>> share_variance(12.0, 5, 2)
     4.0
     """
-    return require_positive("total", total) / honest_shares(minimum_survivors, colluders)
+    return require_positive("total", total) / honest_shares(minimum_parties, colluders)
 
 
 def mu_with_fewer(mu: float, planned: int, honest: int) -> float:
@@ -72,7 +72,7 @@ def polya_epsilon(epsilon: float, planned: int, honest: int, sensitivity_l1: int
 
 
 def norm_mechanism_epsilon(epsilon: float, dimension: int, planned: int, honest: int) -> float:
-    r"""Pure epsilon of the L2 norm mechanism made of gamma-mixture shares (E000-8).
+    r"""Pure epsilon of the L2 norm mechanism made of gamma-mixture shares.
 
     Over the reals only: rounding shares to a grid is not post-processing of the real sum. With
     ``nu = (p+1) honest / (2 planned)``, ``a = nu - p/2``, ``z = epsilon`` the residual is

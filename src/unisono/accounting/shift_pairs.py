@@ -2,7 +2,7 @@
 
 ``f`` is the noise density of unit scale, ``D`` the sensitivity of one record that is present
 against one that is zeroed out, in units of the noise scale, and ``q`` the sampling rate. The
-relation fixes the pair (INVENTORY 2.0):
+relation fixes the pair:
 
     add-or-remove, zero-out   P = (1-q) f(x) + q f(x-D)    Q = f(x)
     replace-one               P = (1-q) f(x) + q f(x-D)    Q = (1-q) f(x) + q f(x+D)

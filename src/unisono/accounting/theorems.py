@@ -81,8 +81,8 @@ def sequential(parts: Sequence[Guarantee]) -> Guarantee:
 def parallel(parts: Sequence[Guarantee]) -> Guarantee:
     """Composition over *disjoint* records: the worst part counts.
 
-    Valid under replace-one and add-or-remove of one record that sits in exactly one part (E004-8,
-    X-8); the caller vouches for the disjointness.
+    Valid under replace-one and add-or-remove of one record that sits in exactly one part; the
+    caller vouches for the disjointness.
     """
     checked = require_guarantees(parts)
     return max(e for e, _ in checked), max(d for _, d in checked)
@@ -96,7 +96,7 @@ def group_pure(epsilon: float, size: int) -> float:
 def group_approximate(epsilon: float, delta: float, size: int) -> Guarantee:
     """``(k epsilon, delta (e^{k epsilon} - 1)/(e^epsilon - 1))``, limit ``k delta``.
 
-    E001-1, E003-19 (source 003, eq. 3.8).
+    (The thesis's eq. 3.8, corrected.)
 
     Vacuous once delta reaches 1, and then refused; a Gaussian's ``k mu`` is far tighter.
     """
@@ -133,7 +133,7 @@ def amplify_by_sampling(
 
     Holds for Poisson sampling under add-or-remove or zero-out, and for fixed-size sampling without
     replacement under replace-one; any other pair raises UndefinedRelation. Never holds against
-    who knows which records were chosen (E004-5).
+    who knows which records were chosen.
     """
     epsilon, delta = require_epsilon(epsilon, zero=True), require_delta(delta, zero=True)
     rate = require_probability("rate", rate)
@@ -151,7 +151,7 @@ def amplify_by_sampling(
 
 
 def published_laplace_true_epsilon(epsilon: float, dimension: int) -> float:
-    """True pure epsilon of source 000's output perturbation: ``sqrt(p) epsilon`` (E000-8).
+    """True pure epsilon of source 000's output perturbation: ``sqrt(p) epsilon``.
 
     The source scales iid Laplace noise by an *L2* sensitivity; not private as claimed for p > 1.
     Attained by flipping the label of ``x = (1, ..., 1)/sqrt(p)``.

@@ -62,7 +62,7 @@ def pure_epsilon(event: Event, relation: Relation) -> float | None:
 
 
 def pair(event: Event, relation: Relation) -> Pair | None:
-    """A pair of distributions that dominates the event (INVENTORY 2.0), if one is known."""
+    """A pair of distributions that dominates the event, if one is known."""
     rate = _rate(event)
     if isinstance(event.sampler, WithoutReplacement) and relation is not Relation.REPLACE_ONE:
         raise UndefinedRelation(

@@ -73,7 +73,7 @@ def compose(rhos: ArrayLike, counts: Iterable[int] | None = None) -> float:
 
 
 def group(rho: float, size: int) -> float:
-    """rho against a group of ``size`` records: ``size^2 rho`` (E001-1)."""
+    """rho against a group of ``size`` records: ``size^2 rho``."""
     return require_non_negative("rho", rho) * require_count("size", size) ** 2
 
 

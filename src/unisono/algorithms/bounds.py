@@ -15,9 +15,8 @@ p parameters and V the variance of the noise in one coordinate of the step's gra
     trivial: any point of the set                        n L |C|
 
 (9) and (10) are Shamir and Zhang 2013, theorems 2 and 1, for the last iterate; T = n² in the
-source, which hides their constants in O(). (11) is valid but loose, and only for an average
-(E004-9).
-(12) is printed with η σ² for the second term, which is too small by about m p / 2 (E004-10). With
+source, which hides their constants in O(). (11) is valid but loose, and only for an average.
+(12) is printed with η σ² for the second term, which is too small by about m p / 2. With
 private noise V grows with T, so no bound falls below a floor; where a bound exceeds the
 trivial one it says nothing.
 """
@@ -55,14 +54,24 @@ def last_iterate_strongly_convex(
 
 
 def published_equation_11(
-    records: int, lipschitz: float, parameters: int, parties: int, sigma: float,
-    strong_convexity: float, steps: int,
-) -> float:  # fmt: skip
+    records: int,
+    lipschitz: float,
+    parameters: int,
+    parties: int,
+    sigma: float,
+    strong_convexity: float,
+    steps: int,
+) -> float:
     """(11) as printed, σ the noise of one party's message; loose by a factor of 4 to 4 m p."""
     positive(
-        records=records, lipschitz=lipschitz, parameters=parameters, parties=parties, sigma=sigma,
-        strong_convexity=strong_convexity, steps=steps,
-    )  # fmt: skip
+        records=records,
+        lipschitz=lipschitz,
+        parameters=parameters,
+        parties=parties,
+        sigma=sigma,
+        strong_convexity=strong_convexity,
+        steps=steps,
+    )
     moment = 8 * parties * parameters * (sigma**2 + (records * lipschitz) ** 2)
     return moment / (records * strong_convexity * steps)
 
@@ -86,7 +95,7 @@ def constant_step(distance: float, moment: float, steps: int, step_size: float) 
 
 
 def published_equation_12(distance: float, sigma: float, steps: int, step_size: float) -> float:
-    """(12) as printed. NOT a bound: its noise term lacks m p and n² L² (E004-10)."""
+    """(12) as printed. NOT a bound: its noise term lacks m p and n² L²."""
     positive(distance=distance, sigma=sigma, steps=steps, step_size=step_size)
     return distance**2 / (2 * steps * step_size) + step_size * sigma**2
 

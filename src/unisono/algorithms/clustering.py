@@ -9,7 +9,8 @@ round releases one vector: for each cluster c the sum over its records of (1, z)
 A record counts in one cluster only: alone sqrt(2) in l2, and at most 2 when it is replaced, whether
 it stays in its cluster (|z - z'| <= 2) or moves (sqrt(2) sqrt(2)). T rounds compose exactly as one
 Gaussian. The first centres are points of a Halton sequence in the box: public, nothing is read
-from the data. Guarantee: (epsilon, delta) for all rounds together, every iterate public.
+from the data (Blum et al. 2005; Su et al. 2016). Guarantee: (epsilon, delta) for all rounds
+together, every iterate public.
 """
 
 import math
@@ -19,59 +20,33 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import qmc
+from pydantic import Field
 
-from unisono.algorithms.blocks import Block, Plan, Size, contribute, plan
-from unisono.algorithms.columns import Bounds, require_bounds
 from unisono.algorithms.noise_law import sum_law
-from unisono.algorithms.one_shot import Promise
-from unisono.core.algorithm import Aggregate, Algorithm, Facts
+from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.certificate import Certificate
-from unisono.core.defaults import RELATION
-from unisono.core.events import Event
 from unisono.core.study import Result, Study
-from unisono.core.trust import Relation, Trust
-from unisono.core.values import Contribution
 from unisono.errors import InvalidInput
+from unisono.problems.columns import Bounds, ClusteredColumns
+from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind
+from unisono.releases.release import Priced, Release
+from unisono.releases.rows import BallPoint
+from unisono.releases.table import Block, Table, lone_weight
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What the parties agree on: public bounds per column, clusters, rounds and the promise."""
+class KMeansConfig(AlgorithmConfig):
+    """Noisy sums and counts of every cluster, in every round."""
 
-    bounds: tuple[Bounds, ...]
-    clusters: int
-    epsilon: float
-    delta: float
-    rounds: int = 8
-    relation: Relation = RELATION
-
-    def __post_init__(self) -> None:
-        for column, bounds in enumerate(self.bounds):
-            require_bounds(bounds, f"column {column}")
-        if not self.bounds or self.clusters < 1 or self.rounds < 1:
-            raise InvalidInput(
-                f"{self.clusters} clusters in {len(self.bounds)} columns over {self.rounds} "
-                "rounds: each must be at least 1"
-            )
-        if self.promise.pure:
-            raise InvalidInput(
-                "delta = 0: k-means adds Gaussian noise to long vectors over several rounds, "
-                "which has no pure epsilon; choose delta far below 1 / records, such as 1e-6"
-            )
-
-    @property
-    def promise(self) -> Promise:
-        return Promise(self.epsilon, self.delta, self.relation, self.rounds)
+    rounds: int = Field(
+        8, ge=1, le=1_000_000, description="Noisy sums in all; the budget covers them."
+    )
 
 
-class State(NamedTuple):
-    """Centres (clusters, d) on the unit scale, noisy sizes (clusters,), and the public weight
-    that sums are encoded with."""
+class KMeansState(NamedTuple):
+    """Centres (clusters, d) on the unit scale and noisy sizes (clusters,)."""
 
     centres: Any
     sizes: Any
-    weight: Any
 
 
 @dataclass(frozen=True)
@@ -107,89 +82,71 @@ class Clusters:
         return np.asarray(np.argmin((gaps**2).sum(axis=2), axis=1))
 
 
-def first_centres(settings: Settings) -> np.ndarray:
+def first_centres(clusters: int, dimension: int) -> np.ndarray:
     """Points of a Halton sequence in the box, on the unit scale: (clusters, d)."""
-    dimension = len(settings.bounds)
-    points = qmc.Halton(dimension, scramble=False).random(settings.clusters + 1)[1:]
-    return (2 * points - 1) / math.sqrt(dimension)
+    # Only here: it takes 30 MB, which parties of other studies need not have.
+    from scipy.stats import qmc
+
+    points = qmc.Halton(dimension, scramble=False).random(clusters + 1)[1:]
+    return np.asarray((2 * points - 1) / math.sqrt(dimension))
 
 
-def k_means(settings: Settings) -> Algorithm:
-    """The algorithm; its result is the state's centres and sizes, (clusters, d + 1)."""
-    dimension, clusters = len(settings.bounds), settings.clusters
-    low, high = (np.array(ends, np.float32) for ends in zip(*settings.bounds, strict=True))
-    block = (_block(settings, low, high),)
-    edge = 1 / math.sqrt(dimension)
+def release(config: KMeansConfig, problem: ClusteredColumns, facts: Facts) -> Release:
+    if facts.features != problem.dimension:
+        raise InvalidInput(
+            f"{problem.dimension} bounds for {facts.features} columns: give public bounds for each"
+        )
+    # Laplace noise of many numbers over several rounds would drown the centres: no pure epsilon.
+    return Release(Table((_block(problem),), pure=""), config.rounds)
 
-    def grid(facts: Facts, trust: Trust) -> float:
-        return plan(block, settings.promise, facts).grid
 
-    def event(facts: Facts, trust: Trust) -> Event:
-        made = plan(block, settings.promise, facts)
-        return settings.promise.event(made.sensitivity, made.width, made.grid, facts, trust)
+def build(
+    config: KMeansConfig, problem: ClusteredColumns, facts: Facts, priced: Priced
+) -> Algorithm:
+    """Its result is the state's centres and sizes, (clusters, d + 1)."""
+    clusters, dimension = problem.clusters, problem.dimension
+    weight, edge = lone_weight(priced.step), 1 / math.sqrt(dimension)
 
-    def init(facts: Facts) -> tuple[State, None]:
-        if facts.features != dimension:
-            raise InvalidInput(
-                f"{dimension} bounds for {facts.features} columns: give public bounds for each"
-            )
-        centres = jnp.asarray(first_centres(settings), jnp.float32)
-        weight = _weight(plan(block, settings.promise, facts))
-        return State(centres, jnp.zeros(clusters, jnp.float32), jnp.float32(weight)), None
+    def init() -> tuple[KMeansState, None]:
+        centres = jnp.asarray(first_centres(clusters, dimension), jnp.float32)
+        return KMeansState(centres, jnp.zeros(clusters, jnp.float32)), None
 
-    def local(
-        facts: Facts, public: Any, party: None, data: Any, mask: Any
-    ) -> tuple[None, Contribution]:
-        return party, contribute(block, settings.promise, facts, public, data[0], mask)
-
-    def merge(state: State, aggregate: Aggregate) -> State:
-        table = aggregate.total.reshape(clusters, dimension + 1) / state.weight
-        sizes, sums = table[:, 0], table[:, 1:]
+    def merge(state: KMeansState, sums: Aggregate) -> KMeansState:
+        table = sums.total.reshape(clusters, dimension + 1) / weight
+        sizes, added = table[:, 0], table[:, 1:]
         # A cluster below a thousandth of the records may be all noise: it stays where it was.
-        seen = sizes > jnp.maximum(1.0, aggregate.records / 1000)
-        moved = jnp.clip(sums / jnp.maximum(sizes, 1.0)[:, None], -edge, edge)
-        return State(jnp.where(seen[:, None], moved, state.centres), sizes, state.weight)
-
-    def result(state: State) -> Any:
-        return jnp.concatenate([state.centres, state.sizes[:, None]], axis=1)
+        seen = sizes > jnp.maximum(1.0, sums.records / 1000)
+        moved = jnp.clip(added / jnp.maximum(sizes, 1.0)[:, None], -edge, edge)
+        return KMeansState(jnp.where(seen[:, None], moved, state.centres), sizes)
 
     return Algorithm(
-        name="k-means",
-        settings={
-            "promise": settings.promise.to_json(), "bounds": settings.bounds,
-            "clusters": clusters, "rounds": settings.rounds,
-        },
-        trusts=frozenset(Trust),
-        combine="sum",
-        rounds=settings.rounds,
-        grid=grid,
-        event=event,
         init=init,
         ask=lambda state: state.centres,
-        local=local,
-        settle=lambda party, accepted: party,
+        local=lambda public, own, records: (own, (public, records.columns[0])),
         merge=merge,
-        result=result,
-        reach=lambda facts: plan(block, settings.promise, facts).reach,
-    )  # fmt: skip
+        result=lambda state: jnp.concatenate([state.centres, state.sizes[:, None]], axis=1),
+    )
 
 
-def _weight(made: Plan) -> float:
-    return made.factors[0] * made.grid
+K_MEANS = AlgorithmKind(
+    "k-means",
+    "noisy sums and counts of every cluster, in rounds",
+    KMeansConfig,
+    ClusteredColumns,
+    release,
+    build,
+    sends="noisy counts and sums",
+)
 
 
-def _block(settings: Settings, low: np.ndarray, high: np.ndarray) -> Block:
-    dimension = len(low)
+def _block(problem: ClusteredColumns) -> Block:
+    dimension = problem.dimension
+    low, high = (np.array(ends, np.float32) for ends in zip(*problem.bounds, strict=True))
     width = 2 / (high - low)
 
     def place(features: Any) -> Any:
         unit = jnp.clip((features - low) * width - 1, -1.0, 1.0)
         return unit / math.sqrt(dimension)
-
-    def rows(public: Any, features: Any) -> Any:
-        placed = place(features)
-        one = jnp.where(jnp.all(jnp.isfinite(placed), axis=1), 1.0, jnp.nan)
-        return jnp.concatenate([one[:, None], placed], axis=1)
 
     def cells(public: Any, features: Any) -> Any:
         placed = place(features)
@@ -197,30 +154,32 @@ def _block(settings: Settings, low: np.ndarray, high: np.ndarray) -> Block:
         return jnp.argmax(nearness, axis=1).astype(jnp.int32)[:, None]
 
     return Block(
-        "clusters", rows, Size(1 + math.sqrt(dimension), math.sqrt(2.0)),
-        Size(2 * math.sqrt(dimension), 2.0), length=dimension + 1,
-        whole=(True, *[False] * dimension), cells=cells, cell_count=settings.clusters,
-    )  # fmt: skip
+        "clusters",
+        BallPoint(dimension),
+        lambda _, features: place(features),
+        cells=cells,
+        level_sizes=(problem.clusters,),
+    )
 
 
 def read_clusters(
-    settings: Settings, study: Study, result: Result, confidence: float = 0.95
+    problem: ClusteredColumns, study: Study, result: Result, confidence: float = 0.95
 ) -> Clusters:
     """Centres in the columns' units, with the error of the last round's noise."""
-    low, high = (np.array(ends, float) for ends in zip(*settings.bounds, strict=True))
+    low, high = (np.array(ends, float) for ends in zip(*problem.bounds, strict=True))
     table = np.asarray(result.value, float)
     half = (high - low) / 2
     centres = (table[:, :-1] * math.sqrt(len(low)) + 1) * half + low
     event = study.algorithm.event(study.facts, study.trust)
-    block = (_block(settings, low.astype(np.float32), high.astype(np.float32)),)
-    made = plan(block, settings.promise, study.facts)
+    step = study.algorithm.grid(study.facts, study.trust)
+    weight = lone_weight(step)
     # With fewer survivors there is less noise, so the bound for all parties holds too.
-    law = sum_law(event, study.facts, study.trust, study.facts.parties, made.grid)
-    tail = law.scaled(1 / _weight(made)).tail(1 - confidence, table.size)
+    law = sum_law(event, study.facts, study.trust, study.facts.parties, step)
+    tail = law.scaled(1 / weight).tail(1 - confidence, table.size)
     # |s / n - S / N| <= (tail + |s / n| tail) / (n - tail) for a true sum S and size N.
     sizes = np.maximum(table[:, -1:], 0.0)
     off = tail * (1 + np.abs(table[:, :-1])) / np.maximum(sizes - tail, 1e-9)
-    off = off + 0.5 / made.factors[0]
+    off = off + 0.5 * step / weight
     margin = np.minimum(off * math.sqrt(len(low)), 2.0) * half
     return Clusters(
         centres, np.maximum(table[:, -1], 0.0), tail, margin, confidence, result.certificate

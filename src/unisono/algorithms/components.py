@@ -1,13 +1,7 @@
 """Principal components over several parties: one clipped sum of outer products.
 
 Records are centred and scaled by public bounds, then clipped to the unit ball: |z| <= 1. Each
-contributes the upper triangle of z zᵀ with √2 on the off-diagonal, so that Euclidean distance of
-these vectors is Frobenius distance of the matrices:
-
-    alone     |z zᵀ|_F = |z|² <= 1
-    replaced  |z zᵀ - y yᵀ|_F² = |z|⁴ + |y|⁴ - 2 (z·y)² <= 2
-    l1        sum z_i² + √2 sum_{i<j} |z_i z_j| <= 1 + (d - 1) / √2,  since
-              2 sum_{i<j} |z_i z_j| <= (d - 1) |z|²; twice that when replaced
+contributes z zᵀ, packed (`releases.rows.OuterProduct`).
 
 Eigenvectors and eigenvalues of the noisy matrix are post-processing (Dwork et al. 2014). By Weyl's
 inequality no eigenvalue is off by more than the spectral norm of the noise, which for Gaussian
@@ -23,13 +17,14 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from unisono.algorithms.blocks import Block, Noisy, Size
-from unisono.algorithms.columns import Bounds, require_bounds
 from unisono.algorithms.estimates import Estimate
-from unisono.algorithms.readings import Box, size_box
+from unisono.algorithms.readings import Box, Noisy, size_box
 from unisono.algorithms.survey import Question
 from unisono.core.certificate import Certificate
 from unisono.errors import InvalidInput
+from unisono.problems.columns import Bounds, require_bounds
+from unisono.releases.rows import OuterProduct, into_ball
+from unisono.releases.table import Block
 
 
 @dataclass(frozen=True)
@@ -56,39 +51,30 @@ def principal_components(
         raise InvalidInput(f"{count} components of {d} columns: ask for 1 to {d}")
     centre = np.array([(low + high) / 2 for low, high in limits], np.float32)
     half = np.array([(high - low) / 2 for low, high in limits], np.float32)
-    upper = np.triu_indices(d)
-    stretch = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0)).astype(np.float32)
 
-    def scaled(xp: Any, features: Any) -> Any:
-        """Rows in the unit ball, the same for NumPy and JAX."""
-        unit = xp.clip((features[:, list(chosen)] - centre) / half, -1.0, 1.0)
-        norms = xp.sqrt(xp.sum(unit * unit, axis=1, keepdims=True))
-        return unit / xp.maximum(norms, 1.0)
-
-    def rows(sized: bool, public: Any, features: Any) -> Any:
-        z = scaled(jnp, features)
-        products = z[:, upper[0]] * z[:, upper[1]] * stretch
-        if not sized:
-            return products
-        one = jnp.where(jnp.all(jnp.isfinite(z), axis=1), 1.0, jnp.nan)
-        return jnp.concatenate([one[:, None], products], axis=1)
+    def unit(xp: Any, features: Any) -> Any:
+        """The columns on the scale of their bounds, in [-1, 1]."""
+        return xp.clip((features[:, list(chosen)] - centre) / half, -1.0, 1.0)
 
     def build(hidden: bool) -> Block:
-        largest, one = 1 + (d - 1) / math.sqrt(2.0), int(hidden)
-        return Block(
-            name, partial(rows, hidden), Size(largest + one, math.sqrt(1.0 + one)),
-            Size(2 * largest, math.sqrt(2.0)), 1.0, len(stretch) + one,
-            (*[True] * one, *[False] * len(stretch)),
-        )  # fmt: skip
+        return Block(name, OuterProduct(d, sized=hidden), lambda _, features: unit(jnp, features))
+
+    def scaled(rows: np.ndarray) -> np.ndarray:
+        return np.asarray(into_ball(np, unit(np, rows)))
 
     about = (("kind", "components"), ("columns", chosen), ("bounds", limits), ("count", count))
-    return Question(name, build, partial(_read, name, d, count, partial(scaled, np)), about)
+    return Question(name, build, partial(_read, name, d, count, scaled), about)
 
 
 def _read(
-    name: str, d: int, count: int, scaled: Callable[[np.ndarray], np.ndarray], noisy: Noisy,
-    probability: float, certificate: Certificate,
-) -> list[Components]:  # fmt: skip
+    name: str,
+    d: int,
+    count: int,
+    scaled: Callable[[np.ndarray], np.ndarray],
+    noisy: Noisy,
+    probability: float,
+    certificate: Certificate,
+) -> list[Components]:
     hidden = not noisy.exact_sizes
     level = probability / 2 if hidden else probability
     size = size_box(noisy, hidden, level, 1)
@@ -115,11 +101,19 @@ def _read(
     )
     return [
         Components(
-            name, box.value, (box.low, box.high), 1 - probability, note, certificate, None,
-            tuple(range(1, count + 1)), directions, explained,
+            name,
+            box.value,
+            (box.low, box.high),
+            1 - probability,
+            note,
+            certificate,
+            None,
+            tuple(range(1, count + 1)),
+            directions,
+            explained,
             lambda rows: scaled(np.asarray(rows, float)) @ directions.T,
         )
-    ]  # fmt: skip
+    ]
 
 
 def spectral_bound(noisy: Noisy, d: int, probability: float) -> float:

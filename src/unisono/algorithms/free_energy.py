@@ -3,21 +3,21 @@
 A party improves q(θ) = N(m, diag v) against its own records and its cavity, which is all that the
 others know: cavity = q_before / t_own, a factor exp(θ·a - ½ θ·Pθ). It climbs
 
-    F(q) = H[q] + Σ_records E_q[log p(y | x, θ)] + E_q[log cavity]                 (003 eq. 4.12)
+    F(q) = H[q] + Σ_records E_q[log p(y | x, θ)] + E_q[log cavity]
 
 Only the middle term touches data. With a record's own E_q[log p] by `expected_gradients`,
 
-    dF/dm = Σ d/dm E_q[log p]  +  a - P m                                          (003 eq. 4.16)
-    dF/dv = Σ d/dv E_q[log p]  +  1/(2v) - ½ P                                     (corrected 4.17)
+    dF/dm = Σ d/dm E_q[log p]  +  a - P m
+    dF/dv = Σ d/dv E_q[log p]  +  1/(2v) - ½ P
 
-For linear regression d/dv E_q[log p] is -x²/(2σ²). The thesis prints (4.17) without the halves of
-the data and the cavity term; then q has no stationary point once there are two parties, and the
-climb diverges (E003-21). The variance stays positive when climbing in log v, where the chain rule
-multiplies by v (4.18).
+For linear regression d/dv E_q[log p] is -x²/(2σ²). As published (Sharma 2019), dF/dv lacks the
+halves of the data and the cavity term; then q has no stationary point once there are two parties,
+and the climb diverges. The variance stays positive when climbing in log v, where the chain rule
+multiplies by v.
 
 A private climb clips and noises the data term alone and adds the rest after the noise: what does
-not depend on data needs no protection, and clipping it only adds bias (INVENTORY 2.4). A gradient
-is one vector (2p,): means first, then variances.
+not depend on data needs no protection, and clipping it only adds bias. A gradient is one vector
+(2p,): means first, then variances.
 """
 
 import math
@@ -25,8 +25,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from unisono.models.gaussian_family import Natural, mean, variances
-from unisono.models.likelihoods import Likelihood, expected_gradients, score_slopes
+from unisono.problems.gaussian_family import Natural, mean, variances
+from unisono.problems.likelihoods import Likelihood, expected_gradients, score_slopes
 
 
 def from_coordinates(point: Any) -> Natural:
@@ -59,7 +59,7 @@ def data_free_gradient(q: Natural, cavity: Natural) -> Any:
 
 
 def in_log_variance(q: Natural, gradient: Any) -> Any:
-    """The same gradient with respect to (m, log v): post-processing (003 eq. 4.18)."""
+    """The same gradient with respect to (m, log v): post-processing."""
     by_mean, by_variance = jnp.split(gradient, 2)
     return jnp.concatenate([by_mean, by_variance * variances(q)])
 

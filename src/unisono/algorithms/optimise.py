@@ -4,47 +4,107 @@ All of it is post-processing of what was released, and costs nothing: learning-r
 momentum, Adam, weight decay, the average of the last iterates, an exponential moving average.
 """
 
-import hashlib
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+import optax
+from pydantic import Field, model_validator
 
-from unisono.errors import InvalidInput
-from unisono.models.per_record import PerRecord
+from unisono.core.algorithm import Facts
+from unisono.core.defaults import MOMENTUM
+from unisono.core.privacy import Privacy
+from unisono.core.trust import Trust
+from unisono.problems.record_loss import RecordLoss, fingerprint
+from unisono.releases.algorithm import AlgorithmConfig, UtilityLaw
+from unisono.releases.blocked_sum import Clipping
 
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+Rounds = Annotated[int, Field(gt=0, le=1_000_000)]
 
 
-class Problem(NamedTuple):
-    """What is learned: `loss(parameters, record)`, the first parameters, which are public, and one
-    record, of which only shapes are looked at."""
+# Fitted to DP-SGD on planes; other algorithms share it unmeasured (see `planning.laws`).
+NETWORK_LAW = UtilityLaw(0.543, 1.31, 1.65, 1.86, by_class=True)
 
-    loss: Callable[[Any, Any], Any]
+
+class NetworkResult(NamedTuple):
+    """What is learnt: the model, the last clipping bounds, and the last loss. Bounds and loss are
+    None where they stay with the parties; a loss that was not released is NaN."""
+
     parameters: Any
-    record: Any
+    bounds: Any = None
+    loss: Any = None
 
 
-@dataclass(frozen=True)
-class Averaging:
+class NetworkConfig(AlgorithmConfig):
+    """What algorithms that learn any loss have in common."""
+
+    clipping: Clipping = Field(
+        Clipping(),
+        description="How one record's gradient is bounded, and what is released with it.",
+    )
+    learning_rate: float | None = Field(
+        None,
+        gt=0,
+        description="The length of a step, with momentum 0.9, unless there is an optimizer.",
+    )
+    optimizer: Any = Field(None, exclude=True, description="Of optax, in place of a learning rate.")
+    average_last: float = Field(
+        0.5, ge=0, le=1, description="The last share of rounds whose iterates are averaged."
+    )
+    decay: float = Field(0.0, ge=0, lt=1, description="Of a moving average of iterates; 0: none.")
+
+    usual_learning_rate: ClassVar[float] = 0.5
+    # Which optimizer has the learning rate: the server's, or that of parties at home.
+    steered: ClassVar[str] = "optimizer"
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> Self:
+        if self.average_last and self.decay:
+            raise ValueError("average the last iterates or take a moving average, not both")
+        if self.learning_rate is not None and getattr(self, self.steered) is not None:
+            raise ValueError(
+                f"learning_rate = {self.learning_rate!r} beside an optimizer, which has its own"
+            )
+        return self
+
+    def agreed(self, problem: RecordLoss) -> dict[str, Any]:
+        return {
+            **super().agreed(problem),
+            "optimizer": optimizer_print(optimizer_of(self), problem),
+        }
+
+
+def resolve_learning_rate(
+    config: Any, problem: RecordLoss, facts: Facts, privacy: Privacy, trust: Trust
+) -> Any:
+    """The usual learning rate, where neither it nor an optimizer is given."""
+    if config.learning_rate is not None or getattr(config, config.steered) is not None:
+        return config
+    return config.model_copy(update={"learning_rate": config.usual_learning_rate})
+
+
+def optimizer_of(config: NetworkConfig) -> Any:
+    """The optimizer that is given, or steps of the learning rate with momentum."""
+    if config.optimizer is not None:
+        return config.optimizer
+    assert config.learning_rate is not None  # resolved
+    return optax.sgd(config.learning_rate, momentum=MOMENTUM)
+
+
+def optimizer_print(optimizer: Any, problem: RecordLoss) -> str:
+    """An optimizer as what parties agree on: the program of its step."""
+    first = problem.parameters
+    zeros = jax.tree.map(jnp.zeros_like, first)
+    return fingerprint(optimizer.update, zeros, optimizer.init(first), first)
+
+
+class Averaging(NamedTuple):
     """Which model comes out of `rounds` iterates: the last one, the average of the last `part`
     of them, or a moving average with this `decay`."""
 
     rounds: int
     part: float = 0.0
     decay: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not (0 <= self.part <= 1 and 0 <= self.decay < 1):
-            raise InvalidInput(
-                f"averaged part {self.part!r} must lie in [0, 1] and decay {self.decay!r} in [0, 1)"
-            )
-        if self.part and self.decay:
-            raise InvalidInput("average the last iterates or take a moving average, not both")
 
     def include(self, average: Any, parameters: Any, number: Any) -> Any:
         """The average after round `number` brought these parameters."""
@@ -56,59 +116,6 @@ class Averaging:
             # The first iterates would weigh too much: the usual correction, as a changing weight.
             weight = (1 - self.decay) / (1 - self.decay ** (number + 1.0))
         return jax.tree.map(lambda old, new: old + weight * (new - old), average, parameters)
-
-
-def planned(problem: Problem) -> PerRecord:
-    """The problem's per-record gradients, refused where its loss cannot be trusted."""
-    plan = PerRecord(problem.loss, problem.parameters, problem.record)
-    require_finite_loss(problem)
-    return plan
-
-
-def require_finite_loss(problem: Problem) -> None:
-    """Refuse a loss that is not finite on made-up records: it would teach nothing, silently."""
-    value = jax.jit(jax.value_and_grad(problem.loss))
-    generator = np.random.default_rng(0)
-    made_up = (
-        jax.tree.map(lambda leaf: np.zeros(np.shape(leaf), np.float32), problem.record),
-        jax.tree.map(lambda leaf: np.ones(np.shape(leaf), np.float32), problem.record),
-        jax.tree.map(
-            lambda leaf: np.abs(generator.normal(size=np.shape(leaf))).astype(np.float32),
-            problem.record,
-        ),
-    )
-    for record in made_up:
-        loss, slope = value(problem.parameters, record)
-        if all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves((loss, slope))):
-            return
-    raise InvalidInput(
-        f"the loss is {float(loss)!r} or has a gradient that is not finite, at the first "
-        "parameters, on made-up records of zeros, of ones and of normal numbers: such records "
-        "would teach nothing; check the loss for logarithms of zero, divisions and overflow"
-    )
-
-
-def fingerprint(function: Callable[..., Any], *arguments: Any) -> str:
-    """A function as a short name of its program: equal wherever the same code is traced."""
-    program = jax.make_jaxpr(function)(*arguments)
-    digest = hashlib.sha256(_ADDRESS.sub("", str(program)).encode())
-    for constant in program.consts:  # arrays that the function holds are printed as shapes only
-        digest.update(np.asarray(constant).tobytes())
-    return digest.hexdigest()[:16]
-
-
-def agreed(problem: Problem, optimizer: Any) -> dict[str, str]:
-    """Loss, first parameters and optimizer as what parties sign."""
-    leaves = jax.tree.leaves(problem.parameters)
-    first = hashlib.sha256(b"".join(np.asarray(leaf, np.float32).tobytes() for leaf in leaves))
-    zeros = jax.tree.map(jnp.zeros_like, problem.parameters)
-    return {
-        "loss": fingerprint(problem.loss, problem.parameters, problem.record),
-        "parameters": first.hexdigest()[:16],
-        "optimizer": fingerprint(
-            optimizer.update, zeros, optimizer.init(problem.parameters), problem.parameters
-        ),
-    }
 
 
 def stepped(optimizer: Any, gradient: Any, state: Any, parameters: Any) -> tuple[Any, Any]:

@@ -1,237 +1,144 @@
-"""Output perturbation (source 000, INVENTORY 2.2): one noisy average of local minimisers.
+"""Output perturbation: one noisy average of local minimisers.
 
     θ_j   = argmin (1/n_j) sum_i l(θ; x_i, y_i) + (λ/2) ||θ||²     at party j, to tolerance τ
     θ     = (1/m) (sum_j round(θ_j) + noise)                       one release
 
-Sensitivity of the *sum* (its average over m parties has 1/m of it), for n_(1) the smallest party:
+Its sensitivity is proved in `releases.minimiser`; the average over m parties has 1/m of it.
 
-    replace-one   Δ2 = 2 G / (n_(1) λ) + 2 τ / λ + sqrt(p) γ       Δ1 = sqrt(p) (...) + p γ
-    zero-out        Δ2 =   G / (n_(1) λ) + 2 τ / λ + sqrt(p) γ
+Noise: Gaussian for (ε, δ) under every trust; for pure ε (δ = 0) l2-norm (gamma) noise where one
+place adds all of it, discrete Laplace shares against the l1 sensitivity under a secure sum. The
+slides' iid Laplace noise against the l2 sensitivity is `published_laplace`: its true cost, sqrt(p)
+ε, is what it is charged.
 
-Proof. J of one party is λ-strongly convex, so λ ||θ1* - θ2*|| <= ||grad J1(θ2*)|| =
-||grad (J1 - J2)(θ2*)||, which is at most 2 G / n when a record is replaced (E000-6) and G / n when
-it is switched off, n being public and unchanged. Each computed point is within τ/λ of its
-minimiser, certified in double precision (`solver`), and rounding to the grid γ moves each
-coordinate by at most γ/2 on either side. A party that misses τ is a dropout (X-5).
-Where sizes are nominal, every party divides by n_(1) and add-or-remove equals zero-out.
-
-Noise: Gaussian for (ε, δ) under every trust; for pure ε (δ = 0) the norm mechanism where one place
-adds all of it, discrete Laplace shares against Δ1 under a secure sum (E000-8). The slides' iid
-Laplace noise against Δ2 is `published_laplace`: its true cost, sqrt(p) ε, is what it is charged.
+The ridge λ, where it is left out, is b / q with the q of `descent`: it keeps the noise at a length
+of about G / b.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
-import numpy as np
+from pydantic import Field
 
-from unisono.algorithms import solver
-from unisono.core.algorithm import Aggregate, Algorithm, Facts
-from unisono.core.defaults import RELATION
-from unisono.core.events import Distance, Event, Laplace, Sensitivity, positive
-from unisono.core.trust import Relation, Trust, Unit
-from unisono.core.values import _BOUNDED_ONLY, Contribution
+from unisono.algorithms.descent import signal
+from unisono.core import algorithm as engine
+from unisono.core.algorithm import Facts
+from unisono.core.events import Event, Laplace
+from unisono.core.privacy import Privacy
+from unisono.core.trust import Trust
 from unisono.errors import InvalidInput
-from unisono.mechanisms import gaussian, laplace, norm
-from unisono.models.losses import Loss, loss_named
+from unisono.problems.linear import LinearLoss
+from unisono.releases.algorithm import (
+    Algorithm,
+    AlgorithmConfig,
+    AlgorithmKind,
+    Method,
+    UtilityLaw,
+    rounded,
+)
+from unisono.releases.minimiser import Minimiser
+from unisono.releases.release import Priced, Release
+
+_BALANCE = 0.3
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What the parties agree on; `delta = 0` asks for pure epsilon.
+class OutputPerturbationConfig(AlgorithmConfig):
+    """One noisy average of local minimisers; delta = 0 gives pure epsilon."""
 
-    `tolerance` is public: the solver must bring the gradient below tolerance * G / n_(1), which
-    adds that fraction to the sensitivity.
-    """
-
-    epsilon: float
-    delta: float = 0.0
-    loss: str = "logistic"
-    classes: int = 2
-    regularisation: float = field(kw_only=True)  # the sensitivity is in proportion to 1 / λ
-    tolerance: float = 1e-3
-    relation: Relation = RELATION
-
-    def __post_init__(self) -> None:
-        positive(epsilon=self.epsilon, regularisation=self.regularisation, tolerance=self.tolerance)
-        loss_named(self.loss)
-        if not 0 <= self.delta < 1:
-            raise InvalidInput(
-                f"delta = {self.delta!r} lies outside [0, 1): use 0 for pure epsilon"
-            )
-        if self.classes < 2:
-            raise InvalidInput(f"classes = {self.classes!r}: there are at least two")
-
-    @property
-    def function(self) -> Loss:
-        return loss_named(self.loss)
-
-    @property
-    def steepness(self) -> float:
-        """G: the largest gradient of one record."""
-        return solver.lipschitz(self.function, self.regularisation, self.classes)
-
-    @property
-    def reach(self) -> float:
-        """No minimiser, nor its certified approximation, has a larger norm."""
-        return solver.radius(self.function, self.regularisation, self.classes)
-
-    def shape(self, features: int) -> tuple[int, ...]:
-        """The shape of the parameters."""
-        return (features, self.classes) if self.loss == "multinomial" else (features,)
-
-    def required_gradient(self, facts: Facts) -> float:
-        """τ, the public tolerance."""
-        return self.tolerance * self.steepness / min(facts.records)
+    regularisation: float | None = Field(
+        None,
+        gt=0,
+        description="Pulls weights towards zero; the noise is in proportion to 1 / it. Left out: a "
+        "published rule of public facts.",
+    )
+    tolerance: float = Field(
+        1e-3, gt=0, le=1, description="How exactly a party minimises, relative to one record."
+    )
 
 
-class State(NamedTuple):
-    """The server's: the averaged model."""
-
-    parameters: Any
-
-
-def minimiser_distance(settings: Settings, facts: Facts, changed: int) -> float:
-    """How far two *computed* minimisers of one party are apart when `changed` gradients differ:
-    2 for a replaced record, 1 for one switched off; before rounding."""
-    smallest, tolerance = min(facts.records), settings.required_gradient(facts)
-    moved = changed * settings.steepness / smallest + 2 * tolerance
-    return moved / settings.regularisation * (1 + 1e-9)  # double-precision steps after the solver
-
-
-def sensitivity(settings: Settings, facts: Facts, grid: float) -> Sensitivity:
-    """Sensitivity of the sum of rounded minimisers over all parties."""
-    if settings.loss == "squares" and not facts.exact_sizes:
-        raise InvalidInput(
-            "squares under nominal sizes: the gradients at a minimiser are bounded only where the "
-            "number of records is exact and public; use exact sizes, or gradient perturbation"
-        )
-    p = math.prod(settings.shape(facts.features))
-
-    def distance(changed: int) -> Distance:
-        moved = minimiser_distance(settings, facts, changed)
-        return Distance(
-            l1=math.sqrt(p) * moved + p * grid, l2=moved + math.sqrt(p) * grid, linf=moved + grid
-        )
-
-    switched = distance(1)
-    return Sensitivity(Unit.RECORD, distance(2), switched, None if facts.exact_sizes else switched)
+def resolve(
+    config: OutputPerturbationConfig,
+    problem: LinearLoss,
+    facts: Facts,
+    privacy: Privacy,
+    trust: Trust,
+) -> OutputPerturbationConfig:
+    """The ridge of the published rule, where none is given."""
+    if config.regularisation is not None:
+        return config
+    ridge = _BALANCE / signal(facts, trust, privacy, problem.parameters(facts.features))
+    return config.model_copy(update={"regularisation": rounded(ridge)})
 
 
-def choose_grid(settings: Settings, facts: Facts) -> float:
-    """A power of two so fine that rounding adds about a thousandth to the sensitivity, unless the
-    sum of all models needs coarser steps to fit 32 bits."""
-    p = math.prod(settings.shape(facts.features))
-    fine = minimiser_distance(settings, facts, 1) / (1024 * math.sqrt(p))
-    coarse = 8 * settings.reach * facts.parties / 2**31
-    if fine >= coarse:
-        return 2.0 ** math.floor(math.log2(fine))
-    return 2.0 ** math.ceil(math.log2(coarse))
+def release(config: OutputPerturbationConfig, problem: LinearLoss, facts: Facts) -> Release:
+    assert config.regularisation is not None  # resolved
+    bound = Minimiser(problem, facts.features, config.regularisation, config.tolerance)
+    return Release(bound, rounds=1)
 
 
-def solve_locally(
-    settings: Settings, facts: Facts, data: Any, mask: Any, grid: float
-) -> Contribution:
-    """One party's minimiser on the grid; not valid where the public tolerance was missed."""
-    features, labels = data
-    with jax.enable_x64(True):
-        nominal = float(min(facts.records))
-        count = jnp.sum(mask).astype(np.float64) if facts.exact_sizes else nominal
-        required = settings.required_gradient(facts)
-        solution = solver.minimise(
-            settings.function, features, labels, mask, count, settings.regularisation,
-            settings.shape(facts.features), required,
-            crowding=1.0 if facts.exact_sizes else 2 * max(facts.records) / nominal,
-        )  # fmt: skip
-        valid = solution.certified <= required
-        point = jnp.where(valid, solution.parameters, 0.0)
-        size = jnp.sqrt(jnp.sum(point**2))
-        # Projection onto the ball that holds every minimiser moves nobody further apart.
-        point = point * jnp.minimum(1.0, settings.reach / jnp.maximum(size, 1e-30))
-        steps = jnp.round(point.reshape(-1) / grid).astype(np.int32)
-    return Contribution(steps, grid, sensitivity(settings, facts, grid), valid, maker=_BOUNDED_ONLY)
-
-
-def output_perturbation(settings: Settings) -> Algorithm:
-    """The algorithm: pure epsilon where delta is zero, else exactly calibrated Gaussian noise.
-
-    Trusts: all. Pure epsilon in a secure sum needs `colluders >= 1` or all survivors' shares.
-    """
-
-    def event(facts: Facts, trust: Trust) -> Event:
-        grid = choose_grid(settings, facts)
-        bound = sensitivity(settings, facts, grid)
-        relation, epsilon, delta = settings.relation, settings.epsilon, settings.delta
-        p, count = math.prod(settings.shape(facts.features)), facts.attempts(1)
-        if delta:
-            shares = facts.honest if trust is Trust.SECURE_SUM else 1
-            return gaussian.calibrate(
-                bound, relation, epsilon, delta, count=count, dimension=p, shares=shares, grid=grid
-            )
-        if trust is Trust.SECURE_SUM:
-            return laplace.calibrate(bound, relation, epsilon, count=count, dimension=p)
-        return norm.calibrate(bound, relation, epsilon / count)
-
-    return _algorithm("output-perturbation", settings, event, asdict(settings))
-
-
-def published_laplace(settings: Settings, features: int) -> Algorithm:
-    """The theorem of source 000 as printed: iid Laplace noise of scale Δ2 / epsilon.
-
-    NOT private at `settings.epsilon` (E000-8): the true pure epsilon, about sqrt(p) times as much,
-    is stated in the settings and charged to every ledger. For comparison only.
-    """
-    if settings.delta:
-        raise InvalidInput("the published theorem is about pure epsilon: leave delta at 0")
-
-    def event(facts: Facts, trust: Trust) -> Event:
-        if facts.features != features:
-            raise InvalidInput(
-                f"the true epsilon was stated for {features} features, the study has "
-                f"{facts.features}: build the algorithm for the study"
-            )
-        bound = sensitivity(settings, facts, choose_grid(settings, facts))
-        scale = bound.under(settings.relation).in_norm("l2") / settings.epsilon
-        return Event(Laplace(scale, math.prod(settings.shape(features))), bound)
-
-    truth = math.sqrt(math.prod(settings.shape(features))) * settings.epsilon
-    stated = {**asdict(settings), "features": features, "true_epsilon": truth}
-    return _algorithm("output-perturbation-published-laplace", settings, event, stated)
-
-
-def _algorithm(
-    name: str, settings: Settings, event: Callable[[Facts, Trust], Event], stated: dict[str, Any]
+def build(
+    config: OutputPerturbationConfig, problem: LinearLoss, facts: Facts, priced: Priced
 ) -> Algorithm:
-    def init(facts: Facts) -> tuple[State, None]:
-        return State(jnp.zeros(settings.shape(facts.features), jnp.float32)), None
+    shape = problem.shape(facts.features)
 
-    def local(
-        facts: Facts, public: Any, party: None, data: Any, mask: Any
-    ) -> tuple[None, Contribution]:
-        return party, solve_locally(settings, facts, data, mask, choose_grid(settings, facts))
-
-    def merge(state: State, aggregate: Aggregate) -> State:
-        average = aggregate.total / jnp.maximum(aggregate.survivors, 1)
-        return State(average.reshape(state.parameters.shape).astype(jnp.float32))
+    def average(_: object, sums: engine.Aggregate) -> object:
+        mean = sums.total / jnp.maximum(sums.survivors, 1)
+        return mean.reshape(shape).astype(jnp.float32)
 
     return Algorithm(
-        name=name,
-        settings=stated,
-        trusts=frozenset(Trust),
-        combine="sum",
-        rounds=1,
-        grid=lambda facts, trust: choose_grid(settings, facts),
-        event=event,
-        init=init,
-        ask=lambda state: state.parameters,
-        local=local,
-        settle=lambda party, accepted: party,
-        merge=merge,
-        result=lambda state: state.parameters,
-        reach=lambda facts: 1.01 * settings.reach * facts.parties,
-        whole=True,
+        init=lambda: (jnp.zeros(shape, jnp.float32), None),
+        ask=lambda state: state,
+        local=lambda public, own, records: (own, records.columns),
+        merge=average,
+        result=lambda state: state,
     )
+
+
+OUTPUT_PERTURBATION = AlgorithmKind(
+    "output-perturbation",
+    "one noisy average of local minimisers; also for pure epsilon",
+    OutputPerturbationConfig,
+    LinearLoss,
+    release,
+    build,
+    resolve,
+    sends="the finished model only",
+    # Squares: with the ridge of the rule every run of 20 lost more than everything (the noise grows
+    # with 1 / ridge²); a ridge of one's own is not predicted.
+    laws={
+        "classification": UtilityLaw(0.454, 0.302, 1.19, 1.32),
+        "regression": UtilityLaw(1e12, 1.0, 0.0, 0.0),
+    },
+)
+
+
+# ------------------------------------------------------------- as it was printed
+
+
+class PublishedLaplace(Method):
+    """The theorem of the slides as printed: iid Laplace noise of scale Δ2 / epsilon.
+
+    NOT private at its epsilon: the true pure epsilon, about sqrt(p) times as much, is stated in the
+    settings and charged to every ledger. For comparison only.
+    """
+
+    def bind(self, facts: Facts, trust: Trust) -> engine.Algorithm:
+        if self.privacy.delta:
+            raise InvalidInput("the published theorem is about pure epsilon: leave delta at 0")
+        bound = super().bind(facts, trust)
+        p = self.problem.parameters(facts.features)
+        sensitivity = bound.event(facts, trust).sensitivity
+        distance = sensitivity.under(self.privacy.relation).in_norm("l2")
+        event = Event(Laplace(distance / self.privacy.epsilon, p), sensitivity)
+        return bound._replace(
+            name="output-perturbation-published-laplace",
+            settings={**bound.settings, "true_epsilon": math.sqrt(p) * self.privacy.epsilon},
+            event=lambda *_: event,
+        )
+
+
+def published_laplace(method: Method) -> Method:
+    """The printed version of output perturbation with these settings."""
+    return PublishedLaplace(**method.__dict__)
+
+
+__all__ = ["OUTPUT_PERTURBATION", "OutputPerturbationConfig", "published_laplace"]

@@ -1,17 +1,18 @@
 """What every private Bayesian algorithm starts from and gives back."""
 
-import math
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+from pydantic import Field
 
-from unisono.core.events import positive
+from unisono.core.sensitivity import positive
 from unisono.errors import InvalidInput
-from unisono.models.gaussian_family import Natural, fall_back, prior
+from unisono.problems.bayesian import NormalPrior
+from unisono.problems.gaussian_family import Natural, fall_back
+from unisono.releases.algorithm import AlgorithmConfig
 
 
-class Answer(NamedTuple):
+class PosteriorAnswer(NamedTuple):
     """A private posterior in natural parameters.
 
     `floored` counts directions whose precision noise pushed below what a posterior can have; there
@@ -28,31 +29,27 @@ class Answer(NamedTuple):
         return Natural(self.shift, self.precision)
 
 
-@dataclass(frozen=True)
-class PriorSettings:
-    """Independent normal priors, and the least precision that a posterior may have.
+class PublicPosterior(NamedTuple):
+    """What everybody sees in a round; the round seeds the public samples."""
 
-    Data can only sharpen a log-concave posterior, so a precision below the prior's is noise:
-    `least_precision` is the prior's unless it is given. `seed` is for *public* samples.
+    q: Natural
+    round: Any
+
+
+class PosteriorConfig(AlgorithmConfig):
+    """The least precision that a posterior may have, and the seed of *public* samples.
+
+    Data can only sharpen a log-concave posterior, so a precision below the prior's is noise.
     """
 
-    prior_mean: float = 0.0
-    prior_variance: float = 1.0
-    least_precision: float | None = None
-    seed: int = 0
+    least_precision: float | None = Field(
+        None, gt=0, description="A posterior has no less precision; left out: the prior's."
+    )
+    seed: int = Field(0, description="Seeds samples that are public.")
 
-    def __post_init__(self) -> None:
-        prior(1, self.prior_mean, self.prior_variance)
-        if not (math.isfinite(self.floor) and self.floor > 0):
-            raise InvalidInput(
-                f"least_precision = {self.least_precision!r}: it is a positive number, or None for "
-                "the prior's precision"
-            )
-
-    @property
-    def floor(self) -> float:
+    def floor(self, problem: NormalPrior) -> float:
         given = self.least_precision
-        return 1 / self.prior_variance if given is None else given
+        return 1 / problem.prior_variance if given is None else given
 
 
 def own_epsilon(epsilons: tuple[float, ...], parties: int, party: int) -> float:
@@ -66,19 +63,18 @@ def positive_epsilons(epsilons: tuple[float, ...]) -> None:
     positive(**{f"epsilons[{index}]": value for index, value in enumerate(epsilons)})
 
 
-def start_of(settings: PriorSettings, dimension: int, full: bool = False) -> Natural:
+def start_of(problem: NormalPrior, size: int, full: bool = False) -> Natural:
     """The prior as 32-bit arrays."""
-    made = prior(dimension, settings.prior_mean, settings.prior_variance, full)
-    return Natural(*(jnp.asarray(part, jnp.float32) for part in made))
+    return Natural(*(jnp.asarray(part, jnp.float32) for part in problem.prior(size, full)))
 
 
-def usable(settings: PriorSettings, q: Natural) -> tuple[Natural, Any]:
+def usable(config: PosteriorConfig, problem: NormalPrior, q: Natural) -> tuple[Natural, Any]:
     """q as a density: the prior wherever noise left too little precision; and how often."""
-    start = start_of(settings, q.shift.shape[0], q.full)
-    return fall_back(q, start, settings.floor)
+    start = start_of(problem, q.shift.shape[0], q.full)
+    return fall_back(q, start, config.floor(problem))
 
 
-def answer_of(settings: PriorSettings, q: Natural) -> Answer:
+def answer_of(config: PosteriorConfig, problem: NormalPrior, q: Natural) -> PosteriorAnswer:
     """The posterior to publish."""
-    fixed, floored = usable(settings, q)
-    return Answer(fixed.shift, fixed.precision, floored)
+    fixed, floored = usable(config, problem, q)
+    return PosteriorAnswer(fixed.shift, fixed.precision, floored)

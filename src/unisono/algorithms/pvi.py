@@ -1,10 +1,10 @@
-"""Partitioned variational inference, without privacy (003 Algorithm 2).
+"""Partitioned variational inference, without privacy (Ashman et al. 2022).
 
 Party m keeps a factor t_m in place of its likelihood; everyone shares q(θ) ∝ p(θ) Π_m t_m(θ). At
 its turn a party improves q against its own records,
 
-    q_new  = argmax F_m(q),   F_m(q) = E_q[log p(y_m | θ)] - KL(q ‖ q_old / t_m)     (2.22, E003-10)
-    t_m   <- t_m (q_new / q_old)^ρ,        the other factors unchanged              (2.21, E003-13)
+    q_new  = argmax F_m(q),   F_m(q) = E_q[log p(y_m | θ)] - KL(q ‖ q_old / t_m)
+    t_m   <- t_m (q_new / q_old)^ρ,        the other factors unchanged
 
 with damping ρ in (0, 1]. Parties take turns one after another (sequential), all at once
 (synchronous), or each at its own pace on what it saw at its last turn (asynchronous). For a
@@ -16,7 +16,7 @@ F_m is climbed by natural gradients, which for a Gaussian are a fixed-point equa
     site(q) = ( d/dm - 2 m d/dv,  -2 d/dv ) of Σ E_q[log p],     λ <- (1-s) λ + s (cavity + site(λ))
 
 or by plain gradients in (m, log v) with Adam. Parties that settle at one q hold a *stationary*
-point of the global free energy, not always a maximum (2.28 is false, E003-12):
+point of the global free energy, which is not always a maximum:
 Σ F_m(q) = F(q) - (M-1) KL(q ‖ q*).
 """
 
@@ -24,11 +24,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from pydantic import Field
 
 from unisono.algorithms.free_energy import (
     data_free_gradient,
@@ -39,7 +40,7 @@ from unisono.algorithms.free_energy import (
 )
 from unisono.core.algorithm import Schedule
 from unisono.errors import InvalidInput
-from unisono.models.gaussian_family import (
+from unisono.problems.gaussian_family import (
     Natural,
     mean,
     power,
@@ -48,7 +49,7 @@ from unisono.models.gaussian_family import (
     quotient,
     symmetric,
 )
-from unisono.models.likelihoods import Likelihood, expected_gradients, score_slopes
+from unisono.problems.likelihoods import Likelihood, expected_gradients, score_slopes
 
 ScheduleName = Literal["synchronous", "sequential", "asynchronous"]
 
@@ -61,11 +62,13 @@ class Climb:
     together (one-hot) needs 0.1 to 0.2. Samples serve likelihoods that are no function of a score.
     """
 
-    method: Literal["natural", "gradient"] = "natural"
-    steps: int = 20
-    size: float = 0.5
-    samples: int = 8
-    floor: float = 1e-6
+    method: Annotated[
+        Literal["natural", "gradient"], Field(description="Natural gradients, or plain ones.")
+    ] = "natural"
+    steps: Annotated[int, Field(description="Steps of a party in a round.")] = 20
+    size: Annotated[float, Field(description="The length of a step; 1 is Newton's.")] = 0.5
+    samples: Annotated[int, Field(description="Draws per step, for sampled likelihoods.")] = 8
+    floor: Annotated[float, Field(description="Precisions do not fall below this.")] = 1e-6
 
     def __post_init__(self) -> None:
         if self.method not in ("natural", "gradient"):
@@ -104,9 +107,15 @@ def _weighed(mask: Any, values: Any) -> Any:
 
 
 def local_optimum(
-    likelihood: Likelihood, cavity: Natural, start: Natural, data: Any, mask: Any, climb: Climb,
-    key: Any, weight: float = 1.0,
-) -> Natural:  # fmt: skip
+    likelihood: Likelihood,
+    cavity: Natural,
+    start: Natural,
+    data: Any,
+    mask: Any,
+    climb: Climb,
+    key: Any,
+    weight: float = 1.0,
+) -> Natural:
     """The q that maximises the free energy of these records, each counted `weight` times."""
     rows, labels = data
     mask = jnp.where(mask, weight, 0.0)
@@ -131,9 +140,15 @@ def _normals(likelihood: Likelihood, climb: Climb, key: Any, size: int) -> Any:
 
 
 def _natural_step(
-    likelihood: Likelihood, cavity: Natural, rows: Any, labels: Any, mask: Any, climb: Climb,
-    q: Natural, key: Any,
-) -> Natural:  # fmt: skip
+    likelihood: Likelihood,
+    cavity: Natural,
+    rows: Any,
+    labels: Any,
+    mask: Any,
+    climb: Climb,
+    q: Natural,
+    key: Any,
+) -> Natural:
     normals = _normals(likelihood, climb, key, q.shift.shape[0])
     target = product(cavity, site(likelihood, q, rows, labels, mask, normals))
     moved = product(power(q, 1 - climb.size), power(target, climb.size))
@@ -141,9 +156,15 @@ def _natural_step(
 
 
 def _gradient_step(
-    likelihood: Likelihood, cavity: Natural, rows: Any, labels: Any, mask: Any, climb: Climb,
-    state: tuple[Any, Any, Any, Any], key: Any,
-) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    likelihood: Likelihood,
+    cavity: Natural,
+    rows: Any,
+    labels: Any,
+    mask: Any,
+    climb: Climb,
+    state: tuple[Any, Any, Any, Any],
+    key: Any,
+) -> tuple[Any, Any, Any, Any]:
     """One step of Adam up the free energy in (m, log v)."""
     point, first, second, number = state
     q = from_coordinates(point)
@@ -206,10 +227,17 @@ class Inference(NamedTuple):
 
 
 def infer(
-    likelihood: Likelihood, prior: Natural, parties: Sequence[tuple[Any, Any]], *,
-    passes: int = 10, order: ScheduleName = "synchronous", paces: Sequence[int] | None = None,
-    damping: float = 1.0, climb: Climb | None = None, seed: int = 0,
-) -> Inference:  # fmt: skip
+    likelihood: Likelihood,
+    prior: Natural,
+    parties: Sequence[tuple[Any, Any]],
+    *,
+    passes: int = 10,
+    order: ScheduleName = "synchronous",
+    paces: Sequence[int] | None = None,
+    damping: float = 1.0,
+    climb: Climb | None = None,
+    seed: int = 0,
+) -> Inference:
     """Partitioned inference over parties, each (rows (n, d), labels (n,)); no privacy at all.
 
     In a pass every party has a turn; slow parties of the asynchronous order have fewer.

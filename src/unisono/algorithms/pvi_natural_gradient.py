@@ -7,7 +7,7 @@ log-likelihood under the present q:
     G = Σ g x,   B = Σ h x xᵀ (or x² for a diagonal q),   g = E_q[l'(x·θ)],  h = -E_q[l''(x·θ)]
 
 and moves the factor towards exp(θ·(G + B m) - ½ θᵀBθ) by a fraction ρ. Only the *product* of all
-factors enters q, so the sums over all parties suffice and no factor is stored (003 eq. 2.17).
+factors enters q, so the sums over all parties suffice and no factor is stored (Ashman et al. 2022).
 Per round the parties release one clipped, noisy sum,
 
     (G_t, κ B_t) = Σ over all records of clip_C(g x, κ h x xᵀ)  +  N(0, σ² I)
@@ -15,109 +15,95 @@ Per round the parties release one clipped, noisy sum,
 and the rest is post-processing, the prior included (its P₀, m₀ are public):
 
     B̄_t     = β_t B̄_{t-1} + (1 - β_t) B_t                 the bend, averaged against noise
-    P_t     = P₀ + B̄_t, raised to its floor and flagged (after the sum, never per party, E003-22)
+    P_t     = P₀ + B̄_t                                    raised to its floor, and flagged
     u_{t+1} = μ u_t + G_t - P₀ (m_t - m₀)                  momentum
     m_{t+1} = m_t + ρ (P_t + λ I)⁻¹ u_{t+1}                λ keeps noise small where P_t is
+
+Precisions are raised after the sum: raised per party, they would be biased upwards.
 
 With ρ = 1, μ = λ = 0 one round of a linear likelihood gives the exact posterior; at any fixed
 point q is the optimum of (clipped) variational inference, whatever ρ, μ and λ are. Likelihoods that
 are no function of a score are sampled with public normals, and bend = slope² (Gauss-Newton).
 
-The last part of the rounds, `averaged`, is a *window*: it also keeps, in two halves, what every
-round measured, G_t at m_t and B_t. From these `estimators.noise_aware` computes a posterior that
+The last part of the rounds, `average_last`, is a *window*: it also keeps, in two halves, what every
+round measured, G_t at m_t and B_t. From these `algorithms.noise_aware` computes a posterior that
 knows of the noise, and whether the rounds agree with each other, whatever path the iterates took.
 
-For intervals of coefficients two settings matter. `laplace` takes slopes and bends at the mean of q
-instead of their expectations, so that the fixed point is the posterior's mode; a wide q, such as a
-weak prior, does not flatten the slopes. `weighted` multiplies a record by min(1, C / c(x)), c(x)
-the largest norm that a row x can give with either label, so that nothing is left to clip: a weight
-of x alone leaves the expected slope zero at the true θ, where clipping, which also looks at the
-label, moves it.
+The damping λ, where it is left out, is a rule of the public noise: with s the noise in a number of
+one opened sum over all n records, λ = `noise_damping` · s / sqrt(T). Where the data say less than
+the noise, steps shrink; without noise λ vanishes.
 
-Privacy: unit one record, `relation` says which adjacency; the Gaussian mechanism of sensitivity
-C (add-or-remove) or 2 C (replace-one), `rounds` releases composed exactly, or with `rate` < 1
-Poisson-sampled by coins that each party keeps secret. Viewers: everyone, by the trust of the run.
+For intervals of coefficients two settings matter. `at_mode` takes slopes and bends at the mean of q
+instead of their expectations (Laplace's approximation), so that the fixed point is the posterior's
+mode; a wide q, such as a weak prior, does not flatten the slopes. `weighted_rows` multiplies a
+record by min(1, C / c(x)), c(x) the largest norm that a row x can give with either label, so that
+nothing is left to clip: a weight of x alone leaves the expected slope zero at the true θ, where
+clipping, which also looks at the label, moves it.
+
+Privacy: unit one record; Gaussian noise for sensitivity C (add-or-remove, zero-out) or 2 C
+(replace-one), T releases composed exactly, or with `sampling_rate` < 1 Poisson-sampled by a mask
+that each party keeps secret. Viewers: everyone, by the trust of the run.
 """
 
 import math
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from pydantic import Field
 
-from unisono.algorithms.descent import choose_grid
-from unisono.algorithms.posterior import (
-    PriorSettings,
-    own_epsilon,
-    positive_epsilons,
-    start_of,
-)
-from unisono.core.algorithm import Aggregate, Algorithm, Facts
-from unisono.core.defaults import RELATION
-from unisono.core.events import Event, Everyone, Gaussian, Poisson, positive
-from unisono.core.trust import Relation, Trust
-from unisono.core.values import Contribution, clipped_sum, sum_sensitivity
+from unisono.algorithms.descent import Rounds
+from unisono.algorithms.noise_aware import aware_of_rounds
+from unisono.algorithms.posterior import PosteriorConfig, PublicPosterior, start_of
+from unisono.core.algorithm import Aggregate, Facts
+from unisono.core.events import Everyone, Poisson
 from unisono.errors import InvalidInput
-from unisono.mechanisms.gaussian import calibrate
-from unisono.models.gaussian_family import Natural, mean, pack, packed_size, project, unpack
-from unisono.models.likelihoods import Likelihood, expected_gradients, score_slopes
+from unisono.problems.bayesian import BayesianProblem
+from unisono.problems.gaussian_family import Natural, mean, pack, packed_size, project, unpack
+from unisono.problems.likelihoods import Likelihood, expected_gradients, score_slopes
+from unisono.releases.algorithm import Algorithm, AlgorithmKind, rounded
+from unisono.releases.bounds import ClippedSum
+from unisono.releases.release import Priced, Release
 
 
-@dataclass(frozen=True)
-class Settings(PriorSettings):
-    """What the parties agree on; `epsilon` and `delta` hold for the whole run.
+class NaturalGradientConfig(PosteriorConfig):
+    """What the parties agree on about the steps."""
 
-    `step` is ρ, `momentum` μ, `damping` λ, `bend_weight` κ and `memory` the largest β_t.
-    `averaged` is the last part of the rounds whose means are averaged, and the window; 0 takes the
-    last one.
-    `laplace` and `weighted` are for intervals, as the module says.
-    `full` asks for a full covariance: d (d + 1) / 2 bends instead of d, at the same sensitivity.
-    `spread` scatters the starting mean (public normals), which networks need. `epsilons` gives
-    every party its own, under trust LOCAL.
-    """
-
-    epsilon: float = 1.0
-    delta: float = 1e-5
-    rounds: int = 15
-    clip: float = 0.6
-    bend_weight: float = 2.0
-    step: float = 0.12
-    momentum: float = 0.7
-    damping: float = 0.0
-    memory: float = 0.8
-    averaged: float = 0.2
-    full: bool = False
-    laplace: bool = False
-    weighted: bool = False
-    rate: float = 1.0
-    samples: int = 1
-    spread: float = 0.0
-    relation: Relation = RELATION
-    epsilons: tuple[float, ...] = ()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive(
-            epsilon=self.epsilon, delta=self.delta, rounds=self.rounds, clip=self.clip,
-            bend_weight=self.bend_weight, step=self.step, rate=self.rate, samples=self.samples,
-        )  # fmt: skip
-        positive_epsilons(self.epsilons)
-        fractions = {"momentum": self.momentum, "memory": self.memory}
-        for name, value in fractions.items():
-            if not 0 <= value < 1:
-                raise InvalidInput(f"{name} = {value!r}: it lies in [0, 1), 0 switches it off")
-        if self.delta >= 1 or self.rate > 1 or not 0 <= self.averaged <= 1:
-            raise InvalidInput(
-                f"delta = {self.delta!r}, rate = {self.rate!r}, averaged = {self.averaged!r}: "
-                "delta lies below 1, rate in (0, 1] and averaged in [0, 1]"
-            )
-        if not all(math.isfinite(value) and value >= 0 for value in (self.damping, self.spread)):
-            raise InvalidInput(
-                f"damping = {self.damping!r}, spread = {self.spread!r}: both are finite numbers, "
-                "zero or above"
-            )
+    rounds: Rounds = Field(15, description="Noisy sums in all; the budget covers them.")
+    clipping_norm: float = Field(
+        0.6, gt=0, description="The largest norm of one record's slope and weighted bend."
+    )
+    curvature_weight: float = Field(
+        2.0, gt=0, description="Weighs a record's bend against its slope before both are clipped."
+    )
+    learning_rate: float = Field(0.12, gt=0, description="The part of a Newton step that is taken.")
+    momentum: float = Field(0.7, ge=0, lt=1, description="How much of the last step is kept.")
+    damping: float | None = Field(
+        None, ge=0, description="Added to precisions in steps; left out: a rule of public noise."
+    )
+    noise_damping: float = Field(
+        6.0, ge=0, description="Damping that is left out, over the noise of an average of rounds."
+    )
+    memory: float = Field(0.8, ge=0, lt=1, description="How much of the averaged bend is kept.")
+    average_last: float = Field(
+        0.2, ge=0, le=1, description="The last share of rounds that is averaged, and the window."
+    )
+    full_covariance: bool = Field(
+        False, description="A full covariance: d (d + 1) / 2 bends at the sensitivity of d."
+    )
+    at_mode: bool = Field(False, description="Slopes and bends at the mean of q, for intervals.")
+    weighted_rows: bool = Field(
+        False, description="Long rows are weighted down instead of clipped, for intervals."
+    )
+    sampling_rate: float = Field(
+        1.0, gt=0, le=1, description="A record's chance to take part in a round."
+    )
+    samples: int = Field(
+        1, gt=0, description="Public draws per round, for likelihoods without a score."
+    )
+    spread: float = Field(
+        0.0, ge=0, description="Scatters the starting mean publicly, as networks need."
+    )
 
 
 class Window(NamedTuple):
@@ -132,7 +118,8 @@ class Window(NamedTuple):
 
 
 class WindowedAnswer(NamedTuple):
-    """An `Answer`, and the window from which a posterior that knows of the noise is computed."""
+    """A `PosteriorAnswer`, and the window from which a posterior that knows of the noise is
+    computed."""
 
     shift: Any
     precision: Any
@@ -144,9 +131,8 @@ class WindowedAnswer(NamedTuple):
         return Natural(self.shift, self.precision)
 
 
-class State(NamedTuple):
-    """The server's: mean, velocity, averaged bend, late average of means, the window, the round;
-    and how many records the study has."""
+class NaturalGradientState(NamedTuple):
+    """The server's: mean, velocity, averaged bend, late average of means, the window, the round."""
 
     mean: Any
     velocity: Any
@@ -154,178 +140,136 @@ class State(NamedTuple):
     average: Any
     window: Window
     round: Any
-    records: Any
 
 
-class Public(NamedTuple):
-    """What everybody sees in a round; the round seeds the public samples."""
+def release(config: NaturalGradientConfig, problem: BayesianProblem, facts: Facts) -> Release:
+    likelihood, rate = problem.likelihood, config.sampling_rate
+    _require_usable(config, likelihood)
+    size = packed_size(likelihood.size(facts.features), config.full_covariance)
+    return Release(
+        ClippedSum(config.clipping_norm, size),
+        config.rounds,
+        Poisson(rate) if rate < 1 else Everyone(),
+    )
 
-    q: Natural
-    round: Any
 
+def build(
+    config: NaturalGradientConfig, problem: BayesianProblem, facts: Facts, priced: Priced
+) -> Algorithm:
+    likelihood, full = problem.likelihood, config.full_covariance
+    start = start_of(problem, likelihood.size(facts.features), full)
+    size, rate, records = len(start.shift), config.sampling_rate, jnp.float32(sum(facts.records))
+    damping = damping_of(config, priced)
 
-def natural_gradient_pvi(settings: Settings, likelihood: Likelihood) -> Algorithm:
-    """The algorithm for a likelihood, with noise calibrated exactly; every trust."""
-    full = settings.full
-    if full and likelihood.scores is None:
-        raise InvalidInput(
-            f"the likelihood {likelihood.name!r} is sampled, which needs a diagonal q: "
-            "set full = False"
-        )
-    if (settings.weighted or settings.laplace) and (likelihood.scores is None or likelihood.exact):
-        raise InvalidInput(
-            f"weighted = {settings.weighted}, laplace = {settings.laplace} with the likelihood "
-            f"{likelihood.name!r}: both are for the logistic and the probit; leave them out"
-        )
-    late = min(int(settings.rounds * (1 - settings.averaged)), settings.rounds - 1)
-
-    def dimension(facts: Facts) -> int:
-        return packed_size(likelihood.size(facts.features), full)
-
-    def grid(facts: Facts, trust: Trust | None = None) -> float:
-        return choose_grid(settings.clip, dimension(facts), sum(facts.records))
-
-    @lru_cache(maxsize=1024)
-    def priced(facts: Facts, trust: Trust, epsilon: float) -> Event:
-        size, step = dimension(facts), grid(facts)
-        return calibrate(
-            sum_sensitivity(settings.clip, step, size, hides_presence=not facts.exact_sizes),
-            settings.relation, epsilon, settings.delta, count=facts.attempts(settings.rounds),
-            sampler=Poisson(settings.rate) if settings.rate < 1 else Everyone(),
-            dimension=size, grid=step,
-            shares=facts.honest if trust is Trust.SECURE_SUM else 1,
-        )  # fmt: skip
-
-    def event(facts: Facts, trust: Trust) -> Event:
-        return priced(facts, trust, settings.epsilon)
-
-    def own_event(facts: Facts, trust: Trust, party: int) -> Event:
-        return priced(facts, trust, own_epsilon(settings.epsilons, facts.parties, party))
-
-    def prior_of(state: State) -> Natural:
-        return start_of(settings, state.mean.shape[0], full)
-
-    def posterior(state: State, centre: Any) -> tuple[Natural, Any]:
+    def posterior(state: NaturalGradientState, centre: Any) -> tuple[Natural, Any]:
         """q with this mean, and how many directions of its precision were raised."""
-        raw = Natural(centre, prior_of(state).precision + state.bend)
-        fixed, floored = project(raw, settings.floor)
+        raw = Natural(centre, start.precision + state.bend)
+        fixed, floored = project(raw, config.floor(problem))
         return Natural(_times(fixed.precision, centre), fixed.precision), floored
 
-    def init(facts: Facts) -> tuple[State, None]:
-        start = start_of(settings, likelihood.size(facts.features), full)
-        scatter = jax.random.normal(_public_key(settings, -1), start.shift.shape)
-        centre = mean(start) + settings.spread * scatter
-        records = jnp.float32(sum(facts.records))
+    def init() -> tuple[NaturalGradientState, None]:
+        scatter = jax.random.normal(_public_key(config, -1), start.shift.shape)
+        centre = mean(start) + config.spread * scatter
         nowhere, unbent = (jnp.stack([0 * part] * 2) for part in (centre, start.precision))
         window = Window(nowhere, nowhere, unbent, jnp.zeros(2))
-        state = State(
-            centre, 0 * centre, 0 * start.precision, centre, window, jnp.int32(0), records
+        state = NaturalGradientState(
+            centre, 0 * centre, 0 * start.precision, centre, window, jnp.int32(0)
         )
         return state, None
 
-    def local(
-        facts: Facts, public: Public, party: None, data: Any, mask: Any
-    ) -> tuple[None, Contribution]:
-        rows = _statistics(settings, likelihood, public, *data)
-        return party, clipped_sum(rows, settings.clip, grid(facts), mask, not facts.exact_sizes)
-
-    def merge(state: State, aggregate: Aggregate) -> State:
+    def merge(state: NaturalGradientState, sums: Aggregate) -> NaturalGradientState:
         # Where parties are missing, those that came stand for them, by public sizes.
-        whole = state.records / (settings.rate * aggregate.records)
-        found = unpack(aggregate.total * whole, state.mean.shape[0], full)
-        seen = unpack(aggregate.total / settings.rate, state.mean.shape[0], full)
-        window = _observed(state, seen.shift, seen.precision / settings.bend_weight)
-        beta = jnp.minimum(settings.memory, state.round / (state.round + 1.0))
-        fresh = found.precision / settings.bend_weight
+        found = unpack(sums.total * (records / (rate * sums.records)), size, full)
+        seen = unpack(sums.total / rate, size, full)
+        window = _observed(config, state, seen.shift, seen.precision / config.curvature_weight)
+        beta = jnp.minimum(config.memory, state.round / (state.round + 1.0))
+        fresh = found.precision / config.curvature_weight
         state = state._replace(bend=beta * state.bend + (1 - beta) * fresh)
-        prior = prior_of(state)
-        pull = _times(prior.precision, state.mean) - prior.shift
-        velocity = settings.momentum * state.velocity + found.shift - pull
+        pull = _times(start.precision, state.mean) - start.shift
+        velocity = config.momentum * state.velocity + found.shift - pull
         precision = posterior(state, state.mean)[0].precision
-        ridge = settings.damping * (jnp.eye(len(velocity)) if full else 1.0)
-        centre = state.mean + settings.step * mean(Natural(velocity, precision + ridge))
-        first = int(settings.rounds * (1 - settings.averaged))
+        ridge = damping * (jnp.eye(size) if full else 1.0)
+        centre = state.mean + config.learning_rate * mean(Natural(velocity, precision + ridge))
+        first = int(config.rounds * (1 - config.average_last))
         weight = jnp.where(state.round >= first, 1.0 / (state.round - first + 1), 1.0)
         average = state.average + weight * (centre - state.average)
         return state._replace(
             mean=centre, velocity=velocity, average=average, window=window, round=state.round + 1
         )
 
-    def _observed(state: State, slope: Any, bend: Any) -> Window:
-        """The window after this round, which belongs to one of its halves once it is late."""
-        half = jnp.int32(state.round >= late + (settings.rounds - late) // 2)
-        counts = state.window.rounds.at[half].add(jnp.where(state.round >= late, 1.0, 0.0))
-        weight = jnp.where(state.round >= late, 1.0 / jnp.maximum(counts[half], 1.0), 0.0)
-        fresh = Window(state.mean, slope, bend, 0.0)
-        means, slopes, bends = (
-            old.at[half].add(weight * (new - old[half]))
-            for old, new in zip(state.window[:3], fresh[:3], strict=True)
-        )
-        return Window(means, slopes, bends, counts)
-
-    def result(state: State) -> WindowedAnswer:
-        q, floored = posterior(state, state.average if settings.averaged else state.mean)
+    def result(state: NaturalGradientState) -> WindowedAnswer:
+        q, floored = posterior(state, state.average if config.average_last else state.mean)
         return WindowedAnswer(q.shift, q.precision, floored, state.window)
 
     return Algorithm(
-        name="pvi-natural-gradient",
-        settings={**asdict(settings), "likelihood": likelihood.name},
-        trusts=frozenset(Trust),
-        combine="sum",
-        rounds=settings.rounds,
-        grid=grid,
-        event=event,
         init=init,
-        ask=lambda state: Public(posterior(state, state.mean)[0], state.round),
-        local=local,
-        settle=lambda party, accepted: party,
+        ask=lambda state: PublicPosterior(posterior(state, state.mean)[0], state.round),
+        local=lambda public, own, records: (
+            own,
+            record_statistics(config, likelihood, public, *records.columns),
+        ),
         merge=merge,
         result=result,
-        reach=lambda facts: 1.01 * settings.clip * sum(facts.records),
-        own_event=own_event if settings.epsilons else None,
     )
 
 
-def damped_for_noise(
-    settings: Settings, likelihood: Likelihood, facts: Facts, trust: Trust, strength: float = 6.0
-) -> Settings:
-    """The settings with λ = strength · s / sqrt(rounds), s the noise of one round's opened sum.
-
-    A public rule: where the data say less than the noise, steps shrink; without noise λ vanishes.
-    """
-    noise = natural_gradient_pvi(settings, likelihood).event(facts, trust).noise
-    assert isinstance(noise, Gaussian)
-    copies = {Trust.LOCAL: facts.parties, Trust.SECURE_SUM: facts.parties / facts.honest}
-    one_round = noise.std * math.sqrt(copies.get(trust, 1)) / settings.rate
-    return replace(settings, damping=strength * one_round / math.sqrt(settings.rounds))
+def damping_of(config: NaturalGradientConfig, priced: Priced) -> float:
+    """λ: as given, or in proportion to the noise in the average of all rounds' opened sums."""
+    if config.damping is not None:
+        return config.damping
+    one_round = priced.noise_std / config.sampling_rate
+    return rounded(config.noise_damping * one_round / math.sqrt(config.rounds))
 
 
-def _statistics(
-    settings: Settings, likelihood: Likelihood, public: Public, rows: Any, labels: Any
+def _observed(
+    config: NaturalGradientConfig, state: NaturalGradientState, slope: Any, bend: Any
+) -> Window:
+    """The window after this round, which belongs to one of its halves once it is late."""
+    late = min(int(config.rounds * (1 - config.average_last)), config.rounds - 1)
+    half = jnp.int32(state.round >= late + (config.rounds - late) // 2)
+    counts = state.window.rounds.at[half].add(jnp.where(state.round >= late, 1.0, 0.0))
+    weight = jnp.where(state.round >= late, 1.0 / jnp.maximum(counts[half], 1.0), 0.0)
+    fresh = Window(state.mean, slope, bend, 0.0)
+    means, slopes, bends = (
+        old.at[half].add(weight * (new - old[half]))
+        for old, new in zip(state.window[:3], fresh[:3], strict=True)
+    )
+    return Window(means, slopes, bends, counts)
+
+
+# ------------------------------------------------------------- what a record adds
+
+
+def record_statistics(
+    config: NaturalGradientConfig,
+    likelihood: Likelihood,
+    public: PublicPosterior,
+    rows: Any,
+    labels: Any,
 ) -> Any:
     """Per record, slope and κ · bend in one vector: (n, packed size)."""
     if likelihood.scores is None:
-        shape = (settings.samples, public.q.shift.shape[0])
-        normals = jax.random.normal(_public_key(settings, public.round), shape)
+        shape = (config.samples, public.q.shift.shape[0])
+        normals = jax.random.normal(_public_key(config, public.round), shape)
         slopes, _ = expected_gradients(likelihood, public.q, rows, labels, normals)
         bends = slopes * slopes
     else:
-        slope, bend = _slopes(settings, likelihood, public.q, rows, labels)
+        slope, bend = _slopes(config, likelihood, public.q, rows, labels)
         slopes = slope[:, None] * rows
-        squares = rows[:, :, None] * rows[:, None, :] if settings.full else rows * rows
+        squares = rows[:, :, None] * rows[:, None, :] if config.full_covariance else rows * rows
         bends = bend.reshape(-1, *[1] * (squares.ndim - 1)) * squares
-    packed = jax.vmap(pack)(Natural(slopes, settings.bend_weight * bends))
-    if not settings.weighted:
+    packed = jax.vmap(pack)(Natural(slopes, config.curvature_weight * bends))
+    if not config.weighted_rows:
         return packed
-    reach = row_norms(likelihood, settings.bend_weight, jnp.linalg.norm(rows, axis=1))
-    return packed * jnp.minimum(1.0, settings.clip / reach)[:, None]
+    reach = row_norms(likelihood, config.curvature_weight, jnp.linalg.norm(rows, axis=1))
+    return packed * jnp.minimum(1.0, config.clipping_norm / reach)[:, None]
 
 
 def _slopes(
-    settings: Settings, likelihood: Likelihood, q: Natural, rows: Any, labels: Any
+    config: NaturalGradientConfig, likelihood: Likelihood, q: Natural, rows: Any, labels: Any
 ) -> tuple[Any, Any]:
     """Slope and bend of every record, at the mean of q or expected under it."""
-    if settings.laplace:
+    if config.at_mode:
         assert likelihood.scores is not None
         _, slope, bend = likelihood.scores(rows @ mean(q), labels)
         return slope, -bend
@@ -333,9 +277,9 @@ def _slopes(
     return found.slope, found.bend
 
 
-def row_norms(likelihood: Likelihood, bend_weight: float, lengths: Any) -> Any:
+def row_norms(likelihood: Likelihood, curvature_weight: float, lengths: Any) -> Any:
     """The largest norm of (g x, κ h xxᵀ) over labels, for rows of these lengths."""
-    bends = bend_weight * likelihood.bend_bound * lengths
+    bends = curvature_weight * likelihood.bend_bound * lengths
     return lengths * (largest_slope(likelihood) ** 2 + bends**2) ** 0.5
 
 
@@ -346,31 +290,67 @@ def largest_slope(likelihood: Likelihood) -> float:
 
 
 def for_intervals(
-    settings: Settings, likelihood: Likelihood, facts: Facts, trust: Trust, square: float,
-    clip: float | None = None,
-) -> Settings:  # fmt: skip
+    likelihood: Likelihood, square: float, clipping_norm: float | None = None
+) -> dict[str, Any]:
     """The settings with which intervals of coefficients cover, for rows (u, 1) with |u|² about
     `square`.
 
     Newton steps to the mode with a full covariance, damped by the noise; the later five eighths of
     the rounds make the window. Rows longer than three quarters of the usual length are weighted
-    down, which costs a tenth of precision and saves a quarter of noise; of the squared clip, slopes
-    and bends have half each. From zero Newton's method is near the mode after four steps, unless
-    classes are nearly separate: with 12 rounds the window begins there, and more rounds cost next
-    to nothing, since the window averages their noise. `estimators.noise_aware` checks convergence.
+    down, which costs a tenth of precision and saves a quarter of noise; of the squared clipping
+    norm, slopes and bends have half each. From zero Newton's method is near the mode after four
+    steps, unless classes are nearly separate: with 12 rounds the window begins there, and more
+    rounds cost next to nothing, since the window averages their noise. `algorithms.noise_aware`
+    checks convergence.
     """
     slope, length = largest_slope(likelihood), 0.75 * math.sqrt(1 + square)
-    settings = replace(
-        settings, clip=math.sqrt(2) * slope * length if clip is None else clip,
-        bend_weight=slope / (likelihood.bend_bound * length), full=True, laplace=True,
-        weighted=True, step=1.0, momentum=0.0, memory=0.5, averaged=0.625,
-    )  # fmt: skip
-    return damped_for_noise(settings, likelihood, facts, trust, strength=2.0)
+    usual = rounded(math.sqrt(2) * slope * length)
+    return {
+        "clipping_norm": usual if clipping_norm is None else clipping_norm,
+        "curvature_weight": rounded(slope / (likelihood.bend_bound * length)),
+        "full_covariance": True,
+        "at_mode": True,
+        "weighted_rows": True,
+        "learning_rate": 1.0,
+        "momentum": 0.0,
+        "memory": 0.5,
+        "average_last": 0.625,
+        "damping": None,
+        "noise_damping": 2.0,
+    }
 
 
-def _public_key(settings: Settings, round_number: Any) -> Any:
-    return jax.random.fold_in(jax.random.key(settings.seed), round_number + 1)
+def _require_usable(config: NaturalGradientConfig, likelihood: Likelihood) -> None:
+    if config.full_covariance and likelihood.scores is None:
+        raise InvalidInput(
+            f"the likelihood {likelihood.name!r} is sampled, which needs a diagonal q: "
+            "set full_covariance = False"
+        )
+    special = config.weighted_rows or config.at_mode
+    if special and (likelihood.scores is None or likelihood.exact):
+        raise InvalidInput(
+            f"weighted_rows = {config.weighted_rows}, at_mode = {config.at_mode} with the "
+            f"likelihood {likelihood.name!r}: both are for the logistic and the probit; leave them "
+            "out"
+        )
+
+
+def _public_key(config: NaturalGradientConfig, round_number: Any) -> Any:
+    return jax.random.fold_in(jax.random.key(config.seed), round_number + 1)
 
 
 def _times(precision: Any, vector: Any) -> Any:
     return precision @ vector if precision.ndim == 2 else precision * vector
+
+
+NATURAL_GRADIENT = AlgorithmKind(
+    "pvi-natural-gradient",
+    "a posterior by noisy Newton steps, for any likelihood",
+    NaturalGradientConfig,
+    BayesianProblem,
+    release,
+    build,
+    sends="noisy sums of all records' gradients and curvatures",
+    unit_rows=False,
+    noise_aware=aware_of_rounds,
+)

@@ -1,4 +1,4 @@
-"""Private partitioned inference by clipped updates of natural parameters (003 Algorithm 3, fixed).
+"""Private partitioned inference by clipped updates of natural parameters.
 
 In every round a party, or each of the k shards of its records, improves the public q on its own
 and offers the change of its factor in natural parameters:
@@ -7,45 +7,50 @@ and offers the change of its factor in natural parameters:
     S       = Σ_j Δ_j  +  N(0, σ² I)                     in shares through the secure sum
     λ(q)   <- λ(q) + ρ S,            t_j <- t_j + ρ Δ_j           *without the noise*
 
-The thesis lets the party add its own share of noise to t_j and correct it later. Then the query of
-a round depends on secret noise, composition does not apply, and the true epsilon is about six times
-the stated one (E003-16, shown by `unisono reproduce dataset-level`). Here t_j is a function of its
-own records, of public values and of its own coins, which are fresh in every round; so T rounds
-compose: μ = sqrt(T) Δ / σ, whatever the server asks. The price: noise stays in q, with variance
-ρ² σ² T.
+As published (Sharma 2019), the party adds its own share of noise to t_j and corrects it
+later. Then the query of a round depends on secret noise, composition does not apply, and the true
+epsilon is about six times the stated one (shown by `unisono reproduce dataset-level`). Here t_j is
+a function of its own records, of public values and of its own sampling masks, which are fresh in
+every round; so T rounds compose: μ = sqrt(T) Δ / σ, whatever the server asks. The price: noise
+stays in q, with variance ρ² σ² T.
 
 * `unit` PARTY, one shard: hides a whole party's records (zero-out or replace-one; *not* its
   presence, because an absent party's share of noise is missing too). The server may also add the
-  noise (TRUSTED_SERVER). Parties may be sampled: by secret coins of their own, or a fixed number
-  in each round (003 §3.2.2). A fixed-size subset cannot stay secret where parties remember, for
-  what the others remember betrays who was drawn; so it is public, nothing is amplified, and
-  every party pays for its own turns.
+  noise (TRUSTED_SERVER). Parties may be sampled: each by its own secret draw, or a fixed number in
+  each round. A fixed-size subset cannot stay secret where parties remember, for what the others
+  remember betrays who was drawn; so it is public, nothing is amplified, and every party pays for
+  its own turns.
 * `unit` RECORD, k shards: hides one record. It lies in one shard, whose update moves by up to 2C.
-  With `averaged` every shard guesses the whole party's factor, weighing its records k times, and
-  the guesses are averaged (local averaging); otherwise every shard is a virtual party with its own
-  factor (perturbed local parameters); both after Heikkilä et al. 2022. Row numbers assign shards.
+  With `averaged_shards` every shard guesses the whole party's factor, weighing its records k times,
+  and the guesses are averaged (local averaging); otherwise every shard is a virtual party with its
+  own factor (perturbed local parameters); both after Heikkilä et al. 2022. Row numbers assign
+  shards.
 """
 
 import math
-from dataclasses import asdict, dataclass, field
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from pydantic import Field, model_validator
 
-from unisono.algorithms.descent import choose_grid
-from unisono.algorithms.posterior import Answer, PriorSettings, answer_of, start_of, usable
+from unisono.algorithms.descent import Rounds
+from unisono.algorithms.posterior import (
+    PosteriorConfig,
+    PublicPosterior,
+    answer_of,
+    start_of,
+    usable,
+)
 from unisono.algorithms.pvi import Climb, local_optimum
-from unisono.core.algorithm import Aggregate, Algorithm, Facts, Schedule
-from unisono.core.defaults import PARTY_RELATION
-from unisono.core.events import Event, Everyone, Poisson, Sampler, positive
+from unisono.core.algorithm import Aggregate, Facts, Schedule
+from unisono.core.events import Everyone, Poisson
+from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation, Trust, Unit
-from unisono.core.values import Contribution, clipped_updates, update_sensitivity
 from unisono.errors import InvalidInput
-from unisono.mechanisms.gaussian import calibrate
-from unisono.models.gaussian_family import (
+from unisono.problems.bayesian import BayesianProblem
+from unisono.problems.gaussian_family import (
     Natural,
     pack,
     packed_size,
@@ -53,181 +58,143 @@ from unisono.models.gaussian_family import (
     quotient,
     unpack,
 )
-from unisono.models.likelihoods import Likelihood
-from unisono.models.per_record import finite_records
+from unisono.problems.per_record import finite_records
+from unisono.releases.algorithm import Algorithm, AlgorithmKind, Records
+from unisono.releases.bounds import ClippedUpdate
+from unisono.releases.release import Priced, Release
 
 
-@dataclass(frozen=True)
-class Settings(PriorSettings):
-    """What the parties agree on; `epsilon` and `delta` hold for the whole run.
+class ClippedUpdatesConfig(PosteriorConfig):
+    """What the parties agree on about updates and who sends them."""
 
-    `rate`: every party takes part with this probability, by a secret coin. `subset`: this many
-    parties are asked in a round, publicly drawn by `seed`. `precision_weight` scales precisions
-    against shifts before the joint clip. `full` is the shape of q's covariance.
-    """
+    unit: Unit = Field(Unit.PARTY, description="What is hidden: a whole party, or one record.")
+    rounds: Rounds = Field(10, description="Noisy sums of updates in all.")
+    clipping_norm: float = Field(1.0, gt=0, description="The largest norm of one update.")
+    damping: float = Field(0.5, gt=0, le=1, description="The part of an update that counts.")
+    shards: int = Field(1, gt=0, description="Parts of a party's records, each with an update.")
+    averaged_shards: bool = Field(
+        False, description="Shards guess the party's factor together, not each its own."
+    )
+    sampling_rate: float | None = Field(
+        None, gt=0, le=1, description="A party's chance to take part in a round, kept secret."
+    )
+    subset: int | None = Field(
+        None, gt=0, description="How many parties are asked in a round, drawn publicly."
+    )
+    precision_weight: float = Field(
+        1.0, gt=0, description="Weighs precisions against shifts before both are clipped."
+    )
+    full_covariance: bool = Field(False, description="A full covariance of q, or its diagonal.")
+    climb: Climb = Field(default_factory=Climb, description="How a party improves q on its own.")
 
-    epsilon: float = 1.0
-    delta: float = 1e-5
-    unit: Unit = Unit.PARTY
-    relation: Relation = PARTY_RELATION
-    rounds: int = 10
-    clip: float = 1.0
-    damping: float = 0.5
-    shards: int = 1
-    averaged: bool = False
-    rate: float | None = None
-    subset: int | None = None
-    precision_weight: float = 1.0
-    full: bool = False
-    climb: Climb = field(default_factory=Climb)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive(
-            epsilon=self.epsilon, delta=self.delta, rounds=self.rounds, clip=self.clip,
-            shards=self.shards, precision_weight=self.precision_weight,
-        )  # fmt: skip
-        if self.delta >= 1 or not 0 < self.damping <= 1:
-            raise InvalidInput(
-                f"delta = {self.delta!r}, damping = {self.damping!r}: delta lies in (0, 1), "
-                "damping in (0, 1]"
-            )
-        if self.relation is Relation.ADD_OR_REMOVE:
-            raise InvalidInput(
-                "clipped updates do not hide presence (add-or-remove): an absent party's share of "
-                "noise is missing too, and a removed record regroups the shards; use zero-out or "
-                "replace-one"
-            )
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
         if self.unit is Unit.PARTY and self.shards != 1:
             raise InvalidInput(f"shards = {self.shards}: to hide a whole party it has one shard")
-        sampled = self.rate is not None or self.subset is not None
-        if sampled and (self.unit is Unit.RECORD or None not in (self.rate, self.subset)):
-            raise InvalidInput("parties are sampled by `rate` or by `subset`, and for unit PARTY")
-        if self.rate is not None:
-            Poisson(self.rate)
+        sampled = self.sampling_rate is not None or self.subset is not None
+        both = self.sampling_rate is not None and self.subset is not None
+        if sampled and (self.unit is Unit.RECORD or both):
+            raise InvalidInput(
+                "parties are sampled by `sampling_rate` or by `subset`, and for unit PARTY"
+            )
+        return self
 
     @property
-    def sampler(self) -> Sampler:
-        return Everyone() if self.rate is None else Poisson(self.rate)
+    def step(self) -> float:
+        """What the server multiplies a sum of updates by: ρ, shared among averaged shards."""
+        return self.damping / self.shards if self.averaged_shards else self.damping
 
-    def turns(self, parties: int) -> Schedule:
-        """Who is asked when: everyone, or a public random subset of fixed size in each round."""
-        if self.subset is None:
-            return Schedule(np.ones((self.rounds, parties), bool))
-        if not 1 <= self.subset <= parties:
+    def turns(self, facts: Facts) -> Schedule:
+        """Who is asked when: a public random subset of fixed size in each round."""
+        parties = facts.parties
+        if self.subset is None or self.subset > parties:
             raise InvalidInput(
                 f"subset = {self.subset!r} of {parties} parties: it lies between 1 and all of them"
             )
         ranks = np.random.default_rng(self.seed).random((self.rounds, parties)).argsort(axis=1)
         return Schedule(ranks.argsort(axis=1) < self.subset)
 
-    @property
-    def step(self) -> float:
-        """What the server multiplies a sum of updates by: ρ, shared among averaged shards."""
-        return self.damping / self.shards if self.averaged else self.damping
+
+def resolve(
+    config: ClippedUpdatesConfig,
+    problem: BayesianProblem,
+    facts: Facts,
+    privacy: Privacy,
+    trust: Trust,
+) -> ClippedUpdatesConfig:
+    """Nothing is left out; what clipped updates cannot promise is refused in words."""
+    if privacy.relation is Relation.ADD_OR_REMOVE:
+        raise InvalidInput(
+            "clipped updates do not hide presence (add-or-remove): an absent party's share of "
+            "noise is missing too, and a removed record regroups the shards; use zero-out or "
+            "replace-one"
+        )
+    return config
 
 
-class PartyState(NamedTuple):
-    """Every shard's factor (k, p), packed and without noise: private. No shard's factor depends on
-    another's records, or one record would move all updates of later rounds."""
-
-    factors: Any
-    proposed: Any
-
-
-class Public(NamedTuple):
-    """What everybody sees in a round; the round seeds the public samples."""
-
-    q: Natural
-    round: Any
-
-
-def clipped_update_inference(settings: Settings, likelihood: Likelihood) -> Algorithm:
-    """The algorithm for a likelihood, calibrated exactly (sampled: by loss distributions)."""
-    weight, full = settings.precision_weight, settings.full
-    if full and likelihood.scores is None:
+def release(config: ClippedUpdatesConfig, problem: BayesianProblem, facts: Facts) -> Release:
+    likelihood = problem.likelihood
+    if config.full_covariance and likelihood.scores is None:
         raise InvalidInput(
             f"a full covariance needs a likelihood of a score; {likelihood.name!r} is sampled: "
-            "use full=False"
+            "use full_covariance = False"
         )
+    size = packed_size(likelihood.size(facts.features), config.full_covariance)
+    return Release(
+        ClippedUpdate(config.clipping_norm, size, config.unit, config.shards),
+        config.rounds,
+        Everyone() if config.sampling_rate is None else Poisson(config.sampling_rate),
+        turns=None if config.subset is None else config.turns,
+    )
 
-    def size(facts: Facts) -> int:
-        return packed_size(likelihood.size(facts.features), full)
 
-    def grid(facts: Facts, trust: Trust | None = None) -> float:
-        return choose_grid(settings.clip, size(facts), facts.parties * settings.shards)
-
-    @lru_cache(maxsize=16)
-    def event(facts: Facts, trust: Trust) -> Event:
-        return calibrate(
-            update_sensitivity(settings.clip, grid(facts), size(facts), settings.unit),
-            settings.relation, settings.epsilon, settings.delta,
-            count=facts.attempts(int(settings.turns(facts.parties).asked.sum(axis=0).max())),
-            sampler=settings.sampler, dimension=size(facts), grid=grid(facts),
-            shares=facts.honest if trust is Trust.SECURE_SUM else 1,
-        )  # fmt: skip
+def build(
+    config: ClippedUpdatesConfig, problem: BayesianProblem, facts: Facts, priced: Priced
+) -> Algorithm:
+    """A party's own state are its shards' factors (k, p), packed and without noise: private. No
+    shard's factor depends on another's records, or one record would move all updates of later
+    rounds."""
+    weight, full, likelihood = config.precision_weight, config.full_covariance, problem.likelihood
+    start = start_of(problem, likelihood.size(facts.features), full)
+    size = len(start.shift)
 
     def to_vector(factor: Natural) -> Any:
         return pack(Natural(factor.shift, weight * factor.precision))
 
-    def from_vector(vector: Any, dimension: int) -> Natural:
-        factor = unpack(vector, dimension, full)
+    def from_vector(vector: Any) -> Natural:
+        factor = unpack(vector, size, full)
         return Natural(factor.shift, factor.precision / weight)
 
-    def update(public: Public, factor: Any, data: Any, mask: Any, key: Any) -> Any:
+    def update(public: PublicPosterior, factor: Any, data: Any, mask: Any, key: Any) -> Any:
         """One shard's change of its factor, as a vector."""
-        cavity = quotient(public.q, from_vector(factor, public.q.shift.shape[0]))
-        times = settings.shards if settings.averaged else 1
+        cavity = quotient(public.q, from_vector(factor))
+        times = config.shards if config.averaged_shards else 1
         best = local_optimum(
-            likelihood, cavity, public.q, data, mask, settings.climb, key, weight=times
+            likelihood, cavity, public.q, data, mask, config.climb, key, weight=times
         )
         # Nobody's records add nothing, exactly: what a climb makes of rounding errors is not sent.
         return jnp.where(jnp.any(mask), to_vector(quotient(best, public.q)), 0.0)
 
-    def local(
-        facts: Facts, public: Public, state: PartyState, data: Any, mask: Any
-    ) -> tuple[PartyState, Contribution]:
-        sharded, masks = _in_shards(*finite_records(data, mask), settings.shards)
-        keys = jax.random.fold_in(jax.random.key(settings.seed), public.round)
-        changes = jax.vmap(update, in_axes=(None, 0, 0, 0, None))(
-            public, state.factors, sharded, masks, keys
-        )
-        contribution, steps = clipped_updates(changes, settings.clip, grid(facts), settings.unit)
-        return PartyState(state.factors, settings.damping * grid(facts) * steps), contribution
+    def local(public: PublicPosterior, factors: Any, records: Records) -> tuple[Any, Any]:
+        data, masks = _in_shards(*finite_records(*records), config.shards)
+        key = jax.random.fold_in(jax.random.key(config.seed), public.round)
+        changes = jax.vmap(update, in_axes=(None, 0, 0, 0, None))(public, factors, data, masks, key)
+        return factors, changes
 
-    def settle(state: PartyState, accepted: Any) -> PartyState:
-        moved = jnp.where(accepted, state.proposed, 0.0)
-        return PartyState(state.factors + moved, 0 * moved)
+    def merge(server: PublicPosterior, sums: Aggregate) -> PublicPosterior:
+        moved = from_vector(config.step * sums.total)
+        return PublicPosterior(product(server.q, moved), server.round + 1)
 
-    def init(facts: Facts) -> tuple[Public, PartyState]:
-        q = start_of(settings, likelihood.size(facts.features), full)
-        nothing = jnp.zeros((settings.shards, size(facts)), jnp.float32)
-        return Public(q, jnp.int32(0)), PartyState(nothing, nothing)
-
-    def merge(server: Public, aggregate: Aggregate) -> Public:
-        moved = from_vector(settings.step * aggregate.total, server.q.shift.shape[0])
-        return Public(product(server.q, moved), server.round + 1)
-
-    def result(server: Public) -> Answer:
-        return answer_of(settings, server.q)
-
+    nothing = jnp.zeros((config.shards, packed_size(size, full)), jnp.float32)
     return Algorithm(
-        name="pvi-clipped-updates",
-        settings={**asdict(settings), "likelihood": likelihood.name},
-        trusts=frozenset(Trust),
-        combine="sum",
-        rounds=settings.rounds,
-        grid=grid,
-        event=event,
-        init=init,
-        ask=lambda server: Public(usable(settings, server.q)[0], server.round),
+        init=lambda: (PublicPosterior(start, jnp.int32(0)), nothing),
+        ask=lambda server: PublicPosterior(usable(config, problem, server.q)[0], server.round),
         local=local,
-        settle=settle,
         merge=merge,
-        result=result,
-        reach=lambda facts: 1.01 * settings.clip * facts.parties * settings.shards,
-        whole=True,
-        schedule=None if settings.subset is None else lambda facts: settings.turns(facts.parties),
+        result=lambda server: answer_of(config, problem, server.q),
+        settle=lambda factors, sent, accepted: (
+            factors + jnp.where(accepted, config.damping * sent, 0.0)
+        ),
     )
 
 
@@ -241,3 +208,16 @@ def _in_shards(data: Any, mask: Any, shards: int) -> tuple[Any, Any]:
         return jnp.swapaxes(padded.reshape(length, shards, *column.shape[1:]), 0, 1)
 
     return tuple(dealt(jnp.asarray(column)) for column in data), dealt(jnp.asarray(mask))
+
+
+CLIPPED_UPDATES = AlgorithmKind(
+    "pvi-clipped-updates",
+    "a posterior by clipped changes of factors",
+    ClippedUpdatesConfig,
+    BayesianProblem,
+    release,
+    build,
+    resolve,
+    units=(Unit.PARTY,),
+    sends="noisy sums of clipped changes of posteriors",
+)

@@ -28,12 +28,14 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from unisono.algorithms.blocks import Block, Noisy, Size
-from unisono.algorithms.columns import Bounds, require_bounds
 from unisono.algorithms.estimates import Estimate
+from unisono.algorithms.readings import Noisy
 from unisono.algorithms.survey import Question
 from unisono.core.certificate import Certificate
 from unisono.errors import InvalidInput
+from unisono.problems.columns import Bounds, require_bounds
+from unisono.releases.rows import Ones
+from unisono.releases.table import Block
 
 MINIMUM, MAXIMUM = "minimum", "maximum"
 
@@ -108,9 +110,15 @@ class Tree:
 
 
 def quantiles(
-    column: int, bounds: Bounds, levels: Sequence[float | str], *, name: str = "value",
-    branching: int = 16, depth: int = 3, fine: float | None = None,
-) -> Question:  # fmt: skip
+    column: int,
+    bounds: Bounds,
+    levels: Sequence[float | str],
+    *,
+    name: str = "value",
+    branching: int = 16,
+    depth: int = 3,
+    fine: float | None = None,
+) -> Question:
     """Any number of quantiles of one column; `levels` in [0, 1], "minimum" or "maximum"."""
     tree = Tree(*require_bounds(bounds, name), branching, depth, fine)
     for level in levels:
@@ -122,19 +130,22 @@ def quantiles(
                 "median), or 'minimum' or 'maximum'"
             )
 
-    def rows(public: Any, features: Any) -> Any:
-        return jnp.where(jnp.isfinite(features[:, column]), 1.0, jnp.nan)[:, None]
+    def values(public: Any, features: Any) -> Any:
+        return features[:, column]
 
     def cells(public: Any, features: Any) -> Any:
         return tree.cells(features[:, column])
 
-    block = Block(
-        name, rows, Size(1, 1), Size(0, 0), cells=cells, cell_count=tree.nodes, levels=tree.levels
-    )
+    sizes = tuple(branching**level for level in range(1, tree.levels + 1))
+    block = Block(name, Ones(), values, cells=cells, level_sizes=sizes)
     about = (
-        ("kind", "quantiles"), ("column", column), ("bounds", (tree.low, tree.high)),
-        ("branching", branching), ("depth", depth), ("fine", fine),
-    )  # fmt: skip
+        ("kind", "quantiles"),
+        ("column", column),
+        ("bounds", (tree.low, tree.high)),
+        ("branching", branching),
+        ("depth", depth),
+        ("fine", fine),
+    )
     read = partial(_read, name, tree, tuple(levels))
     return Question(name, lambda hidden: block, read, about)
 
@@ -230,9 +241,13 @@ def quantile_interval(
 
 
 def _read(
-    name: str, tree: Tree, levels: tuple[float | str, ...], noisy: Noisy, probability: float,
+    name: str,
+    tree: Tree,
+    levels: tuple[float | str, ...],
+    noisy: Noisy,
+    probability: float,
     certificate: Certificate,
-) -> list[Estimate]:  # fmt: skip
+) -> list[Estimate]:
     nodes = noisy.values[:, 0]
     root = float(noisy.records) if noisy.exact_sizes else None
     counts = distribution(nodes, tree, root)
@@ -260,14 +275,22 @@ def _meaning(level: float | str, name: str, hidden: float, whole: float) -> tupl
     if level not in (MINIMUM, MAXIMUM):
         share = float(level)
         title = f"median of {name}" if share == 0.5 else f"quantile {share:g} of {name}"
-        return share, title, (
-            f"{share:.3g} of the records lie below, read from one noisy tree of counts; values "
-            "outside the range count at its ends."
-        )  # fmt: skip
+        return (
+            share,
+            title,
+            (
+                f"{share:.3g} of the records lie below, read from one noisy tree of counts; values "
+                "outside the range count at its ends."
+            ),
+        )
     beyond = min(0.25, max(hidden, 1.0) / whole)
     side = "below" if level == MINIMUM else "above"
     share = beyond if level == MINIMUM else 1 - beyond
-    return share, f"{level} of {name}", (
-        f"not the {level} itself, which one record decides: about {beyond * whole:.0f} records "
-        f"({beyond:.2%}) lie {side} this value, as many as the noise can hide."
-    )  # fmt: skip
+    return (
+        share,
+        f"{level} of {name}",
+        (
+            f"not the {level} itself, which one record decides: about {beyond * whole:.0f} records "
+            f"({beyond:.2%}) lie {side} this value, as many as the noise can hide."
+        ),
+    )

@@ -13,12 +13,55 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from unisono.algorithms.blocks import Noisy
 from unisono.algorithms.estimates import Estimate
+from unisono.algorithms.noise_law import NoiseLaw, sum_law
 from unisono.core.certificate import Certificate
+from unisono.core.study import Study
+from unisono.releases.table import Table
 
 _ROOT = math.sqrt(2.0)
 Labels = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """A block as it was opened: values (cells, k), the law of their noise, and encoding errors.
+
+    `rounding` (k,) bounds how far rounding moved a sum over all records, in the worst case.
+    """
+
+    values: np.ndarray
+    law: NoiseLaw
+    rounding: np.ndarray
+    records: int
+    exact_sizes: bool
+
+    def margin(self, position: int, probability: float, numbers: int = 1) -> float:
+        """Half-width that holds for `numbers` values at once, but for `probability`."""
+        single = np.abs(self.values[:, position]).max() * 2.0**-23  # the sum travels as float32
+        return self.law.tail(probability, numbers) + float(self.rounding[position]) + float(single)
+
+
+def read_blocks(
+    table: Table, study: Study, total: np.ndarray, survivors: int, records: int
+) -> list[Noisy]:
+    """Undo weights and quantization of what `survivors` opened: every block in its own units."""
+    algorithm, facts, trust = study.algorithm, study.facts, study.trust
+    step = algorithm.grid(facts, trust)
+    law = sum_law(algorithm.event(facts, trust), facts, trust, survivors, step)
+    found, start = [], 0
+    assert algorithm.privacy is not None  # a method's
+    factors = table.factors(algorithm.privacy, step)
+    for block, factor in zip(table.blocks, factors, strict=True):
+        weight = factor * step
+        values = total[start : start + block.width].reshape(block.cell_count, block.length)
+        worst = records * (0.5 / factor + block.error)
+        rounding = np.where(block.rounded(factor), worst, 0.0)
+        found.append(
+            Noisy(values / weight, law.scaled(1 / weight), rounding, records, facts.exact_sizes)
+        )
+        start += block.width
+    return found
 
 
 @dataclass(frozen=True)
@@ -65,18 +108,29 @@ def size_box(noisy: Noisy, hidden: bool, probability: float, numbers: int) -> Bo
 
 
 def estimate(
-    name: str, box: Box, labels: Labels, confidence: float, note: str, certificate: Certificate,
+    name: str,
+    box: Box,
+    labels: Labels,
+    confidence: float,
+    note: str,
+    certificate: Certificate,
     population: Box | None = None,
-) -> Estimate:  # fmt: skip
+) -> Estimate:
     """A number where there are no labels, else an array."""
 
     def shaped(values: np.ndarray) -> Any:
         return values if labels else float(values[0])
 
     return Estimate(
-        name, shaped(box.value), (shaped(box.low), shaped(box.high)), confidence, note, certificate,
-        None if population is None else (shaped(population.low), shaped(population.high)), labels,
-    )  # fmt: skip
+        name,
+        shaped(box.value),
+        (shaped(box.low), shaped(box.high)),
+        confidence,
+        note,
+        certificate,
+        None if population is None else (shaped(population.low), shaped(population.high)),
+        labels,
+    )
 
 
 def noise_words(noisy: Noisy, factor: float = 1.0) -> str:
@@ -98,9 +152,14 @@ def read_counts(
 
 
 def read_sums(
-    name: str, labels: Labels, unit: float, offset: float, noisy: Noisy, probability: float,
+    name: str,
+    labels: Labels,
+    unit: float,
+    offset: float,
+    noisy: Noisy,
+    probability: float,
     certificate: Certificate,
-) -> list[Estimate]:  # fmt: skip
+) -> list[Estimate]:
     """Sums, one per cell: unit times what was opened, plus a public offset."""
     box = column_box(noisy, 0, probability, len(noisy.values)).linear(unit, offset)
     note = f"{noise_words(noisy, unit)} the sum; values outside the bounds were clipped first."
@@ -108,9 +167,17 @@ def read_sums(
 
 
 def read_moments(
-    name: str, labels: Labels, centre: float, reach: float, wanted: tuple[str, ...], counted: bool,
-    spread: bool, noisy: Noisy, probability: float, certificate: Certificate,
-) -> list[Estimate]:  # fmt: skip
+    name: str,
+    labels: Labels,
+    centre: float,
+    reach: float,
+    wanted: tuple[str, ...],
+    counted: bool,
+    spread: bool,
+    noisy: Noisy,
+    probability: float,
+    certificate: Certificate,
+) -> list[Estimate]:
     """Mean, variance and standard deviation from sums of u and √2 (u² - 3/4).
 
     The variance is that of the records, sum (x - mean)² / n, and is kept within what the bounds
@@ -130,8 +197,9 @@ def read_moments(
         square = column_box(noisy, first + 1, level, numbers).over(size, 1.5 / _ROOT)
         square = square.linear(1 / _ROOT, 0.75).clipped(0.0, 1.0)
         largest = np.maximum(mean.low**2, mean.high**2)
-        least = np.where((mean.low < 0) & (mean.high > 0), 0.0,
-                         np.minimum(mean.low**2, mean.high**2))  # fmt: skip
+        least = np.where(
+            (mean.low < 0) & (mean.high > 0), 0.0, np.minimum(mean.low**2, mean.high**2)
+        )
         variance = Box(square.low - largest, square.value - mean.value**2, square.high - least)
         return size, mean, variance.clipped(0.0, 1.0)
 
@@ -166,9 +234,13 @@ def read_moments(
 
 
 def read_proportions(
-    name: str, labels: Labels, paired: bool, noisy: Noisy, probability: float,
+    name: str,
+    labels: Labels,
+    paired: bool,
+    noisy: Noisy,
+    probability: float,
     certificate: Certificate,
-) -> list[Estimate]:  # fmt: skip
+) -> list[Estimate]:
     """Shares of records that fulfil a condition: count / public size, or yes / (no + yes).
 
     A share y / (n + y) grows with y and falls with n, so its extremes over the box of counts are
@@ -186,9 +258,10 @@ def read_proportions(
     z = -float(ndtri(probability / (4 * len(box.value))))
     least = np.maximum(least_size, 1.0)
     population = Box(
-        half.low - z * np.sqrt(_bernoulli(half) / least), half.value,
+        half.low - z * np.sqrt(_bernoulli(half) / least),
+        half.value,
         half.high + z * np.sqrt(_bernoulli(half) / least),
-    ).clipped(0.0, 1.0)  # fmt: skip
+    ).clipped(0.0, 1.0)
     note = f"{noise_words(noisy)} the counts behind the proportion."
     return [estimate(name, box, labels, 1 - probability, note, certificate, population)]
 
@@ -207,6 +280,7 @@ def _paired(noisy: Noisy, probability: float) -> tuple[Box, np.ndarray]:
         whole = y + n
         return np.where(whole > 0, y / np.where(whole > 0, whole, 1.0), empty)
 
-    box = Box(share(yes.low, no.high, 0.0), share(yes.value, no.value, 0.5),
-              share(yes.high, no.low, 1.0))  # fmt: skip
+    box = Box(
+        share(yes.low, no.high, 0.0), share(yes.value, no.value, 0.5), share(yes.high, no.low, 1.0)
+    )
     return box, no.low + yes.low

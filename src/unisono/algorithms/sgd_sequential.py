@@ -1,23 +1,25 @@
-"""SGD1 (source 004, INVENTORY 2.6): n² steps, one record at a time, in an order a coordinator drew.
+"""SGD1: n² steps, one record at a time, in an order that a coordinator drew.
 
     G_i     = n clip_L(grad l(θ_i; d_π(i))) + N(0, σ² I)           by the owner of record π(i)
     θ_{i+1} = Π_C(θ_i - η_i (G_i + n Δ θ_i)),                      C the ball of radius R
 
-    convex (Δ = 0)           η_i = |C| / sqrt(i (n² L'² + p σ²))      (source, eq. 4; L' = L + Δ R)
+    convex (Δ = 0)           η_i = |C| / sqrt(i (n² L'² + p σ²))      (L' = L + Δ R)
     strongly convex (Δ > 0)  η_i = 1 / (n Δ i);                       the last iterate is returned
 
-Who may be told what (E004-5). A hidden order protects only against those who do not know it: the
+Who may be told what. A hidden order protects only against those who do not know it: the
 coordinator drew π, so against it there is *no* amplification by sampling, and it might name one
 record again and again. Each party therefore enforces a public `uses` (k_max) per record and refuses
-further asks (X-10): μ = sqrt(k_max) 2 n L / σ against everyone, which is what ledgers are
+further asks: μ = sqrt(k_max) 2 n L / σ against everyone, which is what ledgers are
 charged and σ is calibrated to. Refusals depend on π alone. `views` says what would hold against
 (a) who knows neither order nor party, (b) who knows a random order, (c) who sees which party works.
-The redesign that keeps the amplification against everyone is `dp_sgd_convex`.
+The redesign that keeps the amplification against everyone is `dp_sgd_convex`. (Step sizes and last
+iterates: Shamir and Zhang 2013.)
 """
 
+import hashlib
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -27,22 +29,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono.accounting import hidden_order
-from unisono.algorithms.agreement import Agreement, require_fitting
-from unisono.algorithms.descent import choose_grid
 from unisono.algorithms.sgd_synchronous import project
 from unisono.core.algorithm import Facts, cost_per_viewer
 from unisono.core.certificate import certify
 from unisono.core.defaults import RELATION
-from unisono.core.events import Event, Gaussian, positive
+from unisono.core.events import Composed, Event, Gaussian, canonical, positive
 from unisono.core.ledger import Ledger
 from unisono.core.release import noise_steps
-from unisono.core.study import Party, Result, require_same_kind
+from unisono.core.study import Party, Result, require_same_kind, warn_of_the_promise
 from unisono.core.transcript import EVERYONE, Transcript
-from unisono.core.trust import SERVER, Relation, Trust
+from unisono.core.trust import SERVER, Relation, Trust, Viewer
 from unisono.core.values import clipped_sum, sum_sensitivity
 from unisono.errors import InvalidInput
 from unisono.mechanisms.gaussian import calibrate
-from unisono.models.losses import loss_named
+from unisono.problems.losses import loss_named
+from unisono.releases.bounds import power_of_two_step as choose_grid
 
 _MOST_RECORDS = 2000
 
@@ -51,8 +52,8 @@ _MOST_RECORDS = 2000
 class Settings:
     """What the parties agree on; `uses` None allows n + 4 sqrt(n), which few records ever need.
 
-    `published` takes σ from the source's eq. (3) instead of calibrating: what ledgers are then
-    charged is its true cost, not `epsilon`.
+    `published` takes σ as it was printed for a hidden order instead of calibrating: what ledgers
+    are then charged is its true cost, not `epsilon`.
     """
 
     epsilon: float
@@ -109,6 +110,60 @@ def use_event(settings: Settings, facts: Facts) -> Event:
     )
 
 
+@dataclass(frozen=True)
+class Agreement:
+    """The public part of a run: what a `Study` is to an engine. A coordinator who names a record in
+    every step does not fit the rounds of one, but pays, certifies and records like everything else.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    facts: Facts
+    trust: Trust
+    cost: Mapping[Viewer, Composed]
+
+    def __post_init__(self) -> None:
+        warn_of_the_promise(self)
+
+    @property
+    def algorithm(self) -> "Agreement":
+        """Name and settings, where a certificate looks for them."""
+        return self
+
+    @property
+    def costs(self) -> Sequence[Mapping[Viewer, Composed]]:
+        """What the run shows of each party: all pay alike."""
+        return [self.cost] * self.facts.parties
+
+    @property
+    def hash(self) -> str:
+        """What all parties agreed on, in one number."""
+        facts = self.facts
+        agreed = {
+            "algorithm": self.name,
+            "settings": dict(self.settings),
+            "trust": str(self.trust),
+            "records": list(facts.records),
+            "features": facts.features,
+            "colluders": facts.colluders,
+        }
+        return hashlib.sha256(canonical(agreed)).hexdigest()
+
+
+def require_fitting(facts: Facts, columns: Sequence[tuple[np.ndarray, ...]]) -> None:
+    """Refuse data whose shapes are not the public ones."""
+    for index, ((features, labels), promised) in enumerate(
+        zip(columns, facts.records, strict=True)
+    ):
+        rows, width = np.shape(features)
+        if rows != promised or width != facts.features or np.shape(labels) != (rows,):
+            raise InvalidInput(
+                f"party {index} holds {rows} records of {width} features and labels of shape "
+                f"{np.shape(labels)}; agreed were {promised} of {facts.features}: agree on the "
+                "public sizes first"
+            )
+
+
 def agreement(settings: Settings, facts: Facts) -> Agreement:
     """Every viewer is charged the capped cost, k_max uses: the coordinator knows the order."""
     event, uses = use_event(settings, facts), settings.cap(facts)
@@ -139,9 +194,13 @@ def views(settings: Settings, facts: Facts) -> dict[str, float]:
 
 
 def run_sgd_sequential(
-    settings: Settings, parties: Sequence[Party], facts: Facts, *,
-    order: np.ndarray | None = None, order_seed: int | None = None,
-) -> Result:  # fmt: skip
+    settings: Settings,
+    parties: Sequence[Party],
+    facts: Facts,
+    *,
+    order: np.ndarray | None = None,
+    order_seed: int | None = None,
+) -> Result:
     """Run SGD1; `order` (steps,) names records 0 .. n-1 in the parties' order of holding them.
 
     Without an order the coordinator draws n² names uniformly, from OS entropy or `order_seed`.
@@ -175,9 +234,15 @@ def run_sgd_sequential(
     rows = np.concatenate([np.asarray(c[0], np.float32) for c in columns])
     labels = np.concatenate([np.asarray(c[1], np.float32) for c in columns])
     value, iterates, messages = _steps(
-        rows, labels, names, noise[np.minimum(which, uses - 1), names], allowed,
-        settings=settings, variance=_std(event) ** 2, grid=step,
-    )  # fmt: skip
+        rows,
+        labels,
+        names,
+        noise[np.minimum(which, uses - 1), names],
+        allowed,
+        settings=settings,
+        variance=_std(event) ** 2,
+        grid=step,
+    )
     transcript = Transcript()
     transcript.record(0, "order", names, frozenset({SERVER}))
     transcript.record(0, "refused", ~allowed, frozenset({SERVER}))
@@ -221,9 +286,16 @@ def times_used_before(names: np.ndarray) -> np.ndarray:
 
 @partial(jax.jit, static_argnames=("settings", "variance", "grid"))
 def _steps(
-    rows: Any, labels: Any, names: Any, noise: Any, allowed: Any, *, settings: Settings,
-    variance: float, grid: float,
-) -> Any:  # fmt: skip
+    rows: Any,
+    labels: Any,
+    names: Any,
+    noise: Any,
+    allowed: Any,
+    *,
+    settings: Settings,
+    variance: float,
+    grid: float,
+) -> Any:
     """All steps in one compiled scan: (θ, every θ_i, every message in grid steps)."""
     loss, bend = loss_named(settings.loss), settings.strong_convexity
     n, p = rows.shape

@@ -1,23 +1,32 @@
-"""Several questions, one release: the algorithm that asks them and the reading of its result."""
+"""Statistics: several questions, one release, one round.
+
+    opened = sum over the parties of the blocks of all questions  +  noise
+    answer = what each question reads in its block                   post-processing only
+
+The noise is discrete Laplace for pure epsilon (δ = 0; Pólya shares in a secure sum), else Gaussian.
+
+    survey = Survey([mean(0, (0, 120), name="age"), count(1, name="flu")])
+    method = STATISTICS.method(survey, Privacy(1.0, 1e-6))
+    study = Study(method, agree_facts(sizes, 2, trust), trust)
+    for estimate in survey.read(study, run(study, parties)): print(estimate)
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
-from unisono.algorithms import blocks as encoding
-from unisono.algorithms.blocks import Block, Noisy
 from unisono.algorithms.estimates import Estimate
-from unisono.algorithms.one_shot import Promise, one_shot, pack, unpack
-from unisono.core.algorithm import Algorithm, Facts
+from unisono.algorithms.readings import Noisy, read_blocks
+from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.certificate import Certificate
-from unisono.core.events import Event
 from unisono.core.study import Result, Study
-from unisono.core.trust import Trust
-from unisono.core.values import Contribution
 from unisono.errors import InvalidInput
+from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind
+from unisono.releases.release import Priced, Release
+from unisono.releases.table import Block, Table
 
 Read = Callable[[Noisy, float, Certificate], Sequence[Any]]
 
@@ -39,20 +48,33 @@ class Question:
 
 @dataclass(frozen=True)
 class Survey:
-    """Questions that are answered by one release."""
+    """The problem: questions that one release answers, each with its share of the budget."""
 
-    questions: tuple[Question, ...]
-    promise: Promise
-    algorithm: Algorithm
+    questions: Sequence[Question]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "questions", tuple(self.questions))
+        if not self.questions:
+            raise InvalidInput("no question was asked: name at least one statistic")
+
+    @property
+    def agreed(self) -> dict[str, Any]:
+        asked = [{"name": q.name, "share": q.share, **dict(q.settings)} for q in self.questions]
+        return {"questions": asked}
+
+    def table(self, facts: Facts) -> Table:
+        """What is released."""
+        hidden = not facts.exact_sizes
+        return Table(tuple(replace(q.build(hidden), share=q.share) for q in self.questions))
 
     def read(self, study: Study, result: Result, confidence: float = 0.95) -> list[Estimate]:
         """The answers of a finished run; `confidence` holds for each of them."""
         if not 0 < confidence < 1:
             raise InvalidInput(f"confidence = {confidence!r}: it lies between 0 and 1, as 0.95")
         opened = unpack(np.asarray(result.value))
-        built = _blocks(self.questions, not study.facts.exact_sizes)
-        event = study.algorithm.event(study.facts, study.trust)
-        found = encoding.read_blocks(built, self.promise, study.facts, study.trust, event, opened)
+        found = read_blocks(
+            self.table(study.facts), study, opened.total, opened.survivors, opened.records
+        )
         return [
             estimate
             for question, noisy in zip(self.questions, found, strict=True)
@@ -60,38 +82,74 @@ class Survey:
         ]
 
 
-def ask(questions: Sequence[Question], promise: Promise, name: str = "survey") -> Survey:
-    """One release that answers all questions, each with its share of the budget."""
-    asked = tuple(questions)
-    if not asked:
-        raise InvalidInput("no question was asked: name at least one statistic")
+class Opened(NamedTuple):
+    """What the server has once the round is open: the noisy sum, who answered, their records.
 
-    def built(facts: Facts) -> tuple[Block, ...]:
-        return _blocks(asked, not facts.exact_sizes)
+    Zero survivors say that too few parties answered and nothing was opened.
+    """
 
-    def contribute(facts: Facts, data: Any, mask: Any) -> Contribution:
-        return encoding.contribute(built(facts), promise, facts, (), data[0], mask)
-
-    def grid(facts: Facts, trust: Trust) -> float:
-        return encoding.plan(built(facts), promise, facts).grid
-
-    def event(facts: Facts, trust: Trust) -> Event:
-        made = encoding.plan(built(facts), promise, facts)
-        return promise.event(made.sensitivity, made.width, made.grid, facts, trust)
-
-    settings = {
-        "promise": promise.to_json(),
-        "questions": [{"name": q.name, "share": q.share, **dict(q.settings)} for q in asked],
-    }
-    algorithm = one_shot(
-        name, contribute, pack, event, grid,
-        reach=lambda facts: encoding.plan(built(facts), promise, facts).reach,
-        shape=lambda facts: (encoding.plan(built(facts), promise, facts).width,),
-        settings=settings,
-    )  # fmt: skip
-    return Survey(asked, promise, algorithm)
+    total: Any
+    survivors: Any
+    records: Any
 
 
-@lru_cache(maxsize=256)
-def _blocks(questions: tuple[Question, ...], hidden: bool) -> tuple[Block, ...]:
-    return tuple(replace(q.build(hidden), share=q.share) for q in questions)
+def pack(opened: Opened) -> np.ndarray:
+    """One flat array (width + 2,): the noisy sum, then the numbers of survivors and records."""
+    ends = [float(opened.survivors), float(opened.records)]
+    return np.concatenate([np.asarray(opened.total, np.float64).ravel(), ends])
+
+
+def unpack(value: np.ndarray) -> Opened:
+    """The inverse of `pack`; refuses a round that was never opened.
+
+    >>> unpack(np.array([3.0, 4.0, 2.0, 50.0])).records
+    50
+    """
+    survivors, records = int(value[-2]), round(float(value[-1]))
+    if survivors == 0:
+        raise InvalidInput(
+            "fewer parties answered than the study requires, so the sum was not opened and there "
+            "is no answer: ask again, or agree on a smaller minimum of survivors; what was "
+            "granted stays spent"
+        )
+    return Opened(np.asarray(value[:-2], np.float64), survivors, records)
+
+
+class StatisticsConfig(AlgorithmConfig):
+    """The questions say everything."""
+
+
+def release(config: StatisticsConfig, problem: Survey, facts: Facts) -> Release:
+    return Release(problem.table(facts))
+
+
+def build(config: StatisticsConfig, problem: Survey, facts: Facts, priced: Priced) -> Algorithm:
+    width = problem.table(facts).dimension
+
+    def merge(state: Opened, sums: Aggregate) -> Opened:
+        return Opened(
+            jnp.asarray(sums.total, jnp.float32),
+            jnp.asarray(sums.survivors, jnp.int32),
+            jnp.asarray(sums.records, jnp.float32),
+        )
+
+    return Algorithm(
+        init=lambda: (Opened(jnp.zeros(width, jnp.float32), jnp.int32(0), jnp.float32(0)), None),
+        ask=lambda state: (),
+        local=lambda public, own, records: (own, (public, records.columns[0])),
+        merge=merge,
+        result=pack,
+    )
+
+
+STATISTICS = AlgorithmKind(
+    "statistics",
+    "one noisy release that answers all questions; also for pure epsilon",
+    StatisticsConfig,
+    Survey,
+    release,
+    build,
+    sends="noisy counts and sums",
+)
+
+__all__ = ["STATISTICS", "Opened", "Question", "StatisticsConfig", "Survey", "pack", "unpack"]

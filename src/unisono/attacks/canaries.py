@@ -8,7 +8,7 @@ loss is a steep line in a coordinate of its own,
 
 so that it moves the noisy sum by as much as one record may, in a direction where there is nothing
 but noise: the worst case that the guarantee covers. It leaves θ as it is. Training goes through the
-same rounds, coins, clipping and noise as ever; only the vector is longer by m.
+same rounds, sampling, clipping and noise as ever; only the vector is longer by m.
 
 The server sees S_t[i] = (canary i took part in round t) + N(0, σ²). With rate q the most powerful
 score is the likelihood ratio over rounds,
@@ -20,7 +20,7 @@ of a record (zero-out or add-or-remove), against viewers of every noisy sum. Cli
 or normalised: by layers, a canary would have a share of the bound only.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -28,8 +28,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.dp_sgd import Settings, dp_sgd
-from unisono.algorithms.optimise import Problem
 from unisono.attacks.one_run import OneRun, one_run, refuted
 from unisono.attacks.trade_off import epsilon_in_family, noise_family
 from unisono.core.algorithm import Facts
@@ -41,6 +39,8 @@ from unisono.core.trust import ITERATES, Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
+from unisono.problems.record_loss import RecordLoss
+from unisono.releases.algorithm import Method
 
 # Steep enough for every clipping bound up to a million.
 _STEEP = 1e6
@@ -59,7 +59,7 @@ class Trained:
     parameters: Any
 
 
-def with_canaries(problem: Problem, canaries: int) -> Problem:
+def with_canaries(problem: RecordLoss, canaries: int) -> RecordLoss:
     """The problem with m more parameters, for records with one more column: 0, or a canary's
     number from 1 on."""
 
@@ -72,7 +72,7 @@ def with_canaries(problem: Problem, canaries: int) -> Problem:
         return jnp.where(number > 0, line, usual)
 
     parameters = {"canaries": jnp.zeros(canaries), "model": problem.parameters}
-    return Problem(loss, parameters, (*problem.record, np.zeros((), np.float32)))
+    return RecordLoss(loss, parameters, (*problem.record, np.zeros((), np.float32)))
 
 
 def with_canary_rows(
@@ -102,31 +102,39 @@ def likelihood_ratios(sums: np.ndarray, event: Event) -> np.ndarray:
 
 
 def audited_training(
-    settings: Settings, problem: Problem, optimizer: Any, columns: tuple[np.ndarray, ...], *,
-    canaries: int = 1000, guesses: int | None = None, confidence: float = 0.95, seed: int = 0,
-) -> Trained:  # fmt: skip
-    """Train once with DP-SGD on records and canaries, and guess which canaries were there.
+    method: Method,
+    columns: tuple[np.ndarray, ...],
+    *,
+    canaries: int = 1000,
+    guesses: int | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Trained:
+    """Train once with a method of DP-SGD on records and canaries, and guess which canaries were
+    there.
 
     The noise is seeded: a simulation, whose model must not be published as a private one. By
-    default a fifth of the canaries is guessed about. The claim that is tested is `settings.epsilon`
-    at `settings.delta` for the presence of one record.
+    default a fifth of the canaries is guessed about. The claim that is tested is the method's
+    epsilon and delta for the presence of one record.
     """
-    if settings.clipping.style == "per-layer" or settings.relation is Relation.REPLACE_ONE:
+    config, privacy = method.config, method.privacy
+    if config.clipping.style == "per-layer" or privacy.relation is Relation.REPLACE_ONE:
         raise InvalidInput(
-            f"clipping {settings.clipping.style!r} under {settings.relation}: canaries are "
+            f"clipping {config.clipping.style!r} under {privacy.relation}: canaries are "
             "the worst case for flat and normalised clipping, and are present or not; use zero-out "
             "or add-or-remove"
         )
     included = np.random.default_rng(seed).random(canaries) < 0.5
-    hidden = settings.relation is Relation.ADD_OR_REMOVE
+    hidden = privacy.relation is Relation.ADD_OR_REMOVE
     data = with_canary_rows(columns, included, zeroed=not hidden)
-    algorithm = dp_sgd(settings, with_canaries(problem, canaries), optimizer)
+    longer = replace(method, problem=with_canaries(method.problem, canaries))
     # Hidden sizes are nominal: half of the canaries are expected.
     size = len(columns[0]) + canaries // 2 if hidden else len(data[0])
     width = int(np.prod(columns[0].shape[1:]))
-    study = Study(algorithm, Facts((size,), width, 1, 0, not hidden), Trust.LOCAL)
+    study = Study(longer, Facts((size,), width, 1, 0, not hidden), Trust.LOCAL)
+    algorithm = study.algorithm
     policy = Policy(
-        "canaries", Budget(2 * settings.epsilon, settings.delta), relation=settings.relation
+        "canaries", Budget(2 * privacy.epsilon, privacy.delta), relation=privacy.relation
     )
     party = Party("canaries", Private(data), Ledger.in_memory(policy, ACCOUNTANT, seed))
     result = in_process.run(study, [party])
@@ -139,11 +147,13 @@ def audited_training(
     event = algorithm.event(study.facts, study.trust)
     scores = likelihood_ratios(np.stack(sums)[:, :canaries] * grid, event)
     made = guesses if guesses is not None else 2 * max(1, canaries // 10)
-    found = one_run(scores, included, made, settings.delta, confidence, only_in=settings.rate < 1)
-    family = noise_family(study.cost[ITERATES], settings.relation)
+    found = one_run(
+        scores, included, made, privacy.delta, confidence, only_in=config.sampling_rate < 1
+    )
+    family = noise_family(study.cost[ITERATES], privacy.relation)
 
     def falls(curve: Any) -> bool:
         return refuted(canaries, made, found.correct, curve, 1 - confidence)
 
-    epsilon = max(found.epsilon, epsilon_in_family(family, falls, settings.delta))
+    epsilon = max(found.epsilon, epsilon_in_family(family, falls, privacy.delta))
     return Trained(found, epsilon, jax.tree.map(np.asarray, result.value.parameters["model"]))

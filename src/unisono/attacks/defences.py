@@ -13,7 +13,7 @@ A defence turns what a party would send into what the server sees. Only one of t
 
 `epsilon(delta, records, rounds)` is infinite where a defence is no differential privacy; for DpSgd
 see `private_update`. The bounds of 002's table are upper bounds on the error of one attack and
-certify no defence (E002-14); p KEEPS in B sqrt(d / (m p)).
+certify no defence; p KEEPS in B sqrt(d / (m p)).
 """
 
 import math
@@ -31,9 +31,16 @@ from unisono.core.events import positive
 from unisono.errors import InvalidInput
 
 __all__ = [
-    "Clipping", "Defence", "DpSgd", "Dropout", "GradientNoise", "LocalSteps", "Nothing", "Pruning",
+    "Clipping",
+    "Defence",
+    "DpSgd",
+    "Dropout",
+    "GradientNoise",
+    "LocalSteps",
+    "Nothing",
+    "Pruning",
     "SecureSum",
-]  # fmt: skip
+]
 
 
 def _sent(victim: Victim, public: Mapping[str, Any], masks: Any = None) -> Any:

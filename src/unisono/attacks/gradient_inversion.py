@@ -12,7 +12,7 @@ until one explains the update; Adam runs all starts side by side. Everything is 
 
 Labels come from the bias gradient of the last layer (`closed_form.labels`), corrected by what the
 network says about the rows that were found. What comes out is one explanation of the update: with
-noise or many records it need not be the truth, and its failure certifies no defence (E002-13).
+noise or many records it need not be the truth, and its failure certifies no defence.
 """
 
 from collections.abc import Callable
@@ -77,9 +77,12 @@ class Inverted(NamedTuple):
 
 
 def invert(
-    model: Model, targets: Any, features: int, settings: Settings | None = None,
+    model: Model,
+    targets: Any,
+    features: int,
+    settings: Settings | None = None,
     start: Any | None = None,
-) -> Inverted:  # fmt: skip
+) -> Inverted:
     """Find rows for given targets (records, ...); `start` (records, d) replaces the first start."""
     settings = settings or Settings()
     if len(targets) != model.records:
@@ -108,9 +111,14 @@ def invert(
 
 
 def invert_without_labels(
-    model: Model, bias_gradient: Any, probabilities: Callable[[Any], Any], features: int,
-    settings: Settings | None = None, guess: Any | None = None, tries: int = 3,
-) -> Inverted:  # fmt: skip
+    model: Model,
+    bias_gradient: Any,
+    probabilities: Callable[[Any], Any],
+    features: int,
+    settings: Settings | None = None,
+    guess: Any | None = None,
+    tries: int = 3,
+) -> Inverted:
     """Find rows and class labels. `bias_gradient` (classes,) belongs to the last layer, and
     `probabilities(rows)` (n, classes) is the public network; `guess` (n, d) are made-up rows of
     the kind expected, zeros if none are given."""
@@ -150,9 +158,12 @@ def _evidence(model: Model, targets: Any) -> _Evidence:
 
 @lru_cache(maxsize=64)
 def _objective(
-    send: Callable[..., Any], sizes: tuple[int, int, int], distance: str, smoothness: float,
+    send: Callable[..., Any],
+    sizes: tuple[int, int, int],
+    distance: str,
+    smoothness: float,
     image: tuple[int, int] | None,
-) -> Callable[..., Any]:  # fmt: skip
+) -> Callable[..., Any]:
     """objective(vector, evidence) of one flat vector: the rows, then the logits of unseen masks."""
     records, features, units = sizes
     count = records * features

@@ -45,9 +45,14 @@ class Identified:
 
 
 def identified(
-    attack: Likelihood, base: Sequence[Columns], candidates: Columns, runs: int, seed: int,
-    progress: Progress | None = None, fault: Callable[[Event], Event] | None = None,
-) -> Identified:  # fmt: skip
+    attack: Likelihood,
+    base: Sequence[Columns],
+    candidates: Columns,
+    runs: int,
+    seed: int,
+    progress: Progress | None = None,
+    fault: Callable[[Event], Event] | None = None,
+) -> Identified:
     """Put one candidate after the other in the victim's place, run, and name the likeliest.
 
     `candidates` has K rows in every column; there are about `runs` runs in all. `fault` changes
@@ -92,9 +97,13 @@ def largest_share(epsilon: float, delta: float, candidates: int) -> float:
 
 
 def _named(
-    attack: Likelihood, worlds: Sequence[Stack], truth: int, runs: int, seed: int,
+    attack: Likelihood,
+    worlds: Sequence[Stack],
+    truth: int,
+    runs: int,
+    seed: int,
     fault: Callable[[Event], Event] | None,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """The likeliest world of each of `runs` runs in one of them."""
     found = []
     for seen, secret in attack.replay.batches(worlds[truth], runs, seed * 1009 + truth, fault):

@@ -54,9 +54,14 @@ class Likelihood:
         return np.asarray(self._follow(tuple(data), (masks, takes, seen)))
 
     def scores(
-        self, shown: Stack, inside: Stack, outside: Stack, runs: int, seed: int,
+        self,
+        shown: Stack,
+        inside: Stack,
+        outside: Stack,
+        runs: int,
+        seed: int,
         fault: Callable[[Event], Event] | None = None,
-    ) -> Iterator[np.ndarray]:  # fmt: skip
+    ) -> Iterator[np.ndarray]:
         """Batches of log likelihood ratios, of runs in world `shown`."""
         nobody = Stack(inside.arrays, inside.real & ~self.victim)
         for seen, secret in self.replay.batches(shown, runs, seed, fault):
@@ -111,7 +116,7 @@ def _compiled(study: Study) -> Callable[..., Any]:
         return Scripted(server, state.sums, state.number + 1)
 
     following = replace(
-        study, algorithm=algorithm._replace(ask=lambda s: algorithm.ask(s.server), merge=merge)
+        study, method=algorithm._replace(ask=lambda s: algorithm.ask(s.server), merge=merge)
     )
     server, states, held = first_carry(study)
     compiled = program(following, algorithm.grid(facts, study.trust), recorded=False)

@@ -1,4 +1,4 @@
-"""A linear network gives its data away in d + 1 rounds (against 002 section 4.4; E002-12).
+"""A linear network gives its data away in d + 1 rounds (against 002 section 4.4).
 
 f(x) = Σ_j a_j w_j·x = u·x with u = Wᵀa public. For squares (f - y)² the batch enters a round only
 through s = Σ_i r_i x_i, r_i = u·x_i - y_i; the gradients, W of shape (m, d), are

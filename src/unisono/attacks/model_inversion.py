@@ -28,13 +28,18 @@ from scipy.optimize import minimize
 from unisono.attacks.linear_recovery import Record, Statistics, record_of
 from unisono.core.events import positive
 from unisono.errors import InvalidInput
-from unisono.models.gaussian_family import Natural, quotient
+from unisono.problems.gaussian_family import Natural, quotient
 
 
 def class_image(
-    predict: Callable[[Any], Any], label: int, start: Any, low: float = 0.0, high: float = 1.0,
-    weight: float = 0.01, steps: int = 200,
-) -> np.ndarray:  # fmt: skip
+    predict: Callable[[Any], Any],
+    label: int,
+    start: Any,
+    low: float = 0.0,
+    high: float = 1.0,
+    weight: float = 0.01,
+    steps: int = 200,
+) -> np.ndarray:
     """The row (d,) that a model takes for its class `label`, close to a public `start` (d,).
 
     `predict(rows)` (n, d) -> scores (n, classes) is the released model; `weight` is λ.
@@ -53,16 +58,24 @@ def class_image(
         compiled = jax.jit(jax.value_and_grad(height))
         end = minimize(
             lambda row: tuple(np.asarray(part, float) for part in compiled(row)),
-            centre.clip(low, high), jac=True, method="L-BFGS-B",
-            bounds=[(low, high)] * len(centre), options={"maxiter": steps},
-        )  # fmt: skip
+            centre.clip(low, high),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(low, high)] * len(centre),
+            options={"maxiter": steps},
+        )
     return np.asarray(end.x)
 
 
 def missing_attribute(
-    confidences: Callable[[np.ndarray], Any], seen: Any, row: Any, column: int,
-    values: Sequence[float], prior: Sequence[float] | None = None, spread: float = 0.05,
-) -> tuple[float, np.ndarray]:  # fmt: skip
+    confidences: Callable[[np.ndarray], Any],
+    seen: Any,
+    row: Any,
+    column: int,
+    values: Sequence[float],
+    prior: Sequence[float] | None = None,
+    spread: float = 0.05,
+) -> tuple[float, np.ndarray]:
     """The most likely value of one attribute, and the probability of each of `values`.
 
     `seen` (classes,) are the confidences the model answered about the person, whose other

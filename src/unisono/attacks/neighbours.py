@@ -17,7 +17,7 @@ of floats may be rounded the other way, by a step in each of two blocks.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -34,10 +34,29 @@ from unisono.errors import UnisonoError
 Columns = tuple[np.ndarray, ...]
 # The corners of 32-bit arithmetic: subnormal, rounding to even, overflow of a square or of a sum.
 EXTREMES = np.array(
-    [0.0, -0.0, 1.0, -1.0, 0.5, 1e-45, -1e-40, 1e-38, 2.0**-24, 1 + 2.0**-23, 16777217.0, 1e10,
-     -1e19, 1e30, 3.4e38, -3.4e38, np.inf, -np.inf, np.nan],
+    [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        1e-45,
+        -1e-40,
+        1e-38,
+        2.0**-24,
+        1 + 2.0**-23,
+        16777217.0,
+        1e10,
+        -1e19,
+        1e30,
+        3.4e38,
+        -3.4e38,
+        np.inf,
+        -np.inf,
+        np.nan,
+    ],
     np.float32,
-)  # fmt: skip
+)
 NORMS = ("l1", "l2", "linf")
 
 
@@ -208,10 +227,12 @@ def draw_columns(
     return tuple(columns)
 
 
-def draw_world(generator: np.random.Generator, study: Study, event: Event, shapes: Any) -> World:
+def draw_world(
+    generator: np.random.Generator, study: Study, event: Event, shapes: Any, index: int = 0
+) -> World:
     """A party's records: as many as the study says, or any number where sizes are hidden."""
     facts, layout = study.facts, Layout.of(study)
-    size = facts.records[0]
+    size = facts.records[index]
     if not facts.exact_sizes:
         rate = event.sampler.rate if isinstance(event.sampler, Poisson) and layout.batches else 1.0
         size = int(generator.integers(1, int((2 * layout.segment + 3) / rate)))
@@ -337,7 +358,7 @@ def studies_of(study: Study) -> list[Study]:
     found = []
     for trust in sorted(study.algorithm.trusts):
         try:
-            other = replace(study, trust=trust)
+            other = study.under(trust)
             other.algorithm.event(other.facts, trust)
         except UnisonoError:
             continue
@@ -346,19 +367,26 @@ def studies_of(study: Study) -> list[Study]:
 
 
 def search(
-    study: Study, shapes: Any, relations: Any, pairs: int, seed: int, name: str = "",
+    study: Study,
+    shapes: Any,
+    relations: Any,
+    pairs: int,
+    seed: int,
+    name: str = "",
     slack: float = 0.0,
-) -> Iterator[TooFar | None]:  # fmt: skip
-    """Neighbouring pairs, one after the other: None, or what is further apart than claimed.
+    index: int = 0,
+) -> Iterator[TooFar | None]:
+    """Neighbouring pairs of one party, one after the other: None, or what is further apart than
+    is claimed under any trust that computes the same.
 
     `slack` is by how many steps in a coordinate all others together may be rounded differently.
     """
     generator = np.random.default_rng(seed)
-    party = CleanParty(study)
+    party = CleanParty(study, index)
     algorithm, facts = study.algorithm, study.facts
     grid = algorithm.grid(facts, study.trust)
     claims = [
-        other.algorithm.event(facts, other.trust).sensitivity
+        other.algorithm.event_of(facts, other.trust, index).sensitivity
         for other in studies_of(study)
         if other.algorithm.grid(facts, other.trust) == grid
     ]
@@ -367,7 +395,7 @@ def search(
     unit, each = event.sensitivity.unit, 6
     done = 0
     while done < pairs:
-        world = draw_world(generator, study, event, shapes)
+        world = draw_world(generator, study, event, shapes, index)
         public = draw_public(generator, algorithm.ask(server))
         publics = [public] * party.turns
         takes_part = bool(generator.random() < 0.9)
@@ -398,9 +426,15 @@ def _released(
 
 
 def _compared(
-    name: str, before: np.ndarray | None, after: np.ndarray | None, grid: float,
-    relation: Relation, claims: Any, world: World, other: World,
-) -> TooFar | None:  # fmt: skip
+    name: str,
+    before: np.ndarray | None,
+    after: np.ndarray | None,
+    grid: float,
+    relation: Relation,
+    claims: Any,
+    world: World,
+    other: World,
+) -> TooFar | None:
     if before is None and after is None:
         return None
     if before is None or after is None:
@@ -416,9 +450,14 @@ def _compared(
 
 
 def _disturbed(
-    name: str, masked: np.ndarray | None, after: np.ndarray | None, grid: float, slack: float,
-    world: World, other: World,
-) -> TooFar | None:  # fmt: skip
+    name: str,
+    masked: np.ndarray | None,
+    after: np.ndarray | None,
+    grid: float,
+    slack: float,
+    world: World,
+    other: World,
+) -> TooFar | None:
     if masked is None or after is None:
         return None
     moved = distances(masked, after, grid)["linf"]

@@ -94,9 +94,13 @@ def chance(canaries: int, guesses: int, correct: int, epsilon: float, delta: flo
 
 
 def one_run(
-    scores: ArrayLike, included: ArrayLike, guesses: int, delta: float, confidence: float = 0.95,
+    scores: ArrayLike,
+    included: ArrayLike,
+    guesses: int,
+    delta: float,
+    confidence: float = 0.95,
     only_in: bool = False,
-) -> OneRun:  # fmt: skip
+) -> OneRun:
     """The largest epsilon that one run refutes: scores (m,), included (m,) fair coins.
 
     `guesses`, chosen before the scores are seen, is how many canaries are guessed about: half of

@@ -1,9 +1,9 @@
 """The one defence that is private: a round of DP-SGD, by training's own clip and noise.
 
-    update = (Σ_i clip(g_i) + N(0, (z Δ)² I)) / B        Δ = C + what floats and the grid add
+    update = (Σ_i clip(g_i) + N(0, (z Δ)² I)) / B        Δ = C + what floats and rounding add
 
-The sum is `algorithms.clipping.clipped_sum` on DP-SGD's grid, the noise the engine's exact sampler.
-Its key comes from a generator, for in a laboratory nothing is released.
+The sum is `releases.blocked_sum.clipped_sum` in DP-SGD's quantization steps, the noise the engine's
+exact sampler. Its key comes from a generator, for in a laboratory nothing is released.
 
 `epsilon(delta, records, rounds)` is the accountant's: unit one record, relation add-or-remove,
 Gaussian noise of multiplier z, viewer whoever sees all rounds (the server included). Batches are
@@ -21,15 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.clipping import Clipping, clipped_sum, read
-from unisono.algorithms.dp_sgd import choose_grid
 from unisono.attacks.victim import Defence, Loss, Seen, Victim
-from unisono.core.algorithm import Facts
 from unisono.core.events import Event, Everyone, Gaussian, Poisson, bounded_sum, positive
 from unisono.core.release import noise_steps
 from unisono.core.trust import Relation
 from unisono.errors import InvalidInput
-from unisono.models.per_record import PerRecord
+from unisono.problems.per_record import PerRecord
+from unisono.releases.blocked_sum import Clipping, clipped_sum, finest_step, read
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ def _plan(
     parameters, records = jax.tree.unflatten(structure, leaves)
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), records)
     problem, rule = PerRecord(loss, parameters, one), Clipping(bound=bound)
-    grid = choose_grid(problem.dimension, Facts((batch,), 1, 1), rate=1.0)
+    grid = finest_step(problem.dimension, 64 * -(-batch // 64))
 
     def clipped(at: Any, given: Any) -> Any:
         everyone, bounds = jnp.ones(batch, bool), rule.start(problem)

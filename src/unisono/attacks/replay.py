@@ -40,10 +40,13 @@ class Replay:
         self._batch: Callable[..., Any] | None = None
 
     def transcripts(
-        self, columns: Sequence[tuple[np.ndarray, ...]], runs: int, seed: int,
+        self,
+        columns: Sequence[tuple[np.ndarray, ...]],
+        runs: int,
+        seed: int,
         present: Sequence[np.ndarray] | None = None,
         fault: Callable[[Event], Event] | None = None,
-    ) -> np.ndarray:  # fmt: skip
+    ) -> np.ndarray:
         """Opened sums of `runs` independent runs, in value units: (runs, rounds, ...).
 
         `present` switches records off, one mask per party: a world under zero-out. `fault` changes
@@ -131,9 +134,12 @@ class Replay:
         return masks, takes
 
     def _noise(
-        self, runs: int, shape: tuple[int, ...], secret: bytes,
+        self,
+        runs: int,
+        shape: tuple[int, ...],
+        secret: bytes,
         fault: Callable[[Event], Event] | None,
-    ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The parties' noise and the server's of one batch of runs, as the engine has them."""
         algorithm, facts, trust = self.study.algorithm, self.study.facts, self.study.trust
         counts = (runs, algorithm.rounds, algorithm.steps)

@@ -44,17 +44,26 @@ def lbfgs(
             raise StopIteration
 
     options = {
-        "maxiter": steps, "maxfun": 2 * steps, "maxcor": _MEMORY, "ftol": 0.0, "gtol": 1e-14,
-    }  # fmt: skip
+        "maxiter": steps,
+        "maxfun": 2 * steps,
+        "maxcor": _MEMORY,
+        "ftol": 0.0,
+        "gtol": 1e-14,
+    }
     bounds = None if np.isinf(box).all() else list(zip(*box, strict=True))
     ends: list[Any] = []
     for start in starts:
         ends.append(
             minimize(
-                value, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options,
+                value,
+                start,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=bounds,
+                options=options,
                 callback=good_enough,
             )
-        )  # fmt: skip
+        )
         if ends[-1].fun < tolerance:
             break
     return Ends(np.array([end.x for end in ends]), np.array([end.fun for end in ends]))

@@ -170,9 +170,11 @@ def _shaped(sight: Sight) -> Any:
 
 @lru_cache(maxsize=8)
 def _loss(
-    predict: Callable[[Any, Any], Any], low: tuple[float, ...], high: tuple[float, ...],
+    predict: Callable[[Any, Any], Any],
+    low: tuple[float, ...],
+    high: tuple[float, ...],
     classes: int,
-) -> Loss:  # fmt: skip
+) -> Loss:
     """The study's loss of one record, by unknowns in [-1, 1]: its features, then its target."""
     middle, half = (np.array(high) + low) / 2, (np.array(high) - low) / 2
 

@@ -147,10 +147,14 @@ def attacker_model(
     if "pruned" in public:
         counted = jax.tree.map(lambda leaf: (np.asarray(leaf) != 0) * 1.0, update)
     return Model(
-        sender(loss, public), parameters, update, counted, records * public.get("parties", 1),
+        sender(loss, public),
+        parameters,
+        update,
+        counted,
+        records * public.get("parties", 1),
         mask=visible_mask(seen) if masks == "step" else None,
         units=len(leaf_at(parameters, public["units"])) if masks == "record" else 0,
-    )  # fmt: skip
+    )
 
 
 def as_gradient(seen: Seen) -> Any:

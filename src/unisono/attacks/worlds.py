@@ -93,9 +93,13 @@ def attacker(study: Study) -> Likelihood:
 
 
 def find_pair(
-    attack: Likelihood, base: Sequence[Columns], extremes: Columns, relation: Relation, seed: int,
+    attack: Likelihood,
+    base: Sequence[Columns],
+    extremes: Columns,
+    relation: Relation,
+    seed: int,
     progress: Progress | None = None,
-) -> Pair:  # fmt: skip
+) -> Pair:
     """The two neighbours among the extremes (k rows of every column) that differ most."""
     start = attack.replay.world(base)
     nobody = Stack(start.arrays, start.real & ~attack.victim)
@@ -127,9 +131,15 @@ def find_pair(
 
 
 def audit_pair(
-    attack: Likelihood, pair: Pair, relation: Relation, delta: float, effort: Effort, seed: int,
-    progress: Progress | None = None, fault: Callable[[Event], Event] | None = None,
-) -> Finding:  # fmt: skip
+    attack: Likelihood,
+    pair: Pair,
+    relation: Relation,
+    delta: float,
+    effort: Effort,
+    seed: int,
+    progress: Progress | None = None,
+    fault: Callable[[Event], Event] | None = None,
+) -> Finding:
     """Fresh runs of both worlds, scored and audited."""
     keys = [int(key) for key in np.random.SeedSequence(seed).generate_state(2, np.uint64)]
     streams = [

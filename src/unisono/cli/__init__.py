@@ -23,6 +23,7 @@ from unisono.cli.ledger import app as ledger_commands
 from unisono.cli.plan import plan
 from unisono.cli.privacy import app as privacy_commands
 from unisono.cli.query import query
+from unisono.cli.registries import algorithms, models
 from unisono.cli.report import report
 from unisono.cli.reproduce import reproduce
 from unisono.cli.run import run
@@ -35,6 +36,7 @@ _HELP = """Differentially private learning across parties that cannot share thei
 
 \b
 Examples:
+  unisono models                              what can be learnt?
   unisono init                                write a study file
   unisono plan study.toml                     how good will it be?
   unisono check study.toml                    what does it mean, cost, risk?
@@ -90,13 +92,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _COMMANDS: dict[str, list[Callable[..., None]]] = {
-    "Before anything is spent": [plan, init, check, schema],
+    "Before anything is spent": [models, algorithms, plan, init, check, schema],
     "Ask and learn": [query, run],
     "Between machines": [
-        deploy.keygen, deploy.roster, deploy.coordinate, deploy.join, deploy.local_cluster
+        deploy.keygen,
+        deploy.roster,
+        deploy.coordinate,
+        deploy.join,
+        deploy.local_cluster,
     ],
     "Look and attack": [report, dashboard, audit, attack, reproduce, doctor],
-}  # fmt: skip
+}
 for _panel, _functions in _COMMANDS.items():
     for _function in _functions:
         _name = _function.__name__.replace("_", "-")

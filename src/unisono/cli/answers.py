@@ -84,7 +84,7 @@ def cost(question: Question, noise: float) -> Cost:
         method=curve.method,
         advantage=advantage,
         guess=0.5 * (1 + advantage),
-        # The success at a secret is 1 - f(blind success), f the trade-off curve (E002-13).
+        # The success at a secret is 1 - f(blind success), f the trade-off curve.
         reconstruction=tuple(
             (b, 1 - f) for b, f in zip(BLIND, _trade_off(curve, BLIND), strict=True)
         ),
@@ -162,9 +162,12 @@ def _classical(question: Question, target: float) -> Classical | None:
     if question.mechanism in PURE and question.count > 1:
         one = PrivacyCurve(question.event(1.0) * 1, question.relation).epsilon(0.0)
         return Classical(
-            "basic composition", question.count * one / target, target, True,
+            "basic composition",
+            question.count * one / target,
+            target,
+            True,
             "epsilons simply add up, with no use for delta",
-        )  # fmt: skip
+        )
     return None
 
 
@@ -223,10 +226,14 @@ def picture(question: Question, noise: float, points: int = 24) -> Picture:
     alphas = tuple(float(rate) for rate in rates.round(12))
     ends = sorted({1, question.count})
     return Picture(
-        question, noise, tuple(rounds), tuple(epsilons),
-        PrivacyCurve(question.history(noise), question.relation).guess, alphas,
+        question,
+        noise,
+        tuple(rounds),
+        tuple(epsilons),
+        PrivacyCurve(question.history(noise), question.relation).guess,
+        alphas,
         tuple((n, _trade_off(PrivacyCurve(event * n, question.relation), alphas)) for n in ends),
-    )  # fmt: skip
+    )
 
 
 def _trade_off(curve: PrivacyCurve, alphas: Sequence[float]) -> tuple[float, ...]:

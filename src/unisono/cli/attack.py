@@ -89,9 +89,13 @@ def in_folder(folder: Path, work: Any) -> dict[str, Any]:
 
     folder_for(folder)
     heading = Heading(
-        "Attack laboratory", "laboratory", "running", now(),
-        command=" ".join(["unisono", *sys.argv[1:]]), process=os.getpid(),
-    )  # fmt: skip
+        "Attack laboratory",
+        "laboratory",
+        "running",
+        now(),
+        command=" ".join(["unisono", *sys.argv[1:]]),
+        process=os.getpid(),
+    )
     note(heading)
     try:
         document = _written(folder, work())

@@ -5,7 +5,6 @@ control: if it fails, the attack says nothing), of rows that saw nothing, and of
 """
 
 import math
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,9 +17,10 @@ def inversion(built: Any, base: Any, quick: bool, seed: int, progress: Progress)
     from unisono.attacks.server_view import MOST_RECORDS
     from unisono.core.trust import Trust
 
-    name, trust = built.file.algorithm.name, built.study.trust
-    if name != "dp-sgd":
-        return {"applies": False, "why": _WHY.get(name, _WHY["other"])}
+    kind, trust = built.algorithm, built.study.trust
+    if not kind.invertible:
+        why = f"{kind.name} sends {kind.sends}; no inversion is built for that: see identification"
+        return {"applies": False, "why": why}
     # A party's own messages (0), the sum of all parties (None).
     looks: list[int | None] = [None] if trust is Trust.SECURE_SUM else [0]
     if trust is Trust.TRUSTED_SERVER:
@@ -69,31 +69,38 @@ def _inverted(
     count = 1 if own is None else len(own.rows)
     return {
         "viewer": "the server, from one party's sums" if alone else "everyone who sees all sums",
-        "records": count, "error": own and server_view.error(own.rows, real),
+        "records": count,
+        "error": own and server_view.error(own.rows, real),
         "without_noise": clean and server_view.error(clean.rows, real),
         "blind": server_view.blind_error(fresh, real, count),
         "mean": server_view.error(np.tile(fresh.mean(axis=0), (count, 1)), real),
-    }  # fmt: skip
+    }
 
 
 def _known(built: Any, party: int | None, std: float) -> Any:
     """What everybody knows of a network study, for one party's sums or those of all."""
     from unisono.attacks.server_view import Known
-    from unisono.studies.table import Frame
 
-    own, study = built.file.algorithm, built.study
-    facts, classes = study.facts, len(Frame(built.file).classes)
+    own, study = built.file.model_settings, built.study
+    facts, classes = study.facts, len(built.file.data.classes)
     low, high = _box(built)
     predict = _predict(facts.features, own.hidden, classes, own.activation)
     sizes = facts.records if party is None else facts.records[party : party + 1]
     grid = study.algorithm.grid(facts, study.trust)
-    return Known(predict, low, high, classes, own.rate, sum(sizes), grid, len(sizes), std)
+    rate = _sampling_rate(study)
+    return Known(predict, low, high, classes, rate, sum(sizes), grid, len(sizes), std)
+
+
+def _sampling_rate(study: Any) -> float:
+    """A record's chance to take part in a round; 1 where nobody is left out."""
+    sampler = study.algorithm.event(study.facts, study.trust).sampler
+    return float(getattr(sampler, "rate", 1.0))
 
 
 @lru_cache(maxsize=8)
 def _predict(width: int, hidden: tuple[int, ...], classes: int, activation: str) -> Any:
     """One object for each network, as compiled programs are kept by it."""
-    from unisono.models.networks import mlp
+    from unisono.problems.networks import mlp
 
     return mlp(width, hidden, classes, activation).predict
 
@@ -102,16 +109,17 @@ def _box(built: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The least and the largest values of features as the network reads them, by public bounds."""
     import numpy as np
 
-    from unisono.studies.schema import Category
+    from unisono.data.schema import Category
 
     columns = built.file.data.columns
     most = max(len(own.values) if isinstance(own, Category) else 2 for own in columns.values())
     place = np.arange(most)  # every value of a category occurs, and both ends of a number
     values = {
-        name: np.minimum(place, len(own.values) - 1.0) if isinstance(own, Category)
+        name: np.minimum(place, len(own.values) - 1.0)
+        if isinstance(own, Category)
         else np.where(place == 0, *own.bounds)
         for name, own in columns.items()
-    }  # fmt: skip
+    }
     rows = made_up.encoded(built, values)[0][:, :-1]
     return tuple(map(float, rows.min(axis=0))), tuple(map(float, rows.max(axis=0)))
 
@@ -136,26 +144,7 @@ def _simulated(built: Any, base: Any, seed: int, trust: Any) -> Any:
         policy = Policy(name, budget, trusted, privacy.relation, privacy.unit, facts.colluders)
         ledger = Ledger.in_memory(policy, ACCOUNTANT, seed)
         parties.append(Party(name, Private(columns), ledger))
-    return in_process.run(replace(built.study, trust=trust), parties).transcript
-
-
-_WHY = {
-    "statistics": "statistics send counts and sums, no gradients: see identification",
-    "k-means": "k-means sends sums and counts of clusters, no gradients: see identification",
-    "other": "a posterior's messages are no gradients of records: see identification",
-    "output-perturbation": "only the finished model is sent: see identification",
-    "local-dp-sgd": "models after many noisy local steps are sent; no inversion is built for them: "
-    "see identification",
-    "fed-avg": "models after many local steps are sent, protected party by party; no inversion is "
-    "built for them: see identification",
-    "dp-ftrl": "its noise is correlated between rounds; no inversion is built for it: see "
-    "identification",
-    **dict.fromkeys(
-        ("gradient-perturbation", "dp-sgd-convex", "sgd-synchronous"),
-        "one gradient of a linear model is d numbers, a mixture of all records of the round: there "
-        "is no single record in it to search for: see identification",
-    ),
-}
+    return in_process.run(built.study.under(trust), parties).transcript
 
 
 def words(found: dict[str, Any]) -> list[str]:

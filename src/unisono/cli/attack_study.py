@@ -26,11 +26,15 @@ def attacked(path: Path, quick: bool, seed: int, progress: Progress) -> dict[str
     attack = attacker(study)
     base = made_up.parties(built, seed)
     found: dict[str, Any] = {
-        "title": file.title, "study": study.hash, "algorithm": file.algorithm.name,
-        "trust": str(file.trust.mode), "unit": str(file.privacy.unit),
-        "relation": str(file.privacy.relation), "epsilon": file.privacy.epsilon,
+        "title": file.title,
+        "study": study.hash,
+        "algorithm": built.algorithm.name,
+        "trust": str(file.trust.mode),
+        "unit": str(file.privacy.unit),
+        "relation": str(file.privacy.relation),
+        "epsilon": file.privacy.epsilon,
         "delta": file.privacy.delta,
-    }  # fmt: skip
+    }
     found["identification"] = _identification(built, attack, base, quick, seed, progress)
     found["membership"] = _membership(built, attack, base, quick, seed, progress)
     found["inversion"] = attack_inversion.inversion(built, base, quick, seed, progress)
@@ -92,10 +96,13 @@ def _membership(
     effort = Effort(200 if quick else 1000, 20.0 if quick else 60.0, confidence=0.999)
     shown = audit_pair(attack, pair, privacy.relation, privacy.delta, effort, seed, progress)
     return {
-        "viewer": made_up.viewer(built.file), "bound": shown.epsilon,
-        "bound_direct": shown.audit.epsilon_direct, "ceiling_direct": shown.audit.ceiling,
-        "confidence": shown.audit.confidence, "runs": shown.audit.runs,
-    }  # fmt: skip
+        "viewer": made_up.viewer(built.file),
+        "bound": shown.epsilon,
+        "bound_direct": shown.audit.epsilon_direct,
+        "ceiling_direct": shown.audit.ceiling,
+        "confidence": shown.audit.confidence,
+        "runs": shown.audit.runs,
+    }
 
 
 # ------------------------------------------------------------- words

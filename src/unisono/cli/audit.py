@@ -73,17 +73,25 @@ def audited(
     found = audit_pair(attack, pair, privacy.relation, privacy.delta, effort, seed, progress)
     history = built.study.costs[0][ITERATES]
     return {
-        "study": built.study.hash, "title": file.title, "algorithm": file.algorithm.name,
-        "unit": str(privacy.unit), "relation": str(privacy.relation),
-        "trust": str(file.trust.mode), "viewer": made_up.viewer(file),
-        "claim": privacy.epsilon, "delta": privacy.delta,
+        "study": built.study.hash,
+        "title": file.title,
+        "algorithm": built.algorithm.name,
+        "unit": str(privacy.unit),
+        "relation": str(privacy.relation),
+        "trust": str(file.trust.mode),
+        "viewer": made_up.viewer(file),
+        "claim": privacy.epsilon,
+        "delta": privacy.delta,
         "accounted": ACCOUNTANT.epsilon(history, privacy.relation, privacy.delta),
-        "bound": found.epsilon, "bound_direct": found.audit.epsilon_direct,
-        "bound_model_based": found.epsilon_family, "ceiling_direct": found.audit.ceiling,
-        "confidence": confidence, "runs": found.audit.runs,
+        "bound": found.epsilon,
+        "bound_direct": found.audit.epsilon_direct,
+        "bound_model_based": found.epsilon_family,
+        "ceiling_direct": found.audit.ceiling,
+        "confidence": confidence,
+        "runs": found.audit.runs,
         "verdict": "refuted" if found.epsilon > privacy.epsilon else "not refuted",
         "seconds": time.monotonic() - begin,
-    }  # fmt: skip
+    }
 
 
 def _text(shown: dict[str, Any]) -> str:
@@ -91,17 +99,16 @@ def _text(shown: dict[str, Any]) -> str:
     words = "" if model is None else f", {model:.4g} if only the amount of its noise is in doubt"
     rows = {
         "claim": f"epsilon {shown['claim']:g} at delta {shown['delta']:g}, one {shown['unit']}, "
-                 f"{shown['relation']}",
+        f"{shown['relation']}",
         "viewer": shown["viewer"],
         "bound": f"epsilon is at least {shown['bound']:.4g}"
-                 + ("" if shown["bound"] else ": the attacker did no better than chance"),
+        + ("" if shown["bound"] else ": the attacker did no better than chance"),
         "": f"{shown['bound_direct']:.4g} whatever the mechanism (at most "
-            f"{shown['ceiling_direct']:.4g} could show){words}",
+        f"{shown['ceiling_direct']:.4g} could show){words}",
         "confidence": f"{shown['confidence']:g}, {shown['runs']} runs in each of two worlds",
-        "verdict": shown["verdict"] + (
-            "" if shown["verdict"] == "refuted" else
-            ": no fault was found; this certifies nothing"),
+        "verdict": shown["verdict"]
+        + ("" if shown["verdict"] == "refuted" else ": no fault was found; this certifies nothing"),
         "seconds": f"{shown['seconds']:.1f}",
-    }  # fmt: skip
+    }
     lines = [f"{shown['title']} ({shown['algorithm']}, {shown['trust']})"]
     return "\n".join(lines + [f"  {name:<12}{value}" for name, value in rows.items()])

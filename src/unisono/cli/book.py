@@ -62,13 +62,17 @@ class Book:
             "grants": len(self.summary.entries),
             "viewers": [
                 {
-                    "viewer": str(s.viewer), "meaning": describe(s.viewer), "spent": s.epsilon,
-                    "budget": s.budget.epsilon, "delta": s.delta, "grants": s.grants,
+                    "viewer": str(s.viewer),
+                    "meaning": describe(s.viewer),
+                    "spent": s.epsilon,
+                    "budget": s.budget.epsilon,
+                    "delta": s.delta,
+                    "grants": s.grants,
                 }
                 for s in self.spending
             ],
             "entries": [self._entry_json(entry) for entry in entries],
-        }  # fmt: skip
+        }
 
     def _entry_json(self, entry: Entry) -> dict[str, Any]:
         return {
@@ -91,10 +95,15 @@ def read_book(file: Path) -> Book:
     lines, head = read(file)
     found = summary(lines)
     spending = tuple(
-        Spending(viewer, found.policy.budget_for(viewer), _epsilon(found, viewer, history),
-                 _delta(found, viewer), found.grants[viewer])
+        Spending(
+            viewer,
+            found.policy.budget_for(viewer),
+            _epsilon(found, viewer, history),
+            _delta(found, viewer),
+            found.grants[viewer],
+        )
         for viewer, history in found.histories.items()
-    )  # fmt: skip
+    )
     return Book(file, head, is_torn(file), found, spending)
 
 

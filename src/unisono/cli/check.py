@@ -84,9 +84,7 @@ def _refusal(found: "Explanation", policy: "PolicyFile", party: str) -> str:
     except PrivacyViolation as error:
         return str(error)
     kept = policy.ledger_path.exists()
-    book = (
-        policy.open_ledger() if kept else Ledger.in_memory(policy.core_policy(), ACCOUNTANT)
-    )  # fmt: skip
+    book = policy.open_ledger() if kept else Ledger.in_memory(policy.core_policy(), ACCOUNTANT)
     try:
         book.check(built.costs[place])
     except (BudgetExceeded, PrivacyViolation) as error:
@@ -105,11 +103,13 @@ def _text(found: "Explanation") -> str:
     blocks = [
         ("WHAT WILL BE LEARNT", [_wrapped(line) for line in found.learnt]),
         (f"WHAT IT COSTS: epsilon at delta {file.privacy.delta:g}, at most", _table(found)),
-        (f"WHAT ONE {str(file.privacy.unit).upper()}'S OWNER IS PROMISED",
-         [_wrapped(line) for line in found.promise]),
+        (
+            f"WHAT ONE {str(file.privacy.unit).upper()}'S OWNER IS PROMISED",
+            [_wrapped(line) for line in found.promise],
+        ),
         ("NOISE", [_wrapped(found.noise_words)]),
         ("WHAT COULD GO WRONG", [_danger(found, danger) for danger in found.dangers]),
-    ]  # fmt: skip
+    ]
     head = f"{file.title}{edition}\n  file {file.hash[:16]}…, the same at every party"
     parts = ["\n".join([title, *lines]) for title, lines in blocks]
     return "\n\n".join([head, *parts])
@@ -153,6 +153,9 @@ def _wrapped(text: str, mark: str = "") -> str:
 
     indent = "  " + mark
     return textwrap.fill(
-        text, 100, initial_indent=indent, subsequent_indent=" " * len(indent),
+        text,
+        100,
+        initial_indent=indent,
+        subsequent_indent=" " * len(indent),
         break_long_words=False,
-    )  # fmt: skip
+    )

@@ -124,8 +124,7 @@ def _poisson(question: Question, noise: float, rate: float) -> list[Line]:
     note = (
         ""
         if valid
-        else "proved for add-or-remove and zero-out; replacing a record moves the sum twice as "
-        "far (E003-5)"
+        else "proved for add-or-remove and zero-out; replacing a record moves the sum twice as far"
     )
     return [
         Line(name, epsilon, valid, note)
@@ -167,7 +166,7 @@ def _fixed_size(question: Question, noise: float, size: int, population: int) ->
 
 
 def _claimed_poisson(question: Question, noise: float, rate: float) -> list[Line]:
-    note = "accounts Poisson sampling, but the subset has a fixed size (E003-6)"
+    note = "accounts Poisson sampling, but the subset has a fixed size"
     found = _poisson_formulas(question, noise, rate)
     return [Line(f"{name}, as if Poisson", epsilon, False, note) for name, epsilon in found]
 
@@ -201,9 +200,13 @@ def _by_theorems(question: Question, noise: float, rate: float | None) -> list[L
 
 
 def _theorem_line(
-    question: Question, name: str, single: Callable[[float], float], delta_each: float,
-    combine: Callable[..., float], rate: float | None,
-) -> Line:  # fmt: skip
+    question: Question,
+    name: str,
+    single: Callable[[float], float],
+    delta_each: float,
+    combine: Callable[..., float],
+    rate: float | None,
+) -> Line:
     count, delta = question.count, question.delta
     # Sampling shrinks delta as well, so each release may use delta / rate before it.
     before = delta_each if rate is None else min(delta_each / rate, 0.5)
@@ -212,7 +215,7 @@ def _theorem_line(
     if "classical" in name and one > 1:
         reason = (
             f"a release has epsilon {one:.4g}; the classical formula is proved for epsilon <= 1 "
-            "only (E000-3)"
+            "only"
         )
     if rate is not None:
         try:
@@ -241,10 +244,17 @@ def _pure(question: Question, noise: float) -> list[Line]:
         return [Line("basic composition", count * each, True, "the only one without a delta")]
     table = theorems.compare_composition(each, 0.0, count, delta)
     return [
-        *(Line(f"{t.name} composition" if "(" not in t.name else f"{t.name}, as published",
-               t.epsilon, t.valid, t.reason) for t in table),
+        *(
+            Line(
+                f"{t.name} composition" if "(" not in t.name else f"{t.name}, as published",
+                t.epsilon,
+                t.valid,
+                t.reason,
+            )
+            for t in table
+        ),
         _certified(question, noise),
-    ]  # fmt: skip
+    ]
 
 
 def _integer(question: Question, noise: float) -> list[Line]:
@@ -260,7 +270,7 @@ def _integer(question: Question, noise: float) -> list[Line]:
             Line("zCDP, tight conversion", zcdp.epsilon(rho, delta), True),
             Line("zCDP, standard conversion", zcdp.epsilon_standard(rho, delta), True),
         ]
-    note = "the law of integers lies slightly above the continuous curve (X-3)"
+    note = "the law of integers lies slightly above the continuous curve"
     return [*lines, Line("exact Gaussian curve", _exact(question, noise), False, note)]
 
 

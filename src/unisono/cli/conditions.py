@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from unisono.data import Table
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge,
-    "<": operator.lt, ">": operator.gt,
-}  # fmt: skip
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
 _GRAMMAR = re.compile(
     r"""\s*(?P<column>[^=!<>'"]+?)\s*(?P<operator>==|!=|<=|>=|<|>)\s*"""
     r"""(?:'(?P<single>[^']*)'|"(?P<double>[^"]*)"|(?P<bare>[^\s'"=<>!]+))\s*"""

@@ -3,6 +3,7 @@
 import logging
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +26,7 @@ InsecureOption = Annotated[
 DeadlineOption = Annotated[
     float | None, typer.Option(help="Seconds to wait for an answer. (default: the study's)")
 ]
-PatienceOption = Annotated[
+ConnectTimeoutOption = Annotated[
     float, typer.Option(help="Seconds to wait for the other side to appear.")
 ]
 
@@ -90,11 +91,11 @@ def coordinate(
     listen: Annotated[
         str | None, typer.Option(help="Address to listen on, as 0.0.0.0. (default: HOST)")
     ] = None,
-    also: Annotated[
+    san: Annotated[
         list[str] | None, typer.Option(help="Another name of this host, for its certificate.")
     ] = None,
     deadline: DeadlineOption = None,
-    patience: PatienceOption = 600.0,
+    connect_timeout: ConnectTimeoutOption = 600.0,
     stock: Annotated[
         bool, typer.Option("--stock", help="Also serve stock SuperNodes (weaker; no secure sum).")
     ] = False,
@@ -104,7 +105,8 @@ def coordinate(
     """Run the server of a study; it learns what the study's trust says, and nothing more.
 
     Parties need the file tls/authority.crt from the folder to recognise this server. If the server
-    stops for any reason, the same command goes on where it was: nothing is paid twice.
+    stops for any reason, the same command goes on where it was: nothing is paid twice. When a party
+    was away at the end, the same command hands out the result once more.
 
     \b
     Examples:
@@ -129,22 +131,39 @@ def coordinate(
             "a secure sum needs parties that stay, and a stock SuperNode forgets everything after "
             "each message: leave out --stock, or agree on trust local"
         )
-    place = server.place_of(where, listen, tuple(also or ()), insecure)
+    place = server.place_of(where, listen, tuple(san or ()), insecure)
+    place = replace(place, stock=stock)
     wait = deadline or (file.server.deadline if file.server else 60.0)
     home = folder or study.with_suffix(".run")
-    job = Job.begin(home, study, _roster(study, roster), Conditions(wait, patience))
-    if job.finished:
+    job = Job.begin(home, study, _roster(study, roster), Conditions(wait, connect_timeout))
+    late = job.uninformed(file.names)
+    if job.finished and not late:
         raise InvalidInput(f"{home} holds the result of this study already: it runs once")
+    if job.finished:
+        typer.echo(f"the study is over; {_listed(late)} may fetch the result now", err=True)
     with (
-        plain_warnings(), server.serving(job, place) as link, bar_of_rounds(json) as follow,
+        plain_warnings(),
+        server.serving(job, place) as link,
+        bar_of_rounds(json) as follow,
         recorded(home, file.title, "server") as record,
-    ):  # fmt: skip
+    ):
         if not insecure:
             typer.echo(f"parties need {server.authority_of(job)}", err=True)
         typer.echo(f"the server is at {where} ({link.address} here)", err=True)
         shown = server.run(job, link, follow, stock=stock)
         record.end(shown.get("failed"))
     report(shown, home, json, page=add_report(home), evaluation=evaluation_in(home))
+    if late := job.uninformed(file.names):
+        typer.echo(
+            f"{_listed(late)} could not be given the result: when they are back, run this command "
+            "again, and `unisono join` as before",
+            err=True,
+        )
+
+
+def _listed(names: list[str]) -> str:
+    """A few names, and how many more."""
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def join(
@@ -161,14 +180,14 @@ def join(
     server: Annotated[
         str | None, typer.Option(help="HOST:PORT of the server. (default: the study's)")
     ] = None,
-    authority: Annotated[
+    ca_cert: Annotated[
         Path | None,
         typer.Option(help="The server's certificate. (default: authority.crt beside the study)"),
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Where the result goes. (default: beside the policy)")
     ] = None,
-    patience: PatienceOption = 600.0,
+    connect_timeout: ConnectTimeoutOption = 600.0,
     insecure: InsecureOption = False,
     json: inputs.JsonOption = False,
 ) -> None:
@@ -195,16 +214,21 @@ def join(
     if where is None:
         raise InvalidInput(f"{study} names no server: give --server HOST:PORT")
     own = name or load_policy(policy).dataset.name
-    seat = party.Seat(
-        own, study, _roster(study, roster), data, policy, keys or policy.parent / "keys",
+    seat = party.PartyConfig(
+        own,
+        study,
+        _roster(study, roster),
+        data,
+        policy,
+        keys or policy.parent / "keys",
         output or policy.parent / f"{study.stem}.{own}",
-    )  # fmt: skip
+    )
     rounds = [0]
 
     def turn(number: int) -> None:
         typer.echo(f"{own}: round {number + 1} of {rounds[0]}", err=True)
 
-    connection = party.connection(where, authority or study.parent / "authority.crt", insecure)
+    connection = party.connection(where, ca_cert or study.parent / "authority.crt", insecure)
     with plain_warnings():
         member = party.Member(seat, where, turn=turn)
     rounds[0] = member.agreed.built.study.algorithm.rounds
@@ -212,9 +236,11 @@ def join(
     with recorded(seat.output, file.title, "party", own) as record:
         member.prepare()
         party.serve(
-            member, connection, patience=patience,
+            member,
+            connection,
+            connect_timeout=connect_timeout,
             connected=lambda node: typer.echo(f"{own}: connected to {where}", err=True),
-        )  # fmt: skip
+        )
         shown = member.finish()
         record.end(shown.get("failed"))
     report(shown, seat.output, json, page=add_report(seat.output))
@@ -230,7 +256,7 @@ def local_cluster(
         typer.Option(help="Keep keys and results here. (default: removed at the end)"),
     ] = None,
     deadline: DeadlineOption = None,
-    patience: PatienceOption = 120.0,
+    connect_timeout: ConnectTimeoutOption = 120.0,
     json: inputs.JsonOption = False,
 ) -> None:
     """Try a study on this machine as between many: a server and a process for each party.
@@ -255,9 +281,13 @@ def local_cluster(
         server = home.resolve() / "server"
         with plain_warnings(), bar_of_rounds(json) as follow:
             shown = run_local(
-                study, find_data(file.names, data), home.resolve(), follow,
-                Conditions(wait, patience), lambda: recorded(server, file.title, "server"),
-            )  # fmt: skip
+                study,
+                find_data(file.names, data),
+                home.resolve(),
+                follow,
+                Conditions(wait, connect_timeout),
+                lambda: recorded(server, file.title, "server"),
+            )
         text = (server / "certificate.txt").read_text(encoding="utf-8")
         page = add_report(server) if folder else None
         found = evaluation_in(server)

@@ -43,9 +43,12 @@ class Record:
 
 @contextmanager
 def recorded(
-    folder: Path, title: str, engine: Literal["in process", "server", "party"],
-    party: str | None = None, simulated: bool = False,
-) -> Iterator[Record]:  # fmt: skip
+    folder: Path,
+    title: str,
+    engine: Literal["in process", "server", "party"],
+    party: str | None = None,
+    simulated: bool = False,
+) -> Iterator[Record]:
     """Keeps run.json true while a run goes on; whatever stops it is written down.
 
     That it is a simulation is said from the beginning: nobody may take it for a real run.
@@ -57,7 +60,7 @@ def recorded(
     began = _began(folder) or now()
     heading = Heading(
         title, engine, "running", began, None, party, command, os.getpid(), simulated=simulated
-    )  # fmt: skip
+    )
     record = Record(folder, heading)
     try:
         yield record

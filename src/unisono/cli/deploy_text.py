@@ -71,17 +71,23 @@ def bar_of_rounds(quiet: bool) -> Iterator[Callable[["Progress"], None]]:
 
         def follow(progress: "Progress") -> None:
             bar.update(
-                task, completed=progress.rounds, total=progress.of or None,
+                task,
+                completed=progress.rounds,
+                total=progress.of or None,
                 description=progress.words or "rounds",
-            )  # fmt: skip
+            )
 
         yield follow
 
 
 def report(
-    shown: dict[str, Any], folder: Path | None, json: bool, text: str = "",
-    evaluation: dict[str, Any] | None = None, page: Path | None = None,
-) -> None:  # fmt: skip
+    shown: dict[str, Any],
+    folder: Path | None,
+    json: bool,
+    text: str = "",
+    evaluation: dict[str, Any] | None = None,
+    page: Path | None = None,
+) -> None:
     """What came out, how good it is, what it rests on, and where all of it lies."""
     if json:
         document = {"result": shown, "folder": str(folder) if folder else None}

@@ -44,8 +44,11 @@ def doctor(
         out.print()
         warnings = sum(one.state == "warning" for one in found)
         out.print(
-            f"{len(problems)} of {len(found)} checks failed: mend these first." if problems
-            else f"Sound. {warnings} of {len(found)} checks warn." if warnings else "Sound."
-        )  # fmt: skip
+            f"{len(problems)} of {len(found)} checks failed: mend these first."
+            if problems
+            else f"Sound. {warnings} of {len(found)} checks warn."
+            if warnings
+            else "Sound."
+        )
     if problems:
         raise typer.Exit(1)

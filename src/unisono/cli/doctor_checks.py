@@ -97,10 +97,11 @@ def _requirements(extra: str) -> list[tuple[str, str]]:
 
     stated = [Requirement(line) for line in metadata.requires("unisono") or []]
     wanted = [
-        one for one in stated
+        one
+        for one in stated
         if (one.marker is None and not extra)
         or (one.marker is not None and extra and one.marker.evaluate({"extra": extra}))
-    ]  # fmt: skip
+    ]
     return [(one.name, str(one.specifier) or "any version") for one in wanted]
 
 

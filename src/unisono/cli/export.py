@@ -10,8 +10,15 @@ from unisono.cli.ledger_text import history_words, policy_words
 from unisono.core.trust import describe
 
 COLUMNS = (
-    "entry", "time", "purpose", "releases", "viewer", "what", "epsilon_alone", "delta",
-)  # fmt: skip
+    "entry",
+    "time",
+    "purpose",
+    "releases",
+    "viewer",
+    "what",
+    "epsilon_alone",
+    "delta",
+)
 
 
 def as_json(book: Book) -> str:
@@ -27,10 +34,17 @@ def as_csv(book: Book) -> str:
     for entry in book.summary.entries:
         for viewer, history in entry.cost.items():
             writer.writerow(
-                [entry.number, _cell(entry.time), _cell(entry.purpose), entry.releases, viewer,
-                 history_words(history), words.jsonable(book.alone(entry, viewer)),
-                 book.delta(viewer)]
-            )  # fmt: skip
+                [
+                    entry.number,
+                    _cell(entry.time),
+                    _cell(entry.purpose),
+                    entry.releases,
+                    viewer,
+                    history_words(history),
+                    words.jsonable(book.alone(entry, viewer)),
+                    book.delta(viewer),
+                ]
+            )
     return text.getvalue()
 
 
@@ -55,8 +69,10 @@ def as_markdown(book: Book) -> str:
             f"{words.number(s.budget.epsilon)} | {words.plain(s.delta)} | {s.grants} |"
         )
     lines += ["", "## Entries", ""]
-    lines += ["| entry | time | purpose | releases | seen by | what | epsilon alone |",
-              "|---|---|---|---|---|---|---|"]  # fmt: skip
+    lines += [
+        "| entry | time | purpose | releases | seen by | what | epsilon alone |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for entry in found.entries:
         for viewer, history in entry.cost.items():
             lines.append(

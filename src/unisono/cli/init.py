@@ -4,7 +4,7 @@ import csv
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -14,7 +14,7 @@ from unisono.core.trust import Trust
 from unisono.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from unisono.studies.template import Answers, Goal
+    from unisono.studies.template import Answers
 
 _LONGEST_HEADER = 2**20
 _T = TypeVar("_T")
@@ -25,9 +25,8 @@ def init(
         "study.toml"
     ),
     title: Annotated[str | None, typer.Option(help="What the study is about.")] = None,
-    goal: Annotated[
-        str | None,
-        typer.Option(help="statistics, classes, number, network, posterior or clusters."),
+    model: Annotated[
+        str | None, typer.Option(help="What is to be learnt; `unisono models` lists them.")
     ] = None,
     header: Annotated[
         Path | None,
@@ -50,8 +49,8 @@ def init(
         Trust | None, typer.Option(metavar="MODE", help=f"{', '.join(Trust)}. [secure-sum]")
     ] = None,
     algorithm: Annotated[
-        str | None, typer.Option(help="One of the algorithms. (default: by the goal)")
-    ] = None,
+        str, typer.Option(help="How it is learnt; `unisono algorithms` lists them.")
+    ] = "auto",
     server: Annotated[str | None, typer.Option(help="HOST:PORT, for several machines.")] = None,
     test: Annotated[str | None, typer.Option(help="A file of PUBLIC test records.")] = None,
     yes: Annotated[
@@ -68,22 +67,28 @@ def init(
     Examples:
       unisono init
       unisono init --header north.csv
-      unisono init ages.toml --title Ages --goal statistics --column age=0:120 \\
+      unisono init ages.toml --title Ages --model statistics --column age=0:120 \\
           --parties north=300,south=200 --yes
     """
     from unisono.studies.template import Answers
 
     _require_new(file)
     ask = _Asking(quiet=yes or json)
-    wanted = _goal(ask, goal, algorithm)
+    wanted = _model(ask, model)
     named = _columns(ask, column or [], _names(header))
     answers = Answers(
         title=title or ask.text("What is the study about?", "--title", "A first study"),
-        goal=wanted, columns=named, target=_target(ask, target, wanted, named),
+        model=wanted,
+        columns=named,
+        target=_target(ask, target, wanted, named),
         parties=_parties(ask, parties),
         epsilon=ask.number("How much may it cost (epsilon; 1 is good)?", "--epsilon", 1.0, epsilon),
-        delta=delta, trust=trust, algorithm=algorithm, server=server, test=test,
-    )  # fmt: skip
+        delta=delta,
+        trust=trust,
+        algorithm=algorithm,
+        server=server,
+        test=test,
+    )
     _write(file, answers)
     if json:
         write_json({"file": str(file)})
@@ -141,24 +146,17 @@ class _Asking:
         return self.answer(question, option, read, f"{default:g}")
 
 
-def _goal(ask: _Asking, given: str | None, algorithm: str | None) -> "Goal":
-    from unisono.studies.template import GOALS
+def _model(ask: _Asking, given: str | None) -> str:
+    from unisono.models.registry import model_named, models
 
-    if given is None and algorithm is not None:
-        return "classes"  # the algorithm says what is asked for; its target says the rest
-    if given is None:
-        for word, meaning in GOALS.items():
-            typer.echo(f"  {word:<12}{meaning}", err=True)
-        return ask.answer("What do you want?", "--goal", _known_goal)
-    return _known_goal(given)
+    def known(said: str) -> str:
+        return model_named(said).name
 
-
-def _known_goal(said: str) -> "Goal":
-    from unisono.studies.template import GOALS
-
-    if said not in GOALS:
-        raise InvalidInput(f"goal {said!r} is unknown: choose one of {', '.join(GOALS)}")
-    return cast("Goal", said)
+    if given is not None:
+        return known(given)
+    for kind in models().values():
+        typer.echo(f"  {kind.name:<30}{kind.summary}", err=True)
+    return ask.answer("What do you want to learn?", "--model", known)
 
 
 def _columns(ask: _Asking, given: list[str], names: list[str]) -> dict[str, Any]:
@@ -204,9 +202,10 @@ def _column(said: str) -> Any:
     return None if said == "-" else parse_column(said)
 
 
-def _target(
-    ask: _Asking, given: str | None, goal: "Goal", columns: dict[str, Any]
-) -> str | None:  # fmt: skip
+def _target(ask: _Asking, given: str | None, model: str, columns: dict[str, Any]) -> str | None:
+    from unisono.models.model import Target
+    from unisono.models.registry import model_named
+
     def known(said: str) -> str:
         if said not in columns:
             raise InvalidInput(f"target {said!r} is no column: there are {', '.join(columns)}")
@@ -214,7 +213,7 @@ def _target(
 
     if given is not None:
         return known(given)
-    if goal in ("statistics", "clusters"):
+    if model_named(model).target is Target.NONE:
         return None
     question = "Which column is to be predicted?"
     return ask.answer(question, "--target", known, list(columns)[-1])

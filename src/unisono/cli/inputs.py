@@ -148,9 +148,11 @@ class Question:
         """All releases together."""
         return self.event(noise) * self.count
 
-    def _noise(self, noise: float) -> (
+    def _noise(
+        self, noise: float
+    ) -> (
         Gaussian | Laplace | NormNoise | DiscreteGaussian | Skellam | RandomizedResponse | Selection
-    ):  # fmt: skip
+    ):
         match self.mechanism:
             case MechanismName.GAUSSIAN:
                 return Gaussian(noise)
@@ -176,7 +178,7 @@ class Question:
             case MechanismName.SELECTION:
                 return bounded_sum(linf=1.0)
             case name if name in _INTEGER:
-                # Rounding a record to the grid is part of its sensitivity (X-1), and integer
+                # Rounding a record to the grid is part of its sensitivity, and integer
                 # noise cannot round it away again.
                 from unisono.core.values import sum_sensitivity
 
@@ -209,7 +211,7 @@ def sampler_from(rate: float | None, subset: str | None) -> Sampler:
 
 
 def warn_if_large(delta: float, records: int | None) -> str | None:
-    """The warning that delta is at least 1 / records, if it is (E000-2)."""
+    """The warning that delta is at least 1 / records, if it is."""
     if records is None:
         return None
     from unisono.accounting.validation import require_count, require_delta

@@ -70,9 +70,14 @@ def create(
         raise InvalidInput(f"cannot create {file}: the folder {file.parent} does not exist")
     exceptions = ((SERVER, Budget(math.inf)),) if trust_server else ()
     policy = Policy(
-        dataset, Budget(epsilon, delta), exceptions, relation, unit,
-        colluders=colluders, records_per_person=records_per_person,
-    )  # fmt: skip
+        dataset,
+        Budget(epsilon, delta),
+        exceptions,
+        relation,
+        unit,
+        colluders=colluders,
+        records_per_person=records_per_person,
+    )
     warn(inputs.warn_if_large(delta, records))
     from unisono.accounting.accountant import ACCOUNTANT
     from unisono.cli import ledger_text

@@ -116,17 +116,25 @@ def _entries_table(book: Book, last: int) -> Table:
     entries = book.summary.entries
     shown = entries[-last:]
     table = Table(
-        "entry", Column("time", no_wrap=True), "purpose", "what", Column("epsilon alone", width=10),
-        box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left",
+        "entry",
+        Column("time", no_wrap=True),
+        "purpose",
+        "what",
+        Column("epsilon alone", width=10),
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        title_justify="left",
         title=f"The last {len(shown)} of {words.times(len(entries), 'entry', 'entries')}",
-    )  # fmt: skip
+    )
     for entry in shown:
         worst = max(entry.cost, key=lambda viewer: book.alone(entry, viewer))
         table.add_row(
-            str(entry.number), words.clean(entry.time)[:16].replace("T", " "),
-            words.clean(entry.purpose) or "-", history_words(entry.cost[worst]),
+            str(entry.number),
+            words.clean(entry.time)[:16].replace("T", " "),
+            words.clean(entry.purpose) or "-",
+            history_words(entry.cost[worst]),
             words.number(book.alone(entry, worst)),
-        )  # fmt: skip
+        )
     return table
 
 

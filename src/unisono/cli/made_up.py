@@ -23,28 +23,29 @@ def parties(built: Any, seed: int) -> list[tuple[Any, ...]]:
 def encoded(built: Any, values: dict[str, Any]) -> tuple[Any, ...]:
     import numpy as np
 
-    return tuple(array.astype(np.float32) for array in built.parts.encode(values))
+    return tuple(array.astype(np.float32) for array in built.posed.encode(values))
 
 
 def typical(file: "StudyFile", records: int, seed: int) -> dict[str, Any]:
     """Records anywhere within the public bounds, by column: numbers, and places of categories."""
     import numpy as np
 
-    from unisono.studies.schema import Category
+    from unisono.data.schema import Category
 
     generator = np.random.default_rng([seed, 1])
     return {
         name: generator.integers(0, len(column.values), records).astype(float)
-        if isinstance(column, Category) else generator.uniform(*column.bounds, records)
+        if isinstance(column, Category)
+        else generator.uniform(*column.bounds, records)
         for name, column in file.data.columns.items()
-    }  # fmt: skip
+    }
 
 
 def extremes(file: "StudyFile", seed: int) -> dict[str, Any]:
     """Corners of the public box, each with both ends of the target."""
     import numpy as np
 
-    from unisono.studies.schema import Category
+    from unisono.data.schema import Category
 
     ends = {
         name: (0.0, len(column.values) - 1.0) if isinstance(column, Category) else column.bounds

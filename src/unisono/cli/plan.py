@@ -13,7 +13,7 @@ from unisono.planning.tasks import Task
 
 if TYPE_CHECKING:
     from unisono.cli.plan_advice import Line
-    from unisono.cli.plan_studies import Wish
+    from unisono.cli.plan_studies import PlanRequest
 
 _EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 _FEW_EPSILONS = (0.25, 1.0, 4.0)  # networks take a second each to build
@@ -81,95 +81,122 @@ def plan(
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        from unisono.cli.plan_studies import Wish, wish_of
+        from unisono.cli.plan_studies import PlanRequest, request_of
 
         if study is not None:
             from unisono.studies.file import load_study
 
             file = load_study(study)
-            wish, unit = wish_of(file, without_privacy, majority), file.privacy.unit
+            request, unit = request_of(file, without_privacy, majority), file.privacy.unit
         else:
             several = 2 if task in (Task.CLASSIFICATION, Task.NETWORK) else 0
-            wish = Wish(
-                task, sizes, 1 if task is Task.MEAN else features,
-                several if classes is None else classes, parameters, _bounds(bounds), epsilon,
-                delta, relation, survivors, colluders, None, without_privacy, majority,
-            )  # fmt: skip
-        _answer(wish, unit, plot, json)
+            request = PlanRequest(
+                task,
+                sizes,
+                1 if task is Task.MEAN else features,
+                several if classes is None else classes,
+                parameters,
+                _bounds(bounds),
+                epsilon,
+                delta,
+                relation,
+                survivors,
+                colluders,
+                None,
+                without_privacy,
+                majority,
+            )
+        _answer(request, unit, plot, json)
     for text in dict.fromkeys(str(one.message) for one in caught):
         warn(text)
 
 
-def _answer(wish: "Wish", unit: Unit, plot: str | None, json: bool) -> None:
+def _answer(request: "PlanRequest", unit: Unit, plot: str | None, json: bool) -> None:
     from unisono.cli import plan_advice, plan_studies
     from unisono.planning.verdicts import Grade
 
     lines = [
-        plan_advice.Line(one, None if one.built is None else plan_studies.prediction(wish, one))
-        for one in plan_studies.candidates(wish)
+        plan_advice.Line(one, None if one.built is None else plan_studies.prediction(request, one))
+        for one in plan_studies.candidates(request)
     ]
     chosen = plan_advice.recommended(lines, unit)
     fixes = []
     if chosen is not None and chosen.grade in (Grade.DOUBTFUL, Grade.USELESS):
-        fixes = list(plan_advice.remedies(wish, chosen, lines))
+        fixes = list(plan_advice.remedies(request, chosen, lines))
     if plot:
         from unisono.cli.plan_picture import draw_trade_off
 
-        draw_trade_off(wish, _curves(wish, unit, lines), plot)
+        draw_trade_off(request, _curves(request, unit, lines), plot)
     if json:
-        write_json(_document(wish, unit, lines, chosen, fixes, plot))
+        write_json(_document(request, unit, lines, chosen, fixes, plot))
     else:
         from unisono.cli.plan_text import write_plan
 
-        write_plan(wish, unit, lines, chosen, fixes, plot)
+        write_plan(request, unit, lines, chosen, fixes, plot)
 
 
-def _curves(wish: "Wish", unit: Unit, lines: list["Line"]) -> dict[Trust, Any]:
+def _curves(request: "PlanRequest", unit: Unit, lines: list["Line"]) -> dict[Trust, Any]:
     """Predictions over epsilon, of the best algorithm under each trust."""
     from dataclasses import replace
 
     from unisono.cli.plan_advice import best_by_trust
     from unisono.cli.plan_studies import candidate, document, prediction
 
-    chosen = _FEW_EPSILONS if wish.task is Task.NETWORK else _EPSILONS
-    epsilons = sorted({*chosen, wish.epsilon})
+    chosen = _FEW_EPSILONS if request.task is Task.NETWORK else _EPSILONS
+    epsilons = sorted({*chosen, request.epsilon})
     curves = {}
     for trust, line in best_by_trust(lines, unit).items():
         points = []
         for epsilon in epsilons:
-            other = replace(wish, epsilon=epsilon)
+            other = replace(request, epsilon=epsilon)
             made = candidate(document(other, line.candidate.algorithm, trust))
             if made.built is not None:
                 points.append((epsilon, prediction(other, made)))
         curves[trust] = points
     if not curves:
         raise InvalidInput(
-            f"nothing to draw: no algorithm for {wish.task} that hides a {unit} can run; leave out "
-            "--plot to see the reasons"
+            f"nothing to draw: no algorithm for {request.task} that hides a {unit} can run; leave "
+            "out --plot to see the reasons"
         )
     return curves
 
 
 def _document(
-    wish: "Wish", unit: Unit, lines: list["Line"], chosen: Any, fixes: list[Any], plot: str | None
+    request: "PlanRequest",
+    unit: Unit,
+    lines: list["Line"],
+    chosen: Any,
+    fixes: list[Any],
+    plot: str | None,
 ) -> dict[str, Any]:
     from unisono.cli.plan_text import sentence
 
     return {
-        "task": str(wish.task), "records": list(wish.records), "features": wish.features,
-        "classes": wish.classes, "epsilon": wish.epsilon, "delta": wish.delta,
-        "relation": str(wish.relation), "unit": str(unit), "headroom": wish.headroom,
+        "task": str(request.task),
+        "records": list(request.records),
+        "features": request.features,
+        "classes": request.classes,
+        "epsilon": request.epsilon,
+        "delta": request.delta,
+        "relation": str(request.relation),
+        "unit": str(unit),
+        "headroom": request.headroom,
         "studies": [line.prediction.to_json() for line in lines if line.prediction],
         "not_possible": [
-            {"algorithm": line.candidate.algorithm, "trust": str(line.candidate.trust),
-             "unit": str(line.candidate.unit), "reason": line.candidate.reason}
-            for line in lines if line.prediction is None
+            {
+                "algorithm": line.candidate.algorithm,
+                "trust": str(line.candidate.trust),
+                "unit": str(line.candidate.unit),
+                "reason": line.candidate.reason,
+            }
+            for line in lines
+            if line.prediction is None
         ],
         "recommended": None if chosen is None else chosen.to_json(),
-        "reason": sentence(wish, chosen),
+        "reason": sentence(request, chosen),
         "remedies": [{"change": fix.words, **fix.prediction.to_json()} for fix in fixes],
         "picture": plot,
-    }  # fmt: skip
+    }
 
 
 def _sizes(records: str, parties: int | None) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from unisono.cli.plan_studies import Candidate, Wish, candidate, document, prediction
+from unisono.cli.plan_studies import Candidate, PlanRequest, candidate, document, prediction
 from unisono.core.trust import Trust, Unit
 from unisono.planning.predict import Prediction
 from unisono.planning.tasks import Task
@@ -90,7 +90,7 @@ def reason(chosen: Prediction) -> str:
     return _WHO[chosen.trust]
 
 
-def remedies(wish: Wish, found: Prediction, lines: Sequence[Line]) -> Iterator[Remedy]:
+def remedies(request: PlanRequest, found: Prediction, lines: Sequence[Line]) -> Iterator[Remedy]:
     """What would make a doubtful or useless study usable, each change by itself."""
     for line in lines:
         other = line.prediction
@@ -100,26 +100,37 @@ def remedies(wish: Wish, found: Prediction, lines: Sequence[Line]) -> Iterator[R
             yield Remedy(f"{name} instead of {found.trust}", other)
             break
     yield from _first(
-        wish, found, lambda times: replace(wish, epsilon=wish.epsilon * times),
-        lambda times: f"epsilon {wish.epsilon * times:g} instead of {wish.epsilon:g}",
-    )  # fmt: skip
-    count = len(wish.records)
+        request,
+        found,
+        lambda times: replace(request, epsilon=request.epsilon * times),
+        lambda times: f"epsilon {request.epsilon * times:g} instead of {request.epsilon:g}",
+    )
+    count = len(request.records)
     yield from _first(
-        wish, found, wish.crowd,
+        request,
+        found,
+        request.crowd,
         lambda times: f"{count * times} parties of this size instead of {count}",
-    )  # fmt: skip
-    if wish.file is None and wish.task is not Task.MEAN and wish.parameters is None:
+    )
+    if request.file is None and request.task is not Task.MEAN and request.parameters is None:
         yield from _first(
-            wish, found, lambda times: replace(wish, features=max(1, wish.features // times)),
-            lambda times: f"{max(1, wish.features // times)} features instead of {wish.features}",
-            wish.features,
-        )  # fmt: skip
+            request,
+            found,
+            lambda times: replace(request, features=max(1, request.features // times)),
+            lambda times: (
+                f"{max(1, request.features // times)} features instead of {request.features}"
+            ),
+            request.features,
+        )
 
 
 def _first(
-    wish: Wish, found: Prediction, changed: Callable[[int], Wish], words: Callable[[int], str],
+    request: PlanRequest,
+    found: Prediction,
+    changed: Callable[[int], PlanRequest],
+    words: Callable[[int], str],
     most: int = 2**_DOUBLINGS,
-) -> Iterator[Remedy]:  # fmt: skip
+) -> Iterator[Remedy]:
     """The least doubling after which the study is usable, if there is one."""
     times = 2
     while times <= most and sum(changed(times).records) <= 10**7:

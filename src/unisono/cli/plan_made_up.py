@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from unisono.studies import settings
-from unisono.studies.questions import AnyQuestion, Quantiles
-from unisono.studies.schema import Number, StudyFile
+from unisono.data.schema import Number
+from unisono.models.questions import AnyQuestion, Quantiles
+from unisono.studies.schema import StudyFile
 
 _MADE_UP = 256  # records
 
@@ -27,9 +27,8 @@ def ranges(file: StudyFile) -> list[float]:
 
     Answers come in the order of `surveys`: moments of the same column stand together.
     """
-    assert isinstance(file.algorithm, settings.Statistics)
     groups: dict[Any, list[float]] = {}
-    for number, question in enumerate(file.algorithm.questions):
+    for number, question in enumerate(file.model_settings.questions):
         together = question.ask in ("mean", "variance", "standard deviation")
         key = (question.column, getattr(question, "by", None)) if together else number
         times = len(question.levels) if isinstance(question, Quantiles) else 1

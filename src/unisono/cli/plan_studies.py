@@ -2,43 +2,31 @@
 trust, built by the same code that builds a study that runs. No table is read."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from unisono.algorithms.registry import algorithm_named
 from unisono.cli.plan_made_up import even, ranges
 from unisono.core.sensitivity import positive
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.errors import ConditionViolated, InvalidInput
+from unisono.models.model import ModelKind, Target
+from unisono.models.registry import algorithms_for, model_named, models
+from unisono.planning.posteriors import WIDTHS
 from unisono.planning.predict import Prediction, predict, predict_answers
 from unisono.planning.tasks import Task
 from unisono.planning.verdicts import headroom
-from unisono.studies import settings
-from unisono.studies.build import build
+from unisono.releases.algorithm import AlgorithmKind
+from unisono.studies.build import Built, build
 from unisono.studies.file import faults
-from unisono.studies.plan import Built
-from unisono.studies.schema import Number, StudyFile
-
-_CONVEX = (
-    "gradient-perturbation", "dp-sgd-convex", "output-perturbation", "sgd-synchronous", "fed-avg",
-)  # fmt: skip
-_ALGORITHMS: Mapping[Task, tuple[str, ...]] = {
-    Task.MEAN: ("statistics",),
-    Task.CLASSIFICATION: _CONVEX,
-    Task.REGRESSION: _CONVEX,
-    Task.NETWORK: ("dp-sgd", "dp-ftrl", "local-dp-sgd", "fed-avg"),
-    Task.POSTERIOR: (
-        "one-shot-regression", "pvi-natural-gradient", "pvi-dp-sga", "pvi-clipped-updates",
-    ),
-}  # fmt: skip
-_PARTIES = ("fed-avg", "pvi-clipped-updates")
-_AT_HOME = ("local-dp-sgd", "pvi-dp-sga")
+from unisono.studies.schema import StudyFile
 
 
 @dataclass(frozen=True)
-class Wish:
+class PlanRequest:
     """What somebody plans, all of it public. `classes` 0: a number is predicted.
 
     `without_privacy` is the accuracy or R² that somebody expects of a model without privacy,
@@ -80,13 +68,35 @@ class Wish:
         return headroom(self.task, self.without_privacy, self.majority)
 
     @property
-    def algorithms(self) -> tuple[str, ...]:
-        named = _ALGORITHMS[self.task]
+    def entries(self) -> tuple[tuple[ModelKind, AlgorithmKind], ...]:
+        """What competes: every algorithm for the models of this task. A network without hidden
+        layers is a linear model, and hides whole parties where no other does."""
+        if self.file is not None and self.task is not Task.NETWORK:
+            wanted = [self.file.model_kind]
+        else:
+            wanted = [kind for kind in models().values() if kind.task == self.task]
+            number = Target.NUMBER if self.classes == 0 else None
+            if self.task is Task.POSTERIOR:
+                wanted = [k for k in wanted if (k.target is Target.NUMBER) == (number is not None)]
+        found = [(kind, one) for kind in wanted[:1] for one in algorithms_for(kind)]
+        if self.task in (Task.CLASSIFICATION, Task.REGRESSION):
+            network = model_named("network")
+            found += [
+                (network, one)
+                for one in algorithms_for(network)
+                if one.units == (Unit.PARTY,) and self.task in one.laws
+            ]
+        if self.task is Task.MEAN:
+            return tuple(found)
         if self.task is Task.POSTERIOR:
-            return named[1:] if self.classes else named[:1]
-        return named
+            return tuple(pair for pair in found if pair[1].name in WIDTHS)
+        return tuple(pair for pair in found if self.task in pair[1].laws)
 
-    def crowd(self, times: int) -> "Wish":
+    @property
+    def algorithms(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(kind.name for _, kind in self.entries))
+
+    def crowd(self, times: int) -> "PlanRequest":
         """The same with so many times as many parties, who all answer."""
         return replace(self, records=self.records * times, survivors=None)
 
@@ -101,17 +111,18 @@ class Candidate(NamedTuple):
     reason: str = ""
 
 
-def candidates(wish: Wish) -> Iterator[Candidate]:
+def candidates(request: PlanRequest) -> Iterator[Candidate]:
     """Every algorithm for the task under every trust it knows."""
-    for name in wish.algorithms:
-        for trust in [Trust.LOCAL] if name in _AT_HOME else Trust:
-            yield candidate(document(wish, name, trust))
+    for _, kind in request.entries:
+        for trust in Trust:
+            if trust in kind.trusts:
+                yield candidate(document(request, kind.name, trust))
 
 
 def candidate(said: dict[str, Any]) -> Candidate:
     """The study of a document, built."""
     name, trust = said["algorithm"]["name"], Trust(said["trust"]["mode"])
-    unit = Unit.PARTY if name in _PARTIES else Unit.RECORD
+    unit = algorithm_named(name).units[0]
     try:
         file = StudyFile.model_validate_json(json.dumps(said))
         for _, words in faults(file):
@@ -125,122 +136,139 @@ def candidate(said: dict[str, Any]) -> Candidate:
     return Candidate(name, trust, unit, None, words)
 
 
-def prediction(wish: Wish, found: Candidate) -> Prediction:
+def prediction(request: PlanRequest, found: Candidate) -> Prediction:
     """What is to be expected of a candidate that was built."""
     built = found.built
     assert built is not None
-    if wish.task is not Task.MEAN:
-        return predict(built.study, wish.task, wish.classes, wish.headroom)
-    columns = built.parts.encode(even(built.file))
-    return predict_answers(built.study, built.parts.present, columns, ranges(built.file))
+    if request.task is not Task.MEAN:
+        return predict(built.study, request.task, request.classes, request.headroom)
+    columns = built.posed.encode(even(built.file))
+    return predict_answers(built.study, built.posed.present, columns, ranges(built.file))
 
 
 # ------------------------------------------------------------- documents
 
 
-def document(wish: Wish, name: str, trust: Trust) -> dict[str, Any]:
+def document(request: PlanRequest, name: str, trust: Trust) -> dict[str, Any]:
     """What a study file would say."""
-    own = {"mode": trust, "minimum_survivors": wish.survivors, "colluders": wish.colluders}
+    own = {"mode": trust, "minimum_parties": request.survivors, "colluders": request.colluders}
     return {
         "title": f"plan of {name}",
-        "data": _data(wish),
+        "data": _data(request),
         "parties": [
             {"name": f"party-{number}", "records": count}
-            for number, count in enumerate(wish.records, start=1)
+            for number, count in enumerate(request.records, start=1)
         ],
         "privacy": {
-            "epsilon": wish.epsilon, "delta": wish.delta, "relation": wish.relation,
-            "unit": Unit.PARTY if name in _PARTIES else Unit.RECORD,
+            "epsilon": request.epsilon,
+            "delta": request.delta,
+            "relation": request.relation,
+            "unit": algorithm_named(name).units[0],
         },
         "trust": {key: value for key, value in own.items() if value is not None},
-        "algorithm": _algorithm(wish, name),
-    }  # fmt: skip
+        **_learnt(request, name),
+    }
 
 
-def _data(wish: Wish) -> dict[str, Any]:
-    if wish.file is not None:
-        return wish.file.model_dump(mode="json")["data"]
-    hidden = wish.relation is Relation.ADD_OR_REMOVE
-    number = {"kind": "number", "bounds": wish.bounds}
-    columns: dict[str, Any] = {f"x{place}": number for place in range(1, wish.features + 1)}
+def _data(request: PlanRequest) -> dict[str, Any]:
+    if request.file is not None:
+        return request.file.model_dump(mode="json")["data"]
+    hidden = request.relation is Relation.ADD_OR_REMOVE
+    number = {"kind": "number", "bounds": request.bounds}
+    columns: dict[str, Any] = {f"x{place}": number for place in range(1, request.features + 1)}
     said = {"sizes": "hidden" if hidden else "exact", "columns": columns}
-    if wish.task is Task.MEAN:
+    if request.task is Task.MEAN:
         return said
-    if wish.classes:
-        values = [f"class-{place}" for place in range(1, wish.classes + 1)]
+    if request.classes:
+        values = [f"class-{place}" for place in range(1, request.classes + 1)]
         columns["y"] = {"kind": "category", "values": values}
     else:
         columns["y"] = {"kind": "number", "bounds": (-1.0, 1.0)}
     return {**said, "target": "y"}
 
 
-def _algorithm(wish: Wish, name: str) -> dict[str, Any]:
-    if wish.file is not None and name == wish.file.algorithm.name:
-        return wish.file.algorithm.model_dump(mode="json")
-    if wish.task is Task.MEAN:
-        asked = [{"ask": "mean", "column": f"x{n}"} for n in range(1, wish.features + 1)]
-        return {"name": name, "questions": asked}
-    if wish.task is Task.NETWORK:
-        return {"name": name, "hidden": hidden_layers(wish)}
-    if name == "fed-avg":
-        return {"name": name, "hidden": ()}
-    if wish.task is Task.REGRESSION:
-        return {"name": name, "loss": "squares"}
-    return {"name": name}
+def _learnt(request: PlanRequest, name: str) -> dict[str, Any]:
+    """The sections [model] and [algorithm]."""
+    model = next(kind for kind, one in request.entries if one.name == name)
+    said = {"name": model.name, **_model(request, model)}
+    own = request.file
+    if own is None:
+        return {"model": said, "algorithm": {"name": name}}
+    if model.name == own.model.name:
+        said = own.model.model_dump(mode="json", exclude_unset=True)
+    # What the file leaves out stays open: the model's own rule fills it in, as in the study.
+    same = own.algorithm.name == name
+    algorithm = own.algorithm.model_dump(mode="json", exclude_unset=True) if same else {}
+    return {"model": said, "algorithm": {"name": name, **algorithm}}
 
 
-def hidden_layers(wish: Wish) -> tuple[int, ...]:
+def _model(request: PlanRequest, model: ModelKind) -> dict[str, Any]:
+    if request.task is Task.MEAN:
+        asked = [{"ask": "mean", "column": f"x{n}"} for n in range(1, request.features + 1)]
+        return {"questions": asked}
+    if model.name == "network":
+        return {"hidden": hidden_layers(request) if request.task is Task.NETWORK else ()}
+    return {}
+
+
+def hidden_layers(request: PlanRequest) -> tuple[int, ...]:
     """A hidden layer with which the network has about as many parameters as were named; 64 units
     unless told, or as in the file.
 
-    >>> hidden_layers(Wish(Task.NETWORK, (100,), features=9, classes=2, parameters=132))
+    >>> hidden_layers(PlanRequest(Task.NETWORK, (100,), features=9, classes=2, parameters=132))
     (10,)
     """
-    if wish.file is not None and isinstance(wish.file.algorithm, settings.Layered):
-        return wish.file.algorithm.hidden
-    if wish.parameters is None:
+    if request.file is not None and request.file.model.name == "network":
+        return tuple(request.file.model_settings.hidden)
+    if request.parameters is None:
         return (64,)
-    outputs = max(1, wish.classes)
+    outputs = max(1, request.classes)
     # A row has features + 1 numbers, and every unit a bias.
-    return (max(1, round((wish.parameters - outputs) / (wish.features + 2 + outputs))),)
+    return (max(1, round((request.parameters - outputs) / (request.features + 2 + outputs))),)
 
 
 # ------------------------------------------------------------- a study that is there already
 
 
-def wish_of(
+def request_of(
     file: StudyFile, without_privacy: float | None = None, majority: float | None = None
-) -> Wish:
+) -> PlanRequest:
     """What a study file wants, so that its alternatives can be built too."""
-    own, target = file.algorithm, file.data.target
-    column = None if target is None else file.data.columns[target]
-    classes = 0 if column is None or isinstance(column, Number) else len(column.values)
-    if isinstance(own, settings.Statistics):
-        task = Task.MEAN
-    elif isinstance(own, settings.Layered):
-        task = Task.NETWORK if own.hidden else _learned(classes)
-    elif isinstance(own, settings.Linear):
-        task = _learned(classes)
-    elif isinstance(own, settings.OneShotRegression | settings.TwoClasses):
-        task = Task.POSTERIOR
-    else:
+    classes = len(file.data.classes)
+    kind = file.model_kind
+    if not kind.task:
         raise InvalidInput(
-            f"{own.name} is not predicted: how well clusters are found depends on how far apart "
-            "they lie; its noise is in `unisono check`"
+            f"{kind.name} is not predicted: nobody has measured what noise costs it; its noise is "
+            "in `unisono check`"
         )
-    return Wish(
-        task, tuple(party.records for party in file.parties), max(1, len(file.data.features)),
-        classes, None, (-1.0, 1.0), file.privacy.epsilon, file.privacy.delta,
-        file.privacy.relation, file.trust.minimum_survivors, file.trust.colluders, file,
-        without_privacy, majority,
-    )  # fmt: skip
-
-
-def _learned(classes: int) -> Task:
-    return Task.CLASSIFICATION if classes else Task.REGRESSION
+    task = Task(kind.task)
+    if task is Task.NETWORK and not file.model_settings.hidden:
+        task = Task.CLASSIFICATION if classes else Task.REGRESSION
+    return PlanRequest(
+        task,
+        tuple(party.records for party in file.parties),
+        max(1, len(file.data.features)),
+        classes,
+        None,
+        (-1.0, 1.0),
+        file.privacy.epsilon,
+        file.privacy.delta,
+        file.privacy.relation,
+        file.trust.minimum_parties,
+        file.trust.colluders,
+        file,
+        without_privacy,
+        majority,
+    )
 
 
 __all__ = [
-    "Candidate", "Wish", "candidate", "candidates", "document", "hidden_layers", "prediction",
-    "wish_of",
-]  # fmt: skip
+    "Candidate",
+    "PlanRequest",
+    "candidate",
+    "candidates",
+    "document",
+    "hidden_layers",
+    "prediction",
+    "request_of",
+]

@@ -8,19 +8,25 @@ from rich.text import Text
 from unisono.cli import words
 from unisono.cli.output import console
 from unisono.cli.plan_advice import Line, Remedy, reason
-from unisono.cli.plan_studies import Wish
+from unisono.cli.plan_studies import PlanRequest
 from unisono.core.trust import Unit
 from unisono.planning.predict import MEASURES, Prediction
 from unisono.planning.tasks import Task
 from unisono.planning.verdicts import HEADROOM, Grade, limits
 
 _STYLES = {
-    Grade.GOOD: "green", Grade.USABLE: "yellow", Grade.DOUBTFUL: "magenta", Grade.USELESS: "red"
-}  # fmt: skip
+    Grade.GOOD: "green",
+    Grade.USABLE: "yellow",
+    Grade.DOUBTFUL: "magenta",
+    Grade.USELESS: "red",
+}
 _HEADS = {
-    **MEASURES, Task.MEAN: "standard error", Task.CLASSIFICATION: "points lost",
-    Task.NETWORK: "points lost", Task.POSTERIOR: "times wider",
-}  # fmt: skip
+    **MEASURES,
+    Task.MEAN: "standard error",
+    Task.CLASSIFICATION: "points lost",
+    Task.NETWORK: "points lost",
+    Task.POSTERIOR: "times wider",
+}
 _KNOWN = {
     Task.MEAN: "Errors of the noise are exact for means of public sizes; sampling people adds its "
     "own.",
@@ -60,17 +66,21 @@ def expected(found: Prediction, bare: bool = False) -> str:
 
 
 def write_plan(
-    wish: Wish, unit: Unit, lines: Sequence[Line], chosen: Prediction | None,
-    fixes: Sequence[Remedy], plot: str | None,
-) -> None:  # fmt: skip
+    request: PlanRequest,
+    unit: Unit,
+    lines: Sequence[Line],
+    chosen: Prediction | None,
+    fixes: Sequence[Remedy],
+    plot: str | None,
+) -> None:
     out = console()
-    out.print(described(wish), style="dim")
+    out.print(described(request), style="dim")
     out.print()
-    out.print(sentence(wish, chosen), style="bold")
+    out.print(sentence(request, chosen), style="bold")
     for fix in fixes:
         out.print(f"  To make it usable: {fix.words}: {expected(fix.prediction)}.")
     out.print()
-    out.print(_table(wish, lines))
+    out.print(_table(request, lines))
     for line in lines:
         if line.prediction is None:
             found = line.candidate
@@ -82,9 +92,9 @@ def write_plan(
         "Noise is the standard deviation of one number of the sum that is opened; the ratio is "
         "that of all records, each at its bound, to the length of the noise, over the run."
     )
-    out.print(_KNOWN.get(wish.task, _ROUGH))
-    if wish.task in HEADROOM:
-        out.print(_meaning(wish))
+    out.print(_KNOWN.get(request.task, _ROUGH))
+    if request.task in HEADROOM:
+        out.print(_meaning(request))
     if chosen and chosen.answers:
         out.print()
         out.print(_answers(chosen))
@@ -93,32 +103,34 @@ def write_plan(
     out.print("No data were read and nothing was spent.")
 
 
-def _meaning(wish: Wish) -> str:
+def _meaning(request: PlanRequest) -> str:
     """What the grades were measured against."""
-    good, usable = (amount(wish.task, limit) for limit in limits(wish.task, wish.headroom))
-    ahead = amount(wish.task, wish.headroom)
-    where = f"has R² {ahead}" if wish.task is Task.REGRESSION else f"beats guessing by {ahead}"
-    said = "as you say" if wish.without_privacy else "a cautious guess; --without-privacy says more"
+    good, usable = (amount(request.task, limit) for limit in limits(request.task, request.headroom))
+    ahead = amount(request.task, request.headroom)
+    where = f"has R² {ahead}" if request.task is Task.REGRESSION else f"beats guessing by {ahead}"
+    guessed = "a cautious guess; --without-privacy says more"
+    said = "as you say" if request.without_privacy else guessed
     return (
         f"Good loses at most {good}, usable at most {usable}, both at the far end of the band; "
         f"doubtful likely so, useless not. Supposed: a model without privacy {where} ({said})."
     )
 
 
-def described(wish: Wish) -> str:
-    total = f"{sum(wish.records):,}"
-    size = f"{words.times(len(wish.records), 'party', 'parties')}, {total} records in all"
-    shape = "" if wish.task is Task.MEAN else f", {words.times(wish.features, 'feature')}"
-    classes = f", {wish.classes} classes" if wish.classes else ""
-    budget = f"epsilon {wish.epsilon:g} at delta {words.plain(wish.delta)}, {wish.relation}"
-    return f"{wish.task}: {size}{shape}{classes}; {budget}"
+def described(request: PlanRequest) -> str:
+    total = f"{sum(request.records):,}"
+    size = f"{words.times(len(request.records), 'party', 'parties')}, {total} records in all"
+    shape = "" if request.task is Task.MEAN else f", {words.times(request.features, 'feature')}"
+    classes = f", {request.classes} classes" if request.classes else ""
+    delta = words.plain(request.delta)
+    budget = f"epsilon {request.epsilon:g} at delta {delta}, {request.relation}"
+    return f"{request.task}: {size}{shape}{classes}; {budget}"
 
 
-def sentence(wish: Wish, chosen: Prediction | None) -> str:
+def sentence(request: PlanRequest, chosen: Prediction | None) -> str:
     """The recommendation and its reason."""
     if chosen is None:
         return "No algorithm can run this: see the reasons below."
-    what = f"{MEASURES[wish.task]} {expected(chosen)}"
+    what = f"{MEASURES[request.task]} {expected(chosen)}"
     if chosen.grade is Grade.USELESS:
         best = f"the best, {chosen.algorithm} with trust {chosen.trust}"
         return f"Do not run this: {reason(chosen)}; {best}: {what}."
@@ -126,22 +138,27 @@ def sentence(wish: Wish, chosen: Prediction | None) -> str:
     return f"Use {choice}: {what}; {reason(chosen)}."
 
 
-def _table(wish: Wish, lines: Sequence[Line]) -> Table:
+def _table(request: PlanRequest, lines: Sequence[Line]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for head in ("algorithm", "trust", "hides"):
         table.add_column(head, no_wrap=True)
-    for head in ("noise", "ratio", _HEADS[wish.task]):
-        table.add_column(head, justify="right", no_wrap=head != _HEADS[wish.task])
+    for head in ("noise", "ratio", _HEADS[request.task]):
+        table.add_column(head, justify="right", no_wrap=head != _HEADS[request.task])
     table.add_column("")
     for line in lines:
         found = line.prediction
         if found is None:
             continue
-        mark = "~ " if found.rough and wish.task is Task.POSTERIOR else ""
+        mark = "~ " if found.rough and request.task is Task.POSTERIOR else ""
         table.add_row(
-            found.algorithm, str(found.trust), str(found.unit), f"{found.noise.std:.3g}",
-            f"{found.noise.total:.2g}", mark + expected(found, bare=True), _graded(found),
-        )  # fmt: skip
+            found.algorithm,
+            str(found.trust),
+            str(found.unit),
+            f"{found.noise.std:.3g}",
+            f"{found.noise.total:.2g}",
+            mark + expected(found, bare=True),
+            _graded(found),
+        )
     return table
 
 

@@ -59,17 +59,23 @@ def _draw_rounds(axes: Any, found: Picture) -> None:
     axes.set_xlabel("releases")
     axes.set_ylabel(f"epsilon at delta {words.plain(found.question.delta)}")
     if not finite:
-        axes.text(0.5, 0.5, "no guarantee: epsilon is infinite", ha="center",
-                  transform=axes.transAxes)  # fmt: skip
+        axes.text(
+            0.5, 0.5, "no guarantee: epsilon is infinite", ha="center", transform=axes.transAxes
+        )
         return
     rounds, epsilons = zip(*finite, strict=True)
     axes.plot(rounds, epsilons, color=_DARK, linewidth=2, marker="o", markersize=3.5)
     axes.set_ylim(bottom=0, top=1.15 * max(epsilons) or 1)
     axes.set_xlim(left=0)
     axes.annotate(
-        words.number(epsilons[-1]), (rounds[-1], epsilons[-1]), textcoords="offset points",
-        xytext=(0, 7), ha="right", color=_DARK, fontweight="bold",
-    )  # fmt: skip
+        words.number(epsilons[-1]),
+        (rounds[-1], epsilons[-1]),
+        textcoords="offset points",
+        xytext=(0, 7),
+        ha="right",
+        color=_DARK,
+        fontweight="bold",
+    )
 
 
 def _draw_trade_off(axes: Any, found: Picture) -> None:
@@ -78,8 +84,9 @@ def _draw_trade_off(axes: Any, found: Picture) -> None:
     styles = [(_BRIGHT, "--"), (_DARK, "-")] if len(found.trade_offs) > 1 else [(_DARK, "-")]
     for (count, rates), (colour, line) in zip(found.trade_offs, styles, strict=True):
         label = f"after {words.times(count, 'release')}"
-        axes.plot(alphas, [100 * r for r in rates], color=colour, linestyle=line, linewidth=2,
-                  label=label)  # fmt: skip
+        axes.plot(
+            alphas, [100 * r for r in rates], color=colour, linestyle=line, linewidth=2, label=label
+        )
     last = [100 * r for r in found.trade_offs[-1][1]]
     axes.fill_between(alphas, last, 0, color=_DARK, alpha=0.08, linewidth=0)
     axes.text(3, 3, "no test gets here", color=_DARK, fontsize=9, va="bottom")
@@ -100,9 +107,14 @@ def _mark_best(axes: Any, found: Picture) -> None:
     axes.plot(100 * alpha, 100 * missed, marker="o", color=_DARK, markersize=6, clip_on=False)
     axes.annotate(
         f"best test: right at most {words.percent(found.guess)}\n(50 % is blind guessing)",
-        (100 * alpha, 100 * missed), textcoords="data", xytext=(41, 68), fontsize=9,
-        arrowprops={"arrowstyle": "-", "color": _GRAY}, color="black", va="center",
-    )  # fmt: skip
+        (100 * alpha, 100 * missed),
+        textcoords="data",
+        xytext=(41, 68),
+        fontsize=9,
+        arrowprops={"arrowstyle": "-", "color": _GRAY},
+        color="black",
+        va="center",
+    )
 
 
 def draw_comparison(question: Question, noise: float, lines: list[Line], path: str) -> None:
@@ -129,11 +141,24 @@ def draw_comparison(question: Question, noise: float, lines: list[Line], path: s
 
 def _draw_line(axes: Any, row: int, line: Line) -> None:
     colour = _DARK if line.valid else _GRAY
-    axes.plot(line.epsilon, row, marker="o" if line.valid else "X", markersize=9, color=colour,
-              markerfacecolor=colour if line.valid else "white", linestyle="none")  # fmt: skip
+    axes.plot(
+        line.epsilon,
+        row,
+        marker="o" if line.valid else "X",
+        markersize=9,
+        color=colour,
+        markerfacecolor=colour if line.valid else "white",
+        linestyle="none",
+    )
     label = words.number(line.epsilon) + ("" if line.valid else "  invalid")
-    axes.annotate(label, (line.epsilon, row), textcoords="offset points", xytext=(9, 0),
-                  va="center", color=colour)  # fmt: skip
+    axes.annotate(
+        label,
+        (line.epsilon, row),
+        textcoords="offset points",
+        xytext=(9, 0),
+        va="center",
+        color=colour,
+    )
 
 
 def _wrapped(name: str) -> str:

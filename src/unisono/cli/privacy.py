@@ -48,9 +48,15 @@ def cost(
       unisono privacy cost --noise 4 --subset 256/10000 --count 100
     """
     question = Question(
-        mechanism, count, inputs.sampler_from(rate, subset), relation, delta,
-        dimension, grid, choices,
-    )  # fmt: skip
+        mechanism,
+        count,
+        inputs.sampler_from(rate, subset),
+        relation,
+        delta,
+        dimension,
+        grid,
+        choices,
+    )
     warn(inputs.warn_if_large(delta, records))
     from unisono.cli import answers, privacy_text
 
@@ -85,9 +91,15 @@ def calibrate(
       unisono privacy calibrate --epsilon 0.5 --delta 0 --mechanism laplace
     """
     question = Question(
-        mechanism, count, inputs.sampler_from(rate, subset), relation, delta,
-        dimension, grid, choices,
-    )  # fmt: skip
+        mechanism,
+        count,
+        inputs.sampler_from(rate, subset),
+        relation,
+        delta,
+        dimension,
+        grid,
+        choices,
+    )
     warn(inputs.warn_if_large(delta, records))
     from unisono.cli import answers, privacy_text
 
@@ -124,9 +136,15 @@ def compare(
       unisono privacy compare --noise 4 --count 10 --plot compare.png
     """
     question = Question(
-        mechanism, count, inputs.sampler_from(rate, subset), relation, delta,
-        dimension, grid, choices,
-    )  # fmt: skip
+        mechanism,
+        count,
+        inputs.sampler_from(rate, subset),
+        relation,
+        delta,
+        dimension,
+        grid,
+        choices,
+    )
     inputs.check_picture(plot)
     warn(inputs.warn_if_large(delta, records))
     from unisono.cli import comparison, privacy_text
@@ -168,9 +186,15 @@ def curve(
       unisono privacy curve --noise 40 --count 100 --json
     """
     question = Question(
-        mechanism, count, inputs.sampler_from(rate, subset), relation, delta,
-        dimension, grid, choices,
-    )  # fmt: skip
+        mechanism,
+        count,
+        inputs.sampler_from(rate, subset),
+        relation,
+        delta,
+        dimension,
+        grid,
+        choices,
+    )
     inputs.check_picture(plot)
     warn(inputs.warn_if_large(delta, records))
     from unisono.cli import answers, privacy_text

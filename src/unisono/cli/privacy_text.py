@@ -109,9 +109,11 @@ def _noise_words(question: Question, noise: str) -> str:
     kind = question.mechanism
     if kind is MechanismName.RANDOMIZED_RESPONSE:
         return f"each answer is randomised with epsilon 1 / {noise}"
-    measure = "scale" if kind in (
-        MechanismName.LAPLACE, MechanismName.NORM, MechanismName.SELECTION
-    ) else "standard deviation"  # fmt: skip
+    measure = (
+        "scale"
+        if kind in (MechanismName.LAPLACE, MechanismName.NORM, MechanismName.SELECTION)
+        else "standard deviation"
+    )
     return f"a {measure} of {noise} times the largest norm of one record"
 
 
@@ -187,7 +189,9 @@ def _table(*headings: str, right: tuple[int, ...] = ()) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_header=any(headings[:1]))
     for index, heading in enumerate(headings):
         table.add_column(
-            heading, justify="right" if index in right else "left",
-            no_wrap=index in right, overflow="fold",
-        )  # fmt: skip
+            heading,
+            justify="right" if index in right else "left",
+            no_wrap=index in right,
+            overflow="fold",
+        )
     return table

@@ -36,7 +36,7 @@ def query(
     variance: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Variance of a column.")
     ] = None,
-    deviation: Annotated[
+    std: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Standard deviation of a column.")
     ] = None,
     quantile: Annotated[
@@ -74,7 +74,7 @@ def query(
             metavar="COLUMN=A,B,C", help="Public categories; records with another count nowhere."
         ),
     ] = None,
-    whole: Annotated[
+    integer: Annotated[
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Whole numbers, which are added without rounding."),
     ] = None,
@@ -121,7 +121,7 @@ def query(
 
     \b
     Examples:
-      unisono query clinics/*.csv --sum age --bounds age=0:120 --whole age \\
+      unisono query clinics/*.csv --sum age --bounds age=0:120 --integer age \\
         --epsilon 1 --budget 4
       unisono query a.csv b.csv --mean income --median income \\
         --bounds income=0:200000 --epsilon 0.5
@@ -132,15 +132,39 @@ def query(
     from unisono.cli.query_run import Setting, answer
 
     asked = query_plan.Asked(
-        count or (), proportion or (), sum or (), mean or (), variance or (), deviation or (),
-        quantile or (), median or (), minimum or (), maximum or (), histogram or (), table or (),
-        by, query_plan.parse_bounds(bounds or ()), query_plan.parse_categories(categories or ()),
-        tuple(whole or ()), delta == 0, multiline,
-    )  # fmt: skip
+        count or (),
+        proportion or (),
+        sum or (),
+        mean or (),
+        variance or (),
+        std or (),
+        quantile or (),
+        median or (),
+        minimum or (),
+        maximum or (),
+        histogram or (),
+        table or (),
+        by,
+        query_plan.parse_bounds(bounds or ()),
+        query_plan.parse_categories(categories or ()),
+        tuple(integer or ()),
+        delta == 0,
+        multiline,
+    )
     setting = Setting(
-        epsilon, delta, relation, trust, second_ledgers, budget, budget_delta, survivors, colluders,
-        nominal_rows, confidence, seed,
-    )  # fmt: skip
+        epsilon,
+        delta,
+        relation,
+        trust,
+        second_ledgers,
+        budget,
+        budget_delta,
+        survivors,
+        colluders,
+        nominal_rows,
+        confidence,
+        seed,
+    )
     if second_ledgers is not None and seed is None:
         warn(forgotten(second_ledgers, files))
     if multiline:

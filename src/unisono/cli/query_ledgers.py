@@ -67,7 +67,14 @@ def require_allowed(
 ) -> None:
     """Refuse a query that a policy beside one of the files does not allow."""
     request = Request(
-        "this query", study.trust, "statistics", tuple(columns), None, Unit.RECORD, relation
+        "this query",
+        study.trust,
+        "statistics",
+        "statistics",
+        tuple(columns),
+        None,
+        Unit.RECORD,
+        relation,
     )
     for one, cost in zip(payers, study.costs, strict=True):
         if one.policy is not None:
@@ -126,7 +133,9 @@ def _new_terms(one: Payer, study: Study, setting: "Setting") -> Policy:
     if study.trust is Trust.TRUSTED_SERVER:
         trusted = [SERVER, *([Viewer.colluders(colluders)] if colluders else [])]
     return Policy(
-        one.own.name, Budget(setting.budget, delta),
-        tuple((viewer, Budget(math.inf)) for viewer in trusted), setting.relation,
+        one.own.name,
+        Budget(setting.budget, delta),
+        tuple((viewer, Budget(math.inf)) for viewer in trusted),
+        setting.relation,
         colluders=colluders,
-    )  # fmt: skip
+    )

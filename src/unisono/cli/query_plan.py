@@ -122,18 +122,26 @@ def inquire(asked: Asked) -> Inquiry:
     for name in asked.sums:
         add(
             statistics.total(
-                inquiry.number(name), inquiry.bounds(name), name=f"sum of {name}{suffix}",
-                step=inquiry.step(name), by=by,
+                inquiry.number(name),
+                inquiry.bounds(name),
+                name=f"sum of {name}{suffix}",
+                step=inquiry.step(name),
+                by=by,
             )
-        )  # fmt: skip
+        )
     for name, wanted in _moments(asked).items():
         spread = wanted != ("mean",) or not asked.pure
         add(
             statistics.mean(
-                inquiry.number(name), inquiry.bounds(name), name=f"{name}{suffix}",
-                step=inquiry.step(name), by=by, wanted=wanted, spread=spread,
+                inquiry.number(name),
+                inquiry.bounds(name),
+                name=f"{name}{suffix}",
+                step=inquiry.step(name),
+                by=by,
+                wanted=wanted,
+                spread=spread,
             )
-        )  # fmt: skip
+        )
     for name, levels in _quantiles(asked).items():
         if by is not None:
             raise InvalidInput(
@@ -154,9 +162,10 @@ def inquire(asked: Asked) -> Inquiry:
 
 def _moments(asked: Asked) -> dict[str, tuple[str, ...]]:
     words = (
-        ("mean", asked.means), ("variance", asked.variances),
+        ("mean", asked.means),
+        ("variance", asked.variances),
         ("standard deviation", asked.deviations),
-    )  # fmt: skip
+    )
     wanted: dict[str, tuple[str, ...]] = {}
     for word, names in words:
         for name in dict.fromkeys(names):

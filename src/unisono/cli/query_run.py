@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from unisono.algorithms.estimates import Estimate
-from unisono.algorithms.one_shot import Promise, agree_facts
-from unisono.algorithms.survey import ask
+from unisono.algorithms.survey import STATISTICS, Survey
 from unisono.cli.query_ledgers import Payer, opened, payer, require_allowed, require_relation
 from unisono.cli.query_plan import Asked, Inquiry, inquire
-from unisono.core.algorithm import Facts
+from unisono.core.algorithm import Facts, agree_facts
 from unisono.core.certificate import Certificate
 from unisono.core.defaults import default_colluders
+from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
@@ -73,11 +73,12 @@ class Answers:
 
 def answer(files: Sequence[Path], asked: Asked, setting: Setting) -> Answers:
     """Run one query over one file per party."""
-    promise = Promise(setting.epsilon, setting.delta, setting.relation)
+    privacy = Privacy(setting.epsilon, setting.delta, setting.relation)
     if not 0 < setting.confidence < 1:
         raise InvalidInput(f"--confidence {setting.confidence}: it lies between 0 and 1, as 0.95")
     inquiry = inquire(asked)
-    survey = ask(inquiry.questions, promise, "query")
+    survey = Survey(inquiry.questions)
+    method = STATISTICS.method(survey, privacy)
     payers = [payer(file, setting) for file in files]
     names = [one.own.name for one in payers]
     if len(set(names)) != len(names):
@@ -87,12 +88,12 @@ def answer(files: Sequence[Path], asked: Asked, setting: Setting) -> Answers:
         )
     require_relation(payers, setting.relation)
     facts = _facts_before(len(files), setting, payers)
-    Study(survey.algorithm, facts, setting.trust)  # refuses what no data could mend
+    Study(method, facts, setting.trust)  # refuses what no data could mend
     tables = _read(files, inquiry)
     require_apart(dict(zip(names, files, strict=True)))
     features = [inquiry.features(table) for table in tables]
     facts = _sizes(facts, tables, len(inquiry.slots), setting)
-    study = Study(survey.algorithm, facts, setting.trust)
+    study = Study(method, facts, setting.trust)
     require_allowed(payers, study, inquiry.columns, setting.relation)
     with opened(payers, study, setting) as ledgers:
         parties = [
@@ -102,9 +103,11 @@ def answer(files: Sequence[Path], asked: Asked, setting: Setting) -> Answers:
         result = in_process.run(study, parties)
     paths = {} if setting.seed is not None else dict(zip(names, payers, strict=True))
     return Answers(
-        survey.read(study, result, setting.confidence), result.certificate,
-        {name: str(one.ledger) for name, one in paths.items()}, sum(facts.records),
-    )  # fmt: skip
+        survey.read(study, result, setting.confidence),
+        result.certificate,
+        {name: str(one.ledger) for name, one in paths.items()},
+        sum(facts.records),
+    )
 
 
 def _facts_before(parties: int, setting: Setting, payers: Sequence[Payer]) -> Facts:
@@ -122,9 +125,13 @@ def _facts_before(parties: int, setting: Setting, payers: Sequence[Payer]) -> Fa
             "--nominal-rows"
         )
     return agree_facts(
-        (setting.nominal_rows or 1,) * parties, 1, setting.trust, colluders=colluders,
-        minimum_survivors=setting.survivors, exact_sizes=not hidden,
-    )  # fmt: skip
+        (setting.nominal_rows or 1,) * parties,
+        1,
+        setting.trust,
+        colluders=colluders,
+        minimum_parties=setting.survivors,
+        exact_sizes=not hidden,
+    )
 
 
 def _sizes(facts: Facts, tables: Sequence[Table], features: int, setting: Setting) -> Facts:

@@ -69,9 +69,11 @@ def _run_folder(given: Path) -> Path:
     if not folder.exists():
         raise InvalidInput(f"there is no folder {folder}: name the one that `unisono run` wrote")
     below = find_runs(folder)
-    hint = f"name one of {', '.join(map(str, below[:5]))}" if below else (
-        f"name a folder with a {HEADING}, as `unisono run` writes it"
-    )  # fmt: skip
+    hint = (
+        f"name one of {', '.join(map(str, below[:5]))}"
+        if below
+        else (f"name a folder with a {HEADING}, as `unisono run` writes it")
+    )
     raise InvalidInput(f"{folder} holds no run: {hint}")
 
 

@@ -89,9 +89,11 @@ def _show(findings: "Findings") -> None:
         verdict = reproduced.verdict(number)
         style: Any = "green" if number.as_expected else "bold red"
         table.add_row(
-            number.name, reproduced.shown(number.measured), reproduced.range_words(number),
+            number.name,
+            reproduced.shown(number.measured),
+            reproduced.range_words(number),
             Text(verdict, style=style),
-        )  # fmt: skip
+        )
     out = console()
     out.print(table)
     for remark in findings.remarks:

@@ -64,8 +64,10 @@ def save(folder: Path, name: str, findings: Findings, quick: bool) -> dict[str, 
         figure = Figure(figsize=findings.size, layout="constrained")
         FigureCanvasAgg(figure)
         findings.draw(figure)
-        _write(folder / f"{name}.png", lambda path: figure.savefig(
-            path, dpi=_PIXELS_PER_INCH, format="png"))  # fmt: skip
+        _write(
+            folder / f"{name}.png",
+            lambda path: figure.savefig(path, dpi=_PIXELS_PER_INCH, format="png"),
+        )
     text = json.dumps(jsonable(document), indent=2, ensure_ascii=False) + "\n"
     _write(folder / f"{name}.json", lambda path: path.write_text(text, encoding="utf-8"))
     return document
@@ -90,10 +92,20 @@ def _section(document: dict[str, Any]) -> list[str]:
     lines += [f"![{document['title']}]({document['picture']})", ""]
     lines += ["| number | measured | expected | verdict | |", "|---|---|---|---|---|"]
     for entry in document["numbers"]:
-        number = Number(entry["name"], _float(entry["measured"]), _float(entry["low"]),
-                        _float(entry["high"]), entry["note"])  # fmt: skip
-        cells = (number.name, shown(number.measured), range_words(number), entry["verdict"],
-                 number.note)  # fmt: skip
+        number = Number(
+            entry["name"],
+            _float(entry["measured"]),
+            _float(entry["low"]),
+            _float(entry["high"]),
+            entry["note"],
+        )
+        cells = (
+            number.name,
+            shown(number.measured),
+            range_words(number),
+            entry["verdict"],
+            number.note,
+        )
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return [*lines, "", *(f"- {remark}" for remark in document["remarks"]), ""]
 

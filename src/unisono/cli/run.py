@@ -13,7 +13,7 @@ from unisono.cli.output import warn
 from unisono.cli.second_ledgers import SecondLedgersOption, forgotten
 
 if TYPE_CHECKING:
-    from unisono.deployment.alone import Alone
+    from unisono.deployment.local_run import LocalRun
 
 
 def run(
@@ -68,10 +68,14 @@ def run(
 
 
 def _prepared(
-    study: Path, data: Path, folder: Path | None, second_ledgers: Path | None,
-    test: Path | None, seed: int | None,
-) -> "Alone":  # fmt: skip
-    from unisono.deployment.alone import Place, prepare
+    study: Path,
+    data: Path,
+    folder: Path | None,
+    second_ledgers: Path | None,
+    test: Path | None,
+    seed: int | None,
+) -> "LocalRun":
+    from unisono.deployment.local_run import Place, prepare
     from unisono.deployment.parties_here import find_data
     from unisono.deployment.run_folder import default_folder
     from unisono.studies.file import load_study

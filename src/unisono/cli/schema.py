@@ -26,9 +26,11 @@ def schema(
       unisono schema --output study.schema.json
       unisono schema --policy --output policy.schema.json
     """
-    from unisono.studies.descriptions import policy_schema, study_schema
+    from unisono.studies.file import json_schema
+    from unisono.studies.policy_file import PolicyFile
+    from unisono.studies.schema import StudyFile
 
-    document = policy_schema() if policy else study_schema()
+    document = json_schema(PolicyFile if policy else StudyFile)
     write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", output)
     if output is not None:
         typer.echo(f"wrote {output}", err=True)

@@ -17,7 +17,7 @@ from unisono.core.words import (
     promise_words,
     round_up,
     times,
-)  # fmt: skip
+)
 
 
 def bar(share: float, width: int = 24) -> str:
@@ -71,7 +71,20 @@ def reconstruction_words(blind: float, bound: float) -> str:
 
 
 __all__ = [
-    "RELATION_WORDS", "bar", "budget_guess", "clean", "guess_words", "jsonable", "number", "one_in",
-    "percent", "plain", "promise_words", "protection_words", "reconstruction_words", "round_up",
-    "sampler_words", "times",
-]  # fmt: skip
+    "RELATION_WORDS",
+    "bar",
+    "budget_guess",
+    "clean",
+    "guess_words",
+    "jsonable",
+    "number",
+    "one_in",
+    "percent",
+    "plain",
+    "promise_words",
+    "protection_words",
+    "reconstruction_words",
+    "round_up",
+    "sampler_words",
+    "times",
+]

@@ -11,18 +11,20 @@ The engine calls them in this order, once per round:
 that `event` names.
 
 Some algorithms do more: parties with budgets of their own (`own_event`), parties that take turns
-(`schedule`), several noisy steps at home between two messages (`inner`), noise that changes from
-round to round (`round_event`), and records that arrive as a small batch (`batch`).
+(`schedule`), several noisy steps at home between two messages (`inner`), noise inside the
+computation itself (`inside`), noise that changes from round to round (`round_event`), and records
+that arrive as a small batch (`batch`).
 """
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from unisono.core.defaults import default_colluders
 from unisono.core.events import (
     Composed,
     Event,
@@ -34,6 +36,7 @@ from unisono.core.events import (
     compose,
     releases_of,
 )
+from unisono.core.privacy import Privacy
 from unisono.core.trust import EVERYONE, PARTY, SERVER, Trust, Unit, Viewer
 from unisono.errors import InvalidInput
 
@@ -44,15 +47,15 @@ class Facts:
 
     With `exact_sizes` the record counts are true and public, so only replace-one and zero-out
     are defined. Without it they are nominal, a party may hold more or fewer records, and the
-    presence of a record is hidden too (add-or-remove, E000-1).
+    presence of a record is hidden too (add-or-remove).
 
     `retries` is how many failed rounds of a run may be tried again, in all. Every attempt is a
-    release with noise of its own, and noise is calibrated for all of them (X-9).
+    release with noise of its own, and noise is calibrated for all of them.
     """
 
     records: tuple[int, ...]
     features: int
-    minimum_survivors: int
+    minimum_parties: int
     colluders: int = 0
     exact_sizes: bool = True
     retries: int = 0
@@ -67,14 +70,14 @@ class Facts:
             )
         if self.features < 1:
             raise InvalidInput(f"features = {self.features!r}: there is nothing to learn from")
-        if not 1 <= self.minimum_survivors <= self.parties:
+        if not 1 <= self.minimum_parties <= self.parties:
             raise InvalidInput(
-                f"minimum_survivors = {self.minimum_survivors!r} with {self.parties} parties: "
+                f"minimum_parties = {self.minimum_parties!r} with {self.parties} parties: "
                 "it lies between 1 and the number of parties"
             )
         if self.colluders < 0 or self.honest < 1:
             raise InvalidInput(
-                f"{self.minimum_survivors} survivors of whom {self.colluders} may collude leave "
+                f"{self.minimum_parties} survivors of whom {self.colluders} may collude leave "
                 "no honest party: require more survivors or tolerate fewer colluders"
             )
 
@@ -95,8 +98,29 @@ class Facts:
 
     @property
     def honest(self) -> int:
-        """How many shares of noise are certain: survivors less colluders (X-4)."""
-        return self.minimum_survivors - self.colluders
+        """How many shares of noise are certain: survivors less colluders."""
+        return self.minimum_parties - self.colluders
+
+
+def agree_facts(
+    records: Sequence[int],
+    features: int,
+    trust: Trust,
+    *,
+    minimum_parties: int | None = None,
+    colluders: int | None = None,
+    exact_sizes: bool = True,
+) -> Facts:
+    """Facts with the defaults: everyone answers, and one party may be curious.
+
+    >>> agree_facts((10, 10, 10), 1, Trust.SECURE_SUM).honest
+    2
+    """
+    parties = len(records)
+    survivors = parties if minimum_parties is None else minimum_parties
+    if colluders is None:
+        colluders = default_colluders(trust, survivors)
+    return Facts(tuple(int(n) for n in records), features, survivors, colluders, exact_sizes)
 
 
 class Aggregate(NamedTuple):
@@ -128,6 +152,19 @@ class Inner(NamedTuple):
     report: Callable[[Any], Any]
     grid: float
     reach: float
+
+
+class Inside(NamedTuple):
+    """Noise that goes into a party's computation before there is a value to release: an event of
+    its own in every turn, paid and drawn first.
+
+    `local` gets it in whole steps of `grid`, integers of this `shape`, where it gets a party's
+    state otherwise: such a party remembers nothing, and the noise ends with the turn.
+    """
+
+    event: Event
+    grid: float
+    shape: tuple[int, ...]
 
 
 class Schedule(NamedTuple):
@@ -175,6 +212,9 @@ class Algorithm(NamedTuple):
     batch: Callable[[Facts], int] | None = None
     rows: Callable[[Facts, int], np.ndarray] | None = None
     whole: bool = False
+    privacy: Privacy | None = None
+    dimension: int | None = None
+    inside: Inside | None = None
 
     @property
     def alike(self) -> bool:
@@ -185,6 +225,11 @@ class Algorithm(NamedTuple):
     def steps(self) -> int:
         """How many releases a party makes in one of its turns."""
         return self.inner.steps if self.inner else 1
+
+    @property
+    def draws(self) -> int:
+        """How many draws of a grant one turn of a party takes."""
+        return self.steps + (1 if self.inside else 0)
 
     def event_of(self, facts: Facts, trust: Trust, party: int, number: int = 0) -> Event:
         """What one party releases in one step of round `number`."""
@@ -227,14 +272,18 @@ class Algorithm(NamedTuple):
                 f"{self.name} is one event of {releases_of(event)} releases, and cannot be paid "
                 f"for in parts ({releases})"
             )
-        return cost_per_viewer(event, releases // releases_of(event), facts, trust)
+        history = self._with_inside(event * (releases // releases_of(event)), turns)
+        return _cost_per_viewer(history, facts, trust)
+
+    def _with_inside(self, history: Composed, turns: int) -> Composed:
+        return self.inside.event * turns + history if self.inside else history
 
     def turn_cost(
         self, facts: Facts, trust: Trust, party: int, number: int
     ) -> dict[Viewer, Composed]:
         """What one party's turn in round `number` shows of its data, if turns are paid singly."""
         event = self.event_of(facts, trust, party, number)
-        return _cost_per_viewer(event * self.steps, facts, trust)
+        return _cost_per_viewer(self._with_inside(event * self.steps, 1), facts, trust)
 
     def require(self, facts: Facts, trust: Trust) -> None:
         """Refuse a trust that the algorithm does not offer, and what only LOCAL noise can do."""
@@ -243,8 +292,8 @@ class Algorithm(NamedTuple):
                 f"{self.name} cannot run with trust {trust!s}: choose one of "
                 + ", ".join(sorted(self.trusts))
             )
-        apart = self.combine == "each" or self.inner is not None or self.own_event is not None
-        if apart and trust is not Trust.LOCAL:
+        per_party = self.inner or self.own_event or self.inside
+        if (self.combine == "each" or per_party) and trust is not Trust.LOCAL:
             raise InvalidInput(
                 f"{self.name} releases per party, which a secure sum cannot hide and a server's "
                 "noise does not cover: use trust LOCAL"
@@ -254,11 +303,14 @@ class Algorithm(NamedTuple):
                 f"in {self.name} parties take turns, and shares of noise are missing from a secure "
                 "sum in which not everyone takes part: use trust LOCAL or TRUSTED_SERVER"
             )
+        if self.inside is not None and (self.inner or self.schedule or self.round_event):
+            raise InvalidInput("noise inside a computation is for one release in every round")
         if self.round_event is not None and (self.inner or self.own_event or self.schedule):
             raise InvalidInput("noise that changes by rounds is for parties that all pay alike")
         event = self.event(facts, trust)
         whole = event.sensitivity.unit is Unit.PARTY
-        if facts.retries and not (self.alike and self.inner is None and releases_of(event) == 1):
+        several = self.draws != 1 or releases_of(event) != 1
+        if facts.retries and (several or self.inner or not self.alike):
             raise InvalidInput(
                 f"rounds of {self.name} cannot be tried again, as their noise or their turns "
                 "depend on each other: set retries to 0; a round that fails is left out"
@@ -287,7 +339,7 @@ class Algorithm(NamedTuple):
             "trust": str(trust),
             "records": list(facts.records),
             "features": facts.features,
-            "minimum_survivors": facts.minimum_survivors,
+            "minimum_parties": facts.minimum_parties,
             "colluders": facts.colluders,
             "exact_sizes": facts.exact_sizes,
             **({"retries": facts.retries} if facts.retries else {}),
@@ -307,7 +359,7 @@ def _as_numbers(value: Any) -> Any:
 def cost_per_viewer(
     event: Event, rounds: int, facts: Facts, trust: Trust
 ) -> dict[Viewer, Composed]:
-    """Who sees how much noise (INVENTORY part 3).
+    """Who sees how much noise.
 
     `LOCAL`: everyone sees each party's own message, so everyone gets the event itself.
     `SECURE_SUM`: everyone sees sums that hold at least `honest` shares; one curious party
@@ -326,7 +378,7 @@ def _cost_per_viewer(history: Composed, facts: Facts, trust: Trust) -> dict[View
             if viewer == SERVER or viewer.coalition:
                 cost[viewer] = _each(history, lambda event: replace(event, noise=NoNoise()))
     if trust is Trust.SECURE_SUM and facts.parties > 1:
-        others = facts.minimum_survivors - 1
+        others = facts.minimum_parties - 1
         cost[PARTY] = _each(history, lambda event: _with_shares(event, others, facts.honest))
     return cost
 

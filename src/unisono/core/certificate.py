@@ -51,7 +51,7 @@ class Certificate:
     settings: Mapping[str, Any]
     trust: Trust
     parties: int
-    minimum_survivors: int
+    minimum_parties: int
     colluders: int
     unit: str
     events: Mapping[Viewer, Composed]
@@ -83,19 +83,27 @@ class Certificate:
             "settings": dict(self.settings),
             "trust": str(self.trust),
             "parties": self.parties,
-            "minimum_survivors": self.minimum_survivors,
+            "minimum_parties": self.minimum_parties,
             "colluders": self.colluders,
             "unit": self.unit,
             "guarantees": [
-                {"viewer": str(line.viewer), "relation": str(line.relation),
-                 "epsilon": _number(line.epsilon), "delta": line.delta}
+                {
+                    "viewer": str(line.viewer),
+                    "relation": str(line.relation),
+                    "epsilon": _number(line.epsilon),
+                    "delta": line.delta,
+                }
                 for line in self.lines
             ],
             "events": {str(v): composed_to_json(h) for v, h in self.events.items()},
             "spending": [
-                {"parties": s.parties, "example": s.example, "unit": s.unit,
-                 "epsilon": {str(v): _number(e) for v, e in s.epsilon.items()},
-                 "budget": {str(v): _number(e) for v, e in s.budget.items()}}
+                {
+                    "parties": s.parties,
+                    "example": s.example,
+                    "unit": s.unit,
+                    "epsilon": {str(v): _number(e) for v, e in s.epsilon.items()},
+                    "budget": {str(v): _number(e) for v, e in s.budget.items()},
+                }
                 for s in self.spending
             ],
             "declarations": dict(self.declarations),
@@ -104,7 +112,7 @@ class Certificate:
             "transport": self.transport,
             "ledger_heads": dict(self.heads),
             "versions": dict(self.versions),
-        }  # fmt: skip
+        }
 
     def save(self, path: str) -> None:
         with open(path, "w", encoding="utf-8") as file:
@@ -116,15 +124,20 @@ class Certificate:
             "CERTIFICATE" + (" (SIMULATION: seeded noise, no privacy)" if self.simulated else ""),
             f"  study      {self.study[:16]}…  {self.algorithm}",
             *([f"  agreed on  file {self.file[:16]}…"] if self.file else []),
-            *([f"  result     {self.result[:16]}…, in every party's certificate the same"]
-              if self.result else []),
+            *(
+                [f"  result     {self.result[:16]}…, in every party's certificate the same"]
+                if self.result
+                else []
+            ),
             f"  trust      {self.trust}: {TRUST_WORDS[self.trust]}",
-            f"  parties    {self.parties}, at least {self.minimum_survivors} answer, "
+            f"  parties    {self.parties}, at least {self.minimum_parties} answer, "
             f"{self.colluders} may collude",
             f"  protects   one {self.unit}"
-            + "".join(f"{s} {k.replace('_', ' ')}: {v}" for s, (k, v) in
-                      zip(("; assuming", ","), self.declarations.items(), strict=False)),
-        ]  # fmt: skip
+            + "".join(
+                f"{s} {k.replace('_', ' ')}: {v}"
+                for s, (k, v) in zip(("; assuming", ","), self.declarations.items(), strict=False)
+            ),
+        ]
         if self.secure_sum:
             rows.append(f"  secure sum {self.secure_sum}")
         if self.transport:
@@ -186,10 +199,16 @@ TRUST_WORDS = {
 
 
 def certify(
-    study: Any, ledgers: Mapping[str, Ledger], accountant: Accountant, secure_sum: str = "",
-    delta: float | None = None, transport: str = "",
-    costs: Sequence[Mapping[Viewer, Composed]] | None = None, file: str = "", result: str = "",
-) -> Certificate:  # fmt: skip
+    study: Any,
+    ledgers: Mapping[str, Ledger],
+    accountant: Accountant,
+    secure_sum: str = "",
+    delta: float | None = None,
+    transport: str = "",
+    costs: Sequence[Mapping[Viewer, Composed]] | None = None,
+    file: str = "",
+    result: str = "",
+) -> Certificate:
     """Write the certificate of a study from its public facts and the parties' ledgers.
 
     Whoever holds no ledger, such as the server, certifies at the study's own `delta` what the run
@@ -220,7 +239,7 @@ def certify(
         settings=study.algorithm.settings,
         trust=trust,
         parties=facts.parties,
-        minimum_survivors=facts.minimum_survivors,
+        minimum_parties=facts.minimum_parties,
         colluders=facts.colluders,
         unit=str(event.sensitivity.unit),
         events=cost,
@@ -238,7 +257,7 @@ def certify(
 
 
 def _declarations(books: Collection[Ledger], unit: Unit) -> dict[str, Any]:
-    """What the parties declared about their records (X-8); a hidden party hides all of its own."""
+    """What the parties declared about their records; a hidden party hides all of its own."""
     if not books:
         return {}
     disjoint = {"parties_disjoint": all(book.policy.parties_disjoint for book in books)}

@@ -10,11 +10,13 @@ from unisono.core.trust import Relation, Trust, Unit
 from unisono.errors import ClippedValues, warn
 
 RELATION = Relation.REPLACE_ONE  # sizes are public
-# A party that is absent adds no share of the noise, so its presence is not hidden (E003-16).
+# A party that is absent adds no share of the noise, so its presence is not hidden.
 PARTY_RELATION = Relation.ZERO_OUT
 # The model that a user names is the one that is fitted: no penalty unless it is asked for. Output
 # and objective perturbation are proved with one only, and follow published rules of public facts.
 RIDGE = 0.0
+# Of the optimizer that networks are trained with, where none is given.
+MOMENTUM = 0.9
 # Bounds are compared after sums of floats: a relative slack for what the user rounded.
 _SLACK = 1e-9
 
@@ -29,7 +31,7 @@ def default_trust(parties: int) -> Trust:
     return Trust.LOCAL if parties == 1 else Trust.SECURE_SUM
 
 
-def default_colluders(trust: Trust, minimum_survivors: int) -> int:
+def default_colluders(trust: Trust, minimum_parties: int) -> int:
     """One curious party, unless the server is trusted or nobody else needs to answer.
 
     The promise then holds against the parties themselves too, and pure epsilon needs it. In a
@@ -38,7 +40,7 @@ def default_colluders(trust: Trust, minimum_survivors: int) -> int:
     >>> default_colluders(Trust.SECURE_SUM, 3), default_colluders(Trust.LOCAL, 1)
     (1, 0)
     """
-    return int(trust is not Trust.TRUSTED_SERVER and minimum_survivors > 1)
+    return int(trust is not Trust.TRUSTED_SERVER and minimum_parties > 1)
 
 
 def warn_of_clipping(values: np.ndarray, low: float, high: float, what: str) -> None:
@@ -57,6 +59,12 @@ def warn_of_clipping(values: np.ndarray, low: float, high: float, what: str) -> 
 
 
 __all__ = [
-    "PARTY_RELATION", "RELATION", "RIDGE", "default_colluders", "default_relation",
-    "default_trust", "warn_of_clipping",
-]  # fmt: skip
+    "MOMENTUM",
+    "PARTY_RELATION",
+    "RELATION",
+    "RIDGE",
+    "default_colluders",
+    "default_relation",
+    "default_trust",
+    "warn_of_clipping",
+]

@@ -35,12 +35,35 @@ from unisono.core.trust import Relation, Unit
 from unisono.errors import InvalidInput, UnknownEvent
 
 __all__ = [
-    "NOTHING", "Composed", "DiscreteGaussian", "Distance", "Event", "Everyone", "Gaussian",
-    "GaussianRun", "Laplace", "NoNoise", "Noise", "NormNoise", "Poisson",
-    "RandomizedResponse", "Sampler", "Selection", "Sensitivity", "Skellam", "WithoutReplacement",
-    "bounded_sum", "canonical", "compose", "composed_from_json", "composed_to_json",
-    "event_from_json", "event_to_json", "positive", "releases_of",
-]  # fmt: skip
+    "NOTHING",
+    "Composed",
+    "DiscreteGaussian",
+    "Distance",
+    "Event",
+    "Everyone",
+    "Gaussian",
+    "GaussianRun",
+    "Laplace",
+    "NoNoise",
+    "Noise",
+    "NormNoise",
+    "Poisson",
+    "RandomizedResponse",
+    "Sampler",
+    "Selection",
+    "Sensitivity",
+    "Skellam",
+    "WithoutReplacement",
+    "bounded_sum",
+    "canonical",
+    "compose",
+    "composed_from_json",
+    "composed_to_json",
+    "event_from_json",
+    "event_to_json",
+    "positive",
+    "releases_of",
+]
 
 
 @dataclass(frozen=True)
@@ -146,13 +169,21 @@ def compose(histories: Iterable[Composed]) -> Composed:
 # ----------------------------------------------------------------------- JSON
 
 _NOISE_KINDS: dict[str, type] = {
-    "gaussian": Gaussian, "gaussian-run": GaussianRun, "laplace": Laplace, "norm": NormNoise,
-    "discrete-gaussian": DiscreteGaussian, "skellam": Skellam,
-    "randomized-response": RandomizedResponse, "selection": Selection, "none": NoNoise,
-}  # fmt: skip
+    "gaussian": Gaussian,
+    "gaussian-run": GaussianRun,
+    "laplace": Laplace,
+    "norm": NormNoise,
+    "discrete-gaussian": DiscreteGaussian,
+    "skellam": Skellam,
+    "randomized-response": RandomizedResponse,
+    "selection": Selection,
+    "none": NoNoise,
+}
 _SAMPLER_KINDS: dict[str, type] = {
-    "everyone": Everyone, "poisson": Poisson, "without-replacement": WithoutReplacement,
-}  # fmt: skip
+    "everyone": Everyone,
+    "poisson": Poisson,
+    "without-replacement": WithoutReplacement,
+}
 _KIND_NAMES = {cls: name for kinds in (_NOISE_KINDS, _SAMPLER_KINDS) for name, cls in kinds.items()}
 
 

@@ -1,7 +1,7 @@
 """Releases inside a compiled loop: fresh noise for every step, from one paid draw.
 
 A key that is used inside `lax.scan` is traced once and would give the same noise in every
-step (X-2). `fold` pays for all steps first, derives a ChaCha20 key per step, and adds the noise
+step. `fold` pays for all steps first, derives a ChaCha20 key per step, and adds the noise
 itself between the two halves of the body; the engines do the same for rounds.
 """
 

@@ -61,9 +61,14 @@ class Grant(_Uncopyable):
     """`releases` draws, already paid for in entry `number` of one ledger."""
 
     def __init__(
-        self, maker: object, ledger: Any, number: int,
-        cost: Mapping[Viewer, Composed], releases: int, secret: bytes,
-    ) -> None:  # fmt: skip
+        self,
+        maker: object,
+        ledger: Any,
+        number: int,
+        cost: Mapping[Viewer, Composed],
+        releases: int,
+        secret: bytes,
+    ) -> None:
         if maker is not _LEDGERS_ONLY:
             raise GrantMisused(
                 "grants are made by Ledger.authorize only: ask the ledger, which writes the "
@@ -146,9 +151,10 @@ def join(grants: Sequence[Grant]) -> Grant:
     first = grants[0]
     for grant in grants:
         grant._here()
-        if grant._next or grant.releases != first.releases or grant.cost != first.cost:
-            raise GrantMisused("only fresh grants of one cost can be drawn together")
-        grant._next = grant.releases
+        with grant._lock:  # or two threads find it fresh, and both use it up
+            if grant._next or grant.releases != first.releases or grant.cost != first.cost:
+                raise GrantMisused("only fresh grants of one cost can be drawn together")
+            grant._next = grant.releases
     secret = hashlib.blake2b(b"".join(g._secret for g in grants), digest_size=32).digest()
     return Grant(_LEDGERS_ONLY, first.ledger, first.number, first.cost, first.releases, secret)
 

@@ -1,7 +1,7 @@
 """Noise that is drawn inside a compiled program: the same Gaussian, and its sampler's error.
 
 The in-graph sampler is not exact. All draws of a run together differ from the ideal by a factor
-exp(slack) but for a mass `gap`, proved in `core.noise.in_graph_error` (X-11); an event carries its
+exp(slack) but for a mass `gap`, proved in `core.noise.in_graph_error`; an event carries its
 part of both. This module imports no JAX, so that noise can be calibrated without it.
 """
 
@@ -68,7 +68,7 @@ def run_error(
 def in_graph_event(event: Event, grid: float, dimension: int, steps: int, shares: int = 1) -> Event:
     """The event of one step whose noise is drawn in the graph: same noise, sampler's error added.
 
-    The error of all `steps * dimension` draws is bounded once and shared evenly (X-11).
+    The error of all `steps * dimension` draws is bounded once and shared evenly.
     """
     noise = _gaussian(event)
     error = run_error(noise, grid, dimension, steps, shares)

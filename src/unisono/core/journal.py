@@ -85,8 +85,15 @@ def understood(what: str) -> Iterator[None]:
         yield
     except (LedgerError, UnknownEvent):
         raise
-    except (UnisonoError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError,
-            RecursionError) as error:  # fmt: skip
+    except (
+        UnisonoError,
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
         raise LedgerCorrupted(
             f"{what} of the ledger cannot be understood ({type(error).__name__}: {str(error)[:200]}"
             "): it was written by another version, or by hand; restore a backup"

@@ -9,11 +9,11 @@ from unisono.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Independent N(0, std^2) per coordinate, or integers that post-process it (X-3).
+    """Independent N(0, std^2) per coordinate, or integers that post-process it.
 
     The law that was drawn may differ from a post-processing of the continuous Gaussian: over
     all coordinates of one release their probabilities are within a factor exp(`slack`) but for
-    a mass of `gap` (X-11). Exact samplers have no slack, and no gap unless shares are added.
+    a mass of `gap`. Exact samplers have no slack, and no gap unless shares are added.
     """
 
     std: float
@@ -60,7 +60,7 @@ class Laplace:
 
 @dataclass(frozen=True)
 class NormNoise:
-    """Density ∝ exp(-||b||_2 / scale): the vector norm mechanism (INVENTORY 2.1)."""
+    """Density ∝ exp(-||b||_2 / scale): the vector norm mechanism."""
 
     scale: float
     norm: ClassVar[str] = "l2"
@@ -132,9 +132,15 @@ class NoNoise:
 
 
 Noise = (
-    Gaussian | Laplace | NormNoise | DiscreteGaussian | Skellam
-    | RandomizedResponse | Selection | NoNoise
-)  # fmt: skip
+    Gaussian
+    | Laplace
+    | NormNoise
+    | DiscreteGaussian
+    | Skellam
+    | RandomizedResponse
+    | Selection
+    | NoNoise
+)
 
 
 # ------------------------------------------------------------------- samplers

@@ -63,9 +63,13 @@ class Ledger(_Uncopyable):
     """One append-only book per data set; the only source of grants."""
 
     def __init__(
-        self, maker: object, journal: Journal | MemoryJournal, policy: Policy,
-        accountant: Accountant, seed: int | None,
-    ) -> None:  # fmt: skip
+        self,
+        maker: object,
+        journal: Journal | MemoryJournal,
+        policy: Policy,
+        accountant: Accountant,
+        seed: int | None,
+    ) -> None:
         if maker is not _LEDGERS_ONLY:
             raise GrantMisused("use Ledger.create, Ledger.open or Ledger.in_memory")
         self.policy, self.accountant = policy, accountant
@@ -86,9 +90,12 @@ class Ledger(_Uncopyable):
 
     @classmethod
     def create(
-        cls, path: str | os.PathLike[str], policy: Policy, accountant: Accountant,
+        cls,
+        path: str | os.PathLike[str],
+        policy: Policy,
+        accountant: Accountant,
         seed: int | None = None,
-    ) -> "Ledger":  # fmt: skip
+    ) -> "Ledger":
         """A new book at `path`; a seed makes it, and all it pays for, a simulation."""
         journal.create(path, [_policy_line(policy, seed)])
         return cls.open(path, accountant, policy, seed)
@@ -102,9 +109,12 @@ class Ledger(_Uncopyable):
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str], accountant: Accountant,
-        policy: Policy | None = None, seed: int | None = None,
-    ) -> "Ledger":  # fmt: skip
+        cls,
+        path: str | os.PathLike[str],
+        accountant: Accountant,
+        policy: Policy | None = None,
+        seed: int | None = None,
+    ) -> "Ledger":
         """The book at `path`, with all it remembers; `policy`, if given, must be its own, or one
         that only lowers budgets: what it has spent must fit into them."""
         file = Journal(path)
@@ -130,9 +140,12 @@ class Ledger(_Uncopyable):
             if (entropy == "simulation") != (seed is not None):
                 raise InvalidInput(
                     f"the ledger {path} was made "
-                    + ("for a simulation: give its seed" if entropy == "simulation"
-                       else "for real data: a seed would make its noise predictable, leave it out")
-                )  # fmt: skip
+                    + (
+                        "for a simulation: give its seed"
+                        if entropy == "simulation"
+                        else "for real data: a seed would make its noise predictable, leave it out"
+                    )
+                )
             ledger = cls(_LEDGERS_ONLY, file, policy or written, accountant, seed)
             ledger._learn(lines[1:])
             if policy is not None and policy.identity != written.identity:
@@ -211,9 +224,15 @@ class Ledger(_Uncopyable):
         number = self._grants
         lines: list[dict[str, Any]] = [] if known.name in self._costs else [known.line]
         lines.append(
-            {"kind": "grant", "number": number, "cost": known.name, "releases": releases,
-             "purpose": purpose, "time": now}
-        )  # fmt: skip
+            {
+                "kind": "grant",
+                "number": number,
+                "cost": known.name,
+                "releases": releases,
+                "purpose": purpose,
+                "time": now,
+            }
+        )
         self._journal.write(lines)
         self._costs.setdefault(known.name, known.counted)
         self._times[known.name] += 1
@@ -269,8 +288,14 @@ class Ledger(_Uncopyable):
     def _question(self) -> Any:
         """Equal for ledgers that must give the same answer to the same cost."""
         policy = self.policy
-        return (policy.budget, policy.exceptions, policy.relation, policy.unit, policy.colluders,
-                self.history_key)  # fmt: skip
+        return (
+            policy.budget,
+            policy.exceptions,
+            policy.relation,
+            policy.unit,
+            policy.colluders,
+            self.history_key,
+        )
 
     def _known(self, cost: Cost) -> KnownCost:
         """The cost, checked once per unit and relation, and the name under which it is written."""
@@ -334,8 +359,9 @@ class Ledger(_Uncopyable):
 
     def seal(self, entry: int, index: int, content: bytes) -> bytes:
         """A mark only this open ledger can make; it tells its releases from forged ones."""
-        return hmac.digest(self._seal_key, derive(self._seal_key, "seal", entry, index, content),
-                           "sha256")  # fmt: skip
+        return hmac.digest(
+            self._seal_key, derive(self._seal_key, "seal", entry, index, content), "sha256"
+        )
 
     def dispatch(self, release: Any) -> Receipt:
         """Let a sealed release leave, at most once.
@@ -519,8 +545,13 @@ def header(lines: Sequence[Mapping[str, Any]], path: object) -> tuple[Policy, st
 def _policy_line(policy: Policy, seed: int | None) -> dict[str, Any]:
     """The first line of every ledger."""
     entropy = "os" if seed is None else "simulation"
-    return {"kind": "policy", "format": FORMAT, "policy": policy.to_json(), "entropy": entropy,
-            "time": _now()}  # fmt: skip
+    return {
+        "kind": "policy",
+        "format": FORMAT,
+        "policy": policy.to_json(),
+        "entropy": entropy,
+        "time": _now(),
+    }
 
 
 def _now() -> str:

@@ -78,9 +78,13 @@ def _entries(
             case "grant":
                 name = line["cost"]
                 entry = Entry(
-                    int(line["number"]), str(line["time"]), str(line["purpose"]),
-                    int(line["releases"]), shown[name], costs[name],
-                )  # fmt: skip
+                    int(line["number"]),
+                    str(line["time"]),
+                    str(line["purpose"]),
+                    int(line["releases"]),
+                    shown[name],
+                    costs[name],
+                )
                 entries.append((name, entry))
             case other:
                 raise LedgerCorrupted(

@@ -57,7 +57,7 @@ class Policy:
     The budget also holds against the server together with `colluders` parties; larger
     coalitions are not counted. `records_per_person` and `parties_disjoint` are declarations
     that certificates print: a person with several records, or at two parties, is protected
-    less (X-8).
+    less.
     """
 
     dataset: str

@@ -1,19 +1,19 @@
 """Adding the noise: the engine's job, never the algorithm's.
 
-An algorithm returns a `Contribution`; the engine turns it into a `Released` value or a
-`Share` here, with exact integer noise from the ledger's own key. Secret noise can
-therefore not leak back into a party's state (the flaw of the thesis's Algorithm 3,
-E003-16).
+A bound makes a `Contribution`; the engine turns it into a `Released` value or a `Share` here, with
+exact integer noise from the ledger's own key. Secret noise can therefore not leak back into a
+party's state (the flaw of the thesis's Algorithm 3).
 """
 
 import hashlib
 import math
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from unisono.core.algorithm import Algorithm, Facts
+from unisono.core.algorithm import Algorithm, Facts, Inside
 from unisono.core.events import (
     DiscreteGaussian,
     Event,
@@ -65,7 +65,7 @@ def post_processed(draw: Draw, value: np.ndarray, grid: float) -> Released:
 def share(draw: Draw, contribution: Contribution, event: Event, honest: int) -> Share:
     """Add one of `honest` equal shares of the event's noise, for a secure sum.
 
-    `honest` is the minimum number of survivors less the tolerated colluders (X-4).
+    `honest` is the minimum number of survivors less the tolerated colluders.
     """
     value = _noised(draw, contribution, event, honest)
     return sealed(Share, value, contribution.grid, draw)
@@ -99,6 +99,18 @@ def server_noise(
         return noise_steps(derive(secret, "server", round_number), event, grid, shape, honest=1)
 
     return noise
+
+
+def inside_noise(draw: Draw, inside: Inside, parties: int = 1) -> np.ndarray:
+    """Noise for a party's computation, in whole steps, by the exact sampler: the event's slack pays
+    for what is computed with it, not for a sampler's error."""
+    noise = inside.event.noise
+    if not isinstance(noise, Gaussian):
+        raise GrantMisused(f"{type(noise).__name__} noise inside a computation: use Gaussian")
+    exact = replace(inside.event, noise=replace(noise, slack=0.0))
+    shape = (parties, *inside.shape) if parties > 1 else inside.shape
+    steps = noise_steps(draw.take(inside.event), exact, inside.grid, shape, 1, inside.shape)
+    return steps.astype(np.int32)
 
 
 def coins(draw: Draw, event: Event, records: int) -> tuple[np.ndarray, bool]:
@@ -163,9 +175,13 @@ def _noised(draw: Draw, contribution: Contribution, event: Event, honest: int) -
 
 
 def noise_steps(
-    key: bytes, event: Event, grid: float, shape: tuple[int, ...], honest: int,
+    key: bytes,
+    event: Event,
+    grid: float,
+    shape: tuple[int, ...],
+    honest: int,
     one: tuple[int, ...] | None = None,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Integer noise in grid steps: one of `honest` shares of the event's noise.
 
     Several releases may be drawn at once: `shape` then begins with their number, and `one` is

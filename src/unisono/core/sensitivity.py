@@ -75,8 +75,8 @@ def bounded_sum(
 
     Removing or zeroing one unit moves the sum by its norm; replacing it by at most twice
     that. `hides_presence=False` leaves add-or-remove undefined: a sum whose noise comes in
-    shares does not hide whether a *party* took part (E003-16).
-    """  # fmt: skip
+    shares does not hide whether a *party* took part.
+    """
     for name, value in (("l1", l1), ("l2", l2), ("linf", linf)):
         if value is not None:
             positive(**{name: value})

@@ -13,20 +13,21 @@ from unisono.core.events import Composed
 from unisono.core.grant import Draw, Grant
 from unisono.core.ledger import Ledger
 from unisono.core.transcript import Transcript
-from unisono.core.trust import Trust, Unit, Viewer
+from unisono.core.trust import Trust, Unit, Viewer, named
 from unisono.core.values import Private
 from unisono.errors import GrantMisused, InvalidInput, LargeDeltaWarning, warn
 
 
 @dataclass(frozen=True)
 class Study:
-    """Algorithm, public facts and trust: everything that is fixed before data is read."""
+    """A method, public facts and trust: everything that is fixed before data is read."""
 
-    algorithm: Algorithm
+    method: Any
     facts: Facts
     trust: Trust
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "trust", named(Trust, "trust", self.trust))
         if self.trust is Trust.SECURE_SUM and self.facts.parties == 1:
             raise InvalidInput(
                 "one party alone in a secure sum: its sum is its own value, so nothing is hidden "
@@ -34,6 +35,17 @@ class Study:
             )
         self.algorithm.require(self.facts, self.trust)
         warn_of_the_promise(self)
+
+    @cached_property
+    def algorithm(self) -> Algorithm:
+        """The algorithm as engines run it: resolved, priced and built for this study."""
+        if isinstance(self.method, Algorithm):
+            return self.method
+        return self.method.bind(self.facts, self.trust)
+
+    def under(self, trust: Trust) -> "Study":
+        """The same study for another trust, priced anew."""
+        return Study(self.method, self.facts, trust)
 
     @property
     def cost(self) -> Mapping[Viewer, Composed]:
@@ -81,16 +93,18 @@ class Result:
 
 
 def warn_large_delta(delta: float, units: int, unit: Unit = Unit.RECORD) -> None:
-    """Warn when delta >= 1 / units (ERRATA E000-2).
+    """Warn when delta >= 1 / units.
 
     "Publish one uniformly random record in clear" is (0, 1/n)-differentially private under
     replace-one, so such a delta promises nothing to the person who is published.
     """
     if delta * units < 1:
         return
-    many, whole = ("parties", "all records of one party") if unit is Unit.PARTY else (
-        "records", "one whole record"
-    )  # fmt: skip
+    many, whole = (
+        ("parties", "all records of one party")
+        if unit is Unit.PARTY
+        else ("records", "one whole record")
+    )
     warn(
         f"delta is {delta:g} with {units} {many}: at delta >= 1 / {many}, publishing {whole} would "
         f"be allowed; use {float(units) ** -2:.3g} (1 / {many}^2) or less",
@@ -101,7 +115,8 @@ def warn_large_delta(delta: float, units: int, unit: Unit = Unit.RECORD) -> None
 def warn_of_the_promise(study: Any) -> None:
     """Warn of a large delta where parties agree on it: in a `Study`, or what takes its place."""
     settings, facts = study.algorithm.settings, study.facts
-    delta = settings.get("promise", settings).get("delta", 0.0)
+    own = getattr(study.algorithm, "privacy", None)
+    delta = own.delta if own else settings.get("delta", 0.0)
     if delta * sum(facts.records) < 1:  # there are no more parties than records
         return
     unit = next(iter(study.cost.values())).parts[0][0].sensitivity.unit

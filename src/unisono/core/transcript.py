@@ -36,6 +36,15 @@ class Transcript:
         return [m for m in self.messages if viewer in m.viewers]
 
 
+class LastMessages(Transcript):
+    """A transcript that keeps the last message of each name: what a long run needs, in memory that
+    does not grow with its rounds."""
+
+    def record(self, round_number: int, name: str, value: Any, viewers: frozenset[Viewer]) -> None:
+        self.messages = [message for message in self.messages if message.name != name]
+        super().record(round_number, name, value, viewers)
+
+
 EVERYONE = frozenset({ITERATES, SERVER, PARTY, NETWORK})
 EVERYONE_AT_THE_END = EVERYONE | {FINAL_MODEL}
 

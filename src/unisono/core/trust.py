@@ -6,8 +6,23 @@ added (`Trust`), whose presence is hidden (`Unit`), how neighbouring data sets d
 """
 
 from enum import StrEnum
+from typing import TypeVar
 
 from unisono.errors import InvalidInput
+
+Term = TypeVar("Term", bound=StrEnum)
+
+
+def named(kind: type[Term], what: str, name: str) -> Term:
+    """The term of this name: equal to it, and also the same, which is what code asks for.
+
+    >>> named(Trust, "trust", "local") is Trust.LOCAL
+    True
+    """
+    try:
+        return kind(name)
+    except ValueError:
+        raise InvalidInput(f"{what} = {name!r}: choose one of {', '.join(kind)}") from None
 
 
 class Trust(StrEnum):
@@ -26,7 +41,7 @@ class Unit(StrEnum):
 
 
 class Relation(StrEnum):
-    """How two neighbouring data sets differ in one unit (E000-1).
+    """How two neighbouring data sets differ in one unit.
 
     `REPLACE_ONE` and `ZERO_OUT` keep sizes public; `ADD_OR_REMOVE` hides them too.
     """

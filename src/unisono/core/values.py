@@ -68,7 +68,7 @@ class Contribution:
     Made by functions that enforce the bound they state, such as `clipped_sum`; nobody else holds
     what it takes to make one, and it is no pytree, so that its numbers cannot be changed under a
     bound that was proved for others. Where the bound could not be kept (a solver missed its public
-    tolerance) `valid` is false and the party counts as a dropout (X-5). Of a `run` of several
+    tolerance) `valid` is false and the party counts as a dropout. Of a `run` of several
     releases the sensitivity is that of all of them together; only an event of as many releases pays
     for it. `sample` is the draw whose sampling mask was applied, None if every record took part:
     amplification is claimed by the release that was sampled, and by no other.
@@ -161,7 +161,7 @@ def sum_sensitivity(
     """Sensitivity of `clipped_sum`: the clip, the float error of clipping, and the rounding.
 
     Rounding each coordinate moves a record by at most sqrt(d)/2 grid steps; float32
-    arithmetic lets its norm exceed the clip by a relative 2 (d + 8) 2^-24 (X-1). Where a record
+    arithmetic lets its norm exceed the clip by a relative 2 (d + 8) 2^-24. Where a record
     comes or goes, another one may move into its place (`engines.layout`) and be rounded there the
     other way: one step more in every coordinate.
     """
@@ -196,7 +196,7 @@ def clipped_sum(
     """Sum over records of round(clip(row) / grid), as integers: (n, d) -> (d,).
 
     Each row is scaled to l2 norm at most `clip` and rounded to the grid *before* the sum,
-    so the sum moves by no more than one rounded row when one record changes (X-1). Rows
+    so the sum moves by no more than one rounded row when one record changes. Rows
     that are masked out, or not finite, contribute exactly zero. Works on NumPy and JAX
     arrays alike; integers are 32 bits wide under JAX, so the caller keeps
     n * clip / grid below 2^31.
@@ -218,14 +218,19 @@ def sampled_by(mask: Any) -> Draw | None:
 
 
 def blocked_sum_sensitivity(
-    grid: float, dimension: int, block: int, terms: int, gauges: int = 0, gauge: float = 0.0,
+    grid: float,
+    dimension: int,
+    block: int,
+    terms: int,
+    gauges: int = 0,
+    gauge: float = 0.0,
     hides_presence: bool = True,
-) -> Sensitivity:  # fmt: skip
+) -> Sensitivity:
     """Sensitivity of sums that are added in float32 within blocks of records, then rounded.
 
     Every record is scaled to l2 norm at most 1, a block of at most b records is added up in floats
     (a matrix product, in any order), each coordinate is rounded to the grid, and blocks are added
-    as integers. u = 2^-24. Then (X-1):
+    as integers. u = 2^-24. Then:
 
     * The norm of a record is computed from `terms` squares: too small by at most a relative
       (terms + 16) u, so that the scaled record is longer than 1 by no more; doubled here.
@@ -271,7 +276,7 @@ def clipped_updates(rows: Any, clip: float, grid: float, unit: Unit) -> tuple[Co
     A record lies in one shard and may move that shard's update anywhere in the ball, whether it is
     replaced or zeroed: twice the clip. A whole party (k = 1) without records sends zero, so that
     zeroing it moves its update by the clip. Presence is hidden in neither case: an absent party's
-    share of noise is missing too (E003-16).
+    share of noise is missing too.
     """
     xp = rows.__array_namespace__()
     if unit is Unit.PARTY and rows.shape[0] != 1:
@@ -314,7 +319,19 @@ def require_finite(values: np.ndarray, name: str) -> np.ndarray:
 
 
 __all__ = [
-    "Contribution", "Disclosed", "Distance", "Masked", "Private", "Released", "Share",
-    "blocked_sum_sensitivity", "clipped_sum", "clipped_updates", "require_finite", "sealed",
-    "sum_sensitivity", "update_sensitivity", "within",
-]  # fmt: skip
+    "Contribution",
+    "Disclosed",
+    "Distance",
+    "Masked",
+    "Private",
+    "Released",
+    "Share",
+    "blocked_sum_sensitivity",
+    "clipped_sum",
+    "clipped_updates",
+    "require_finite",
+    "sealed",
+    "sum_sensitivity",
+    "update_sensitivity",
+    "within",
+]

@@ -40,10 +40,14 @@ def make_app(catalogue: Catalogue, door: Door) -> ASGIApp:
     """The dashboard of these runs, behind its door."""
     pages = _Pages(catalogue)
     routes = {
-        "/": pages.runs, "/about": pages.about, "/runs/{run}": pages.run,
-        "/runs/{run}/report": pages.report, "/api/runs": pages.runs_json,
-        "/api/runs/{run}": pages.run_json, "/static/{name}": pages.static,
-    }  # fmt: skip
+        "/": pages.runs,
+        "/about": pages.about,
+        "/runs/{run}": pages.run,
+        "/runs/{run}/report": pages.report,
+        "/api/runs": pages.runs_json,
+        "/api/runs/{run}": pages.run_json,
+        "/static/{name}": pages.static,
+    }
     inner = Starlette(
         routes=[Route(path, endpoint, methods=["GET"]) for path, endpoint in routes.items()],
         exception_handlers={HTTPException: _no_page},
@@ -70,9 +74,10 @@ class _Pages:
             found = [summarise(entry) for entry in entries]
             running = sum(one.state == "running" for one in found)
             return {
-                "runs": found, "running": running,
+                "runs": found,
+                "running": running,
                 "folders": [str(folder) for folder in self.catalogue.folders],
-            }  # fmt: skip
+            }
 
         return self._page(request, "runs.html", entries, values)
 
@@ -82,10 +87,12 @@ class _Pages:
         def values() -> dict[str, Any]:
             run, viewer = entry.run, None if entry.run is None else detail.chosen(entry.run, wanted)
             return {
-                "summary": summarise(entry), "run": run, "viewer": viewer,
+                "summary": summarise(entry),
+                "run": run,
+                "viewer": viewer,
                 "choices": [(one, who(one)) for one in viewers(run)] if run else [],
                 "sections": detail.sections(run, viewer) if run else [],
-            }  # fmt: skip
+            }
 
         return self._page(request, "run.html", [entry], values)
 
@@ -124,9 +131,12 @@ class _Pages:
         return entry
 
     def _page(
-        self, request: Request, template: str, entries: list[Entry],
+        self,
+        request: Request,
+        template: str,
+        entries: list[Entry],
         values: Callable[[], dict[str, Any]],
-    ) -> Response:  # fmt: skip
+    ) -> Response:
         """The page, or a word that it is still the same; then nothing is drawn."""
         shown = [(entry.identifier, entry.version, entry.state) for entry in entries]
         key = repr((self.start, request.url.path, request.url.query, shown))
@@ -135,18 +145,24 @@ class _Pages:
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": version})
         theme = request.cookies.get("unisono-theme", "")
         page = _render(
-            template, theme=theme if theme in _THEMES else "", version=version,
-            base=request.scope["root_path"], **values(),
-        )  # fmt: skip
+            template,
+            theme=theme if theme in _THEMES else "",
+            version=version,
+            base=request.scope["root_path"],
+            **values(),
+        )
         return Response(page, media_type="text/html", headers={"ETag": version})
 
 
 _STYLE = "dashboard.css"
 _STATIC = {_STYLE: "text/css", "dashboard.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _ENVIRONMENT = Environment(
-    loader=PackageLoader("unisono.dashboard"), autoescape=True, undefined=StrictUndefined,
-    trim_blocks=True, lstrip_blocks=True,
-)  # fmt: skip
+    loader=PackageLoader("unisono.dashboard"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 _ENVIRONMENT.filters.update(moment=moment, upper_bound=upper)
 _ENVIRONMENT.globals["simulation"] = SIMULATED
 
@@ -156,25 +172,46 @@ def _render(template: str, **values: Any) -> str:
 
 
 def _documents(run: Run) -> dict[str, Any]:
-    names = ("study", "progress", "timeline", "budgets", "result", "certificate", "evaluation",
-             "transcript", "attacks", "damaged", "thinned")  # fmt: skip
+    names = (
+        "study",
+        "progress",
+        "timeline",
+        "budgets",
+        "result",
+        "certificate",
+        "evaluation",
+        "transcript",
+        "attacks",
+        "damaged",
+        "thinned",
+    )
     return {name: getattr(run, name) for name in names}
 
 
 def _refusal(status: HTTPStatus, door: Door, base: str) -> Response:
     page = _render(
-        "refused.html", theme="", version="", status=status.value, door=door,
-        base=base, title=_REFUSALS[status],
-    )  # fmt: skip
+        "refused.html",
+        theme="",
+        version="",
+        status=status.value,
+        door=door,
+        base=base,
+        title=_REFUSALS[status],
+    )
     return Response(page, status, media_type="text/html")
 
 
 def _no_page(request: Request, error: Exception) -> Response:
     status = HTTPStatus(error.status_code if isinstance(error, HTTPException) else 404)
     page = _render(
-        "refused.html", theme="", version="", status=status.value, door=None,
-        base=request.scope["root_path"], title=_REFUSALS.get(status, status.phrase),
-    )  # fmt: skip
+        "refused.html",
+        theme="",
+        version="",
+        status=status.value,
+        door=None,
+        base=request.scope["root_path"],
+        title=_REFUSALS.get(status, status.phrase),
+    )
     return Response(page, status, media_type="text/html")
 
 

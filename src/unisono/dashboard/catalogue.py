@@ -24,9 +24,17 @@ from unisono.reports.state import alive
 REPORT = "report.html"
 PICTURES = (GRID, AXIS)  # of an attack laboratory
 _DOCUMENTS = (
-    HEADING, "study.toml", "progress.json", "timeline.jsonl", "budgets.json", "result.json",
-    "certificate.json", "evaluation.json", "transcript.json", "attacks.json",
-)  # fmt: skip
+    HEADING,
+    "study.toml",
+    "progress.json",
+    "timeline.jsonl",
+    "budgets.json",
+    "result.json",
+    "certificate.json",
+    "evaluation.json",
+    "transcript.json",
+    "attacks.json",
+)
 _LARGEST = 64 * 2**20  # bytes of one document
 _RESCAN = 1.0  # seconds between looks for new folders
 

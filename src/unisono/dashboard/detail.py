@@ -94,10 +94,14 @@ def answers(run: Run) -> list[Section]:
     ]
     others = found[len(shown) :]
     missing = sum(one.missed > 0 for one in others)
-    rest = "" if not others else (
-        f"{len(others) - missing} other parties answered every time"
-        + (f", {missing} others did not." if missing else ".")
-    )  # fmt: skip
+    rest = (
+        ""
+        if not others
+        else (
+            f"{len(others) - missing} other parties answered every time"
+            + (f", {missing} others did not." if missing else ".")
+        )
+    )
     caption = f"Answers, from round {rounds[0]} to {rounds[-1]}. A low mark is no answer."
     body = table(["party", "answers", "answered"], rows, caption) if rows else Markup("")
     return [Section("Parties", body + paragraphs(rest), "parties")]
@@ -111,10 +115,11 @@ def curves(run: Run) -> list[Section]:
             (float(at), value)
             for step in steps
             if (at := shapes.whole(step.get("round"))) is not None
-            and (value := shapes.number(step.get(name))) is not None and math.isfinite(value)
+            and (value := shapes.number(step.get(name))) is not None
+            and math.isfinite(value)
         ]
         for name, words in _CURVES.items()
-    }  # fmt: skip
+    }
     drawn = [
         lines({words: points}, x_label="round", y_label=words, title=words.capitalize())
         for words, points in found.items()
@@ -129,8 +134,13 @@ def curves(run: Run) -> list[Section]:
     rows = [[short(number), *cells] for number, cells in sorted(by_round.items())]
     rows = _thinned(rows, MOST_ROWS)
     numbers = folded("The numbers as a table", table(["round", *found], rows, "By round"))
-    return [Section("Curves", Markup('<div class="pair">{}</div>{}').format(
-        Markup("").join(drawn), numbers), "curves")]  # fmt: skip
+    return [
+        Section(
+            "Curves",
+            Markup('<div class="pair">{}</div>{}').format(Markup("").join(drawn), numbers),
+            "curves",
+        )
+    ]
 
 
 # ------------------------------------------------------------- parts of parts
@@ -140,10 +150,15 @@ def _strip(party: str, answered: Sequence[bool]) -> Markup:
     """A mark for each line of the timeline: high where there is an answer, low where none."""
     width = 1 / max(len(answered), _PLACES)
     parts = [
-        rectangle((place + 0.08) * width, (place + 0.92) * width, 0 if heard else 13,
-                  18 if heard else 5, "heard" if heard else "unheard")
+        rectangle(
+            (place + 0.08) * width,
+            (place + 0.92) * width,
+            0 if heard else 13,
+            18 if heard else 5,
+            "heard" if heard else "unheard",
+        )
         for place, heard in enumerate(answered)
-    ]  # fmt: skip
+    ]
     told = f"{sum(answered)} of {len(answered)} answers"
     return Markup('<div class="strip">{}</div>').format(chart(18, f"{party}: {told}", told, parts))
 

@@ -30,9 +30,10 @@ def seen(run: Run, viewer: str | None) -> list[Section]:
     if viewer is None:
         return []
     cost = (
-        paragraphs(_UNREAL, kind="notice inner") if simulated(run)
+        paragraphs(_UNREAL, kind="notice inner")
+        if simulated(run)
         else _guarantee(run, viewer) + _gauges(run, viewer)
-    )  # fmt: skip
+    )
     body = cost + _messages(run, viewer)
     return [Section(f"Through the eyes of {who(viewer)}", body, "viewer")]
 
@@ -69,10 +70,16 @@ def _gauges(run: Run, viewer: str) -> Markup:
         for one in found[:MOST_GAUGES]
     )
     rows = [
-        [one.party, short(_up(one.before)), short(_up(one.spent)), short(one.budget), one.relation,
-         "–" if one.delta is None else short(one.delta)]
+        [
+            one.party,
+            short(_up(one.before)),
+            short(_up(one.spent)),
+            short(one.budget),
+            one.relation,
+            "–" if one.delta is None else short(one.delta),
+        ]
         for one in found
-    ]  # fmt: skip
+    ]
     header = ["party", "before", "spent", "budget", "relation", "delta"]
     numbers = folded(
         f"All {len(found)} budgets as a table" if len(found) > 1 else "The budget as a table",

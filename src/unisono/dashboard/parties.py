@@ -89,15 +89,19 @@ def spending(run: Run) -> list[Spent]:
     """Every line of every ledger."""
     return [
         Spent(
-            shapes.text(book.get("party")) or "this party", viewer,
-            shapes.text(book.get("relation")), shapes.number(book.get("delta")),
-            shapes.number(line.get("before")) or 0.0, spent, budget,
+            shapes.text(book.get("party")) or "this party",
+            viewer,
+            shapes.text(book.get("relation")),
+            shapes.number(book.get("delta")),
+            shapes.number(line.get("before")) or 0.0,
+            spent,
+            budget,
         )
         for book in shapes.mappings(run.budgets)
         for viewer, line in _by_viewer(book)
         if (spent := shapes.number(line.get("spent"))) is not None
         and (budget := shapes.number(line.get("budget"))) is not None
-    ]  # fmt: skip
+    ]
 
 
 def worst(spent: list[Spent]) -> Spent | None:

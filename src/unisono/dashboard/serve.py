@@ -16,9 +16,15 @@ def server(folders: Sequence[Path], door: Door) -> uvicorn.Server:
     It keeps no log of requests: the first one holds the token.
     """
     config = uvicorn.Config(
-        make_app(Catalogue(folders), door), log_level="warning", access_log=False, ws="none",
-        lifespan="off", server_header=False, proxy_headers=False, timeout_graceful_shutdown=2,
-    )  # fmt: skip
+        make_app(Catalogue(folders), door),
+        log_level="warning",
+        access_log=False,
+        ws="none",
+        lifespan="off",
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=2,
+    )
     return uvicorn.Server(config)
 
 

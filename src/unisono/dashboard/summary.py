@@ -64,9 +64,11 @@ class Summary:
         """
         rounds = "" if self.of is None else f", {counted(self.passed, self.of, 'round')}"
         rounds += " opened" if rounds and self.left_out else ""
-        heard = "" if self.answered is None or self.parties is None else (
-            f", {counted(self.answered, self.parties, 'party', 'parties')} answered"
-        )  # fmt: skip
+        heard = (
+            ""
+            if self.answered is None or self.parties is None
+            else (f", {counted(self.answered, self.parties, 'party', 'parties')} answered")
+        )
         unreal = " Simulation, no privacy." if self.simulated else ""
         return f"{self.state.capitalize()}{rounds}{heard}.{unreal}"
 
@@ -76,28 +78,55 @@ def summarise(entry: Entry) -> Summary:
     run = entry.run
     if run is None:
         return Summary(
-            entry.identifier, entry.folder.name, "", entry.state, str(entry.folder), "", "", "",
-            None, None, None, None, None, None, None, "", "", "", entry.trouble, False, False,
-        )  # fmt: skip
+            entry.identifier,
+            entry.folder.name,
+            "",
+            entry.state,
+            str(entry.folder),
+            "",
+            "",
+            "",
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            "",
+            "",
+            "",
+            entry.trouble,
+            False,
+            False,
+        )
     heading, progress = run.heading, shapes.mapping(run.progress)
     # What a simulation says it spent, nobody has.
     most = None if simulated(run) else worst(spending(run))
     failed = shapes.text(shapes.mapping(run.result).get("failed"))
     return Summary(
-        id=entry.identifier, title=shapes.text(heading.title) or entry.folder.name,
-        engine=shapes.text(heading.engine), state=entry.state, folder=str(entry.folder),
-        started=shapes.text(heading.started), ended=shapes.text(heading.ended),
+        id=entry.identifier,
+        title=shapes.text(heading.title) or entry.folder.name,
+        engine=shapes.text(heading.engine),
+        state=entry.state,
+        folder=str(entry.folder),
+        started=shapes.text(heading.started),
+        ended=shapes.text(heading.ended),
         party=shapes.text(heading.party),
-        rounds=shapes.whole(progress.get("rounds")), of=shapes.whole(progress.get("of")),
+        rounds=shapes.whole(progress.get("rounds")),
+        of=shapes.whole(progress.get("of")),
         opened=opened(run),
-        answered=alive(run), parties=len(party_names(run)) or None,
-        spent=most.spent if most else None, budget=most.budget if most else None,
-        spent_by=most.party if most else "", spent_against=who(most.viewer) if most else "",
+        answered=alive(run),
+        parties=len(party_names(run)) or None,
+        spent=most.spent if most else None,
+        budget=most.budget if most else None,
+        spent_by=most.party if most else "",
+        spent_against=who(most.viewer) if most else "",
         words=shapes.text(progress.get("words")),
         error=shapes.text(heading.error) or failed,
         simulated=simulated(run),
         report=entry.has_report,
-    )  # fmt: skip
+    )
 
 
 def counted(some: int, total: int, thing: str, things: str = "") -> str:

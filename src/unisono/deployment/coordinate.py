@@ -27,12 +27,13 @@ _STOCK = "unisono.deployment.stock:app"
 
 @dataclass(frozen=True)
 class Place:
-    """Where the server listens, and under which names parties reach it."""
+    """Where the server listens, under which names parties reach it, and which kinds of party."""
 
     host: str
     port: int | None
     names: tuple[str, ...] = ()
     insecure: bool = False
+    stock: bool = False
 
 
 def place_of(address: str, listen: str | None, names: tuple[str, ...], insecure: bool) -> Place:
@@ -102,9 +103,13 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def _superlink(job: Job, place: Place) -> SuperLink:
     link = SuperLink(
-        job.folder, host=place.host, port=place.port, tls=certificates(job, place),
+        job.folder,
+        host=place.host,
+        port=place.port,
+        tls=certificates(job, place),
         insecure=place.insecure,
-    )  # fmt: skip
+        stock=place.stock,
+    )
     if place.port is not None:
         _require_free(place.host, place.port)
     return link

@@ -16,7 +16,7 @@ from unisono.core.certificate import Certificate
 from unisono.core.study import Result
 from unisono.core.transcript import Transcript
 from unisono.errors import InvalidInput, UnisonoError
-from unisono.studies.plan import Built
+from unisono.studies.build import Built
 
 RESULT, ARRAYS, CERTIFICATE = "result.json", "result.npz", "certificate.json"
 EVALUATION = "evaluation.json"

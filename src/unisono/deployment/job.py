@@ -4,26 +4,28 @@ study.toml, roster.toml   copies: the run goes on with what it began with
 job.json                  how long to wait
 server.checkpoint         where the run stands; a killed server goes on from here
 progress.json             rounds done and the last words, for whoever looks on
+informed.json             the parties that hold the result
 result.json, ...          the end
 """
 
 import shutil
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from unisono.data.encoding import Values
 from unisono.deployment.files import RESULT, folder_for, read_json, write_json
 from unisono.engines.distributed.results import ResultSigner
 from unisono.engines.distributed.server import Conditions
 from unisono.engines.distributed.sessions import session_of
 from unisono.errors import InvalidInput
 from unisono.secagg.session import Session
-from unisono.studies.build import build
+from unisono.studies.build import Built, build
 from unisono.studies.file import load_study
-from unisono.studies.plan import Built
 from unisono.studies.roster import Members, load_roster
-from unisono.studies.table import Values
 
 _STUDY, _ROSTER, _JOB, _PROGRESS = "study.toml", "roster.toml", "job.json", "progress.json"
+_INFORMED = "informed.json"
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,17 @@ class Job:
     @property
     def finished(self) -> bool:
         return (self.folder / RESULT).exists()
+
+    def uninformed(self, names: Sequence[str]) -> list[str]:
+        """Of a finished study, the parties that do not hold its result: away when it was handed
+        out. None of a run from before this was written down."""
+        told = read_json(self.folder / _INFORMED, list)
+        return [] if told is None else [name for name in names if name not in told]
+
+    def inform(self, names: Iterable[str]) -> None:
+        """These parties hold the result, too."""
+        told = read_json(self.folder / _INFORMED, list) or []
+        write_json(self.folder / _INFORMED, sorted({*told, *names}))
 
     def note(self, progress: Progress) -> None:
         write_json(self.folder / _PROGRESS, asdict(progress))

@@ -34,9 +34,13 @@ _HOST = "127.0.0.1"
 
 
 def run_local(
-    study: Path, data: Mapping[str, Path], folder: Path, follow: Callable[[Progress], None],
-    conditions: Conditions, recorded: Callable[[], AbstractContextManager[Any]] = nullcontext,
-) -> dict[str, Any]:  # fmt: skip
+    study: Path,
+    data: Mapping[str, Path],
+    folder: Path,
+    follow: Callable[[Progress], None],
+    conditions: Conditions,
+    recorded: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> dict[str, Any]:
     """Run the study with all its parties on this machine; returns what came out.
 
     `recorded` is entered while the server runs, and told how it ended.
@@ -66,7 +70,7 @@ def run_local(
                 *(sys.executable, "-m", "unisono", "join", str(study)),
                 *("--name", name, "--data", str(data[name]), "--roster", str(roster)),
                 *("--policy", str(places[name]), "--keys", str(folder / name)),
-                *("--server", link.address, "--authority", str(authority_of(job))),
+                *("--server", link.address, "--ca-cert", str(authority_of(job))),
                 *("--output", str(folder / name / "output")),
             ]
             for name in file.names
@@ -76,7 +80,7 @@ def run_local(
 
             def watch(progress: Progress) -> None:
                 follow(progress)
-                _require_enough(parties, logs, built.study.facts.minimum_survivors)
+                _require_enough(parties, logs, built.study.facts.minimum_parties)
 
             shown = run(job, link, watch)
             _wait(parties)
@@ -109,10 +113,12 @@ def _processes(
             with log.open("wb") as output:
                 started.append(
                     subprocess.Popen(
-                        list(command), stdin=subprocess.DEVNULL, stdout=output,
+                        list(command),
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
                         stderr=subprocess.STDOUT,
                     )
-                )  # fmt: skip
+                )
         yield started
     finally:
         for process in started:

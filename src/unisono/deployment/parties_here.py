@@ -17,8 +17,9 @@ from unisono.core.ledger import header
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import SERVER, Trust, Viewer
 from unisono.errors import BudgetExceeded, InvalidInput, PrivacyViolation
+from unisono.releases.plugins import plugins_of
+from unisono.studies.build import Built
 from unisono.studies.data_set import DataSet
-from unisono.studies.plan import Built
 from unisono.studies.policy_file import PolicyFile, parse_policy
 
 _MADE = "# Made by unisono, as no policy was there: allows the study"
@@ -103,15 +104,19 @@ def _terms(built: Built, own: DataSet, name: str) -> Policy:
             "trust or the number of survivors"
         )
     return Policy(
-        own.name, Budget(max(privacy.epsilon, epsilon) * (1 + 1e-6), privacy.delta),
-        tuple((viewer, Budget(math.inf)) for viewer in trusted), privacy.relation, privacy.unit,
+        own.name,
+        Budget(max(privacy.epsilon, epsilon) * (1 + 1e-6), privacy.delta),
+        tuple((viewer, Budget(math.inf)) for viewer in trusted),
+        privacy.relation,
+        privacy.unit,
         facts.colluders,
-    )  # fmt: skip
+    )
 
 
 def _allowing(built: Built, terms: Policy, ledger: Path) -> str:
     """A policy on these terms that allows this study, and nothing else."""
     file, study, budget = built.file, built.study, terms.budget
+    plugins = plugins_of(file.model.name, built.algorithm.name)
     exceptions = "".join(
         f'[budget.exceptions."{viewer}"]\nepsilon = {own.epsilon!r}\ndelta = {own.delta!r}\n'
         for viewer, own in terms.exceptions
@@ -126,8 +131,9 @@ def _allowing(built: Built, terms: Policy, ledger: Path) -> str:
         f"colluders = {terms.colluders}\n{exceptions}\n"
         f"[allow]\nmaximum_epsilon = {float(budget.epsilon)!r}\n"
         f"maximum_delta = {float(budget.delta)!r}\n"
-        f"minimum_quorum = {study.facts.minimum_survivors}\n"
+        f"minimum_parties = {study.facts.minimum_parties}\n"
         f'maximum_retries = {study.facts.retries}\ntrust = ["{study.trust}"]\n'
+        f"plugins = {json.dumps([name for name, _ in plugins])}\n"
     )
 
 

@@ -30,7 +30,7 @@ from unisono.deployment.files import (
 )
 from unisono.deployment.job import Agreement, agreement
 from unisono.deployment.public_test import public_test, require_public
-from unisono.deployment.record import Budgets, Diary
+from unisono.deployment.record import Budgets, RunLog
 from unisono.deployment.run_folder import require_folder
 from unisono.engines import compilation_cache, wire
 from unisono.engines.distributed.party import Responder
@@ -48,7 +48,7 @@ STOCK = (
 
 
 @dataclass(frozen=True)
-class Seat:
+class PartyConfig:
     """Whose part it is, and where its files lie."""
 
     name: str
@@ -80,13 +80,19 @@ class Member:
     """A party that is ready to answer."""
 
     def __init__(
-        self, seat: Seat, server: str, *, transport: str = RESIDENT,
+        self,
+        seat: PartyConfig,
+        server: str,
+        *,
+        transport: str = RESIDENT,
         turn: Callable[[int], None] = lambda number: None,
-    ) -> None:  # fmt: skip
+        agreed: Agreement | None = None,
+    ) -> None:
         self.seat, self._transport, self._turn = seat, transport, turn
-        self._diary: Diary | None = None
+        self._diary: RunLog | None = None
         self._budgets: Budgets | None = None
-        self.agreed: Agreement = agreement(seat.study, seat.roster)
+        # Parties of one process share what everybody holds, and so what is compiled for it.
+        self.agreed: Agreement = agreed or agreement(seat.study, seat.roster)
         built, session = self.agreed.built, self.agreed.session
         self._policy: PolicyFile = load_policy(seat.policy)
         own = data_set(seat.data)
@@ -116,24 +122,35 @@ class Member:
         party = Party(seat.name, Private(columns, seat.name), self.ledger)
         # As private as the records, so it lies beside their ledger and not with the result.
         self._memory = self._policy.ledger_path.with_suffix(f"{ours}.memory")
+        # The server's last message, until everything that follows from it is written.
+        self._told = self._policy.ledger_path.with_suffix(f"{ours}.told")
         self.responder = Responder(
-            built.study, party, identity, session, allow=self._allow,
+            built.study,
+            party,
+            identity,
+            session,
+            allow=self._allow,
             memory=self._memory,
-        )  # fmt: skip
+            keep=self._keep,
+        )
         try:
-            self.responder.purse.check()
+            self.responder.spender.check()
         except BaseException:
-            self.ledger.close()
-            self._alone.close()
+            self.close()
             raise
         self._shapes = [column.shape for column in columns]
+
+    def close(self) -> None:
+        """Let go of the ledger and of this party's place; nothing that was paid is lost."""
+        self.ledger.close()
+        self._alone.close()
 
     def prepare(self) -> None:
         """Compile before anybody waits, and begin to write down what happens."""
         compilation_cache.enable()
         built, output = self.agreed.built, self.seat.output
         write(output / "study.toml", built.file.source.text.encode())
-        self._diary = Diary(output, built.study.algorithm.rounds)
+        self._diary = RunLog(output, built.study.algorithm.rounds)
         books = {self.seat.name: self.ledger}
         self._budgets = Budgets(output, list(built.study.cost), books)
         self.responder.prepare(self._shapes)
@@ -145,14 +162,32 @@ class Member:
             self._diary.step(number)
             self._budgets.refresh()
 
+    def _keep(self, message: bytes) -> None:
+        """Before the server hears that this party holds the result, it does."""
+        write(self._told, message)
+
+    def recall(self) -> bool:
+        """Whether an earlier process of this party was told the result and ended before it had
+        written its certificate: then nothing is left to ask the server for."""
+        try:
+            told = self._told.read_bytes()
+        except OSError:
+            return False
+        self.responder.answer(told)
+        return self.responder.finished
+
     def finish(self) -> dict[str, Any]:
         """Write the result and this party's own certificate; returns the result."""
         built, session = self.agreed.built, self.agreed.session
         certificate = certify(
-            built.study, {self.seat.name: self.ledger}, self.ledger.accountant,
-            secure_sum=session.describe() if session.masked else "", transport=self._transport,
-            file=built.file.hash, result=self.responder.result_hash,
-        )  # fmt: skip
+            built.study,
+            {self.seat.name: self.ledger},
+            self.ledger.accountant,
+            secure_sum=session.describe() if session.masked else "",
+            transport=self._transport,
+            file=built.file.hash,
+            result=self.responder.result_hash,
+        )
         self._memory.unlink(missing_ok=True)
         answered = self.responder
         rounds = built.study.algorithm.rounds
@@ -163,6 +198,7 @@ class Member:
             proof = answered.signed.to_json(answered.result_hash)
             write_json(self.seat.output / "signature.json", proof)
         shown = save_result(self.seat.output, built, answered.result, answered.opened, certificate)
+        self._told.unlink(missing_ok=True)
         self._lock.unlink(missing_ok=True)
         self._alone.close()
         return shown
@@ -180,23 +216,34 @@ def _require_own_ledger(policy: PolicyFile, own: DataSet) -> None:
 
 
 def serve(
-    member: Member, server: Connection, *, patience: float, connected: Callable[[int], None]
+    member: Member,
+    server: Connection,
+    *,
+    connect_timeout: float,
+    connected: Callable[[int], None],
+    stop: threading.Event | None = None,
 ) -> None:
     """Answer the server until the study is over; refuses a server that runs another one.
 
-    A process that is asked to end (SIGTERM) answers what it has begun, takes its leave and ends.
+    A process that is asked to end (SIGTERM), or whoever sets `stop`, lets the party answer what it
+    has begun; then it takes its leave and ends.
     """
     from unisono.engines.flower import resident
     from unisono.engines.flower.certificates import load_node_keys
 
-    stop, seat, insecure = threading.Event(), member.seat, server.authority is None
+    stop = stop or threading.Event()
+    seat, insecure = member.seat, server.authority is None
     member.responder.authority = server.authority
+    if member.recall():
+        return
     keys = None if insecure else load_node_keys(load_node_key(seat.keys, seat.name))
     other = threading.Event()
 
     def answer(data: bytes) -> bytes:
         reply = member.responder.answer(data)
-        if member.responder.purse.last < 0 and _greets_others(data, member.agreed.session.id.hex()):
+        if member.responder.spender.last < 0 and _greets_others(
+            data, member.agreed.session.id.hex()
+        ):
             other.set()
         if member.responder.finished or other.is_set():
             stop.set()
@@ -210,13 +257,19 @@ def serve(
         connected(node)
 
     before = read_json(place) or {}
-    with _ends_by(stop) as asked:
+    with ends_by(stop):
         resident.serve(
-            answer, server.address, stop=stop, insecure=insecure, connected=came_in,
-            patience=patience, root_certificates=server.authority, keys=keys,
+            answer,
+            server.address,
+            stop=stop,
+            insecure=insecure,
+            connected=came_in,
+            connect_timeout=connect_timeout,
+            root_certificates=server.authority,
+            keys=keys,
             previous=before.get("node") if before.get("server") == server.address else None,
-        )  # fmt: skip
-    if asked.is_set() and not member.responder.finished:
+        )
+    if stop.is_set() and not (member.responder.finished or other.is_set()):
         raise SystemExit(128 + signal.SIGTERM)
     if other.is_set():
         raise InvalidInput(
@@ -227,20 +280,19 @@ def serve(
 
 
 @contextmanager
-def _ends_by(stop: threading.Event) -> Iterator[threading.Event]:
-    """Inside, SIGTERM sets `stop`, and the event that is yielded says that it came."""
-    asked = threading.Event()
+def ends_by(*stops: threading.Event) -> Iterator[None]:
+    """Inside, SIGTERM sets these events."""
 
     def end(number: int, frame: FrameType | None) -> None:
-        asked.set()
-        stop.set()
+        for stop in stops:
+            stop.set()
 
     if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
-        yield asked
+        yield
         return
     before = signal.signal(signal.SIGTERM, end)
     try:
-        yield asked
+        yield
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -262,8 +314,8 @@ def _authority(path: Path) -> bytes:
     except OSError as error:
         raise InvalidInput(
             f"the server's authority {path} cannot be read ({error.strerror}): {remedy} with "
-            "--authority"
+            "--ca-cert"
         ) from None
     except ValueError:
-        raise InvalidInput(f"{path} is no certificate: {remedy} with --authority") from None
+        raise InvalidInput(f"{path} is no certificate: {remedy} with --ca-cert") from None
     return content

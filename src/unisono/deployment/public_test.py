@@ -8,11 +8,11 @@ told from a public one, and is the word of whoever names it.
 from collections.abc import Mapping
 from pathlib import Path
 
+from unisono.data.encoding import Values
 from unisono.errors import PrivacyViolation
+from unisono.studies.build import Built
 from unisono.studies.data_set import digest
-from unisono.studies.plan import Built
 from unisono.studies.schema import StudyFile
-from unisono.studies.table import Values
 
 Test = tuple[Values, str]  # public records, and what their file is called
 

@@ -40,7 +40,7 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 
-class Diary:
+class RunLog:
     """Writes the timeline of a run; `change` is how far the public iterate moved in each step."""
 
     def __init__(self, folder: Path, rounds: int) -> None:
@@ -48,15 +48,23 @@ class Diary:
         self._last: np.ndarray | None = None
 
     def step(
-        self, done: int, iterate: Any = None, *, answered: Sequence[str] | None = None,
-        score: float | None = None, words: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        done: int,
+        iterate: Any = None,
+        *,
+        answered: Sequence[str] | None = None,
+        score: float | None = None,
+        words: str = "",
+    ) -> None:
         """So many rounds are done."""
         names = None if answered is None or len(answered) > _MANY else list(answered)
         line = {
-            "round": done, "time": now(), "answered": names, "change": self._change(iterate),
+            "round": done,
+            "time": now(),
+            "answered": names,
+            "change": self._change(iterate),
             "score": score,
-        }  # fmt: skip
+        }
         _append(self._folder / TIMELINE, line)
         document = {"rounds": done, "of": self._rounds, "words": words, "answered": names}
         write_json(self._folder / PROGRESS, document)
@@ -120,12 +128,13 @@ class Budgets:
             known = {one["party"]: one["viewers"] for one in read_json(self._path, list) or []}
             return {
                 party: {
-                    str(viewer): known[party][viewer]["before"] if viewer in known.get(party, {})
+                    str(viewer): known[party][viewer]["before"]
+                    if viewer in known.get(party, {})
                     else book.spent(viewer)
                     for viewer in self._viewers[party]
                 }
                 for party, book in self._books.items()
-            }  # fmt: skip
+            }
         except (LookupError, TypeError, AttributeError):
             raise InvalidInput(
                 f"{self._path} is damaged: remove it, or restore it from a backup"
@@ -144,7 +153,9 @@ class Budgets:
     def _entry(self, party: str, book: Ledger) -> dict[str, Any]:
         policy = book.policy
         return {
-            "party": party, "relation": str(policy.relation), "delta": policy.budget.delta,
+            "party": party,
+            "relation": str(policy.relation),
+            "delta": policy.budget.delta,
             "viewers": {
                 str(viewer): {
                     "before": _number(self._before[party][str(viewer)]),
@@ -153,7 +164,7 @@ class Budgets:
                 }
                 for viewer in self._viewers[party]
             },
-        }  # fmt: skip
+        }
 
 
 def counted(viewers: Sequence[Viewer], book: Ledger) -> list[Viewer]:
@@ -170,9 +181,13 @@ def _number(value: float | str) -> float | str:
 
 
 def write_transcript(
-    folder: Path, study: Study, shape: Sequence[int], value: Any, done: int,
+    folder: Path,
+    study: Study,
+    shape: Sequence[int],
+    value: Any,
+    done: int,
     test: Sequence[int] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Which messages each viewer sees, in a run whose first `done` rounds are over; `test` is the
     shape of what a party sends in the test of the result, if there was one."""
     server, _ = study.algorithm.init(study.facts)
@@ -200,13 +215,14 @@ def write_transcript(
             ],
             "viewers": {
                 str(viewer): [
-                    name for name, _, _, seen in messages
+                    name
+                    for name, _, _, seen in messages
                     if viewer in seen or (viewer.coalition and seen & coalition)
                 ]
                 for viewer in study.cost
             },
         },
-    )  # fmt: skip
+    )
 
 
 def _shape(value: Any) -> list[int]:
@@ -218,6 +234,12 @@ def _shape(value: Any) -> list[int]:
 
 
 __all__ = [
-    "BUDGETS", "TIMELINE", "TRANSCRIPT", "Budgets", "Diary", "model_so_far", "now",
+    "BUDGETS",
+    "TIMELINE",
+    "TRANSCRIPT",
+    "Budgets",
+    "RunLog",
+    "model_so_far",
+    "now",
     "write_transcript",
-]  # fmt: skip
+]

@@ -15,10 +15,22 @@ STUDY, CHECKPOINT, TESTED = "study.toml", "run.checkpoint", "evaluation.checkpoi
 PENDING = "evaluation.pending"
 _HEADING = "run.json"
 _DOCUMENTS = (
-    _HEADING, RESULT, ARRAYS, PENDING, "progress.json", "timeline.jsonl", "budgets.json",
-    "transcript.json", "evaluation.json", "attacks.json", CERTIFICATE, "certificate.txt",
-    "report.html", "report.md", "report.json",
-)  # fmt: skip
+    _HEADING,
+    RESULT,
+    ARRAYS,
+    PENDING,
+    "progress.json",
+    "timeline.jsonl",
+    "budgets.json",
+    "transcript.json",
+    "evaluation.json",
+    "attacks.json",
+    CERTIFICATE,
+    "certificate.txt",
+    "report.html",
+    "report.md",
+    "report.json",
+)
 
 
 @dataclass(frozen=True)
@@ -104,6 +116,13 @@ def begin(folder: Path) -> None:
 
 
 __all__ = [
-    "CHECKPOINT", "PENDING", "STUDY", "TESTED", "Place", "begin", "claimed", "default_folder",
+    "CHECKPOINT",
+    "PENDING",
+    "STUDY",
+    "TESTED",
+    "Place",
+    "begin",
+    "claimed",
+    "default_folder",
     "require_folder",
-]  # fmt: skip
+]

@@ -11,11 +11,11 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.certificate import certify
 from unisono.core.release import server_noise
 from unisono.core.study import Study
-from unisono.core.transcript import Transcript
+from unisono.core.transcript import LastMessages, Transcript
 from unisono.core.trust import Trust
 from unisono.deployment.files import EVALUATION, save_result, write_json
 from unisono.deployment.job import Agreement, Job, Progress
-from unisono.deployment.record import Diary, model_so_far, write_transcript
+from unisono.deployment.record import RunLog, model_so_far, write_transcript
 from unisono.engines import compilation_cache
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.distributed.link import Link
@@ -27,13 +27,16 @@ _FIRST_REST, _LONGEST_REST = 5.0, 60.0  # seconds after failed exchanges, double
 
 
 def main(link: Link, folder: Path) -> None:
-    """Run the study of a job folder, or go on with it, and write what comes out."""
+    """Run the study of a job folder, or go on with it, and write what comes out.
+
+    Of a study that is finished, hand out the result to the parties that do not hold it.
+    """
     compilation_cache.enable()
     job = Job(folder)
     agreed = job.agreement()
     study, session = agreed.built.study, agreed.session
     done, rounds = [job.progress.rounds], study.algorithm.rounds
-    diary, test = Diary(folder, rounds), job.test(agreed.built)
+    diary, test = RunLog(folder, rounds), job.test(agreed.built)
 
     def say(words: str) -> None:
         job.note(Progress(done[0], rounds, words, job.progress.answered))
@@ -50,24 +53,46 @@ def main(link: Link, folder: Path) -> None:
     if study.trust is Trust.TRUSTED_SERVER:
         noise = server_noise(study.algorithm, study.facts, study.trust, seed=None)
     if done[0] < rounds:
-        _await_parties(link, study.facts.minimum_survivors, job.conditions.patience, say)
-    began = time.monotonic()
-    unhurried = Unhurried(link, study.facts.minimum_survivors)
+        _await_parties(link, study.facts.minimum_parties, job.conditions.connect_timeout, say)
+    began, names = time.monotonic(), agreed.built.file.names
+    late = [names.index(name) for name in job.uninformed(names)] if job.finished else None
+    unhurried = Unhurried(link, study.facts.minimum_parties)
     outcome = coordinate(
-        study, unhurried, session, conditions=job.conditions, server_noise=noise,
-        checkpoint=job.checkpoint, progress=progress, say=say, signer=job.signer,
-    )  # fmt: skip
+        study,
+        unhurried,
+        session,
+        conditions=job.conditions,
+        server_noise=noise,
+        checkpoint=job.checkpoint,
+        progress=progress,
+        say=say,
+        signer=job.signer,
+        transcript=LastMessages(),
+        uninformed=late,
+    )
+    job.inform(names[party] for party in outcome.informed)
+    if late is not None:
+        return
     certificate = certify(
-        study, {}, ACCOUNTANT, delta=agreed.built.file.privacy.delta,
-        secure_sum=session.describe() if session.masked else "", file=agreed.built.file.hash,
+        study,
+        {},
+        ACCOUNTANT,
+        delta=agreed.built.file.privacy.delta,
+        secure_sum=session.describe() if session.masked else "",
+        file=agreed.built.file.hash,
         result=outcome.result_hash,
-    )  # fmt: skip
+    )
     write_json(
         folder / "traffic.json",
-        {"rounds": rounds, "opened": outcome.opened, "retries": outcome.attempts,
-         "seconds": round(time.monotonic() - began, 3), "bytes": dict(outcome.traffic),
-         "session": session.id.hex()},
-    )  # fmt: skip
+        {
+            "rounds": rounds,
+            "opened": outcome.opened,
+            "retries": outcome.attempts,
+            "seconds": round(time.monotonic() - began, 3),
+            "bytes": dict(outcome.traffic),
+            "session": session.id.hex(),
+        },
+    )
     write_transcript(folder, study, _shape(study, outcome.transcript), outcome.value, rounds)
     if test is not None and outcome.opened:
         write_json(folder / EVALUATION, agreed.built.judge(outcome.value, *test))
@@ -101,15 +126,18 @@ class Unhurried:
         return replies
 
 
-def _await_parties(link: Link, needed: int, patience: float, say: Callable[[str], None]) -> None:
+def _await_parties(
+    link: Link, needed: int, connect_timeout: float, say: Callable[[str], None]
+) -> None:
     """Returns when a round could be opened; without parties no round begins, and none is lost."""
-    ends = time.monotonic() + patience
+    ends = time.monotonic() + connect_timeout
     while (here := len(link.nodes())) < needed:
         if time.monotonic() > ends:
             raise InvalidInput(
-                f"{here} parties are connected after {patience:g} s and a round needs {needed}: "
+                f"{here} parties are connected after {connect_timeout:g} s and a round needs "
+                f"{needed}: "
                 "nothing was asked or spent; start the server again, the parties join when they "
-                "are ready (--patience SECONDS waits longer)"
+                "are ready (--connect-timeout SECONDS waits longer)"
             )
         say(f"waiting for parties: {here} of at least {needed} are connected")
         time.sleep(_PAUSE)

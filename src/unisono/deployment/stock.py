@@ -11,19 +11,19 @@ ledger on disk still counts every turn. Paths come from the node's own configura
 from collections.abc import Mapping
 from pathlib import Path
 
-from unisono.deployment.party import STOCK, Member, Seat
+from unisono.deployment.party import STOCK, Member, PartyConfig
 from unisono.engines.flower.stock import configured_app
 from unisono.errors import InvalidInput
 
 
 def answer(data: bytes, configuration: Mapping[str, str]) -> bytes:
     """One message, answered by a party that is built for it and forgotten."""
-    fields = list(Seat.__dataclass_fields__)
+    fields = list(PartyConfig.__dataclass_fields__)
     missing = {*fields, "server"} - configuration.keys()
     if missing:
         raise InvalidInput(f"the node's configuration lacks {', '.join(sorted(missing))}")
     paths = {key: Path(configuration[key]) for key in fields if key != "name"}
-    seat = Seat(configuration["name"], **paths)
+    seat = PartyConfig(configuration["name"], **paths)
     member = Member(seat, configuration["server"], transport=STOCK)
     if member.agreed.session.masked:
         raise InvalidInput(

@@ -1,7 +1,7 @@
 """Where a run stands, on disk: written whole or not at all, readable by its owner only.
 
 A checkpoint holds what the coordinating process knows, never records and never keys: noise of
-rounds that were granted but not merged is gone with the process and cannot be drawn again (X-9).
+rounds that were granted but not merged is gone with the process and cannot be drawn again.
 """
 
 import io
@@ -57,9 +57,17 @@ class Checkpoint:
         except InvalidInput:
             raise
         except (
-            OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
-            NotImplementedError, zipfile.BadZipFile, zlib.error,
-        ) as error:  # fmt: skip
+            OSError,
+            EOFError,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            NotImplementedError,
+            zipfile.BadZipFile,
+            zlib.error,
+        ) as error:
             raise InvalidInput(
                 f"{self.path} cannot be read as a checkpoint ({error}): remove it to start anew; "
                 "what was spent stays spent"

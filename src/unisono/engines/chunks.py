@@ -15,7 +15,14 @@ import numpy as np
 from unisono.core.events import Event
 from unisono.core.grant import Draw, Grant
 from unisono.core.in_graph import share_width
-from unisono.core.release import coins, noise_steps, party_keys, require_paid_for, server_noise
+from unisono.core.release import (
+    coins,
+    inside_noise,
+    noise_steps,
+    party_keys,
+    require_paid_for,
+    server_noise,
+)
 from unisono.core.study import Study
 from unisono.core.trust import Trust, Unit
 from unisono.engines.layout import chosen_rows, in_turn, wider
@@ -25,7 +32,7 @@ from unisono.engines.requirements import (
     require_headroom,
     require_sampler_error,
 )
-from unisono.engines.rounds import Keys, Stack, abstract_contribution, program
+from unisono.engines.rounds import Keys, Stack, Twofold, abstract_contribution, program
 
 # Rounds are compiled in chunks, bounded so that noise and coins of a chunk fit into memory.
 _CHUNK_ROUNDS, _CHUNK_NUMBERS = 64, 2**25
@@ -94,7 +101,11 @@ class Chunk:
                     continue
                 mine = slice(column * share, (column + 1) * share)
                 event = algorithm.event_of(facts, study.trust, column, number)
-                first = (turns[number, column] - turns[offset, column]) * steps
+                first = (turns[number, column] - turns[offset, column]) * algorithm.draws
+                if algorithm.inside is not None:
+                    drawn = grant.draw(int(first), study_hash)
+                    noise.inside[row, 0, mine] = inside_noise(drawn, algorithm.inside, share)
+                    first += 1
                 for step in range(steps):
                     draw = grant.draw(int(first) + step, study_hash)
                     rows, part = self._chosen(draw, event, mine, number)
@@ -121,7 +132,11 @@ class Chunk:
         if self.in_graph:
             words = np.zeros((rounds, steps, len(real), 8), np.uint32)
             return masks, Keys(words, np.ones((rounds, steps, len(real)), np.float32))
-        return masks, np.zeros((rounds, steps, len(real), *self.shape), np.int32)
+        noise = np.zeros((rounds, steps, len(real), *self.shape), np.int32)
+        if study.algorithm.inside is None:
+            return masks, noise
+        shape = study.algorithm.inside.shape
+        return masks, Twofold(np.zeros((rounds, steps, len(real), *shape), np.int32), noise)
 
     def _chosen(self, draw: Draw, event: Event, mine: slice, number: int) -> tuple[Any, Any]:
         """Masks or row numbers of the parties of one draw, and whether they contribute."""
@@ -141,6 +156,7 @@ class Chunk:
         """Every job's noise, drawn here by exact samplers, or the keys to draw it in the graph."""
         study, facts = self.study, self.study.facts
         honest = facts.honest if study.trust is Trust.SECURE_SUM else 1
+        noise = noise.release if isinstance(noise, Twofold) else noise
         if self.in_graph:
             for row, step, mine, event, key in jobs:
                 noise.words[row, step, mine] = party_keys(key, mine.stop - mine.start)

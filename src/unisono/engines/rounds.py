@@ -56,6 +56,8 @@ def abstract_contribution(study: Study, data: Stack) -> Contribution:
     """One party's contribution as shapes and bounds, without computing it."""
     algorithm = study.algorithm
     server, state = algorithm.init(study.facts)
+    if algorithm.inside is not None:
+        state = jax.ShapeDtypeStruct(algorithm.inside.shape, np.int32)
     rows = program_rows(study, data.real.shape[1])
     one = tuple(jax.ShapeDtypeStruct((rows, *a.shape[2:]), a.dtype) for a in data.arrays)
     mask = jax.ShapeDtypeStruct((rows,), bool)
@@ -72,6 +74,13 @@ class Keys(NamedTuple):
 
     words: Any
     width: Any
+
+
+class Twofold(NamedTuple):
+    """Noise inside parties' computations (..., parties, shape), and that of their releases."""
+
+    inside: Any
+    release: Any
 
 
 def program(
@@ -95,7 +104,7 @@ def program(
         after, values, valid = answer(seen, states, data, masks, noise, takes)
         alive = jnp.logical_and(alive, valid)
         survivors = jnp.sum(alive)
-        opened = survivors >= jnp.minimum(facts.minimum_survivors, jnp.sum(turn))
+        opened = survivors >= jnp.minimum(facts.minimum_parties, jnp.sum(turn))
         arrived = jnp.where(_beside(alive, values), values, 0)
         # int32 sums wrap modulo 2^32, exactly as the secure sum's integers do.
         total = arrived if each else jnp.sum(arrived, axis=0, dtype=jnp.int32) + central
@@ -162,9 +171,12 @@ def _one_release(study: Study) -> Callable[..., Any]:
     clean = _clean_values(study)
 
     def answer(public: Any, states: Any, data: Any, masks: Any, noise: Any, takes: Any) -> Any:
+        noise = jax.tree.map(lambda leaf: leaf[0], noise)
+        if study.algorithm.inside is not None:  # in place of a state: there is none
+            states, noise = noise.inside, noise.release
         after, bounded, valid = clean(public, states, data, masks[0])
         taken = jnp.where(_beside(takes, bounded), bounded, 0)
-        return after, _noised(study, taken, jax.tree.map(lambda leaf: leaf[0], noise)), valid
+        return after, _noised(study, taken, noise), valid
 
     return answer
 

@@ -7,12 +7,14 @@ model.fit(X, y, parties=hospital)
 print(model.certificate_.text())
 
 `BayesianLinearRegression` and `BayesianLogisticRegression` answer with a `Posterior`.
+
+Names are imported when they are first used: a party of a study needs the scaling of columns that is
+here, and not scikit-learn, which takes 50 MB.
 """
 
 from unisono.estimators.bayesian import BayesianLinearRegression, BayesianLogisticRegression
 from unisono.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
 from unisono.estimators.networks import PrivateClassifier, PrivateRegressor
-from unisono.estimators.posterior import Posterior
 from unisono.estimators.ridge import PrivateRidge
 from unisono.estimators.search import Selected, private_search
 from unisono.estimators.statements import (
@@ -21,10 +23,21 @@ from unisono.estimators.statements import (
     RepeatedFits,
     UnboundedFeatures,
 )
+from unisono.models.posterior import Posterior
 
 __all__ = [
-    "BayesianLinearRegression", "BayesianLogisticRegression", "DrownedByNoise", "NotConverged",
-    "Posterior", "PrivateClassifier", "PrivateLinearSVC",
-    "PrivateLogisticRegression", "PrivateRegressor", "PrivateRidge", "RepeatedFits", "Selected",
-    "UnboundedFeatures", "private_search",
-]  # fmt: skip
+    "BayesianLinearRegression",
+    "BayesianLogisticRegression",
+    "DrownedByNoise",
+    "NotConverged",
+    "Posterior",
+    "PrivateClassifier",
+    "PrivateLinearSVC",
+    "PrivateLogisticRegression",
+    "PrivateRegressor",
+    "PrivateRidge",
+    "RepeatedFits",
+    "Selected",
+    "UnboundedFeatures",
+    "private_search",
+]

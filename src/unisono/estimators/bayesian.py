@@ -26,8 +26,7 @@ bounds has larger coefficients than that: tighten its bounds.
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import expit, ndtr
@@ -35,21 +34,26 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from unisono.algorithms.noise_aware import Refine, aware_of_rounds, aware_of_statistics
 from unisono.core.algorithm import Facts
 from unisono.core.defaults import RELATION
 from unisono.core.events import positive
+from unisono.core.privacy import Privacy
+from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust
+from unisono.data.scaling import Scaling, scaling, target_scaling
 from unisono.errors import InvalidInput
 from unisono.estimators.classifiers import public_classes
 from unisono.estimators.documentation import documented
-from unisono.estimators.inference import FITTED, SHARED, BayesianEstimator, Method
-from unisono.estimators.noise_aware import aware_of_rounds, aware_of_statistics
-from unisono.estimators.scaling import Scaling, scaling, target_scaling
+from unisono.estimators.inference import FITTED, SHARED, BayesianEstimator
 from unisono.estimators.statements import (
     UNBOUNDED_TARGETS,
     UNKNOWN_SPREAD,
     UnboundedFeatures,
 )
+
+if TYPE_CHECKING:
+    from unisono.releases.algorithm import Method
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
@@ -60,27 +64,46 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
     __doc__ = documented(
         "Bayesian linear regression from one noisy release of Σ xxᵀ and Σ xy.\n\n"
         "    Gaussian noise on the clipped statistic (Laplace if delta = 0); no sampling.",
-        ("bounds", "target_bounds",
-         "noise_std : public spread σ_e of targets about the line, in their units. None takes half "
-         "the width of target_bounds, the largest possible: intervals are then wider than need be.",
-         "prior_variance : σ_θ² of every coefficient, the intercept too, with features and targets "
-         "scaled to [-1, 1].", *SHARED),
+        (
+            "bounds",
+            "target_bounds",
+            "noise_std : public spread σ_e of targets about the line, in their units. None "
+            "takes half "
+            "the width of target_bounds, the largest possible: intervals are then wider than "
+            "need be.",
+            "prior_variance : σ_θ² of every coefficient, the intercept too, with features "
+            "and targets "
+            "scaled to [-1, 1].",
+            *SHARED,
+        ),
         FITTED,
-    )  # fmt: skip
+    )
 
     def __init__(
-        self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
-        target_bounds: tuple[float, float] | None = None, noise_std: float | None = None,
-        prior_variance: float = 9.0, clip: float | None = None, noise_aware: bool = True,
-        relation: str = RELATION.value, trust: str | None = None, records: Any = None,
-        ledger: Any = None, minimum_survivors: int | None = None, colluders: int | None = None,
-        random_state: Any = None, engine: str = "in-process",
-    ) -> None:  # fmt: skip
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        bounds: Any = None,
+        target_bounds: tuple[float, float] | None = None,
+        noise_std: float | None = None,
+        prior_variance: float = 9.0,
+        clip: float | None = None,
+        noise_aware: bool = True,
+        relation: str = RELATION.value,
+        trust: str | None = None,
+        records: Any = None,
+        ledger: Any = None,
+        minimum_parties: int | None = None,
+        colluders: int | None = None,
+        random_state: Any = None,
+        engine: str = "in-process",
+    ) -> None:
         self.epsilon, self.delta, self.bounds = epsilon, delta, bounds
         self.target_bounds, self.noise_std = target_bounds, noise_std
         self.prior_variance, self.clip, self.noise_aware = prior_variance, clip, noise_aware
         self.relation, self.trust = relation, trust
-        self.records, self.ledger, self.minimum_survivors = records, ledger, minimum_survivors
+        self.records, self.ledger, self.minimum_parties = records, ledger, minimum_parties
         self.colluders, self.random_state, self.engine = colluders, random_state, engine
 
     def __sklearn_tags__(self) -> Any:
@@ -122,46 +145,62 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
     def _scale(self, features: int) -> Scaling:
         return scaling(self.bounds, features, centred="all")
 
-    def _method(self, facts: Facts, trust: Trust, relation: Relation) -> Method:
-        from unisono.algorithms.pvi_analytic import Settings, one_shot_regression
+    def _method(self, facts: Facts, trust: Trust, relation: Relation) -> tuple["Method", Refine]:
+        from unisono.algorithms.pvi_analytic import ONE_SHOT_REGRESSION
+        from unisono.problems.bayesian import GaussianRegression
 
-        spread = self._noise()
         square = facts.features if self._scale(facts.features - 1).norm is None else 2
-        settings = Settings(
-            self.epsilon, self.delta, clip=math.sqrt(square**2 + square), noise_std=spread,
-            prior_variance=self.prior_variance, relation=relation,
-        )  # fmt: skip
-        if self.clip is not None:
-            settings = replace(settings, clip=self.clip)
-        algorithm = one_shot_regression(settings)
-        return algorithm, aware_of_statistics(algorithm, facts, trust, self._prior(facts), spread)
+        clip = math.sqrt(square**2 + square) if self.clip is None else self.clip
+        problem = GaussianRegression(self._noise(), prior_variance=self.prior_variance)
+        privacy = Privacy(self.epsilon, self.delta, relation)
+        method = ONE_SHOT_REGRESSION.method(problem, privacy, clipping_norm=clip)
+        return method, aware_of_statistics(Study(method, facts, trust))
 
 
 class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
     __doc__ = documented(
         "Bayesian classification into two classes by noisy Newton steps.\n\n"
         "    Gaussian noise on bounded sums in every round, composed exactly, no sampling.",
-        ("bounds", "classes", 'link : "logistic" or "probit".',
-         "rounds : of noisy sums; the later five eighths make the posterior. More do not cost "
-         "privacy, the noise grows with them.",
-         "prior_variance : σ_θ² of every coefficient, the intercept too, in log-odds (or probits) "
-         "over half of a public range.", *SHARED),
+        (
+            "bounds",
+            "classes",
+            'link : "logistic" or "probit".',
+            "rounds : of noisy sums; the later five eighths make the posterior. More do not cost "
+            "privacy, the noise grows with them.",
+            "prior_variance : σ_θ² of every coefficient, the intercept too, in log-odds (or "
+            "probits) "
+            "over half of a public range.",
+            *SHARED,
+        ),
         (*FITTED, "classes_ : the labels, sorted."),
-    )  # fmt: skip
+    )
 
     def __init__(
-        self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
-        classes: Any = None, link: str = "logistic", rounds: int = 12,
-        prior_variance: float = 100.0, clip: float | None = None, noise_aware: bool = True,
-        relation: str = RELATION.value, trust: str | None = None, records: Any = None,
-        ledger: Any = None, minimum_survivors: int | None = None, colluders: int | None = None,
-        random_state: Any = None, engine: str = "in-process",
-    ) -> None:  # fmt: skip
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        bounds: Any = None,
+        classes: Any = None,
+        link: str = "logistic",
+        rounds: int = 12,
+        prior_variance: float = 100.0,
+        clip: float | None = None,
+        noise_aware: bool = True,
+        relation: str = RELATION.value,
+        trust: str | None = None,
+        records: Any = None,
+        ledger: Any = None,
+        minimum_parties: int | None = None,
+        colluders: int | None = None,
+        random_state: Any = None,
+        engine: str = "in-process",
+    ) -> None:
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
         self.link, self.rounds = link, rounds
         self.prior_variance, self.clip, self.noise_aware = prior_variance, clip, noise_aware
         self.relation, self.trust, self.records, self.ledger = relation, trust, records, ledger
-        self.minimum_survivors, self.colluders = minimum_survivors, colluders
+        self.minimum_parties, self.colluders = minimum_parties, colluders
         self.random_state, self.engine = random_state, engine
 
     def __sklearn_tags__(self) -> Any:
@@ -171,9 +210,10 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
 
     def fit(self, X: Any, y: Any, parties: Any = None) -> Any:
         """Learn from rows X (n, d), labels y (n,) and the party of each row (n,)."""
+        given = y
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
-        self.classes_, index = public_classes(self, y, self.classes, binary=True)
+        self.classes_, index = public_classes(self, y, self.classes, binary=True, given=given)
         self._infer(X, 2.0 * index - 1, parties)
         self.posterior_ = self._publish(1.0, 0.0)
         self.coef_, self.intercept_ = self.posterior_.mean[None, :-1], self.posterior_.mean[-1:]
@@ -213,22 +253,23 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
     def _scale(self, features: int) -> Scaling:
         return scaling(self.bounds, features, centred="away from zero")
 
-    def _method(self, facts: Facts, trust: Trust, relation: Relation) -> Method:
-        from unisono.algorithms import pvi_natural_gradient as pvi
-        from unisono.models.likelihoods import likelihood_named
+    def _method(self, facts: Facts, trust: Trust, relation: Relation) -> tuple["Method", Refine]:
+        from unisono.algorithms.pvi_natural_gradient import NATURAL_GRADIENT, for_intervals
+        from unisono.problems.bayesian import BayesianProblem
+        from unisono.problems.likelihoods import likelihood_named
 
         if self.link not in _LINKS:
             raise InvalidInput(f"link = {self.link!r}: choose one of {', '.join(_LINKS)}")
-        settings = pvi.Settings(
-            epsilon=self.epsilon, delta=self.delta, relation=relation, rounds=self.rounds,
-            prior_variance=self.prior_variance,
-        )  # fmt: skip
         likelihood, features = likelihood_named(self.link), facts.features - 1
         # Evenly spread features have a mean square of a third; a bound on the norm leaves 1.
         square = features / 3 if self._scale(features).norm is None else min(1.0, features / 3)
-        settings = pvi.for_intervals(settings, likelihood, facts, trust, square, self.clip)
-        algorithm = pvi.natural_gradient_pvi(settings, likelihood)
-        return algorithm, aware_of_rounds(algorithm, facts, trust, self._prior(facts))
+        method = NATURAL_GRADIENT.method(
+            BayesianProblem(likelihood, prior_variance=self.prior_variance),
+            Privacy(self.epsilon, self.delta, relation),
+            rounds=self.rounds,
+            **for_intervals(likelihood, square, self.clip),
+        )
+        return method, aware_of_rounds(Study(method, facts, trust))
 
 
 __all__ = ["BayesianLinearRegression", "BayesianLogisticRegression"]

@@ -9,6 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unisono.core.defaults import RELATION
+from unisono.data import codes, listed
 from unisono.errors import InvalidInput
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateLinear
@@ -35,16 +36,27 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
     _binary = False
 
     def __init__(
-        self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
-        classes: Any = None, relation: str = RELATION.value, trust: str | None = None,
-        algorithm: str = "auto", regularisation: float | None = None, rounds: int = 200,
-        records: Any = None, ledger: Any = None, minimum_survivors: int | None = None,
-        colluders: int | None = None, random_state: Any = None,
-    ) -> None:  # fmt: skip
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        bounds: Any = None,
+        classes: Any = None,
+        relation: str = RELATION.value,
+        trust: str | None = None,
+        algorithm: str = "auto",
+        regularisation: float | None = None,
+        rounds: int = 200,
+        records: Any = None,
+        ledger: Any = None,
+        minimum_parties: int | None = None,
+        colluders: int | None = None,
+        random_state: Any = None,
+    ) -> None:
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
         self.relation, self.trust, self.algorithm = relation, trust, algorithm
         self.regularisation, self.rounds, self.records = regularisation, rounds, records
-        self.ledger, self.minimum_survivors, self.colluders = ledger, minimum_survivors, colluders
+        self.ledger, self.minimum_parties, self.colluders = ledger, minimum_parties, colluders
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
@@ -58,9 +70,10 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
 
     def fit(self, X: Any, y: Any, parties: Any = None) -> Any:
         """Learn from rows X (n, d), labels y (n,) and the party of each row (n,)."""
+        given = y
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
-        self.classes_, index = public_classes(self, y, self.classes, self._binary)
+        self.classes_, index = public_classes(self, y, self.classes, self._binary, given)
         loss = self._loss(len(self.classes_))
         labels = index if loss == "multinomial" else 2 * index - 1
         self._parameters = self._learn(X, labels.astype(float), parties, loss, len(self.classes_))
@@ -85,8 +98,9 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
 class PrivateLogisticRegression(PrivateLinearClassifier):
     __doc__ = documented(
         "Differentially private logistic regression, binary or multinomial.",
-        _PARAMETERS, _ATTRIBUTES,
-    )  # fmt: skip
+        _PARAMETERS,
+        _ATTRIBUTES,
+    )
 
     def _loss(self, classes: int) -> str:
         return "logistic" if classes == 2 else "multinomial"
@@ -107,8 +121,9 @@ class PrivateLinearSVC(PrivateLinearClassifier):
     __doc__ = documented(
         "Differentially private support vector machine: the hinge loss, rounded at its corner\n"
         "    (Chaudhuri et al. 2011), for two classes.",
-        _PARAMETERS, _ATTRIBUTES,
-    )  # fmt: skip
+        _PARAMETERS,
+        _ATTRIBUTES,
+    )
     _binary = True
 
     def __sklearn_tags__(self) -> Any:
@@ -121,9 +136,10 @@ class PrivateLinearSVC(PrivateLinearClassifier):
 
 
 def public_classes(
-    estimator: Any, y: np.ndarray, classes: Any, binary: bool
+    estimator: Any, y: np.ndarray, classes: Any, binary: bool, given: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The labels, sorted, and the position of every y among them."""
+    """The labels, sorted, and the position of every y among them; y is what scikit-learn has made
+    of the labels that were `given`."""
     if classes is None:
         raise InvalidInput(
             "classes = None: the labels are not read from the records, because a rare one would "
@@ -136,8 +152,8 @@ def public_classes(
             f"{type(estimator).__name__} needs two classes or more, got one class only "
             f"({known.tolist()}): there is nothing to tell apart; nothing was spent"
         )
-    index = np.searchsorted(known, y).clip(0, len(known) - 1)
-    strange = known[index] != y
+    index = places_of(y, given, known)
+    strange = index < 0
     if strange.any():
         raise InvalidInput(
             f"{np.count_nonzero(strange)} labels are not among the public classes "
@@ -151,6 +167,24 @@ def public_classes(
     return known, index
 
 
+def places_of(y: np.ndarray, given: Any, known: np.ndarray) -> np.ndarray:
+    """The place of each label among the known ones (n,), -1 for those that are not.
+
+    Labels in a list are read one by one: in an array, which a list is made of here as a whole, a
+    single 1.0 makes floats of all whole numbers, and a single "1" makes all of them text.
+    """
+    if not isinstance(getattr(given, "dtype", None), np.dtype):
+        labels = listed(given)
+        if not any(np.ndim(label) for label in labels):
+            return codes(labels, list(known))
+    index = np.searchsorted(known, y).clip(0, len(known) - 1)
+    return np.where(known[index] == y, index, -1)
+
+
 __all__ = [
-    "PrivateLinearClassifier", "PrivateLinearSVC", "PrivateLogisticRegression", "public_classes"
-]  # fmt: skip
+    "PrivateLinearClassifier",
+    "PrivateLinearSVC",
+    "PrivateLogisticRegression",
+    "places_of",
+    "public_classes",
+]

@@ -28,7 +28,7 @@ _COMMON = {
     "records": "records : public estimate of each party's size, for add-or-remove only.",
     "ledger": "ledger : a Ledger, or a mapping from party to Ledger; None books this fit in "
     "memory and warns (`FreshBudgetWarning`).",
-    "minimum_survivors": "minimum_survivors : a round with fewer parties is not opened; None: all "
+    "minimum_parties": "minimum_parties : a round with fewer parties is not opened; None: all "
     "must answer.",
     "colluders": "colluders : parties who may pool what they know; None: 1, or 0 with a trusted "
     "server or a single party.",
@@ -36,7 +36,7 @@ _COMMON = {
     "fit a SIMULATION without privacy, which `certificate_` says and a `PredictableNoiseWarning`.",
     "engine": 'engine : "in-process", or "flower": the same study through Flower\'s messages.',
 }
-PARTIES = ("records", "ledger", "minimum_survivors", "colluders", "random_state")
+PARTIES = ("records", "ledger", "minimum_parties", "colluders", "random_state")
 _FITTED = (
     "n_features_in_, certificate_ : width, and what is guaranteed to whom.",
     "epsilon_spent_ : the most that any party's ledger has spent in all against an untrusted "

@@ -15,6 +15,7 @@ from unisono.core.policy import Budget
 from unisono.core.study import Party, Result
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
+from unisono.data.scaling import Scaling, scaling, warn_of_clipped_rows
 from unisono.errors import InvalidInput, warn
 from unisono.estimators.configuration import Plan, Request, plan
 from unisono.estimators.members import (
@@ -26,7 +27,6 @@ from unisono.estimators.members import (
     public_sizes,
     warn_of_fresh,
 )
-from unisono.estimators.scaling import Scaling, scaling, warn_of_clipped_rows
 from unisono.estimators.statements import (
     IN_MEMORY,
     PREDICTABLE,
@@ -47,7 +47,7 @@ class PrivateEstimator(BaseEstimator):
     trust: Any
     records: Any
     ledger: Any
-    minimum_survivors: int | None
+    minimum_parties: int | None
     colluders: int | None
     random_state: Any
 
@@ -63,9 +63,12 @@ class PrivateEstimator(BaseEstimator):
         return self._fits
 
     def _run(
-        self, X: np.ndarray, labels: np.ndarray, parties: Any,
+        self,
+        X: np.ndarray,
+        labels: np.ndarray,
+        parties: Any,
         planned: Callable[[Facts, Trust, Relation], Plan],
-    ) -> Result:  # fmt: skip
+    ) -> Result:
         """Run the planned study on rows (n, d) and labels (n,).
 
         Everything that can be refused is refused before a ledger is asked; then the ledgers
@@ -79,16 +82,18 @@ class PrivateEstimator(BaseEstimator):
         trust = self._trust(len(members.names))
         sizes = public_sizes(self.records, members, relation)
         facts = facts_of(
-            sizes, X.shape[1] + 1, trust, relation, self.minimum_survivors, self.colluders
+            sizes, X.shape[1] + 1, trust, relation, self.minimum_parties, self.colluders
         )
         _prepare()
         plan = planned(facts, trust, relation)
         ledgers = self._ledgers(members, plan, budget, relation)
         data = self._in_the_ball(scale, X, labels)
-        result = plan.run([
-            Party(name, Private(tuple(column[rows] for column in data)), ledger)
-            for name, rows, ledger in zip(members.names, members.rows, ledgers, strict=True)
-        ])  # fmt: skip
+        result = plan.run(
+            [
+                Party(name, Private(tuple(column[rows] for column in data)), ledger)
+                for name, rows, ledger in zip(members.names, members.rows, ledgers, strict=True)
+            ]
+        )
         self._state(scale, result.certificate, ledgers)
         return result
 
@@ -173,9 +178,15 @@ class PrivateLinear(PrivateEstimator):
 
         def planned(facts: Facts, trust: Trust, relation: Relation) -> Plan:
             request = Request(
-                self.algorithm, loss, classes, self.epsilon, self.delta, relation,
-                self.regularisation, self.rounds,
-            )  # fmt: skip
+                self.algorithm,
+                loss,
+                classes,
+                self.epsilon,
+                self.delta,
+                relation,
+                self.regularisation,
+                self.rounds,
+            )
             return plan(request, facts, trust)
 
         parameters = np.asarray(self._run(X, labels, parties, planned).value, float)

@@ -1,27 +1,32 @@
 """What Bayesian estimators share: from a private run to a posterior in the user's units."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unisono.core.algorithm import Algorithm, Facts
+from unisono.algorithms.noise_aware import Refine
+from unisono.core.algorithm import Facts
 from unisono.core.events import positive
 from unisono.core.trust import Relation, Trust
+from unisono.data.scaling import Scaling
 from unisono.estimators.configuration import Plan, in_rounds
 from unisono.estimators.documentation import PARTIES
 from unisono.estimators.foundation import PrivateEstimator
-from unisono.estimators.noise_aware import Refine, posterior_of
-from unisono.estimators.posterior import NOT_CONVERGED, Posterior, drowned
-from unisono.estimators.scaling import Scaling
 from unisono.estimators.statements import DrownedByNoise, NotConverged
-from unisono.models.gaussian_family import Natural, prior
+from unisono.models.posterior import NOT_CONVERGED, Posterior, drowned, posterior_of
+
+if TYPE_CHECKING:
+    from unisono.releases.algorithm import Method
 
 SHARED = (
     "clip : the largest norm of one record's statistic; None: the rule of the module.",
     "noise_aware : count the noise of privacy in (see `noise_aware`). Without it there are no "
     "intervals: noisy statistics are taken for exact ones.",
-    "relation", "trust", *PARTIES, "engine",
-)  # fmt: skip
+    "relation",
+    "trust",
+    *PARTIES,
+    "engine",
+)
 FITTED = (
     "posterior_ : a `Posterior` of the coefficients in the user's units: mean, covariance, std, "
     "interval(), learnt, sample(), kl(), summary().",
@@ -29,8 +34,6 @@ FITTED = (
     "converged_ : whether the rounds agree with each other to within their noise; where they do "
     "not, intervals are not to be trusted, and a `NotConverged` warning says so.",
 )
-
-Method = tuple[Algorithm, Refine]
 
 
 class BayesianEstimator(PrivateEstimator):
@@ -41,7 +44,7 @@ class BayesianEstimator(PrivateEstimator):
     engine: str
     _posterior: Posterior  # of θ in scaled units
 
-    def _method(self, facts: Facts, trust: Trust, relation: Relation) -> Method:
+    def _method(self, facts: Facts, trust: Trust, relation: Relation) -> tuple["Method", Refine]:
         """The algorithm, and what makes its answer aware of the noise."""
         raise NotImplementedError
 
@@ -54,17 +57,17 @@ class BayesianEstimator(PrivateEstimator):
     def _infer(self, X: np.ndarray, labels: np.ndarray, parties: Any) -> None:
         """Sets the posterior of θ in scaled units."""
         positive(prior_variance=self.prior_variance)
-        aware: list[tuple[Refine, Natural]] = []
+        chosen: list[tuple[Method, Refine]] = []
 
         def planned(facts: Facts, trust: Trust, relation: Relation) -> Plan:
-            algorithm, refine = self._method(facts, trust, relation)
-            aware.append((refine, self._prior(facts)))
-            return in_rounds(algorithm, facts, trust, self.engine)
+            chosen.append(self._method(facts, trust, relation))
+            return in_rounds(chosen[0][0], facts, trust, self.engine)
 
         value = self._run(X, labels, parties, planned).value
-        refine, start = aware[0]
+        method, refine = chosen[0]
         given = getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])
         names = (*map(str, given), "intercept")
+        start = method.problem.prior(len(names), full=True)
         q = posterior_of(value, names, start, refine if self.noise_aware else None)
         self._posterior, self.converged_ = q, q.converged
         if q.floored:
@@ -80,13 +83,10 @@ class BayesianEstimator(PrivateEstimator):
         shift[-1] = offset
         return self._posterior.mapped(matrix, shift, self._posterior.names)
 
-    def _prior(self, facts: Facts) -> Natural:
-        return prior(facts.features, 0.0, self.prior_variance, full=True)
-
     def _latent(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of θ·row (n,)."""
         spread = ((rows @ self._posterior.covariance) * rows).sum(1)
         return rows @ self._posterior.mean, np.maximum(spread, 0.0)
 
 
-__all__ = ["FITTED", "SHARED", "BayesianEstimator", "Method"]
+__all__ = ["FITTED", "SHARED", "BayesianEstimator"]

@@ -97,11 +97,15 @@ def public_sizes(
 
 
 def facts_of(
-    sizes: Sequence[int], features: int, trust: Trust, relation: Relation,
-    minimum_survivors: int | None, colluders: int | None,
-) -> Facts:  # fmt: skip
+    sizes: Sequence[int],
+    features: int,
+    trust: Trust,
+    relation: Relation,
+    minimum_parties: int | None,
+    colluders: int | None,
+) -> Facts:
     """Public facts; unless told otherwise all survive, and one may be curious (`defaults`)."""
-    survivors = len(sizes) if minimum_survivors is None else minimum_survivors
+    survivors = len(sizes) if minimum_parties is None else minimum_parties
     if colluders is None:
         colluders = default_colluders(trust, survivors)
     exact = relation is not Relation.ADD_OR_REMOVE
@@ -117,9 +121,13 @@ def warn_of_fresh(seed: int | None) -> None:
 
 
 def fresh_ledgers(
-    members: Membership, costs: Sequence[Mapping[Viewer, Composed]], budgets: Sequence[Budget],
-    relation: Relation, seed: int | None, unit: Unit = Unit.RECORD,
-) -> list[Ledger]:  # fmt: skip
+    members: Membership,
+    costs: Sequence[Mapping[Viewer, Composed]],
+    budgets: Sequence[Budget],
+    relation: Relation,
+    seed: int | None,
+    unit: Unit = Unit.RECORD,
+) -> list[Ledger]:
     """For every party a ledger in memory, for exactly this run (see `warn_of_fresh`)."""
     exceptions: dict[Budget, Any] = {}
     for cost, budget in zip(costs, budgets, strict=True):
@@ -183,6 +191,11 @@ def _exceptions(
 
 
 __all__ = [
-    "Membership", "facts_of", "fresh_ledgers", "given_ledgers", "membership", "public_sizes",
+    "Membership",
+    "facts_of",
+    "fresh_ledgers",
+    "given_ledgers",
+    "membership",
+    "public_sizes",
     "warn_of_fresh",
-]  # fmt: skip
+]

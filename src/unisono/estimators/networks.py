@@ -18,18 +18,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unisono.core.algorithm import Facts
 from unisono.core.defaults import RELATION
 from unisono.core.events import positive
+from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation, Trust
+from unisono.data.scaling import Scaling, scaling, target_scaling
 from unisono.errors import InvalidInput
 from unisono.estimators.classifiers import public_classes
 from unisono.estimators.configuration import Plan, in_rounds
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateEstimator
-from unisono.estimators.scaling import Scaling, scaling, target_scaling
 from unisono.estimators.schedules import (
     AVERAGED,
     BATCH,
     CLASSES,
-    MOMENTUM,
     ROUNDS,
     SQUARES,
     quiet_rate,
@@ -44,8 +44,11 @@ _PARAMETERS = (
     'epochs, batch_size, learning_rate : None and "auto" follow the rule of the module. More epochs'
     " do not cost privacy, the noise grows with them.",
     "clip : bound on the norm of one record's gradient.",
-    "relation", "trust", *PARTIES, "engine",
-)  # fmt: skip
+    "relation",
+    "trust",
+    *PARTIES,
+    "engine",
+)
 _FITTED = (
     "parameters_ : weights and biases, layer by layer, for scaled rows (u, 1).",
     "rounds_, learning_rate_ : what was used.",
@@ -76,12 +79,11 @@ class PrivateNetwork(PrivateEstimator):
 
     def _plan(self, facts: Facts, trust: Trust, relation: Relation, layers: Any) -> Plan:
         import jax
-        import optax
 
-        from unisono.algorithms.clipping import Clipping
-        from unisono.algorithms.dp_sgd import Settings, dp_sgd
-        from unisono.algorithms.optimise import Problem
-        from unisono.models.networks import mlp
+        from unisono.algorithms.dp_sgd import DP_SGD
+        from unisono.problems.networks import mlp
+        from unisono.problems.record_loss import RecordLoss
+        from unisono.releases.blocked_sum import Clipping
 
         network = mlp(*layers)
         first = jax.jit(network.init)(jax.random.key(0))
@@ -89,21 +91,26 @@ class PrivateNetwork(PrivateEstimator):
         batch = min(total, BATCH) if self.batch_size == "auto" else self.batch_size
         rounds = ROUNDS if self.epochs is None else None
         rate, rounds = schedule(total, batch, None, self.epochs, rounds)
-        settings = Settings(
-            self.epsilon, self.delta, rounds, rate, Clipping(bound=self.clip), averaged=AVERAGED,
-            relation=relation,
-        )  # fmt: skip
+        privacy, clipping = Privacy(self.epsilon, self.delta, relation), Clipping(bound=self.clip)
         step = self.learning_rate
         if step == "auto":
             size = sum(leaf.size for leaf in jax.tree.leaves(first))
             length, fastest = CLASSES if network.classes else SQUARES
-            step = min(length * quiet_rate(facts, trust, settings, size), fastest) / self.clip
+            quiet = quiet_rate(facts, trust, privacy, rate, rounds, size)
+            step = min(length * quiet, fastest) / self.clip
         positive(learning_rate=step)
         self.rounds_, self.learning_rate_ = rounds, step
         record = (np.zeros(layers[0], np.float32), np.zeros((), np.float32))
-        problem = Problem(network.loss, first, record)
-        algorithm = dp_sgd(settings, problem, optax.sgd(step, momentum=MOMENTUM))
-        return in_rounds(algorithm, facts, trust, self.engine)
+        method = DP_SGD.method(
+            RecordLoss(network.loss, first, record),
+            privacy,
+            rounds=rounds,
+            sampling_rate=rate,
+            clipping=clipping,
+            learning_rate=float(step),
+            average_last=AVERAGED,
+        )
+        return in_rounds(method, facts, trust, self.engine)
 
     def _scale(self, features: int) -> Scaling:
         return scaling(self.bounds, features, centred="away from zero")
@@ -119,7 +126,7 @@ class PrivateNetwork(PrivateEstimator):
         X = validate_data(self, X, dtype=np.float64, reset=False)
         import jax
 
-        from unisono.models.networks import mlp
+        from unisono.problems.networks import mlp
 
         with jax.enable_x64(True):
             parameters = jax.tree.map(lambda leaf: np.asarray(leaf, float), self.parameters_)
@@ -129,24 +136,38 @@ class PrivateNetwork(PrivateEstimator):
 class PrivateClassifier(ClassifierMixin, PrivateNetwork):
     __doc__ = documented(
         "A differentially private network of dense layers for two or more classes.\n\n"
-        "    Gaussian noise on sums of clipped gradients, over secret Poisson coins (DP-SGD).",
+        "    Gaussian noise on sums of clipped gradients, over secret Poisson batches (DP-SGD).",
         ("bounds", "classes", *_PARAMETERS),
         (*_FITTED, "classes_ : the labels, sorted."),
     )
 
     def __init__(
-        self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
-        classes: Any = None, hidden: Any = (64,), activation: str = "tanh",
-        epochs: float | None = None, batch_size: Any = "auto", learning_rate: Any = "auto",
-        clip: float = 1.0, relation: str = RELATION.value, trust: str | None = None,
-        records: Any = None, ledger: Any = None, minimum_survivors: int | None = None,
-        colluders: int | None = None, random_state: Any = None, engine: str = "in-process",
-    ) -> None:  # fmt: skip
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        bounds: Any = None,
+        classes: Any = None,
+        hidden: Any = (64,),
+        activation: str = "tanh",
+        epochs: float | None = None,
+        batch_size: Any = "auto",
+        learning_rate: Any = "auto",
+        clip: float = 1.0,
+        relation: str = RELATION.value,
+        trust: str | None = None,
+        records: Any = None,
+        ledger: Any = None,
+        minimum_parties: int | None = None,
+        colluders: int | None = None,
+        random_state: Any = None,
+        engine: str = "in-process",
+    ) -> None:
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
         self.hidden, self.activation, self.epochs = hidden, activation, epochs
         self.batch_size, self.learning_rate, self.clip = batch_size, learning_rate, clip
         self.relation, self.trust, self.records, self.ledger = relation, trust, records, ledger
-        self.minimum_survivors, self.colluders = minimum_survivors, colluders
+        self.minimum_parties, self.colluders = minimum_parties, colluders
         self.random_state, self.engine = random_state, engine
 
     def __sklearn_tags__(self) -> Any:
@@ -156,9 +177,10 @@ class PrivateClassifier(ClassifierMixin, PrivateNetwork):
 
     def fit(self, X: Any, y: Any, parties: Any = None) -> Any:
         """Learn from rows X (n, d), labels y (n,) and the party of each row (n,)."""
+        given = y
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
-        self.classes_, index = public_classes(self, y, self.classes, binary=False)
+        self.classes_, index = public_classes(self, y, self.classes, binary=False, given=given)
         self._train(X, index.astype(float), parties, len(self.classes_))
         return self
 
@@ -190,20 +212,33 @@ class PrivateRegressor(RegressorMixin, PrivateNetwork):
     )
 
     def __init__(
-        self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
-        target_bounds: tuple[float, float] | None = None, hidden: Any = (64,),
-        activation: str = "tanh", epochs: float | None = None, batch_size: Any = "auto",
-        learning_rate: Any = "auto", clip: float = 1.0, relation: str = RELATION.value,
-        trust: str | None = None, records: Any = None, ledger: Any = None,
-        minimum_survivors: int | None = None, colluders: int | None = None,
-        random_state: Any = None, engine: str = "in-process",
-    ) -> None:  # fmt: skip
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        bounds: Any = None,
+        target_bounds: tuple[float, float] | None = None,
+        hidden: Any = (64,),
+        activation: str = "tanh",
+        epochs: float | None = None,
+        batch_size: Any = "auto",
+        learning_rate: Any = "auto",
+        clip: float = 1.0,
+        relation: str = RELATION.value,
+        trust: str | None = None,
+        records: Any = None,
+        ledger: Any = None,
+        minimum_parties: int | None = None,
+        colluders: int | None = None,
+        random_state: Any = None,
+        engine: str = "in-process",
+    ) -> None:
         self.epsilon, self.delta, self.bounds = epsilon, delta, bounds
         self.target_bounds = target_bounds
         self.hidden, self.activation, self.epochs = hidden, activation, epochs
         self.batch_size, self.learning_rate, self.clip = batch_size, learning_rate, clip
         self.relation, self.trust, self.records, self.ledger = relation, trust, records, ledger
-        self.minimum_survivors, self.colluders = minimum_survivors, colluders
+        self.minimum_parties, self.colluders = minimum_parties, colluders
         self.random_state, self.engine = random_state, engine
 
     def __sklearn_tags__(self) -> Any:

@@ -7,10 +7,10 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unisono.core.defaults import RELATION
+from unisono.data.scaling import Scaling, target_scaling
 from unisono.estimators.classifiers import ALGORITHM, COEFFICIENTS
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateLinear
-from unisono.estimators.scaling import Scaling, target_scaling
 from unisono.estimators.statements import UNBOUNDED_TARGETS, UnboundedFeatures
 
 
@@ -24,18 +24,28 @@ class PrivateRidge(RegressorMixin, PrivateLinear):
     )
 
     def __init__(
-        self, epsilon: float = 1.0, delta: float = 1e-5, *, bounds: Any = None,
-        target_bounds: tuple[float, float] | None = None, relation: str = RELATION.value,
-        trust: str | None = None, algorithm: str = "auto", regularisation: float | None = None,
-        rounds: int = 200, records: Any = None, ledger: Any = None,
-        minimum_survivors: int | None = None, colluders: int | None = None,
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        bounds: Any = None,
+        target_bounds: tuple[float, float] | None = None,
+        relation: str = RELATION.value,
+        trust: str | None = None,
+        algorithm: str = "auto",
+        regularisation: float | None = None,
+        rounds: int = 200,
+        records: Any = None,
+        ledger: Any = None,
+        minimum_parties: int | None = None,
+        colluders: int | None = None,
         random_state: Any = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.epsilon, self.delta, self.bounds = epsilon, delta, bounds
         self.target_bounds = target_bounds
         self.relation, self.trust, self.algorithm = relation, trust, algorithm
         self.regularisation, self.rounds, self.records = regularisation, rounds, records
-        self.ledger, self.minimum_survivors, self.colluders = ledger, minimum_survivors, colluders
+        self.ledger, self.minimum_parties, self.colluders = ledger, minimum_parties, colluders
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:

@@ -4,7 +4,7 @@ What is not given follows a rule of public facts; no record is looked at. With n
 parameters, clip C, momentum m = 0.9, sensitivity s (2 for replace-one, else 1) and μ the Gaussian
 strength of (ε, δ),
 
-    batch   B = min(n, 2048), so that coins fall with q = B / n; T = 150 rounds
+    batch   B = min(n, 2048), sampled with q = B / n; T = 150 rounds
     noise   ρ = s sqrt(spread) / (B sqrt(log(1 + μ² / (q² T))))      of a mean gradient, over C
     rate    η = min(a (1 - m) / (ρ sqrt(T p)), b) / C      a = 20, b = 1 (squares: a = 4, b = 0.3)
 
@@ -22,20 +22,25 @@ import numpy as np
 
 from unisono.accounting import gaussian
 from unisono.core.algorithm import Facts
+from unisono.core.defaults import MOMENTUM
 from unisono.core.events import positive
+from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation, Trust
 from unisono.errors import InvalidInput
 
-MOMENTUM, AVERAGED, BATCH, ROUNDS = 0.9, 0.5, 2048, 150
+AVERAGED, BATCH, ROUNDS = 0.5, 2048, 150
 # (a, b) of the rule: useful parameters differ in length, and squares bend more than log-odds.
 CLASSES, SQUARES = (20.0, 1.0), (4.0, 0.3)
 
 
 def schedule(
-    records: int, batch_size: int | None, rate: float | None, epochs: float | None,
+    records: int,
+    batch_size: int | None,
+    rate: float | None,
+    epochs: float | None,
     rounds: int | None,
-) -> tuple[float, int]:  # fmt: skip
-    """Coins and rounds from what the user counts in.
+) -> tuple[float, int]:
+    """Sampling rate and rounds from what the user counts in.
 
     >>> schedule(1000, 50, None, 4, None)
     (0.05, 80)
@@ -66,19 +71,17 @@ def schedule(
     return rate, int(rounds)
 
 
-def quiet_rate(facts: Facts, trust: Trust, settings: Any, size: int) -> float:
+def quiet_rate(
+    facts: Facts, trust: Trust, privacy: Privacy, rate: float, rounds: int, size: int
+) -> float:
     """η C at which T rounds put noise of length 1 into `size` parameters (the module's rule)."""
-    spread = {
-        Trust.LOCAL: facts.parties,
-        Trust.SECURE_SUM: facts.parties / facts.honest,
-        Trust.TRUSTED_SERVER: 1,
-    }[trust]
-    strength = gaussian.mu_for(settings.epsilon, settings.delta)
-    signal = math.log1p(strength**2 / (settings.rate**2 * settings.rounds))
-    factor = 2 if settings.relation is Relation.REPLACE_ONE else 1
-    batch = settings.rate * sum(facts.records)
-    noise = factor * math.sqrt(spread / signal) / batch
-    return (1 - MOMENTUM) / (noise * math.sqrt(settings.rounds * size))
+    from unisono.releases.release import copies
+
+    strength = gaussian.mu_for(privacy.epsilon, privacy.delta)
+    signal = math.log1p(strength**2 / (rate**2 * rounds))
+    factor = 2 if privacy.relation is Relation.REPLACE_ONE else 1
+    noise = factor * math.sqrt(copies(facts, trust) / signal) / (rate * sum(facts.records))
+    return (1 - MOMENTUM) / (noise * math.sqrt(rounds * size))
 
 
 def require_converged(parameters: Any, learning_rate: float | None) -> None:
@@ -93,11 +96,17 @@ def require_converged(parameters: Any, learning_rate: float | None) -> None:
     raise InvalidInput(
         f"training diverged: parameters are infinite or not numbers. Lower {what} (try a tenth), "
         "or the clipping bound. The noisy gradients were released all the same, so the budget of "
-        "this run IS SPENT: find rates on made-up or public records first"
+        "this run IS SPENT: find rates on synthetic or public records first"
     )
 
 
 __all__ = [
-    "AVERAGED", "BATCH", "CLASSES", "MOMENTUM", "ROUNDS", "SQUARES", "quiet_rate",
-    "require_converged", "schedule",
-]  # fmt: skip
+    "AVERAGED",
+    "BATCH",
+    "CLASSES",
+    "ROUNDS",
+    "SQUARES",
+    "quiet_rate",
+    "require_converged",
+    "schedule",
+]

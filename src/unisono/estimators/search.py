@@ -28,9 +28,13 @@ from unisono.core.events import Distance, Sensitivity, positive
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import FINAL_MODEL, Relation, Trust, Unit
+from unisono.data import listed, numbers
 from unisono.errors import InvalidInput
+from unisono.estimators.classifiers import places_of
 from unisono.estimators.members import warn_of_fresh
 from unisono.mechanisms import selection
+
+_STEPS = 2.0**30
 
 
 class Selected(NamedTuple):
@@ -44,15 +48,21 @@ class Selected(NamedTuple):
 
 
 def private_search(
-    candidates: Sequence[Any], X: Any, y: Any, *, epsilon: float, holdout: float = 0.25,
-    ledger: Ledger | None = None, random_state: int | None = None,
-) -> Selected:  # fmt: skip
+    candidates: Sequence[Any],
+    X: Any,
+    y: Any,
+    *,
+    epsilon: float,
+    holdout: float = 0.25,
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+) -> Selected:
     """Fit all candidates, choose one privately; `epsilon` pays for the choice alone.
 
     One party's records only: several parties cannot draw the winner without showing their scores.
     """
     relation = _checked(candidates, ledger, epsilon, holdout)
-    X, y = np.asarray(X), np.asarray(y)
+    X, y = np.asarray(X, np.float64), _as_given(y)
     check_consistent_length(X, y)
     total = epsilon + sum(candidate.epsilon for candidate in candidates)
     delta = sum(candidate.delta for candidate in candidates)
@@ -70,22 +80,35 @@ def private_search(
     fitted = []
     for candidate in candidates:
         fresh = clone(candidate).set_params(ledger=book, random_state=random_state)
-        fitted.append(fresh.fit(X[~judges], y[~judges]))
+        fitted.append(fresh.fit(X[~judges], _some(y, ~judges)))
     once = Distance(linf=1.0)
     event = selection.calibrate(Sensitivity(Unit.RECORD, once, once, once), relation, epsilon)
     grant = book.authorize(everyone(event * 1), purpose="choice among candidates")
-    scores = np.array([_score(model, X[judges], y[judges]) for model in fitted])
+    scores = np.array([_score(model, X[judges], _some(y, judges)) for model in fitted])
     position = selection.noisy_max(grant.draw(0), scores, event)
     return Selected(fitted[position], position, book.spent(FINAL_MODEL, delta), delta, book)
 
 
-def _score(model: Any, X: np.ndarray, y: np.ndarray) -> float:
+def _as_given(y: Any) -> Any:
+    """Labels as an array of their own type, or as a list, whose labels are read one by one."""
+    return np.asarray(y) if isinstance(getattr(y, "dtype", None), np.dtype) else list(listed(y))
+
+
+def _some(y: Any, chosen: np.ndarray) -> Any:
+    return y[chosen] if isinstance(y, np.ndarray) else [y[i] for i in np.flatnonzero(chosen)]
+
+
+def _score(model: Any, X: np.ndarray, y: Any) -> float:
     """A sum to which each record adds a number in [0, 1]."""
     answers = model.predict(X)
     if not is_regressor(model):
-        return float(np.count_nonzero(answers == y))
+        own = places_of(np.asarray(y), y, model.classes_)
+        return float(np.count_nonzero((own >= 0) & (model.classes_[own] == answers)))
     low, high = model.target_bounds or (-1.0, 1.0)
-    return float(np.sum(1.0 - np.minimum(1.0, ((answers - y) / (high - low)) ** 2)))
+    errors = ((answers - numbers(listed(y))) / (high - low)) ** 2
+    # A target that is no number was missed. Whole steps add up to the same in any order.
+    steps = np.rint((1.0 - np.fmin(1.0, errors)) * _STEPS).astype(np.int64)
+    return float(steps.sum()) / _STEPS
 
 
 def _checked(

@@ -8,7 +8,7 @@ zero, and the server multiplies the new factors together. A step, with secret lo
     thesis:  a record's gradient holds its 1/N of the entropy and cavity terms;   step along g
     ours:    a record's gradient is its data term; step along g/r + (entropy and cavity terms)
 
-Ours has the same privacy and no clip bias from terms that need no protection (INVENTORY 2.4).
+Ours has the same privacy and no clip bias from terms that need no protection.
 Per release and party: unit record, add-or-remove, Poisson-sampled Gaussian; every message is
 post-processing of these releases, so the guarantee holds against everyone.
 """
@@ -29,8 +29,8 @@ from unisono.algorithms.free_energy import (
     to_coordinates,
 )
 from unisono.experiments.linear_case import NOISE_STD, PRIOR, Shards, divergence, posterior
-from unisono.models.gaussian_family import Natural, product, quotient
-from unisono.models.likelihoods import linear
+from unisono.problems.gaussian_family import Natural, product, quotient
+from unisono.problems.likelihoods import linear
 
 LIKELIHOOD = linear(NOISE_STD)
 THRESHOLD = 1000.0  # the thesis reduces private gradients to this magnitude
@@ -41,7 +41,7 @@ class Plan(NamedTuple):
 
     Steps are for the mean and for log v. `poisson` chooses between Poisson lots of rate `rate`
     and lots of exactly one record. `printed` is 2 for eq. (4.17) as printed and 1 for the right
-    one (E003-21). `decay` d lets the step in round i shrink as 1 / (1 + d i). `data_only` clips and
+    one. `decay` d lets the step in round i shrink as 1 / (1 + d i). `data_only` clips and
     noises data terms alone. `weight` rescales the variance coordinate while clipping and noising,
     so that the two coordinates of a record are alike in size.
     """

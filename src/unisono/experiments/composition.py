@@ -5,7 +5,7 @@ someone who sees all of them; no sampling. Total epsilon at δ = 1e-5:
 
     basic           T ε
     advanced (DRV)  ε sqrt(2 T log 1/δ) + T ε (e^ε - 1)
-    sqrt 6          ε sqrt(6 T log 1/δ)                 true only if T ε² <= 4.287 log 1/δ (E001-7)
+    sqrt 6          ε sqrt(6 T log 1/δ)                 true only if T ε² <= 4.287 log 1/δ
     zCDP            ρ = T ε²/2,  ρ + 2 sqrt(ρ log 1/δ)      (classic)
                     ρ = T ε tanh(ε/2), tight conversion
     exact           randomized response is the worst case: a binomial sum
@@ -25,17 +25,21 @@ from unisono.experiments.findings import Findings, Number
 DELTA = 1e-5
 EPSILONS = (0.1, 1.0)
 LABELS = {
-    "basic": "basic", "advanced": "advanced (DRV)", "zCDP, standard": "zCDP, classic",
-    "zCDP, tight": "zCDP, tight", "optimal": "exact",
-}  # fmt: skip
+    "basic": "basic",
+    "advanced": "advanced (DRV)",
+    "zCDP, standard": "zCDP, classic",
+    "zCDP, tight": "zCDP, tight",
+    "optimal": "exact",
+}
 _STYLES = (":", "--", "-.", (0, (5, 1)), "-")
 
 
 def run(quick: bool) -> Findings:
     """All theorems over T at two values of epsilon."""
     counts = np.unique(np.geomspace(1, 10_000, 9 if quick else 40).round().astype(int))
-    curves = {e: {name: [totals(e, int(t))[name] for t in counts] for name in LABELS}
-              for e in EPSILONS}  # fmt: skip
+    curves = {
+        e: {name: [totals(e, int(t))[name] for t in counts] for name in LABELS} for e in EPSILONS
+    }
     large = totals(1.0, 1000)
     small = totals(0.1, 1000)
     breaks = {e: first_false(e) for e in EPSILONS}
@@ -48,11 +52,17 @@ def run(quick: bool) -> Findings:
         Number("zCDP, tight / exact", large["zCDP, tight"] / large["optimal"], 1.0, 1.05),
         Number("advanced (DRV)", large["advanced"], 1869.9, 1870.1, "worse than basic"),
         Number("epsilon 0.1, T 1000: basic / exact", small["basic"] / small["optimal"], 5.0, 8.0),
-        Number("sqrt 6 first false at T, epsilon 1", breaks[1.0], last, 200,
-               f"proved up to {last:.0f}"),
-        Number("sqrt 6 first false at T, epsilon 0.1", breaks[0.1], 100 * last, 10_000,
-               f"proved up to {100 * last:.0f}"),
-    )  # fmt: skip
+        Number(
+            "sqrt 6 first false at T, epsilon 1", breaks[1.0], last, 200, f"proved up to {last:.0f}"
+        ),
+        Number(
+            "sqrt 6 first false at T, epsilon 0.1",
+            breaks[0.1],
+            100 * last,
+            10_000,
+            f"proved up to {100 * last:.0f}",
+        ),
+    )
     remarks = (
         "The square-root formula of source 001 is safe for few or small releases and false beyond: "
         f"at epsilon 1 from T = {breaks[1.0]} on, at epsilon 0.1 from T = {breaks[0.1]} on.",
@@ -64,9 +74,14 @@ def run(quick: bool) -> Findings:
         _draw(figure, counts, curves, breaks)
 
     return Findings(
-        "composition", "What T private releases cost together",
-        "Source 001, Theorem 3.1 (E001-7)", numbers, remarks, draw, (10.0, 4.4),
-    )  # fmt: skip
+        "composition",
+        "What T private releases cost together",
+        "Source 001, Theorem 3.1",
+        numbers,
+        remarks,
+        draw,
+        (10.0, 4.4),
+    )
 
 
 def totals(epsilon: float, count: int) -> dict[str, float]:
@@ -96,14 +111,21 @@ def _draw(figure: Any, counts: Any, curves: Any, breaks: Any) -> None:
     for panel, epsilon in zip(panels, EPSILONS, strict=True):
         for number, (name, label) in enumerate(LABELS.items()):
             panel.loglog(
-                counts, curves[epsilon][name], color=f"C{number}", label=label,
-                linestyle=_STYLES[number], linewidth=2.2 if name == "optimal" else 1.5,
-            )  # fmt: skip
+                counts,
+                curves[epsilon][name],
+                color=f"C{number}",
+                label=label,
+                linestyle=_STYLES[number],
+                linewidth=2.2 if name == "optimal" else 1.5,
+            )
         claims = np.array([published_sqrt6(epsilon, int(t), DELTA) for t in counts])
         false = counts >= breaks[epsilon]
         panel.loglog(counts, claims, color="0.4", linewidth=1, label="sqrt 6, source 001")
         panel.loglog(counts[false], claims[false], "kx", label="sqrt 6 where it is false")
-        panel.set(xlabel="number of releases T", title=f"epsilon {epsilon:g} each, delta {DELTA:g}",
-                  ylim=(epsilon / 2, 3e4 * epsilon))  # fmt: skip
+        panel.set(
+            xlabel="number of releases T",
+            title=f"epsilon {epsilon:g} each, delta {DELTA:g}",
+            ylim=(epsilon / 2, 3e4 * epsilon),
+        )
     panels[0].set_ylabel("total epsilon")
     panels[0].legend(loc="upper left")

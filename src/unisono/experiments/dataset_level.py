@@ -3,7 +3,7 @@
 In round i party k sends clip_C(s_k - t_k) and its share N(0, σ²C²/M) into a secure sum S_i, and the
 model moves by η S_i. Published: t_k grows by η times what was sent, *noise included*, and the party
 then corrects its own secret noise; rounds no longer compose, and μ is far above the sqrt(T)/σ that
-is accounted (E003-16). Corrected: t_k grows by η clip_C(s_k - t_k), a function of data and public
+is accounted. Corrected: t_k grows by η clip_C(s_k - t_k), a function of data and public
 values. Then μ = sqrt(T)/σ: unit party, zero-out (M public), Gaussian, no sampling, against everyone
 who sees the sums. The price is that the noise in the model is a random walk.
 
@@ -30,7 +30,7 @@ from unisono.experiments.linear_case import (
     thesis_shards,
     with_prior,
 )
-from unisono.models.gaussian_family import Natural
+from unisono.problems.gaussian_family import Natural
 
 # ------------------------------------------------------------------- the attack (scalar, C = 1)
 
@@ -158,16 +158,21 @@ def run(quick: bool) -> Findings:
         Number("printed state: found in all rounds", transcript, 0.41 - scatter, 0.435 + scatter),
         Number("corrected state: found, larger of both", max(ours), 0, allowed + 0.01),
         *(
-            Number(f"best median KL within ε = {epsilon:g}", value, *limits,
-                   "σ, C, η = {:g}, {:g}, {:g}; {} rounds".format(*setting, rounds))
+            Number(
+                f"best median KL within ε = {epsilon:g}",
+                value,
+                *limits,
+                "σ, C, η = {:g}, {:g}, {:g}; {} rounds".format(*setting, rounds),
+            )
             for (epsilon, (value, setting, rounds)), limits in zip(
-                best.items(), ((1, 8), (0.1, 1), (0.02, 0.4)), strict=True)
+                best.items(), ((1, 8), (0.1, 1), (0.02, 0.4)), strict=True
+            )
         ),
-    )  # fmt: skip
+    )
     remarks = (
         f"Calibrated to ε = 1, Algorithm 3 as printed lets an attacker find a shard in "
         f"{100 * final:.0f} % (final model) or {100 * transcript:.0f} % (all rounds) of the runs "
-        f"at 5 % false alarms; {100 * allowed:.1f} % are allowed (E003-16). With the noise-free "
+        f"at 5 % false alarms; {100 * allowed:.1f} % are allowed. With the noise-free "
         f"state {100 * max(ours):.1f} % are found.",
         "Learning with the corrected state hides a whole shard among 20, and pays for it: the best "
         "setting of the code's grid, chosen by looking at the answers, is still far from the "
@@ -176,10 +181,14 @@ def run(quick: bool) -> Findings:
         "whether a party took part at all is not hidden (its share would be missing).",
     )
     return Findings(
-        "dataset_level", "Hiding whole shards: printed and corrected state", "003, section 4.3",
-        numbers, remarks, lambda figure: _draw(figure, as_printed, corrected, kl, best),
+        "dataset_level",
+        "Hiding whole shards: printed and corrected state",
+        "003, section 4.3",
+        numbers,
+        remarks,
+        lambda figure: _draw(figure, as_printed, corrected, kl, best),
         (10.0, 4.5),
-    )  # fmt: skip
+    )
 
 
 def _draw(figure: Any, as_printed: Any, corrected: Any, kl: Any, best: Any) -> None:
@@ -196,6 +205,10 @@ def _draw(figure: Any, as_printed: Any, corrected: Any, kl: Any, best: Any) -> N
         median = np.median(kl[GRID.index(setting)], axis=0)[:rounds]
         label = "ε = {:g}: σ, C, η = {:g}, {:g}, {:g}".format(epsilon, *setting)
         learning.plot(np.arange(1, rounds + 1), median, label=label)
-    learning.set(xlabel="rounds", ylabel="median KL(q‖p)", yscale="log",
-                 title="Corrected state, best of the grid")  # fmt: skip
+    learning.set(
+        xlabel="rounds",
+        ylabel="median KL(q‖p)",
+        yscale="log",
+        title="Corrected state, best of the grid",
+    )
     learning.legend(fontsize=8)

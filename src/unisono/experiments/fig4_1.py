@@ -3,7 +3,7 @@
 Five parties with ten records each, θ = 2, 50 noisy steps at home per round, lots of one record,
 C = 10, σ = 1, step 1e-5 for the mean. Not in the caption, but in the thesis's code: the step for
 log v is 1e-2, x ~ N(0, 1), and lots are drawn without replacement while the accountant counts them
-as Poisson lots of rate 0.1 (E003-6).
+as Poisson lots of rate 0.1.
 """
 
 from typing import Any
@@ -63,22 +63,27 @@ def run(quick: bool) -> Findings:
         Number("ε of the thesis's accountant at round 573", by_thesis(STATED_ROUND), 499.5, 500),
         Number("certified ε, add-or-remove", certified(STATED_ROUND), 301.1, 301.3),
         Number("certified ε, replace-one", certified(STATED_ROUND, "replace-one"), 706.6, 706.8),
-    )  # fmt: skip
+    )
     remarks = (
         "The thesis says KL 1e-3 at ε about 500. That is a good run: the median over data sets is "
         f"{plain:.2g} there and levels off near 1e-2.",
         "The true price of these 573 rounds is 301 if a record is added or removed, and 707 if one "
-        "is replaced; the moments accountant says 500 (E003-3, E003-5). Both hold for Poisson lots "
+        "is replaced; the moments accountant says 500. Both hold for Poisson lots "
         "only. The thesis's code draws lots without replacement, for which neither number is a "
-        "guarantee (E003-6); Poisson lots learn just as well.",
-        "Equation (4.17) lacks two halves; as printed the precision grows without end (E003-21). "
+        "guarantee; Poisson lots learn just as well.",
+        "Equation (4.17) lacks two halves; as printed the precision grows without end. "
         "The thesis's code has them.",
         "With the one learning rate that the caption names, the figure cannot be reproduced.",
     )
     return Findings(
-        "fig4_1", "Private stochastic gradient ascent on the local free energy", "003, figure 4.1",
-        numbers, remarks, lambda figure: _draw(figure, found, posterior(shards)), (8.0, 9.0),
-    )  # fmt: skip
+        "fig4_1",
+        "Private stochastic gradient ascent on the local free energy",
+        "003, figure 4.1",
+        numbers,
+        remarks,
+        lambda figure: _draw(figure, found, posterior(shards)),
+        (8.0, 9.0),
+    )
 
 
 def _draw(figure: Any, found: Climb, true: Any) -> None:
@@ -101,8 +106,12 @@ def _draw(figure: Any, found: Climb, true: Any) -> None:
         marks, [by_thesis(int(n)) for n in marks], "s--", label="moments accountant (thesis)"
     )
     price.plot(marks, [certified(int(n)) for n in marks], "o-", label="certified, add-or-remove")
-    price.plot(marks, [certified(int(n), "replace-one") for n in marks], "^:",
-               label="certified, replace-one")  # fmt: skip
+    price.plot(
+        marks,
+        [certified(int(n), "replace-one") for n in marks],
+        "^:",
+        label="certified, replace-one",
+    )
     price.axvline(STATED_ROUND, color="black", linewidth=0.8)
     price.set(xlabel="rounds", ylabel="ε at δ = 1e-5", title="Price, for Poisson lots")
     price.legend(fontsize=8)

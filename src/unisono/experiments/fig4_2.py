@@ -7,7 +7,7 @@ joins a lot by a secret coin (Poisson); Gaussian noise of one clip (σ = 1); 1/q
     thesis      ε = min over λ <= 32 of (steps α(λ) - log δ)/λ          (eq. 2.10)
     certified   the privacy loss distribution, both bounds within 0.001
 
-At q = 0.001 the thesis's curve starts flat: -log δ/λ cannot fall below 0.36 with λ <= 32 (E003-3).
+At q = 0.001 the thesis's curve starts flat: -log δ/λ cannot fall below 0.36 with λ <= 32.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,10 +24,12 @@ EPOCHS = (1, 10, 100, 1000)
 DELTA, NOISE = 1e-5, 1.0
 # To the digits that were recorded from the thesis's settings.
 THESIS = {
-    0.001: (0.97, 1.08, 2.11, 7.21), 0.01: (1.62, 2.54, 7.47, 28.69),
-    0.05: (3.09, 6.12, 20.09, 97.24), 0.1: (4.18, 8.93, 28.55, 181.9),
+    0.001: (0.97, 1.08, 2.11, 7.21),
+    0.01: (1.62, 2.54, 7.47, 28.69),
+    0.05: (3.09, 6.12, 20.09, 97.24),
+    0.1: (4.18, 8.93, 28.55, 181.9),
     0.5: (6.14, 18.66, 82.99, 726.3),
-}  # fmt: skip
+}
 CERTIFIED = {0.001: 0.4760, 0.01: 1.829, 0.05: 4.766, 0.1: 7.047, 0.5: 15.12}
 
 
@@ -43,9 +45,14 @@ def run(quick: bool) -> Findings:
     for rate, seen in CERTIFIED.items():
         bracket = certified_epsilon(rate, 10)
         numbers.append(
-            Number(f"certified, q {rate:g}, 10 epochs", bracket.upper, seen - 1e-3 * max(1, seen),
-                   seen + 1e-3 * max(1, seen), f"lower bound {bracket.lower:.4f}")
-        )  # fmt: skip
+            Number(
+                f"certified, q {rate:g}, 10 epochs",
+                bracket.upper,
+                seen - 1e-3 * max(1, seen),
+                seen + 1e-3 * max(1, seen),
+                f"lower bound {bracket.lower:.4f}",
+            )
+        )
     published = {q: [thesis_epsilon(q, int(e)) for e in epochs] for q in RATES}
     tight = {q: [certified_epsilon(q, int(e)).upper for e in epochs] for q in RATES}
     numbers.append(
@@ -57,16 +64,21 @@ def run(quick: bool) -> Findings:
         "The flat start for q = 0.001 is an artefact of lambda <= 32: with 1 epoch the thesis "
         f"pays {published[0.001][0]:.2f}, the certified cost is {tight[0.001][0]:.3f}.",
         "All of this is add-or-remove with Poisson lots. Under replace-one, or with lots of fixed "
-        "size as in the thesis's program, these numbers are not a guarantee (E003-5, E003-6).",
+        "size as in the thesis's program, these numbers are not a guarantee.",
     )
 
     def draw(figure: Any) -> None:
         _draw(figure, epochs, published, tight)
 
     return Findings(
-        "fig4.2", "Privacy cost over the epochs of DP-SGD", "Source 003, figure 4.2",
-        tuple(numbers), remarks, draw, (8.0, 5.0),
-    )  # fmt: skip
+        "fig4.2",
+        "Privacy cost over the epochs of DP-SGD",
+        "Source 003, figure 4.2",
+        tuple(numbers),
+        remarks,
+        draw,
+        (8.0, 5.0),
+    )
 
 
 def thesis_epsilon(rate: float, epochs: int) -> float:
@@ -96,8 +108,14 @@ def _draw(figure: Any, epochs: Any, published: Any, tight: Any) -> None:
         colour = f"C{number}"
         axes.loglog(epochs, published[rate], color=colour)
         axes.loglog(epochs, tight[rate], "--", color=colour)
-        axes.annotate(f"q = {rate:g}", (epochs[-1], published[rate][-1]), xytext=(5, 0),
-                      textcoords="offset points", va="center", color=colour)  # fmt: skip
+        axes.annotate(
+            f"q = {rate:g}",
+            (epochs[-1], published[rate][-1]),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            color=colour,
+        )
     axes.plot([], [], color="0.3", label="thesis: moments accountant, lambda up to 32")
     axes.plot([], [], "--", color="0.3", label="certified: privacy loss distribution")
     axes.set(xlabel="epochs", ylabel=f"epsilon at delta {DELTA:g}", xlim=(1, 2500))

@@ -6,8 +6,8 @@ no clamp.
 
     D = σ_e²/25 + sum x²        variance = σ_e² / (D + z1)        mean = (sum x y + z2) / (D + z1)
 
-The natural parameters are unbiased, but mean and variance are not linear in them (E003-22,
-E003-23): the median of each is right (the mean m is exceeded iff z2 > m z1, which is even odds),
+The natural parameters are unbiased, but mean and variance are not linear in them:
+the median of each is right (the mean m is exceeded iff z2 > m z1, which is even odds),
 the most likely value is too small, the expectation does not exist (D + z1 may vanish; it is
 negative once in 45,000 draws), and an expectation without the extremes is too large.
 """
@@ -45,23 +45,48 @@ def run(quick: bool) -> Findings:
     noise = np.concatenate([found[sign].noise for sign in found])
     numbers = (
         Number("|mean|: median bias", float(np.median(sizes)), -0.025, 0.025),
-        Number("|mean|: trimmed bias", trim_mean(sizes, TRIM_MEAN), 0.06, 0.10,
-               "5 % at each end left out"),
-        Number("|mean|: most likely value, bias", mode_of_mean() - true_mean, -0.21, -0.18,
-               "from the density"),
+        Number(
+            "|mean|: trimmed bias",
+            trim_mean(sizes, TRIM_MEAN),
+            0.06,
+            0.10,
+            "5 % at each end left out",
+        ),
+        Number(
+            "|mean|: most likely value, bias",
+            mode_of_mean() - true_mean,
+            -0.21,
+            -0.18,
+            "from the density",
+        ),
         Number("|mean|: peak of the draws, bias", peak(sizes), -0.30, -0.08),
         Number("variance: median bias", float(np.median(spreads)), -5e-4, 5e-4),
-        Number("variance: trimmed bias", trim_mean(spreads, TRIM_VARIANCE), 0.0038, 0.0050,
-               "0.1 % at each end left out"),
-        Number("variance: most likely value, bias", mode_of_variance() - true_variance,
-               -0.0065, -0.0055, "from the density"),
-        Number("natural parameters: largest bias", float(np.abs(noise.mean(axis=0)).max()),
-               0.0, 0.03, "of noise with deviation 1"),
-    )  # fmt: skip
+        Number(
+            "variance: trimmed bias",
+            trim_mean(spreads, TRIM_VARIANCE),
+            0.0038,
+            0.0050,
+            "0.1 % at each end left out",
+        ),
+        Number(
+            "variance: most likely value, bias",
+            mode_of_variance() - true_variance,
+            -0.0065,
+            -0.0055,
+            "from the density",
+        ),
+        Number(
+            "natural parameters: largest bias",
+            float(np.abs(noise.mean(axis=0)).max()),
+            0.0,
+            0.03,
+            "of noise with deviation 1",
+        ),
+    )
     both = trim_mean(sizes, TRIM_VARIANCE), trim_mean(spreads, TRIM_MEAN)
     remarks = (
         "The thesis's text says that |mean| is slightly underestimated. Only its most likely value "
-        "is; the median is right and a trimmed mean is too large (E003-23).",
+        "is; the median is right and a trimmed mean is too large.",
         "The two recorded trimmed means belong to different trims: +0.08 for the mean needs 5 % "
         "off each end, +0.0044 for the variance 0.1 %. Exchanged, they would be "
         f"{both[0]:+.3f} and {both[1]:+.4f}.",
@@ -73,9 +98,14 @@ def run(quick: bool) -> Findings:
         _draw(figure, found)
 
     return Findings(
-        "fig4.3", "Bias of the tilted posterior", "Source 003, figure 4.3 (E003-22, E003-23)",
-        numbers, remarks, draw, (9.0, 6.0),
-    )  # fmt: skip
+        "fig4.3",
+        "Bias of the tilted posterior",
+        "Source 003, figure 4.3",
+        numbers,
+        remarks,
+        draw,
+        (9.0, 6.0),
+    )
 
 
 def exact_posterior(slope: float) -> tuple[float, float]:

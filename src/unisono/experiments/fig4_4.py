@@ -1,9 +1,9 @@
 """Figure 4.4: the analytic update with noise, for seven clips and fifty data sets.
 
 Each of 20 parties with 10 records releases its clipped (Σxy, Σx²) with noise σ = 5 times the clip
-in each of T = 78 rounds, and the factors are damped by η = 0.1. KL(q‖p) and the precision ratio
-q/p are averaged over the last ten rounds. Where a negative precision is raised decides the result
-(E003-22), so all three places are run on the same noise, in one compiled program.
+in each of T = 78 rounds, and the factors are damped by η = 0.1. KL(q‖p) and the precision ratio q/p
+are averaged over the last ten rounds. Where a negative precision is raised decides the result, so
+all three places are run on the same noise, in one compiled program.
 """
 
 import math
@@ -26,7 +26,7 @@ from unisono.experiments.linear_case import (
     records,
     thesis_shards,
 )
-from unisono.models.gaussian_family import Natural
+from unisono.problems.gaussian_family import Natural
 
 CLIPS = (0.25, 1.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 SEEDS, PARTIES, POINTS = range(1, 51), 20, 10
@@ -97,26 +97,50 @@ def run(quick: bool) -> Findings:
     mean_over_median = np.min(local.kl.mean((0, 2)) / medians(local.kl))
     spread = np.median(local.kl.std(-1), axis=0)
     numbers = (
-        Number("median KL at C = 0.25, local factor raised", float(medians(local.kl)[0]), 17, 34,
-               "the thesis says 22"),
-        Number("median KL at C = 0.25, statistic raised (4.20)", float(medians(statistic.kl)[0]),
-               105, 155),
+        Number(
+            "median KL at C = 0.25, local factor raised",
+            float(medians(local.kl)[0]),
+            17,
+            34,
+            "the thesis says 22",
+        ),
+        Number(
+            "median KL at C = 0.25, statistic raised (4.20)",
+            float(medians(statistic.kl)[0]),
+            105,
+            155,
+        ),
         Number("precision ratio at C = 0.25, local", float(medians(local.ratio)[0]), 0.08, 0.095),
-        Number("precision ratio at C = 64, local", float(medians(local.ratio)[-1]), 4.8, 5.8,
-               "the raised precisions bias the sum"),
-        Number("precision ratio at C = 64, statistic", float(medians(statistic.ratio)[-1]),
-               13, 14.5),
-        Number("precision ratio at C = 64, sum", float(medians(ours.ratio)[-1]), 0.7, 1.3,
-               "no bias when raised after the sum"),
+        Number(
+            "precision ratio at C = 64, local",
+            float(medians(local.ratio)[-1]),
+            4.8,
+            5.8,
+            "the raised precisions bias the sum",
+        ),
+        Number(
+            "precision ratio at C = 64, statistic", float(medians(statistic.ratio)[-1]), 13, 14.5
+        ),
+        Number(
+            "precision ratio at C = 64, sum",
+            float(medians(ours.ratio)[-1]),
+            0.7,
+            1.3,
+            "no bias when raised after the sum",
+        ),
         Number("draws in which C >= 4 is best", float(np.mean(best >= 2)), 0, 0.1),
         Number("smallest mean KL over median KL", float(mean_over_median), 2, math.inf),
-        Number("standard deviation of KL at C = 64 over that at 0.25",
-               float(spread[-1] / spread[0]), 5, 20),
+        Number(
+            "standard deviation of KL at C = 64 over that at 0.25",
+            float(spread[-1] / spread[0]),
+            5,
+            20,
+        ),
         Number("median KL at |θ| > 5 over |θ| < 2, C = 0.25", float(steep), 5, math.inf),
         Number("ε by the thesis's accountant", thesis_cost, 10.077, 10.079, "78 rounds"),
         Number("exact ε, add-or-remove", gaussian.epsilon(DELTA, mu), 8.587, 8.588),
         Number("exact ε, replace-one", gaussian.epsilon(DELTA, 2 * mu), 20.653, 20.654),
-    )  # fmt: skip
+    )
     low, high = np.quantile(per_draw[:, 0], [0.05, 0.95])
     best_at_smallest = int(np.sum(best == 0))
     remarks = (
@@ -126,17 +150,21 @@ def run(quick: bool) -> Findings:
         f"The text calls C = 0.25 best. Here it is best in {best_at_smallest} of {len(best)} draws "
         f"and C = 1 in {int(np.sum(best == 1))}: fifty data sets cannot tell them apart.",
         "The text says the updates are unbiased: raising negative precisions adds a bias that "
-        "grows with C (E003-22). Raised once after the sum, the ratio returns to 1.",
-        "Stopping *after* ε passed 10 lets 78 rounds run, at 10.08 (E003-7). Exactly they cost "
+        "grows with C. Raised once after the sum, the ratio returns to 1.",
+        "Stopping *after* ε passed 10 lets 78 rounds run, at 10.08. Exactly they cost "
         "8.59 if a record is added or removed, and 20.65 if one is replaced, which is what the "
-        "thesis's definitions say (E003-5). Unit: record; Gaussian noise at every party, no "
+        "thesis's definitions say. Unit: record; Gaussian noise at every party, no "
         "sampling; against everyone who sees the messages.",
     )
     return Findings(
-        "fig4_4", "Analytic updates with noise: 50 data sets, seven clips", "003, figure 4.4",
-        numbers, remarks, lambda figure: draw(figure, slope, local, "local factor raised"),
+        "fig4_4",
+        "Analytic updates with noise: 50 data sets, seven clips",
+        "003, figure 4.4",
+        numbers,
+        remarks,
+        lambda figure: draw(figure, slope, local, "local factor raised"),
         (10.0, 7.5),
-    )  # fmt: skip
+    )
 
 
 def draw(figure: Any, slope: Any, found: Measured, title: str) -> None:
@@ -156,9 +184,15 @@ def draw(figure: Any, slope: Any, found: Measured, title: str) -> None:
     middle.plot(CLIPS, np.median(kl, axis=1), "s--", label="median")
     for part, style in ((0.1, ":"), (0.9, "-.")):
         middle.plot(CLIPS, np.quantile(kl, part, axis=1), style, label=f"{100 * part:.0f} %")
-    middle.set(xlabel="clip C", ylabel="KL(q‖p)", xscale="log", yscale="log",
-               title="Over the data sets")  # fmt: skip
+    middle.set(
+        xlabel="clip C", ylabel="KL(q‖p)", xscale="log", yscale="log", title="Over the data sets"
+    )
     middle.legend(fontsize=8)
     spread.plot(CLIPS, kl.std(1), "o-")
-    spread.set(xlabel="clip C", ylabel="standard deviation of KL", xscale="log", yscale="log",
-               title="Spread over the data sets")  # fmt: skip
+    spread.set(
+        xlabel="clip C",
+        ylabel="standard deviation of KL",
+        xscale="log",
+        yscale="log",
+        title="Spread over the data sets",
+    )

@@ -2,7 +2,7 @@
 
 The caption says C = 2, the text speaks of the KL that C = 0.25 has in figure 4.4, whose grid does
 not hold 2. Which of the two was drawn is not established: both fit what the text says of the KL and
-of posteriors that are wider and nearer to zero (E003-24). Both are shown, with the data sets whose
+of posteriors that are wider and nearer to zero. Both are shown, with the data sets whose
 KL is nearest to the median.
 """
 
@@ -32,7 +32,7 @@ from unisono.experiments.linear_case import (
     records,
     thesis_shards,
 )
-from unisono.models.gaussian_family import Natural, mean
+from unisono.problems.gaussian_family import Natural, mean
 
 CLIPS, SHOWN = (0.25, 2.0), 2  # the text's and the caption's, and data sets shown of each
 
@@ -68,24 +68,33 @@ def run(quick: bool) -> Findings:
             Number(f"median KL at C = {clip:g}", float(likely), *kl_expected, "the text: 22"),
             Number(f"precision ratio at C = {clip:g}", float(ratio), *ratio_expected),
             Number(f"data sets whose private posterior is wider, C = {clip:g}", float(wider), 1, 1),
-            Number(f"data sets with |θ| > 1 whose private mean is nearer to zero, C = {clip:g}",
-                   float(nearer), 0.5, 1),
-        ]  # fmt: skip
+            Number(
+                f"data sets with |θ| > 1 whose private mean is nearer to zero, C = {clip:g}",
+                float(nearer),
+                0.5,
+                1,
+            ),
+        ]
     remarks = (
         f"The caption says C = {CLIPS[1]:g}, the text speaks of the KL of C = {CLIPS[0]:g}, the "
         "best of figure 4.4's grid, which does not hold the caption's. That they contradict each "
         f"other is not established: the median KL is {kls[1]:.0f} at the caption's and "
         f"{kls[0]:.0f} at the text's, and the precision is {ratios[1]:.2f} and {ratios[0]:.2f} of "
-        "the true one, so that either may have been drawn (E003-24).",
+        "the true one, so that either may have been drawn.",
         "At both, private posteriors are wider than the true ones and most means of steep slopes "
         f"nearer to zero. At such a KL the private mean is {np.median(gaps):.1f} of the true "
         "posterior's standard deviations off (median of those shown), which the thesis calls "
         "reasonable.",
     )
     return Findings(
-        "fig4_5", "Typical private posteriors, C = 0.25 and C = 2", "003, figure 4.5",
-        tuple(numbers), remarks, lambda figure: draw(figure, pairs), (9.0, 6.0),
-    )  # fmt: skip
+        "fig4_5",
+        "Typical private posteriors, C = 0.25 and C = 2",
+        "003, figure 4.5",
+        tuple(numbers),
+        remarks,
+        lambda figure: draw(figure, pairs),
+        (9.0, 6.0),
+    )
 
 
 def draw(figure: Any, pairs: Any, name: str = "private") -> None:

@@ -2,7 +2,7 @@
 
 Clipped statistics only lose precision, so the ratio q/p never exceeds 1, and KL falls as the clip
 grows. What is left at C = 64 in the thesis is not due to the algorithm: its "true" posterior has
-the prior variance 5 where the algorithm has 25 (E003-26).
+the prior variance 5 where the algorithm has 25.
 """
 
 import numpy as np
@@ -33,20 +33,31 @@ def run(quick: bool) -> Findings:
             Number(f"median KL at C = {clip:g}", float(value), *limits)
             for clip, value, limits in zip(CLIPS, kl, EXPECTED, strict=True)
         ),
-        Number("median KL at C = 64, thesis's posterior", float(medians(thesis.kl)[-1]),
-               5e-5, 2e-4),
+        Number(
+            "median KL at C = 64, thesis's posterior", float(medians(thesis.kl)[-1]), 5e-5, 2e-4
+        ),
         Number("largest precision ratio", float(found.ratio.max()), 0.99, 1.0),
-        Number("smallest fall of the median KL to the next clip", float(np.min(-np.diff(kl))),
-               -1e-9, np.inf, "never rises"),
+        Number(
+            "smallest fall of the median KL to the next clip",
+            float(np.min(-np.diff(kl))),
+            -1e-9,
+            np.inf,
+            "never rises",
+        ),
         Number("precision ratio at C = 0.25", float(medians(found.ratio)[0]), 0.08, 0.09),
-    )  # fmt: skip
+    )
     remarks = (
         "Without noise a larger clip is always better, and the precision is only ever "
         "underestimated, as the thesis says.",
-        f"The floor of 1e-4 is the posterior's prior variance 5 in place of 25 (E003-26); against "
+        f"The floor of 1e-4 is the posterior's prior variance 5 in place of 25; against "
         f"the right posterior {kl[-1]:.1g} remains, the residue of damping, 0.9^78.",
     )
     return Findings(
-        "fig4_6", "Analytic updates without noise", "003, figure 4.6", numbers, remarks,
-        lambda figure: draw(figure, np.abs(shards.slope), found, "clipped, no noise"), (10.0, 7.5),
-    )  # fmt: skip
+        "fig4_6",
+        "Analytic updates without noise",
+        "003, figure 4.6",
+        numbers,
+        remarks,
+        lambda figure: draw(figure, np.abs(shards.slope), found, "clipped, no noise"),
+        (10.0, 7.5),
+    )

@@ -1,7 +1,7 @@
 """Figure 4.7: posteriors without noise at both ends of the clips.
 
 A large clip gives the exact posterior; a small one a wide posterior that is drawn towards zero. The
-text speaks of the extremes of the clips, the caption of one clip, C = 2 (E003-24); shown are the
+text speaks of the extremes of the clips, the caption of one clip, C = 2; shown are the
 ends of figure 4.4's grid, C = 0.25 and C = 64.
 """
 
@@ -11,7 +11,7 @@ from unisono.experiments.fig4_4 import CLIPS, PARTIES, POINTS, SEEDS
 from unisono.experiments.fig4_5 import draw, last_answers
 from unisono.experiments.findings import Findings, Number
 from unisono.experiments.linear_case import posterior, thesis_shards
-from unisono.models.gaussian_family import mean
+from unisono.problems.gaussian_family import mean
 
 
 def run(quick: bool) -> Findings:
@@ -24,18 +24,27 @@ def run(quick: bool) -> Findings:
     middle = np.argsort(small_kl)[[len(small_kl) // 4, 3 * len(small_kl) // 4]]
     shrunk = np.mean(np.abs(mean(small)) < np.abs(mean(true)))
     numbers = (
-        Number("largest KL at C = 64", float(large_kl.max()), 0, 0.5,
-               "the steepest slopes are still clipped"),
+        Number(
+            "largest KL at C = 64",
+            float(large_kl.max()),
+            0,
+            0.5,
+            "the steepest slopes are still clipped",
+        ),
         Number("median KL at C = 64", float(np.median(large_kl)), 0, 1e-6),
-        Number("median precision ratio at C = 0.25", float(np.median(small.precision
-               / true.precision)), 0.08, 0.09),
+        Number(
+            "median precision ratio at C = 0.25",
+            float(np.median(small.precision / true.precision)),
+            0.08,
+            0.09,
+        ),
         Number("data sets whose mean is nearer to zero at C = 0.25", float(shrunk), 0.6, 1),
-    )  # fmt: skip
+    )
     remarks = (
         "At C = 64 the posterior is the exact one; at C = 0.25 it is about three times as wide, "
         f"and {100 * shrunk:.0f} % of the means are drawn towards zero.",
         "The text speaks of extremes, the caption of one clip, C = 2, which is not in figure 4.4's "
-        "grid; which clips the thesis drew is not established (E003-24).",
+        "grid; which clips the thesis drew is not established.",
     )
     pairs = [
         (true, q, index, f"C = {clip:g}, θ = {shards.slope[index]:.1f}")
@@ -43,6 +52,11 @@ def run(quick: bool) -> Findings:
         for index in middle
     ]
     return Findings(
-        "fig4_7", "Posteriors without noise at both ends of the clips", "003, figure 4.7",
-        numbers, remarks, lambda figure: draw(figure, pairs, "clipped"), (9.0, 6.0),
-    )  # fmt: skip
+        "fig4_7",
+        "Posteriors without noise at both ends of the clips",
+        "003, figure 4.7",
+        numbers,
+        remarks,
+        lambda figure: draw(figure, pairs, "clipped"),
+        (9.0, 6.0),
+    )

@@ -6,9 +6,9 @@ public); every cell gets discrete Laplace noise of scale b = 2/ε, once, for any
     Pr[largest error >= b log(k/η)] <= η                              (Corollary 2.3, continuous)
     exactly, on the integers:  Pr[|Y| >= j] = 2 q^j / (1 + q),  q = e^{-1/b}
 
-The source adds that n >~ log(k)/(ε α) makes every count right within a factor 1 + α. That is wrong
-(E001-3): a cell that holds one record gets noise of about 2/ε however large n is. True is an error
-of at most α n in every cell, and 1 + α for cells of at least 2 log(k/η)/(ε α) records.
+The source adds that n >~ log(k)/(ε α) makes every count right within a factor 1 + α. That is wrong:
+a cell that holds one record gets noise of about 2/ε however large n is. True is an error of at most
+α n in every cell, and 1 + α for cells of at least 2 log(k/η)/(ε α) records.
 """
 
 import math
@@ -39,32 +39,61 @@ def run(quick: bool) -> Findings:
     large = large_enough(32)
     share = float(np.mean(relative_errors(10**6, large, draws) <= FACTOR))
     numbers = (
-        Number("failure rate of Cor 2.3, largest", fine, 0.0, FAILURE + error,
-               f"grid 2^-8, nearly continuous; promised {FAILURE:g}"),
-        Number("on the integers: distance to the exact law",
-               float(np.abs(np.subtract(rates, theory)).max()), 0.0, error),
-        Number("mean relative error of a cell of 1", float(np.mean(rare)), 0.95 * mean_error(),
-               1.05 * mean_error(), "averaged over n"),
-        Number("the same, largest n over smallest n", rare[-1] / rare[0], 0.9, 1.1,
-               "the claim would have it fall to 0"),
+        Number(
+            "failure rate of Cor 2.3, largest",
+            fine,
+            0.0,
+            FAILURE + error,
+            f"grid 2^-8, nearly continuous; promised {FAILURE:g}",
+        ),
+        Number(
+            "on the integers: distance to the exact law",
+            float(np.abs(np.subtract(rates, theory)).max()),
+            0.0,
+            error,
+        ),
+        Number(
+            "mean relative error of a cell of 1",
+            float(np.mean(rare)),
+            0.95 * mean_error(),
+            1.05 * mean_error(),
+            "averaged over n",
+        ),
+        Number(
+            "the same, largest n over smallest n",
+            rare[-1] / rare[0],
+            0.9,
+            1.1,
+            "the claim would have it fall to 0",
+        ),
         Number(f"cells of {large} right within {FACTOR:.0%}", share, 1 - FAILURE, 1.0),
-        Number("largest error / n at n = 10^6", errors(32, draws).max() / 10**6, 0.0, 1e-4,
-               f"32 cells, all of {draws} histograms"),
-    )  # fmt: skip
+        Number(
+            "largest error / n at n = 10^6",
+            errors(32, draws).max() / 10**6,
+            0.0,
+            1e-4,
+            f"32 cells, all of {draws} histograms",
+        ),
+    )
     remarks = (
         f"The corollary is about continuous noise. On the integers, where releases really live, "
         f"its bound fails up to 2/(1 + e^(-1/b)) = {2 / (1 + math.exp(-EPSILON / 2)):.3f} times "
         f"as often: {max(rates):.4f} measured, {max(theory):.4f} exact, {FAILURE:g} promised.",
-        "E001-3 confirmed: the relative error of a rare cell does not depend on n.",
+        "Confirmed: the relative error of a rare cell does not depend on n.",
     )
 
     def draw(figure: Any) -> None:
         _draw(figure, cells, rates, theory, rare)
 
     return Findings(
-        "histogram-accuracy", "Accuracy of a private histogram",
-        "Source 001, Corollary 2.3 and its example (E001-3)", numbers, remarks, draw, (10.0, 4.2),
-    )  # fmt: skip
+        "histogram-accuracy",
+        "Accuracy of a private histogram",
+        "Source 001, Corollary 2.3 and its example",
+        numbers,
+        remarks,
+        draw,
+        (10.0, 4.2),
+    )
 
 
 def cell_event(cells: int) -> Event:
@@ -124,8 +153,12 @@ def _draw(figure: Any, cells: Any, rates: Any, theory: Any, rare: Any) -> None:
     left.semilogx(cells, rates, "o", label="measured on the integers")
     left.semilogx(cells, theory, "x--", label="exact on the integers")
     left.axhline(FAILURE, color="0.4", linestyle=":", label="promised by Corollary 2.3")
-    left.set(xlabel="cells of the histogram", ylabel="histograms with an error above the bound",
-             ylim=(0, 0.09), title=f"epsilon {EPSILON:g}, replace-one")  # fmt: skip
+    left.set(
+        xlabel="cells of the histogram",
+        ylabel="histograms with an error above the bound",
+        ylim=(0, 0.09),
+        title=f"epsilon {EPSILON:g}, replace-one",
+    )
     left.set_xticks(cells, [str(k) for k in cells])
     left.minorticks_off()
     left.legend(loc="lower left")
@@ -133,6 +166,9 @@ def _draw(figure: Any, cells: Any, rates: Any, theory: Any, rare: Any) -> None:
     right.loglog(SIZES, rare, "o-", label="measured, a cell that holds 1 record")
     right.loglog(SIZES, claim, "s--", label="claimed in source 001 (false)")
     right.loglog(SIZES, bound(32) / np.array(SIZES), "^:", label="true: error / n, any cell")
-    right.set(xlabel="records in all", ylabel="error relative to the count",
-              title="A large n does not help a rare cell")  # fmt: skip
+    right.set(
+        xlabel="records in all",
+        ylabel="error relative to the count",
+        title="A large n does not help a rare cell",
+    )
     right.legend(loc="lower left")

@@ -9,7 +9,7 @@ give. Four things then make the climb cheap; each is public or post-processing:
 3. all records take part in a step (rate 1) with more noise: at this accuracy the randomness of the
    lots costs more than their secrecy saves;
 4. the answer is the average of q's natural parameters over the last 90 % of 100 rounds, and a
-   negative precision is raised in the sum only (E003-22).
+   negative precision is raised in the sum only.
 
 Unit record, add-or-remove, Gaussian noise at every party; all messages together are one Gaussian
 mechanism of μ² = μ_start² + 100/σ², against everyone who sees them.
@@ -44,12 +44,13 @@ from unisono.experiments.linear_case import (
     thesis_shards,
     with_prior,
 )
-from unisono.models.gaussian_family import Natural
+from unisono.problems.gaussian_family import Natural
 
 START_CLIP, START_MU = 2.0, 1.0
 ROUNDS, SIGMA, KEPT = 100, 1.25, 0.9
-PLAN = Plan(mean_step=3e-3, variance_step=0.2, clip=6.0, sigma=SIGMA, rate=1.0, data_only=True,
-            weight=0.25)  # fmt: skip
+PLAN = Plan(
+    mean_step=3e-3, variance_step=0.2, clip=6.0, sigma=SIGMA, rate=1.0, data_only=True, weight=0.25
+)
 TARGET = 1e-2
 FLOOR = 1.0  # the start's precision is raised to this, 25 times the prior's
 
@@ -94,12 +95,14 @@ def run(quick: bool) -> Findings:
     numbers = (
         Number("median KL of the hybrid", float(np.median(answer)), 0, TARGET),
         Number("certified ε of the hybrid", cost, 66, 66.2, "add-or-remove, δ = 1e-5"),
-        Number("certified ε of pure ascent at the same KL, over the hybrid's", pure_cost / cost,
-               5, 8),
-        Number("median KL of pure ascent at round 573", float(pure_kl[STATED_ROUND - 1]),
-               0.02, 0.06),
+        Number(
+            "certified ε of pure ascent at the same KL, over the hybrid's", pure_cost / cost, 5, 8
+        ),
+        Number(
+            "median KL of pure ascent at round 573", float(pure_kl[STATED_ROUND - 1]), 0.02, 0.06
+        ),
         Number("median KL of the start alone", float(np.median(at_start)), 2, 12),
-    )  # fmt: skip
+    )
     remarks = (
         f"An analytic start and {ROUNDS} steps reach a median KL of {np.median(answer):.2g} at a "
         f"certified ε of {cost:.1f}. Pure ascent as published first reaches {TARGET:g} in round "
@@ -113,9 +116,14 @@ def run(quick: bool) -> Findings:
         "thesis found its own; on private data such a search would have to be paid for.",
     )
     return Findings(
-        "hybrid", "Analytic start, then private gradient ascent", "003, section 4.2.3",
-        numbers, remarks, lambda figure: _draw(figure, found.kl[0], answer, pure), (9.0, 4.5),
-    )  # fmt: skip
+        "hybrid",
+        "Analytic start, then private gradient ascent",
+        "003, section 4.2.3",
+        numbers,
+        remarks,
+        lambda figure: _draw(figure, found.kl[0], answer, pure),
+        (9.0, 4.5),
+    )
 
 
 def _draw(figure: Any, hybrid: Any, answer: Any, pure: Any) -> None:
@@ -123,12 +131,21 @@ def _draw(figure: Any, hybrid: Any, answer: Any, pure: Any) -> None:
     marks = np.unique(np.geomspace(1, ROUNDS, 12).astype(int))
     spent = [price(int(n)) for n in marks]
     axes.plot(spent, np.median(hybrid, axis=0)[marks - 1], "o-", label="hybrid, last iterate")
-    axes.plot(spent[-1:], [np.median(answer)], "*", markersize=14, color="C2",
-              label="hybrid, averaged")  # fmt: skip
+    axes.plot(
+        spent[-1:], [np.median(answer)], "*", markersize=14, color="C2", label="hybrid, averaged"
+    )
     marks = np.unique(np.geomspace(20, pure.shape[-1], 12).astype(int))
-    axes.plot([certified(int(n)) for n in marks], np.median(pure, axis=0)[marks - 1], "s--",
-              label="pure ascent (figure 4.1)")  # fmt: skip
+    axes.plot(
+        [certified(int(n)) for n in marks],
+        np.median(pure, axis=0)[marks - 1],
+        "s--",
+        label="pure ascent (figure 4.1)",
+    )
     axes.axhline(1e-2, color="black", linewidth=0.8)
-    axes.set(xlabel="certified ε at δ = 1e-5, add-or-remove", ylabel="median KL(q‖p)", xscale="log",
-             yscale="log")  # fmt: skip
+    axes.set(
+        xlabel="certified ε at δ = 1e-5, add-or-remove",
+        ylabel="median KL(q‖p)",
+        xscale="log",
+        yscale="log",
+    )
     axes.legend(fontsize=8)

@@ -5,16 +5,16 @@ hidden units on d features, p = m (d + 1) numbers, of which one record moves Δ1
 it is replaced; no sampling, and anyone may see the result:
 
     Laplace, scale b = Δ1/ε             sqrt(2) b in each coordinate, about sqrt(2 p) b in length
-      as printed, Δ1 = m sqrt(d)        sqrt(2) m^1.5 d/ε in length, not d sqrt(m)/ε² (E002-11)
+      as printed, Δ1 = m sqrt(d)        sqrt(2) m^1.5 d/ε in length, not d sqrt(m)/ε²
     clip to S, Gaussian σ = 2 S/μ*      σ in each coordinate, about σ sqrt(p) in length     (ε, δ)
 
-Δ1 must hold for the worst record, not for a typical one (E002-8): the bound from public weights
+Δ1 must hold for the worst record, not for a typical one: the bound from public weights
 and the pair of records found by climbing are in `two_layer`. Training takes T steps at (ε, δ) in
 all, each on a secret Poisson sample of rate q, with noise from the library's accountant:
 
     θ <- θ - η (Σ over the sample of g_i + noise) / (q n)
 
-    Laplace            g_i as it is, scale c Δ1(θ)/2 from the weights of that step (E002-10)
+    Laplace            g_i as it is, scale c Δ1(θ)/2 from the weights of that step
     clip, Laplace      ||g_i|| <= S, scale c sqrt(p) S
     clip, Gaussian     ||g_i|| <= S, deviation σ S: DP-SGD
 
@@ -64,26 +64,51 @@ def run(quick: bool) -> Findings:
         Number("found / bound of Δ2, most", _share(table, 2), 0.25, 1.0, "all networks"),
         Number("relu: found Δ1 / (√m + √d)², least", min(order), 1.3, 2.6, "so of order m + d"),
         Number("relu: found Δ1 / (√m + √d)², most", max(order), 1.3, 2.6),
-        Number("relu: worst pair / 200 typical ones", worst["found 1"] / worst["typical"], 3.0,
-               20.0, f"m = {OTHER}, d = {sizes[-1]}"),
-        Number("length drawn / (√2 m^1.5 d/ε)", drawn / (math.sqrt(2) * OTHER**2.5 / EPSILON),
-               0.98, 1.04, "Δ1 = m√d, as printed"),
-        Number("length drawn / (d√m/ε²)", drawn / (OTHER**1.5 / EPSILON**2), 54.0, 60.0,
-               "as printed; √2 m ε is expected"),
+        Number(
+            "relu: worst pair / 200 typical ones",
+            worst["found 1"] / worst["typical"],
+            3.0,
+            20.0,
+            f"m = {OTHER}, d = {sizes[-1]}",
+        ),
+        Number(
+            "length drawn / (√2 m^1.5 d/ε)",
+            drawn / (math.sqrt(2) * OTHER**2.5 / EPSILON),
+            0.98,
+            1.04,
+            "Δ1 = m√d, as printed",
+        ),
+        Number(
+            "length drawn / (d√m/ε²)",
+            drawn / (OTHER**1.5 / EPSILON**2),
+            54.0,
+            60.0,
+            "as printed; √2 m ε is expected",
+        ),
         Number("Laplace noise, one coordinate", coordinate, 1200, 1600, f"m = d = {OTHER}"),
-        Number("Laplace noise / gradient, lengths", ratios["Laplace"][middle], 4.0, 12.0,
-               f"{RECORDS} records, m = d = {OTHER}"),
-        Number("Gaussian noise / clipped gradient", ratios["Gaussian"][middle], 0.1, 0.5,
-               f"clip {CLIP:g}, delta {DELTA:g}"),
+        Number(
+            "Laplace noise / gradient, lengths",
+            ratios["Laplace"][middle],
+            4.0,
+            12.0,
+            f"{RECORDS} records, m = d = {OTHER}",
+        ),
+        Number(
+            "Gaussian noise / clipped gradient",
+            ratios["Gaussian"][middle],
+            0.1,
+            0.5,
+            f"clip {CLIP:g}, delta {DELTA:g}",
+        ),
         Number("error left: no noise", left["no noise"], 0.18, 0.3, "1 is always the mean"),
         Number("error left: clip, Gaussian", left["clip, Gaussian"], 0.2, 0.32, "DP-SGD"),
         Number("error left: clip, Laplace", left["clip, Laplace"], 0.3, 0.85),
         Number("error left: Laplace", left["Laplace"], 0.65, 1.0, f"m = {UNITS}"),
         Number("error left: Laplace, few units", narrow, 0.45, 0.85, f"m = {NARROW}"),
-    )  # fmt: skip
+    )
     remarks = (
         "The lecture bounds a typical record. One that lies along the weights moves the gradient "
-        "many times as far, and the more so the more features there are (E002-8).",
+        "many times as far, and the more so the more features there are.",
         "The bound from public weights holds for every pair of records and is at least twice what "
         "climbing found; tanh saturates, so there it is looser, the more so the more features.",
         f"Training has {PEOPLE} records, m = {UNITS}, d = {FEATURES}, {STEPS} steps at sampling "
@@ -99,10 +124,14 @@ def run(quick: bool) -> Findings:
         _draw(figure, sizes, table, ratios, curves)
 
     return Findings(
-        "laplace-gradients", "Laplace noise on gradients, or clipping?",
-        "Source 002, section 4.3 corrected (E002-5, E002-8 to E002-11)", numbers, remarks, draw,
+        "laplace-gradients",
+        "Laplace noise on gradients, or clipping?",
+        "Source 002, section 4.3 corrected",
+        numbers,
+        remarks,
+        draw,
         (10.0, 7.5),
-    )  # fmt: skip
+    )
 
 
 def _share(table: dict[Any, dict[str, float]], norm: int) -> float:
@@ -164,8 +193,10 @@ def _multipliers(units: int) -> tuple[float, float]:
 def _best_curve(method: str, units: int, quick: bool) -> np.ndarray:
     """Mean error after each step at the learning rate that ends best."""
     rates, seeds = (LEARNING_RATES[1::2], 2) if quick else (LEARNING_RATES, 6)
-    means = [np.mean([_train(method, units, rate, seed) for seed in range(seeds)], axis=0)
-             for rate in rates]  # fmt: skip
+    means = [
+        np.mean([_train(method, units, rate, seed) for seed in range(seeds)], axis=0)
+        for rate in rates
+    ]
     return min(means, key=lambda curve: float(curve[-1]))
 
 
@@ -186,8 +217,10 @@ def _train(method: str, units: int, learning_rate: float, seed: int) -> np.ndarr
         chosen = generator.random(PEOPLE) < RATE
         sums = two_layer.clipped_sum(weights, rows[chosen], labels[chosen], clip)
         noise = _noise(method, weights, generator)
-        moves = [learning_rate * (total + extra) / (RATE * PEOPLE)
-                 for total, extra in zip(sums, noise, strict=True)]  # fmt: skip
+        moves = [
+            learning_rate * (total + extra) / (RATE * PEOPLE)
+            for total, extra in zip(sums, noise, strict=True)
+        ]
         weights = Weights(weights.hidden - moves[0], weights.output - moves[1])
     return errors
 
@@ -229,14 +262,21 @@ def _draw(figure: Any, sizes: Any, table: Any, ratios: Any, curves: Any) -> None
     label = f"clip {CLIP:g}, Gaussian, delta {DELTA:g}"
     lengths.loglog(sizes, ratios["Gaussian"], "o-", color="C0", label=label)
     lengths.axhline(1, color="0.4", linestyle=":")
-    lengths.set(xlabel=f"hidden units m, d = {OTHER}", ylabel="length of noise / gradient",
-                title=f"One release, {RECORDS:,} records, epsilon {EPSILON:g}")  # fmt: skip
+    lengths.set(
+        xlabel=f"hidden units m, d = {OTHER}",
+        ylabel="length of noise / gradient",
+        title=f"One release, {RECORDS:,} records, epsilon {EPSILON:g}",
+    )
     lengths.legend()
     for name, colour, line in zip(
         METHODS, ("k", "C0", "C1", "C3"), ("--", "-", "-", "-"), strict=True
     ):
         course.plot(curves[name], line, color=colour, label=name)
     course.axhline(1, color="0.4", linestyle=":")
-    course.set(xlabel="step", ylabel="share of variance unexplained", ylim=(0, 1.2),
-               title=f"Training, m = {UNITS}, epsilon {EPSILON:g}, delta {DELTA:g}")  # fmt: skip
+    course.set(
+        xlabel="step",
+        ylabel="share of variance unexplained",
+        ylim=(0, 1.2),
+        title=f"Training, m = {UNITS}, epsilon {EPSILON:g}, delta {DELTA:g}",
+    )
     course.legend()

@@ -9,7 +9,7 @@ on arrays whose leading axes are free (seeds, clips, ...); a factor is a `Natura
 
 σ_θ = 5 is a standard deviation, as figure 4.1 says. "N(0, 5)", in the captions of the others, is a
 variance of 5 by the thesis's own convention (4.2); the figures were matched with σ_θ = 5, and its
-code compares with a posterior whose prior *variance* is 5 (E003-26):
+code compares with a posterior whose prior *variance* is 5:
 `posterior(..., prior_variance=5)`.
 """
 
@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono.models.gaussian_family import Natural, kl
+from unisono.problems.gaussian_family import Natural, kl
 
 NOISE_STD, PRIOR_STD, DELTA = 0.5, 5.0, 1e-5
 PRIOR = Natural(0.0, PRIOR_STD**-2)
@@ -88,7 +88,7 @@ def divergence(q: Natural, p: Natural) -> Any:
 
 
 def with_prior(factors: Natural, floor: float = 0.0) -> Natural:
-    """The prior times a product of factors, whose precision is raised to `floor` (E003-22)."""
+    """The prior times a product of factors, whose precision is raised to `floor`."""
     return Natural(factors.shift, PRIOR.precision + jnp.maximum(factors.precision, floor))
 
 
@@ -102,7 +102,7 @@ def damped_iteration(sums: Any, noise: Any, damping: float, placement: str) -> N
 
     In each round a party's noisy statistic s replaces its factor by t + η (s/σ_e² - t). A negative
     precision is raised to zero in the statistic (eq. 4.20), in the damped local factor (as the
-    thesis's code did when its figures were drawn), or, without bias, in the sum (E003-22).
+    thesis's code did when its figures were drawn), or, without bias, in the sum.
     """
 
     def one_round(factors: Natural, fresh: Any) -> tuple[Natural, Natural]:

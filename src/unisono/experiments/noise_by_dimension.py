@@ -8,7 +8,7 @@ anyone; no sampling. The error is the mean length of the noise b:
     norm, density ∝ exp(-ε ||b||/Δ2)              E||b|| = p Δ2/ε                  pure ε
     Gaussian, σ = Δ2/μ*(ε, δ)                     E||b|| = σ sqrt(2) Γ((p+1)/2)/Γ(p/2)   (ε, δ)
 
-A Gaussian grows as sqrt(p) only, so it wins from some p on: p = 18 at ε = 1, δ = 1e-6 (E000-8).
+A Gaussian grows as sqrt(p) only, so it wins from some p on: p = 18 at ε = 1, δ = 1e-6.
 Laplace noise of scale Δ2/ε, as source 000 prints, would be shorter, but costs sqrt(p) ε.
 """
 
@@ -45,26 +45,36 @@ def run(quick: bool) -> Findings:
     numbers = (
         Number("Gaussian beats norm from p =", first_win("norm"), 18, 18, "epsilon 1, delta 1e-6"),
         Number("Gaussian beats Laplace from p =", first_win("Laplace"), 8, 11),
-        Number("Laplace / norm at p = 100", last["Laplace"] / last["norm"], 1.38, 1.44,
-               "towards sqrt(2)"),
+        Number(
+            "Laplace / norm at p = 100",
+            last["Laplace"] / last["norm"],
+            1.38,
+            1.44,
+            "towards sqrt(2)",
+        ),
         Number("norm / Gaussian at p = 100", last["norm"] / last["Gaussian"], 2.3, 2.45),
         Number("samplers against formula, largest gap", max(gaps), 0.0, 4.5, "standard errors"),
-    )  # fmt: skip
+    )
     remarks = (
         "Below p = 18 the norm mechanism is both shorter and pure (delta = 0); above, the Gaussian "
         "wins by sqrt(p).",
         "Laplace noise never wins against an L2 bound for p > 1: it must be scaled by sqrt(p). "
         "Scaled by the L2 bound itself, as printed in source 000, its true epsilon at p = 100 "
-        "is 10, not 1 (E000-8).",
+        "is 10, not 1.",
     )
 
     def draw(figure: Any) -> None:
         _draw(figure, dimensions, measured, formula)
 
     return Findings(
-        "noise-by-dimension", "Laplace, norm or Gaussian noise by dimension",
-        "Source 000, output perturbation (E000-8)", numbers, remarks, draw, (10.0, 4.2),
-    )  # fmt: skip
+        "noise-by-dimension",
+        "Laplace, norm or Gaussian noise by dimension",
+        "Source 000, output perturbation",
+        numbers,
+        remarks,
+        draw,
+        (10.0, 4.2),
+    )
 
 
 def calibrated(name: str, dimension: int) -> Event:
@@ -133,13 +143,20 @@ def _draw(figure: Any, dimensions: Any, measured: Any, formula: Any) -> None:
         left.loglog(dimensions, measured[name], marker, color=f"C{number}", label=name)
     left.axvline(18, color="0.5", linewidth=1, linestyle=":")
     left.text(19, 1.2, "p = 18")
-    left.set(xlabel="dimension p", ylabel="mean length of the noise, sensitivity 1",
-             title=f"epsilon {EPSILON:g}, delta {DELTA:g} (Gaussian only)")  # fmt: skip
+    left.set(
+        xlabel="dimension p",
+        ylabel="mean length of the noise, sensitivity 1",
+        title=f"epsilon {EPSILON:g}, delta {DELTA:g} (Gaussian only)",
+    )
     left.legend(title="drawn (marks), formula (lines)")
     for number, (delta, line) in enumerate(zip(DELTAS, (":", "-", "--"), strict=True)):
         wins = [first_win("norm", float(e), delta) for e in EPSILONS]
         right.semilogx(EPSILONS, wins, line, color=f"C{number}", label=f"delta {delta:g}")
     right.plot(1, 18, "ko", markersize=6)
-    right.set(xlabel="epsilon", ylabel="dimension p", ylim=(0, None),
-              title="From here on Gaussian noise is shorter")  # fmt: skip
+    right.set(
+        xlabel="epsilon",
+        ylabel="dimension p",
+        ylim=(0, None),
+        title="From here on Gaussian noise is shorter",
+    )
     right.legend()

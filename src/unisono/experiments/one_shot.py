@@ -1,7 +1,7 @@
 """Section 4.2.2, improved: the clipped statistics are released once.
 
 (Σxy, Σx²) does not depend on q, so 78 noisy releases of it buy the same thing 78 times, and the
-damped iteration keeps the worth of (2 - η)/η = 19 of them (E003-25). One release of the same cost
+damped iteration keeps the worth of (2 - η)/η = 19 of them. One release of the same cost
 is better; any partitioned inference after it is post-processing:
 
     noise = Δ / μ*(ε, δ),     Δ = C if a record is added or removed, 2C if one is replaced
@@ -54,9 +54,14 @@ def measure(shards: Shards, noise_per_clip: float, draws: int) -> Any:
     """KL of the one-shot answer (draws, clips, seeds); the sum's noise scales with the clip."""
     with jax.enable_x64(True):
         return np.asarray(
-            _program(jnp.asarray(records(shards)), jnp.asarray(CLIPS), noise_per_clip,
-                     jax.random.split(jax.random.key(1), draws), posterior(shards))
-        )  # fmt: skip
+            _program(
+                jnp.asarray(records(shards)),
+                jnp.asarray(CLIPS),
+                noise_per_clip,
+                jax.random.split(jax.random.key(1), draws),
+                posterior(shards),
+            )
+        )
 
 
 @jax.jit
@@ -86,20 +91,31 @@ def run(quick: bool) -> Findings:
     thesis = table(thesis_shards(SEEDS, PARTIES, POINTS), 40 if quick else 200)
     fresh = table(fresh_shards(200 if quick else 2000, 5), 5)
     limits = {
-        ("local", "add-or-remove"): (2.5, 4.5), ("secure", "add-or-remove"): (0.3, 0.6),
-        ("local", "replace-one"): (7.0, 12.5), ("secure", "replace-one"): (0.9, 1.6),
-    }  # fmt: skip
+        ("local", "add-or-remove"): (2.5, 4.5),
+        ("secure", "add-or-remove"): (0.3, 0.6),
+        ("local", "replace-one"): (7.0, 12.5),
+        ("secure", "replace-one"): (0.9, 1.6),
+    }
     numbers = [
-        Number(f"best median KL, {place}, {relation}", float(thesis[place, relation].min()), *limit,
-               f"C = {CLIPS[int(thesis[place, relation].argmin())]:g}; published {PUBLISHED:g}")
+        Number(
+            f"best median KL, {place}, {relation}",
+            float(thesis[place, relation].min()),
+            *limit,
+            f"C = {CLIPS[int(thesis[place, relation].argmin())]:g}; published {PUBLISHED:g}",
+        )
         for (place, relation), limit in limits.items()
-    ]  # fmt: skip
+    ]
     numbers += [
-        Number("fresh data, local, add-or-remove", float(fresh["local", "add-or-remove"].min()),
-               4, 9),
-        Number("fresh data, secure, add-or-remove", float(fresh["secure", "add-or-remove"].min()),
-               0.5, 1.1),
-    ]  # fmt: skip
+        Number(
+            "fresh data, local, add-or-remove", float(fresh["local", "add-or-remove"].min()), 4, 9
+        ),
+        Number(
+            "fresh data, secure, add-or-remove",
+            float(fresh["secure", "add-or-remove"].min()),
+            0.5,
+            1.1,
+        ),
+    ]
     remarks = (
         *(
             f"Median KL at C = {', '.join(f'{clip:g}' for clip in CLIPS)}; {place} noise, "
@@ -114,17 +130,23 @@ def run(quick: bool) -> Findings:
         "thesis's fifty slopes are milder than their law.",
     )
     return Findings(
-        "one_shot", "Sufficient statistics released once at (10, 1e-5)",
-        "003, section 4.2.2 (E003-25)", tuple(numbers), remarks,
-        lambda figure: _draw(figure, thesis, fresh), (9.0, 4.5),
-    )  # fmt: skip
+        "one_shot",
+        "Sufficient statistics released once at (10, 1e-5)",
+        "003, section 4.2.2",
+        tuple(numbers),
+        remarks,
+        lambda figure: _draw(figure, thesis, fresh),
+        (9.0, 4.5),
+    )
 
 
 def _draw(figure: Any, thesis: Any, fresh: Any) -> None:
     for axes, found, title in zip(
-        figure.subplots(1, 2, sharey=True), (thesis, fresh),
-        ("The thesis's 50 data sets", "Fresh data sets"), strict=True,
-    ):  # fmt: skip
+        figure.subplots(1, 2, sharey=True),
+        (thesis, fresh),
+        ("The thesis's 50 data sets", "Fresh data sets"),
+        strict=True,
+    ):
         for (place, relation), style in zip(found, ("o-", "o--", "s-", "s--"), strict=True):
             colour = "C0" if place == "local" else "C1"
             axes.plot(

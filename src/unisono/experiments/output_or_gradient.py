@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 
 from unisono.accounting import gaussian
-from unisono.algorithms import gradient_perturbation as gradients
-from unisono.algorithms import output_perturbation as outputs
-from unisono.core.algorithm import Algorithm, Facts
+from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
+from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION
+from unisono.core.algorithm import Facts
 from unisono.core.events import Gaussian
-from unisono.core.trust import Trust
+from unisono.core.privacy import Privacy
+from unisono.core.study import Study
+from unisono.core.trust import Relation, Trust
 from unisono.experiments.findings import Findings, Number
 from unisono.experiments.simulation import (
     Records,
@@ -30,6 +32,7 @@ from unisono.experiments.simulation import (
     logistic_risks,
     simulate,
 )
+from unisono.problems.linear import LinearLoss
 
 FEATURES, DELTA, REGULARISATION, ROUNDS = 5, 1e-6, 0.01, 50
 PARTIES, RECORDS, EPSILON = 10, 200, 1.0
@@ -51,22 +54,37 @@ def run(quick: bool) -> Findings:
         for kind in KINDS
     }
     numbers = [
-        Number(f"{kind}: slope by {name}", _slope(name, axes[name], curves[name, kind]), -2.25,
-               -1.75, "per unit of log mu*" if name == "epsilon" else "")
+        Number(
+            f"{kind}: slope by {name}",
+            _slope(name, axes[name], curves[name, kind]),
+            -2.25,
+            -1.75,
+            "per unit of log mu*" if name == "epsilon" else "",
+        )
         for kind in KINDS
         for name in axes
-    ]  # fmt: skip
+    ]
     by_epsilon = axes["epsilon"][-1]
     measured = curves["epsilon", "output"][-1]
     predicted = _predicted(by_epsilon)
     ratio = np.divide(curves["epsilon", "output"], curves["epsilon", "gradient"])
     numbers += [
-        Number("output: measured / tr(H) σ²/2", measured / predicted, 0.75, 1.3,
-               f"at epsilon {by_epsilon:g}"),
-        Number("output / gradient", float(ratio.mean()), 2.0, 8.0,
-               f"lambda {REGULARISATION:g}, {ROUNDS} rounds"),
+        Number(
+            "output: measured / tr(H) σ²/2",
+            measured / predicted,
+            0.75,
+            1.3,
+            f"at epsilon {by_epsilon:g}",
+        ),
+        Number(
+            "output / gradient",
+            float(ratio.mean()),
+            2.0,
+            8.0,
+            f"lambda {REGULARISATION:g}, {ROUNDS} rounds",
+        ),
         Number("averaging without noise", _floor(), 0.0, 1e-4),
-    ]  # fmt: skip
+    ]
     remarks = (
         "No source ran this, so the ranges are ours: slope -2 from the formulas (in epsilon a "
         "little less, because mu* grows more slowly), the level from tr(H) σ²/2.",
@@ -80,10 +98,14 @@ def run(quick: bool) -> Findings:
         _draw(figure, axes, curves)
 
     return Findings(
-        "output-or-gradient", "Output or gradient perturbation?",
-        "Source 000, both theorems corrected (E000-8, E000-9)", tuple(numbers), remarks, draw,
+        "output-or-gradient",
+        "Output or gradient perturbation?",
+        "Source 000, both theorems corrected",
+        tuple(numbers),
+        remarks,
+        draw,
         (10.0, 4.0),
-    )  # fmt: skip
+    )
 
 
 def _point(name: str, value: float) -> tuple[int, int, float]:
@@ -99,22 +121,29 @@ def _records(parties: int, records: int) -> tuple[Records, float]:
     return data, least_risk(data, REGULARISATION)
 
 
-def _algorithm(kind: str, epsilon: float) -> Algorithm:
+def _study(kind: str, parties: int, records: int, epsilon: float) -> Study:
+    problem, privacy = LinearLoss("logistic"), Privacy(epsilon, DELTA, Relation.REPLACE_ONE)
     if kind == "output":
-        return outputs.output_perturbation(
-            outputs.Settings(epsilon, DELTA, regularisation=REGULARISATION)
+        method = OUTPUT_PERTURBATION.method(problem, privacy, regularisation=REGULARISATION)
+    else:
+        method = GRADIENT_PERTURBATION.method(
+            problem,
+            privacy,
+            rounds=ROUNDS,
+            clipping_norm=1.0,
+            learning_rate=4.0,
+            momentum=0.0,
+            average_last=0.0,
+            regularisation=REGULARISATION,
         )
-    return gradients.gradient_perturbation(
-        gradients.Settings(epsilon, DELTA, rounds=ROUNDS, regularisation=REGULARISATION)
-    )
+    return Study(method, Facts((records,) * parties, FEATURES, parties), Trust.SECURE_SUM)
 
 
 @lru_cache(maxsize=64)
 def _excess(kind: str, parties: int, records: int, epsilon: float, draws: int) -> float:
     """Mean excess of the regularised mean risk."""
     data, least = _records(parties, records)
-    facts = Facts((records,) * parties, FEATURES, parties)
-    models = simulate(_algorithm(kind, epsilon), facts, Trust.SECURE_SUM, data, draws)
+    models = simulate(_study(kind, parties, records, epsilon), data, draws)
     return float(np.mean(logistic_risks(models, data, REGULARISATION)) - least)
 
 
@@ -127,9 +156,7 @@ def _floor() -> float:
 @lru_cache(maxsize=1)
 def _without_noise() -> np.ndarray:
     data, _ = _records(PARTIES, RECORDS)
-    facts = Facts((RECORDS,) * PARTIES, FEATURES, PARTIES)
-    algorithm = _algorithm("output", EPSILON)
-    return simulate(algorithm, facts, Trust.SECURE_SUM, data, 1, silent=True)[0]
+    return simulate(_study("output", PARTIES, RECORDS, EPSILON), data, 1, silent=True)[0]
 
 
 def _predicted(epsilon: float) -> float:
@@ -137,8 +164,8 @@ def _predicted(epsilon: float) -> float:
     rows = np.concatenate([x for x, _ in _records(PARTIES, RECORDS)[0]])
     chance = 1 / (1 + np.exp(-rows @ _without_noise()))
     trace = np.mean(chance * (1 - chance) * np.sum(rows**2, axis=1)) + FEATURES * REGULARISATION
-    facts = Facts((RECORDS,) * PARTIES, FEATURES, PARTIES)
-    noise = _algorithm("output", epsilon).event(facts, Trust.SECURE_SUM).noise
+    study = _study("output", PARTIES, RECORDS, epsilon)
+    noise = study.algorithm.event(study.facts, study.trust).noise
     assert isinstance(noise, Gaussian)
     return float(trace * (noise.std / PARTIES) ** 2 / 2)
 

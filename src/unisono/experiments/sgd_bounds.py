@@ -9,7 +9,7 @@ One record is protected (replace-one, sizes public) by Gaussian noise that its o
                                                                     bound (11) and its sharper forms
 
 A bound that exceeds n L |C|, which any fixed point achieves, says nothing. The noise that source
-004's eq. (3) prescribes for SGD1 is worth, to different viewers (E004-5):
+004's eq. (3) prescribes for SGD1 is worth, to different viewers:
 
     (a) who does not know the order   (b) who knows it, as the coordinator does: no amplification
     (c) who sees which party works: amplification among that party's records only
@@ -23,10 +23,12 @@ import numpy as np
 from unisono.accounting import hidden_order
 from unisono.algorithms import bounds
 from unisono.algorithms import sgd_sequential as sequential
-from unisono.algorithms import sgd_synchronous as synchronous
+from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD, SynchronousSgdConfig
 from unisono.core.algorithm import Facts
 from unisono.core.events import Gaussian
-from unisono.core.trust import Trust
+from unisono.core.privacy import Privacy
+from unisono.core.study import Study
+from unisono.core.trust import Relation, Trust
 from unisono.experiments.findings import Findings, Number
 from unisono.experiments.simulation import (
     Records,
@@ -36,6 +38,8 @@ from unisono.experiments.simulation import (
     simulate,
     simulated_parties,
 )
+from unisono.problems.linear import LinearLoss
+from unisono.releases.release import copies
 
 PARTIES, DELTA, RADIUS, ROUNDS, BEND = 5, 1e-6, 1.0, 100, 0.2
 BASE = {"epsilon": 4.0, "records": 200, "features": 5}
@@ -62,7 +66,7 @@ def run(quick: bool) -> Findings:
         ]
         for regime, bend in regimes.items()
         for kind in KINDS
-    }  # fmt: skip
+    }
     orders = ORDERS[:2] if quick else ORDERS
     views = {n: published_views(n) for n in orders}
     numbers = tuple(_numbers(axes, curves, views, quick))
@@ -82,9 +86,14 @@ def run(quick: bool) -> Findings:
         _draw(figure, axes, curves, views)
 
     return Findings(
-        "sgd-bounds", "SGD1 and SGD2 beneath their utility bounds",
-        "Source 004, eqs. 3 and 9 to 11 (E004-5, E004-9)", numbers, remarks, draw, (11.0, 7.0),
-    )  # fmt: skip
+        "sgd-bounds",
+        "SGD1 and SGD2 beneath their utility bounds",
+        "Source 004, eqs. 3 and 9 to 11",
+        numbers,
+        remarks,
+        draw,
+        (11.0, 7.0),
+    )
 
 
 def _numbers(axes: Any, curves: Any, views: Any, quick: bool) -> Any:
@@ -103,22 +112,46 @@ def _numbers(axes: Any, curves: Any, views: Any, quick: bool) -> Any:
             yield Number(f"{kind}: largest excess / bound {equation}", max(ratios), 0.0, 1.0)
     middle = [curves["epsilon", kind][axes["epsilon"].index(4.0)] for kind in KINDS]
     useless = bounds.trivial(int(BASE["records"]), 1.0, 2 * RADIUS)
-    yield Number("SGD1: bound (9) / trivial bound", middle[0].bound / useless, 1.0, np.inf,
-                 "epsilon 4: says nothing")  # fmt: skip
+    yield Number(
+        "SGD1: bound (9) / trivial bound",
+        middle[0].bound / useless,
+        1.0,
+        np.inf,
+        "epsilon 4: says nothing",
+    )
     yield Number("SGD2, local noise: bound / trivial bound", middle[1].bound / useless, 0.0, 1.0)
-    yield Number("SGD1 / SGD2 with secure sum, excess risk", middle[0].excess / middle[2].excess,
-                 2.0, 50.0, "epsilon 4, convex")  # fmt: skip
+    yield Number(
+        "SGD1 / SGD2 with secure sum, excess risk",
+        middle[0].excess / middle[2].excess,
+        2.0,
+        50.0,
+        "epsilon 4, convex",
+    )
     recorded = {300: 0.73, 1000: 1.27, 3000: 2.12}
     for n, found in views.items():
         if n in recorded:
-            yield Number(f"(b) the order is known, n = {n}", found["b"], recorded[n] - 0.006,
-                         recorded[n] + 0.006, f"claimed {CLAIM:g}")  # fmt: skip
+            yield Number(
+                f"(b) the order is known, n = {n}",
+                found["b"],
+                recorded[n] - 0.006,
+                recorded[n] + 0.006,
+                f"claimed {CLAIM:g}",
+            )
     yield Number("(a) the order is hidden, n = 100", views[100]["a"], 0.084, 0.089)
-    yield Number("(c) the party is seen, n = 300: (a) < (c) < (b)", views[300]["c"],
-                 views[300]["a"], views[300]["b"])  # fmt: skip
+    yield Number(
+        "(c) the party is seen, n = 300: (a) < (c) < (b)",
+        views[300]["c"],
+        views[300]["a"],
+        views[300]["b"],
+    )
     if not quick:
-        yield Number("(a) the order is hidden, n = 1000", views[1000]["a"], 0.0755, 0.0765,
-                     "orders up to 1024")  # fmt: skip
+        yield Number(
+            "(a) the order is hidden, n = 1000",
+            views[1000]["a"],
+            0.0755,
+            0.0765,
+            "orders up to 1024",
+        )
 
 
 def published_views(records: int) -> dict[str, float]:
@@ -128,10 +161,8 @@ def published_views(records: int) -> dict[str, float]:
     return {
         "a": hidden_order.without_order_epsilon(delta, records, 1.0, sigma),
         "b": hidden_order.known_order_epsilon(delta, records, 1.0, sigma),
-        "c": hidden_order.visible_parties_epsilon(
-            delta, records, records // PARTIES, 1.0, sigma
-        ),
-    }  # fmt: skip
+        "c": hidden_order.visible_parties_epsilon(delta, records, records // PARTIES, 1.0, sigma),
+    }
 
 
 def useful_size(epsilon: float = 1.0) -> float:
@@ -165,22 +196,30 @@ def _point(kind: str, regime: str, value: float, bend: float, seeds: int) -> Poi
     facts = Facts((n // PARTIES,) * PARTIES, p, PARTIES)
     if kind == "SGD1":
         settings = sequential.Settings(epsilon, DELTA, radius=RADIUS, strong_convexity=bend)
-        models = np.stack([
-            sequential.run_sgd_sequential(
-                settings, simulated_parties(data, seed), facts, order_seed=seed
-            ).value
-            for seed in range(seeds)
-        ])  # fmt: skip
+        models = np.stack(
+            [
+                sequential.run_sgd_sequential(
+                    settings, simulated_parties(data, seed), facts, order_seed=seed
+                ).value
+                for seed in range(seeds)
+            ]
+        )
         bound = _bound_sequential(settings, facts)
     else:
         trust = Trust.LOCAL if "local" in kind else Trust.SECURE_SUM
-        chosen = synchronous.Settings(
-            epsilon, DELTA, rounds=ROUNDS, radius=RADIUS, strong_convexity=bend
+        method = SYNCHRONOUS_SGD.method(
+            LinearLoss("logistic"),
+            Privacy(epsilon, DELTA, Relation.REPLACE_ONE),
+            rounds=ROUNDS,
+            radius=RADIUS,
+            strong_convexity=bend,
         )
-        algorithm = synchronous.sgd_synchronous(chosen, trust)
-        models = simulate(algorithm, facts, trust, data, 10 * seeds)
-        variance = synchronous.noise_variance(algorithm.event(facts, trust), facts, trust)
-        bound = _bound_synchronous(chosen, facts, variance)
+        study = Study(method, facts, trust)
+        models = simulate(study, data, 10 * seeds)
+        noise = study.algorithm.event(facts, trust).noise
+        assert isinstance(noise, Gaussian)
+        variance = noise.std**2 * copies(facts, trust)
+        bound = _bound_synchronous(method.config, facts, variance)
     excess = float(np.mean(logistic_risks(models, data, bend, summed=True)) - least)
     return Point(excess, bound)
 
@@ -197,13 +236,13 @@ def _bound_sequential(settings: sequential.Settings, facts: Facts) -> float:
     return bounds.last_iterate_convex(2 * settings.radius, moment, n**2)
 
 
-def _bound_synchronous(settings: synchronous.Settings, facts: Facts, variance: float) -> float:
+def _bound_synchronous(config: SynchronousSgdConfig, facts: Facts, variance: float) -> float:
     """The plain average's bound, or the sharpened (11) where the objective is strongly convex."""
-    n, bend = sum(facts.records), settings.strong_convexity
-    moment = bounds.second_moment(n, settings.steepness, facts.features, variance)
+    n, bend = sum(facts.records), config.strong_convexity
+    moment = bounds.second_moment(n, config.steepness, facts.features, variance)
     if bend:
-        return bounds.weighted_average(n, bend, moment, settings.rounds)
-    return bounds.plain_average(settings.diameter, moment, settings.rounds)
+        return bounds.weighted_average(n, bend, moment, config.rounds)
+    return bounds.plain_average(2 * config.radius, moment, config.rounds)
 
 
 def _draw(figure: Any, axes: Any, curves: Any, views: Any) -> None:
@@ -231,8 +270,12 @@ def _draw(figure: Any, axes: Any, curves: Any, views: Any) -> None:
         shown = [views[n][view] for n in sizes]
         last.loglog(sizes, shown, marker + "-", label=f"({view}) {label}")
     last.axhline(CLAIM, color="0.4", linestyle=":", label="claimed by eq. (3)")
-    last.set(xlabel="records n", ylabel="epsilon", ylim=(0.01, 3),
-             title="SGD1 with the noise of eq. (3), by viewer")  # fmt: skip
+    last.set(
+        xlabel="records n",
+        ylabel="epsilon",
+        ylim=(0.01, 3),
+        title="SGD1 with the noise of eq. (3), by viewer",
+    )
     last.legend(loc="lower left")
     for panel in grid[len(regimes) + 1 :]:
         panel.axis("off")

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.core.algorithm import Aggregate, Algorithm, Facts
+from unisono.core.algorithm import Aggregate
 from unisono.core.compiled import numbers
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
@@ -57,27 +57,33 @@ def least_risk(data: Records, regularisation: float, radius: float = np.inf) -> 
     start = np.zeros(data[0][0].shape[1])
     ball = {"type": "ineq", "fun": lambda point: radius**2 - point @ point}
     found = minimize(
-        lambda point: logistic_risks(point, data, regularisation)[0], start, tol=1e-12,
+        lambda point: logistic_risks(point, data, regularisation)[0],
+        start,
+        tol=1e-12,
         constraints=[ball] if np.isfinite(radius) else [],
-        method="SLSQP", options={"maxiter": 500},
-    )  # fmt: skip
+        method="SLSQP",
+        options={"maxiter": 500},
+    )
     return float(found.fun)
 
 
 def simulated_parties(data: Records, seed: int) -> list[Party]:
     """Parties whose ledgers are simulations, with a budget that never ends."""
     return [
-        Party(f"p{j}", Private(own), Ledger.in_memory(
-            Policy(f"p{j}", Budget(1e6, 1e-3)), ACCOUNTANT, seed))
+        Party(
+            f"p{j}",
+            Private(own),
+            Ledger.in_memory(Policy(f"p{j}", Budget(1e6, 1e-3)), ACCOUNTANT, seed),
+        )
         for j, own in enumerate(data)
-    ]  # fmt: skip
+    ]
 
 
 def simulate(
-    algorithm: Algorithm, facts: Facts, trust: Trust, data: Records, draws: int, *,
-    seed: int = 0, silent: bool = False,
-) -> np.ndarray:  # fmt: skip
+    study: Study, data: Records, draws: int, *, seed: int = 0, silent: bool = False
+) -> np.ndarray:
     """Models (draws, ...) of `draws` independent runs; `silent` leaves the noise out."""
+    algorithm, facts, trust = study.algorithm, study.facts, study.trust
     event, grid = algorithm.event(facts, trust), algorithm.grid(facts, trust)
     places = 1 if trust is Trust.TRUSTED_SERVER else facts.parties
     honest = facts.honest if trust is Trust.SECURE_SUM else 1
@@ -88,7 +94,7 @@ def simulate(
     if not silent:
         key = np.random.default_rng(seed).bytes(32)
         noise = noise_steps(key, event, grid, shape, honest, one).sum(axis=2).astype(np.int32)
-    stack = rounds.stack(Study(algorithm, facts, trust), data)
+    stack = rounds.stack(study, data)
     states = jax.tree.map(lambda leaf: jnp.stack([leaf] * facts.parties), state)
     records = jnp.float32(sum(facts.records))
 

@@ -1,12 +1,12 @@
 """A two-layer network in closed form: gradients of records, their bounds, and the worst pair.
 
 f(x) = Σ_j a_j σ(w_j · x) costs (f - y)² on a record with ||x|| <= 1 and |y| <= 1. W is (m, d), and
-with r = f(x) - y the gradients of one record are (E002-5)
+with r = f(x) - y the gradients of one record are
 
     by a:  2 r σ(Wx)            by W:  u xᵀ  with  u = 2 r a ∘ σ'(Wx)
 
 Where |σ(t)| <= |t| and |σ'| <= 1 (tanh, relu; not the sigmoid), public weights bound how far the
-summed gradient moves when one record is replaced, whatever the records (E002-8 to E002-10):
+summed gradient moves when one record is replaced, whatever the records:
 
     R = ||a||_2 ||W|| + 1        Δ1 <= 4 R (sqrt(m) ||W|| + sqrt(d) ||a||_1)
                                  Δ2 <= 4 R sqrt(||W||² + ||a||_2²)
@@ -48,7 +48,7 @@ class Weights(NamedTuple):
 
 
 def as_published(units: int, features: int, shape: str, seed: int = 0) -> Weights:
-    """Source 002's model: w_j ~ N(0, I) (E002-6) and a_j = 1/m."""
+    """Source 002's model: w_j ~ N(0, I) and a_j = 1/m."""
     hidden = np.random.default_rng([seed, units, features]).normal(size=(units, features))
     return Weights(hidden, np.full(units, 1 / units), shape)
 
@@ -90,7 +90,7 @@ def clipped_sum(
 
 
 def bounds(weights: Weights) -> tuple[float, float]:
-    """Δ1 and Δ2 of the summed gradient when one record is replaced (E002-10)."""
+    """Δ1 and Δ2 of the summed gradient when one record is replaced."""
     m, d = weights.hidden.shape
     spectral, length = np.linalg.norm(weights.hidden, 2), np.linalg.norm(weights.output)
     reach = 4 * (length * spectral + 1)

@@ -3,9 +3,9 @@
 Releases   an integer vector: value + b, P(b_i = k) ∝ exp(-k² / (2 std²)) on the grid
 Sensitivity  l2, and l1 for the gap of shares
 Guarantee  zCDP with rho = Δ2² / (2 std²) for one share (Canonne, Kamath and Steinke); the (epsilon,
-           delta) curve lies slightly above the continuous one (X-3), so the Rényi bound is used
+           delta) curve lies slightly above the continuous one, so the Rényi bound is used
 Shares     a sum of h discrete Gaussians is not one; the divisibility gap tau of Kairouz, Liu and
-           Steinke is in the Rényi bound (INVENTORY 2.0). Keep a share at 4 grid steps or more
+           Steinke is in the Rényi bound. Keep a share at 4 grid steps or more
 """
 
 import math
@@ -26,10 +26,17 @@ from unisono.mechanisms.sampling import calibrate_scale
 
 
 def calibrate(
-    sensitivity: Sensitivity, relation: Relation, epsilon: float, delta: float, *,
-    grid: float, count: int = 1, dimension: int = 1, shares: int = 1,
+    sensitivity: Sensitivity,
+    relation: Relation,
+    epsilon: float,
+    delta: float,
+    *,
+    grid: float,
+    count: int = 1,
+    dimension: int = 1,
+    shares: int = 1,
     sampler: Sampler = Everyone(),
-) -> Event:  # fmt: skip
+) -> Event:
     """The event whose `count` releases together cost at most (epsilon, delta)."""
     positive(epsilon=epsilon, count=count)
     if not isinstance(sampler, Everyone):

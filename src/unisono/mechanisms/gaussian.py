@@ -4,11 +4,11 @@ Releases   a vector: value + round(N(0, std^2 I)) on the integer grid
 Sensitivity  l2 (source 000-8)
 Guarantee  (epsilon, delta) iff dG(epsilon; mu) <= delta with mu = Δ2 sqrt(count) / std: the exact
            curve of Balle and Wang, not the classical sqrt(2 log(1.25/delta)), which is false above
-           epsilon ~ 8 and wasteful below 1 (E000-3). An integer x plus a rounded Gaussian is the
+           epsilon ~ 8 and wasteful below 1. An integer x plus a rounded Gaussian is the
            rounding of x plus a Gaussian, so the exact curve holds for what is really drawn
 Shares     h honest parties each add round(N(0, std^2 / h)); the sum differs from a post-processed
            Gaussian by a total variation of about exp(-π² (share std in grid steps)²), which the
-           event carries as its `gap` (X-3)
+           event carries as its `gap`
 """
 
 import math
@@ -37,14 +37,23 @@ from unisono.mechanisms.sampling import calibrate_scale
 
 
 def calibrate(
-    sensitivity: Sensitivity, relation: Relation, epsilon: float, delta: float, *,
-    count: int = 1, sampler: Sampler = Everyone(), dimension: int = 1, shares: int = 1,
-    grid: float | None = None, in_graph: bool = False, missed: float = 0.0,
+    sensitivity: Sensitivity,
+    relation: Relation,
+    epsilon: float,
+    delta: float,
+    *,
+    count: int = 1,
+    sampler: Sampler = Everyone(),
+    dimension: int = 1,
+    shares: int = 1,
+    grid: float | None = None,
+    in_graph: bool = False,
+    missed: float = 0.0,
     scales: Sequence[tuple[float, int]] = (),
-) -> Event:  # fmt: skip
+) -> Event:
     """The event whose `count` releases together cost at most (epsilon, delta).
 
-    `in_graph` noise is drawn inside a compiled program, whose sampler has an error (X-11).
+    `in_graph` noise is drawn inside a compiled program, whose sampler has an error.
     `missed` is the chance that a release was not what it claims to be, such as a batch that
     overflowed. With `scales` there are, for each pair (factor, times), so many releases with so
     much wider noise, and the event is that of factor 1.
@@ -85,14 +94,17 @@ def calibrate(
         return event(
             smallest_scale(
                 lambda std: compose(event(std, factor) * times for factor, times in scales),
-                relation, epsilon, target, start=start,
+                relation,
+                epsilon,
+                target,
+                start=start,
             )
-        )  # fmt: skip
+        )
     return event(calibrate_scale(event, relation, epsilon, target, count, start))
 
 
 def tail(noise: Gaussian, dimension: int, probability: float) -> float:
-    """Every coordinate errs by less than this, but for `probability` (E001-6 corrected).
+    """Every coordinate errs by less than this, but for `probability`.
 
     >>> round(tail(Gaussian(1.0), 1, 0.05), 3)
     1.96

@@ -2,7 +2,7 @@
 
 Releases   a vector: value + b, b_i with P(k) ∝ exp(-|k| / scale) on the integer grid
 Sensitivity  l1 (source 000-7, 001 Theorem 2.1); per-coordinate noise against an l2 bound would
-           cost sqrt(p) times the epsilon (E000-8)
+           cost sqrt(p) times the epsilon
 Guarantee  epsilon = Δ1 / scale, delta = 0, under the relation of Δ1: on the grid the ratio of two
            probabilities is exp((|k - x'| - |k - x|) / scale) <= exp(Δ1 / scale), and there is no
            floating-point noise to betray the value
@@ -21,9 +21,15 @@ from unisono.mechanisms.sampling import calibrate_scale
 
 
 def calibrate(
-    sensitivity: Sensitivity, relation: Relation, epsilon: float, delta: float = 0.0, *,
-    count: int = 1, sampler: Sampler = Everyone(), dimension: int = 1,
-) -> Event:  # fmt: skip
+    sensitivity: Sensitivity,
+    relation: Relation,
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    count: int = 1,
+    sampler: Sampler = Everyone(),
+    dimension: int = 1,
+) -> Event:
     """The event whose `count` releases together cost at most (epsilon, delta)."""
     positive(epsilon=epsilon, count=count)
     distance = sensitivity.under(relation).in_norm("l1")

@@ -1,11 +1,11 @@
 """The vector norm mechanism (L2 gamma): pure epsilon from an l2 bound.
 
 Releases   a vector: value + b with density ∝ exp(-||b||_2 / scale), rounded to the grid
-Sensitivity  l2 (source 000-13; INVENTORY 2.1)
-Guarantee  epsilon = Δ2 / scale, delta = 0 (E000-5): the ratio of densities is at most
+Sensitivity  l2 (source 000-13)
+Guarantee  epsilon = Δ2 / scale, delta = 0: the ratio of densities is at most
            exp(||Δ|| / scale). ||b|| ~ Gamma(p, scale), uniform direction
 Shares     b = scale sqrt(2 G) N(0, I) with G ~ Gamma((p+1)/2): infinitely divisible over the reals,
-           party j drawing G_j ~ Gamma((p+1)/(2h)) (E000-8). Rounded before an integer secure sum
+           party j drawing G_j ~ Gamma((p+1)/(2h)). Rounded before an integer secure sum
            the proof is lost, so there pure epsilon comes from discrete Laplace shares instead
 """
 
@@ -18,9 +18,14 @@ from unisono.mechanisms.sampling import calibrate_scale
 
 
 def calibrate(
-    sensitivity: Sensitivity, relation: Relation, epsilon: float, delta: float = 0.0, *,
-    count: int = 1, sampler: Sampler = Everyone(),
-) -> Event:  # fmt: skip
+    sensitivity: Sensitivity,
+    relation: Relation,
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    count: int = 1,
+    sampler: Sampler = Everyone(),
+) -> Event:
     """The event whose `count` releases together cost at most (epsilon, delta)."""
     positive(epsilon=epsilon, count=count)
     distance = sensitivity.under(relation).in_norm("l2")

@@ -4,7 +4,7 @@ Releases   one answer out of k: the true one with odds e^epsilon against each ot
 Sensitivity  an answer is replaced by any other: replace-one
 Guarantee  epsilon, delta = 0: probabilities of any answer differ by e^epsilon at most; the
            two-answer form is the worst case of every pure mechanism, so its compositions are
-           exact (E001-7)
+           exact
 """
 
 import math
@@ -29,10 +29,15 @@ ANSWER = Sensitivity(Unit.RECORD, replace_one=Distance(linf=1.0))
 
 
 def calibrate(
-    sensitivity: Sensitivity = ANSWER, relation: Relation = Relation.REPLACE_ONE,
-    epsilon: float = 1.0, delta: float = 0.0, *, count: int = 1, choices: int = 2,
+    sensitivity: Sensitivity = ANSWER,
+    relation: Relation = Relation.REPLACE_ONE,
+    epsilon: float = 1.0,
+    delta: float = 0.0,
+    *,
+    count: int = 1,
+    choices: int = 2,
     sampler: Sampler = Everyone(),
-) -> Event:  # fmt: skip
+) -> Event:
     """The event of one answer, when a person gives `count` of them."""
     positive(epsilon=epsilon, count=count)
     sensitivity.under(relation)

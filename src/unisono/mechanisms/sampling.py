@@ -20,9 +20,14 @@ def sampled(event: Event, sampler: Sampler) -> Event:
 
 
 def calibrate_scale(
-    event: Callable[[float], Event], relation: Relation, epsilon: float, delta: float, count: int,
-    start: float, floor: float = 0.0,
-) -> float:  # fmt: skip
+    event: Callable[[float], Event],
+    relation: Relation,
+    epsilon: float,
+    delta: float,
+    count: int,
+    start: float,
+    floor: float = 0.0,
+) -> float:
     """Smallest noise scale at which `count` releases of `event(scale)` fit (epsilon, delta)."""
     return smallest_scale(
         lambda scale: event(scale) * count, relation, epsilon, delta, start=start, floor=floor

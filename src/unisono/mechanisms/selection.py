@@ -32,9 +32,14 @@ _STEP = 2.0**-20
 
 
 def calibrate(
-    sensitivity: Sensitivity, relation: Relation, epsilon: float, delta: float = 0.0, *,
-    count: int = 1, sampler: Sampler = Everyone(),
-) -> Event:  # fmt: skip
+    sensitivity: Sensitivity,
+    relation: Relation,
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    count: int = 1,
+    sampler: Sampler = Everyone(),
+) -> Event:
     """The event whose `count` selections together cost at most epsilon."""
     positive(epsilon=epsilon, count=count)
     distance = sensitivity.under(relation).in_norm("linf")

@@ -3,7 +3,7 @@
 Releases   an integer vector: value + Pois(V/2) - Pois(V/2) per coordinate, V in grid steps squared
 Sensitivity  l2 and l1
 Guarantee  Rényi bound of Agarwal, Kairouz and Liu at whole orders:
-           a Δ2²/(2V) + min(((2a-1) Δ2² + 6 Δ1)/(4V²), 3 Δ1/(2V)) (INVENTORY 2.0)
+           a Δ2²/(2V) + min(((2a-1) Δ2² + 6 Δ1)/(4V²), 3 Δ1/(2V))
 Shares     exact: h honest shares of variance V/h add up to Skellam noise of variance V
 """
 
@@ -16,9 +16,15 @@ from unisono.mechanisms.sampling import calibrate_scale
 
 
 def calibrate(
-    sensitivity: Sensitivity, relation: Relation, epsilon: float, delta: float, *,
-    grid: float, count: int = 1, sampler: Sampler = Everyone(),
-) -> Event:  # fmt: skip
+    sensitivity: Sensitivity,
+    relation: Relation,
+    epsilon: float,
+    delta: float,
+    *,
+    grid: float,
+    count: int = 1,
+    sampler: Sampler = Everyone(),
+) -> Event:
     """The event whose `count` releases together cost at most (epsilon, delta)."""
     positive(epsilon=epsilon, count=count)
     if not isinstance(sampler, Everyone):

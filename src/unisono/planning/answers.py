@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unisono.algorithms.one_shot import Opened, pack
+from unisono.algorithms.survey import Opened, pack
 from unisono.core.study import Result, Study
 
 # More sums than this are not moved one by one; their margins say enough.

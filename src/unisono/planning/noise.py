@@ -1,13 +1,13 @@
 """How much noise a study will add, read from the algorithm that will run.
 
 The scale comes from the event that the algorithm will pay for, and the spread from the law of the
-opened sum under the study's trust; how many numbers are released is guessed from the names in the
-server's state. Of these follows one number that all algorithms share, the signal-to-noise ratio
+opened sum under the study's trust; how many numbers are released is the dimension of its bound.
+Of these follows one number that all algorithms share, the signal-to-noise ratio
 
     all units together, each at its bound   /   length of the noise in all numbers of the sum
 
 of one round, and over the run: T rounds of independent noise weigh sqrt(T) times as much as one.
-It is the q of `algorithms.choose`, for whatever noise, sampler and trust a study has. Real records
+It is the q of `algorithms.descent`, for whatever noise, sampler and trust a study has. Real records
 pull in different directions, so the signal is the largest possible, not the one that data will
 have; that is what the laws of `planning.laws` were fitted for.
 """
@@ -23,9 +23,7 @@ from unisono.core.events import Event, Laplace, NormNoise, Poisson
 from unisono.core.kinds import GaussianRun
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit
-from unisono.models.gaussian_family import packed_size
 
-_PRECISIONS = ("one-shot-regression", "pvi-natural-gradient", "pvi-clipped-updates")
 _COEFFICIENTS = 2**12  # dp-ftrl states its coefficients in these parts
 
 
@@ -65,25 +63,30 @@ def noise_of(study: Study) -> Noise:
     if isinstance(event.noise, GaussianRun):
         std, bound = std * _remaining(algorithm.settings, algorithm.rounds), 1.0
     return Noise(
-        type(event.noise).__name__, scale, std, numbers, algorithm.rounds * algorithm.steps,
-        bound, _units(event, study),
-    )  # fmt: skip
+        type(event.noise).__name__,
+        scale,
+        std,
+        numbers,
+        algorithm.rounds * algorithm.steps,
+        bound,
+        _units(event, study),
+    )
 
 
 def released_numbers(study: Study) -> int:
-    """How many numbers a party sends in a round: a guess, from the names in the server's state."""
+    """How many numbers a party sends in a round: as its bound says, or else a guess from the names
+    in the server's state."""
     import jax
 
-    settings, features = study.algorithm.settings, study.facts.features
-    if study.algorithm.name in _PRECISIONS:  # a mean, and a matrix or its diagonal
-        return packed_size(features, settings.get("full", True))
+    if study.algorithm.dimension is not None:
+        return study.algorithm.dimension
     server, _ = study.algorithm.init(study.facts)
-    model = getattr(server, "model", server)  # dp-ftrl keeps that of DP-SGD inside
+    model = getattr(server, "model", server)  # correlated noise remembers sums beside it
     for name in ("parameters", "total", "q"):
         if hasattr(model, name):
             leaves = jax.tree.leaves(getattr(model, name))
             return sum(int(np.size(leaf)) for leaf in leaves)
-    return 2 * features  # means and variances of pvi-dp-sga
+    return 2 * study.facts.features
 
 
 def _spread(event: Event, study: Study, numbers: int) -> tuple[float, float]:

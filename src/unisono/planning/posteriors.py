@@ -5,7 +5,7 @@ other, and coefficients near the prior's mean. Then the information Λ that n re
 diagonal, and the posterior without privacy has the standard deviation 1 / sqrt(1/v₀ + Λ), v₀ the
 prior's variance. With privacy:
 
-    one-shot-regression, pvi-natural-gradient   by `estimators.noise_aware`, the very functions that
+    one-shot-regression, pvi-natural-gradient   by `algorithms.noise_aware`, the very functions that
                                                 will compute the posterior of the run
     pvi-clipped-updates   P = 1/v₀ + min(Λ, reach), reach = ρ T m C / sqrt(p), since updates are
                           clipped; noise of variance V = ρ² σ² T in P · mean: variance 1/P + V/P²
@@ -21,14 +21,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from unisono.algorithms.noise_aware import RoundNoise, from_statistics, from_window, opened_variance
 from unisono.algorithms.pvi_natural_gradient import Window, row_norms
 from unisono.core.study import Study
-from unisono.estimators.noise_aware import RoundNoise, from_statistics, from_window, opened_variance
-from unisono.estimators.posterior import LEARNT
-from unisono.models.gaussian_family import Natural, covariance, prior
-from unisono.models.likelihoods import likelihood_named
+from unisono.errors import InvalidInput
+from unisono.models.posterior import LEARNT
 from unisono.planning.noise import Noise
+from unisono.problems.gaussian_family import Natural, covariance, prior
+from unisono.problems.likelihoods import likelihood_named
 
+# The algorithms whose posteriors are predicted.
+WIDTHS = ("one-shot-regression", "pvi-natural-gradient", "pvi-clipped-updates", "pvi-dp-sga")
 _EVEN = 1 / 3  # variance of a number that is even on [-1, 1]
 _BEND = {"logistic": 0.25, "probit": 2 / math.pi}  # of -log p(y | score), at score 0
 
@@ -55,6 +58,11 @@ class Width(NamedTuple):
 def width_of(study: Study, noise: Noise) -> Width:
     """The posterior of a slope under a study, with and without privacy."""
     name, settings = study.algorithm.name, study.algorithm.settings
+    if name not in WIDTHS:
+        raise InvalidInput(
+            f"nobody has measured how wide the posteriors of {name} get: they are not predicted; "
+            "its noise is in `unisono check`"
+        )
     start = settings["prior_variance"]
     information = _information(study, settings)
     plain = 1 / np.sqrt(1 / start + information)
@@ -87,10 +95,11 @@ def _information(study: Study, settings: Mapping[str, Any]) -> np.ndarray:
     known = n * _BEND[settings["likelihood"]] * squares
     if study.algorithm.name == "pvi-natural-gradient":  # long rows are weighted down
         reach = row_norms(
-            likelihood_named(settings["likelihood"]), settings["bend_weight"],
+            likelihood_named(settings["likelihood"]),
+            settings["curvature_weight"],
             math.sqrt(squares.sum()),
-        )  # fmt: skip
-        return known * min(1.0, settings["clip"] / reach)
+        )
+        return known * min(1.0, settings["clipping_norm"] / reach)
     # Rows (u, 1) are divided by their length, about the square root of the sum of these.
     return known / squares.sum()
 
@@ -106,11 +115,11 @@ def _from_statistics(study: Study, settings: Mapping[str, Any], known: np.ndarra
 def _from_window(study: Study, settings: Mapping[str, Any], known: np.ndarray) -> np.ndarray:
     """As if the rounds had arrived at the prior's mean."""
     first, size = prior(len(known), 0.0, settings["prior_variance"], full=True), len(known)
-    rounds = settings["rounds"] - int(settings["rounds"] * (1 - settings["averaged"]))
+    rounds = settings["rounds"] - int(settings["rounds"] * (1 - settings["average_last"]))
     nowhere, bends = np.zeros((2, size)), np.stack([np.diag(known)] * 2)
     window = Window(nowhere, nowhere, bends, np.array([0.0, max(1, rounds)]))
     variance = opened_variance(_event(study), study.facts, study.trust)
-    noise = RoundNoise(variance, variance / settings["bend_weight"] ** 2)
+    noise = RoundNoise(variance, variance / settings["curvature_weight"] ** 2)
     return _deviations(from_window(window, first, noise))
 
 
@@ -122,4 +131,4 @@ def _deviations(found: Natural) -> np.ndarray:
     return np.sqrt(np.diag(covariance(found)))
 
 
-__all__ = ["Width", "width_of"]
+__all__ = ["WIDTHS", "Width", "width_of"]

@@ -17,10 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from unisono.algorithms.registry import algorithm_named
 from unisono.core.study import Study
 from unisono.core.trust import Trust, Unit
+from unisono.errors import InvalidInput
+from unisono.planning import laws
 from unisono.planning.answers import Answer, Present, answers_of
-from unisono.planning.laws import LAWS, Band
+from unisono.planning.laws import Band
 from unisono.planning.noise import Noise, noise_of
 from unisono.planning.posteriors import width_of
 from unisono.planning.tasks import Task
@@ -57,12 +60,20 @@ class Prediction:
     def to_json(self) -> dict[str, Any]:
         noise = self.noise
         return {
-            "algorithm": self.algorithm, "trust": str(self.trust), "unit": str(self.unit),
-            "noise": {**noise._asdict(), "signal_to_noise": noise.ratio,
-                      "signal_to_noise_of_the_run": noise.total},
-            "measure": MEASURES[self.task], **self.band._asdict(), "grade": str(self.grade),
-            "rough": self.rough, "answers": [one._asdict() for one in self.answers],
-        }  # fmt: skip
+            "algorithm": self.algorithm,
+            "trust": str(self.trust),
+            "unit": str(self.unit),
+            "noise": {
+                **noise._asdict(),
+                "signal_to_noise": noise.ratio,
+                "signal_to_noise_of_the_run": noise.total,
+            },
+            "measure": MEASURES[self.task],
+            **self.band._asdict(),
+            "grade": str(self.grade),
+            "rough": self.rough,
+            "answers": [one._asdict() for one in self.answers],
+        }
 
 
 def predict(
@@ -76,7 +87,13 @@ def predict(
         band = Band(width.inflation, width.inflation, width.inflation)
         grade = verdict(task, band, 1.0) if width.learnt else Grade.USELESS
         return _made(study, task, noise, band, grade, width.rough)
-    band = LAWS[task][study.algorithm.name].band(noise.total, classes)
+    own = algorithm_named(study.algorithm.name).laws
+    if task not in own:
+        raise InvalidInput(
+            f"nobody has measured what noise costs {study.algorithm.name} in a {task}: it is not "
+            "predicted; its noise is in `unisono check`"
+        )
+    band = laws.band(own[task], noise.total, classes)
     grade = verdict(task, band, HEADROOM[task] if headroom is None else headroom)
     return _made(study, task, noise, band, grade, True)
 
@@ -97,9 +114,14 @@ def predict_answers(
 
 
 def _made(
-    study: Study, task: Task, noise: Noise, band: Band, grade: Grade, rough: bool,
+    study: Study,
+    task: Task,
+    noise: Noise,
+    band: Band,
+    grade: Grade,
+    rough: bool,
     answers: tuple[Answer, ...] = (),
-) -> Prediction:  # fmt: skip
+) -> Prediction:
     unit = study.algorithm.event(study.facts, study.trust).sensitivity.unit
     name = study.algorithm.name
     return Prediction(task, name, study.trust, unit, noise, band, grade, rough, answers)

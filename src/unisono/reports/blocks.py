@@ -130,9 +130,21 @@ class Laboratory:
 
 
 Block = (
-    Text | Heading | Items | Facts | Tiles | Grid | Code | Gauges | Guesses | Curves | Intervals
-    | Bells | Flow | Laboratory
-)  # fmt: skip
+    Text
+    | Heading
+    | Items
+    | Facts
+    | Tiles
+    | Grid
+    | Code
+    | Gauges
+    | Guesses
+    | Curves
+    | Intervals
+    | Bells
+    | Flow
+    | Laboratory
+)
 
 
 @dataclass(frozen=True)
@@ -145,12 +157,13 @@ class Part:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "title": self.title, "anchor": self.anchor,
+            "title": self.title,
+            "anchor": self.anchor,
             "blocks": [
                 jsonable({"kind": type(block).__name__.lower(), **asdict(block)})
                 for block in self.blocks
             ],
-        }  # fmt: skip
+        }
 
 
 def shorter(items: Sequence[Any], most: int, words: str) -> tuple[Sequence[Any], list[Block]]:

@@ -38,9 +38,7 @@ class Bell(NamedTuple):
     std: float
 
 
-def gauge(
-    label: str, value: float, limit: float, *, words: str, before: float = 0.0
-) -> Markup:  # fmt: skip
+def gauge(label: str, value: float, limit: float, *, words: str, before: float = 0.0) -> Markup:
     """How much of a limit is used: `before` this time (paler), and `value` in all."""
     # What was spent is an upper bound.
     spent, paler = short(round_up(value, 3)), short(round_up(before, 3))
@@ -60,9 +58,15 @@ def gauge(
 
 
 def lines(
-    series: Mapping[str, Sequence[tuple[float, float]]], *, x_label: str, y_label: str,
-    title: str = "", reference: Level | None = None, from_zero: bool = True, height: int = 230,
-) -> Markup:  # fmt: skip
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    *,
+    x_label: str,
+    y_label: str,
+    title: str = "",
+    reference: Level | None = None,
+    from_zero: bool = True,
+    height: int = 230,
+) -> Markup:
     """Curves over a shared axis, named above; `reference` is a level to compare with."""
     known = {name: marks.finite(points) for name, points in series.items()}
     known = {name: points for name, points in known.items() if points}
@@ -121,11 +125,15 @@ def intervals(
         y = 44 * number + 30
         parts += [
             marks.text(0, y - 14, cut(label, 26), "halo"),
-            marks.text(1, y - 14, f"{short(middle)} ({short(low)} to {short(high)})",
-                       "end soft tabular halo"),
+            marks.text(
+                1,
+                y - 14,
+                f"{short(middle)} ({short(low)} to {short(high)})",
+                "end soft tabular halo",
+            ),
             marks.line(place(low, scale), y, place(high, scale), y, "whisker stroke s1"),
             marks.dot(place(middle, scale), y, "fill s1", 5),
-        ]  # fmt: skip
+        ]
     told = "; ".join(
         f"{label}: {short(middle)}, between {short(low)} and {short(high)}"
         for label, middle, low, high in items
@@ -166,9 +174,7 @@ def bells(items: Sequence[Bell], *, title: str, unit: str = "") -> Markup:
     steps = [step / 8 for step in range(-28, 29)]
     for number, (label, mean, std) in enumerate(items):
         top = 62 * number
-        hill = [
-            (place(mean + z * std, scale), 34 - 32 * math.exp(-z * z / 2)) for z in steps
-        ]  # fmt: skip
+        hill = [(place(mean + z * std, scale), 34 - 32 * math.exp(-z * z / 2)) for z in steps]
         parts += [
             marks.stretched(top + 24, 34, marks.area(hill, "s1") + marks.curve(hill, "s1")),
             marks.text(0, top + 17, cut(label), "halo"),

@@ -27,18 +27,27 @@ class Road(NamedTuple):
 
 _ROADS = {
     "local": Road(
-        "+ all noise", "each message already holds its noise", "adds the messages up", "box",
+        "+ all noise",
+        "each message already holds its noise",
+        "adds the messages up",
+        "box",
         "the result, and every round's model",
     ),
     "secure-sum": Road(
-        "+ share of noise", "masked: unreadable one by one", "can open only the noisy sum", "box",
+        "+ share of noise",
+        "masked: unreadable one by one",
+        "can open only the noisy sum",
+        "box",
         "the noisy sums, and the result",
     ),
     "trusted-server": Road(
-        "no noise", "clean values, encrypted on the way", "sees clean values; adds the noise",
-        "open", "the noisy sums, and the result",
+        "no noise",
+        "clean values, encrypted on the way",
+        "sees clean values; adds the noise",
+        "open",
+        "the noisy sums, and the result",
     ),
-}  # fmt: skip
+}
 
 
 def flow(trust: str, names: Sequence[str], parties: int) -> Markup:

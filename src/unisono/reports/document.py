@@ -53,8 +53,9 @@ def report(run: Run) -> Report:
     """The report of a run, at any moment of its life."""
     run = sound(run)
     reading = Reading(run)
-    wanted = [one for one in _SECTIONS
-              if run.heading.engine != "laboratory" or one[1] in _LABORATORY]  # fmt: skip
+    wanted = [
+        one for one in _SECTIONS if run.heading.engine != "laboratory" or one[1] in _LABORATORY
+    ]
     parts = [_guarded(reading, *one) for one in wanted]
     title = run.heading.title or "A run without a title"
     made = [part for part in parts if part is not None]
@@ -75,11 +76,20 @@ def document(run: Run) -> dict[str, Any]:
         "run": asdict(run.heading),
         "damaged": list(run.damaged),
         "sections": [part.to_json() for part in found.parts],
-        "documents": jsonable({
-            name: getattr(run, name)
-            for name in ("budgets", "result", "certificate", "evaluation", "transcript", "attacks")
-        }),
-    }  # fmt: skip
+        "documents": jsonable(
+            {
+                name: getattr(run, name)
+                for name in (
+                    "budgets",
+                    "result",
+                    "certificate",
+                    "evaluation",
+                    "transcript",
+                    "attacks",
+                )
+            }
+        ),
+    }
 
 
 def sound(run: Run) -> Run:
@@ -109,17 +119,22 @@ def unshown(error: Exception) -> Text:
     """In place of what a document of another shape would have said."""
     return Text(
         f"This section cannot be shown: a document in the folder is not as expected ({error!r}). "
-        "Restore it from a backup, or run the study again.", "warning",
-    )  # fmt: skip
+        "Restore it from a backup, or run the study again.",
+        "warning",
+    )
 
 
 def _subtitle(reading: Reading) -> str:
     heading = reading.run.heading
-    where = {"party": f"report of {heading.party or 'a party'}", "server": "report of the server",
-             "laboratory": "attacks in the laboratory"}.get(heading.engine, "report")  # fmt: skip
+    where = {
+        "party": f"report of {heading.party or 'a party'}",
+        "server": "report of the server",
+        "laboratory": "attacks in the laboratory",
+    }.get(heading.engine, "report")
     ended = heading.ended or heading.started
-    return " · ".join(word for word in (
-        where, heading.state, reading.algorithm, _day(ended)) if word)  # fmt: skip
+    return " · ".join(
+        word for word in (where, heading.state, reading.algorithm, _day(ended)) if word
+    )
 
 
 def _day(moment: str) -> str:
@@ -137,9 +152,12 @@ def _notice(reading: Reading) -> str:
         found.append(f"{SIMULATED} Do not run it on records that must stay private.")
     if run.heading.state == "running":
         there = alive(run.heading.process)
-        found.append("This run has not ended; the report shows how far it is." if there else
-                     "This run says that it is running, but its process is gone: it was stopped. "
-                     "The same command goes on where it stood.")  # fmt: skip
+        found.append(
+            "This run has not ended; the report shows how far it is."
+            if there
+            else "This run says that it is running, but its process is gone: it was stopped. "
+            "The same command goes on where it stood."
+        )
     if reading.failed:
         found.append(f"This run FAILED: {reading.failed}")
     if run.damaged:

@@ -38,11 +38,15 @@ def _audit(found: Mapping[str, Any]) -> list[Block]:
         f"{found['bound']:.4g}; claimed is at most {found['claim']:.4g}. "
     )
     words += (
-        "The claim is refuted: do not rely on this study." if refuted
+        "The claim is refuted: do not rely on this study."
+        if refuted
         else "That does not refute the claim. It does not prove it either."
-    )  # fmt: skip
-    plain = [(key.replace("_", " "), str(value)) for key, value in found.items()
-             if isinstance(value, (str, int, float, bool))]  # fmt: skip
+    )
+    plain = [
+        (key.replace("_", " "), str(value))
+        for key, value in found.items()
+        if isinstance(value, (str, int, float, bool))
+    ]
     return [Text(words, "warning" if refuted else ""), Facts(plain)]
 
 
@@ -57,22 +61,27 @@ def reproduction(reading: Reading) -> Part:
         ("file", str(result.get("file") or (reading.file.hash if reading.file else ""))),
         ("versions", ", ".join(f"{name} {one}" for name, one in given.get("versions", {}).items())),
         ("checked", _checked(reading, study)),
-    ]  # fmt: skip
+    ]
     blocks: list[Block] = [
-        Text("The same study with fresh noise gives another result, about as good: noise that "
-             "could be drawn again would protect nobody. What can be checked is that the study is "
-             "the one that was agreed on, and that the ledgers hold what it cost."),
+        Text(
+            "The same study with fresh noise gives another result, about as good: noise that "
+            "could be drawn again would protect nobody. What can be checked is that the study is "
+            "the one that was agreed on, and that the ledgers hold what it cost."
+        ),
         Facts([(name, words) for name, words in pairs if words]),
-    ]  # fmt: skip
+    ]
     heads = list((given.get("ledger_heads") or {}).items())
     if heads:
         shown, note = shorter(heads, _HEADS, "ledgers; the certificate has more")
         blocks += [
             Title("Heads of the parties' ledgers"),
-            Text("“unisono ledger verify --head” tells whether a ledger still goes back to its "
-                 "head: that nothing which was spent has been forgotten."),
-            Facts([(str(name), str(head)) for name, head in shown]), *note,
-        ]  # fmt: skip
+            Text(
+                "“unisono ledger verify --head” tells whether a ledger still goes back to its "
+                "head: that nothing which was spent has been forgotten."
+            ),
+            Facts([(str(name), str(head)) for name, head in shown]),
+            *note,
+        ]
     if run.study:
         blocks.append(Code("The study file, study.toml", run.study))
     if run.certificate:
@@ -97,15 +106,27 @@ def _checked(reading: Reading, study: Any) -> str:
 
 def limits() -> Part:
     """The threat model in a few lines."""
-    return Part("What this report does not say", "limits", [Items([
-        "That the records were true. A party may lie about its records and spoil the result.",
-        "That nothing can be concluded about people. If smokers fall ill more often, this may "
-        "be learned, and then concerns smokers who never took part.",
-        "Anything about side channels: how long a machine took, or that it fell silent.",
-        "Who took part: the list of parties is known to all of them and to the server.",
-        "What other releases of the same records show. Only what passed the ledgers is counted; "
-        "whoever deletes a ledger forgets what was spent.",
-    ])])  # fmt: skip
+    return Part(
+        "What this report does not say",
+        "limits",
+        [
+            Items(
+                [
+                    "That the records were true. A party may lie about its records and spoil "
+                    "the result.",
+                    "That nothing can be concluded about people. If smokers fall ill more "
+                    "often, this may "
+                    "be learned, and then concerns smokers who never took part.",
+                    "Anything about side channels: how long a machine took, or that it fell "
+                    "silent.",
+                    "Who took part: the list of parties is known to all of them and to the server.",
+                    "What other releases of the same records show. Only what passed the "
+                    "ledgers is counted; "
+                    "whoever deletes a ledger forgets what was spent.",
+                ]
+            )
+        ],
+    )
 
 
 def _indented(document: Any) -> str:

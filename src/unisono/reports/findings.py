@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from unisono.core.words import NOTHING_LEARNT, times
+from unisono.data.schema import Number
 from unisono.reports.blocks import (
     Bells,
     Block,
@@ -28,7 +29,7 @@ from unisono.reports.blocks import Heading as Title
 from unisono.reports.charts import Bell, Interval
 from unisono.reports.marks import short
 from unisono.reports.reading import Reading, listed, share
-from unisono.studies.schema import Number, StudyFile
+from unisono.studies.schema import StudyFile
 
 MOST = 30  # weights, or numbers of one answer, that a picture shows
 _PICTURES = 12  # answers that get a picture each
@@ -45,13 +46,20 @@ def _blocks(reading: Reading) -> Sequence[Block]:
     if reading.failed:
         return [Text(f"Nothing came out: {reading.failed}. What was paid stays paid.", "warning")]
     if result is None:
-        return [Text("There is no result yet." if reading.run.heading.state == "running" else
-                     "This folder holds no result.")]  # fmt: skip
+        return [
+            Text(
+                "There is no result yet."
+                if reading.run.heading.state == "running"
+                else "This folder holds no result."
+            )
+        ]
     for key, draw in _KINDS.items():
         if key in result:
             return draw(reading, result)
-    return [Text("This kind of result has no picture; here it is as it was written."),
-            Code("result.json", _indented(result))]  # fmt: skip
+    return [
+        Text("This kind of result has no picture; here it is as it was written."),
+        Code("result.json", _indented(result)),
+    ]
 
 
 # ------------------------------------------------------------- statistics
@@ -75,15 +83,23 @@ def _answers(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
         caption = f"{several[:1].upper()}{several[1:]}. {_sentence(answer.get('note', ''))}"
         blocks += [Intervals(str(answer["name"]), shown, caption), *note]
     rows = [
-        [f"{answer['name']}: {one.label}" if one.label != answer["name"] else one.label,
-         short(one.middle), f"{short(one.low)} to {short(one.high)}", people]
+        [
+            f"{answer['name']}: {one.label}" if one.label != answer["name"] else one.label,
+            short(one.middle),
+            f"{short(one.low)} to {short(one.high)}",
+            people,
+        ]
         for answer in answers
         for one, people in zip(_flat(answer), _population(answer), strict=True)
-    ]  # fmt: skip
+    ]
     shown, note = shorter(rows, 8 * MOST, "numbers; result.json has all")
     header = ["question", "answer", "interval for these records", "interval for the population"]
-    return [*blocks, Title("All answers"), Grid("Answers with their intervals", header, shown),
-            *note]  # fmt: skip
+    return [
+        *blocks,
+        Title("All answers"),
+        Grid("Answers with their intervals", header, shown),
+        *note,
+    ]
 
 
 def _flat(answer: Mapping[str, Any]) -> list[Interval]:
@@ -132,10 +148,10 @@ def _weights(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
         else f"The estimate of {target} is the intercept plus each value times its weight."
     )
     return [
-        Text(words), *_scored(result, target if "positive" not in result
-                              else f"for {result['positive']}"),
+        Text(words),
+        *_scored(result, target if "positive" not in result else f"for {result['positive']}"),
         Text(_sentence(result.get("note", "")), "note"),
-    ]  # fmt: skip
+    ]
 
 
 def _classes(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
@@ -153,12 +169,17 @@ def _scored(model: Mapping[str, Any], what: str, most: int = MOST) -> list[Block
     rows = [[name, short(float(weight))] for name, weight in model["weights"].items()]
     shown, note = shorter(rows, most, "weights, in the order of the columns; result.json has all")
     return [
-        Text("Scores for prediction, not effects or log-odds. They hold the noise that privacy "
-             "added, have no intervals, and cannot be ranked."),
-        Grid(f"Weights {what}, intercept {short(float(model['intercept']))}",
-             ["column", "weight per unit"], shown),
+        Text(
+            "Scores for prediction, not effects or log-odds. They hold the noise that privacy "
+            "added, have no intervals, and cannot be ranked."
+        ),
+        Grid(
+            f"Weights {what}, intercept {short(float(model['intercept']))}",
+            ["column", "weight per unit"],
+            shown,
+        ),
         *note,
-    ]  # fmt: skip
+    ]
 
 
 def public_widths(file: StudyFile | None) -> dict[str, float]:
@@ -182,10 +203,15 @@ def _posterior(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
         means = [[name, short(float(mean))] for name, mean in result["mean"].items()]
         shown, left = shorter(means, MOST, "weights; result.json has all")
         return [
-            Text("There are no intervals: the noise of privacy is not counted in, so deviations "
-                 "would be far too small.", "warning"),
-            Grid(f"Means of the weights{for_class}", ["column", "mean"], shown), *left, note,
-        ]  # fmt: skip
+            Text(
+                "There are no intervals: the noise of privacy is not counted in, so deviations "
+                "would be far too small.",
+                "warning",
+            ),
+            Grid(f"Means of the weights{for_class}", ["column", "mean"], shown),
+            *left,
+            note,
+        ]
     learnt = result.get("learnt", {})
     known = [name for name in result["mean"] if learnt.get(name, True)]
     unknown = [name for name in result["mean"] if name not in known]
@@ -199,8 +225,9 @@ def _posterior(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
     if known:
         blocks += _hills(reading, result, known, for_class)
     rows = [[name, NOTHING_LEARNT, "–", "–", "–"] for name in unknown]
-    shown, left = shorter([*_coefficients(result, known), *rows], 2 * MOST,
-                          "weights; result.json has all")  # fmt: skip
+    shown, left = shorter(
+        [*_coefficients(result, known), *rows], 2 * MOST, "weights; result.json has all"
+    )
     head = ["column", "mean", "standard deviation", "95 % interval", "chance to be above 0"]
     return [*blocks, Grid("Weights in the columns' own units", head, shown), *left, note]
 
@@ -220,12 +247,17 @@ def _hills(
     if not bells:
         return []
     return [
-        Text("A posterior says which weights fit the records, and how sure that is: a narrow hill "
-             "is sure, a wide one is not; a hill across the dashed line may as well be zero."),
-        Bells(f"Posterior of the weights{for_class}", shown,
-              "What each column does over its whole public range." if ranges else ""),
+        Text(
+            "A posterior says which weights fit the records, and how sure that is: a narrow hill "
+            "is sure, a wide one is not; a hill across the dashed line may as well be zero."
+        ),
+        Bells(
+            f"Posterior of the weights{for_class}",
+            shown,
+            "What each column does over its whole public range." if ranges else "",
+        ),
         *note,
-    ]  # fmt: skip
+    ]
 
 
 def _coefficients(result: Mapping[str, Any], known: Sequence[str]) -> list[list[str]]:
@@ -254,15 +286,21 @@ def _network(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
         ("layers", " → ".join(f"{size:,}" for size in layers)),
         ("activation", str(result.get("activation", ""))),
         ("parameters", f"{count:,}"),
-        ("classes", listed([str(name) for name in result["classes"]], 12)
-         if "classes" in result else "none: it estimates a number"),
+        (
+            "classes",
+            listed([str(name) for name in result["classes"]], 12)
+            if "classes" in result
+            else "none: it estimates a number",
+        ),
         ("where", 'result.npz beside this report: numpy.load("result.npz")'),
-    ]  # fmt: skip
+    ]
     return [
-        Text("A network's single parameters mean nothing to people; what counts is how well it "
-             "does, which the next section says."),
+        Text(
+            "A network's single parameters mean nothing to people; what counts is how well it "
+            "does, which the next section says."
+        ),
         Facts(pairs),
-    ]  # fmt: skip
+    ]
 
 
 def _clusters(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
@@ -275,29 +313,42 @@ def _clusters(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
     ]
     columns = list(groups[0]["centre"]) if groups else []
     blocks: list[Block] = [
-        Text(f"{times(len(groups), 'typical group')} of records. Bars hold what these records "
-             "have, before the noise."),
+        Text(
+            f"{times(len(groups), 'typical group')} of records. Bars hold what these records "
+            "have, before the noise."
+        ),
         Intervals("How many records each group has", sizes, sure, "records"),
-    ]  # fmt: skip
+    ]
     for column in columns[:8]:
         items = [
-            Interval(name, one["centre"][column], one["centre"][column] - one["margin"][column],
-                     one["centre"][column] + one["margin"][column])
+            Interval(
+                name,
+                one["centre"][column],
+                one["centre"][column] - one["margin"][column],
+                one["centre"][column] + one["margin"][column],
+            )
             for name, one in zip(names, groups, strict=True)
-        ]  # fmt: skip
+        ]
         blocks.append(Intervals(f"{column}, typical of each group", items, sure))
     rows = [
-        [name, f"{short(one['size'])} ± {short(margin)}",
-         *(f"{short(one['centre'][c])} ± {short(one['margin'][c])}" for c in columns)]
+        [
+            name,
+            f"{short(one['size'])} ± {short(margin)}",
+            *(f"{short(one['centre'][c])} ± {short(one['margin'][c])}" for c in columns),
+        ]
         for name, one in zip(names, groups, strict=True)
-    ]  # fmt: skip
+    ]
     return [*blocks, Grid("Groups: sizes and centres", ["group", "records", *columns], rows)]
 
 
 _KINDS = {
-    "answers": _answers, "clusters": _clusters, "layers": _network, "mean": _posterior,
-    "weights": _weights, "classes": _classes,
-}  # fmt: skip
+    "answers": _answers,
+    "clusters": _clusters,
+    "layers": _network,
+    "mean": _posterior,
+    "weights": _weights,
+    "classes": _classes,
+}
 
 
 def _sentence(words: Any) -> str:

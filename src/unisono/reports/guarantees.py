@@ -14,40 +14,65 @@ RELATIONS = {
     "replace-one": "exchanged for any other",
     "zero-out": "values blanked out",
     "add-or-remove": "there or not",
-}  # fmt: skip
+}
 SEES = {
     "final-model": "the result at the end, and nothing else",
     "iterates": "what is published in every round",
     "party": "what every party is sent, and its own records and noise",
     "network": "encrypted messages, and whatever is published",
-}  # fmt: skip
+}
 _SERVER_SEES = {
     "local": "each party's message, which already holds all of its noise",
     "secure-sum": "masked numbers, of which only the noisy sum can be opened",
     "trusted-server": "each party's clean message, before noise is added",
-}  # fmt: skip
+}
 
 
 def guarantees(reading: Reading) -> Part:
     """Viewer by viewer, relation by relation."""
     if not reading.guarantees:
-        return Part("What is guaranteed", "guarantees", [Text(
-            "There is no certificate, and no study file to plan one from: nothing is guaranteed.",
-            "warning")])  # fmt: skip
-    return Part("What is guaranteed", "guarantees", [
-        *_loud(reading), *([] if reading.simulated else _words(reading)), *_covered(reading),
-        Title("In numbers"), _table(reading),
-        Text("50 % is a coin toss. “No protection” means that epsilon is infinite. All numbers are "
-             "upper bounds and rounded up.", "note"),
-        Title("What it rests on"), Items(assumptions(reading)),
-    ])  # fmt: skip
+        return Part(
+            "What is guaranteed",
+            "guarantees",
+            [
+                Text(
+                    "There is no certificate, and no study file to plan one from: nothing is "
+                    "guaranteed.",
+                    "warning",
+                )
+            ],
+        )
+    return Part(
+        "What is guaranteed",
+        "guarantees",
+        [
+            *_loud(reading),
+            *([] if reading.simulated else _words(reading)),
+            *_covered(reading),
+            Title("In numbers"),
+            _table(reading),
+            Text(
+                "50 % is a coin toss. “No protection” means that epsilon is infinite. All "
+                "numbers are "
+                "upper bounds and rounded up.",
+                "note",
+            ),
+            Title("What it rests on"),
+            Items(assumptions(reading)),
+        ],
+    )
 
 
 def _loud(reading: Reading) -> list[Block]:
     if reading.simulated:
-        return [Text("This run is a SIMULATION: its noise comes from a seed. The numbers below "
-                     "are those that the same run would have with real noise; as it is, nobody "
-                     "is protected.", "warning")]  # fmt: skip
+        return [
+            Text(
+                "This run is a SIMULATION: its noise comes from a seed. The numbers below "
+                "are those that the same run would have with real noise; as it is, nobody "
+                "is protected.",
+                "warning",
+            )
+        ]
     if reading.planned:
         return [Text("The run has no certificate yet. These are the numbers of its plan.", "note")]
     return []
@@ -56,8 +81,13 @@ def _loud(reading: Reading) -> list[Block]:
 def _covered(reading: Reading) -> list[Block]:
     if reading.tested is None:
         return []
-    return [Text(f"Counted are the training and the private test (epsilon {reading.tested:g}), "
-                 "together.", "note")]  # fmt: skip
+    return [
+        Text(
+            f"Counted are the training and the private test (epsilon {reading.tested:g}), "
+            "together.",
+            "note",
+        )
+    ]
 
 
 def _words(reading: Reading) -> list[Block]:
@@ -92,17 +122,27 @@ def _table(reading: Reading) -> Grid:
         found = [known.get((viewer, relation)) for relation in relations]
         delta = next(one.delta for one in found if one)
         promised = reading.promised.get(viewer)
-        rows.append([who(viewer), percent(promised.guess) if promised else "–",
-                     *(shown(one.epsilon) if one else "–" for one in found),
-                     one_in(delta) if delta else "0"])  # fmt: skip
+        rows.append(
+            [
+                who(viewer),
+                percent(promised.guess) if promised else "–",
+                *(shown(one.epsilon) if one else "–" for one in found),
+                one_in(delta) if delta else "0",
+            ]
+        )
     unit = "one record" if reading.unit == "record" else "all data of one party"
     real = "With real noise, not as it is: how" if reading.simulated else "How"
     return Grid(
         f"{real} often the best guess is right when somebody has to tell {tells(reading)}; and "
         f"epsilon of this run, at most, for {unit}",
-        ["who looks", "right at most", *(f"ε, {RELATIONS.get(one, one)}" for one in relations),
-         "delta"], rows,
-    )  # fmt: skip
+        [
+            "who looks",
+            "right at most",
+            *(f"ε, {RELATIONS.get(one, one)}" for one in relations),
+            "delta",
+        ],
+        rows,
+    )
 
 
 def shown(epsilon: float) -> str:
@@ -123,7 +163,7 @@ def sees(reading: Reading, viewer: str) -> str:
 def assumptions(reading: Reading) -> list[str]:
     """What has to be true for the certificate to be true."""
     given, found = reading.certificate, []
-    survivors = given.get("minimum_survivors") or (reading.file and reading.file.survivors)
+    survivors = given.get("minimum_parties") or (reading.file and reading.file.survivors)
     if reading.run.heading.engine == "in process":
         found.append(
             "All records lay on one machine while this ran. The numbers say what the "
@@ -139,15 +179,19 @@ def assumptions(reading: Reading) -> list[str]:
     if given.get("secure_sum"):
         found.append(f"Secure sum: {given['secure_sum']}.")
     if reading.trust == "trusted-server":
-        found.append("The server is trusted with clean values: it must keep them to itself and "
-                     "add the noise that it promised.")  # fmt: skip
+        found.append(
+            "The server is trusted with clean values: it must keep them to itself and "
+            "add the noise that it promised."
+        )
     if reading.trust == "local":
         found.append("Nobody needs to be trusted with noise: every party adds all of its own.")
     if given.get("transport"):
         found.append(f"Between machines it rests on {given['transport']}.")
     found += _declared(reading)
-    found.append("The public facts in the study file – bounds, sizes, names – were not chosen by "
-                 "looking at the records.")  # fmt: skip
+    found.append(
+        "The public facts in the study file – bounds, sizes, names – were not chosen by "
+        "looking at the records."
+    )
     if not reading.simulated:
         found.append("The operating system's randomness cannot be foreseen.")
     return found

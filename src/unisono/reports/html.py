@@ -148,9 +148,12 @@ def _(block: blocks.Guesses) -> Markup:
 @drawn.register
 def _(block: blocks.Curves) -> Markup:
     drawing = charts.lines(
-        block.series, x_label=block.x_label, y_label=block.y_label, title=block.title,
+        block.series,
+        x_label=block.x_label,
+        y_label=block.y_label,
+        title=block.title,
         reference=block.reference,
-    )  # fmt: skip
+    )
     return _titled(block, drawing)
 
 
@@ -177,10 +180,11 @@ def _(block: blocks.Flow) -> Markup:
 def _titled(block: Any, drawing: Markup) -> Markup:
     """The chart under its title; who cannot see it hears its numbers."""
     title = Markup('<p class="chart-title">{}</p>').format(block.title)
-    return Markup('<figure>{}{}{}</figure>').format(
-        title, drawing,
+    return Markup("<figure>{}{}{}</figure>").format(
+        title,
+        drawing,
         Markup("<figcaption>{}</figcaption>").format(block.caption) if block.caption else "",
-    )  # fmt: skip
+    )
 
 
 __all__ = ["HTML", "JSON", "MARKDOWN", "as_json", "drawn", "html", "sections", "write_report"]

@@ -32,17 +32,19 @@ def laboratory_sections(
     ]
     if GRID in pictures:
         picture = figure(
-            pictures[GRID], "Five handwritten digits as each attack recovers them under each "
+            pictures[GRID],
+            "Five handwritten digits as each attack recovers them under each "
             "defence; the true digits are in the first row.",
             "The same five digits, as adaptive attackers see them. Under each strip its error.",
-        )  # fmt: skip
+        )
         found.insert(1, Section("What the attackers see", picture, "attacks-grid"))
     if AXIS in pictures:
         picture = figure(
-            pictures[AXIS], "Error of one record against epsilon of DP-SGD, and against the number "
+            pictures[AXIS],
+            "Error of one record against epsilon of DP-SGD, and against the number "
             "of parties in a secure sum, with the error of the mean image.",
             "One record, protected by noise or by a crowd. At the dashed line nothing was learned.",
-        )  # fmt: skip
+        )
         found.append(Section("Noise or a crowd", picture, "attacks-axis"))
     return found
 
@@ -65,22 +67,41 @@ def read_pictures(folder: Path) -> dict[str, bytes]:
 def summary_table(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """The one table, defence x attack, as words: for terminals and Markdown."""
     header = [
-        "defence", "inversion", "naive", "one record", "tensor", "naive", "slope", "002", "verdict",
-        "member", "accuracy", "epsilon", "at least",
-    ]  # fmt: skip
+        "defence",
+        "inversion",
+        "naive",
+        "one record",
+        "tensor",
+        "naive",
+        "slope",
+        "002",
+        "verdict",
+        "member",
+        "accuracy",
+        "epsilon",
+        "at least",
+    ]
     rows = []
     for row in document["rows"]:
         inversion, closed, tensor = row["inversion"], row["closed_form"], row["tensor"]
         privacy = row["privacy"]
-        rows.append([
-            row["defence"], number(inversion["error"]), number(inversion["naive_error"]),
-            "-" if closed is None else number(closed["error"]),
-            number(tensor["polished"]), number(tensor["naive_polished"]),
-            _slope(tensor), "-" if tensor["predicted"] is None else
-            f"{tensor['predicted']:.1f}", tensor["verdict"] or "-",
-            f"{row['membership']['area']:.2f}", f"{row['accuracy']:.3f}",
-            _epsilon(privacy["epsilon_round"]), number(_empirical(privacy)),
-        ])  # fmt: skip
+        rows.append(
+            [
+                row["defence"],
+                number(inversion["error"]),
+                number(inversion["naive_error"]),
+                "-" if closed is None else number(closed["error"]),
+                number(tensor["polished"]),
+                number(tensor["naive_polished"]),
+                _slope(tensor),
+                "-" if tensor["predicted"] is None else f"{tensor['predicted']:.1f}",
+                tensor["verdict"] or "-",
+                f"{row['membership']['area']:.2f}",
+                f"{row['accuracy']:.3f}",
+                _epsilon(privacy["epsilon_round"]),
+                number(_empirical(privacy)),
+            ]
+        )
     return header, rows
 
 
@@ -119,23 +140,40 @@ def _summary(document: Mapping[str, Any]) -> Markup:
 
 def _reconstruction(document: Mapping[str, Any]) -> Markup:
     header = [
-        "defence", "inversion", "over the mean image", "PSNR, dB", "naive", "labels' means",
-        "one record", "naive, one record", "tensor, polished", "naive, tensor",
-    ]  # fmt: skip
+        "defence",
+        "inversion",
+        "over the mean image",
+        "PSNR, dB",
+        "naive",
+        "labels' means",
+        "one record",
+        "naive, one record",
+        "tensor, polished",
+        "naive, tensor",
+    ]
     rows = []
     for row in document["rows"]:
         inversion, closed, tensor = row["inversion"], row["closed_form"], row["tensor"]
-        rows.append([
-            row["defence"], number(inversion["error"]), number(inversion["ratio"]),
-            _decibel(inversion["psnr"]), number(inversion["naive_error"]),
-            number(row["labels_ratio"]), "-" if closed is None else number(closed["error"]),
-            "-" if closed is None else number(closed["naive_error"]), number(tensor["polished"]),
-            number(tensor["naive_polished"]),
-        ])  # fmt: skip
+        rows.append(
+            [
+                row["defence"],
+                number(inversion["error"]),
+                number(inversion["ratio"]),
+                _decibel(inversion["psnr"]),
+                number(inversion["naive_error"]),
+                number(row["labels_ratio"]),
+                "-" if closed is None else number(closed["error"]),
+                "-" if closed is None else number(closed["naive_error"]),
+                number(tensor["polished"]),
+                number(tensor["naive_polished"]),
+            ]
+        )
     return table(
-        header, rows, "Relative errors: 0 is the record itself. In the tensor column, and in those "
+        header,
+        rows,
+        "Relative errors: 0 is the record itself. In the tensor column, and in those "
         "over the mean image, 1 is what somebody gets who saw nothing.",
-    )  # fmt: skip
+    )
 
 
 def _slope(tensor: Mapping[str, Any]) -> str:
@@ -151,10 +189,16 @@ def _tensor(document: Mapping[str, Any]) -> Markup:
     for row in document["rows"]:
         own = row["tensor"]
         predicted = "-" if own["predicted"] is None else f"{own['predicted']:.1f}"
-        rows.append([
-            row["defence"], *(number(error) for error in own["errors"]), _slope(own),
-            predicted, own["bound"], own["verdict"] or "-",
-        ])  # fmt: skip
+        rows.append(
+            [
+                row["defence"],
+                *(number(error) for error in own["errors"]),
+                _slope(own),
+                predicted,
+                own["bound"],
+                own["verdict"] or "-",
+            ]
+        )
     words = paragraphs(
         "Errors before the polish, by number of neurons, and their slope in logarithms. Bounds are "
         "from above and about this estimate alone: the polish that follows obeys none of them.",
@@ -167,18 +211,30 @@ def _tensor(document: Mapping[str, Any]) -> Markup:
 
 def _privacy(document: Mapping[str, Any]) -> Markup:
     header = [
-        "defence", "right predictions", "epsilon of the round", "shown at least", "model-based",
-        "epsilon of the training", "membership, area", "naive",
-    ]  # fmt: skip
+        "defence",
+        "right predictions",
+        "epsilon of the round",
+        "shown at least",
+        "model-based",
+        "epsilon of the training",
+        "membership, area",
+        "naive",
+    ]
     rows: list[Sequence[str]] = []
     for row in document["rows"]:
         own, member = row["privacy"], row["membership"]
-        rows.append([
-            row["defence"], f"{row['accuracy']:.3f}", _epsilon(own["epsilon_round"]),
-            number(own["empirical_direct"]), number(own["empirical_model_based"]),
-            _epsilon(own["epsilon_training"]), f"{member['area']:.2f}",
-            f"{member['naive_area']:.2f}",
-        ])  # fmt: skip
+        rows.append(
+            [
+                row["defence"],
+                f"{row['accuracy']:.3f}",
+                _epsilon(own["epsilon_round"]),
+                number(own["empirical_direct"]),
+                number(own["empirical_model_based"]),
+                _epsilon(own["epsilon_training"]),
+                f"{member['area']:.2f}",
+                f"{member['naive_area']:.2f}",
+            ]
+        )
     setting = document["setting"]
     delta = document["rows"][0]["privacy"]["delta"] if document["rows"] else 1e-5
     words = paragraphs(
@@ -207,6 +263,11 @@ def _decibel(value: Any) -> str:
 
 
 __all__ = [
-    "AXIS", "GRID", "laboratory_page", "laboratory_sections", "markdown", "read_pictures",
+    "AXIS",
+    "GRID",
+    "laboratory_page",
+    "laboratory_sections",
+    "markdown",
+    "read_pictures",
     "summary_table",
-]  # fmt: skip
+]

@@ -99,8 +99,10 @@ def _(block: blocks.Code) -> str:
 
 @written.register
 def _(block: blocks.Gauges) -> str:
-    rows = [[one.label, short(one.before), short(one.value), short(one.limit), one.words]
-            for one in block.items]  # fmt: skip
+    rows = [
+        [one.label, short(one.before), short(one.value), short(one.limit), one.words]
+        for one in block.items
+    ]
     return grid(["party", "before", "spent", "budget", ""], rows, "Budgets")
 
 

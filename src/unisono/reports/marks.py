@@ -9,9 +9,7 @@ LABEL = 34  # letters of a label that fit beside a number on a phone
 Points = list[tuple[float, float]]
 
 
-def chart(
-    height: float, title: str, told: str, parts: Sequence[Markup], kind: str = ""
-) -> Markup:  # fmt: skip
+def chart(height: float, title: str, told: str, parts: Sequence[Markup], kind: str = "") -> Markup:
     """An SVG as wide as its place, with its title and its numbers in words."""
     return Markup(
         '<svg class="chart{}" role="img" width="100%" height="{}" xmlns="http://www.w3.org/2000/svg">'

@@ -32,9 +32,12 @@ class Section(NamedTuple):
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     return Environment(
-        loader=PackageLoader("unisono.reports"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=PackageLoader("unisono.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 def render(template: str, **values: Any) -> Markup:
@@ -42,16 +45,18 @@ def render(template: str, **values: Any) -> Markup:
     return Markup(_environment().get_template(template).render(**values))
 
 
-def page(
-    title: str, sections: Sequence[Section], *, subtitle: str = "", notice: str = ""
-) -> str:  # fmt: skip
+def page(title: str, sections: Sequence[Section], *, subtitle: str = "", notice: str = "") -> str:
     """One self-contained HTML file. `notice` is shown loudly above everything."""
     return str(
         render(
-            "page.html", title=title, sections=sections, subtitle=subtitle, notice=notice,
+            "page.html",
+            title=title,
+            sections=sections,
+            subtitle=subtitle,
+            notice=notice,
             style=Markup(STYLE),
         )
-    )  # fmt: skip
+    )
 
 
 def table(
@@ -74,9 +79,13 @@ def table(
         for column in range(len(header))
     ]
     return render(
-        "table.html", header=header, rows=rows, caption=caption, numeric=numeric,
+        "table.html",
+        header=header,
+        rows=rows,
+        caption=caption,
+        numeric=numeric,
         wide=len(header) >= _WIDE,
-    )  # fmt: skip
+    )
 
 
 def _is_number(words: str) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unisono.core.words import times
+from unisono.models.model import Target
 from unisono.reports.blocks import Block, Curves, Facts, Grid, Intervals, Part, Text, shorter
 from unisono.reports.charts import Interval
 from unisono.reports.marks import short
@@ -19,10 +20,15 @@ def quality(reading: Reading) -> Part:
     measured = [given, *given.get("also", ())] if given else []
     blocks = [block for one in measured for block in _measured(one)] or _nobody(reading)
     if measured and reading.tested is not None:
-        blocks.append(Text(
-            f"The private test asked records that were kept out of training, once, for epsilon "
-            f"{reading.tested:g} under the same relation. What is guaranteed and the budgets below "
-            "count it on top of the training.", "note"))  # fmt: skip
+        blocks.append(
+            Text(
+                f"The private test asked records that were kept out of training, once, for epsilon "
+                f"{reading.tested:g} under the same relation. What is guaranteed and the "
+                "budgets below "
+                "count it on top of the training.",
+                "note",
+            )
+        )
     return Part("How good is it?", "quality", blocks)
 
 
@@ -35,34 +41,48 @@ def _measured(found: Mapping[str, Any]) -> list[Block]:
     # Errors are often skewed: a few large ones that were not met would move the mean.
     kind = f"rough {sure}" if smaller_is_better else sure
     rough = ", roughly: few records with large errors move it" if smaller_is_better else ""
-    words = [f"Measured: {name} {short(value)}, between {short(low)} and {short(high)} with {sure} "
-             f"confidence{rough}."]  # fmt: skip
+    words = [
+        f"Measured: {name} {short(value)}, between {short(low)} and {short(high)} with {sure} "
+        f"confidence{rough}."
+    ]
     if base is not None:
         beats = high < base if smaller_is_better else low > base
         loses = low > base if smaller_is_better else high < base
         verdict = "better than" if beats else "worse than" if loses else "not clearly better than"
-        words.append(f"That is {verdict} {short(base)}, which whoever always gives the commonest "
-                     "or the mean answer reaches.")  # fmt: skip
+        words.append(
+            f"That is {verdict} {short(base)}, which whoever always gives the commonest "
+            "or the mean answer reaches."
+        )
     where = f"On {found['records']:,} records" if found.get("records") else "Measured"
     return [
         Text(" ".join(words)),
-        Intervals(f"{name}, with its {kind} interval", [Interval(name, value, low, high)],
-                  reference=None if base is None else ("without any study", base)),
+        Intervals(
+            f"{name}, with its {kind} interval",
+            [Interval(name, value, low, high)],
+            reference=None if base is None else ("without any study", base),
+        ),
         Text(f"{where}: {found['how']}." if found.get("how") else f"{where}.", "note"),
-    ]  # fmt: skip
+    ]
 
 
 def _nobody(reading: Reading) -> list[Block]:
-    if reading.algorithm in ("statistics", "k-means"):
-        return [Text("The intervals above say how far noise may have moved the result; there is "
-                     "nothing to predict, and so nothing else to measure.")]  # fmt: skip
+    if reading.file and reading.file.model_kind.target is Target.NONE:
+        return [
+            Text(
+                "The intervals above say how far noise may have moved the result; there is "
+                "nothing to predict, and so nothing else to measure."
+            )
+        ]
     return [
         Text("Nobody measured how well this result predicts, so nothing is said about it."),
-        Text('To measure it without cost, keep a file of public records apart and write file = '
-             '"test.csv" under [evaluation] in the study file. To measure it on the parties\' own '
-             "records, write holdout = 0.2 and epsilon = 0.5 there: a fifth of the records are "
-             "kept out of training and asked once, with noise, for that much privacy.", "note"),
-    ]  # fmt: skip
+        Text(
+            "To measure it without cost, keep a file of public records apart and write file = "
+            '"test.csv" under [evaluation] in the study file. To measure it on the parties\' own '
+            "records, write holdout = 0.2 and epsilon = 0.5 there: a fifth of the records are "
+            "kept out of training and asked once, with noise, for that much privacy.",
+            "note",
+        ),
+    ]
 
 
 def course(reading: Reading) -> Part:
@@ -72,20 +92,25 @@ def course(reading: Reading) -> Part:
     change = _curve(run.timeline, "change")
     score = _curve(run.timeline, "score")
     if len(change) > 1:
-        blocks.append(Curves(
-            "How far the public result still moved", {"change": change}, "round",
-            "length of the change since the line before",
-            "A curve that comes to rest has learned what it can; one that does not is moved by "
-            "noise, or needed more rounds.",
-        ))  # fmt: skip
+        blocks.append(
+            Curves(
+                "How far the public result still moved",
+                {"change": change},
+                "round",
+                "length of the change since the line before",
+                "A curve that comes to rest has learned what it can; one that does not is moved by "
+                "noise, or needed more rounds.",
+            )
+        )
     if len(score) > 1:
         blocks.append(Curves("Score on public records", {"score": score}, "round", "score"))
     return Part("How the run went", "course", [*blocks, *_answered(reading)])
 
 
 def _curve(timeline: Sequence[Mapping[str, Any]], key: str) -> list[tuple[float, float]]:
-    return [(float(line["round"]), number(line[key])) for line in timeline
-            if line.get(key) is not None]  # fmt: skip
+    return [
+        (float(line["round"]), number(line[key])) for line in timeline if line.get(key) is not None
+    ]
 
 
 def _times(reading: Reading) -> list[tuple[str, str]]:
@@ -93,12 +118,16 @@ def _times(reading: Reading) -> list[tuple[str, str]]:
     state = f"{heading.state}: {heading.error}" if heading.error else heading.state
     found = [
         ("state", state),
-        ("where", {"in process": "all parties in one process", "party": f"at the party "
-                   f"{heading.party or ''}".strip()}.get(heading.engine, f"at the "
-                   f"{heading.engine}")),
+        (
+            "where",
+            {
+                "in process": "all parties in one process",
+                "party": f"at the party {heading.party or ''}".strip(),
+            }.get(heading.engine, f"at the {heading.engine}"),
+        ),
         ("began", _moment(heading.started)),
         ("ended", _moment(heading.ended)),
-    ]  # fmt: skip
+    ]
     done, total = opened(reading.run), progress.get("of")
     if done is None and total:
         found.append(("rounds", f"{progress['rounds']} of {total}"))
@@ -128,15 +157,20 @@ def _answered(reading: Reading) -> list[Block]:
         return [Text(f"All {everyone} answered every time{seen}.")]
     shown, note = shorter(absent, _ABSENT, "parties that missed rounds")
     rows = [[name, str(missed[name]), str(len(asked))] for name in shown]
-    part = "" if not reading.run.thinned else (
-        " Counted are the latest lines of the timeline and an even sample of those before."
-    )  # fmt: skip
+    part = (
+        ""
+        if not reading.run.thinned
+        else (" Counted are the latest lines of the timeline and an even sample of those before.")
+    )
     return [
-        Text(f"{listed(absent)} did not answer every time. A round that too few parties "
-             "answer is not opened, and the noise is planned for the fewest that may answer."
-             f"{part}"),
-        Grid("Who missed answers", ["party", "missed", "of"], rows), *note,
-    ]  # fmt: skip
+        Text(
+            f"{listed(absent)} did not answer every time. A round that too few parties "
+            "answer is not opened, and the noise is planned for the fewest that may answer."
+            f"{part}"
+        ),
+        Grid("Who missed answers", ["party", "missed", "of"], rows),
+        *note,
+    ]
 
 
 __all__ = ["course", "quality"]

@@ -19,9 +19,8 @@ from unisono.core.words import budget_guess
 from unisono.errors import InvalidInput, UndefinedRelation, UnisonoError
 from unisono.reports.run import Run
 from unisono.reports.state import simulated
-from unisono.studies.build import build
+from unisono.studies.build import Built, build
 from unisono.studies.file import parse_study
-from unisono.studies.plan import Built
 from unisono.studies.schema import StudyFile
 
 
@@ -71,10 +70,14 @@ class Reading:
         training and, where the study asks for one, the private test."""
         if self.run.certificate is not None:
             certified = [
-                Guarantee(str(one["viewer"]), str(one["relation"]), number(one["epsilon"]),
-                          number(one["delta"]))
+                Guarantee(
+                    str(one["viewer"]),
+                    str(one["relation"]),
+                    number(one["epsilon"]),
+                    number(one["delta"]),
+                )
                 for one in self.certificate["guarantees"]
-            ]  # fmt: skip
+            ]
             return certified if self.tested is None else [self._whole(one) for one in certified]
         if self.built is None:
             return []

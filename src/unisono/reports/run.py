@@ -92,11 +92,15 @@ def read_run(folder: Path) -> Run:
     budgets = _document(folder / "budgets.json", damaged, list)
     timeline, thinned = _lines(folder / "timeline.jsonl")
     return Run(
-        folder=folder, heading=first, study=_text(folder / "study.toml"),
-        timeline=timeline, thinned=thinned,
+        folder=folder,
+        heading=first,
+        study=_text(folder / "study.toml"),
+        timeline=timeline,
+        thinned=thinned,
         budgets=None if budgets is None else tuple(budgets),
-        damaged=tuple(damaged), **documents,
-    )  # fmt: skip
+        damaged=tuple(damaged),
+        **documents,
+    )
 
 
 def _require_types(heading: Heading) -> None:

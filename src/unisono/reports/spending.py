@@ -12,7 +12,7 @@ from unisono.core.words import times
 from unisono.errors import UnisonoError
 from unisono.reports.blocks import Block, Curves, Gauge, Gauges, Part, Text, shorter
 from unisono.reports.reading import Reading, built_from, listed, number, who
-from unisono.studies.plan import Built
+from unisono.studies.build import Built
 
 EVERYONE = "*"  # all viewers saw equally much
 _GAUGES = 24  # that a reader still looks at
@@ -44,19 +44,29 @@ def spending(reading: Reading) -> Part:
     """Gauges, the fullest first."""
     accounts = sorted(accounts_of(reading), key=lambda one: -_used(one))
     if not accounts:
-        return Part("Budgets", "budgets", [Text(
-            "This folder knows no party's budget: each party's own ledger says what it has spent."
-        )])  # fmt: skip
+        return Part(
+            "Budgets",
+            "budgets",
+            [
+                Text(
+                    "This folder knows no party's budget: each party's own ledger says what "
+                    "it has spent."
+                )
+            ],
+        )
     shown, note = shorter(accounts, _GAUGES, "gauges, the fullest first; budgets.json has all")
     gauges = [Gauge(one.label, one.spent, one.budget, _left(one), one.before) for one in shown]
     free = sorted({viewer for one in accounts for viewer in one.free})
     blocks: list[Block] = [
         *([Text(_UNREAL, "warning")] if reading.simulated else []),
-        Text("A party's budget limits what may ever be learned about one of its units, over all "
-             "studies; its ledger refuses what exceeds it. Pale: spent before this run. Full: this "
-             "run. Each gauge is against the viewer who has seen most."),
-        Gauges(gauges), *note,
-    ]  # fmt: skip
+        Text(
+            "A party's budget limits what may ever be learned about one of its units, over all "
+            "studies; its ledger refuses what exceeds it. Pale: spent before this run. Full: this "
+            "run. Each gauge is against the viewer who has seen most."
+        ),
+        Gauges(gauges),
+        *note,
+    ]
     if free:
         blocks.append(Text(f"No limit was set against {listed([who(v) for v in free])}."))
     return Part("Budgets", "budgets", blocks)
@@ -68,22 +78,33 @@ def accounts_of(reading: Reading) -> list[Account]:
         found = [_account((str(one["party"]),), 1, one["viewers"]) for one in reading.run.budgets]
     else:
         found = [
-            _account((str(one["example"]),), int(one["parties"]), {
-                viewer: {"before": 0.0, "spent": spent, "budget": one["budget"][viewer]}
-                for viewer, spent in one["epsilon"].items()
-            })
+            _account(
+                (str(one["example"]),),
+                int(one["parties"]),
+                {
+                    viewer: {"before": 0.0, "spent": spent, "budget": one["budget"][viewer]}
+                    for viewer, spent in one["epsilon"].items()
+                },
+            )
             for one in reading.certificate.get("spending", ())
-        ]  # fmt: skip
+        ]
     known = [one for one in found if one is not None]
     return _grouped(known) if len(known) > _GAUGES // 2 else known
 
 
 def _account(names: tuple[str, ...], many: int, viewers: Mapping[str, Any]) -> Account | None:
     accounts = [
-        Account(names, many, viewer, number(own.get("before", 0.0)), number(own["spent"]),
-                number(own["budget"]), ())
+        Account(
+            names,
+            many,
+            viewer,
+            number(own.get("before", 0.0)),
+            number(own["spent"]),
+            number(own["budget"]),
+            (),
+        )
         for viewer, own in viewers.items()
-    ]  # fmt: skip
+    ]
     free = tuple(one.viewer for one in accounts if math.isinf(one.budget))
     limited = [one for one in accounts if one.viewer not in free] or accounts
     if not limited:
@@ -134,22 +155,30 @@ def growth(reading: Reading) -> Part:
     """How the promise weakens, round by round."""
     built = reading.built
     if built is None:
-        words = ("The study file is missing or was written by another version, so the rounds "
-                 "cannot be accounted for one by one.")  # fmt: skip
+        words = (
+            "The study file is missing or was written by another version, so the rounds "
+            "cannot be accounted for one by one."
+        )
         return Part("Epsilon over the rounds", "rounds", [Text(words)])
     return Part("Epsilon over the rounds", "rounds", _growing(built, reading))
 
 
 def _growing(built: Built, reading: Reading) -> list[Block]:
     if built.study.facts.attempts(built.study.algorithm.rounds) == 1:
-        return [Text("This study makes one release: there are no rounds to add up."),
-                *_added(reading)]  # fmt: skip
+        return [
+            Text("This study makes one release: there are no rounds to add up."),
+            *_added(reading),
+        ]
     known = epsilon_over_rounds(built)
     curves = [one for one in known if math.isfinite(one.points[-1][1])]
     if not curves:
-        return [Text(f"{built.file.algorithm.name} pays for its whole run at once, whatever "
-                     "happens in it: there is no smaller price for fewer rounds."),
-                *_added(reading)]  # fmt: skip
+        return [
+            Text(
+                f"{built.algorithm.name} pays for its whole run at once, whatever "
+                "happens in it: there is no smaller price for fewer rounds."
+            ),
+            *_added(reading),
+        ]
     privacy, facts = built.file.privacy, built.study.facts
     rounds = times(built.study.algorithm.rounds, "round")
     retries = f", and {facts.retries} more that may be tried again," if facts.retries else ""
@@ -159,14 +188,20 @@ def _growing(built: Built, reading: Reading) -> list[Block]:
     naked = [who(name) for one in known if one not in curves for name in one.viewers]
     bare = f" Not drawn: {'; '.join(naked)}, against whom there is no protection." if naked else ""
     return [
-        Text(f"Every round shows a little more. Epsilon grows more slowly than the number of "
-             f"rounds; after {rounds}{retries} it reaches what was promised{training}.{alike}"
-             f"{bare}"),
-        Curves("Epsilon over the rounds", series, "rounds",
-               f"epsilon at delta {privacy.delta:g}, {privacy.relation}",
-               reference=(f"promised{training}: {upper(privacy.epsilon)}", privacy.epsilon)),
+        Text(
+            f"Every round shows a little more. Epsilon grows more slowly than the number of "
+            f"rounds; after {rounds}{retries} it reaches what was promised{training}.{alike}"
+            f"{bare}"
+        ),
+        Curves(
+            "Epsilon over the rounds",
+            series,
+            "rounds",
+            f"epsilon at delta {privacy.delta:g}, {privacy.relation}",
+            reference=(f"promised{training}: {upper(privacy.epsilon)}", privacy.epsilon),
+        ),
         *_added(reading),
-    ]  # fmt: skip
+    ]
 
 
 def _added(reading: Reading) -> list[Block]:
@@ -176,8 +211,10 @@ def _added(reading: Reading) -> list[Block]:
         words.append("This is a simulation: these are the numbers of real noise, not of this run.")
     known = [one.epsilon for one in reading.promised.values() if math.isfinite(one.epsilon)]
     if reading.tested is not None and known:
-        words.append(f"The private test adds one release of epsilon {reading.tested:g} after the "
-                     f"last round: together epsilon is at most {upper(max(known))}.")  # fmt: skip
+        words.append(
+            f"The private test adds one release of epsilon {reading.tested:g} after the "
+            f"last round: together epsilon is at most {upper(max(known))}."
+        )
     return [Text(" ".join(words), "warning" if reading.simulated else "")] if words else []
 
 
@@ -204,12 +241,21 @@ def epsilon_over_rounds(built: Built) -> list[Growth]:
     for viewer, history in prices[-1].items():
         groups.setdefault(history, []).append(viewer)
     return [
-        Growth(tuple(map(str, viewers)), ((0.0, 0.0), *(
-            (float(rounds), ACCOUNTANT.epsilon(price[viewers[0]], privacy.relation, privacy.delta))
-            for rounds, price in zip(steps, prices, strict=True)
-        )))
+        Growth(
+            tuple(map(str, viewers)),
+            (
+                (0.0, 0.0),
+                *(
+                    (
+                        float(rounds),
+                        ACCOUNTANT.epsilon(price[viewers[0]], privacy.relation, privacy.delta),
+                    )
+                    for rounds, price in zip(steps, prices, strict=True)
+                ),
+            ),
+        )
         for viewers in groups.values()
-    ]  # fmt: skip
+    ]
 
 
 @lru_cache(maxsize=32)
@@ -220,5 +266,11 @@ def growth_of(study: str) -> tuple[Growth, ...]:
 
 
 __all__ = [
-    "Account", "Growth", "accounts_of", "epsilon_over_rounds", "growth", "growth_of", "spending"
-]  # fmt: skip
+    "Account",
+    "Growth",
+    "accounts_of",
+    "epsilon_over_rounds",
+    "growth",
+    "growth_of",
+    "spending",
+]

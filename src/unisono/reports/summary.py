@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from unisono.core.trust import Relation
 from unisono.core.words import number, one_in, percent, times
@@ -19,11 +18,12 @@ _TELLS = {
     (Relation.REPLACE_ONE, "party"): "which of two data sets one party gave",
     (Relation.ZERO_OUT, "party"): "whether one party's whole data were used or blanked out",
     (Relation.ADD_OR_REMOVE, "party"): "whether one party took part",
-}  # fmt: skip
+}
 _SHORT = {
-    "final-model": "the public that sees the result", "iterates": "whoever follows every round",
+    "final-model": "the public that sees the result",
+    "iterates": "whoever follows every round",
     "network": "an eavesdropper",
-}  # fmt: skip
+}
 _ALMOST = 0.99  # a best guess that is right so often is hardly hindered
 
 
@@ -31,8 +31,9 @@ def summary(reading: Reading) -> Part:
     """One paragraph, one picture, a few figures."""
     protects, exposes = split(reading)
     blocks: list[Block] = [Text(_learned(reading), "lead")]
-    blocks += [Text(words) for words in (_promise(reading, protects), _not(reading, exposes))
-               if words]  # fmt: skip
+    blocks += [
+        Text(words) for words in (_promise(reading, protects), _not(reading, exposes)) if words
+    ]
     if protects and not reading.simulated:
         blocks.append(_picture(reading, protects))
     figures = _figures(reading, protects)
@@ -49,8 +50,10 @@ def split(reading: Reading) -> tuple[list[Guarantee], list[Guarantee]]:
 def tells(reading: Reading) -> str:
     """What an adversary would like to tell, as the study's relation and unit say."""
     given = (reading.relation, reading.unit)
-    return next((words for key, words in _TELLS.items() if tuple(map(str, key)) == given),
-                f"two neighbouring data sets apart ({reading.relation})")  # fmt: skip
+    return next(
+        (words for key, words in _TELLS.items() if tuple(map(str, key)) == given),
+        f"two neighbouring data sets apart ({reading.relation})",
+    )
 
 
 def _learned(reading: Reading) -> str:
@@ -73,23 +76,7 @@ def _learned(reading: Reading) -> str:
 
 def learned(file: StudyFile) -> str:
     """What a study learns, in plain words."""
-    own: Any = file.algorithm
-    columns = listed(list(file.data.features), 8)
-    target = file.data.target
-    if own.name == "statistics":
-        asked = listed(list(dict.fromkeys(one.column for one in own.questions)), 8)
-        return f"the answers to {times(len(own.questions), 'question')} about {asked}"
-    if own.name == "k-means":
-        return f"{own.clusters} typical groups of records, by {columns}"
-    bayesian = own.name.startswith("pvi") or own.name == "one-shot-regression"
-    network = hasattr(own, "hidden")
-    what = "a small neural network" if network else "a rule"
-    sure = ", and how sure it is" if bayesian else ""
-    column = file.data.columns.get(target or "")
-    values = getattr(column, "values", ())
-    which = f" ({' or '.join(values[:4])}{' …' if len(values) > 4 else ''})" if values else ""
-    does = "predicts" if values else "estimates"
-    return f"{what} that {does} {target}{which} from {columns}{sure}"
+    return file.model_kind.learns(file.model_settings, file.data)
 
 
 def _kept(reading: Reading) -> str:
@@ -99,8 +86,8 @@ def _kept(reading: Reading) -> str:
         "local": f"Every party added noise to what it sent. {stayed}.",
         "secure-sum": f"Only noisy sums over all parties were opened. {stayed}.",
         "trusted-server": "The parties sent clean values to the server, which added the noise "
-                          "before anything was published.",
-    }.get(reading.trust, "")  # fmt: skip
+        "before anything was published.",
+    }.get(reading.trust, "")
 
 
 def _promise(reading: Reading, protects: Sequence[Guarantee]) -> str:
@@ -137,16 +124,22 @@ def _people(reading: Reading) -> str:
     many, disjoint = said.get("records_per_person"), said.get("parties_disjoint")
     if many is None or disjoint is None:
         return " This is about one record: a person with several records is protected less."
-    words = "" if many == 1 else (
-        f" This is about one record: the parties declared that a person may have {many}, and such "
-        f"a person is protected about {many} times less (epsilon up to {many} times as large)."
-    )  # fmt: skip
+    words = (
+        ""
+        if many == 1
+        else (
+            f" This is about one record: the parties declared that a person may have {many}, "
+            "and such "
+            f"a person is protected about {many} times less (epsilon up to {many} times as large)."
+        )
+    )
     if not disjoint:
         words += (
             " A person may also be at several parties, and is then protected less by as many times."
-            if words else " This is about one record: a person may be at several parties, and with "
+            if words
+            else " This is about one record: a person may be at several parties, and with "
             "a record at k of them is protected about k times less."
-        )  # fmt: skip
+        )
     return words
 
 
@@ -179,9 +172,10 @@ def _picture(reading: Reading, protects: Sequence[Guarantee]) -> Guesses:
         "on average; the others fail, whatever the adversary knows and however much it computes."
     )
     return Guesses(
-        f"Of 100 guesses, at most {hundredths(right)} are right", right,
+        f"Of 100 guesses, at most {hundredths(right)} are right",
+        right,
         f"Of 100 attempts to tell {tells(reading)}, coin tosses get 50 right. {best}",
-    )  # fmt: skip
+    )
 
 
 def _figures(reading: Reading, protects: Sequence[Guarantee]) -> list[tuple[str, str]]:
@@ -202,7 +196,7 @@ def _figures(reading: Reading, protects: Sequence[Guarantee]) -> list[tuple[str,
     measured = run.evaluation
     if measured and isinstance(measured.get("value"), (int, float)):
         found.append((short(float(measured["value"])), str(measured.get("measure", "score"))))
-    return found  # fmt: skip
+    return found
 
 
 __all__ = ["learned", "split", "summary", "tells"]

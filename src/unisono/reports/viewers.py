@@ -16,32 +16,49 @@ MESSAGES = {
     "result": "the result",
     "test": "the noisy test of it",
     "test messages": "single messages of the test",
-}  # fmt: skip
+}
 COALITION = {"server", "party", "iterates"}  # whose views colluders put together
 _CAPTIONS = {
     "local": "Noise is added at each party, before anything leaves it.",
     "secure-sum": "Each party adds a share of the noise. Masks cancel in the sum only, so that "
-                  "nobody can read a single message.",
+    "nobody can read a single message.",
     "trusted-server": "The server sees clean values: against it there is no protection. Noise is "
-                      "added before anything is published.",
-}  # fmt: skip
+    "added before anything is published.",
+}
 
 
 def viewers(reading: Reading) -> Part:
     blocks: list[Block] = []
     if reading.trust:
-        blocks.append(Flow("From the parties to the public", reading.trust, reading.names[:8],
-                           reading.parties, _CAPTIONS[reading.trust]))  # fmt: skip
+        blocks.append(
+            Flow(
+                "From the parties to the public",
+                reading.trust,
+                reading.names[:8],
+                reading.parties,
+                _CAPTIONS[reading.trust],
+            )
+        )
     known = list(dict.fromkeys(one.viewer for one in reading.guarantees))
     messages = (reading.run.transcript or {}).get("messages")
-    header = ["who looks", "what they may see", *(["in this run"] if messages else []),
-              "right at most", "epsilon"]  # fmt: skip
+    header = [
+        "who looks",
+        "what they may see",
+        *(["in this run"] if messages else []),
+        "right at most",
+        "epsilon",
+    ]
     rows = [_row(reading, viewer, messages) for viewer in known]
     if rows:
         blocks.append(Grid("Who sees what", header, rows))
     if not messages:
-        blocks.append(Text("This folder holds no transcript, so the table says what each may see, "
-                           "not what was counted.", "note"))  # fmt: skip
+        blocks.append(
+            Text(
+                "This folder holds no transcript, so the table says what each may see, "
+                "not what was counted.",
+                "note",
+            )
+        )
     return Part("What each adversary sees", "viewers", blocks)
 
 
@@ -51,9 +68,11 @@ def _row(reading: Reading, viewer: str, messages: Sequence[Mapping[str, Any]] | 
     if reading.simulated:
         price = ["100 %", "no protection"]
     return [
-        who(viewer), sees(reading, viewer),
-        *([_seen(viewer, messages, opened(reading.run))] if messages else []), *price,
-    ]  # fmt: skip
+        who(viewer),
+        sees(reading, viewer),
+        *([_seen(viewer, messages, opened(reading.run))] if messages else []),
+        *price,
+    ]
 
 
 def _seen(viewer: str, messages: Sequence[Mapping[str, Any]], done: int | None) -> str:

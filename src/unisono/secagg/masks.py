@@ -24,12 +24,24 @@ def public_key(secret: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
 
 
+def private_key(secret: bytes) -> X25519PrivateKey:
+    """The key of a secret; making it costs half an agreement, so many agreements share one."""
+    return X25519PrivateKey.from_private_bytes(secret)
+
+
+def exchanged(own: X25519PrivateKey, other: bytes) -> bytes:
+    """What only the two holders can compute; raises ValueError for a key that shares nothing."""
+    return own.exchange(X25519PublicKey.from_public_bytes(other))
+
+
+def derived(agreed: bytes, purpose: bytes) -> bytes:
+    """A key for one purpose from what two holders have `exchanged`."""
+    return HKDF(SHA256(), length=32, salt=None, info=purpose).derive(agreed)
+
+
 def shared(secret: bytes, other: bytes, purpose: bytes) -> bytes:
     """A key that only the two holders know; raises ValueError for a key that shares nothing."""
-    exchanged = X25519PrivateKey.from_private_bytes(secret).exchange(
-        X25519PublicKey.from_public_bytes(other)
-    )
-    return HKDF(SHA256(), length=32, salt=None, info=purpose).derive(exchanged)
+    return derived(exchanged(private_key(secret), other), purpose)
 
 
 def is_usable(key: bytes) -> bool:

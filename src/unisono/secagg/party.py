@@ -81,6 +81,9 @@ class Dealt:
     table_digest: bytes
     self_seed: bytes
     own_shares: tuple[bytes, bytes]
+    # With each neighbour: the seed of the common mask, and what keys of boxes are derived from.
+    pair_seeds: Mapping[int, bytes]
+    box_secrets: Mapping[int, bytes]
 
 
 @dataclass(frozen=True, repr=False)
@@ -132,10 +135,7 @@ def deal(state: Announced, announcements: Mapping[int, Announcement]) -> tuple[D
         raise PrivacyViolation("the server passes on another key than this party announced")
     for other, (keys, signature) in announcements.items():
         _require_signed(session, other, signature, announced(attempt, other, keys), "its keys")
-    for other in session.neighbours(party):
-        keys = announcements[other].keys if other in announcements else b""
-        if keys and not all(masks.is_usable(key) for key in (mask_key(keys), box_key(keys))):
-            raise PrivacyViolation(f"{session.roster.names[other]} announced a key of no use")
+    pair_seeds, box_secrets = _agreements(state, announcements)
     table = {other: announcements[other].keys for other in sorted(announcements)}
     table_digest = digest_of_table(attempt, table)
     self_seed = derive(state.secret, "self-mask")
@@ -145,15 +145,19 @@ def deal(state: Announced, announcements: Mapping[int, Announcement]) -> tuple[D
             f"{len(holders)} holders of shares where {session.threshold} open a secret: too few"
         )
     shares = [
-        shamir.split(secret, holders, session.threshold, masks.stream(
-            derive(state.secret, label), shamir.randomness(session.threshold)))
+        shamir.split(
+            secret,
+            holders,
+            session.threshold,
+            masks.stream(derive(state.secret, label), shamir.randomness(session.threshold)),
+        )
         for secret, label in (
             (derive(state.secret, "mask"), "shares of the mask key"),
             (self_seed, "shares of the self-mask"),
         )
-    ]  # fmt: skip
+    ]
     boxes = {
-        other: _box(state, table, party, other).encrypt(
+        other: _box(attempt, party, other, box_secrets[other]).encrypt(
             _NONCE, shares[0][other] + shares[1][other], table_digest
         )
         for other in holders
@@ -162,7 +166,8 @@ def deal(state: Announced, announcements: Mapping[int, Announcement]) -> tuple[D
     commitment = digest("self-mask", attempt, party, self_seed)
     signature = state.identity.sign(dealt(attempt, party, table_digest, commitment))
     own = shares[0][party], shares[1][party]
-    return Dealt(state, table, table_digest, self_seed, own), Deal(commitment, signature, boxes)
+    after = Dealt(state, table, table_digest, self_seed, own, pair_seeds, box_secrets)
+    return after, Deal(commitment, signature, boxes)
 
 
 def accept(state: Dealt, deals: Mapping[int, Deal]) -> Accepted:
@@ -193,11 +198,7 @@ def mask(state: Accepted, share: Share) -> tuple[Sent, np.ndarray, bytes]:
     first = state.before.before
     party, attempt = first.party, first.attempt
     total = encode(share.value, first.session.bits).ravel()
-    secret, table = derive(first.secret, "mask"), state.before.table
-    pairs = [
-        (pair_seed(attempt, party, other, secret, mask_key(table[other])), other - party)
-        for other in state.partners
-    ]
+    pairs = [(state.before.pair_seeds[other], other - party) for other in state.partners]
     masks.add_all(total, [(state.before.self_seed, 1), *pairs])
     signature = first.identity.sign(sent(attempt, party, state.dealers_digest))
     after = Sent(first, state.dealers, state.dealers_digest, state.held)
@@ -276,18 +277,41 @@ def box_key(keys: bytes) -> bytes:
 
 def pair_seed(attempt: bytes, party: int, other: int, secret: bytes, public: bytes) -> bytes:
     """The seed that two parties share in one attempt."""
+    agreed = masks.exchanged(masks.private_key(secret), public)
+    return _pair_seed_of(attempt, party, other, agreed)
+
+
+def _pair_seed_of(attempt: bytes, party: int, other: int, agreed: bytes) -> bytes:
     low, high = sorted((party, other))
-    return masks.shared(secret, public, digest("pair", attempt, low, high))
+    return masks.derived(agreed, digest("pair", attempt, low, high))
 
 
-def _box(
-    state: Announced, table: Mapping[int, bytes], sender: int, receiver: int
-) -> ChaCha20Poly1305:
-    """The box for one message from one party to another."""
-    other = receiver if sender == state.party else sender
-    purpose = digest("box", state.attempt, sender, receiver)
-    secret = derive(state.secret, "box")
-    return ChaCha20Poly1305(masks.shared(secret, box_key(table[other]), purpose))
+def _agreements(
+    state: Announced, announcements: Mapping[int, Announcement]
+) -> tuple[dict[int, bytes], dict[int, bytes]]:
+    """With each neighbour who announced keys: the seed of the common mask, and what the keys of
+    both boxes between the two are derived from. Each agreement is made once in an attempt: there
+    are as many as parties, and they are most of its cost."""
+    session, party = state.session, state.party
+    mask, box = (masks.private_key(derive(state.secret, label)) for label in ("mask", "box"))
+    seeds, secrets = {}, {}
+    for other in session.neighbours(party):
+        if other not in announcements:
+            continue
+        keys = announcements[other].keys
+        try:
+            agreed = masks.exchanged(mask, mask_key(keys))
+            secrets[other] = masks.exchanged(box, box_key(keys))
+        except ValueError:
+            name = session.roster.names[other]
+            raise PrivacyViolation(f"{name} announced a key of no use") from None
+        seeds[other] = _pair_seed_of(state.attempt, party, other, agreed)
+    return seeds, secrets
+
+
+def _box(attempt: bytes, sender: int, receiver: int, agreed: bytes) -> ChaCha20Poly1305:
+    """The box for one message from one party to another, by what the two have agreed on."""
+    return ChaCha20Poly1305(masks.derived(agreed, digest("box", attempt, sender, receiver)))
 
 
 def _opened(state: Dealt, dealer: int, deal: Deal) -> tuple[bytes, bytes]:
@@ -296,7 +320,7 @@ def _opened(state: Dealt, dealer: int, deal: Deal) -> tuple[bytes, bytes]:
     name = state.before.session.roster.names[dealer]
     if party not in deal.boxes:
         raise BadBox(dealer, f"no shares of {name} arrived")
-    box = _box(state.before, state.table, dealer, party)
+    box = _box(state.before.attempt, dealer, party, state.box_secrets[dealer])
     try:
         content = box.decrypt(_NONCE, deal.boxes[party], state.table_digest)
     except InvalidTag:

@@ -59,8 +59,9 @@ class Roster:
                     "ask the party for its card again"
                 )
             if self.names.count(name) > 1:
-                raise InvalidInput(f"{name!r} stands twice in the roster: give every party its own "
-                                   "name")  # fmt: skip
+                raise InvalidInput(
+                    f"{name!r} stands twice in the roster: give every party its own name"
+                )
             if self.keys.count(key) > 1:
                 raise InvalidInput(
                     f"the key of {name!r} stands twice in the roster: one holder of two votes; "

@@ -69,11 +69,9 @@ class Dealers:
     def for_party(self, party: int) -> dict[int, Deal]:
         """What one party is shown: all signatures, and the boxes meant for it."""
         return {
-            other: deal._replace(
-                boxes={party: deal.boxes[party]} if party in deal.boxes else {}
-            )
+            other: deal._replace(boxes={party: deal.boxes[party]} if party in deal.boxes else {})
             for other, deal in self.deals.items()
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)
@@ -181,11 +179,13 @@ def _left_behind(survivors: Survivors, dropout: int, secret: bytes) -> list[tupl
     """What takes back the masks that survivors share with a dropout."""
     table = survivors.dealers.table
     return [
-        (pair_seed(table.attempt, dropout, other, secret, mask_key(table.keys[other])),
-         other - dropout)
+        (
+            pair_seed(table.attempt, dropout, other, secret, mask_key(table.keys[other])),
+            other - dropout,
+        )
         for other in table.session.neighbours(dropout)
         if other in survivors.signatures
-    ]  # fmt: skip
+    ]
 
 
 def _candidates(held: Mapping[int, bytes], threshold: int) -> Iterator[bytes]:

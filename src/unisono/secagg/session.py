@@ -71,8 +71,13 @@ could open two different sums; require at least 3 survivors, or tolerate fewer c
 
     @cached_property
     def id(self) -> bytes:
-        agreed = (bytes.fromhex(self.roster.hash), self.study, self.parties, self.minimum,
-                  self.colluders)  # fmt: skip
+        agreed = (
+            bytes.fromhex(self.roster.hash),
+            self.study,
+            self.parties,
+            self.minimum,
+            self.colluders,
+        )
         if not self.masked:
             return digest("session without masks", *agreed)
         return digest("session", *agreed, self.bits, self.degree, self.threshold)

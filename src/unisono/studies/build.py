@@ -1,4 +1,4 @@
-"""From a `StudyFile` to a `Study`: one builder for each algorithm.
+"""From a `StudyFile` to a `Study`, by the two registries.
 
 Building reads no records and is deterministic: every party that builds an equal file gets an equal
 `study.hash`, on any machine with the same versions of this package and of JAX (a network's program
@@ -6,58 +6,223 @@ is part of its hash). What a rule computes is rounded before it enters the study
 parameters of networks are made from integers.
 """
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from unisono.core.study import Study
-from unisono.data import Table
+from unisono.algorithms.registry import algorithm_named
+from unisono.core.algorithm import Facts, agree_facts
+from unisono.core.events import Composed
+from unisono.core.privacy import Privacy
+from unisono.core.study import Result, Study
+from unisono.core.trust import Viewer
+from unisono.data import Table, read_table
+from unisono.data.encoding import Values
 from unisono.errors import InvalidInput, PrivacyViolation
-from unisono.studies import layered, linear, posteriors, surveys
-from unisono.studies.evaluation import Examination, examination
-from unisono.studies.plan import Built, Parts
-from unisono.studies.schema import StudyFile
+from unisono.models.model import Posed
+from unisono.models.registry import algorithms_for
+from unisono.planning.predict import predict
+from unisono.planning.tasks import Task
+from unisono.planning.verdicts import Grade
+from unisono.releases.algorithm import AlgorithmKind
+from unisono.studies.evaluation import Examination, examination, read_public
+from unisono.studies.order import secret_order
+from unisono.studies.schema import AUTO, StudyFile
+from unisono.studies.table import public_values, values_of
 
-BUILDERS: Mapping[str, Callable[[StudyFile, Any], Parts]] = MappingProxyType(
-    {
-        "statistics": surveys.statistics_of,
-        "k-means": surveys.k_means,
-        "gradient-perturbation": linear.gradient_perturbation,
-        "dp-sgd-convex": linear.dp_sgd_convex,
-        "output-perturbation": linear.output_perturbation,
-        "sgd-synchronous": linear.sgd_synchronous,
-        "dp-sgd": layered.dp_sgd,
-        "local-dp-sgd": layered.local_dp_sgd,
-        "dp-ftrl": layered.dp_ftrl,
-        "fed-avg": layered.fed_avg,
-        "one-shot-regression": posteriors.one_shot_regression,
-        "pvi-natural-gradient": posteriors.pvi_natural_gradient,
-        "pvi-dp-sga": posteriors.pvi_dp_sga,
-        "pvi-clipped-updates": posteriors.pvi_clipped_updates,
-    }
-)
+
+@dataclass(frozen=True)
+class Built:
+    """A study that is ready to run; equal files give an equal `study.hash` (see `build`).
+
+    `algorithm` is the one that learns; `reason` why, where the file leaves it open.
+    """
+
+    file: StudyFile
+    study: Study
+    posed: Posed
+    algorithm: AlgorithmKind
+    reason: str = ""
+    test: Examination | None = None
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The columns of a party's file that are read."""
+        return tuple(self.file.data.columns)
+
+    def table(self, path: str | Path) -> Table:
+        """The study's columns of a file of records."""
+        return read_table(path, self.column_names, self.file.data.multiline)
+
+    def columns(self, table: Table, party: str) -> tuple[np.ndarray, ...]:
+        """A party's records as the algorithm reads them: float32, one row for each record.
+
+        Refuses wrong columns and sizes; clips numbers, takes what cannot be read for missing, and
+        warns locally. In a secret order, and without those that are kept out, where there is such a
+        thing (`split`).
+        """
+        return self.split(table, party)[0]
+
+    def split(
+        self, table: Table, party: str, seed: int | None = None
+    ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+        """A party's records to learn from, and those that are kept to test the result.
+
+        How many are kept is public, which is drawn anew in every call and is a secret (see
+        `order`); so is the order of those to learn from, where the algorithm goes by places. A seed
+        makes both a simulation's.
+        """
+        arrays = self._encoded(values_of(self.file, table, party))
+        held = self.file.held_out[self.file.party(party)]
+        if held or self.study.algorithm.rows is not None:
+            order = secret_order(len(arrays[0]), party, seed)
+            arrays = tuple(array[order] for array in arrays)
+        return tuple(array[held:] for array in arrays), tuple(array[:held] for array in arrays)
+
+    def _encoded(self, values: Values) -> tuple[np.ndarray, ...]:
+        return tuple(array.astype(np.float32) for array in self.posed.encode(values))
+
+    @property
+    def costs(self) -> Sequence[Mapping[Viewer, Composed]]:
+        """What all of it shows of each party to each viewer: the training, and the test."""
+        if self.test is None:
+            return self.study.costs
+        tested = self.test.study.cost
+        both = {  # parties that pay alike share one
+            id(cost): {viewer: history + tested[viewer] for viewer, history in cost.items()}
+            for cost in self.study.costs
+        }
+        return [both[id(cost)] for cost in self.study.costs]
+
+    def judge(self, value: Any, values: Values, name: str) -> dict[str, Any]:
+        """How good a result is on public records that are `testable`; nothing is paid."""
+        assert self.posed.score is not None
+        scores = self.posed.score(value, self._encoded(values))
+        return read_public(self.file, scores, values[self.file.data.target or ""], name)
+
+    def testable(self, table: Table) -> Values:
+        """The values of public records, where there is something to test on them."""
+        if self.posed.score is None:
+            raise InvalidInput(
+                f"{self.file.model.name} predicts nothing that could be right or wrong: run it "
+                "without test records"
+            )
+        return public_values(self.file, table)
+
+    def present(self, result: Result) -> dict[str, Any]:
+        """The result as plain JSON, in the user's words and units."""
+        shown = self.posed.present(self.study, result)
+        return {
+            "format": "unisono-result-2",
+            "title": self.file.title,
+            "model": self.file.model.name,
+            "algorithm": self.algorithm.name,
+            "study": self.study.hash,
+            "file": self.file.hash,
+            **shown,
+        }
+
+    def arrays(self, result: Result) -> dict[str, np.ndarray]:
+        """What belongs into an .npz file, by name; empty where JSON says it all."""
+        return dict(self.posed.arrays(result.value))
+
+
+def chosen(file: StudyFile) -> tuple[AlgorithmKind, str]:
+    """The algorithm of a study: the one that it names, or the one that "auto" takes and why.
+
+    That is the model's published rule of public facts, unless the planner calls what it takes
+    useless and another one better.
+    """
+    model, usual = file.model_kind, algorithm_named(file.choice.algorithm)
+    if not model.solved_by(usual):
+        known = ", ".join(one.name for one in algorithms_for(model))
+        raise InvalidInput(f"{usual.name} cannot learn a {model.name}: choose {known} or auto")
+    if file.algorithm.name != AUTO or _grade(file, usual) is not Grade.USELESS:
+        return usual, file.choice.reason
+    others = {one.name: _grade(file, one) for one in algorithms_for(model) if one is not usual}
+    for grade in (Grade.GOOD, Grade.USABLE, Grade.DOUBTFUL):
+        for name, found in others.items():
+            if found is grade:
+                words = f"{usual.name} is predicted to be useless here, this one {grade}"
+                return algorithm_named(name), words
+    drowned = "but noise is predicted to drown any answer (`unisono plan`)"
+    return usual, f"{file.choice.reason}; {drowned}"
+
+
+def _grade(file: StudyFile, kind: AlgorithmKind) -> Grade | None:
+    """What the planner expects of an algorithm in this study; None where it expects nothing, or
+    the algorithm cannot run."""
+    task = file.model_kind.task
+    predicted = task == Task.POSTERIOR or task in kind.laws
+    fits = file.trust.mode in kind.trusts and file.privacy.unit in kind.units
+    if not (predicted and fits):
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # said when the study is built
+            study = _study(file, kind)[1]
+        return predict(study, Task(task), len(file.data.classes)).grade
+    except (InvalidInput, PrivacyViolation):
+        return None
 
 
 def build(file: StudyFile) -> Built:
     """The study that the file describes; what the algorithm refuses is an error of the file."""
-    try:
-        parts = BUILDERS[file.algorithm.name](file, file.algorithm)
-        study = Study(parts.algorithm, parts.facts, file.trust.mode)
-        study.costs  # noqa: B018  (what cannot be paid for is refused here, before anyone joins)
-    except (InvalidInput, PrivacyViolation) as error:
-        words = f"{file.source.where(('algorithm',))}: {file.algorithm.name}: {error}"
-        raise type(error)(words) from None
-    return Built(file, study, parts, _test(file))
+    kind, reason = _placed(file, ("algorithm",), file.algorithm.name, lambda: chosen(file))
+    posed, study = _placed(file, ("algorithm",), kind.name, lambda: _study(file, kind))
+    _placed(file, ("privacy", "unit"), "privacy.unit", lambda: _require_unit(file, study))
+    test = _placed(file, ("evaluation", "epsilon"), "evaluation", lambda: examination(file))
+    return Built(file, study, posed, kind, reason, test)
 
 
-def _test(file: StudyFile) -> Examination | None:
+def _study(file: StudyFile, kind: AlgorithmKind) -> tuple[Posed, Study]:
+    posed = file.model_kind.pose(file.model_settings, file.data, kind, file.promise)
+    settings = {**posed.settings, **file.algorithm_settings}
+    method = kind.method(posed.problem, file.promise, **settings)
+    study = Study(method, facts_of(file, posed.features), file.trust.mode)
+    study.costs  # noqa: B018  (what cannot be paid for is refused here, before anyone joins)
+    return posed, study
+
+
+def _require_unit(file: StudyFile, study: Study) -> None:
+    """What is hidden is what the file says, whatever a rule or a setting of the algorithm chose."""
+    events = study.algorithm.events(study.facts, study.trust)
+    for unit in {event.sensitivity.unit for event in events}:
+        if unit is not file.privacy.unit:
+            raise InvalidInput(
+                f'"{file.privacy.unit}", but {study.algorithm.name} hides a {unit}: say '
+                f'unit = "{unit}", or choose another algorithm'
+            )
+
+
+def _placed(file: StudyFile, place: tuple[str, ...], what: str, made: Callable[[], Any]) -> Any:
+    """What is made, or its refusal with the line of the file that it is about."""
     try:
-        return examination(file)
+        return made()
     except (InvalidInput, PrivacyViolation) as error:
-        where = file.source.where(("evaluation", "epsilon"))
-        raise type(error)(f"{where}: evaluation: {error}") from None
+        raise type(error)(f"{file.source.where(place)}: {what}: {error}") from None
+
+
+def privacy_of(file: StudyFile) -> Privacy:
+    """The promise of a study."""
+    return file.promise
+
+
+def facts_of(file: StudyFile, features: int) -> Facts:
+    """The public facts, for so many numbers in a row."""
+    facts = agree_facts(
+        file.training,
+        features,
+        file.trust.mode,
+        minimum_parties=file.survivors,
+        colluders=file.colluders,
+        exact_sizes=file.data.sizes == "exact",
+    )
+    return replace(facts, retries=file.trust.retries)
 
 
 def columns(file: StudyFile, table: Table, party: str) -> tuple[np.ndarray, ...]:
@@ -65,4 +230,4 @@ def columns(file: StudyFile, table: Table, party: str) -> tuple[np.ndarray, ...]
     return build(file).columns(table, party)
 
 
-__all__ = ["BUILDERS", "build", "columns"]
+__all__ = ["Built", "build", "chosen", "columns", "facts_of", "privacy_of"]

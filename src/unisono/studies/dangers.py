@@ -12,9 +12,11 @@ from typing import Any, Literal
 from unisono.core.events import releases_of
 from unisono.core.trust import PARTY, Trust, Unit
 from unisono.core.words import number, times
+from unisono.data.schema import Number
+from unisono.models.model import Target
 from unisono.planning.noise import Noise
-from unisono.studies.plan import Built
-from unisono.studies.schema import Number, StudyFile
+from unisono.studies.build import Built
+from unisono.studies.schema import StudyFile
 from unisono.studies.source import Place
 from unisono.studies.template import small_delta
 
@@ -44,9 +46,13 @@ def dangers(built: Built, epsilons: dict[str, float], noise: Noise) -> list[Dang
     `epsilons` is what it costs against each viewer, at the study's delta and relation.
     """
     found = [
-        *_privacy(built, epsilons), *_crowd(built), *_failures(built), *_noise(built, noise),
-        *_columns(built.file), *_practice(built.file),
-    ]  # fmt: skip
+        *_privacy(built, epsilons),
+        *_crowd(built),
+        *_failures(built),
+        *_noise(built, noise),
+        *_columns(built.file),
+        *_practice(built.file),
+    ]
     return sorted(found, key=lambda danger: danger.level == "note")
 
 
@@ -91,7 +97,7 @@ def _crowd(built: Built) -> Iterator[Danger]:
     file, facts = built.file, built.study.facts
     mode, parties = file.trust.mode, len(file.parties)
     if mode is Trust.SECURE_SUM and facts.honest <= 1:
-        words = f"{times(facts.minimum_survivors, 'party', 'parties')} and "
+        words = f"{times(facts.minimum_parties, 'party', 'parties')} and "
         words += f"{times(facts.colluders, 'colluder')}: the secure sum protects nobody. The "
         words += "colluders subtract their own values and see the one that is left, with no noise "
         words += "but its own"
@@ -116,8 +122,8 @@ def _failures(built: Built) -> Iterator[Danger]:
         if rounds == 1:
             words = f"all {parties} parties must answer in the only round: if one fails, nothing "
             words += "is learnt, and the others have paid"
-        remedy = f"set minimum_survivors = {parties - 1}, or allow retries"
-        yield Danger("note", words, remedy, ("trust", "minimum_survivors"))
+        remedy = f"set minimum_parties = {parties - 1}, or allow retries"
+        yield Danger("note", words, remedy, ("trust", "minimum_parties"))
     if file.trust.retries:
         again = times(file.trust.retries, "retry", "retries")
         words = f"noise is made for {times(rounds, 'round')} and {again}: what is not needed is "
@@ -128,7 +134,7 @@ def _failures(built: Built) -> Iterator[Danger]:
         not study.algorithm.alike
         or releases_of(study.algorithm.event(study.facts, study.trust)) > 1
     ):
-        words = f"{file.algorithm.name} is paid for at once: a party whose process stops cannot "
+        words = f"{built.algorithm.name} is paid for at once: a party whose process stops cannot "
         words += "go on with this run"
         yield Danger("note", words, "let it run without interruption", ("algorithm", "name"))
 
@@ -168,8 +174,12 @@ def _columns(file: StudyFile) -> Iterator[Danger]:
     if isinstance(target, Number):
         words = f"targets outside {target.bounds[0]:g} to {target.bounds[1]:g} are clipped, so "
         words += "nothing beyond is ever predicted well"
-        yield Danger("note", words, "agree on bounds that hold nearly all targets",
-                     ("data", "columns", file.data.target or ""))  # fmt: skip
+        yield Danger(
+            "note",
+            words,
+            "agree on bounds that hold nearly all targets",
+            ("data", "columns", file.data.target or ""),
+        )
 
 
 def _practice(file: StudyFile) -> Iterator[Danger]:
@@ -186,7 +196,7 @@ def _practice(file: StudyFile) -> Iterator[Danger]:
         words += "predicted, without noise"
         remedy = "make sure that it holds no party's records; for those use holdout and epsilon"
         yield Danger("note", words, remedy, ("evaluation", "file"))
-    if file.algorithm.target != "none" and file.evaluation is None:
+    if file.model_kind.target is not Target.NONE and file.evaluation is None:
         words = "nobody measures how good the result is"
         remedy = "add [evaluation] with a file of public records, or holdout and epsilon"
         yield Danger("note", words, remedy)

@@ -63,16 +63,19 @@ def data_set(records: str | os.PathLike[str]) -> DataSet:
         raise InvalidInput(
             f"{records} has two policies, {there[0]} and {there[1]}: keep the one that counts"
         )
-    name = own.parent.name if _in_own_folder(own) else own.stem
+    name = _name(own)
     if there:
         return DataSet(name, own, there[0], _real(load_policy(there[0]).ledger_path))
-    return DataSet(name, own, _policy_beside(own), _real(own.with_name(f"{name}.ledger")))
+    return DataSet(name, own, _policy_beside(own), _ledger_beside(own))
 
 
 def ledger_for(
-    records: str | os.PathLike[str], epsilon: float | None = None, delta: float = 0.0, *,
+    records: str | os.PathLike[str],
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    *,
     relation: Relation | str = Relation.REPLACE_ONE,
-) -> Ledger:  # fmt: skip
+) -> Ledger:
     """The ledger of a file of records, which `unisono query`, `run` and `join` pay from too.
 
     The first to ask begins it, with this budget or with that of the policy beside the records; a
@@ -141,11 +144,45 @@ def require_only_ledger(own: DataSet) -> None:
             f"{mark.name} says that {own.ledger_path} has paid for these records, and it is gone: "
             "restore it from a backup; if what it has spent may be forgotten, remove the mark too"
         )
+    _require_place(own)
     for other in other_ledgers(own):
         raise PrivacyViolation(
             f"{own.records} holds the records of {other}, so that their ledger would be another "
             f"one, {own.ledger_path}, in which nothing of that is spent: give the file its name "
             "back, or rename the ledger with it; if it is a copy, use the first file"
+        )
+    _require_one_name(own)
+
+
+def _require_place(own: DataSet) -> None:
+    """Refuse a policy that leads to another ledger than the records do by themselves: records that
+    changed since they were paid for have other bytes, and the same place."""
+    beside = _ledger_beside(own.records)
+    if own.ledger_path == beside:
+        return
+    if beside.exists():
+        raise PrivacyViolation(
+            f"{own.policy_path} names the ledger {own.ledger_path}, which would know nothing of "
+            f"what {beside} has paid for: name that one in the policy, or move it there"
+        )
+    if own.policy_path.resolve() != _policy_beside(own.records).resolve():
+        raise PrivacyViolation(
+            f"{own.policy_path} lies beside a link and names the ledger {own.ledger_path}, which "
+            f"nobody finds who opens {own.records} itself: keep the policy beside the records, as "
+            f"{_policy_beside(own.records)}"
+        )
+
+
+def _require_one_name(own: DataSet) -> None:
+    """Refuse to begin a ledger for a file that has other names (hard links): one of them may have
+    another ledger, and no path leads there."""
+    if own.ledger_path.exists() or own.policy is not None or not own.records.is_file():
+        return
+    if (names := own.records.stat().st_nlink) > 1:
+        raise PrivacyViolation(
+            f"{own.records} is one of {names} names of a file (hard links), and what was paid for "
+            "by another name is not known here: remove the other names, use a symbolic link, or "
+            "write a policy beside this one that names the ledger of all"
         )
 
 
@@ -244,6 +281,14 @@ def _policy_beside(records: Path) -> Path:
     return records.with_name(name)
 
 
+def _ledger_beside(records: Path) -> Path:
+    return _real(records.with_name(f"{_name(records)}.ledger"))
+
+
+def _name(records: Path) -> str:
+    return records.parent.name if _in_own_folder(records) else records.stem
+
+
 def _in_own_folder(records: Path) -> bool:
     return records.stem in ("records", records.parent.name)
 
@@ -253,6 +298,12 @@ def _real(path: Path) -> Path:
 
 
 __all__ = [
-    "DataSet", "data_set", "digest", "ledger_for", "other_ledgers", "remember", "require_apart",
+    "DataSet",
+    "data_set",
+    "digest",
+    "ledger_for",
+    "other_ledgers",
+    "remember",
+    "require_apart",
     "require_only_ledger",
-]  # fmt: skip
+]

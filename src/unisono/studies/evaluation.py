@@ -23,10 +23,12 @@ import numpy as np
 from scipy.special import betaincinv, stdtrit
 
 from unisono.algorithms import statistics
-from unisono.algorithms.one_shot import Promise, agree_facts
-from unisono.algorithms.survey import Survey, ask
+from unisono.algorithms.survey import STATISTICS, Survey
+from unisono.core.algorithm import agree_facts
+from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
-from unisono.studies.schema import Category, Number, StudyFile
+from unisono.data.schema import Category, Number
+from unisono.studies.schema import StudyFile
 
 SHARE, ERROR = "share of right predictions", "mean absolute error"
 _RESUMED = (
@@ -49,15 +51,20 @@ def examination(file: StudyFile) -> Examination | None:
     if asked is None or asked.epsilon is None:
         return None
     question = (
-        statistics.proportion(0, name="score") if _classes(file)
+        statistics.proportion(0, name="score")
+        if _classes(file)
         else statistics.mean(0, (0.0, 1.0), name="score")
-    )  # fmt: skip
-    survey = ask([question], Promise(asked.epsilon, privacy.delta, privacy.relation), "evaluation")
+    )
+    survey = Survey([question])
+    method = STATISTICS.method(survey, Privacy(asked.epsilon, privacy.delta, privacy.relation))
     facts = agree_facts(
-        file.held_out, 1, file.trust.mode, minimum_survivors=file.survivors,
+        file.held_out,
+        1,
+        file.trust.mode,
+        minimum_parties=file.survivors,
         colluders=file.colluders,
-    )  # fmt: skip
-    return Examination(survey, Study(survey.algorithm, facts, file.trust.mode))
+    )
+    return Examination(survey, Study(method, facts, file.trust.mode))
 
 
 def read_private(
@@ -74,10 +81,11 @@ def read_private(
         interval = noisy_share_interval(noise.interval, sum(file.held_out), confidence)
     assert interval is not None
     shown = {
-        "records": sum(file.held_out), "baseline": None,
+        "records": sum(file.held_out),
+        "baseline": None,
         "how": f"held-out records, paid with epsilon {file.evaluation.epsilon:g}"
         + (_RESUMED if resumed else ""),
-    }  # fmt: skip
+    }
     return _document(file, float(found.value), interval, confidence) | shown
 
 
@@ -88,12 +96,15 @@ def read_public(
     places of classes or as numbers."""
     confidence = file.evaluation.confidence if file.evaluation else 0.95
     interval = (
-        share_interval(int(scores.sum()), len(scores), confidence) if _classes(file)
+        share_interval(int(scores.sum()), len(scores), confidence)
+        if _classes(file)
         else mean_interval(scores, confidence)
-    )  # fmt: skip
+    )
     shown = {
-        "records": len(scores), "how": f"public file {name}", "baseline": _baseline(file, targets)
-    }  # fmt: skip
+        "records": len(scores),
+        "how": f"public file {name}",
+        "baseline": _baseline(file, targets),
+    }
     return _document(file, float(scores.mean()), interval, confidence) | shown
 
 
@@ -140,9 +151,12 @@ def _document(
     unit = 1.0 if _classes(file) else _range(file)
     low, high = map(float, interval)
     return {
-        "measure": SHARE if _classes(file) else ERROR, "value": unit * value, "low": unit * low,
-        "high": unit * high, "confidence": confidence,
-    }  # fmt: skip
+        "measure": SHARE if _classes(file) else ERROR,
+        "value": unit * value,
+        "low": unit * low,
+        "high": unit * high,
+        "confidence": confidence,
+    }
 
 
 def _baseline(file: StudyFile, targets: np.ndarray) -> float:

@@ -16,24 +16,9 @@ from unisono.core.trust import Relation, Unit, Viewer, describe
 from unisono.core.words import budget_guess, guess_words, number, promise_words, times
 from unisono.errors import LargeDeltaWarning
 from unisono.planning.noise import Noise, noise_of
-from unisono.studies.build import build
+from unisono.studies.build import Built, build
 from unisono.studies.dangers import Danger, dangers
-from unisono.studies.plan import Built
-from unisono.studies.questions import Quantiles, Share
 from unisono.studies.schema import StudyFile
-from unisono.studies.settings import (
-    KMeans,
-    Layered,
-    Linear,
-    PviClippedUpdates,
-    PviDpSga,
-    Statistics,
-)
-
-_KINDS = {
-    "linear": "a linear model", "layered": "a network",
-    "posterior": "a probability distribution of the weights",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -62,18 +47,30 @@ class Explanation:
     def to_json(self) -> dict[str, Any]:
         file = self.built.file
         return {
-            "title": file.title, "edition": file.edition, "file": file.hash,
-            "study": self.built.study.hash, "learnt": list(self.learnt),
+            "title": file.title,
+            "edition": file.edition,
+            "file": file.hash,
+            "study": self.built.study.hash,
+            "learnt": list(self.learnt),
             "costs": [
-                {"parties": list(cost.parties), "viewer": str(cost.viewer),
-                 "relation": str(cost.relation), "epsilon": cost.epsilon, "delta": cost.delta}
+                {
+                    "parties": list(cost.parties),
+                    "viewer": str(cost.viewer),
+                    "relation": str(cost.relation),
+                    "epsilon": cost.epsilon,
+                    "delta": cost.delta,
+                }
                 for cost in self.costs
             ],
             "promise": list(self.promise),
-            "noise": {**self.noise._asdict(), "signal_to_noise": self.noise.ratio,
-                      "signal_to_noise_of_the_run": self.noise.total, "words": self.noise_words},
+            "noise": {
+                **self.noise._asdict(),
+                "signal_to_noise": self.noise.ratio,
+                "signal_to_noise_of_the_run": self.noise.total,
+                "words": self.noise_words,
+            },
             "dangers": [danger.to_json(file) for danger in self.dangers],
-        }  # fmt: skip
+        }
 
 
 def explain(file: StudyFile) -> Explanation:
@@ -84,9 +81,14 @@ def explain(file: StudyFile) -> Explanation:
     costs, noise = tuple(_costs(built)), noise_of(built.study)
     worst = _worst(file, costs)
     return Explanation(
-        built, tuple(_learnt(built)), costs, tuple(_promise(file, worst)), noise,
-        _noise_words(file, noise), tuple(dangers(built, worst, noise)),
-    )  # fmt: skip
+        built,
+        tuple(_learnt(built)),
+        costs,
+        tuple(_promise(file, worst)),
+        noise,
+        _noise_words(file, noise),
+        tuple(dangers(built, worst, noise)),
+    )
 
 
 def warnings_of(built: Built) -> list[Danger]:
@@ -114,16 +116,15 @@ def _learnt(built: Built) -> list[str]:
     people = f"{times(len(file.names), 'party', 'parties')} ({', '.join(names)}) with "
     about = "about " if file.data.sizes == "hidden" else ""
     lines = [
-        f"{_aim(file)}, from {people}{about}{sum(p.records for p in file.parties):,} records.",
+        f"{_aim(built)}, from {people}{about}{sum(p.records for p in file.parties):,} records.",
         f"{str(file.trust.mode).capitalize()}: {TRUST_WORDS[file.trust.mode]}. At least "
-        f"{facts.minimum_survivors} of {facts.parties} parties must answer in each of "
+        f"{facts.minimum_parties} of {facts.parties} parties must answer in each of "
         f"{times(built.study.algorithm.rounds, 'round')}; {facts.colluders} may work together "
         "with the server.",
-    ]  # fmt: skip
-    if isinstance(file.algorithm, Linear):
-        lines.append("Its weights will be scores for prediction, not effects or log-odds.")
-    if isinstance(file.algorithm, PviDpSga | PviClippedUpdates):
-        lines.append("Its posterior will not know of the noise, so it will have no intervals.")
+    ]
+    if built.reason:
+        lines.append(f"The algorithm was left open; {built.algorithm.name}: {built.reason}.")
+    lines += file.model_kind.notes(file.model_settings, built.algorithm)
     if built.test is not None and file.evaluation is not None:
         lines.append(
             f"{sum(file.held_out):,} records are kept out of training to test the result, which "
@@ -134,29 +135,11 @@ def _learnt(built: Built) -> list[str]:
     return lines
 
 
-def _aim(file: StudyFile) -> str:
-    """What is learnt, of which columns."""
-    own, target = file.algorithm, file.data.target
-    if isinstance(own, Statistics):
-        asked = [_question(question) for question in own.questions]
-        return f"Statistics are asked for: {'; '.join(asked)}"
-    columns = list(file.data.features)
-    shown = ", ".join(columns[:8]) + (f" and {len(columns) - 8} more" if len(columns) > 8 else "")
-    if isinstance(own, KMeans):
-        return f"{own.clusters} clusters are looked for in {shown}"
-    kind = "layered" if isinstance(own, Layered) else "posterior"
-    kind = "linear" if hasattr(own, "loss") else kind
-    return f"{target!r} is predicted by {_KINDS[kind]} ({own.name}) of {shown}"
-
-
-def _question(question: Any) -> str:
-    by = getattr(question, "by", None)
-    suffix = f" by {by}" if by else ""
-    if isinstance(question, Share):
-        return f"{question.ask} of {question.column} = {question.value}{suffix}"
-    if isinstance(question, Quantiles):
-        return f"quantiles of {question.column} ({', '.join(f'{q:g}' for q in question.levels)})"
-    return f"{question.ask} of {question.column}{suffix}"
+def _aim(built: Built) -> str:
+    """What is learnt, and how."""
+    file = built.file
+    phrase = file.model_kind.learns(file.model_settings, file.data)
+    return f"Learns {phrase}, by {built.algorithm.name}"
 
 
 # ------------------------------------------------------------- what it costs
@@ -202,10 +185,15 @@ def _noise_words(file: StudyFile, noise: Noise) -> str:
     """How the noise compares with what there is to learn."""
     unit = "parties" if file.privacy.unit is Unit.PARTY else "records"
     alike = noise.std * math.sqrt(noise.numbers) / noise.bound
-    many = "" if noise.rounds == 1 else (
-        f"; over all rounds what is common to them outweighs it {number(noise.total, 2)} times at "
-        "best"
-    )  # fmt: skip
+    many = (
+        ""
+        if noise.rounds == 1
+        else (
+            f"; over all rounds what is common to them outweighs it {number(noise.total, 2)} "
+            "times at "
+            "best"
+        )
+    )
     each = "The sum" if noise.rounds == 1 else "The sum of each round"
     return (
         f"{each} is over about {number(noise.units, 3)} {unit}, and its noise weighs as much as "

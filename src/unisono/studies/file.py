@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
+from unisono.algorithms.registry import algorithm_named
+from unisono.core.config import Config
 from unisono.core.trust import Relation, Trust, Unit
+from unisono.models.model import Target, target_faults
 from unisono.studies import source
-from unisono.studies.questions import Histogram, Share
-from unisono.studies.schema import Category, Number, StudyFile
-from unisono.studies.settings import KMeans, Statistics
+from unisono.studies.schema import AUTO, StudyFile
 from unisono.studies.source import Fault
 
 
@@ -28,11 +29,9 @@ def parse_study(text: str, path: str = "study.toml") -> StudyFile:
     return file.placed(origin)
 
 
-def json_schema() -> dict[str, Any]:
-    """The format as a JSON schema, for editors and other programs."""
-    from unisono.studies.descriptions import study_schema
-
-    return study_schema()
+def json_schema(model: type[Config] = StudyFile) -> dict[str, Any]:
+    """The format of study files, or of another kind, as a JSON schema for editors and programs."""
+    return {"$schema": source.DIALECT, **model.model_json_schema()}
 
 
 # ------------------------------------------------------------- what sections say of each other
@@ -44,15 +43,9 @@ def faults(file: StudyFile) -> Iterator[Fault]:
     yield from _claims(file)
     yield from _target(file)
     yield from _evaluation(file)
-    if isinstance(file.algorithm, Statistics):
-        yield from _questions(file, file.algorithm)
-    elif not file.data.features:
+    if not file.data.features:
         yield ("data", "columns"), "only the target is there: name columns to learn from"
-    if isinstance(file.algorithm, KMeans):
-        for name, column in file.data.columns.items():
-            if column.kind != "number":
-                words = "is a category: k-means measures distances of numbers; leave it out"
-                yield ("data", "columns", name), words
+    yield from file.model_kind.faults(file.model_settings, file.data)
 
 
 def _people(file: StudyFile) -> Iterator[Fault]:
@@ -62,7 +55,7 @@ def _people(file: StudyFile) -> Iterator[Fault]:
     survivors, parties, mode = file.survivors, len(file.parties), file.trust.mode
     if survivors > parties:
         words = f"{survivors} of {parties} parties: it lies between 1 and {parties}"
-        yield ("trust", "minimum_survivors"), words
+        yield ("trust", "minimum_parties"), words
     elif file.colluders >= survivors:
         words = f"{survivors} survivors of whom {file.colluders} may collude leave no honest party"
         remedy = "require more survivors, or tolerate fewer colluders"
@@ -81,10 +74,13 @@ def _claims(file: StudyFile) -> Iterator[Fault]:
         words = "add-or-remove hides how many records there are and goes with hidden sizes"
         said = f'"{file.data.sizes}" with relation "{relation}"'
         yield ("data", "sizes"), f"{said}: {words}, the other relations with exact ones"
-    own, unit = file.algorithm.name, file.algorithm.unit
-    if file.privacy.unit is not unit:
-        remedy = f'say unit = "{unit}", or choose another algorithm'
-        yield ("privacy", "unit"), f'"{file.privacy.unit}", but {own} hides a {unit}: {remedy}'
+    if file.algorithm.name != AUTO:
+        own = algorithm_named(file.algorithm.name)
+        if file.privacy.unit not in own.units:
+            hides = " or a ".join(own.units)
+            remedy = f'say unit = "{own.units[0]}", or choose another algorithm'
+            words = f'"{file.privacy.unit}", but {own.name} hides a {hides}: {remedy}'
+            yield ("privacy", "unit"), words
     if file.server is not None:
         port = int(file.server.address.rpartition(":")[2])
         if not 0 < port < 2**16:
@@ -92,24 +88,8 @@ def _claims(file: StudyFile) -> Iterator[Fault]:
 
 
 def _target(file: StudyFile) -> Iterator[Fault]:
-    wanted, target = file.algorithm.target, file.data.target
-    place = ("data", "target")
-    if wanted == "none":
-        if target is not None:
-            yield place, f"'{target}': {file.algorithm.name} has no target; leave it out"
-        return
-    if target is None:
-        yield place, f"is missing: say which column {file.algorithm.name} predicts"
-        return
-    column = file.data.columns.get(target)
-    if column is None:
-        yield place, f"'{target}' is no column: it has {', '.join(file.data.columns)}"
-    elif wanted == "number" and not isinstance(column, Number):
-        yield place, f"'{target}' is a category, and a number is predicted here: change the loss"
-    elif wanted in ("classes", "two classes") and not isinstance(column, Category):
-        yield place, f"'{target}' is a number, and classes are predicted here: change the loss"
-    elif wanted == "two classes" and isinstance(column, Category) and len(column.values) > 2:
-        yield place, f"'{target}' has {len(column.values)} values, {file.algorithm.name} takes two"
+    for words in target_faults(file.model_kind, file.data):
+        yield ("data", "target"), words
 
 
 def _evaluation(file: StudyFile) -> Iterator[Fault]:
@@ -117,8 +97,8 @@ def _evaluation(file: StudyFile) -> Iterator[Fault]:
     if asked is None:
         return
     place = ("evaluation",)
-    if file.algorithm.target == "none":
-        words = f"{file.algorithm.name} predicts nothing that could be right or wrong"
+    if file.model_kind.target is Target.NONE:
+        words = f"{file.model.name} predicts nothing that could be right or wrong"
         yield place, f"{words}: leave [evaluation] out; its answers come with intervals"
         return
     if (asked.holdout is None) != (asked.epsilon is None):
@@ -147,27 +127,6 @@ def _leads_away(path: str) -> bool:
     """Whether a path could name a file outside the study's folder, on any system."""
     windows = PureWindowsPath(path)  # which also takes / as a separator
     return bool(windows.anchor) or ".." in windows.parts
-
-
-def _questions(file: StudyFile, asked: Statistics) -> Iterator[Fault]:
-    columns = file.data.columns
-    for number, question in enumerate(asked.questions):
-        place = ("algorithm", "questions", number)
-        needed = "number"
-        if isinstance(question, Share) or (isinstance(question, Histogram) and not question.bins):
-            needed = "category"
-        for key, kind in (("column", needed), ("by", "category")):
-            name = getattr(question, key, None)
-            if name is not None and name not in columns:
-                yield (*place, key), f"'{name}' is no column: it has {', '.join(columns)}"
-            elif name is not None and columns[name].kind != kind:
-                hint = "; give bins" if question.ask == "histogram" and key == "column" else ""
-                words = f"'{name}' is a {columns[name].kind}, and a {kind} is needed here"
-                yield (*place, key), f"{words}{hint}"
-        column = columns.get(question.column)
-        known = column.values if isinstance(column, Category) else ()
-        if isinstance(question, Share) and known and question.value not in known:
-            yield (*place, "value"), f"'{question.value}' is none of {', '.join(known)}"
 
 
 __all__ = ["faults", "json_schema", "load_study", "parse_study"]

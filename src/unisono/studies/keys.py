@@ -25,11 +25,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import Field
 
+from unisono.core.config import Config
 from unisono.errors import InvalidInput
 from unisono.secagg.roster import KEY_BYTES, Identity, framed
 from unisono.studies import source
-from unisono.studies.schema import NAME, Name
-from unisono.studies.source import Fault, Section
+from unisono.studies.source import NAME, Fault
 
 _CONSONANTS, _VOWELS = "bdfghjklmnprstvz", "aiou"
 _GROUPS = 8
@@ -37,10 +37,10 @@ _PEM = serialization.Encoding.PEM
 _OPENSSH = serialization.Encoding.OpenSSH
 
 
-class Card(Section):
+class Card(Config):
     """What a party hands to the others; keys are text, the node key a line of OpenSSH."""
 
-    name: Name
+    name: Annotated[str, Field(pattern=NAME)]
     signing: Annotated[str, Field(min_length=1)]
     node: Annotated[str, Field(min_length=1)]
     fingerprint: str
@@ -108,10 +108,14 @@ def keygen(folder: str | Path, name: str) -> Card:
     plain = serialization.NoEncryption()
     line = node.public_key().public_bytes(_OPENSSH, serialization.PublicFormat.OpenSSH)
     card = card_of(name, signing.public_key().public_bytes_raw(), line)
-    _write(files["signing"], signing.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, plain),
-           0o600)  # fmt: skip
-    _write(files["node"], node.private_bytes(_PEM, serialization.PrivateFormat.OpenSSH, plain),
-           0o600)  # fmt: skip
+    _write(
+        files["signing"],
+        signing.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, plain),
+        0o600,
+    )
+    _write(
+        files["node"], node.private_bytes(_PEM, serialization.PrivateFormat.OpenSSH, plain), 0o600
+    )
     _write(files["node.pub"], line + b"\n", 0o644)
     _write(files["card"], card.to_toml().encode(), 0o644)
     return card
@@ -206,6 +210,12 @@ def card_faults(card: Card) -> Iterator[Fault]:
 
 
 __all__ = [
-    "Card", "card_faults", "card_of", "fingerprint", "keygen", "load_card", "load_identity",
+    "Card",
+    "card_faults",
+    "card_of",
+    "fingerprint",
+    "keygen",
+    "load_card",
+    "load_identity",
     "load_node_key",
-]  # fmt: skip
+]

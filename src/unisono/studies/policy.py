@@ -19,6 +19,7 @@ from unisono.core.events import Composed, NoNoise
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit, Viewer, describe
 from unisono.errors import InvalidInput, PrivacyViolation, UnisonoError
+from unisono.releases.plugins import plugins_of
 from unisono.studies.policy_file import PolicyFile, load_policy
 from unisono.studies.schema import StudyFile
 
@@ -33,6 +34,7 @@ class Request:
 
     title: str
     trust: Trust
+    model: str
     algorithm: str
     columns: tuple[str, ...]
     server: str | None
@@ -50,10 +52,15 @@ def require_allowed(
     allows is a `PrivacyViolation`.
     """
     request = Request(
-        file.source.path or "this study", file.trust.mode, file.algorithm.name,
-        tuple(file.data.columns), None if file.server is None else file.server.address,
-        file.privacy.unit, file.privacy.relation,
-    )  # fmt: skip
+        file.source.path or "this study",
+        file.trust.mode,
+        file.model.name,
+        study.algorithm.name,
+        tuple(file.data.columns),
+        None if file.server is None else file.server.address,
+        file.privacy.unit,
+        file.privacy.relation,
+    )
     known = party in file.names
     cost = (study.costs if costs is None else costs)[file.party(party)] if known else {}
     limits = _objections(policy, request, study, cost)
@@ -72,9 +79,7 @@ def _objections(
     policy: PolicyFile, request: Request, study: Study, cost: Mapping[Viewer, Composed]
 ) -> list[str]:
     """Whatever would show more than the policy allows."""
-    return [
-        *_named(policy, request), *_crowd(policy, study), *_cost(policy, request, cost)
-    ]  # fmt: skip
+    return [*_named(policy, request), *_crowd(policy, study), *_cost(policy, request, cost)]
 
 
 def _refuse(
@@ -96,7 +101,9 @@ def _named(policy: PolicyFile, request: Request) -> Iterator[str]:
     allow = policy.allow
     lists: list[tuple[str, Any, tuple[str, ...]]] = [
         ("trust", allow.trust, (request.trust,)),
+        ("models", allow.models, (request.model,)),
         ("algorithms", allow.algorithms, (request.algorithm,)),
+        ("plugins", allow.plugins, _plugins(request)),
         ("columns", allow.columns, request.columns),
         ("servers", allow.servers, () if request.server is None else (request.server,)),
     ]
@@ -109,17 +116,22 @@ def _named(policy: PolicyFile, request: Request) -> Iterator[str]:
             )
 
 
+def _plugins(request: Request) -> tuple[str, ...]:
+    """The distributions whose code would run here."""
+    return tuple(name for name, _ in plugins_of(request.model, request.algorithm))
+
+
 def _crowd(policy: PolicyFile, study: Study) -> Iterator[str]:
     """Who else must be there."""
     allow, facts = policy.allow, study.facts
-    if facts.minimum_survivors < allow.minimum_quorum:
+    if facts.minimum_parties < allow.minimum_parties:
         yield (
-            f"minimum_survivors = {facts.minimum_survivors}: at least {allow.minimum_quorum} "
-            "parties must take part in every round (minimum_quorum)"
+            f"minimum_parties = {facts.minimum_parties}: at least {allow.minimum_parties} "
+            "parties must take part in every round (minimum_parties)"
         )
     if facts.honest < allow.minimum_honest:
         yield (
-            f"{facts.minimum_survivors} survivors of whom {facts.colluders} may collude: at least "
+            f"{facts.minimum_parties} survivors of whom {facts.colluders} may collude: at least "
             f"{allow.minimum_honest} must be honest (minimum_honest)"
         )
     if facts.colluders < policy.budget.colluders:
@@ -208,6 +220,11 @@ def check_round(policy: PolicyFile) -> None:
 
 
 __all__ = [
-    "PolicyFile", "Request", "check_round", "load_policy", "require_allowed",
-    "require_question_allowed", "require_server",
-]  # fmt: skip
+    "PolicyFile",
+    "Request",
+    "check_round",
+    "load_policy",
+    "require_allowed",
+    "require_question_allowed",
+    "require_server",
+]

@@ -8,67 +8,110 @@ from pydantic import Field, PositiveInt, PrivateAttr
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core import policy as core
+from unisono.core.config import Config
 from unisono.core.ledger import Ledger
 from unisono.core.trust import Relation, Trust, Unit, Viewer
 from unisono.errors import InvalidInput
 from unisono.studies import source
-from unisono.studies.source import Fault, Section, Source
+from unisono.studies.source import Fault, Source
 
 Delta = Annotated[float, Field(ge=0, lt=1)]
 # "inf" is how a policy says that a viewer is trusted.
 Epsilon = Annotated[float, Field(gt=0, allow_inf_nan=True)]
 
 
-class Dataset(Section):
-    """Whose records, and where the book of their budget lies (beside the policy file unless the
+class Dataset(Config):
+    """Whose records, and where the ledger of their budget lies (beside the policy file unless the
     path is absolute). The two declarations are printed on certificates."""
 
-    name: str = Field(min_length=1)
-    ledger: str = Field(min_length=1)
-    records_per_person: PositiveInt = 1
-    parties_disjoint: bool = True
+    name: str = Field(
+        min_length=1, description="The data set's name; `unisono join` takes it for the party's."
+    )
+    ledger: str = Field(
+        min_length=1,
+        description="The ledger's file, beside this one unless the path is absolute.",
+    )
+    records_per_person: PositiveInt = Field(
+        1, description="Declared on certificates: how many records one person may have."
+    )
+    parties_disjoint: bool = Field(
+        True, description="Declared on certificates: nobody has records at two parties."
+    )
 
 
-class Exempt(Section):
+class Exempt(Config):
     """A viewer who may learn more, or less; infinite epsilon says that it is trusted."""
 
-    epsilon: Epsilon
-    delta: Delta = 0.0
+    epsilon: Epsilon = Field(description="What this viewer may learn; inf: it is trusted.")
+    delta: Delta = Field(0.0, description="The delta at which it is counted.")
 
 
-class Budget(Section):
+class Budget(Config):
     """What all studies together may cost, against every viewer but the exceptions."""
 
-    epsilon: Annotated[float, Field(gt=0)]
-    delta: Delta
-    relation: Relation = Relation.REPLACE_ONE
-    unit: Unit = Unit.RECORD
-    colluders: Annotated[int, Field(ge=0)] = 0
-    exceptions: dict[str, Exempt] = Field(default_factory=dict)
+    epsilon: Annotated[float, Field(gt=0)] = Field(
+        description="What all studies together may cost."
+    )
+    delta: Delta = Field(description="The chance of the worst case, over all studies.")
+    relation: Relation = Field(
+        Relation.REPLACE_ONE,
+        description="What is hidden of a unit: which one it is, its values, or also that it is "
+        "there.",
+    )
+    unit: Unit = Field(Unit.RECORD, description="Whose presence the budget hides.")
+    colluders: Annotated[int, Field(ge=0)] = Field(
+        0, description="So many parties may work together with the server."
+    )
+    exceptions: dict[str, Exempt] = Field(
+        default_factory=dict, description="Viewers who may learn more, or less."
+    )
 
 
-class Allowed(Section):
+class Allowed(Config):
     """What one study may be: the most it costs, at `maximum_delta`; how many parties must take
-    part (`minimum_quorum`) and how many of them are certainly honest (`minimum_honest`); and, where
-    they are listed, which algorithms, columns, kinds of trust and servers."""
+    part (`minimum_parties`) and how many of them are certainly honest (`minimum_honest`); and,
+    where they are listed, which models, algorithms, columns, kinds of trust and servers."""
 
-    maximum_epsilon: Annotated[float, Field(gt=0)]
-    maximum_delta: Delta
-    minimum_quorum: PositiveInt
-    minimum_honest: PositiveInt = 1
-    maximum_retries: Annotated[int, Field(ge=0)] = 0
-    trust: tuple[Trust, ...] = (Trust.SECURE_SUM, Trust.LOCAL)
-    algorithms: tuple[str, ...] | None = None
-    columns: tuple[str, ...] | None = None
-    servers: tuple[str, ...] | None = None
+    maximum_epsilon: Annotated[float, Field(gt=0)] = Field(
+        description="The most that one study may cost."
+    )
+    maximum_delta: Delta = Field(description="The delta at which it is counted.")
+    minimum_parties: PositiveInt = Field(
+        description="So many parties must take part in every round."
+    )
+    minimum_honest: PositiveInt = Field(1, description="So many of them must certainly be honest.")
+    maximum_retries: Annotated[int, Field(ge=0)] = Field(
+        0, description="So many failed rounds of a study may be tried again."
+    )
+    trust: tuple[Trust, ...] = Field(
+        (Trust.SECURE_SUM, Trust.LOCAL),
+        description="The kinds of trust that a study may ask for.",
+    )
+    models: tuple[str, ...] | None = Field(
+        None, description="Which models a study may learn; left out: all."
+    )
+    algorithms: tuple[str, ...] | None = Field(
+        None, description="Which algorithms a study may use; left out: all."
+    )
+    plugins: tuple[str, ...] = Field(
+        (),
+        description="Which installed distributions may bring a study's model or algorithm, which "
+        "then reads records here; left out: none.",
+    )
+    columns: tuple[str, ...] | None = Field(
+        None, description="The columns that a study may read; left out: all."
+    )
+    servers: tuple[str, ...] | None = Field(
+        None, description="Which servers a study may use, as HOST:PORT; left out: any."
+    )
 
 
-class PolicyFile(Section):
+class PolicyFile(Config):
     """The whole file."""
 
-    dataset: Dataset
-    budget: Budget
-    allow: Allowed
+    dataset: Dataset = Field(description="Whose records, and where the ledger of their budget is.")
+    budget: Budget = Field(description="What all studies together may cost, against every viewer.")
+    allow: Allowed = Field(description="What one study may be.")
     _source: Source = PrivateAttr(default=Source())
 
     @property
@@ -83,12 +126,18 @@ class PolicyFile(Section):
         """The policy that the ledger is made with, and known by."""
         budget, dataset = self.budget, self.dataset
         return core.Policy(
-            dataset.name, core.Budget(budget.epsilon, budget.delta),
-            tuple((Viewer(viewer), core.Budget(own.epsilon, own.delta))
-                  for viewer, own in budget.exceptions.items()),
-            budget.relation, budget.unit, budget.colluders, dataset.records_per_person,
+            dataset.name,
+            core.Budget(budget.epsilon, budget.delta),
+            tuple(
+                (Viewer(viewer), core.Budget(own.epsilon, own.delta))
+                for viewer, own in budget.exceptions.items()
+            ),
+            budget.relation,
+            budget.unit,
+            budget.colluders,
+            dataset.records_per_person,
             dataset.parties_disjoint,
-        )  # fmt: skip
+        )
 
     def open_ledger(self) -> Ledger:
         """The data set's book: made at first use, opened later; under another policy refused."""

@@ -11,15 +11,16 @@ from pathlib import Path
 
 from pydantic import Field
 
+from unisono.core.config import Config
 from unisono.errors import InvalidInput
 from unisono.secagg.roster import Roster
 from unisono.studies import source
 from unisono.studies.keys import Card, card_faults, fingerprint
 from unisono.studies.schema import StudyFile
-from unisono.studies.source import Fault, Section
+from unisono.studies.source import Fault
 
 
-class RosterFile(Section):
+class RosterFile(Config):
     """The whole file: one card for each party, and the fingerprint of all of them."""
 
     fingerprint: str

@@ -1,115 +1,102 @@
 """What a `study.toml` says: what the parties agree on, readable by each before it joins.
 
 Equal meaning, equal hash: `StudyFile.hash` is over everything that is said, with what was left out
-filled in (`meaning`), and does not depend on comments, layout or the machine.
+filled in (`meaning`), and does not depend on comments, layout or the machine. The sections [model]
+and [algorithm] are those of the registries: one table for each entry, told apart by its name.
 """
 
 import hashlib
-from functools import cached_property
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable
+from functools import cached_property, reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, PrivateAttr, field_validator
+from pydantic import Field, PositiveFloat, PositiveInt, PrivateAttr, create_model
 
+from unisono.algorithms.registry import algorithm_named, algorithms
+from unisono.core.config import Config
 from unisono.core.defaults import default_colluders, default_relation
 from unisono.core.events import canonical
+from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation, Trust, Unit
+from unisono.data.schema import Schema
 from unisono.errors import InvalidInput
-from unisono.studies.settings import Settings
-from unisono.studies.source import Section, Source
+from unisono.models.model import Choice, ModelKind, Posed
+from unisono.models.registry import algorithms_for, model_named, models
+from unisono.releases.algorithm import AlgorithmKind
+from unisono.releases.plugins import plugins_of
+from unisono.studies.source import NAME, Source
 
-FORMAT = "unisono-study-1"
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+FORMAT = "unisono-study-2"
 Name = Annotated[str, Field(pattern=NAME)]
+AUTO = "auto"
 
 
-class Number(Section):
-    """A column of numbers; what lies outside the public bounds is clipped. `whole` numbers are
-    added exactly in statistics."""
-
-    kind: Literal["number"]
-    bounds: tuple[float, float]
-    whole: bool = False
-
-    @field_validator("bounds")
-    @classmethod
-    def _range(cls, bounds: tuple[float, float]) -> tuple[float, float]:
-        low, high = bounds
-        if not low < high:
-            raise InvalidInput(
-                f"bounds {low:g} to {high:g} are no range: give the public lowest and highest "
-                "value, never read from the data"
-            )
-        return bounds
-
-
-class Category(Section):
-    """A column of named values, all of them public."""
-
-    kind: Literal["category"]
-    values: tuple[str, ...] = Field(min_length=2)
-
-    @field_validator("values")
-    @classmethod
-    def _distinct(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(values)) < len(values) or not all(values):
-            raise InvalidInput(f"values {', '.join(values)!r}: name each value once, none empty")
-        return values
-
-
-class Data(Section):
-    """Columns in an agreed order; the target is the one to predict. `multiline` allows newlines in
-    quoted cells of CSV files, and gives up that one record never decides where others end."""
-
-    columns: dict[str, Annotated[Number | Category, Field(discriminator="kind")]] = Field(
-        min_length=1
-    )
-    target: str | None = None
-    sizes: Literal["exact", "hidden"] = "exact"
-    multiline: bool = False
-
-    @property
-    def features(self) -> dict[str, Number | Category]:
-        """All columns but the target."""
-        return {name: column for name, column in self.columns.items() if name != self.target}
-
-
-class Participant(Section):
+class Participant(Config):
     """A party; `records` is its public size, or a public estimate where sizes are hidden."""
 
-    name: Name
-    records: PositiveInt
-
-
-class Privacy(Section):
-    """What one unit may lose by the whole study, under which relation."""
-
-    epsilon: PositiveFloat
-    delta: Annotated[float, Field(ge=0, lt=1)]
-    unit: Unit = Unit.RECORD
-    relation: Relation = Field(
-        default_factory=lambda said: default_relation(said.get("unit", Unit.RECORD))
+    name: Name = Field(description="A party's name, as its files and cards have it.")
+    records: PositiveInt = Field(
+        description="The party's public number of records, or an estimate where sizes are hidden."
     )
 
 
-class Trusted(Section):
+class PrivacySection(Config):
+    """What one unit may lose by the whole study, under which relation."""
+
+    epsilon: PositiveFloat = Field(
+        description="How much may be learnt of one unit: smaller hides more."
+    )
+    delta: Annotated[float, Field(ge=0, lt=1)] = Field(
+        description="The chance of the worst case; far below 1 / number of records."
+    )
+    unit: Unit = Field(
+        Unit.RECORD, description="Whose presence is hidden: a record's, or a whole party's."
+    )
+    relation: Relation = Field(
+        default_factory=lambda said: default_relation(said.get("unit", Unit.RECORD)),
+        description="What is hidden of it: which one it is, its values, or also that it is there; "
+        "left out: replace-one, for a party zero-out.",
+    )
+
+
+class TrustSection(Config):
     """Where noise is added, how many parties must answer, how many may collude, and how many
     failed rounds of the run may be tried again in all; attempts are releases and are paid for."""
 
-    mode: Trust
-    minimum_survivors: PositiveInt | None = None
-    colluders: Annotated[int, Field(ge=0)] | None = None
-    retries: Annotated[int, Field(ge=0, le=100)] = 0
+    mode: Trust = Field(
+        description="Who adds the noise: parties in shares, each party alone, or a trusted server."
+    )
+    minimum_parties: PositiveInt | None = Field(
+        None, description="So many parties must answer in every round; left out: all."
+    )
+    colluders: Annotated[int, Field(ge=0)] | None = Field(
+        None,
+        description="So many parties may work together with the server; left out: 1, or 0 with a "
+        "trusted server.",
+    )
+    retries: Annotated[int, Field(ge=0, le=100)] = Field(
+        0, description="So many failed rounds of the run may be tried again; all are paid for."
+    )
 
 
-class Evaluation(Section):
+class Evaluation(Config):
     """How good the result is: by a share of each party's records (`holdout`, drawn in secret), kept
     out of training and asked for one noisy mean that costs `epsilon` in addition; or by a file of
     public records beside the study, which costs nothing."""
 
-    holdout: Annotated[float, Field(gt=0, le=0.5)] | None = None
-    epsilon: PositiveFloat | None = None
-    file: Annotated[str, Field(min_length=1)] | None = None
-    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    holdout: Annotated[float, Field(gt=0, le=0.5)] | None = Field(
+        None, description="The share of each party's records that is kept out of training."
+    )
+    epsilon: PositiveFloat | None = Field(
+        None, description="What the private test costs, in addition to the study."
+    )
+    file: Annotated[str, Field(min_length=1)] | None = Field(
+        None, description="A file of PUBLIC test records; its path begins at this file's folder."
+    )
+    confidence: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.95, description="How often intervals hold."
+    )
 
     @property
     def every(self) -> int:
@@ -117,25 +104,77 @@ class Evaluation(Section):
         return 0 if self.holdout is None else round(1 / self.holdout)
 
 
-class Server(Section):
+class Server(Config):
     """Where the server listens, and how long it waits for answers, in seconds."""
 
-    address: Annotated[str, Field(pattern=r"^[^\s:/]+:[0-9]{1,5}$")]
-    deadline: PositiveFloat = 60.0
+    address: Annotated[str, Field(pattern=r"^[^\s:/]+:[0-9]{1,5}$")] = Field(
+        description="HOST:PORT, as parties reach it."
+    )
+    deadline: PositiveFloat = Field(60.0, description="Seconds to wait for an answer.")
 
 
-class StudyFile(Section):
+# ------------------------------------------------------------- sections of the registries
+
+
+def _section(kind: ModelKind | AlgorithmKind, what: str) -> type[Config]:
+    """A table of a study file: the entry's configuration, and its name."""
+    known = {
+        name: (info.annotation, info)
+        for name, info in kind.config.model_fields.items()
+        if not info.exclude
+    }
+    named: Any = (Literal[kind.name], Field(description=f"The {what}: {kind.summary}."))
+    title = "".join(word.capitalize() for word in (*kind.name.split("-"), what))
+    made: type[Config] = create_model(title, __base__=Config, name=named, **known)  # type: ignore[call-overload]
+    made.__doc__ = kind.config.__doc__
+    return made
+
+
+class AutomaticAlgorithm(Config):
+    """The algorithm that a published rule of public facts takes; `unisono check` says why."""
+
+    name: Literal["auto"] = Field("auto", description="Chosen by a published rule of public facts.")
+
+
+def _either(sections: Iterable[type[Config]]) -> Any:
+    return Annotated[reduce(or_, sections), Field(discriminator="name")]
+
+
+MODEL_SECTIONS = {name: _section(kind, "model") for name, kind in models().items()}
+ALGORITHM_SECTIONS = {name: _section(kind, "algorithm") for name, kind in algorithms().items()}
+if TYPE_CHECKING:
+    ModelSection = Any
+    AlgorithmSection = Any
+else:
+    ModelSection = _either(MODEL_SECTIONS.values())
+    AlgorithmSection = _either([AutomaticAlgorithm, *ALGORITHM_SECTIONS.values()])
+
+
+class StudyFile(Config):
     """The whole file. A study runs once; to run the same again, agree on the next `edition`."""
 
-    title: str = Field(min_length=1)
-    edition: PositiveInt = 1
-    data: Data
-    parties: tuple[Participant, ...] = Field(min_length=1)
-    privacy: Privacy
-    trust: Trusted
-    algorithm: Settings
-    evaluation: Evaluation | None = None
-    server: Server | None = None
+    title: str = Field(min_length=1, description="What the study is about, for people.")
+    edition: PositiveInt = Field(
+        1, description="A study runs once. To run the same again, agree on the next edition."
+    )
+    data: Schema = Field(description="Columns, all of them public knowledge.")
+    parties: tuple[Participant, ...] = Field(
+        min_length=1, description="Who takes part, in an agreed order."
+    )
+    privacy: PrivacySection = Field(description="What one unit may lose by the whole study.")
+    trust: TrustSection = Field(
+        description="Where noise is added, who must answer and who may collude."
+    )
+    model: ModelSection = Field(description="What is learnt.")
+    algorithm: AlgorithmSection = Field(
+        AutomaticAlgorithm(name="auto"), description='How it is learnt; left out: "auto".'
+    )
+    evaluation: Evaluation | None = Field(
+        None, description="How good the result is: a private test, a public one, or both."
+    )
+    server: Server | None = Field(
+        None, description="Where the server is, for studies between machines."
+    )
     _source: Source = PrivateAttr(default=Source())
 
     @property
@@ -147,6 +186,20 @@ class StudyFile(Section):
         """This file, remembering where it was read from."""
         self._source = origin
         return self
+
+    @property
+    def model_kind(self) -> ModelKind:
+        return model_named(self.model.name)
+
+    @cached_property
+    def model_settings(self) -> Any:
+        """The model's configuration."""
+        return self.model_kind.configured(**_said(self.model))
+
+    @cached_property
+    def algorithm_settings(self) -> dict[str, Any]:
+        """What the file says about the algorithm, but for its name."""
+        return _said(self.algorithm)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -168,7 +221,7 @@ class StudyFile(Section):
     @property
     def survivors(self) -> int:
         """How many parties must answer in every round: all of them, unless it says fewer."""
-        given = self.trust.minimum_survivors
+        given = self.trust.minimum_parties
         return len(self.parties) if given is None else given
 
     @property
@@ -178,17 +231,45 @@ class StudyFile(Section):
             return self.trust.colluders
         return default_colluders(self.trust.mode, self.survivors)
 
+    @property
+    def promise(self) -> Privacy:
+        """What the whole study promises."""
+        return Privacy(self.privacy.epsilon, self.privacy.delta, self.privacy.relation)
+
+    @cached_property
+    def choice(self) -> Choice:
+        """The algorithm that the file names, or that of the model's published rule, and why."""
+        if self.algorithm.name != AUTO:
+            return Choice(self.algorithm.name, "")
+        rule = self.model_kind.choose
+        return rule(self.model_settings, self.data, self.promise, self.privacy.unit)
+
+    @property
+    def posed(self) -> Posed:
+        """The model over these columns, for the algorithm of this study."""
+        kind = algorithm_named(self.choice.algorithm)
+        return self.model_kind.pose(self.model_settings, self.data, kind, self.promise)
+
+    @property
+    def _candidates(self) -> list[str]:
+        """The algorithm that is named, or all that could be taken."""
+        if self.algorithm.name != AUTO:
+            return [self.algorithm.name]
+        return [kind.name for kind in algorithms_for(self.model_kind)]
+
     @cached_property
     def meaning(self) -> dict[str, Any]:
-        """Everything that is said, as plain JSON; the order of columns and parties counts."""
+        """Everything that is said, as plain JSON, with what the model suggests to the algorithm;
+        the order of columns and parties counts. Whoever brings a plugin of another version means
+        something else."""
         said = self.model_dump(mode="json")
+        if self.algorithm.name != AUTO:
+            suggested, own = self.posed.settings, self.algorithm_settings
+            said["algorithm"] |= {name: suggested[name] for name in suggested.keys() - own.keys()}
         said["format"] = FORMAT
-        if self.evaluation is None:  # files from before there was one keep their hash
-            del said["evaluation"]
-        if not self.data.multiline:
-            del said["data"]["multiline"]
         said["data"]["columns"] = [list(item) for item in said["data"]["columns"].items()]
-        said["trust"] |= {"minimum_survivors": self.survivors, "colluders": self.colluders}
+        said["trust"] |= {"minimum_parties": self.survivors, "colluders": self.colluders}
+        said["plugins"] = dict(plugins_of(self.model.name, *self._candidates))
         return said
 
     @cached_property
@@ -206,6 +287,19 @@ class StudyFile(Section):
         return self.names.index(name)
 
 
+def _said(section: Config) -> dict[str, Any]:
+    """What a section says itself, but for its name: the rest follows from rules and defaults."""
+    return {name: getattr(section, name) for name in section.model_fields_set if name != "name"}
+
+
 __all__ = [
-    "FORMAT", "NAME", "Category", "Data", "Evaluation", "Name", "Number", "Participant", "StudyFile"
-]  # fmt: skip
+    "ALGORITHM_SECTIONS",
+    "AUTO",
+    "FORMAT",
+    "MODEL_SECTIONS",
+    "NAME",
+    "Evaluation",
+    "Name",
+    "Participant",
+    "StudyFile",
+]

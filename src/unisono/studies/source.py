@@ -15,8 +15,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
+from unisono.core.config import Config
 from unisono.errors import InvalidInput
 
 Place = tuple[str | int, ...]
@@ -27,13 +28,9 @@ _LONG_KEY = re.compile(
 )
 
 
-class Section(BaseModel):
-    """A table of a file: nothing unknown, nothing converted, nothing changed later."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-Model = TypeVar("Model", bound=Section)
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+Model = TypeVar("Model", bound=Config)
 
 
 @dataclass(frozen=True)
@@ -81,9 +78,11 @@ def read(
 
 
 def parse(
-    text: str, path: str, model: type[Model],
+    text: str,
+    path: str,
+    model: type[Model],
     checks: Callable[[Model], Iterable[Fault]] = lambda _: (),
-) -> tuple[Model, Source]:  # fmt: skip
+) -> tuple[Model, Source]:
     """The model that a text says; `path` is what errors call it."""
     source = Source(path, text)
     document, plain = _document(text, path)
@@ -262,8 +261,12 @@ def _place(loc: Place, document: Any) -> Place:
 
 
 def _unknown(model: type[BaseModel], loc: Place) -> str:
-    """What might have been meant, among all keys of the format."""
-    keys = _known(model)
+    """What might have been meant: a key of the same table before those of others."""
+    schema = _schema(model)
+    own = difflib.get_close_matches(str(loc[-1]), _table(schema, loc[:-1]), n=1)
+    if own:
+        return f"is unknown: did you mean '{own[0]}'?"
+    keys = sorted(_fields(schema))
     if loc[-1] in keys:
         return "belongs into another table, or to another choice than this one: remove it"
     close = difflib.get_close_matches(str(loc[-1]), keys, n=1)
@@ -271,8 +274,34 @@ def _unknown(model: type[BaseModel], loc: Place) -> str:
 
 
 @lru_cache(maxsize=8)
-def _known(model: type[BaseModel]) -> list[str]:
-    return sorted(_fields(model.model_json_schema()))
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema()
+
+
+def _table(schema: dict[str, Any], loc: Place) -> list[str]:
+    """The keys of the table at a place, which names the branch of every choice; none where the
+    schema does not lead there."""
+    here: Any = schema
+    for part in loc:
+        here = _resolved(schema, here)
+        if isinstance(part, int):
+            here = here.get("items", {})
+        elif part in here.get("properties", {}):
+            here = here["properties"][part]
+        elif part in (branches := here.get("discriminator", {}).get("mapping", {})):
+            here = {"$ref": branches[part]}
+        else:
+            here = here.get("additionalProperties") or {}
+    return sorted(_resolved(schema, here).get("properties", ()))
+
+
+def _resolved(schema: dict[str, Any], here: Any) -> Any:
+    """What a reference, or a table that may be left out, stands for."""
+    if not isinstance(here, dict):
+        return {}
+    given = [one for one in here.get("anyOf", ()) if one.get("type") != "null"]
+    here = given[0] if len(given) == 1 else here
+    return schema["$defs"][here["$ref"].rpartition("/")[2]] if "$ref" in here else here
 
 
 def _fields(schema: Any) -> set[str]:
@@ -280,4 +309,4 @@ def _fields(schema: Any) -> set[str]:
     return found.union(*(_fields(inner) for inner in schema.get("$defs", {}).values()))
 
 
-__all__ = ["Fault", "Place", "Section", "Source", "parse", "read"]
+__all__ = ["NAME", "Fault", "Place", "Source", "parse", "read"]

@@ -3,41 +3,25 @@
 import json
 import math
 import re
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, is_dataclass
+from types import MappingProxyType
+from typing import Any
 
+from pydantic import BaseModel, TypeAdapter
+
+from unisono.core.config import Config
 from unisono.core.defaults import default_colluders, default_relation, default_trust
+from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust, Unit
+from unisono.data.schema import Schema
 from unisono.errors import InvalidInput
+from unisono.models.model import ModelKind, Target
+from unisono.models.registry import algorithms_for, model_named
+from unisono.releases.algorithm import AlgorithmKind
+from unisono.studies.schema import ALGORITHM_SECTIONS, AUTO, MODEL_SECTIONS
 
-Goal = Literal["statistics", "classes", "number", "network", "posterior", "clusters"]
-GOALS: dict[Goal, str] = {
-    "statistics": "means, histograms and the like",
-    "classes": "predict a category (yes or no, or several) by a linear model",
-    "number": "predict a number by a linear model",
-    "network": "predict a category or a number by a network",
-    "posterior": "a model with probabilities of its weights (Bayesian)",
-    "clusters": "groups of records that resemble each other",
-}
-WHOLE_PARTIES = ("fed-avg", "pvi-clipped-updates")
-AT_HOME = ("local-dp-sgd", "pvi-dp-sga")
-_OWN = {
-    "statistics": "",
-    "k-means": "clusters = 3\nrounds = 8\n",
-    "gradient-perturbation": "rounds = 50\n",
-    "dp-sgd-convex": "rounds = 100\nrate = 0.1                     # a record's chance per round\n",
-    "output-perturbation": "",
-    "sgd-synchronous": "rounds = 100\n",
-    "dp-sgd": "hidden = [32]\nrounds = 100\nrate = 0.1                     # a record's chance\n",
-    "local-dp-sgd": "hidden = [32]\nrounds = 20\nsteps = 10\n",
-    "dp-ftrl": "hidden = [32]\nrounds = 100\nseparation = 10\n",
-    "fed-avg": "hidden = [32]\nrounds = 50\n",
-    "one-shot-regression": "",
-    "pvi-natural-gradient": "rounds = 12\n",
-    "pvi-dp-sga": "rounds = 10\nsteps = 20\n",
-    "pvi-clipped-updates": "rounds = 10\n",
-}
-_LINEAR = ("gradient-perturbation", "dp-sgd-convex", "output-perturbation", "sgd-synchronous")
+Said = tuple[float, float] | tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -45,16 +29,27 @@ class Answers:
     """What `unisono init` asks. A column is a pair of bounds, or the values of a category."""
 
     title: str
-    goal: Goal
-    columns: dict[str, tuple[float, float] | tuple[str, ...]]
+    model: str
+    columns: dict[str, Said]
     parties: dict[str, int]
     target: str | None = None
     epsilon: float = 1.0
     delta: float | None = None
     trust: Trust | None = None
-    algorithm: str | None = None
+    algorithm: str = AUTO
     server: str | None = None
     test: str | None = None
+
+    @property
+    def schema(self) -> Schema:
+        """The columns as they are declared."""
+        columns = {
+            name: {"kind": "number", "bounds": said}
+            if _numeric(said)
+            else {"kind": "category", "values": said}
+            for name, said in self.columns.items()
+        }
+        return Schema.model_validate({"columns": columns, "target": self.target})
 
 
 def parse_column(text: str) -> tuple[float, float] | tuple[str, ...]:
@@ -98,34 +93,34 @@ def parse_parties(text: str) -> dict[str, int]:
     return found
 
 
-def algorithm_for(answers: Answers) -> str:
-    """The algorithm that a goal asks for, unless one is named."""
-    if answers.algorithm is not None:
-        if answers.algorithm not in _OWN:
-            raise InvalidInput(
-                f"algorithm {answers.algorithm!r} is unknown: choose one of {', '.join(_OWN)}"
-            )
-        return answers.algorithm
-    if answers.goal == "posterior":
-        return "one-shot-regression" if _is_number(answers) else "pvi-natural-gradient"
-    return {
-        "statistics": "statistics", "classes": "gradient-perturbation",
-        "number": "gradient-perturbation", "network": "dp-sgd", "clusters": "k-means",
-    }[answers.goal]  # fmt: skip
+def algorithm_for(answers: Answers) -> AlgorithmKind:
+    """The algorithm that is named, or the one that the model's rule takes."""
+    model = model_named(answers.model)
+    wanted = answers.algorithm
+    if wanted == AUTO:
+        settings = _configured(model, answers)
+        rule = model.choose(settings, answers.schema, _promise(answers), Unit.RECORD)
+        wanted = rule.algorithm
+    known = {kind.name: kind for kind in algorithms_for(model)}
+    if wanted not in known:
+        raise InvalidInput(
+            f"algorithm {wanted!r} cannot learn a {model.name}: choose {', '.join(known)} or auto"
+        )
+    return known[wanted]
 
 
 def study_text(answers: Answers) -> str:
     """The file; whoever writes it should read it back first (`file.parse_study`)."""
-    name = algorithm_for(answers)
-    whole = name in WHOLE_PARTIES
-    unit = Unit.PARTY if whole else Unit.RECORD
-    usual = Trust.LOCAL if name in AT_HOME else default_trust(len(answers.parties))
-    mode = answers.trust or usual
+    model, kind = model_named(answers.model), algorithm_for(answers)
+    unit = kind.units[0]
+    whole = unit is Unit.PARTY
+    usual = default_trust(len(answers.parties))
+    mode = answers.trust or (usual if usual in kind.trusts else Trust.LOCAL)
     units = len(answers.parties) if whole else sum(answers.parties.values())
     delta = small_delta(units) if answers.delta is None else answers.delta
-    asks = name in ("statistics", "k-means")
     target = f"target = {_quoted(answers.target or '')}"
-    predicted = "" if asks else f"{target:<30} # the column to predict\n"
+    predicts = model.target is not Target.NONE
+    predicted = f"{target:<30} # the column to predict\n" if predicts else ""
     parties = "".join(
         f"\n[[parties]]\nname = {_quoted(party)}\nrecords = {records}\n"
         for party, records in answers.parties.items()
@@ -139,7 +134,7 @@ edition = 1                    # a study runs once; to run it again, agree on th
 {predicted}sizes = "exact"                # "hidden" goes with relation = "add-or-remove"
 
 [data.columns]                 # bounds and values are public knowledge, never read from records
-{_columns(answers, name)}{parties}
+{_columns(answers)}{parties}
 [privacy]                      # what the whole study may cost
 epsilon = {answers.epsilon:g}                    # smaller hides more; 1 is good, above 8 is weak
 delta = {delta:g}                  # far below 1 / number of {"parties" if whole else "records"}
@@ -149,9 +144,12 @@ relation = "{default_relation(unit)}"       # what is hidden of it
 [trust]
 mode = "{mode}"{_trust_comment(mode)}
 {_crowd(answers, mode)}
+[model]
+name = "{model.name}"
+{_left_out(MODEL_SECTIONS[model.name])}{model.draft(answers.schema)}
 [algorithm]
-name = "{name}"
-{_algorithm(answers, name)}{_tail(answers)}"""
+name = "{answers.algorithm}"
+{_algorithm(answers, kind)}{_tail(answers)}"""
 
 
 def small_delta(units: int) -> float:
@@ -163,15 +161,24 @@ def small_delta(units: int) -> float:
     return float(f"1e-{math.ceil(math.log10(max(units, 2))) + 2}")
 
 
-def _columns(answers: Answers, name: str) -> str:
+def _promise(answers: Answers) -> Privacy:
+    return Privacy(answers.epsilon, 1e-6 if answers.delta is None else answers.delta)
+
+
+def _configured(model: ModelKind, answers: Answers) -> Config:
+    """The model's configuration, as its draft would be read."""
+    import tomllib
+
+    said = tomllib.loads(f"[model]\n{model.draft(answers.schema)}")["model"]
+    return model.config.model_validate_json(json.dumps(said))
+
+
+def _columns(answers: Answers) -> str:
     lines = []
     for column, said in answers.columns.items():
         key = column if re.fullmatch(r"[A-Za-z0-9_-]+", column) else _quoted(column)
         if _numeric(said):
             kind = f'{{ kind = "number", bounds = [{said[0]:g}, {said[1]:g}] }}'
-        elif name == "k-means":
-            lines.append(f"# {key}: left out, clusters are of numbers")
-            continue
         else:
             values = ", ".join(_quoted(str(value)) for value in said)
             kind = f'{{ kind = "category", values = [{values}] }}'
@@ -179,23 +186,47 @@ def _columns(answers: Answers, name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _algorithm(answers: Answers, name: str) -> str:
-    if name == "statistics":
-        return "".join(
-            f'\n[[algorithm.questions]]\nask = "{"mean" if _numeric(said) else "histogram"}"\n'
-            f"column = {_quoted(column)}\n"
-            for column, said in answers.columns.items()
-        )
-    if name in _LINEAR:
-        loss = "squares" if _is_number(answers) else "logistic"
-        return f'loss = "{loss}"\n{_OWN[name]}'
-    return _OWN[name]
+def _algorithm(answers: Answers, kind: AlgorithmKind) -> str:
+    """The settings that may be given, each with its default and one line of help, as comments."""
+    if answers.algorithm == AUTO:
+        return f"# that is {kind.name} here; `unisono check` says why\n"
+    model = model_named(answers.model)
+    posed = model.pose(_configured(model, answers), answers.schema, kind, _promise(answers))
+    return _left_out(ALGORITHM_SECTIONS[kind.name], posed.settings)
+
+
+def _left_out(section: type[Config], suggested: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """Settings as comments: with the model's suggestion, or with the default."""
+    lines = []
+    for name, info in section.model_fields.items():
+        if name == "name" or info.is_required():
+            continue
+        default = suggested.get(name, info.get_default(call_default_factory=True))
+        shown = "..." if default is None else toml_value(default)
+        lines.append(f"# {f'{name} = {shown}':<28} # {info.description}\n")
+    return "".join(lines)
+
+
+def toml_value(value: Any) -> str:
+    """A setting as study files write it; what is None inside a table is left out.
+
+    >>> toml_value((1.5, True)), toml_value({"bound": 1.0, "quantile": None})
+    ('[1.5, true]', '{ bound = 1.0 }')
+    """
+    if isinstance(value, BaseModel) or is_dataclass(value):
+        value = TypeAdapter(type(value)).dump_python(value, mode="json")
+    if isinstance(value, Mapping):
+        said = (f"{key} = {toml_value(own)}" for key, own in value.items() if own is not None)
+        return f"{{ {', '.join(said)} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _crowd(answers: Answers, mode: Trust) -> str:
     parties = len(answers.parties)
     survivors = max(parties - 1, 3) if parties > 3 else parties
-    lines = f"minimum_survivors = {survivors}          # so many must answer in every round\n"
+    lines = f"minimum_parties = {survivors}          # so many must answer in every round\n"
     colluders = default_colluders(mode, survivors)
     return lines + f"colluders = {colluders}                  # so many may work with the server\n"
 
@@ -218,10 +249,6 @@ def _trust_comment(mode: Trust) -> str:
     }[mode]
 
 
-def _is_number(answers: Answers) -> bool:
-    return _numeric(answers.columns.get(answers.target or "", ("", "")))
-
-
 def _numeric(said: tuple[float, float] | tuple[str, ...]) -> bool:
     return all(isinstance(end, float) for end in said)
 
@@ -230,7 +257,12 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-ALGORITHMS = tuple(_OWN)
-
-__all__ = ["ALGORITHMS", "GOALS", "Answers", "Goal", "algorithm_for", "parse_column",
-           "parse_parties", "small_delta", "study_text"]  # fmt: skip
+__all__ = [
+    "Answers",
+    "algorithm_for",
+    "parse_column",
+    "parse_parties",
+    "small_delta",
+    "study_text",
+    "toml_value",
+]

@@ -1,6 +1,6 @@
 """Private training of any model: a loss of one record, first parameters, and a budget.
 
-    from unisono.models.networks import mlp
+    from unisono.problems.networks import mlp
     from unisono.training import train
 
     trained = train(mlp(64, (32,), 10), (rows, labels), epsilon=3.0, delta=1e-5, batch_size=500,
@@ -23,8 +23,8 @@ The relation is replace-one unless given, or zero-out where parties are hidden. 
 the number of records is hidden too: `sizes` are public estimates.
 """
 
-from unisono.training.choices import ALGORITHMS
+from unisono.training.choices import algorithms
 from unisono.training.loop import Trained, train
 from unisono.training.progress import Step
 
-__all__ = ["ALGORITHMS", "Step", "Trained", "train"]
+__all__ = ["Step", "Trained", "algorithms", "train"]

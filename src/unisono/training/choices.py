@@ -1,142 +1,133 @@
-"""The algorithms that learn from a loss of one record, and how each is built from what users give.
+"""From what users count in to the configuration of an algorithm that learns any loss.
 
-                   hides        a record takes part       noise                       trust
-    dp-sgd         a record     by a secret coin          fresh in every round        every
-    local-dp-sgd   a record     by a secret coin at home  fresh, of each party's own  local
-    dp-ftrl        a record     every s rounds, known     correlated over rounds      every
-    fed-avg        a party      if its party's coin says  fresh in every round        every
+                   hides        a record takes part         noise                       trust
+    dp-sgd         a record     by a secret sampling mask   fresh in every round        every
+    local-dp-sgd   a record     by a secret mask, locally   fresh, of each party's own  local
+    dp-ftrl        a record     every s rounds, known       correlated over rounds      every
+    fed-avg        a party      if its party is sampled     fresh in every round        every
 
-What one of them alone has is in its entry of `ALGORITHMS`.
+Everything else is the algorithm's own: its options are the fields of its configuration, and it says
+what it hides and where its noise may be added.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from unisono.core.algorithm import Algorithm
 from unisono.core.events import positive
-from unisono.core.trust import Relation, Trust, Unit
 from unisono.errors import InvalidInput
-from unisono.estimators.schedules import MOMENTUM, schedule
+from unisono.estimators.schedules import schedule
 
-# Where neither a learning rate nor an optimizer is given: with momentum, and without at home.
-LEARNING_RATE, HOME_RATE = 0.5, 0.1
-# Noise of so many rounds is correlated where nobody says otherwise.
-_BANDS = 32
+if TYPE_CHECKING:
+    from unisono.releases.algorithm import AlgorithmKind
 
 
-class Request(NamedTuple):
-    """What every algorithm is built from; all of it public.
+def algorithms() -> Mapping[str, "AlgorithmKind"]:
+    """All algorithms that learn any loss of a record, by name."""
+    from unisono.algorithms import registry
+    from unisono.problems.record_loss import RecordLoss
 
-    `records` is how many there are in all. `epsilons` has one for each party; without budgets of
-    their own they are equal. `options` is what only this algorithm has.
-    """
-
-    epsilons: tuple[float, ...]
-    delta: float
-    records: int
-    batch_size: int | None
-    rate: float | None
-    epochs: float | None
-    rounds: int | None
-    clipping: Any
-    optimizer: Any
-    learning_rate: float | None
-    averaged: float
-    decay: float
-    relation: Relation
-    problem: Any
-    options: Mapping[str, Any]
-
-    @property
-    def epsilon(self) -> float:
-        return max(self.epsilons)
-
-    @property
-    def sampling(self) -> tuple[Any, ...]:
-        return self.records, self.batch_size, self.rate, self.epochs, self.rounds
+    return {
+        name: kind for name, kind in registry.algorithms().items() if kind.problem is RecordLoss
+    }
 
 
-class Outcome(NamedTuple):
-    """An algorithm's result: clipping bounds and loss only where it releases them."""
-
-    parameters: Any
-    bounds: np.ndarray | None
-    loss: float | None
-
-
-class Choice(NamedTuple):
-    """An algorithm: how it is built and its result read, its own options with what they are
-    unless given, what it hides, and what is chosen where nothing is said."""
-
-    build: Callable[[Request], Algorithm]
-    read: Callable[[Any], Outcome]
-    options: Mapping[str, Any]
-    learning_rate: float = LEARNING_RATE
-    unit: Unit = Unit.RECORD
-    trust: Trust | None = None
+# Arguments of `train` that all algorithms understand, each in its way.
+_COMMON = {
+    *("rounds", "sampling_rate", "epochs", "batch_size", "clipping", "optimizer", "learning_rate"),
+    *("average_last", "decay"),
+}
 
 
-def _dp_sgd(request: Request) -> Algorithm:
-    from unisono.algorithms.dp_sgd import Settings, dp_sgd
+def chosen(name: str, options: Mapping[str, Any]) -> "AlgorithmKind":
+    """An algorithm by its name, unless it does not know these options."""
+    known = algorithms()
+    if name not in known:
+        raise InvalidInput(f"algorithm = {name!r}: choose one of {', '.join(known)}")
+    own = {kind.name: _own_options(kind) for kind in known.values()}
+    for option in options:
+        if option not in own[name]:
+            owners = [other for other, theirs in own.items() if option in theirs]
+            belongs = f"it belongs to {', '.join(owners)}" if owners else "nor does train"
+            raise InvalidInput(
+                f"{name} does not know {option!r} ({belongs}): besides what all have in common it "
+                f"takes {', '.join(own[name])}"
+            )
+    return known[name]
 
-    rate, rounds = schedule(*request.sampling)
-    settings = Settings(
-        request.epsilon, request.delta, rounds, rate, clipping_of(request.clipping),
-        request.averaged, request.decay, tuple(request.options["noise_scales"]), request.relation,
-    )  # fmt: skip
-    optimizer = _optimizer(request.optimizer, request.learning_rate)
-    return dp_sgd(settings, request.problem, optimizer)
+
+def _own_options(kind: "AlgorithmKind") -> list[str]:
+    return [name for name in kind.config.model_fields if name not in _COMMON]
 
 
-def _local_dp_sgd(request: Request) -> Algorithm:
-    from unisono.algorithms.local_dp_sgd import Settings, local_dp_sgd
+def configured(
+    kind: "AlgorithmKind",
+    records: int,
+    *,
+    batch_size: int | None = None,
+    rate: float | None = None,
+    epochs: float | None = None,
+    rounds: int | None = None,
+    clipping: Any = None,
+    averaged: float = 0.0,
+    **own: Any,
+) -> Any:
+    """An algorithm's configuration for so many records in all; `own` are settings by their names
+    there."""
+    settings = own | _sampling(kind, records, batch_size, rate, epochs, rounds, own)
+    if clipping is not None:
+        settings["clipping"] = _clipping(clipping)
+    return kind.configured(average_last=averaged, **settings)
 
-    steps = _whole(steps=request.options["steps"])
-    rate, rounds = schedule(*request.sampling)
-    if request.rounds is None:
-        rounds = max(1, round(rounds / steps))
-    clipping = clipping_of(request.clipping)
-    if clipping.loss_range:
+
+def _sampling(
+    kind: "AlgorithmKind",
+    records: int,
+    batch_size: int | None,
+    rate: float | None,
+    epochs: float | None,
+    rounds: int | None,
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The settings that say who takes part and for how long, from what the user counts in."""
+    fields = kind.config.model_fields
+    if "epochs" in fields:  # of a party by itself, between two rounds
+        return _local_epochs(kind, batch_size, rate, epochs, rounds)
+    if "separation" in fields:
+        separation = _separation(kind, records, batch_size, rate, options.get("separation"))
+        _, rounds = schedule(records, None, 1 / separation, epochs, rounds)
+        return {"rounds": rounds, "separation": separation}
+    sampled, found = schedule(records, batch_size, rate, epochs, rounds)
+    if rounds is None and "steps" in fields:
+        steps = options.get("steps", fields["steps"].default)
+        found = max(1, round(found / _whole(steps=steps)))
+    return {"rounds": found, "sampling_rate": sampled}
+
+
+def _local_epochs(
+    kind: "AlgorithmKind",
+    batch_size: int | None,
+    rate: float | None,
+    epochs: float | None,
+    rounds: int | None,
+) -> dict[str, Any]:
+    if rounds is None:
         raise InvalidInput(
-            f"loss_range = {clipping.loss_range!r}: in local-dp-sgd a party's noisy loss stays at "
-            "home, where it would cost and tell nobody; leave it out"
+            f"rounds is missing: in {kind.name} epochs and batch_size say how a party trains "
+            "locally between two rounds; give rounds too"
         )
-    settings = Settings(
-        request.epsilon, request.delta, rounds, rate, clipping, request.averaged, request.decay,
-        relation=request.relation, steps=steps,
-        epsilons=request.epsilons if len(set(request.epsilons)) > 1 else (),
-    )  # fmt: skip
-    optimizer = _optimizer(request.optimizer, request.learning_rate)
-    return local_dp_sgd(settings, request.problem, optimizer)
+    sampled, found = schedule(1, None, 1.0 if rate is None else rate, None, rounds)
+    given = {"epochs": epochs, "batch_size": batch_size}
+    whole = {name: _whole(**{name: value}) for name, value in given.items() if value is not None}
+    return {"rounds": found, "sampling_rate": sampled, **whole}
 
 
-def _dp_ftrl(request: Request) -> Algorithm:
-    from unisono.algorithms.dp_ftrl import Settings, dp_ftrl
-
-    separation = _separation(request)
-    _, rounds = schedule(request.records, None, 1 / separation, request.epochs, request.rounds)
-    bands, momentum = request.options["bands"], request.options["momentum"]
-    if momentum is None:  # an optimizer that is given may have any
-        momentum = MOMENTUM if request.optimizer is None else 0.0
-    settings = Settings(
-        request.epsilon, request.delta, rounds, separation,
-        min(_BANDS, rounds, separation) if bands is None else _whole(bands=bands),
-        momentum=momentum, clipping=clipping_of(request.clipping), averaged=request.averaged,
-        decay=request.decay, relation=request.relation,
-    )  # fmt: skip
-    optimizer = _optimizer(request.optimizer, request.learning_rate)
-    return dp_ftrl(settings, request.problem, optimizer)
-
-
-def _separation(request: Request) -> int:
+def _separation(
+    kind: "AlgorithmKind", records: int, batch: int | None, rate: float | None, given: Any
+) -> int:
     """After how many rounds it is a record's turn again."""
-    given, batch = request.options["separation"], request.batch_size
-    if request.rate is not None:
+    if rate is not None:
         raise InvalidInput(
-            f"rate = {request.rate!r}: nothing is sampled in dp-ftrl, records take turns; give "
+            f"rate = {rate!r}: nothing is sampled in {kind.name}, records take turns; give "
             "separation (a turn in so many rounds) or batch_size"
         )
     if (given is None) == (batch is None):
@@ -145,74 +136,8 @@ def _separation(request: Request) -> int:
             "dealt to as many batches as the separation says"
         )
     if given is None:
-        rate, _ = schedule(request.records, batch, None, 1, None)
-        return round(1 / rate)
+        return round(1 / schedule(records, batch, None, 1, None)[0])
     return _whole(separation=given)
-
-
-def _fed_avg(request: Request) -> Algorithm:
-    import optax
-
-    from unisono.algorithms.clipping import Clipping
-    from unisono.algorithms.fed_avg import Settings, fed_avg
-
-    if request.rounds is None:
-        raise InvalidInput(
-            "rounds is missing: in fed-avg epochs and batch_size say how a party trains at home "
-            "between two rounds; give rounds too"
-        )
-    rate = 1.0 if request.rate is None else request.rate
-    _, rounds = schedule(request.records, None, rate, None, request.rounds)
-    home = _optimizer(request.options["home"], request.learning_rate, HOME_RATE, None)
-    followed = Clipping(quantile=0.5) if request.clipping is None else clipping_of(request.clipping)
-    settings = Settings(
-        request.epsilon, request.delta, rounds, rate,
-        _whole(epochs=1 if request.epochs is None else request.epochs),
-        _whole(batch_size=32 if request.batch_size is None else request.batch_size),
-        followed, request.averaged, request.decay, request.relation,
-    )  # fmt: skip
-    server = optax.sgd(1.0) if request.optimizer is None else request.optimizer
-    return fed_avg(settings, request.problem, home, server)
-
-
-def _learned(value: Any) -> Outcome:
-    """A loss that was not released is not a number."""
-    loss = None if np.isnan(value.loss) else float(value.loss)
-    return Outcome(value.parameters, value.bounds, loss)
-
-
-ALGORITHMS: Mapping[str, Choice] = MappingProxyType(
-    {
-        "dp-sgd": Choice(_dp_sgd, _learned, {"noise_scales": ()}),
-        "local-dp-sgd": Choice(
-            _local_dp_sgd, lambda value: Outcome(value, None, None),
-            {"steps": 10, "epsilons": None}, trust=Trust.LOCAL,
-        ),
-        "dp-ftrl": Choice(
-            _dp_ftrl, _learned, {"separation": None, "bands": None, "momentum": None}
-        ),
-        "fed-avg": Choice(
-            _fed_avg, lambda value: Outcome(value.parameters, np.atleast_1d(value.bound), None),
-            {"home": None}, learning_rate=HOME_RATE, unit=Unit.PARTY,
-        ),
-    }
-)  # fmt: skip
-
-
-def chosen(name: str, options: Mapping[str, Any]) -> tuple[Choice, dict[str, Any]]:
-    """An algorithm by its name, and its options with those that were given."""
-    if name not in ALGORITHMS:
-        raise InvalidInput(f"algorithm = {name!r}: choose one of {', '.join(ALGORITHMS)}")
-    choice = ALGORITHMS[name]
-    for option in options:
-        if option not in choice.options:
-            owners = [other for other, one in ALGORITHMS.items() if option in one.options]
-            belongs = f"it belongs to {', '.join(owners)}" if owners else "nor does train"
-            raise InvalidInput(
-                f"{name} does not know {option!r} ({belongs}): besides what all have in common it "
-                f"takes {', '.join(choice.options)}"
-            )
-    return choice, {**choice.options, **options}
 
 
 def epsilons_of(epsilon: float | None, epsilons: Any, names: Sequence[str]) -> tuple[float, ...]:
@@ -223,8 +148,8 @@ def epsilons_of(epsilon: float | None, epsilons: Any, names: Sequence[str]) -> t
     """
     if (epsilon is None) == (epsilons is None):
         raise InvalidInput(
-            f"epsilon = {epsilon!r} and epsilons = {epsilons!r}: give one epsilon for all, or (in "
-            "local-dp-sgd) epsilons, one for each party"
+            f"epsilon = {epsilon!r} and epsilons = {epsilons!r}: give one epsilon for all, or "
+            "(with trust local) epsilons, one for each party"
         )
     if epsilon is not None:
         return (epsilon,) * len(names)
@@ -241,24 +166,11 @@ def epsilons_of(epsilon: float | None, epsilons: Any, names: Sequence[str]) -> t
     return tuple(epsilons)
 
 
-def clipping_of(given: Any) -> Any:
-    from unisono.algorithms.clipping import Clipping
+def _clipping(given: Any) -> Any:
+    """A `Clipping`, of a bound if only that is given."""
+    from unisono.releases.blocked_sum import Clipping
 
-    return given if isinstance(given, Clipping) else Clipping(bound=1.0 if given is None else given)
-
-
-def _optimizer(
-    given: Any, rate: float | None, usual: float = LEARNING_RATE, momentum: float | None = MOMENTUM
-) -> Any:
-    import optax
-
-    if given is None:
-        used = usual if rate is None else rate
-        positive(learning_rate=used)
-        return optax.sgd(used, momentum=momentum)
-    if rate is not None:
-        raise InvalidInput(f"learning_rate = {rate!r} beside an optimizer, which has its own")
-    return given
+    return given if isinstance(given, Clipping) else Clipping(bound=given)
 
 
 def _whole(**named: Any) -> int:
@@ -270,4 +182,4 @@ def _whole(**named: Any) -> int:
     return int(value)
 
 
-__all__ = ["ALGORITHMS", "Choice", "Outcome", "Request", "chosen", "clipping_of", "epsilons_of"]
+__all__ = ["algorithms", "chosen", "configured", "epsilons_of"]

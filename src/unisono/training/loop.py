@@ -9,6 +9,7 @@ import numpy as np
 from unisono.core.certificate import Certificate
 from unisono.core.defaults import default_relation, default_trust
 from unisono.core.policy import Budget
+from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
@@ -21,7 +22,7 @@ from unisono.estimators.members import (
     warn_of_fresh,
 )
 from unisono.estimators.schedules import require_converged
-from unisono.training.choices import Choice, Request, chosen, epsilons_of
+from unisono.training.choices import chosen, configured, epsilons_of
 from unisono.training.data import Collected, collect
 from unisono.training.model import model_of, problem_of
 from unisono.training.progress import Step, following
@@ -56,15 +57,34 @@ class Trained:
 
 
 def train(
-    model: Any, records: Any, *, delta: float, epsilon: float | None = None,
-    algorithm: str = "dp-sgd", parameters: Any = None, parties: Any = None, sizes: Any = None,
-    batch_size: int | None = None, rate: float | None = None, epochs: float | None = None,
-    rounds: int | None = None, clipping: Any = None, optimizer: Any = None,
-    learning_rate: float | None = None, averaged: float = 0.0, decay: float = 0.0,
-    relation: str | None = None, trust: str | None = None, minimum_survivors: int | None = None,
-    colluders: int | None = None, ledger: Any = None, seed: int | None = None,
-    progress: bool | Callable[[Step], None] = True, **options: Any,
-) -> Trained:  # fmt: skip
+    model: Any,
+    records: Any,
+    *,
+    delta: float,
+    epsilon: float | None = None,
+    algorithm: str = "dp-sgd",
+    parameters: Any = None,
+    parties: Any = None,
+    sizes: Any = None,
+    batch_size: int | None = None,
+    rate: float | None = None,
+    epochs: float | None = None,
+    rounds: int | None = None,
+    clipping: Any = None,
+    optimizer: Any = None,
+    learning_rate: float | None = None,
+    averaged: float = 0.0,
+    decay: float = 0.0,
+    epsilons: Any = None,
+    relation: str | None = None,
+    trust: str | None = None,
+    minimum_parties: int | None = None,
+    colluders: int | None = None,
+    ledger: Any = None,
+    seed: int | None = None,
+    progress: bool | Callable[[Step], None] = True,
+    **options: Any,
+) -> Trained:
     """Train a `Network`, or any `loss(parameters, record)`, under a budget.
 
     records : a pytree of arrays whose row i is record i (`(rows, labels)`), with `parties` naming
@@ -75,6 +95,8 @@ def train(
     batch_size or rate, epochs or rounds : the expected batch of all parties together and how long.
     clipping : a bound on the norm of one record's gradient, 1 unless given, or a `Clipping`.
     optimizer : of optax; None: momentum 0.9 at `learning_rate`.
+    epsilons : in place of epsilon, a mapping from party, or one for each in the order of their
+        names; with trust local, where each adds all of its noise itself.
     averaged, decay : average the last part of the iterates, or a moving average; free of charge.
     relation : replace-one, or zero-out where the algorithm hides parties.
     ledger : a Ledger, or a mapping from party to Ledger; None books the run in memory and
@@ -85,8 +107,7 @@ def train(
     What only one algorithm has:
 
     dp-sgd : noise_scales multiply the noise in equal parts of the run.
-    local-dp-sgd : steps at home in each round (10); epsilons, a mapping from party or one for each
-        in the order of their names, in place of epsilon.
+    local-dp-sgd : steps, the local ones in each round (10).
     dp-ftrl : separation, after how many rounds a record has its turn again, or batch_size, and no
         rate; bands, over how many rounds noise is correlated; momentum, that of your optimizer.
     fed-avg : home, the optimizer at home, where a party goes `epochs` times through its records in
@@ -94,53 +115,72 @@ def train(
         change of its model (None follows the median), optimizer is the server's.
     """
     from unisono.engines import compilation_cache, in_process
+    from unisono.releases.algorithm import Method
 
     compilation_cache.enable()
-    choice, options = chosen(algorithm, options)
+    kind = chosen(algorithm, options)
     held = collect(records, parties)
-    usual = default_relation(choice.unit)
-    kind = usual if relation is None else _named(Relation, "relation", relation)
-    place = _trust(trust, choice, held)
-    public = public_sizes(sizes, held.members, kind, "sizes")
-    facts = facts_of(public, held.features, place, kind, minimum_survivors, colluders)
+    usual = default_relation(kind.units[0])
+    hides = usual if relation is None else _named(Relation, "relation", relation)
+    place = _trust(trust, kind.trusts, held)
+    public = public_sizes(sizes, held.members, hides, "sizes")
+    facts = facts_of(public, held.features, place, hides, minimum_parties, colluders)
     cost, first, network = model_of(model, parameters)
-    own = epsilons_of(epsilon, options.get("epsilons"), held.members.names)
-    request = Request(
-        own, delta, sum(public), batch_size, rate, epochs, rounds, clipping, optimizer,
-        learning_rate, averaged, decay, kind, problem_of(cost, first, held), options,
-    )  # fmt: skip
-    study = Study(choice.build(request), facts, place)
+    own = epsilons_of(epsilon, epsilons, held.members.names)
+    privacy = Privacy(max(own), delta, hides, own if len(set(own)) > 1 else ())
+    config = configured(
+        kind,
+        sum(public),
+        batch_size=batch_size,
+        rate=rate,
+        epochs=epochs,
+        rounds=rounds,
+        clipping=clipping,
+        optimizer=optimizer,
+        learning_rate=learning_rate,
+        averaged=averaged,
+        decay=decay,
+        **options,
+    )
+    study = Study(Method(kind, config, problem_of(cost, first, held), privacy), facts, place)
     if ledger is None:
         warn_of_fresh(seed)
         budgets = [Budget(one, delta) for one in own]
-        books = fresh_ledgers(held.members, study.costs, budgets, kind, seed, choice.unit)
+        books = fresh_ledgers(held.members, study.costs, budgets, hides, seed, kind.units[0])
     else:
         books = given_ledgers(ledger, held.members, seed)
     people = [
         Party(name, Private(columns), book)
         for name, columns, book in zip(held.members.names, held.columns, books, strict=True)
     ]
-    with following(progress, study, kind, delta, lambda value: choice.read(value).loss) as watch:
+    with following(progress, study, hides, delta, _released_loss) as watch:
         result = in_process.run(study, people, watch=watch)
-    outcome = choice.read(result.value)
-    own_rate = optimizer is None and options.get("home") is None
-    used = choice.learning_rate if learning_rate is None else learning_rate
-    require_converged(outcome.parameters, used if own_rate else None)
+    found = result.value
+    require_converged(found.parameters, study.algorithm.settings["learning_rate"])
     lines = result.certificate.lines
-    seen = [line for line in lines if line.relation is kind and np.isfinite(line.epsilon)]
+    seen = [line for line in lines if line.relation is hides and np.isfinite(line.epsilon)]
     worst = max(seen, key=lambda line: line.epsilon)
     return Trained(
-        outcome.parameters, result.certificate, worst.epsilon, worst.delta, outcome.bounds,
-        outcome.loss, network,
-    )  # fmt: skip
+        found.parameters,
+        result.certificate,
+        worst.epsilon,
+        worst.delta,
+        found.bounds,
+        _released_loss(found),
+        network,
+    )
 
 
-def _trust(given: str | None, choice: Choice, held: Collected) -> Trust:
+def _released_loss(found: Any) -> float | None:
+    """A loss that was not released is not a number."""
+    return None if found.loss is None or np.isnan(found.loss) else float(found.loss)
+
+
+def _trust(given: str | None, offered: frozenset[Trust], held: Collected) -> Trust:
     if given is not None:
         return _named(Trust, "trust", given)
-    if choice.trust is not None:
-        return choice.trust
-    return default_trust(len(held.columns))
+    usual = default_trust(len(held.columns))
+    return usual if usual in offered else next(iter(offered))
 
 
 def _named(choices: Any, name: str, value: Any) -> Any:

@@ -12,7 +12,7 @@ def model_of(model: Any, parameters: Any) -> tuple[Any, Any, Any]:
     """The loss of a record, the first parameters, and the network, if it is one."""
     import jax
 
-    from unisono.models.networks import Network
+    from unisono.problems.networks import Network
 
     if isinstance(model, Network):
         first = model.init(jax.random.key(0)) if parameters is None else parameters
@@ -28,7 +28,7 @@ def problem_of(loss: Any, parameters: Any, held: Collected) -> Any:
     """The loss of a record whose arrays come as a tuple, which is how parties hold them."""
     import jax
 
-    from unisono.algorithms.optimise import Problem
+    from unisono.problems.record_loss import RecordLoss
 
     def of_arrays(parameters: Any, arrays: Any) -> Any:
         return loss(parameters, jax.tree.unflatten(held.structure, arrays))
@@ -44,7 +44,7 @@ def problem_of(loss: Any, parameters: Any, held: Collected) -> Any:
         ) from error
     except NameError:
         pass  # a loss that speaks of a batch: the algorithm says what is wrong with it
-    return Problem(of_arrays, parameters, record)
+    return RecordLoss(of_arrays, parameters, record)
 
 
 __all__ = ["model_of", "problem_of"]

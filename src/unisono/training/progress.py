@@ -48,9 +48,12 @@ def epsilon_so_far(study: Study, rounds: int, relation: Relation, delta: float) 
 
 @contextmanager
 def following(
-    progress: bool | Callable[[Step], None], study: Study, relation: Relation, delta: float,
+    progress: bool | Callable[[Step], None],
+    study: Study,
+    relation: Relation,
+    delta: float,
     loss_of: Callable[[Any], float | None],
-) -> Iterator[Callable[[int, Any], None] | None]:  # fmt: skip
+) -> Iterator[Callable[[int, Any], None] | None]:
     """What an engine calls with the rounds done and the result so far; None: nobody looks on."""
     total, last = study.algorithm.rounds, 0
 
@@ -79,8 +82,11 @@ def _bar(total: int, delta: float) -> Iterator[Callable[[Step], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     parts: list[Any] = [
-        TextColumn("round"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}")
-    ]  # fmt: skip
+        TextColumn("round"),
+        MofNCompleteColumn(),
+        BarColumn(),
+        TextColumn("{task.description}"),
+    ]
     with Progress(*parts, console=Console(stderr=True)) as shown:
         task = shown.add_task("compiling", total=total)
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.gradient_perturbation import Settings, gradient_perturbation
 from unisono.core import journal
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
@@ -22,6 +21,7 @@ from unisono.engines.distributed.server import Conditions, Outcome, coordinate
 from unisono.engines.distributed.sessions import session_of
 from unisono.secagg.roster import Identity, Roster
 
+from ... import methods
 from .links import DirectLink, Fault, FaultyLink
 
 DELTA = 1e-5
@@ -30,14 +30,21 @@ RECORDS, FEATURES = 5, 2
 
 @lru_cache(maxsize=32)
 def descent(
-    trust: Trust = Trust.SECURE_SUM, parties: int = 4, minimum: int = 3, rounds: int = 3,
-    retries: int = 0, features: int = FEATURES, exact_sizes: bool = True, records: int = RECORDS,
-) -> Study:  # fmt: skip
+    trust: Trust = Trust.SECURE_SUM,
+    parties: int = 4,
+    minimum: int = 3,
+    rounds: int = 3,
+    retries: int = 0,
+    features: int = FEATURES,
+    exact_sizes: bool = True,
+    records: int = RECORDS,
+    colluders: int = 0,
+) -> Study:
     """A few rounds of gradient perturbation; one object per kind, so it is compiled once."""
     relation = Relation.REPLACE_ONE if exact_sizes else Relation.ADD_OR_REMOVE
-    facts = Facts((records,) * parties, features, minimum, 0, exact_sizes, retries)
-    settings = Settings(epsilon=2.0, delta=DELTA, rounds=rounds, relation=relation)
-    return Study(gradient_perturbation(settings), facts, trust)
+    facts = Facts((records,) * parties, features, minimum, colluders, exact_sizes, retries)
+    method = methods.gradient_perturbation(2.0, DELTA, rounds=rounds, relation=relation)
+    return Study(method, facts, trust)
 
 
 def columns(study: Study, party: int, records: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -64,9 +71,15 @@ class Cluster:
     """One study, its parties and a link to them; party i is at node i + 1."""
 
     def __init__(
-        self, study: Study, folder: Path, *, epsilon: float = 100.0, remember: bool = False,
-        data: Mapping[int, tuple[np.ndarray, ...]] | None = None, seed: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        study: Study,
+        folder: Path,
+        *,
+        epsilon: float = 100.0,
+        remember: bool = False,
+        data: Mapping[int, tuple[np.ndarray, ...]] | None = None,
+        seed: int | None = None,
+    ) -> None:
         self.study, self.folder, self.seed, self.remember = study, folder, seed, remember
         self.identities = [Identity.fresh(f"party-{i}") for i in range(study.facts.parties)]
         names = tuple(identity.name for identity in self.identities)
@@ -78,12 +91,15 @@ class Cluster:
         self.parties: dict[int, Responder] = {}
         self.said: list[str] = []
         event = study.algorithm.event(study.facts, study.trust)
-        self.relation = Relation(study.algorithm.settings["relation"])
+        self.relation = study.algorithm.privacy.relation
         for party in range(study.facts.parties):
             policy = Policy(
-                f"data-{party}", Budget(epsilon, DELTA), (), self.relation,
+                f"data-{party}",
+                Budget(epsilon, DELTA),
+                (),
+                self.relation,
                 unit=event.sensitivity.unit,
-            )  # fmt: skip
+            )
             Ledger.create(self.book(party), policy, ACCOUNTANT, seed).close()
             self.start(party)
 
@@ -100,11 +116,14 @@ class Cluster:
         ledger = Ledger.open(self.book(party), ACCOUNTANT, seed=self.seed)
         name = self.identities[party].name
         arguments = {
-            "study": self.study, "session": self.session, "identity": self.identities[party],
+            "study": self.study,
+            "session": self.session,
+            "identity": self.identities[party],
             "party": Party(name, Private(self.data[party], "records"), ledger),
             "allow": self.allow.get(party),
-            "memory": self.memory(party) if self.remember else None, **changes,
-        }  # fmt: skip
+            "memory": self.memory(party) if self.remember else None,
+            **changes,
+        }
         responder = Responder(**arguments)
         self.parties[party] = responder
         self.link.answers[party + 1] = responder.answer
@@ -130,14 +149,22 @@ class Cluster:
     # --------------------------------------------------------------- runs
 
     def run(
-        self, link: FaultyLink | None = None, checkpoint: Path | None = None, *,
-        ahead: bool = True, progress: Callable[[int], None] | None = None,
-    ) -> Outcome:  # fmt: skip
+        self,
+        link: FaultyLink | None = None,
+        checkpoint: Path | None = None,
+        *,
+        ahead: bool = True,
+        progress: Callable[[int], None] | None = None,
+    ) -> Outcome:
         return coordinate(
-            self.study, link or self.link, self.session,
-            conditions=Conditions(1.0, patience=0.0, ahead=ahead),
-            checkpoint=checkpoint, say=self.said.append, progress=progress,
-        )  # fmt: skip
+            self.study,
+            link or self.link,
+            self.session,
+            conditions=Conditions(1.0, connect_timeout=0.0, ahead=ahead),
+            checkpoint=checkpoint,
+            say=self.said.append,
+            progress=progress,
+        )
 
     def request(self, tag: str, number: int, attempt: int, *arrays: Any, **scalars: Any) -> bytes:
         """What a server of this session might say."""

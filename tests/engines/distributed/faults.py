@@ -55,31 +55,97 @@ ROWS = [
     Row("announce", (*UNREAD, *UNHEARD, "delay"), False, 0, True, "the round goes on without it"),
     Row("announce", ("duplicate", "reorder"), True, 1, True, "the second one changes nothing"),
     Row("deal", (*UNREAD, *UNHEARD, "delay"), False, 0, True, "the round goes on without it"),
-    Row("deal", ("duplicate",), True, 1, True,
-        "each step is answered once: the second request is refused and changes nothing"),
-    Row("deal", ("reorder",), False, 0, True,
-        "asked for keys again, it begins anew: what it dealt before is worth nothing"),
+    Row(
+        "deal",
+        ("duplicate",),
+        True,
+        1,
+        True,
+        "each step is answered once: the second request is refused and changes nothing",
+    ),
+    Row(
+        "deal",
+        ("reorder",),
+        False,
+        0,
+        True,
+        "asked for keys again, it begins anew: what it dealt before is worth nothing",
+    ),
     Row("ask", UNREAD, False, 0, True, "the others open the masks that it shares with them"),
-    Row("ask", (*UNHEARD, "delay", "corrupt_public"), False, 1, True,
-        "paid and lost: the noise of that turn is gone"),
-    Row("ask", ("duplicate", "reorder"), True, 1, True,
-        "each step is answered once: the second request is refused and changes nothing"),
-    Row("agree", (*UNREAD, *UNHEARD, "delay"), True, 1, True,
-        "its vector is in, enough others sign; the next round is set up anew"),
-    Row("agree", ("duplicate",), True, 1, True,
-        "each step is answered once: the second request is refused and changes nothing"),
-    Row("agree", ("reorder",), True, 1, False,
-        "its vector is in; asked for its next keys again, it begins the next round anew"),
-    Row("unmask", ("killed_before", "killed_after"), True, 1, False,
-        "its vector is in, enough others open; what it set up for the next round is gone"),
-    Row("unmask", tuple(n for n in EVERY if not n.startswith("killed")), True, 1, True,
-        "its vector is in, enough others open"),
+    Row(
+        "ask",
+        (*UNHEARD, "delay", "corrupt_public"),
+        False,
+        1,
+        True,
+        "paid and lost: the noise of that turn is gone",
+    ),
+    Row(
+        "ask",
+        ("duplicate", "reorder"),
+        True,
+        1,
+        True,
+        "each step is answered once: the second request is refused and changes nothing",
+    ),
+    Row(
+        "agree",
+        (*UNREAD, *UNHEARD, "delay"),
+        True,
+        1,
+        True,
+        "its vector is in, enough others sign; the next round is set up anew",
+    ),
+    Row(
+        "agree",
+        ("duplicate",),
+        True,
+        1,
+        True,
+        "each step is answered once: the second request is refused and changes nothing",
+    ),
+    Row(
+        "agree",
+        ("reorder",),
+        True,
+        1,
+        False,
+        "its vector is in; asked for its next keys again, it begins the next round anew",
+    ),
+    Row(
+        "unmask",
+        ("killed_before", "killed_after"),
+        True,
+        1,
+        False,
+        "its vector is in, enough others open; what it set up for the next round is gone",
+    ),
+    Row(
+        "unmask",
+        tuple(n for n in EVERY if not n.startswith("killed")),
+        True,
+        1,
+        True,
+        "its vector is in, enough others open",
+    ),
     Row("plain", ("drop_request", "killed_before"), False, 0, True, "the round goes on without it"),
-    Row("plain", (*UNHEARD, "delay", "corrupt_request", "corrupt_public"), False, 1, True,
-        "paid and lost: the noise of that turn is gone"),
-    Row("plain", ("duplicate", "reorder"), True, 1, True,
-        "the first answer counts, a second is refused"),
-]  # fmt: skip
+    Row(
+        "plain",
+        (*UNHEARD, "delay", "corrupt_request", "corrupt_public"),
+        False,
+        1,
+        True,
+        "paid and lost: the noise of that turn is gone",
+    ),
+    Row(
+        "plain",
+        ("duplicate", "reorder"),
+        True,
+        1,
+        True,
+        "the first answer counts, a second is refused",
+    ),
+]
 
 
 class Refusal(NamedTuple):
@@ -92,20 +158,27 @@ class Refusal(NamedTuple):
 
 REFUSALS = {
     "budget": Refusal("its budget ends in the second round", (0,), "refused before reading"),
-    "full-disk": Refusal("the disk with its ledger is full in the second round", (0, 2),
-                         "the disk is full"),
-    "failing-disk": Refusal("the disk fails to confirm the second payment", (0, 1, 2),
-                            "what was asked counts as spent"),
-    "other-ledger": Refusal("its ledger counts whole parties, the study single records", (),
-                            "the budget counts whole parties"),
-    "spent-elsewhere": Refusal("its ledger was used up by another study", (),
-                               "refused before reading"),
+    "full-disk": Refusal(
+        "the disk with its ledger is full in the second round", (0, 2), "the disk is full"
+    ),
+    "failing-disk": Refusal(
+        "the disk fails to confirm the second payment", (0, 1, 2), "what was asked counts as spent"
+    ),
+    "other-ledger": Refusal(
+        "its ledger counts whole parties, the study single records",
+        (),
+        "the budget counts whole parties",
+    ),
+    "spent-elsewhere": Refusal(
+        "its ledger was used up by another study", (), "refused before reading"
+    ),
     "other-key": Refusal("its key is not the one in the roster: it cannot begin", (), ""),
     "other-study": Refusal("it agreed on another study", (), "another session"),
     "policy": Refusal("its policy ends with the first round", (0,), "policy"),
-    "other-records": Refusal("it holds fewer records than it agreed on", (0, 1, 2),
-                             "agree on the public sizes"),
-}  # fmt: skip
+    "other-records": Refusal(
+        "it holds fewer records than it agreed on", (0, 1, 2), "agree on the public sizes"
+    ),
+}
 
 
 class Stopped(NamedTuple):

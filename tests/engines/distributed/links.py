@@ -60,9 +60,12 @@ class FaultyLink:
     """
 
     def __init__(
-        self, link: DirectLink, faults: Mapping[tuple[str, int, int], "Fault"] | None = None,
-        stops_at: int | None = None, answered: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        link: DirectLink,
+        faults: Mapping[tuple[str, int, int], "Fault"] | None = None,
+        stops_at: int | None = None,
+        answered: bool = False,
+    ) -> None:
         self.link, self.faults = link, dict(faults or {})
         self.stops_at, self.answered = stops_at, answered
         self.tags: list[str] = []

@@ -222,4 +222,4 @@ def test_ledgers_opened_later_know_what_was_granted(tmp_path):
     cluster.run()
     ledger = Ledger.open(cluster.book(0), cluster.parties[0].party.ledger.accountant)
     assert len(ledger.purposes()) == 3
-    assert cluster.start(0).purse.last == 2
+    assert cluster.start(0).spender.last == 2

@@ -5,14 +5,14 @@ import numpy as np
 import optax
 import pytest
 
-from unisono.algorithms import dp_ftrl
-from unisono.algorithms.optimise import Problem
 from unisono.core.algorithm import Facts
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust
 from unisono.engines import wire
 from unisono.engines.distributed.envelope import HEAD_BYTES, seal
+from unisono.problems.record_loss import RecordLoss
 
+from ... import methods
 from .cluster import Cluster, columns, descent
 
 
@@ -68,9 +68,7 @@ def test_a_party_that_seals_garbage_for_one_is_left_out(tmp_path):
 
 
 def test_where_one_may_collude_one_word_against_another_costs_both(tmp_path):
-    study = descent(parties=6, minimum=4)
-    study = Study(study.algorithm, Facts((5,) * 6, 2, 4, 1), study.trust)
-    cluster = Cluster(study, tmp_path)
+    cluster = Cluster(descent(parties=6, minimum=4, colluders=1), tmp_path)
     cheating(cluster, 0, garbage_for(5))
     assert cluster.run().opened == 3
     assert (cluster.turns(0), cluster.turns(1), cluster.turns(5)) == ([0], [0, 1, 2], [])
@@ -100,11 +98,14 @@ def result_packet(cluster, leaves, opened):
 @pytest.mark.parametrize(
     ("leaves", "opened"),
     [
-        ([np.zeros(2, np.float32)], -5), ([np.zeros(2, np.float32)], 4),
-        ([np.zeros(2, np.float32)], True), ([np.zeros(2, np.float64)], 3),
-        ([np.zeros(3, np.float32)], 3), ([], 3),
+        ([np.zeros(2, np.float32)], -5),
+        ([np.zeros(2, np.float32)], 4),
+        ([np.zeros(2, np.float32)], True),
+        ([np.zeros(2, np.float64)], 3),
+        ([np.zeros(3, np.float32)], 3),
+        ([], 3),
     ],
-)  # fmt: skip
+)
 def test_a_result_that_cannot_be_is_refused(tmp_path, leaves, opened):
     cluster = Cluster(descent(), tmp_path)
     party = cluster.parties[0]
@@ -118,16 +119,13 @@ def test_a_result_that_cannot_be_is_refused(tmp_path, leaves, opened):
 
 def test_correlated_noise_with_hidden_sizes_runs(tmp_path):
     """Its sensitivity is known in one norm only."""
-    algorithm = dp_ftrl.dp_ftrl(
-        dp_ftrl.Settings(
-            2.0, 1e-5, rounds=3, separation=3, bands=2, relation=Relation.ADD_OR_REMOVE
-        ),
-        Problem(
-            lambda weights, record: jnp.logaddexp(0.0, -record[1] * (record[0] @ weights)),
-            np.zeros(2, np.float32), (np.zeros(2, np.float32), np.float32(0)),
-        ),
-        optax.sgd(0.5),
-    )  # fmt: skip
+    problem = RecordLoss(
+        lambda weights, record: jnp.logaddexp(0.0, -record[1] * (record[0] @ weights)),
+        np.zeros(2, np.float32),
+        (np.zeros(2, np.float32), np.float32(0)),
+    )
+    turns = {"rounds": 3, "separation": 3, "bands": 2, "relation": Relation.ADD_OR_REMOVE}
+    algorithm = methods.dp_ftrl(problem, optax.sgd(0.5), 2.0, 1e-5, **turns)
     study = Study(algorithm, Facts((5,) * 3, 2, 2, 0, exact_sizes=False), Trust.LOCAL)
     data = {i: columns(study, i) for i in range(3)}
     assert Cluster(study, tmp_path, data=data).run().opened == 3

@@ -155,10 +155,16 @@ def test_an_older_attempt_is_over_once_the_next_has_begun(tmp_path):
     place = Place(0, 0)
     dealers = run.opening.set_up(place)
     asks = {
-        party: [Ask("ask", {**place.scalars, "counted": [-1] * 4},
-                    [PUBLIC, *packets.deals(dealers.deals, party)], "masked")]
+        party: [
+            Ask(
+                "ask",
+                {**place.scalars, "counted": [-1] * 4},
+                [PUBLIC, *packets.deals(dealers.deals, party)],
+                "masked",
+            )
+        ]
         for party in dealers.deals
-    }  # fmt: skip
+    }
     sent = run.present.exchange(asks)["ask"]
     assert len(sent) == 4
     assert attempt_at(run, 0, 1) is not None

@@ -14,14 +14,15 @@ import numpy as np
 import optax
 import pytest
 
-from unisono.algorithms import dp_ftrl, pvi_dp_sga, pvi_updates
-from unisono.algorithms.optimise import Problem
+from unisono.algorithms.pvi import Climb
 from unisono.core.algorithm import Facts
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust
 from unisono.errors import InvalidInput
-from unisono.models import likelihoods
+from unisono.problems.record_loss import RecordLoss
+from unisono.releases.blocked_sum import Clipping
 
+from ... import methods
 from . import links
 from .cluster import DELTA, RECORDS, Cluster
 from .links import FaultyLink
@@ -32,22 +33,32 @@ PARTY, NODE = 1, 2
 @lru_cache(maxsize=4)
 def updates():
     """Every party keeps a factor without noise, which moves by what was counted."""
-    settings = pvi_updates.Settings(
-        epsilon=8.0, delta=DELTA, rounds=4, clip=2.0, damping=0.5, prior_variance=4.0,
-        climb=pvi_updates.Climb("gradient", steps=2, size=0.1),
-    )  # fmt: skip
-    algorithm = pvi_updates.clipped_update_inference(settings, likelihoods.logistic())
+    algorithm = methods.clipped_updates(
+        epsilon=8.0,
+        delta=DELTA,
+        rounds=4,
+        clipping_norm=2.0,
+        damping=0.5,
+        prior_variance=4.0,
+        climb=Climb("gradient", steps=2, size=0.1),
+    )
     return Study(algorithm, Facts((RECORDS,) * 3, 1, 2), Trust.SECURE_SUM)
 
 
 @lru_cache(maxsize=4)
 def in_turn():
     """Asynchronous: a party works on the public values that it saw at its last turn."""
-    settings = pvi_dp_sga.Settings(
-        epsilon=500.0, delta=DELTA, rounds=6, steps=2, rate=1.0, clip=2.0, prior_variance=4.0,
-        relation=Relation.ZERO_OUT, order="asynchronous",
-    )  # fmt: skip
-    algorithm = pvi_dp_sga.dp_sga(settings, likelihoods.logistic())
+    algorithm = methods.dp_sga(
+        epsilon=500.0,
+        delta=DELTA,
+        rounds=6,
+        local_steps=2,
+        sampling_rate=1.0,
+        clipping_norm=2.0,
+        prior_variance=4.0,
+        relation=Relation.ZERO_OUT,
+        order="asynchronous",
+    )
     return Study(algorithm, Facts((RECORDS,) * 3, 1, 1), Trust.LOCAL)
 
 
@@ -112,7 +123,7 @@ def test_a_step_is_remembered_if_its_answer_counted(tmp_path, counted, dies):
     factors = {}
 
     def look(done):
-        factors[done] = np.asarray(cluster.parties[PARTY]._state.factors)
+        factors[done] = np.asarray(cluster.parties[PARTY]._state[0])  # beside what it last sent
 
     outcome = cluster.run(FaultyLink(cluster.link, faults), ahead=False, progress=look)
     assert outcome.opened == 4
@@ -167,16 +178,21 @@ def test_a_memory_of_another_session_is_refused(tmp_path):
 
 @lru_cache(maxsize=2)
 def one_event():
-    problem = Problem(
+    problem = RecordLoss(
         lambda weights, record: jnp.logaddexp(0.0, -record[1] * (record[0] @ weights)),
         np.zeros(1, np.float32),
         (np.zeros(1, np.float32), np.float32(0)),
     )
-    settings = dp_ftrl.Settings(
-        2.0, DELTA, rounds=4, separation=2, bands=2, relation=Relation.REPLACE_ONE,
-        clipping=dp_ftrl.Clipping(loss_range=2.0),
-    )  # fmt: skip
-    algorithm = dp_ftrl.dp_ftrl(settings, problem, optax.sgd(1.0))
+    algorithm = methods.dp_ftrl(
+        problem,
+        optax.sgd(1.0),
+        2.0,
+        DELTA,
+        rounds=4,
+        separation=2,
+        bands=2,
+        clipping=Clipping(loss_range=2.0),
+    )
     return Study(algorithm, Facts((8,) * 3, 1, 2), Trust.LOCAL)
 
 
@@ -186,8 +202,11 @@ def test_a_run_that_is_one_event_ends_with_the_process(tmp_path):
     cluster, outcome = ran(one_event(), tmp_path / "run", restart=(2,))
     assert outcome.opened == 4
     assert [len(cluster.charges(party)) for party in range(3)] == [1, 1, 1]
-    made = [said.request.scalars["round"] for said in cluster.link.heard
-            if said.node == NODE and said.reply.tag == "released"]  # fmt: skip
+    made = [
+        said.request.scalars["round"]
+        for said in cluster.link.heard
+        if said.node == NODE and said.reply.tag == "released"
+    ]
     assert made == [0, 1]
     most = cluster.most(PARTY, next(iter(cluster.study.costs[PARTY])))
     assert max(cluster.spent(PARTY, *cluster.study.costs[PARTY])) <= most * (1 + 1e-9)

@@ -101,10 +101,16 @@ def other_records(cluster, monkeypatch):
 
 
 SCENARIOS = {
-    "budget": budget, "full-disk": full_disk, "failing-disk": failing_disk,
-    "other-ledger": other_ledger, "spent-elsewhere": spent_elsewhere, "other-key": other_key,
-    "other-study": other_study, "policy": policy, "other-records": other_records,
-}  # fmt: skip
+    "budget": budget,
+    "full-disk": full_disk,
+    "failing-disk": failing_disk,
+    "other-ledger": other_ledger,
+    "spent-elsewhere": spent_elsewhere,
+    "other-key": other_key,
+    "other-study": other_study,
+    "policy": policy,
+    "other-records": other_records,
+}
 
 
 @pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.SECURE_SUM])
@@ -140,11 +146,13 @@ def test_the_wire_does_not_tell_why(tmp_path, monkeypatch, name):
     responder = cluster.parties[PARTY]
     public = np.zeros(2, np.float32)
     replies = [
-        wire.decode(responder.answer(
-            cluster.request("ask", number, 0, public, counted=[-1] * 4)
-        )[HEAD_BYTES:])
+        wire.decode(
+            responder.answer(cluster.request("ask", number, 0, public, counted=[-1] * 4))[
+                HEAD_BYTES:
+            ]
+        )
         for number in range(3)
-    ]  # fmt: skip
+    ]
     refused = [reply for reply in replies if reply.tag == "dropout"]
     assert refused
     for reply in refused:

@@ -106,9 +106,12 @@ def test_a_signed_result_is_accepted_and_kept(tmp_path):
     for party in cluster.parties.values():
         party.authority = authority
     outcome = coordinate(
-        cluster.study, cluster.link, cluster.session,
-        conditions=Conditions(1.0, patience=0.0), signer=signer,
-    )  # fmt: skip
+        cluster.study,
+        cluster.link,
+        cluster.session,
+        conditions=Conditions(1.0, connect_timeout=0.0),
+        signer=signer,
+    )
     for party in cluster.parties.values():
         assert party.finished
         require_signed(authority, bytes.fromhex(outcome.result_hash), party.signed)

@@ -3,15 +3,19 @@
 import gzip
 import http.server
 import threading
+import time
 import tracemalloc
 from contextlib import contextmanager, suppress
 
 import httpx
 import pytest
 
+from unisono.engines import wire
+from unisono.engines.flower import careful
 from unisono.engines.flower.careful import _SHORT
 from unisono.engines.flower.fleet import Fleet
 from unisono.engines.flower.refusals import explain
+from unisono.errors import InvalidInput
 
 
 @contextmanager
@@ -88,7 +92,7 @@ def test_a_compressed_answer_is_refused_and_never_inflated():
         tracemalloc.start()
         try:
             with fleet(where) as party, pytest.raises(httpx.DecodingError, match="compressed"):
-                party.receive()
+                party.next_message(b"", b"", wait=True)
             assert tracemalloc.get_traced_memory()[1] < 1 << 24
         finally:
             tracemalloc.stop()
@@ -105,9 +109,58 @@ def test_an_endless_answer_is_cut_off():
             written.append(1 << 20)
 
     with (
-        server(endless) as (address, _), fleet(address) as party,
+        server(endless) as (address, _),
+        fleet(address) as party,
         pytest.raises(httpx.DecodingError, match=str(_SHORT)) as caught,
-    ):  # fmt: skip
-        party.receive()
+    ):
+        party.heartbeat()
     assert sum(written) < 1 << 26
     assert "not Flower's protocol" in explain(caught.value, address).reason
+
+
+def test_an_answer_that_comes_byte_by_byte_is_given_up(monkeypatch):
+    monkeypatch.setattr(careful, "_WHOLE", 0.3)
+    written = []
+
+    def dripping(handler):
+        handler.send_response(200)
+        handler.send_header("content-length", "100")
+        handler.end_headers()
+        for _ in range(100):
+            handler.wfile.write(b"x")
+            written.append(1)
+            time.sleep(0.05)
+
+    with (
+        server(dripping) as (address, _),
+        fleet(address) as party,
+        pytest.raises(httpx.ReadTimeout, match="not ended") as caught,
+    ):
+        party.heartbeat()
+    assert len(written) < 50
+    assert not explain(caught.value, address).final  # a slow network, perhaps: it tries again
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [(bytes(23), "no room for its name"), (bytes(16) + b"\x7f\xf8" + bytes(6), "lives for nan s")],
+    ids=["short", "no time"],
+)
+def test_a_message_without_its_head_is_refused(message, words):
+    with (
+        server(lambda handler: say(handler, 200, {}, message)) as (address, _),
+        fleet(address) as party,
+        pytest.raises(InvalidInput, match=words),
+    ):
+        party.next_message(b"", b"", wait=True)
+
+
+def test_a_message_may_be_long_and_is_bounded(monkeypatch):
+    monkeypatch.setattr(wire, "MAXIMUM_BYTES", 3 << 20)
+    long = bytes(24 + (2 << 20))
+    with server(lambda handler: say(handler, 200, {}, long)) as (address, _):
+        with fleet(address) as party:
+            assert len(party.next_message(b"", b"", wait=True).data) == 2 << 20
+        monkeypatch.setattr(wire, "MAXIMUM_BYTES", 1 << 20)
+        with fleet(address) as party, pytest.raises(httpx.DecodingError, match="more than"):
+            party.next_message(b"", b"", wait=True)

@@ -3,11 +3,15 @@
 import ast
 import inspect
 import textwrap
+from base64 import b64decode
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 
+import httpx
 import pytest
-from flwr.app.message import make_message, remove_content_from_message
+from flwr.app.message import make_message
 from flwr.app.metadata import Metadata
 from flwr.cli.build import build_fab_from_disk
 from flwr.common.serde import run_from_proto
@@ -16,13 +20,14 @@ from flwr.proto import (
     fab_pb2,
     fleet_pb2,
     heartbeat_pb2,
-    message_pb2,
     node_pb2,
     runtime_pb2,
 )
+from flwr.server.superlink.linkstate.sql_linkstate import SqlLinkState
 from flwr.supercore.control.control_http_client import ControlHttpClient
+from flwr.supercore.date import now
 from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
-from flwr.supercore.inflatable import inflatable_object, inflatable_protobuf_utils, inflatable_utils
+from flwr.supercore.inflatable import inflatable_utils
 from flwr.supercore.primitives import asymmetric
 from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 from flwr.supercore.runtime import RuntimeHttpClient
@@ -44,25 +49,16 @@ SIGNATURES = {
     FleetHttpClient.ActivateNode: "self request",
     FleetHttpClient.DeactivateNode: "self request",
     FleetHttpClient.SendNodeHeartbeat: "self request",
-    FleetHttpClient.PullMessages: "self request",
-    FleetHttpClient.PushMessages: "self request",
-    FleetHttpClient.PullObject: "self request",
-    FleetHttpClient.PushObject: "self request",
     FleetHttpClient.close: "self",
     NodeAuthHttpInterceptor: "private_key public_key",
+    NodeAuthHttpInterceptor.intercept: "self context call_next",
+    SqlLinkState.get_node_id_by_public_key: "self public_key",
+    SqlLinkState.acknowledge_node_heartbeat: "self node_id heartbeat_interval",
     Metadata: "run_id message_id src_node_id dst_node_id reply_to_message_id group_id created_at "
     "ttl message_type src_task_id dst_task_id",
     make_message: "metadata content error",
-    remove_content_from_message: "message",
     asymmetric.generate_key_pairs: "",
     asymmetric.public_key_to_bytes: "public_key",
-    inflatable_object.get_all_nested_objects: "obj",
-    inflatable_object.get_object_tree: "obj",
-    inflatable_object.iterate_object_tree: "tree",
-    inflatable_object.no_object_id_recompute: "",
-    inflatable_protobuf_utils.make_pull_object_fn_protobuf: "pull_object_protobuf node run_id",
-    inflatable_protobuf_utils.make_push_object_fn_protobuf: "push_object_protobuf node run_id "
-    "session_id",
     inflatable_utils.inflate_object_from_contents: "object_id object_contents "
     "keep_object_contents objects",
     inflatable_utils.pull_objects: "object_ids pull_object_fn max_concurrent_pulls max_time "
@@ -91,20 +87,15 @@ SIGNATURES = {
     "enable_event_log artifact_provider enable_supernode_auth fleet_api_type fleet_api_address "
     "simulation ssl_ca_certfile ssl_certfile ssl_keyfile database isolation "
     "runtime_dependency_install",
-}  # fmt: skip
+}
 
 FIELDS = {
     fleet_pb2.RegisterNodeFleetRequest: "public_key",
     fleet_pb2.ActivateNodeRequest: "public_key heartbeat_interval",
     fleet_pb2.ActivateNodeResponse: "node_id",
     fleet_pb2.DeactivateNodeRequest: "node_id",
-    fleet_pb2.PullMessagesRequest: "node",
-    fleet_pb2.PullMessagesResponse: "messages_list message_object_trees",
-    fleet_pb2.PushMessagesRequest: "node messages_list message_object_trees",
-    fleet_pb2.PushMessagesResponse: "objects_to_push session_id",
     heartbeat_pb2.SendNodeHeartbeatRequest: "node heartbeat_interval",
     heartbeat_pb2.SendNodeHeartbeatResponse: "success",
-    message_pb2.ObjectTree: "object_id children",
     node_pb2.Node: "node_id",
     node_pb2.NodeInfo: "node_id public_key",
     fab_pb2.Fab: "hash_str content",
@@ -133,6 +124,23 @@ def test_fields(message):
     assert set(FIELDS[message].split()) <= set(message.DESCRIPTOR.fields_by_name)
 
 
+def test_a_request_is_signed_by_three_headers():
+    """The process of the SuperLink reads them where Flower would not."""
+    private, public = asymmetric.generate_key_pairs()
+    request = httpx.Request("POST", "https://localhost/")
+    signer = NodeAuthHttpInterceptor(private, public)
+    signer.intercept(SimpleNamespace(request=request), lambda context: None)
+    signed = request.headers[superlink.TIMESTAMP_HEADER]
+    key, signature = (
+        b64decode(request.headers[name])
+        for name in (superlink.FLEET_HTTP_PUBLIC_KEY_HEADER, superlink.FLEET_HTTP_SIGNATURE_HEADER)
+    )
+    assert abs((now() - datetime.fromisoformat(signed)).total_seconds()) < 60
+    assert asymmetric.verify_signature(
+        asymmetric.bytes_to_public_key(key), signed.encode(), signature
+    )
+
+
 def test_the_grid_pulls_through_the_two_names_that_are_replaced():
     """With other names, or other arguments, deadlines on the server's side would not hold."""
     source = inspect.getsource(http_grid.HttpGrid.pull_messages)
@@ -149,21 +157,29 @@ def test_what_the_grid_pushes_goes_through_the_name_that_is_replaced():
     """With another name, one party's message that cannot be stored would end the push of all."""
     source = inspect.getsource(http_grid.HttpGrid._try_push_messages)
     (call,) = (
-        node for node in ast.walk(ast.parse(textwrap.dedent(source)))
+        node
+        for node in ast.walk(ast.parse(textwrap.dedent(source)))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "push_objects"
-    )  # fmt: skip
+    )
     assert len(call.args) == 1
     assert [k.arg for k in call.keywords] == ["push_object_fn", "object_ids_to_push"]
 
 
 def test_the_fleet_serves_what_was_looked_at():
     """A new request is open to parties only when somebody has read what it does."""
-    fleet = {path.removeprefix("/v1/fleet/") for _, path in PROTOBUF_REQUEST_TYPES
-             if path.startswith("/v1/fleet/")}  # fmt: skip
+    fleet = {
+        path.removeprefix("/v1/fleet/")
+        for _, path in PROTOBUF_REQUEST_TYPES
+        if path.startswith("/v1/fleet/")
+    }
     assert fleet == {
-        *superlink._REQUESTS, *superlink._OBJECTS, *superlink._APPS, *superlink._NOTED,
-        *superlink._INTRODUCTION, "unregister-node",
-    }  # fmt: skip
+        *superlink._REQUESTS,
+        *superlink._OBJECTS,
+        *superlink._STOCK,
+        *superlink._NOTED,
+        *superlink._INTRODUCTION,
+        "unregister-node",
+    }
 
 
 def test_private_names_are_imported_in_one_file_for_each_side():

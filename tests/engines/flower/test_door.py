@@ -6,27 +6,41 @@ The requests are made by another user of this machine, who also looks for other 
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import httpx
 import pytest
+import uvicorn
 from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 
-from unisono.engines.flower.certificates import generate_node_keys, issue, public_path
+from unisono.engines.flower.certificates import (
+    generate_node_keys,
+    issue,
+    load_node_keys,
+    public_path,
+)
 from unisono.engines.flower.cluster import SuperLink
 from unisono.engines.flower.door import SHORT, Door
 from unisono.engines.flower.fleet import Fleet
+from unisono.engines.flower.mailboxes import PARTYS_PATH, SERVERS_PATH
 from unisono.engines.flower.processes import marked
-from unisono.engines.flower.superlink import Control
+from unisono.engines.flower.superlink import Control, _patient_for
 
 pytestmark = pytest.mark.cluster
 
-PARTIES = {
-    "activate-node", "deactivate-node", "send-node-heartbeat", "pull-messages", "push-messages",
-    "push-object", "pull-object", "get-run", "get-fab", "confirm-message-received",
-}  # fmt: skip
+PARTIES = {"activate-node", "deactivate-node", "send-node-heartbeat"}
+STOCK = PARTIES | {
+    "pull-messages",
+    "push-messages",
+    "push-object",
+    "pull-object",
+    "get-run",
+    "get-fab",
+    "confirm-message-received",
+}
 # Modules are loaded first: the other user may not be able to read them.
 STRANGER = """
 import http.client, json, os, socket, ssl, sys
@@ -65,11 +79,21 @@ def through(headers, path="/short", method="POST", kind="http", member=True):
         said.append(event)
 
     door = Door(
-        inner, short={"/short"}, long={"/long"}, noted={"/noted"}, maximum=10**6,
-        admits=lambda headers: member and headers[b"flwr-key"] == b"own",
-    )  # fmt: skip
-    scope = {"type": kind, "method": method, "path": path, "query_string": b"a=b",
-             "headers": [(name.encode(), value.encode()) for name, value in headers]}  # fmt: skip
+        inner,
+        short={"/short", "/signed"},
+        long={"/long"},
+        noted={"/noted"},
+        maximum=10**6,
+        signed={"/signed"},
+        admits=lambda path, headers: member and headers[b"flwr-key"] == b"own",
+    )
+    scope = {
+        "type": kind,
+        "method": method,
+        "path": path,
+        "query_string": b"a=b",
+        "headers": [(name.encode(), value.encode()) for name, value in headers],
+    }
     asyncio.run(door(scope, None, send))
     return inside[0] if inside else said[0]["status"]
 
@@ -92,6 +116,7 @@ OWN = ("flwr-key", "own")
         (413, [("content-length", str(SHORT + 1)), OWN], {"path": "/long", "member": False}),
         (413, [("content-length", str(10**7)), OWN], {"path": "/long"}),
         (413, [("content-length", str(SHORT + 1)), OWN], {"path": "/noted"}),
+        (401, [("content-length", "1"), OWN], {"path": "/signed", "member": False}),
         (200, [("content-length", "1")], {"path": "/noted"}),
     ],
 )
@@ -104,8 +129,9 @@ def test_what_passes_is_stripped_of_what_it_does_not_need():
     more = [("host", "x/v1/runtime/pull-object?"), ("x-forwarded-for", "1.2.3.4"), ("cookie", "a")]
     inside = through([*more, *needed], path="/long")
     assert dict(inside["headers"]) == {
-        b"host": b"localhost", **{name.encode(): value.encode() for name, value in needed},
-    }  # fmt: skip
+        b"host": b"localhost",
+        **{name.encode(): value.encode() for name, value in needed},
+    }
     assert inside["query_string"] == b""
 
 
@@ -134,9 +160,12 @@ def test_nothing_but_a_partys_requests_passes(server):
     assert len(closed) > 50
     described = ("/docs", "/openapi.json", "/health", "/redoc", "/", "/forget")
     roundabout = (
-        "/forget", "/v1/responses", "//v1/control/list-nodes", "/v1/fleet/../control/list-runs",
+        "/forget",
+        "/v1/responses",
+        "//v1/control/list-nodes",
+        "/v1/fleet/../control/list-runs",
         "/v1/fleet/%2e%2e/control/list-runs",
-    )  # fmt: skip
+    )
     asked = [("POST", path, 0) for path in (*closed, *roundabout)]
     asked += [("GET", path, 0) for path in described]
     found = stranger(server, *asked)
@@ -147,13 +176,30 @@ def test_nothing_but_a_partys_requests_passes(server):
 def test_a_partys_requests_are_refused_without_its_key(server):
     found = stranger(server, *[("POST", f"/v1/fleet/{name}", 0) for name in sorted(PARTIES)])
     found.pop("socket")
+    assert set(map(tuple, found.values())) == {(401, 0)}  # by the door: Flower would say why
+
+
+def test_what_stock_supernodes_need_is_there_for_them_only(tmp_path):
+    with SuperLink(tmp_path, tls=issue(tmp_path / "tls", ["127.0.0.1"]), stock=True) as server:
+        found = stranger(server, *[("POST", f"/v1/fleet/{name}", 0) for name in sorted(STOCK)])
+    found.pop("socket")
     assert found.pop("POST /v1/fleet/confirm-message-received 0") == [200, 0]  # and goes no further
     assert {status for status, _ in found.values()} == {401}
 
 
+@pytest.mark.parametrize("size", [0, 24, 25])
+def test_messages_are_for_parties_of_the_roster(server, size):
+    """A body that is too short, and one that names a node, without a signature."""
+    found = stranger(server, ("POST", PARTYS_PATH, size), ("POST", SERVERS_PATH, size))
+    found.pop("socket")
+    statuses = {request.split()[1]: status for request, (status, _) in found.items()}
+    assert statuses == {PARTYS_PATH: 401, SERVERS_PATH: 404}
+
+
 def test_long_bodies_of_strangers_are_refused_unread(server):
-    sizes = {"push-object": SHORT + 1, "activate-node": 10**12, "get-run": 2**63}
-    found = stranger(server, *[("POST", f"/v1/fleet/{n}", size) for n, size in sizes.items()])
+    sizes = {"send-node-heartbeat": SHORT + 1, "activate-node": 10**12, "deactivate-node": 2**63}
+    asked = [("POST", f"/v1/fleet/{n}", size) for n, size in sizes.items()]
+    found = stranger(server, *asked, ("POST", PARTYS_PATH, SHORT + 1))
     found.pop("socket")
     assert {status for status, _ in found.values()} == {413}
 
@@ -168,9 +214,27 @@ def test_a_stranger_with_a_key_of_its_own_is_not_admitted(server, tmp_path, regi
         fleet.open(None)
     with pytest.raises(httpx.HTTPStatusError):
         fleet.heartbeat()
+    with pytest.raises(httpx.HTTPStatusError):
+        fleet.next_message(b"", b"", wait=True)
     fleet.close()
     with Control(server.inside) as control:
         assert len(control.registered()) == 1
+
+
+def test_what_a_party_signed_for_another_server_is_worth_nothing_here(server, tmp_path):
+    """Whoever runs that one cannot be the party here, read its messages or take them away."""
+    authority, folder = server.folder.parent / "tls" / "authority.crt", server.folder.parent
+    fleet = Fleet(server.address, False, authority.read_bytes(), load_node_keys(folder / "party"))
+    node = fleet.open(None)
+    assert fleet.next_message(b"", b"", wait=False) is None
+    fleet._signer._authority = issue(tmp_path / "tls", ["127.0.0.1"]).authority.read_bytes()
+    for request in (fleet.heartbeat, fleet.leave, fleet.beat, lambda: fleet.open(None)):
+        with pytest.raises(httpx.HTTPStatusError, match="401"):
+            request()
+    fleet._signer._authority = authority.read_bytes()
+    assert fleet.open(node) == node  # nobody made it leave
+    fleet.leave()
+    fleet.close()
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="becoming another user needs to be root")
@@ -195,3 +259,45 @@ def test_nothing_else_listens(server):
             if f"socket:[{fields[9]}]" in held and fields[3] in ("0A", "07"):
                 listening.append(int(fields[1].rpartition(":")[2], 16))
     assert listening == [int(server.address.rpartition(":")[2])]
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        (b"", b""),
+        (b"POST /busy HTTP/1.1\r\nhost: x\r\nconte", b""),
+        (b"POST /refused HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nx", b"HTTP/1.1 404"),
+        (b"POST /busy HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n", b"HTTP/1.1 200"),
+    ],
+    ids=["nothing", "a piece of a request", "a request that is refused", "one that takes long"],
+)
+def test_whoever_asks_for_nothing_is_not_waited_for(sent, answer):
+    """Others are answered however long it takes."""
+    begun = []
+
+    async def app(scope, receive, send):
+        begun.append(scope["path"])
+        await asyncio.sleep(1.0 if scope["path"] == "/busy" else 0.0)
+        status = 200 if scope["path"] == "/busy" else 404
+        headers = [(b"content-length", b"0")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def scenario():
+        own = {"http": _patient_for(0.3), "ws": "none", "lifespan": "off"}
+        server = uvicorn.Server(uvicorn.Config(app, **own))
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            serving = asyncio.create_task(server.serve(sockets=[listening]))
+            while not server.started:
+                await asyncio.sleep(0.01)
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            writer.write(sent)
+            found = await asyncio.wait_for(reader.read(), 5)  # until it is closed
+            writer.close()
+            await writer.wait_closed()
+            server.should_exit = True
+            await serving
+        return found
+
+    assert asyncio.run(scenario()).startswith(answer)
+    assert begun == ([] if not answer else [sent.split()[1].decode()])

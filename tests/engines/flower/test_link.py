@@ -209,3 +209,16 @@ def test_messages_are_forgotten_after_the_exchange_and_not_before():
     grid.forget = lambda names: forgotten.append((grid.pulls, sorted(names)))
     GridLink(grid).exchange({1: b"a", 2: b"b"}, deadline=0.2)
     assert forgotten == [(grid.pulls, ["message-0", "message-1"])]
+
+
+def test_residents_answer_through_their_boxes_and_the_others_through_flower():
+    grid = Grid(capitals)
+
+    def deliver(requests, deadline):
+        yield 1, requests[1] + b" in a box"
+        yield 2, None
+
+    grid.deliver = deliver
+    replies = GridLink(grid).exchange({1: b"a", 2: b"b", 3: b"c"}, deadline=5.0)
+    assert replies == {1: b"a in a box", 2: b"B"}
+    assert [m.metadata.dst_node_id for m in grid.pushed] == [2]

@@ -16,6 +16,7 @@ from unisono.engines.flower.certificates import (
 )
 from unisono.engines.flower.cluster import SuperLink
 from unisono.engines.flower.fleet import Fleet
+from unisono.engines.flower.mailboxes import LONGEST_WAIT
 from unisono.engines.flower.resident import _Resident
 
 pytestmark = pytest.mark.cluster
@@ -24,16 +25,18 @@ PARTIES, ROUNDS = 12, 4
 
 
 class Hasty(Fleet):
-    """Confirms each message as soon as it hears of it, again and again."""
+    """Says that it has each message before it answers, again and again, and answers twice."""
 
-    def content(self, request):
+    def next_message(self, identifier, reply, wait):
         confirmation = ConfirmMessageReceivedRequest(
-            node=self._node, run_id=request.head.metadata.run_id,
-            message_object_id=request.identifier,
-        )  # fmt: skip
-        for _ in range(5):
+            node=self._node, run_id=1, message_object_id=identifier.hex()
+        )
+        for _ in range(3):
             self._client.ConfirmMessageReceived(confirmation)
-        return super().content(request)
+        if identifier:
+            super().next_message(bytes(16), b"an answer to nothing", wait=False)
+            super().next_message(identifier, reply, wait=False)
+        return super().next_message(identifier, b"another answer", wait=wait)
 
 
 @pytest.mark.parametrize("hasty", [0, 4])
@@ -52,7 +55,7 @@ def test_a_dozen_parties_finish_and_none_can_delete_what_is_sent(tmp_path, monke
         resident.leave()
         fleet.close()
 
-    with SuperLink(tmp_path, tls=tls) as server:
+    with SuperLink(tmp_path, tls=tls, stock=True) as server:  # where confirmations are heard
         for index in range(PARTIES):
             generate_node_keys(tmp_path / f"party{index}")
         server.register(*(public_path(tmp_path / f"party{i}") for i in range(PARTIES)))
@@ -65,8 +68,12 @@ def test_a_dozen_parties_finish_and_none_can_delete_what_is_sent(tmp_path, monke
             while len(nodes) < PARTIES:
                 time.sleep(0.05)
             for number in range(ROUNDS):
-                order = {"text": "hello" * 2000, "nodes": list(nodes.values()), "deadline": 20.0,
-                         "same": True}  # fmt: skip
+                order = {
+                    "text": "hello" * 2000,
+                    "nodes": list(nodes.values()),
+                    "deadline": 20.0,
+                    "same": True,
+                }
                 (job / "part").write_text(json.dumps(order))
                 (job / "part").replace(job / f"order{number}.json")
                 result = job / f"result{number}.json"
@@ -78,6 +85,10 @@ def test_a_dozen_parties_finish_and_none_can_delete_what_is_sent(tmp_path, monke
             (job / f"order{ROUNDS}.json").write_text(json.dumps({"text": "stop"}))
             run.wait(20)
         finally:
+            began = time.monotonic()
             stop.set()
             for thread in threads:
                 thread.join()
+            took = time.monotonic() - began
+    # All were waiting for a message, and were told that there is none, in place of waiting on.
+    assert took < LONGEST_WAIT - 2

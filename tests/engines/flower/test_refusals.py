@@ -25,7 +25,7 @@ def answer(status, json=None, ahead=0.0):
         (lambda: answer(412, {"code": 2004, "detail": ""}), "holds this party's card", False),
         (lambda: answer(403, {"code": 2001, "detail": ""}), "registered keys only", True),
         (lambda: answer(401, ahead=600), r"clocks differ by \+6\d\d s", True),
-        (lambda: answer(401), "does not know this party", False),
+        (lambda: answer(401), "does not admit this party's transport key", False),
         (lambda: answer(503), "status 503", False),
         (lambda: answer(404), "no Flower server", True),
         (lambda: answer(200, ["not", "an", "object"]), "no Flower server", True),

@@ -2,12 +2,12 @@
 
 import threading
 import time
-from types import SimpleNamespace
 
 import httpx
 import pytest
 
 from unisono.engines.flower import resident
+from unisono.engines.flower.fleet import Request
 from unisono.engines.flower.resident import PATIENCE, _Resident, serve
 from unisono.errors import InvalidInput
 
@@ -17,33 +17,25 @@ class Fleet:
 
     def __init__(self, messages, stop, breaks=()):
         self.messages, self.stop, self.breaks = list(messages), stop, list(breaks)
-        self.sent, self.left = [], False
+        self.sent, self.waited, self.beats = [], [], 0
 
-    def receive(self):
+    def next_message(self, identifier, reply, wait):
+        if identifier and self.breaks:
+            raise self.breaks.pop(0)
+        if identifier:
+            self.sent.append((identifier, reply))
+        self.waited.append(wait)
         if not self.messages:
             self.stop.set()
             return None
-        identifier, data = self.messages.pop(0)
-        return SimpleNamespace(identifier=identifier, lifetime=5.0, data=data)
+        return Request(*self.messages.pop(0))
 
-    def content(self, request):
-        if isinstance(request.data, Exception):
-            raise request.data
-        return request.data
+    def beat(self):
+        self.beats += 1
 
-    def reply(self, request, data):
-        return request.identifier, data
 
-    def send(self, reply):
-        if self.breaks:
-            raise self.breaks.pop(0)
-        self.sent.append(reply)
-
-    def heartbeat(self):
-        return True
-
-    def leave(self):
-        self.left = True
+def message(identifier, data):
+    return identifier, 5.0, data
 
 
 @pytest.fixture(autouse=True)
@@ -59,28 +51,29 @@ def answered(messages, answer=bytes.upper, breaks=()):
 
 
 def test_one_message_in_one_reply_out():
-    fleet = answered([("1", b"a"), ("2", b"b")])
-    assert fleet.sent == [("1", b"A"), ("2", b"B")]
+    fleet = answered([message(b"1", b"a"), message(b"2", b"b")])
+    assert fleet.sent == [(b"1", b"A"), (b"2", b"B")]
 
 
 def test_a_message_delivered_twice_is_answered_once():
-    calls = []
-    fleet = answered([("1", b"a"), ("1", b"a"), ("2", b"b"), ("1", b"a")], answer=calls.append)
+    """Who is asked again has nothing to add, and says so: nobody need wait for it."""
+    calls, order = [], [(b"1", b"a"), (b"1", b"a"), (b"2", b"b"), (b"1", b"a")]
+
+    def answer(data):
+        calls.append(data)
+        return data
+
+    fleet = answered([message(*one) for one in order], answer)
     assert calls == [b"a", b"b"]
-    assert [identifier for identifier, _ in fleet.sent] == ["1", "2"]
-
-
-def test_a_malformed_message_is_refused_and_the_party_goes_on():
-    fleet = answered([("1", InvalidInput("two records")), ("2", KeyError("x")), ("3", b"c")])
-    assert fleet.sent == [("1", None), ("2", None), ("3", b"C")]
+    assert fleet.sent == [(b"1", b"a"), (b"1", b""), (b"2", b"b"), (b"1", b"")]
 
 
 def test_an_answer_that_fails_says_nothing(caplog):
     def fail(data):
         raise RuntimeError("record 17 is out of range")
 
-    fleet = answered([("1", b"a")], answer=fail)
-    assert fleet.sent == [("1", None)]
+    fleet = answered([message(b"1", b"a")], answer=fail)
+    assert fleet.sent == [(b"1", b"")]
     assert "record 17" in caplog.text  # in the party's own log
 
 
@@ -91,14 +84,74 @@ def test_a_reply_goes_through_an_interrupted_connection_without_a_second_answer(
         calls.append(data)
         return data
 
-    fleet = answered([("1", b"a")], answer, breaks=[httpx.ReadError("cut"), httpx.ReadTimeout("")])
-    assert (fleet.sent, calls) == ([("1", b"a")], [b"a"])
+    breaks = [httpx.ReadError("cut"), httpx.ReadTimeout("")]
+    fleet = answered([message(b"1", b"a")], answer, breaks)
+    assert (fleet.sent, calls) == ([(b"1", b"a")], [b"a"])
+
+
+def test_a_reply_that_nobody_waits_for_is_given_up():
+    with pytest.raises(httpx.ReadError):
+        answered([(b"1", 0.0, b"a")], breaks=[httpx.ReadError("cut")] * 9)
 
 
 def test_a_request_the_server_refuses_ends_the_connection():
     refused = httpx.HTTPStatusError("401", request=None, response=httpx.Response(401))
     with pytest.raises(httpx.HTTPStatusError):
-        answered([("1", b"a")], breaks=[refused])
+        answered([message(b"1", b"a")], breaks=[refused])
+
+
+def test_the_last_reply_is_handed_over_before_the_party_leaves():
+    """The answer after which a party stops asks for no message more."""
+    stop = threading.Event()
+    fleet = Fleet([message(b"1", b"a"), message(b"2", b"b")], stop)
+
+    def last(data):
+        stop.set()
+        return data
+
+    _Resident(fleet, last, stop).work()
+    assert fleet.sent == [(b"1", b"a"), (b"2", b"b")]
+    assert fleet.waited == [True, False, False]
+
+
+def test_while_an_answer_takes_long_the_party_says_that_it_is_there(monkeypatch):
+    monkeypatch.setattr(resident, "_BEAT", 0.02)
+    monkeypatch.setattr(resident, "_LOOK", 0.01)
+    fleet = answered([message(b"1", b"a")], lambda data: time.sleep(0.3) or data)
+    assert 2 <= fleet.beats <= 15
+
+
+def test_a_server_that_does_not_wait_is_not_asked_without_end(monkeypatch):
+    monkeypatch.setattr(resident, "_SHORTEST_RETRY", 0.05)
+    stop = threading.Event()
+
+    class Hasty(Fleet):
+        def next_message(self, identifier, reply, wait):
+            self.waited.append(wait)
+
+    fleet = Hasty([], stop)
+    threading.Timer(0.5, stop.set).start()
+    _Resident(fleet, bytes.upper, stop).work()
+    assert 2 <= len(fleet.waited) <= 6
+
+
+def test_a_party_that_is_to_stop_does_not_wait_for_a_message_till_the_end():
+    """What ends a request that waits is another one, which asks for nothing."""
+    stop, ended = threading.Event(), threading.Event()
+
+    class Waiting(Fleet):
+        def next_message(self, identifier, reply, wait):
+            if wait:
+                assert ended.wait(10)
+            ended.set()
+
+    party = _Resident(Waiting([], stop), bytes.upper, stop)
+    thread = threading.Thread(target=party.work)
+    thread.start()
+    time.sleep(0.05)
+    stop.set()
+    thread.join(5)
+    assert not thread.is_alive()
 
 
 @pytest.mark.parametrize(
@@ -128,6 +181,11 @@ def test_nobody_at_the_address_is_an_error_after_some_patience():
         pytest.raises(InvalidInput, match="nobody answers at 127"),
     ):
         serve(
-            bytes.upper, "127.0.0.1:9", root_certificates=None, keys=None,
-            stop=threading.Event(), insecure=True, patience=0.3,
-        )  # fmt: skip
+            bytes.upper,
+            "127.0.0.1:9",
+            root_certificates=None,
+            keys=None,
+            stop=threading.Event(),
+            insecure=True,
+            connect_timeout=0.3,
+        )

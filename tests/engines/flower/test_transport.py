@@ -44,11 +44,11 @@ class Cluster:
         self.tls = issue(folder / "tls", ["127.0.0.1"])
         self.server = SuperLink(folder, tls=self.tls)
 
-    def party(self, name, *, authority=None, patience=30.0, **options):
+    def party(self, name, *, authority=None, connect_timeout=30.0, **options):
         """Starts a party's process."""
         told = self.folder / f"{name}.told"
         arguments = [self.server.address, self.folder / name, authority or self.tls.authority]
-        command = [sys.executable, STUDY, *arguments, told, patience]
+        command = [sys.executable, STUDY, *arguments, told, connect_timeout]
         return subprocess.Popen([str(part) for part in command], **options)
 
     def register(self):
@@ -167,7 +167,7 @@ def test_a_late_answer_is_missing_and_not_taken_for_the_next(cluster):
 def test_strangers_are_turned_away_in_words(cluster, tmp_path, name, words):
     if name == "stranger":
         generate_node_keys(cluster.folder / name)
-        started = cluster.party(name, patience=1.0, stderr=subprocess.PIPE, text=True)
+        started = cluster.party(name, connect_timeout=1.0, stderr=subprocess.PIPE, text=True)
     else:
         other = issue(tmp_path, ["127.0.0.1"]).authority
         started = cluster.party(name, authority=other, stderr=subprocess.PIPE, text=True)
@@ -234,8 +234,10 @@ with SuperLink(Path(sys.argv[1]), insecure=True) as server:
 def test_nothing_is_left_of_a_server_whose_owner_was_stopped(tmp_path, number):
     owner = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(tmp_path)],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     mark = owner.stdout.readline().strip()
     assert marked("UNISONO_SUPERLINK", mark)
     os.kill(owner.pid, number)

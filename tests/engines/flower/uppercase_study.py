@@ -60,7 +60,7 @@ server = server_app(obey)
 client = client_app(answer)
 
 
-def party(address: str, key: str, authority: str, told: str, patience: str) -> None:
+def party(address: str, key: str, authority: str, told: str, connect_timeout: str) -> None:
     """A resident party; writes each node id it is told to the file `told`."""
 
     def connected(node: int) -> None:
@@ -78,7 +78,7 @@ def party(address: str, key: str, authority: str, told: str, patience: str) -> N
         stop=threading.Event(),
         previous=int(previous) if previous else None,
         connected=connected,
-        patience=float(patience),
+        connect_timeout=float(connect_timeout),
     )
 
 

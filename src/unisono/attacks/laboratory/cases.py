@@ -2,7 +2,7 @@
 
 Clipping bounds are a part of the typical length of a gradient, noise is a multiple of its typical
 coordinate, so that one row of the table means the same for every attack. The exponent is that of m
-in 002's Table 1, which bounds the error of the tensor method from above (INVENTORY 002, E002-14):
+in 002's Table 1, which bounds the error of the tensor method from above:
 
     none, clipping, dropout     B sqrt(d/m),  B sqrt(d/(m p)): p KEEPS            -1/2
     k local steps               k B sqrt(d/m)                                     -1/2
@@ -59,20 +59,51 @@ def _private(multiplier: float) -> Callable[[Ground, int], Defence]:
 _PLAIN, _DP = "B sqrt(d/m)", "(B + σ max(1, |g|/C)) sqrt(d/m)"
 CASES = (
     Case("none", "no defence", lambda g, b: Nothing(), _PLAIN, -0.5),
-    Case("local-same", f"{STEPS} local steps, same batch",
-         lambda g, b: LocalSteps(STEPS, g.rate), "k B sqrt(d/m)", -0.5),
-    Case("local-fresh", f"{STEPS} local steps, fresh batches",
-         lambda g, b: LocalSteps(STEPS, g.rate, fresh=True), "k B sqrt(d/m)", -0.5, True),
+    Case(
+        "local-same",
+        f"{STEPS} local steps, same batch",
+        lambda g, b: LocalSteps(STEPS, g.rate),
+        "k B sqrt(d/m)",
+        -0.5,
+    ),
+    Case(
+        "local-fresh",
+        f"{STEPS} local steps, fresh batches",
+        lambda g, b: LocalSteps(STEPS, g.rate, fresh=True),
+        "k B sqrt(d/m)",
+        -0.5,
+        True,
+    ),
     Case("noise-weak", "l2 noise, a tenth of a coordinate", _noise(0.1), "(B + σ) sqrt(d/m)", -0.5),
     Case("noise-strong", "l2 noise, a whole coordinate", _noise(1.0), "(B + σ) sqrt(d/m)", -0.5),
-    Case("clip-batch", "batch clipped to half",
-         lambda g, b: Clipping(g.batch_length / 2), _PLAIN, -0.5),
-    Case("clip-record", "each record clipped to half",
-         lambda g, b: Clipping(g.record_length / 2, "record"), _PLAIN, -0.5),
-    Case("dropout-step", "dropout keeps 1/2, mask per step",
-         lambda g, b: Dropout(0.5, g.units), "B sqrt(d/(m p))", -0.5),
-    Case("dropout-record", "dropout keeps 1/2, mask per record",
-         lambda g, b: Dropout(0.5, g.units, "record"), "B sqrt(d/(m p))", -0.5),
+    Case(
+        "clip-batch",
+        "batch clipped to half",
+        lambda g, b: Clipping(g.batch_length / 2),
+        _PLAIN,
+        -0.5,
+    ),
+    Case(
+        "clip-record",
+        "each record clipped to half",
+        lambda g, b: Clipping(g.record_length / 2, "record"),
+        _PLAIN,
+        -0.5,
+    ),
+    Case(
+        "dropout-step",
+        "dropout keeps 1/2, mask per step",
+        lambda g, b: Dropout(0.5, g.units),
+        "B sqrt(d/(m p))",
+        -0.5,
+    ),
+    Case(
+        "dropout-record",
+        "dropout keeps 1/2, mask per record",
+        lambda g, b: Dropout(0.5, g.units, "record"),
+        "B sqrt(d/(m p))",
+        -0.5,
+    ),
     Case("pruning", "pruned to 10 %", lambda g, b: Pruning(0.1), "none given", None),
     Case("sum-2", "secure sum of 2 parties", _sum(2), "n B sqrt(d/m)", -0.5),
     Case("sum-4", "secure sum of 4 parties", _sum(4), "n B sqrt(d/m)", -0.5),
@@ -80,10 +111,18 @@ CASES = (
     Case("dp-weak", "DP-SGD, noise 0.1", _private(0.1), _DP, 0.0),
     Case("dp-8", "DP-SGD, noise 0.61", _private(0.61), _DP, 0.0),
     Case("dp-1", "DP-SGD, noise 3.8", _private(3.8), _DP, 0.0),
-)  # fmt: skip
+)
 
-_QUICK = ("none", "noise-strong", "clip-record", "dropout-step", "pruning", "sum-2", "dp-weakest",
-          "dp-8")  # fmt: skip
+_QUICK = (
+    "none",
+    "noise-strong",
+    "clip-record",
+    "dropout-step",
+    "pruning",
+    "sum-2",
+    "dp-weakest",
+    "dp-8",
+)
 
 
 def chosen(names: str | None, quick: bool = False) -> tuple[Case, ...]:

@@ -58,10 +58,17 @@ class Effort(NamedTuple):
 
 
 QUICK = Effort(
-    neurons=(20_000, 28_000, 40_000), tensor_seeds=1, private_batches=2, trials=20, runs=100,
-    private_runs=300, rounds=40, curve_digits=1, multipliers=(0.001, 0.01, 0.1, 0.61),
+    neurons=(20_000, 28_000, 40_000),
+    tensor_seeds=1,
+    private_batches=2,
+    trials=20,
+    runs=100,
+    private_runs=300,
+    rounds=40,
+    curve_digits=1,
+    multipliers=(0.001, 0.01, 0.1, 0.61),
     parties=(1, 2, 4),
-)  # fmt: skip
+)
 
 
 class Outcome(NamedTuple):
@@ -72,9 +79,13 @@ class Outcome(NamedTuple):
 
 
 def run(
-    cases: Sequence[Case] = CASES, *, seed: int = 0, quick: bool = False,
-    effort: Effort | None = None, progress: Progress | None = None,
-) -> Outcome:  # fmt: skip
+    cases: Sequence[Case] = CASES,
+    *,
+    seed: int = 0,
+    quick: bool = False,
+    effort: Effort | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
     """Attack everything; `progress(words, done, total)` is called after each piece of work."""
     begin = time.monotonic()
     effort = effort or (QUICK if quick else Effort())
@@ -97,10 +108,14 @@ def run(
     found = Laboratory(
         rows=tuple(rows),
         baseline=Baseline(mean.error, float(np.mean(mean.psnr)), float(blind)),
-        by_epsilon=by_epsilon, by_parties=by_parties,
+        by_epsilon=by_epsilon,
+        by_parties=by_parties,
         single_baseline=float(np.mean(mean.errors[: effort.curve_digits])),
-        setting=SETTING, quick=quick, seed=seed, seconds=time.monotonic() - begin,
-    )  # fmt: skip
+        setting=SETTING,
+        quick=quick,
+        seed=seed,
+        seconds=time.monotonic() - begin,
+    )
     return Outcome(found, gallery)
 
 
@@ -116,13 +131,18 @@ def _row(case: Case, effort: Effort, seed: int) -> tuple[Row, dict[str, np.ndarr
     if quotients is not None:
         shown["closed form"] = quotients
     row = Row(
-        name=case.name, defence=case.words, inversion=inversion, closed_form=closed, tensor=tensor,
+        name=case.name,
+        defence=case.words,
+        inversion=inversion,
+        closed_form=closed,
+        tensor=tensor,
         membership=Membership(
             found.adaptive.area, found.adaptive.advantage, found.naive.area, effort.trials
         ),
-        labels_ratio=labels_ratio, accuracy=training.accuracy(place, case, effort.rounds, seed),
+        labels_ratio=labels_ratio,
+        accuracy=training.accuracy(place, case, effort.rounds, seed),
         privacy=_privacy(case, place, effort, seed, private),
-    )  # fmt: skip
+    )
     return row, shown
 
 
@@ -169,9 +189,13 @@ def _reconstruction(scores: Mapping[bool, Sequence[Score]], mean: float) -> Reco
     errors = {kind: float(np.mean([score.error for score in own])) for kind, own in scores.items()}
     psnr = {kind: float(np.mean([s.psnr.mean() for s in own])) for kind, own in scores.items()}
     return Reconstruction(
-        errors[True], psnr[True], errors[True] / mean, errors[False], psnr[False],
+        errors[True],
+        psnr[True],
+        errors[True] / mean,
+        errors[False],
+        psnr[False],
         len(scores[True]),
-    )  # fmt: skip
+    )
 
 
 def _tensor(case: Case, effort: Effort, seed: int) -> tuple[Tensor, np.ndarray]:
@@ -206,11 +230,17 @@ def _tensor(case: Case, effort: Effort, seed: int) -> tuple[Tensor, np.ndarray]:
     typical = np.mean(np.linalg.norm(public - public.mean(axis=0), axis=1))
     shown = public.mean(axis=0) + typical / np.sqrt(truth.shape[1]) * best.matched
     return Tensor(
-        effort.neurons, tuple(errors), slope.exponent,
-        None if np.isnan(slope.uncertainty) else slope.uncertainty, case.bound, case.exponent,
+        effort.neurons,
+        tuple(errors),
+        slope.exponent,
+        None if np.isnan(slope.uncertainty) else slope.uncertainty,
+        case.bound,
+        case.exponent,
         judged,
-        best.error, float(np.mean(best.psnr)), plainly.error,
-    ), np.clip(shown, 0, 1)  # fmt: skip
+        best.error,
+        float(np.mean(best.psnr)),
+        plainly.error,
+    ), np.clip(shown, 0, 1)
 
 
 def _privacy(case: Case, place: Ground, effort: Effort, seed: int, private: bool) -> Privacy:
@@ -219,11 +249,15 @@ def _privacy(case: Case, place: Ground, effort: Effort, seed: int, private: bool
     defence = case.make(small, BATCH)
     shown = members.audited(small, defence, DELTA, runs, private, seed)
     return Privacy(
-        delta=DELTA, epsilon_round=defence.epsilon(DELTA, BATCH, 1),
+        delta=DELTA,
+        epsilon_round=defence.epsilon(DELTA, BATCH, 1),
         epsilon_training=training.epsilon_of_training(place, case, effort.rounds, DELTA),
-        empirical_direct=shown.epsilon_direct, empirical_model_based=shown.epsilon_model_based,
-        ceiling=shown.ceiling, confidence=shown.confidence, runs=shown.runs,
-    )  # fmt: skip
+        empirical_direct=shown.epsilon_direct,
+        empirical_model_based=shown.epsilon_model_based,
+        ceiling=shown.ceiling,
+        confidence=shown.confidence,
+        runs=shown.runs,
+    )
 
 
 def _blind_ratio(place: Ground, truth: np.ndarray, seed: int) -> float:

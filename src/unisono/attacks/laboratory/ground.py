@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono.attacks.victim import Victim, length, sender
-from unisono.models.networks import Network, mlp, two_layer
+from unisono.problems.networks import Network, mlp, two_layer
 
 FEATURES, HIDDEN, CLASSES, SIDE = 64, 256, 10, 8
 SHOWN = (0, 2, 3, 5, 7)  # the classes of the five digits in the pictures
@@ -120,9 +120,13 @@ def _two_layer(neurons: int) -> Network:
 
 
 def _ground(
-    network: Network, parameters: Any, rows: np.ndarray, targets: np.ndarray,
-    units: tuple[str, ...], rate: float,
-) -> Ground:  # fmt: skip
+    network: Network,
+    parameters: Any,
+    rows: np.ndarray,
+    targets: np.ndarray,
+    units: tuple[str, ...],
+    rate: float,
+) -> Ground:
     send = sender(network.loss, {})
     sizes = []
     for size in (BATCH, 1):

@@ -21,13 +21,20 @@ from unisono.attacks.laboratory.experiment import Gallery
 from unisono.attacks.laboratory.ground import BATCH, SIDE
 from unisono.attacks.laboratory.results import Laboratory, Point, Row
 
-_ATTACKS = {"inversion": "gradient inversion", "closed form": "closed form, one record",
-            "tensor": "tensor method"}  # fmt: skip
+_ATTACKS = {
+    "inversion": "gradient inversion",
+    "closed form": "closed form, one record",
+    "tensor": "tensor method",
+}
 _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#666666"
 _STYLE: Any = {
-    "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 110,
-    "savefig.facecolor": "white", "axes.titlelocation": "left",
-}  # fmt: skip
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.dpi": 110,
+    "savefig.facecolor": "white",
+    "axes.titlelocation": "left",
+}
 
 
 def grid(found: Laboratory, gallery: Gallery) -> bytes:
@@ -35,9 +42,12 @@ def grid(found: Laboratory, gallery: Gallery) -> bytes:
     rows = found.rows
     with pyplot.rc_context(_STYLE):
         figure, axes = pyplot.subplots(
-            len(rows) + 1, len(_ATTACKS), figsize=(9.6, 0.72 * (len(rows) + 1) + 0.5),
-            layout="constrained", squeeze=False,
-        )  # fmt: skip
+            len(rows) + 1,
+            len(_ATTACKS),
+            figsize=(9.6, 0.72 * (len(rows) + 1) + 0.5),
+            layout="constrained",
+            squeeze=False,
+        )
         engine: Any = figure.get_layout_engine()
         engine.set(wspace=0.06, hspace=0.0)
         for column, words in enumerate(_ATTACKS.values()):
@@ -64,9 +74,14 @@ def axis(found: Laboratory) -> bytes:
             panel.set_yscale("log")
             panel.grid(alpha=0.25)
         left.text(
-            0.02, found.single_baseline * 0.9, "mean image: nothing was learned", color=_GREY,
-            fontsize=9, transform=left.get_yaxis_transform(), va="top",
-        )  # fmt: skip
+            0.02,
+            found.single_baseline * 0.9,
+            "mean image: nothing was learned",
+            color=_GREY,
+            fontsize=9,
+            transform=left.get_yaxis_transform(),
+            va="top",
+        )
         _line(left, found.by_epsilon, _BLUE, "o", "-", "gradient inversion")
         left.invert_xaxis()
         left.axvspan(left.get_xlim()[1], 8, color=_BLUE, alpha=0.08, linewidth=0)
@@ -77,9 +92,14 @@ def axis(found: Laboratory) -> bytes:
         _line(right, found.by_parties, _ORANGE, "s", "-", "gradient inversion")
         points = found.by_parties
         right.plot(
-            [p.at for p in points], [p.control for p in points], color=_GREY, linestyle=":",
-            marker="x", markersize=5, label="best of as many public images",
-        )  # fmt: skip
+            [p.at for p in points],
+            [p.control for p in points],
+            color=_GREY,
+            linestyle=":",
+            marker="x",
+            markersize=5,
+            label="best of as many public images",
+        )
         right.set_xticks([p.at for p in points], [f"{p.at:g}" for p in points])
         right.minorticks_off()
         right.set_xlabel("parties in the secure sum, one record each")

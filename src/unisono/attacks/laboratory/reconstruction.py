@@ -39,9 +39,7 @@ def inverted(
     ground: Ground, seen: Seen, records: int, adaptive: bool, settings: Settings = SETTINGS
 ) -> Attempt:
     """Gradient inversion without labels, within the public range of grey values."""
-    model = attacker_model(
-        ground.network.loss, ground.parameters, seen, records, adaptive=adaptive
-    )  # fmt: skip
+    model = attacker_model(ground.network.loss, ground.parameters, seen, records, adaptive=adaptive)
     bias = last_bias(ground, seen, model.records, adaptive)
 
     def probabilities(rows: Any) -> Any:

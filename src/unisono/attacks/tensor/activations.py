@@ -70,12 +70,10 @@ _SHAPES = (
     Activation("tanh", np.tanh, lambda t: 1 - np.tanh(t) ** 2),
     Activation("sigmoid", special.expit, lambda t: special.expit(t) * special.expit(-t)),
     Activation("relu", lambda t: np.maximum(t, 0), lambda t: (t > 0) * 1.0, (0.0,)),
-    Activation(
-        "gelu", lambda t: t * special.ndtr(t), lambda t: special.ndtr(t) + t * _density(t)
-    ),
+    Activation("gelu", lambda t: t * special.ndtr(t), lambda t: special.ndtr(t) + t * _density(t)),
     Activation("softplus", lambda t: np.logaddexp(0, t), special.expit),
     Activation("identity", lambda t: t, np.ones_like),
-)  # fmt: skip
+)
 ACTIVATIONS = {shape.name: shape for shape in _SHAPES}
 
 
@@ -141,7 +139,7 @@ def plan(activation: str | Activation, scale: float = 1.0, outputs: int = 1) -> 
     if left <= 1e-6 * math.sqrt(left**2 + sizes[0] ** 2 + sizes[1] ** 2):
         raise InvalidInput(
             f"{shape.name} is a straight line at scale {scale:g}: one gradient shows only "
-            f"Σ r_i x_i; use the attack on linear networks, which needs d + 1 rounds (E002-12)"
+            f"Σ r_i x_i; use the attack on linear networks, which needs d + 1 rounds"
         )
     first = sizes[1] > USABLE * left
     second, third, fourth = (sizes[p] > USABLE * left for p in (2, 3, 4))

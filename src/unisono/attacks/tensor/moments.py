@@ -126,7 +126,7 @@ def leading_span_of_order_three(
 
 def row_span(hidden_gradient: Any, batch: int) -> tuple[Array, Array]:
     """The exact span from the gradient of W (m, d), whose rows are combinations of the records:
-    the gradient of w_j is 2 a_j Σ_i r_i σ'(w_j · x_i) x_i (E002-5)."""
+    the gradient of w_j is 2 a_j Σ_i r_i σ'(w_j · x_i) x_i."""
     rows = np.asarray(hidden_gradient, np.float64)
     _, values, right = np.linalg.svd(rows, full_matrices=False)
     return right[:batch].T, values

@@ -16,7 +16,7 @@ The records are taken to have one known length (`norm`). Where lengths differ, d
 consistent, as order p then holds c_p(s ||x_i||) r_i: lengths and residuals are wrong until a polish
 with `free_lengths`, which a homogeneous σ (relu) can never give. The error before the polish is
 that of sample means over neurons, and falls as sqrt(1/m): the bound B sqrt(d/m) of 002 (5.2) is
-about this estimate (E002-14); it is no bound on the attacker, whom the polish leaves no error.
+about this estimate; it is no bound on the attacker, whom the polish leaves no error.
 """
 
 import math
@@ -59,7 +59,7 @@ class Diagnostics(NamedTuple):
 
 class Recovered(NamedTuple):
     """Records (B, d) in no particular order, and residuals (B,), or (B, outputs) of a softmax, in
-    the units of the gradient given: for (f - y)² they are 2 (f - y) (E002-5)."""
+    the units of the gradient given: for (f - y)² they are 2 (f - y)."""
 
     rows: Array
     residuals: Array
@@ -135,10 +135,15 @@ def attack(
         rows / neurons.scale,
         residuals[:, 0] if flat else residuals,
         Diagnostics(
-            chosen.orders, chosen.signs_free, spectrum, best.gap, best.real, misfit,
+            chosen.orders,
+            chosen.signs_free,
+            spectrum,
+            best.gap,
+            best.real,
+            misfit,
             starts[0] / neurons.scale,
         ),
-    )  # fmt: skip
+    )
 
 
 def _polished(

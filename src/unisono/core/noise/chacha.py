@@ -13,7 +13,7 @@ the keystream of another:
 
 Guarantee: as long as ChaCha20 is a pseudorandom function, all children of a key and all
 bits drawn from different keys are jointly indistinguishable from independent uniform
-bits. One key still gives one draw: use `fold_in(key, step)` inside a loop (ERRATA X-2).
+bits. One key still gives one draw: use `fold_in(key, step)` inside a loop.
 
     key = key_from_bytes(secrets.token_bytes(32))
     jax.random.bits(jax.random.fold_in(key, step), (1000,))

@@ -82,7 +82,7 @@ def skellam(
     """Symmetric Skellam noise, exactly: the difference of two Poisson(variance / 2) counts.
 
     Sums of independent Skellam variables are Skellam; the variances add up. So shares of variance
-    total / h, h honest parties (ERRATA X-4), make Skellam noise of the total variance, with no gap.
+    total / h, h honest parties, make Skellam noise of the total variance, with no gap.
     """
     half = positive("variance", variance, 2 * LARGEST_MEAN, "use a coarser grid") / 2
     if half == 0:

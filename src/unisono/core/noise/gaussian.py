@@ -2,7 +2,7 @@
 
 `rounded_gaussian` is round(N(0, std^2)). For integer data x, x + round(G) = round(x + G) is a
 post-processing of the continuous Gaussian mechanism, so its exact curve holds with nothing added;
-for a sum of shares see `rounded_share_gap` (ERRATA X-3).
+for a sum of shares see `rounded_share_gap`.
 `discrete_gaussian` has mass proportional to exp(-k^2 / (2 std^2)) and is accounted as such.
 
 Up to std 256 both invert a table. Above, both propose a block of B = 2^e integers or reals around

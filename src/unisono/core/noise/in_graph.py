@@ -155,7 +155,7 @@ def normal(key: Array, shape: int | Sequence[int] = (), dtype: Any = jnp.float32
 
     Each is the nearest float32 (or, with jax_enable_x64, float64) to a value within
     `value_error` of an ideal normal; values reach 11.48. Draw once from a key; inside a loop
-    draw from `jax.random.fold_in(key, step)` (ERRATA X-2).
+    draw from `jax.random.fold_in(key, step)`.
 
     Floating-point noise on floating-point data leaks through its low bits: releases use
     `gaussian_on_grid`; this is for simulations and for noise that is rounded later.
@@ -195,7 +195,7 @@ def gaussian_on_grid(key: Array, shape: int | Sequence[int], std: float | Array)
 
     Guarantee: for integer data k below 2^31 - 12 std in size, k + gaussian_on_grid is the
     Gaussian mechanism of this std followed by rounding, up to `composed_error(draws, std)`:
-    account the Gaussian curve and add the slack (ERRATA X-11, proof in `in_graph_error`). It
+    account the Gaussian curve and add the slack (proof in `in_graph_error`). It
     holds against everyone who cannot tell ChaCha20 from random bits, on devices with IEEE
     doubles (tested on CPU), for one draw per key.
 

@@ -1,4 +1,4 @@
-"""How far the in-graph grid Gaussian is from the ideal one, proved (ERRATA X-11).
+"""How far the in-graph grid Gaussian is from the ideal one, proved.
 
 Ideal law. Z = round(s G), G standard normal, s the std in grid steps. For integer data k,
 k + Z = round(k + s G): adding Z is a post-processing of the Gaussian mechanism, so its exact

@@ -1,6 +1,6 @@
 """The norm mechanism's noise, rounded: density ∝ exp(-||b||_2 / scale) on R^p.
 
-b = scale sqrt(2 G) Z with G ~ Gamma((p + 1)/2) and Z ~ N(0, I_p) (E000-8). Both are exact functions
+b = scale sqrt(2 G) Z with G ~ Gamma((p + 1)/2) and Z ~ N(0, I_p). Both are exact functions
 of uniforms: G is a sum of -ln U, plus (-ln U) cos^2(2 pi V) = Z^2/2 where p is even; Z comes in
 pairs sqrt(-2 ln U) (cos, sin)(2 pi V). For an integer vector x, x + round(b) = round(x + b) is a
 post-processing of the continuous mechanism, so its pure epsilon holds for what is drawn.
@@ -78,11 +78,12 @@ def _coordinate(
     return value
 
 
-def norm_share(generator: np.random.Generator, scale: float, dimension: int, shares: int,
-               count: int) -> NDArray[np.float64]:  # fmt: skip
+def norm_share(
+    generator: np.random.Generator, scale: float, dimension: int, shares: int, count: int
+) -> NDArray[np.float64]:
     """Shares over the reals, (count, dimension): sums of `shares` of them are the norm noise.
 
-    In double precision and for analysis only: rounded shares have no proved pure epsilon (E000-8).
+    In double precision and for analysis only: rounded shares have no proved pure epsilon.
     """
     gamma = generator.gamma((dimension + 1) / (2 * shares), size=(count, 1))
     return scale * np.sqrt(2 * gamma) * generator.standard_normal((count, dimension))

@@ -1,4 +1,4 @@
-"""How far a sum of rounded Gaussian shares is from the continuous Gaussian (ERRATA X-3)."""
+"""How far a sum of rounded Gaussian shares is from the continuous Gaussian."""
 
 import math
 
@@ -10,7 +10,7 @@ from unisono.core.noise.parameters import spread, whole_number
 
 def rounded_share_gap(std: float, shares: int) -> float:
     """Total variation by which a sum of rounded Gaussian shares misses a post-processing of the
-    continuous Gaussian: an upper bound, per coordinate (ERRATA X-3).
+    continuous Gaussian: an upper bound, per coordinate.
 
     Claim. Let G_1..G_n be independent N(0, std^2), n = `shares`, S = sum round(G_i), and
     T = round(G + V_1 + ... + V_{n-1}) with G = sum G_i ~ N(0, n std^2) and V_i independent and

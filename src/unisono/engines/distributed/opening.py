@@ -44,9 +44,18 @@ class Opening:
     """Secure sums of one session, one after another."""
 
     def __init__(
-        self, session: Session, present: Presence, patience: float, say: Callable[[str], None]
+        self,
+        session: Session,
+        present: Presence,
+        connect_timeout: float,
+        say: Callable[[str], None],
     ) -> None:
-        self.session, self.present, self._patience, self._say = session, present, patience, say
+        self.session, self.present, self._connect_timeout, self._say = (
+            session,
+            present,
+            connect_timeout,
+            say,
+        )
         self._ready: dict[Place, Dealers] = {}
         # Left out from then on, while enough others remain: who dealt shares that cannot be opened.
         self._blamed: set[int] = set()
@@ -59,7 +68,7 @@ class Opening:
         return fine if len(fine) >= self.session.minimum else self.present.parties
 
     def set_up(self, place: Place) -> Dealers | None:
-        """Who takes part: set up before, or now, anew until enough are here or patience ends.
+        """Who takes part: set up before, or now, anew until enough are here or the time is over.
 
         What was set up before serves if everybody who is here is in it: who missed one round is
         asked again before the next.
@@ -67,7 +76,7 @@ class Opening:
         ready = self._ready.pop(place, None)
         if ready is not None and set(self._trusted) - set(ready.deals) <= self._silent:
             return ready
-        ends = time.monotonic() + self._patience
+        ends = time.monotonic() + self._connect_timeout
         while True:
             try:
                 return self._set_up_now(place)
@@ -89,9 +98,14 @@ class Opening:
         return dealers
 
     def open(
-        self, place: Place, dealers: Dealers, public: Sequence[np.ndarray],
-        counted: Sequence[int], coming: Place | None, seen: Callable[[Any], None],
-    ) -> tuple[np.ndarray, list[int]]:  # fmt: skip
+        self,
+        place: Place,
+        dealers: Dealers,
+        public: Sequence[np.ndarray],
+        counted: Sequence[int],
+        coming: Place | None,
+        seen: Callable[[Any], None],
+    ) -> tuple[np.ndarray, list[int]]:
         """The sum over the survivors, and who they are; raises TooFew if it cannot be opened, and
         `Spoilt` if that is because of bad shares, and nobody has sent anything.
 

@@ -2,7 +2,7 @@
 
 A `Responder` answers the server's requests out of its own ledger, with its own code, study and
 roster. It pays for a turn before the records are read, answers every step once, and signs what it
-says. Every failure looks like a dropout on the wire (X-6); details go to the party's own log.
+says. Every failure looks like a dropout on the wire; details go to the party's own log.
 """
 
 import logging
@@ -21,8 +21,8 @@ from unisono.engines import wire
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.distributed import packets
 from unisono.engines.distributed.envelope import seal
-from unisono.engines.distributed.purse import Purse
 from unisono.engines.distributed.results import Signed, require_signed, result_hash
+from unisono.engines.distributed.spender import Spender
 from unisono.engines.distributed.work import Worker
 from unisono.engines.requirements import asked
 from unisono.errors import InvalidInput, PrivacyViolation
@@ -38,18 +38,27 @@ class Responder:
 
     `allow` is asked before every turn and raises where the party's policy forbids it. `memory` is a
     file of the party's own, for algorithms in which a party remembers something between rounds.
+    `keep` is given the server's last message, which holds the result, before it is answered: what
+    raises there leaves the result with the server.
     """
 
     def __init__(
-        self, study: Study, party: Party, identity: Identity, session: Session, *,
-        at_once: bool = False, allow: Callable[[int], None] | None = None,
+        self,
+        study: Study,
+        party: Party,
+        identity: Identity,
+        session: Session,
+        *,
+        at_once: bool = False,
+        allow: Callable[[int], None] | None = None,
         memory: Path | None = None,
-    ) -> None:  # fmt: skip
+        keep: Callable[[bytes], None] | None = None,
+    ) -> None:
         self.study, self.party, self.session = study, party, session
         self.index = session.roster.require(identity)
-        self._identity, self._allow = identity, allow
+        self._identity, self._allow, self._keep = identity, allow, keep
         self._simulation = party.ledger.simulated
-        self.purse = Purse(study, party, self.index, session.id, at_once)
+        self.spender = Spender(study, party, self.index, session.id, at_once)
         self._worker = Worker(study, party, self.index)
         algorithm, facts = study.algorithm, study.facts
         server, self._state = algorithm.init(facts)
@@ -61,7 +70,7 @@ class Responder:
         # Where attempts at a secure sum stand, by round and attempt: one that is being opened, and
         # the next one, which may be set up meanwhile.
         self._steps: dict[tuple[int, int], Any] = {}
-        self._asked = self.purse.paid > 0  # in any round
+        self._asked = self.spender.paid > 0  # in any round
         self.authority: bytes | None = None  # who issues the server's certificate, where it has one
         self.result: Any = None
         self.result_hash = ""
@@ -104,10 +113,14 @@ class Responder:
                 "a request of another session: roster, study or parameters differ from this party's"
             )
         handlers = {
-            "hello": self._hello, "ask": self._ask, "announce": self._announce,
-            "deal": self._deal, "agree": self._agree, "unmask": self._unmask,
+            "hello": self._hello,
+            "ask": self._ask,
+            "announce": self._announce,
+            "deal": self._deal,
+            "agree": self._agree,
+            "unmask": self._unmask,
             "finish": self._finish,
-        }  # fmt: skip
+        }
         if packet.tag not in handlers:
             raise InvalidInput(f"a request with tag {packet.tag!r}, which a party does not answer")
         return handlers[packet.tag](packet)
@@ -125,9 +138,9 @@ class Responder:
         number, attempt = _place(packet)
         self._asked = True
         algorithm, trust = self.study.algorithm, self.study.trust
-        turn = self.purse.turn(number, attempt)
+        turn = self.spender.turn(number, attempt)
         if turn is not None:
-            self.purse.require_new(turn)  # a question that comes twice changes nothing
+            self.spender.require_new(turn)  # a question that comes twice changes nothing
         self._settle(packet.scalars["counted"])
         if turn is None:
             return self._reply("dropout")
@@ -144,7 +157,7 @@ class Responder:
         public, self._held = (self._held, public) if self._stale else (public, public)
         if self._allow is not None:
             self._allow(number)
-        grant, first = self.purse.pay(number, turn)
+        grant, first = self.spender.pay(number, turn)
         if algorithm.inner is not None:
             value, after, part = self._worker.noisy_steps(
                 algorithm.inner, grant, first, public, self._state, number
@@ -198,6 +211,8 @@ class Responder:
                 f"({self.result_hash[:16]}…): keep what was signed, and ask the coordinator"
             )
         self._require_possible(opened)
+        if self._keep is not None and not self.finished:
+            self._keep(wire.encode(packet.tag, packet.scalars, packet.arrays))
         self.result = jax.tree.unflatten(structure, given)
         self.result_hash, self.signed, self.opened = statement.hex(), signed, opened
         self.finished = True
@@ -211,12 +226,12 @@ class Responder:
                 "the study went on without it, the coordinator has the result"
             )
         table = asked(self.study)
-        everybody = table.sum(axis=1) <= self.study.facts.minimum_survivors
+        everybody = table.sum(axis=1) <= self.study.facts.minimum_parties
         needed = int(np.count_nonzero(table[:, self.index] & everybody))
         without = self.study.algorithm.rounds - needed
-        if opened > without + self.purse.paid:
+        if opened > without + self.spender.paid:
             raise PrivacyViolation(
-                f"a result of {opened} rounds, where this party answered {self.purse.paid} and "
+                f"a result of {opened} rounds, where this party answered {self.spender.paid} and "
                 f"only {without} can be opened without it: refused"
             )
 
@@ -228,10 +243,10 @@ class Responder:
         Keys that were announced and not used yet are announced again.
         """
         number, attempt = _place(packet)
-        turn = self.purse.turn(number, attempt)
+        turn = self.spender.turn(number, attempt)
         if turn is None:
             raise PrivacyViolation(f"this party has no turn in round {number}")
-        self.purse.require_new(turn)
+        self.spender.require_new(turn)
         step = self._steps.get((number, attempt))
         if not isinstance(step, secure_sum.Announced):
             step, _ = secure_sum.announce(

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,13 +52,25 @@ class Presence:
                     self._node_of[found.party] = node
         return self.parties
 
-    def wait(self, enough: int, patience: float, say: Callable[[str], None]) -> list[int]:
-        """Who is here once `enough` are, or when patience ends."""
-        ends, told = time.monotonic() + patience, -1
+    def wait(self, enough: int, connect_timeout: float, say: Callable[[str], None]) -> list[int]:
+        """Who is here once `enough` are, or when the time is over."""
+        ends, told = time.monotonic() + connect_timeout, -1
         while len(self.meet()) < enough and time.monotonic() < ends:
             if len(self._node_of) != told:
                 told = len(self._node_of)
                 say(f"waiting for parties: {told} of {self.session.parties} are here")
+            time.sleep(_PAUSE)
+        return self.parties
+
+    def wait_for(
+        self, parties: Collection[int], connect_timeout: float, say: Callable[[str], None]
+    ) -> list[int]:
+        """Who is here once all of these are, or when the time is over."""
+        ends, told = time.monotonic() + connect_timeout, -1
+        while (left := len(set(parties) - set(self.meet()))) and time.monotonic() < ends:
+            if left != told:
+                told = left
+                say(f"waiting for {left} of {self.session.parties} parties")
             time.sleep(_PAUSE)
         return self.parties
 

@@ -51,9 +51,11 @@ class Signed:
     def to_json(self, result: str) -> dict[str, str]:
         """The proof of what was signed, for whoever has the authority's certificate."""
         return {
-            "result": result, "scheme": "ECDSA, SHA-256", "signature": self.signature.hex(),
+            "result": result,
+            "scheme": "ECDSA, SHA-256",
+            "signature": self.signature.hex(),
             "certificate": self.certificate.hex(),
-        }  # fmt: skip
+        }
 
     @classmethod
     def read(cls, arrays: Sequence[np.ndarray]) -> "Signed | None":

@@ -5,7 +5,7 @@ attempt fails; it is tried again with fresh noise as often as the study allows, 
 left out.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,9 @@ from unisono.secagg.encoding import signed
 from unisono.secagg.server import TooFew
 from unisono.secagg.session import Session
 
+# Seconds in which a party that is not gone is back: it tries again every few.
+_RETURN = 60.0
+
 ServerNoise = Callable[[int, tuple[int, ...]], np.ndarray]
 
 
@@ -39,40 +42,61 @@ class Conditions:
     whether it sets up the next secure sum while it opens one."""
 
     deadline: float = 30.0
-    patience: float = 300.0
+    connect_timeout: float = 300.0
     ahead: bool = True
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run: the result, what the server saw, and which rounds were opened."""
+    """What came of a run: the result, what the server saw, which rounds were opened, and who has
+    said that it holds the result."""
 
     value: Any
     transcript: Transcript
     opened: int
     attempts: int
     result_hash: str
+    informed: frozenset[int]
     traffic: Mapping[str, int] = field(default_factory=dict)
 
 
 def coordinate(
-    study: Study, link: Link, session: Session, *, conditions: Conditions | None = None,
-    server_noise: ServerNoise | None = None, checkpoint: str | Path | None = None,
-    progress: Callable[[int], None] | None = None, say: Callable[[str], None] = lambda text: None,
+    study: Study,
+    link: Link,
+    session: Session,
+    *,
+    conditions: Conditions | None = None,
+    server_noise: ServerNoise | None = None,
+    checkpoint: str | Path | None = None,
+    progress: Callable[[int], None] | None = None,
+    say: Callable[[str], None] = lambda text: None,
     signer: ResultSigner | None = None,
-) -> Outcome:  # fmt: skip
+    transcript: Transcript | None = None,
+    uninformed: Collection[int] | None = None,
+) -> Outcome:
     """Run all rounds. `server_noise` draws the noise of a trusted server, in grid steps; `signer`
-    signs the result for parties that know the server by a certificate."""
+    signs the result for parties that know the server by a certificate; `transcript` is told what
+    the server sees, all of which is kept without one.
+
+    A run whose rounds are all in its checkpoint only hands out the result: to those who are
+    `uninformed`, for whom it waits."""
     wait = conditions or Conditions()
-    return _Run(study, link, session, wait, server_noise, checkpoint, say).all(progress, signer)
+    run = _Run(study, link, session, wait, server_noise, checkpoint, say, transcript)
+    return run.all(progress, signer, uninformed)
 
 
 class _Run:
     def __init__(
-        self, study: Study, link: Link, session: Session, conditions: Conditions,
-        server_noise: ServerNoise | None, checkpoint: str | Path | None,
+        self,
+        study: Study,
+        link: Link,
+        session: Session,
+        conditions: Conditions,
+        server_noise: ServerNoise | None,
+        checkpoint: str | Path | None,
         say: Callable[[str], None],
-    ) -> None:  # fmt: skip
+        transcript: Transcript | None = None,
+    ) -> None:
         algorithm, facts, trust = study.algorithm, study.facts, study.trust
         if session.parties != facts.parties:
             raise InvalidInput(
@@ -84,22 +108,29 @@ class _Run:
         self.server_noise, self.say = server_noise, say
         self.merge = jax.jit(algorithm.merge)
         self.unit = algorithm.inner.grid if algorithm.inner else algorithm.grid(facts, trust)
-        self.needed = np.minimum(facts.minimum_survivors, asked(study).sum(axis=1))
-        self.transcript = Transcript()
+        self.needed = np.minimum(facts.minimum_parties, asked(study).sum(axis=1))
+        self.transcript = Transcript() if transcript is None else transcript
         self.state, _ = algorithm.init(facts)
         # The last round whose opened sum held each party's answer; retries used; rounds opened.
         self.counted = np.full(facts.parties, -1)
         self.attempt = np.asarray(0)
         self.opened = np.asarray(0)
         self.saved = Checkpoint(checkpoint, session.id.hex()) if checkpoint else None
-        self.opening = Opening(session, self.present, conditions.patience, say)
+        self.opening = Opening(session, self.present, conditions.connect_timeout, say)
 
     def all(
-        self, progress: Callable[[int], None] | None, signer: ResultSigner | None = None
+        self,
+        progress: Callable[[int], None] | None,
+        signer: ResultSigner | None = None,
+        uninformed: Collection[int] | None = None,
     ) -> Outcome:
         algorithm = self.study.algorithm
+        begun = self.saved is not None and self.saved.exists()
         first = self._resume()
-        self.present.wait(self.session.parties, self.conditions.patience, self.say)
+        if uninformed is not None:
+            self.present.wait_for(uninformed, self.conditions.connect_timeout, self.say)
+        else:
+            self._gather(begun)
         for number in range(first, algorithm.rounds):
             self._round(number)
             self._save(number + 1, begun=False)
@@ -107,16 +138,52 @@ class _Run:
                 progress(number + 1)
         value = jax.tree.map(np.asarray, algorithm.result(self.state))
         self.transcript.record(algorithm.rounds, "result", value, EVERYONE_AT_THE_END)
-        self.present.meet()
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(value)]
         statement = result_hash(self.session, int(self.opened), leaves)
         beside = signer.sign(statement).arrays if signer else []
         told = Ask("finish", {"opened": int(self.opened)}, [*leaves, *beside], "finish")
-        self.present.exchange({party: [told] for party in self.present.parties})
+        informed = self._inform(told, uninformed)
         traffic = {"sent": self.present.bytes_sent, "received": self.present.bytes_received}
         return Outcome(
-            value, self.transcript, int(self.opened), int(self.attempt), statement.hex(), traffic
+            value,
+            self.transcript,
+            int(self.opened),
+            int(self.attempt),
+            statement.hex(),
+            informed,
+            traffic,
         )
+
+    def _gather(self, begun: bool) -> None:
+        """Wait until parties are here: at the start for all, and when a run that was begun goes on
+        for those who were here lately, for a moment.
+
+        Whoever is gone for good would hold up every restart; whoever comes back after a round has
+        begun takes part in the next.
+        """
+        everybody, connect_timeout = range(self.session.parties), self.conditions.connect_timeout
+        if begun:
+            self.present.wait_for(
+                self._lately() or everybody, min(connect_timeout, _RETURN), self.say
+            )
+        else:
+            self.present.wait(len(everybody), connect_timeout, self.say)
+
+    def _lately(self) -> list[int]:
+        """Whose answers are in the last sum that was opened."""
+        last = int(self.counted.max())
+        return [] if last < 0 else np.flatnonzero(self.counted == last).tolist()
+
+    def _inform(self, told: Ask, uninformed: Collection[int] | None) -> frozenset[int]:
+        """Hand out the result; who was there until the end and is away for a moment gets it too."""
+        wanted = set(self._lately() if uninformed is None else uninformed)
+        informed: set[int] = set()
+        for connect_timeout in (0.0, min(self.conditions.connect_timeout, _RETURN)):
+            if not informed or wanted - informed:
+                here = self.present.wait_for(wanted - informed, connect_timeout, self.say)
+                asks = {party: [told] for party in here if party not in informed}
+                informed |= set(self.present.exchange(asks).get("finish", {})) if asks else set()
+        return frozenset(informed)
 
     def _round(self, number: int) -> None:
         """One round: opened, perhaps after retries, or left out."""
@@ -124,7 +191,7 @@ class _Run:
         seen = jax.tree.map(np.asarray, public)
         self.transcript.record(number, "public", seen, EVERYONE)
         while True:
-            self.present.wait(int(self.needed[number]), self.conditions.patience, self.say)
+            self.present.wait(int(self.needed[number]), self.conditions.connect_timeout, self.say)
             attempt = self._secure if self.study.trust is Trust.SECURE_SUM else self._plain
             found = attempt(number, jax.tree.leaves(seen))
             if found is not None:
@@ -134,8 +201,10 @@ class _Run:
                 self.say(f"round {number + 1} is left out: too few parties answered")
                 return
             self.attempt = self.attempt + 1
-            self.say(f"round {number + 1} is tried again ({self.attempt} of "
-                     f"{self.study.facts.retries} retries)")  # fmt: skip
+            self.say(
+                f"round {number + 1} is tried again ({self.attempt} of "
+                f"{self.study.facts.retries} retries)"
+            )
 
     def _merge(self, number: int, total: np.ndarray, parties: Sequence[int]) -> None:
         facts = self.study.facts
@@ -176,10 +245,13 @@ class _Run:
             self._save(number, begun=True)
             try:
                 return self.opening.open(
-                    place, dealers, public, self.counted.tolist(),
+                    place,
+                    dealers,
+                    public,
+                    self.counted.tolist(),
                     Place(number + 1, place.attempt) if ahead else None,
                     lambda masked: self._saw(number, masked),
-                )  # fmt: skip
+                )
             except Spoilt as error:
                 self.say(f"round {number + 1}: {error}; it begins anew without whoever is to blame")
             except TooFew as error:

@@ -14,6 +14,10 @@ def session_of(study: Study, roster: Roster, agreed: str = "") -> Session:
     """
     facts = study.facts
     return Session(
-        roster, digest("study", study.hash.encode(), agreed.encode()), facts.minimum_survivors,
-        facts.colluders, MODULUS_BITS, masked=study.trust is Trust.SECURE_SUM,
-    )  # fmt: skip
+        roster,
+        digest("study", study.hash.encode(), agreed.encode()),
+        facts.minimum_parties,
+        facts.colluders,
+        MODULUS_BITS,
+        masked=study.trust is Trust.SECURE_SUM,
+    )

@@ -14,7 +14,7 @@ from unisono.core.algorithm import Inner
 from unisono.core.compiled import abstract, computed, numbers
 from unisono.core.events import Event
 from unisono.core.grant import Draw, Grant
-from unisono.core.release import coins, disclose, post_processed, release, share
+from unisono.core.release import coins, disclose, inside_noise, post_processed, release, share
 from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import Contribution
@@ -55,6 +55,9 @@ class Worker:
         """Compile before the first deadline runs, on zeros shaped like this party's columns."""
         rows = program_rows(self.study, shapes[0][0])
         columns = tuple(np.zeros((rows, *shape[1:]), np.float32) for shape in shapes)
+        inside = self.study.algorithm.inside
+        if inside is not None:
+            state = np.zeros(inside.shape, np.int32)
         _, made = self._contribution(None, public, state, [(columns, np.zeros(rows, bool))])
         event = self.study.algorithm.event_of(self.study.facts, self.study.trust, self.index)
         self._require_bounded(made, event, rows)  # a fault shows before any payment
@@ -65,6 +68,9 @@ class Worker:
         """The sealed value, the state after it, and whether the party's coin let it take part."""
         algorithm, facts, trust = self.study.algorithm, self.study.facts, self.study.trust
         event = algorithm.event_of(facts, trust, self.index, number)
+        if algorithm.inside is not None:  # in place of a state: there is none
+            first = grant.draw(index, self.study.hash.encode())
+            state, index = inside_noise(first, algorithm.inside), index + 1
         draw = grant.draw(index, self.study.hash.encode())
         after, contribution, takes_part = self.clean(draw, event, public, state, number)
         value: Any

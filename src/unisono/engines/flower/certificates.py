@@ -12,6 +12,7 @@ import datetime
 import ipaddress
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -85,6 +86,22 @@ def generate_node_keys(path: Path) -> NodeKeys:
 def public_path(path: Path) -> Path:
     """Where the public half of the key in `path` lies."""
     return path.with_name(path.name + ".pub")
+
+
+def statement(authority: bytes | None, path: str, timestamp: str) -> bytes:
+    """What a party signs with each request: for the server of this authority (PEM) and no other.
+
+    Flower signs the time alone. Whoever runs one server could show that to another one, and be
+    the party there for as long as it counts.
+    """
+    return f"unisono request {_fingerprint(authority)} {path} {timestamp}".encode()
+
+
+@lru_cache(maxsize=8)
+def _fingerprint(authority: bytes | None) -> str:
+    if authority is None:
+        return "without TLS"
+    return x509.load_pem_x509_certificate(authority).fingerprint(hashes.SHA256()).hex()
 
 
 def load_public_key(path: Path) -> ec.EllipticCurvePublicKey:
@@ -163,14 +180,20 @@ def _certificate(
         .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
         .add_extension(
             x509.KeyUsage(
-                digital_signature=not authority, key_cert_sign=authority, crl_sign=authority,
-                content_commitment=False, key_encipherment=False, data_encipherment=False,
-                key_agreement=False, encipher_only=False, decipher_only=False,
+                digital_signature=not authority,
+                key_cert_sign=authority,
+                crl_sign=authority,
+                content_commitment=False,
+                key_encipherment=False,
+                data_encipherment=False,
+                key_agreement=False,
+                encipher_only=False,
+                decipher_only=False,
             ),
             critical=True,
         )
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
-    )  # fmt: skip
+    )
 
 
 def _general_name(host: str) -> x509.GeneralName:

@@ -45,12 +45,22 @@ _QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 
 
 class SuperLink:
-    """A process of our own; everything it writes is in `folder`/flower."""
+    """A process of our own; everything it writes is in `folder`/flower.
+
+    `stock` also admits Flower's own SuperNodes, and what they ask for.
+    """
 
     def __init__(
-        self, folder: Path, *, host: str = "127.0.0.1", port: int | None = None,
-        tls: ServerFiles | None = None, insecure: bool = False, database: Path | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        folder: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        tls: ServerFiles | None = None,
+        insecure: bool = False,
+        database: Path | None = None,
+        stock: bool = False,
+    ) -> None:
         if insecure == (tls is not None):
             raise InvalidInput("a SuperLink needs either TLS files or insecure=True, not both")
         if insecure and not is_loopback(host):
@@ -59,7 +69,7 @@ class SuperLink:
                 "(127.0.0.1); give it TLS files (certificates.issue)"
             )
         self.folder, self._host, self._tls, self._database = folder / "flower", host, tls, database
-        self._port = port or free_port(host)
+        self._port, self._stock = port or free_port(host), stock
         self._process: subprocess.Popen[bytes] | None = None
         self._runs: list[subprocess.Popen[bytes]] = []
         self._mark = uuid.uuid4().hex
@@ -90,9 +100,11 @@ class SuperLink:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
         if self._private is not None:
@@ -119,8 +131,16 @@ class SuperLink:
         if self._tls is not None:
             tls = {"ssl_certfile": str(self._tls.certificate), "ssl_keyfile": str(self._tls.key)}
         database = None if self._database is None else str(self._database)
-        settings = {"host": self._host, "port": self._port, "socket": str(self.inside),
-                    "tls": tls, "database": database}  # fmt: skip
+        authority = None if self._tls is None else str(self._tls.authority)
+        settings = {
+            "host": self._host,
+            "port": self._port,
+            "socket": str(self.inside),
+            "tls": tls,
+            "database": database,
+            "authority": authority,
+            "stock": self._stock,
+        }
         self._process = self._started("superlink", json.dumps(settings))
         limit = time.monotonic() + _START
         while self._process.poll() is None and time.monotonic() < limit:
@@ -191,8 +211,11 @@ class SuperLink:
             return subprocess.Popen(
                 [sys.executable, leashed.__file__, str(os.getpid()), *command],
                 env={**os.environ, **_QUIET, **own},
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def _accepts(self) -> bool:
         host, _, port = self.address.rpartition(":")

@@ -26,15 +26,23 @@ class Door:
     """An ASGI application around another.
 
     `short` and `long` are the paths that pass, `noted` those that are answered here, with an empty
-    body, and go no further. `admits` says by the headers whether a long body is welcome.
+    body, and go no further. `admits` says by path and headers whether a party of the roster asks:
+    nobody else is heard at the `signed` paths, or with a long body at any.
     """
 
     def __init__(
-        self, inner: Application, *, short: Collection[str], long: Collection[str],
-        noted: Collection[str], admits: Callable[[Headers], bool], maximum: int,
-    ) -> None:  # fmt: skip
+        self,
+        inner: Application,
+        *,
+        short: Collection[str],
+        long: Collection[str],
+        noted: Collection[str],
+        admits: Callable[[str, Headers], bool],
+        maximum: int,
+        signed: Collection[str] = (),
+    ) -> None:
         self._inner, self._short, self._long, self._noted = inner, short, long, noted
-        self._admits, self._maximum = admits, maximum + _OVERHEAD
+        self._admits, self._signed, self._maximum = admits, signed, maximum + _OVERHEAD
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = self._status(scope)
@@ -58,9 +66,13 @@ class Door:
         if not length.isdigit() or b"transfer-encoding" in headers:
             return 411
         if int(length[:20]) > SHORT and (
-            path not in self._long or int(length[:20]) > self._maximum or not self._admits(headers)
+            path not in self._long
+            or int(length[:20]) > self._maximum
+            or not self._admits(path, headers)
         ):
             return 413
+        if path in self._signed and not self._admits(path, headers):
+            return 401
         return 200 if path in self._noted else None
 
 

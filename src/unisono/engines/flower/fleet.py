@@ -1,9 +1,9 @@
 """A node's side of Flower's fleet protocol: the one file that needs Flower's private names.
 
-A message is a tree of objects (message, records, record, data), each named by its hash and moved
-by a request of its own; the server announces a message before its objects are there. Requests
-cost the server about the same whatever their size, so a party pulls the record alone: the
-message and its record list say nothing that the announcement does not.
+A resident party introduces itself as Flower's nodes do, and has its messages from `mailboxes`, by
+requests that are signed as Flower's are. Stock SuperNodes exchange Flower's own messages: trees of
+objects (message, records, record, data), each named by its hash and moved by a request of its own.
+`patient_until` keeps the server's side of that within its deadline.
 
 Flower's own connection is not used, because the server could end the party's process through it
 (its retry answers status 401, and its version check a certain error, by exiting). Here a refused
@@ -12,34 +12,24 @@ that is imported here: a new version of Flower is checked in one place.
 """
 
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import httpx
-from flwr.app import Error, Message, RecordDict
-from flwr.app.message import make_message, remove_content_from_message
+from flwr.app import Error, Message
+from flwr.app.message import make_message
 from flwr.app.metadata import Metadata
-from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.common.constant import TIMESTAMP_HEADER
 from flwr.proto.fleet_pb2 import (
     ActivateNodeRequest,
     DeactivateNodeRequest,
-    PullMessagesRequest,
-    PushMessagesRequest,
     RegisterNodeFleetRequest,
 )
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
-from flwr.proto.message_pb2 import ObjectTree
 from flwr.proto.node_pb2 import Node
-from flwr.supercore.inflatable.inflatable_object import (
-    get_all_nested_objects,
-    get_object_tree,
-    no_object_id_recompute,
-)
-from flwr.supercore.inflatable.inflatable_protobuf_utils import (
-    make_pull_object_fn_protobuf,
-    make_push_object_fn_protobuf,
-)
 from flwr.supercore.inflatable.inflatable_utils import (
     ObjectPullError,
     ObjectPushError,
@@ -47,45 +37,52 @@ from flwr.supercore.inflatable.inflatable_utils import (
     pull_objects,
     push_objects,
 )
-from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
+from flwr.supercore.primitives.asymmetric import (
+    generate_key_pairs,
+    public_key_to_bytes,
+    sign_message,
+)
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from unisono.engines import wire
+from unisono.engines.flower import mailboxes
 from unisono.engines.flower.careful import CarefulClient
-from unisono.engines.flower.certificates import NodeKeys
-from unisono.engines.flower.messages import MESSAGE_TYPE, unwrap, wrap
+from unisono.engines.flower.certificates import NodeKeys, statement
+from unisono.engines.flower.messages import MESSAGE_TYPE
 from unisono.errors import InvalidInput
 
-# The shortest interval Flower allows: the server counts a party out after twice as long.
-HEARTBEAT_INTERVAL = 10.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.05  # seconds, for an object that is still being uploaded
+_LONGEST_LIFE = 86_400.0  # seconds, whatever a server says
 _UNKNOWN = 0  # Flower's code for an error that says nothing
 _OBJECTS_OF_A_MESSAGE = 3  # message, record list, record
 
 
 class Request(NamedTuple):
-    """A message as the server announced it."""
+    """A message from the server, and for how many seconds somebody waits for the answer."""
 
-    head: Message
-    tree: ObjectTree
-
-    @property
-    def identifier(self) -> str:
-        return str(self.head.metadata.message_id)
-
-    @property
-    def lifetime(self) -> float:
-        """Seconds from when it was sent to when it expires."""
-        return float(self.head.metadata.ttl)
+    identifier: bytes
+    lifetime: float
+    data: bytes
 
 
-class Reply(NamedTuple):
-    """A message ready to be sent: what is announced, and its objects by name."""
+class _Signer(NodeAuthHttpInterceptor):
+    """Signs requests as Flower does, and for this server only."""
 
-    head: Message
-    tree: ObjectTree
-    contents: dict[str, bytes]
+    def __init__(self, keys: NodeKeys, authority: bytes | None) -> None:
+        super().__init__(*keys)
+        self._own, self._authority = keys[0], authority
+
+    def intercept(self, context: Any, call_next: Callable[[Any], httpx.Response]) -> httpx.Response:
+        """The answer to the signed request."""
+
+        def signed(given: Any) -> httpx.Response:
+            request: httpx.Request = given.request
+            said = statement(self._authority, request.url.path, request.headers[TIMESTAMP_HEADER])
+            signature = b64encode(sign_message(self._own, said)).decode("ascii")
+            request.headers[mailboxes.SIGNATURE_HEADER] = signature
+            return call_next(given)
+
+        return super().intercept(context, signed)
 
 
 class Fleet:
@@ -96,11 +93,13 @@ class Fleet:
     ) -> None:
         own = keys or generate_key_pairs()
         self._public_key, self._registers = public_key_to_bytes(own[1]), keys is None
+        self._signer = _Signer(own, root_certificates)
         self._client = FleetHttpClient.from_server_address(
-            address, insecure, root_certificates, [NodeAuthHttpInterceptor(*own)]
+            address, insecure, root_certificates, [self._signer]
         )
         self._client._client.close()
-        self._client._client = CarefulClient(root_certificates)
+        self._client._client = self._http = CarefulClient(root_certificates)
+        self._url = f"{'http' if insecure else 'https'}://{address}{mailboxes.PARTYS_PATH}"
         self._node = Node()
 
     def open(self, previous: int | None) -> int:
@@ -114,7 +113,7 @@ class Fleet:
                 if error.response.status_code != httpx.codes.PRECONDITION_FAILED:
                     raise  # 412: this key is registered already
         request = ActivateNodeRequest(
-            public_key=self._public_key, heartbeat_interval=HEARTBEAT_INTERVAL
+            public_key=self._public_key, heartbeat_interval=mailboxes.HEARTBEAT_INTERVAL
         )
         self._node = Node(node_id=self._client.ActivateNode(request).node_id)
         return int(self._node.node_id)
@@ -128,66 +127,40 @@ class Fleet:
         """Closes the connection."""
         self._client.close()
 
-    def heartbeat(self) -> bool:
-        """Says that this party is there; false when the server does not know it."""
-        request = SendNodeHeartbeatRequest(node=self._node, heartbeat_interval=HEARTBEAT_INTERVAL)
-        return bool(self._client.SendNodeHeartbeat(request).success)
+    def next_message(self, identifier: bytes, reply: bytes, wait: bool) -> Request | None:
+        """Hands over the reply to a message and returns the next one; None if there is none yet.
 
-    def receive(self) -> Request | None:
-        """The next message for this party, if there is one."""
-        response = self._client.PullMessages(PullMessagesRequest(node=self._node))
-        if not response.messages_list:
-            return None
-        head = message_from_proto(response.messages_list[0])
-        return Request(head, response.message_object_trees[0])
-
-    def content(self, request: Request) -> bytes:
-        """The bytes in a message; anything but one packet is refused."""
-        metadata, records = request.head.metadata, list(request.tree.children)
-        if metadata.message_type != MESSAGE_TYPE:
-            raise InvalidInput(f"a message of type {metadata.message_type!r}")
-        if len(records) != 1 or len(records[0].children) != 1:
-            raise InvalidInput("a message that does not hold exactly one record")
-        record = records[0].children[0]
-        if record.children:  # a packet is one object: nothing else is fetched
-            raise InvalidInput("a message that holds more than one object")
-        names = [record.object_id]
-        pull = make_pull_object_fn_protobuf(self._client.PullObject, self._node, metadata.run_id)
-        contents = _pulled(names, pull, metadata.ttl)
-        if (size := sum(map(len, contents.values()))) > wire.MAXIMUM_BYTES:
-            raise InvalidInput(f"a message of {size} bytes: at most {wire.MAXIMUM_BYTES}")
-        inflated: Any = inflate_object_from_contents(record.object_id, contents)
-        (name,) = wrap(b"")
-        return unwrap(Message(RecordDict({name: inflated}), reply_to=request.head))
-
-    def reply(self, request: Request, data: bytes | None) -> Reply:
-        """The reply that carries `data`, or an error without a reason.
-
-        It expires with the request on the server's clock, so the two clocks need not agree.
+        An empty reply says that there will be none. Handing over a reply again does no harm.
+        Without `wait` no message is asked for, and another request that waits for one is over.
         """
-        content: Any = Error(_UNKNOWN) if data is None else wrap(data)
-        message = Message(content, reply_to=request.head)
-        message.metadata.created_at = request.head.metadata.created_at
-        message.metadata.ttl = request.head.metadata.ttl
-        with no_object_id_recompute():
-            message.metadata.__dict__["_message_id"] = message.object_id
-            tree, objects = get_object_tree(message), get_all_nested_objects(message)
-            contents = {name: item.deflate() for name, item in objects.items()}
-        return Reply(remove_content_from_message(message), tree, contents)
+        purpose = mailboxes.AWAIT if wait else mailboxes.END
+        answer = self._asked(purpose, identifier or mailboxes.NOTHING, reply)
+        if not answer:
+            return None
+        if len(answer) < mailboxes.ANSWERED.size:
+            raise InvalidInput(f"a message of {len(answer)} bytes, which has no room for its name")
+        name, lifetime = mailboxes.ANSWERED.unpack_from(answer)
+        if not lifetime >= 0:
+            raise InvalidInput(f"a message that lives for {lifetime} s")
+        return Request(name, min(lifetime, _LONGEST_LIFE), answer[mailboxes.ANSWERED.size :])
 
-    def send(self, reply: Reply) -> None:
-        """Sends a reply; sending it again does no harm."""
-        announcement = PushMessagesRequest(
-            node=self._node,
-            messages_list=[message_to_proto(reply.head)],
-            message_object_trees=[reply.tree],
+    def beat(self) -> None:
+        """Says that this party is there, while it is busy with an answer."""
+        self._asked(mailboxes.BEAT, mailboxes.NOTHING, b"")
+
+    def _asked(self, purpose: int, identifier: bytes, reply: bytes) -> bytes:
+        head = mailboxes.ASKED.pack(self._node.node_id, purpose, identifier)
+        request = self._http.build_request("POST", self._url, content=head + reply)
+        context: Any = SimpleNamespace(request=request)
+        response = self._signer.intercept(context, lambda signed: self._http.send(signed.request))
+        return response.raise_for_status().content
+
+    def heartbeat(self) -> bool:
+        """Whether the server knows this party."""
+        request = SendNodeHeartbeatRequest(
+            node=self._node, heartbeat_interval=mailboxes.HEARTBEAT_INTERVAL
         )
-        response = self._client.PushMessages(announcement)
-        push = make_push_object_fn_protobuf(
-            self._client.PushObject, self._node, reply.head.metadata.run_id, response.session_id
-        )
-        for name in response.objects_to_push:
-            push(name, reply.contents[name])
+        return bool(self._client.SendNodeHeartbeat(request).success)
 
     def _recalled(self, node_id: int) -> bool:
         """Whether the server still knows this party under an earlier node id."""
@@ -202,9 +175,13 @@ class Fleet:
 def _pulled(names: list[str], pull: Callable[[str], bytes], seconds: float) -> dict[str, bytes]:
     """Objects by name, as they become available: within `seconds`, each tried at least once."""
     return pull_objects(
-        names, pull, max_time=seconds, max_tries_per_object=None,
-        initial_backoff=_FIRST_WAIT, backoff_cap=_LONGEST_WAIT,
-    )  # fmt: skip
+        names,
+        pull,
+        max_time=seconds,
+        max_tries_per_object=None,
+        initial_backoff=_FIRST_WAIT,
+        backoff_cap=_LONGEST_WAIT,
+    )
 
 
 @contextmanager
@@ -225,9 +202,10 @@ def patient_until(deadline: float) -> Iterator[None]:
         return _pulled(object_ids, pull_object_fn, deadline - time.monotonic())
 
     def push(
-        objects: dict[str, Any], push_object_fn: Callable[[str, bytes], None],
+        objects: dict[str, Any],
+        push_object_fn: Callable[[str, bytes], None],
         object_ids_to_push: set[str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         def attempt(name: str, content: bytes) -> None:
             with suppress(ObjectPushError, httpx.HTTPStatusError):  # whoever misses it is silent
                 push_object_fn(name, content)

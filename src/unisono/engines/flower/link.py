@@ -1,12 +1,13 @@
 """Rounds over Flower's grid: bytes to each party, bytes back, and never later than the deadline.
 
-Flower's own `send_and_receive` sleeps three seconds between looks, waits until a killed node has
+Resident parties have their messages from `mailboxes`, stock SuperNodes from Flower. Flower's own
+`send_and_receive` sleeps three seconds between looks, waits until a killed node has
 missed its heartbeats, and lets a message live for half a day. Here a message lives as long as its
 deadline, so a party never spends privacy budget on a question nobody waits for any more.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from uuid import uuid4
 
 import httpx
@@ -23,11 +24,18 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.004, 0.02, 1.3
 _GRACE = 2.0
 
 
+# The bytes for each node, and seconds to wait; tells of each node its reply, or None if it is not a
+# resident party.
+Deliver = Callable[[Mapping[int, bytes], float], Iterator[tuple[int, bytes | None]]]
+
+
 class GridLink:
     """`Link` over a Flower grid."""
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
+        # Ours hands messages to resident parties itself; a grid without it has none.
+        self._deliver: Deliver | None = getattr(grid, "deliver", None)
         # Ours keeps messages until it is told; a grid without a server has nothing to keep.
         self._forget: Callable[[list[str]], None] = getattr(grid, "forget", lambda names: None)
 
@@ -42,14 +50,22 @@ class GridLink:
         end = time.monotonic() + deadline
         replies: dict[int, bytes] = {}
         with patient_until(end):
-            waiting = self._pushed(requests, deadline)
+            waiting: dict[str, int] = {}
+            if self._deliver is None:
+                waiting = self._pushed(requests, deadline)
+            else:
+                for node, data in self._deliver(requests, deadline):
+                    if data is not None:
+                        replies[node] = data
+                    elif (left := end - time.monotonic()) > 0:  # no resident: a stock SuperNode
+                        waiting |= self._pushed({node: requests[node]}, left)
             sent, pause = list(waiting), _SHORTEST_PAUSE
             while waiting:
                 for reply in self._pulled(waiting):
-                    node = waiting.pop(reply.metadata.reply_to_message_id, None)
-                    data = _content(reply)
-                    if node is not None and data is not None:
-                        replies[node] = data
+                    sender = waiting.pop(reply.metadata.reply_to_message_id, None)
+                    content = _content(reply)
+                    if sender is not None and content is not None:
+                        replies[sender] = content
                 left = end - time.monotonic()
                 if not waiting or left <= 0:
                     break

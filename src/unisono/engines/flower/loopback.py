@@ -45,9 +45,13 @@ class LoopbackGrid(Grid):
         raise InvalidInput("a loopback grid has no run record: it exists in this process only")
 
     def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str,
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
         ttl: float | None = None,
-    ) -> Message:  # fmt: skip
+    ) -> Message:
         return Message(content, dst_node_id, message_type, group_id=group_id, ttl=ttl)
 
     def get_node_ids(self) -> Iterable[int]:
@@ -77,9 +81,14 @@ class LoopbackGrid(Grid):
 
 
 def run(
-    study: Study, parties: Sequence[Party], *, dropouts: np.ndarray | None = None,
-    deadline: float = 30.0, progress: Callable[[int], None] | None = None, at_once: bool = True,
-) -> Result:  # fmt: skip
+    study: Study,
+    parties: Sequence[Party],
+    *,
+    dropouts: np.ndarray | None = None,
+    deadline: float = 30.0,
+    progress: Callable[[int], None] | None = None,
+    at_once: bool = True,
+) -> Result:
     """The study through Flower's messages, in this process; same meaning as `in_process.run`.
 
     `at_once` pays for the run in one grant, as in one process; otherwise turn by turn, as real
@@ -108,13 +117,18 @@ def run(
     fall_silent(0)
     server = (study.algorithm, study.facts, study.trust, parties[0].ledger.seed)
     outcome = coordinate(
-        study, GridLink(grid), session,
+        study,
+        GridLink(grid),
+        session,
         # Silence is for single rounds here; a round that is set up ahead carries it over.
-        conditions=Conditions(deadline, patience=0.0, ahead=silent is None),
-        server_noise=server_noise(*server), progress=fall_silent,
-    )  # fmt: skip
+        conditions=Conditions(deadline, connect_timeout=0.0, ahead=silent is None),
+        server_noise=server_noise(*server),
+        progress=fall_silent,
+    )
     certificate = certify(
-        study, {party.name: party.ledger for party in parties}, parties[0].ledger.accountant,
+        study,
+        {party.name: party.ledger for party in parties},
+        parties[0].ledger.accountant,
         secure_sum=session.describe() if study.trust is Trust.SECURE_SUM else "",
-    )  # fmt: skip
+    )
     return Result(outcome.value, certificate, outcome.transcript)

@@ -15,6 +15,10 @@ from unisono.errors import InvalidInput
 REGISTRATION_DISABLED, ACTIVATION_FAILED = 2001, 2004
 # Requests are signed over the time; Flower accepts five seconds ahead and five minutes behind.
 _CLOCK_TOLERANCE = 5.0
+_UNKNOWN = (
+    "{} does not admit this party's transport key: it is admitted once the server runs with a "
+    "roster that holds this party's card, and an earlier process of this party no longer counts"
+)
 
 
 class Refusal(NamedTuple):
@@ -82,12 +86,7 @@ def explain(error: Exception, address: str) -> Refusal:
 def _status(response: httpx.Response, address: str) -> Refusal:
     status, code = response.status_code, _flower_code(response)
     if code == ACTIVATION_FAILED:
-        return Refusal(
-            f"{address} does not admit this party's transport key: it is admitted once the server "
-            "runs with a roster that holds this party's card, and an earlier process of this party "
-            "no longer counts",
-            False,
-        )
+        return Refusal(_UNKNOWN.format(address), False)
     if code == REGISTRATION_DISABLED:
         return Refusal(f"{address} admits registered keys only: join with a transport key", True)
     if status == httpx.codes.UNAUTHORIZED:
@@ -98,7 +97,7 @@ def _status(response: httpx.Response, address: str) -> Refusal:
                 f"{difference:+.0f} s; set this machine's clock",
                 True,
             )
-        return Refusal(f"{address} does not know this party (any more): register its key", False)
+        return Refusal(_UNKNOWN.format(address), False)
     if status >= 500:
         return Refusal(f"{address} fails with status {status}: see the server's log", False)
     return Refusal(

@@ -13,7 +13,7 @@ import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import NamedTuple
 
 import httpx
 
@@ -23,31 +23,34 @@ from unisono.engines.flower.refusals import explain, require_address
 from unisono.errors import InvalidInput
 
 log = logging.getLogger("unisono.party")
-Result = TypeVar("Result")
 
 # Longer than the server takes to count out a party that was killed (two heartbeat intervals).
 PATIENCE = 25.0
-_BEAT = 3.0
-# Asking costs the server time that answers need: the pause grows with the silence so far, and
-# with how long the server takes to say that there is nothing.
-_LONGEST_PAUSE, _SHARE_OF_SILENCE, _TIMES_OF_REPLY = 0.5, 0.05, 3.0
+_BEAT, _LOOK = 3.0, 0.25
+_SOON = 1.0  # seconds before which a server that waits for a message with us has nothing to say
 _SHORTEST_RETRY, _LONGEST_RETRY = 0.2, 3.0
 _REMEMBERED = 1024  # messages
 
 
 def serve(
-    answer: Callable[[bytes], bytes], address: str, *, root_certificates: bytes | None,
-    keys: NodeKeys | None, stop: threading.Event, insecure: bool = False,
-    previous: int | None = None, connected: Callable[[int], None] | None = None,
-    patience: float = PATIENCE,
-) -> None:  # fmt: skip
+    answer: Callable[[bytes], bytes],
+    address: str,
+    *,
+    root_certificates: bytes | None,
+    keys: NodeKeys | None,
+    stop: threading.Event,
+    insecure: bool = False,
+    previous: int | None = None,
+    connected: Callable[[int], None] | None = None,
+    connect_timeout: float = PATIENCE,
+) -> None:
     """Answers the server's messages until `stop` is set.
 
-    Raises `InvalidInput` when no connection comes about at the start (within `patience` seconds,
-    where waiting may help). Once connected, a server that goes away is waited for. `connected`
-    is told the node id of each new connection; `previous` is the one that an earlier process of
-    this party was told: with it a party that was killed is back at once, without it as soon as
-    the server has missed its heartbeats.
+    Raises `InvalidInput` when no connection comes about at the start (within `connect_timeout`
+    seconds, where waiting may help). Once connected, a server that goes away is waited for.
+    `connected` is told the node id of each new connection; `previous` is the one that an earlier
+    process of this party was told: with it a party that was killed is back at once, without it as
+    soon as the server has missed its heartbeats.
     """
     require_address(address, insecure)
     if insecure and (keys is not None or root_certificates is not None):
@@ -59,7 +62,7 @@ def serve(
     except (ValueError, OSError) as error:
         raise InvalidInput(f"the authority's certificate cannot be read: {error}") from None
     resident = _Resident(fleet, answer, stop)
-    limit, retries, node, said = time.monotonic() + patience, _retries(), previous, ""
+    limit, retries, node, said = time.monotonic() + connect_timeout, _retries(), previous, ""
     try:
         while not stop.is_set():
             try:
@@ -81,6 +84,17 @@ def serve(
         fleet.close()
 
 
+class _Reply(NamedTuple):
+    """The answer to a message; empty where there is none. Until `expiry` somebody waits for it."""
+
+    identifier: bytes
+    data: bytes
+    expiry: float
+
+
+_NO_REPLY = _Reply(b"", b"", 0.0)
+
+
 class _Resident:
     """The loop of one party."""
 
@@ -88,26 +102,28 @@ class _Resident:
         self, fleet: Fleet, answer: Callable[[bytes], bytes], stop: threading.Event
     ) -> None:
         self._fleet, self._answer, self._stop = fleet, answer, stop
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._seen: OrderedDict[bytes, None] = OrderedDict()
+        self._waits = False
 
     def work(self) -> None:
         """Answers messages until `stop`; raises when the connection is lost."""
         over = threading.Event()
-        threading.Thread(target=self._beat, args=(over,), daemon=True).start()
+        beside = threading.Thread(target=self._beside, args=(over,), daemon=True)
+        beside.start()
+        reply, pauses = _NO_REPLY, _retries()
         try:
-            last = time.monotonic()
-            while not self._stop.is_set():
+            while reply is not _NO_REPLY or not self._stop.is_set():
                 asked = time.monotonic()
-                request = self._fleet.receive()
-                now = time.monotonic()
-                if request is None:
-                    pause = max(_SHARE_OF_SILENCE * (now - last), _TIMES_OF_REPLY * (now - asked))
-                    self._stop.wait(min(pause, _LONGEST_PAUSE))
-                elif self._is_new(request):
-                    self._respond(request)
-                    last = time.monotonic()
+                request = self._next(reply)
+                if request is not None:
+                    reply, pauses = self._reply(request), _retries()
+                    continue
+                reply = _NO_REPLY
+                if time.monotonic() < asked + _SOON:  # another process has this party's keys
+                    self._stop.wait(next(pauses))
         finally:
             over.set()
+            beside.join(_BEAT)
 
     def leave(self) -> None:
         """Says goodbye; a server that cannot hear it finds out by the heartbeat."""
@@ -116,12 +132,50 @@ class _Resident:
         except Exception as error:
             log.info("left without telling the server: %s", error)
 
-    def _beat(self, over: threading.Event) -> None:
-        while not over.wait(_BEAT):
+    def _beside(self, over: threading.Event) -> None:
+        """While an answer takes long, says that this party is there; when it is to stop, ends the
+        request that waits for a message."""
+        last = time.monotonic()
+        while not over.wait(_LOOK):
             try:
-                self._fleet.heartbeat()
+                if self._stop.is_set() and self._waits:
+                    self._fleet.next_message(b"", b"", wait=False)
+                elif self._waits:
+                    last = time.monotonic()  # a request that waits says so too
+                elif time.monotonic() > last + _BEAT:
+                    last = time.monotonic()
+                    self._fleet.beat()
             except Exception as error:  # the loop that asks for messages meets it too, and acts
                 log.debug("heartbeat: %s", error)
+
+    def _next(self, reply: _Reply) -> Request | None:
+        """Hands over a reply, through an interrupted connection if need be, until nobody waits for
+        it any more; returns the next message, if there is one."""
+        for pause in _retries():
+            self._waits = not self._stop.is_set()
+            try:
+                return self._fleet.next_message(reply.identifier, reply.data, wait=self._waits)
+            except httpx.TransportError:
+                if time.monotonic() > reply.expiry or self._stop.wait(pause):
+                    raise
+            finally:
+                self._waits = False
+        raise AssertionError("pauses never end")
+
+    def _reply(self, request: Request) -> _Reply:
+        """One message in, one reply out. A message that comes again was answered, or lost with the
+        process that began to answer it: nobody need wait for it."""
+        expiry = time.monotonic() + request.lifetime
+        data = self._answered(request) if self._is_new(request) else b""
+        return _Reply(request.identifier, data, expiry)
+
+    def _answered(self, request: Request) -> bytes:
+        """The answer, or nothing; why there is none could depend on the records and stays here."""
+        try:
+            return self._answer(request.data)
+        except Exception as error:
+            log.error("a message without an answer: %s", error)
+            return b""
 
     def _is_new(self, request: Request) -> bool:
         if request.identifier in self._seen:
@@ -130,34 +184,6 @@ class _Resident:
         if len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
         return True
-
-    def _respond(self, request: Request) -> None:
-        """One message in, one reply out, through an interrupted connection if need be, until the
-        request has expired."""
-        expiry = time.monotonic() + request.lifetime
-        reply = self._fleet.reply(request, self._answered(request, expiry))
-        self._insist(lambda: self._fleet.send(reply), expiry)
-
-    def _answered(self, request: Request, expiry: float) -> bytes | None:
-        """The answer, or nothing; why there is none could depend on the records and stays here."""
-        try:
-            data = self._insist(lambda: self._fleet.content(request), expiry)
-            return self._answer(data)
-        except httpx.HTTPError:
-            raise
-        except Exception as error:
-            log.error("a message without an answer: %s", error)
-            return None
-
-    def _insist(self, action: Callable[[], Result], expiry: float) -> Result:
-        """The result of `action`, tried again while the connection is interrupted."""
-        for pause in _retries():
-            try:
-                return action()
-            except httpx.TransportError:
-                if time.monotonic() > expiry or self._stop.wait(pause):
-                    raise
-        raise AssertionError("pauses never end")
 
 
 def _retries() -> Iterator[float]:

@@ -1,0 +1,1 @@
+"""A plugin of unisono: the direction in which records differ most."""

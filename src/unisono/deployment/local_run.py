@@ -1,0 +1,264 @@
+"""A study in this process, with all parties' files on this machine and a ledger on disk for each.
+
+`prepare` reads and checks everything and spends nothing. `LocalRun.run` pays, learns, tests and
+writes the run's folder; killed at any moment, it goes on from there. The names under which ledgers
+pay hold the study file's hash, so one edition of a study runs once, whatever the folder. Ledgers
+lie beside the records (`studies.data_set`), so what is spent on these counts in every study.
+
+    FOLDER/study.toml                copy: what the run began with
+    FOLDER/run.checkpoint            where it stands
+
+The result is saved before its test is paid for: a test that is refused or lost costs no model. The
+certificate is written again after it, for training and test together. A simulation (with a seed)
+keeps its ledgers in memory and may be repeated at will.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.certificate import Certificate, certify
+from unisono.core.ledger import Ledger
+from unisono.core.study import Party, Result, Study
+from unisono.core.transcript import Transcript
+from unisono.core.trust import Trust
+from unisono.core.values import Private
+from unisono.deployment.files import (
+    EVALUATION,
+    RESULT,
+    folder_for,
+    save_result,
+    write,
+    write_json,
+)
+from unisono.deployment.job import Progress
+from unisono.deployment.parties_here import explained, policy_for
+from unisono.deployment.public_test import Test, public_test, read_public_test
+from unisono.deployment.record import Budgets, RunLog, model_so_far, write_transcript
+from unisono.deployment.run_folder import (
+    CHECKPOINT,
+    PENDING,
+    STUDY,
+    TESTED,
+    Place,
+    begin,
+    claimed,
+    require_folder,
+)
+from unisono.engines import compilation_cache
+from unisono.engines.driver import RunOutcome, drive
+from unisono.engines.in_process import IDEAL
+from unisono.engines.payments import paid_before, require_new
+from unisono.errors import BudgetExceeded, PrivacyViolation
+from unisono.studies.build import Built, build
+from unisono.studies.data_set import (
+    DataSet,
+    data_set,
+    remember,
+    require_apart,
+    require_only_ledger,
+)
+from unisono.studies.evaluation import read_private
+from unisono.studies.file import load_study
+from unisono.studies.policy import require_allowed
+from unisono.studies.policy_file import PolicyFile
+
+Follow = Callable[[Progress], None]
+
+
+def prepare(place: Place) -> "LocalRun":
+    """Read and check all files; nothing is written and nothing is spent."""
+    file = load_study(place.study)
+    built = build(file)
+    simulated = place.seed is not None
+    require_folder(place.folder, built.file, simulated)
+    require_apart({name: place.data[name] for name in file.names})
+    sets = {name: data_set(place.data[name]) for name in file.names}
+    for own in sets.values():
+        if not simulated and (place.second_ledgers is None or own.policy is not None):
+            require_only_ledger(own)
+    records = {}
+    for name in file.names:
+        records[name] = built.split(built.table(place.data[name]), name, place.seed)
+    policies = {
+        name: policy_for(built, own, name, place.second_ledgers, simulated)
+        for name, own in sets.items()
+    }
+    for name, policy in policies.items():
+        with explained(policy):
+            require_allowed(policy, file, built.study, name, built.costs)
+    test = read_public_test(built, public_test(file, place.study, place.test), place.data)
+    return LocalRun(place, built, sets, records, policies, test)
+
+
+@dataclass(frozen=True)
+class LocalRun:
+    """A study that may begin: records are read and encoded, policies allow it."""
+
+    place: Place
+    built: Built
+    sets: Mapping[str, DataSet]
+    records: Mapping[str, tuple[tuple[Any, ...], tuple[Any, ...]]]
+    policies: Mapping[str, PolicyFile]
+    test: Test | None
+
+    @contextmanager
+    def opened(self) -> Iterator[Mapping[str, Ledger]]:
+        """The folder, held by this process alone, and every party's ledger, able to pay."""
+        simulated = self.place.seed is not None
+        with claimed(self.place.folder) as folder, ExitStack() as stack:
+            # Another process may have finished meanwhile.
+            require_folder(folder, self.built.file, simulated)
+            names, books = self.built.file.names, dict[str, Ledger]()
+            known = [n for n in names if self.policies[n].ledger_path.exists()]
+            # Who keeps a book already may refuse; only then are books begun for the others.
+            for group in (known, [n for n in names if n not in known]):
+                for name in group:
+                    books[name] = self._book(name)
+                    stack.callback(books[name].close)
+                self._require_payable({name: books[name] for name in group})
+            books = {name: books[name] for name in names}
+            begin(folder)
+            shutil.copyfile(self.place.study, folder / STUDY)
+            yield books
+
+    def run(self, books: Mapping[str, Ledger], follow: Follow) -> dict[str, Any]:
+        """Learn, test and write everything down; returns the result."""
+        compilation_cache.enable()
+        built, folder, study = self.built, self.place.folder, self.built.study
+        diary = RunLog(folder, study.algorithm.rounds)
+        budgets = Budgets(folder, list(study.cost), books)
+        resumed = paid_before(self._name, list(books.values())).rounds > 0
+
+        def watch(done: int, server: Any, words: str) -> None:
+            last = done == study.algorithm.rounds
+            score = None
+            if self.test is not None:
+                value = study.algorithm.result(server) if last else model_so_far(study, server)
+                score = built.judge(value, *self.test)["value"]
+            budgets.write()
+            iterate = study.algorithm.ask(server)
+            diary.step(done, iterate, answered=built.file.names, score=score, words=words)
+            follow(Progress(done, study.algorithm.rounds, words))
+
+        follow(Progress(0, study.algorithm.rounds, "compiling"))
+        outcome = self._rounds(study, books, "", 0, watch)
+        write_transcript(folder, study, outcome.shape, outcome.value, study.algorithm.rounds)
+        if built.test is not None:
+            write(folder / PENDING, b"")
+        shown = save_result(
+            folder, built, outcome.value, outcome.opened, self._certificate(study, books)
+        )
+        if not outcome.opened:
+            shown = shown | {"failed": _ALL_LOST}
+            write_json(folder / RESULT, shown)
+        if "failed" not in shown:
+            words = self._evaluate(outcome, books, resumed)
+            if built.test is not None:
+                budgets.write()
+                certificate = self._certificate(study, books)
+                save_result(folder, built, outcome.value, outcome.opened, certificate)
+            if words:
+                diary.say(words)
+                follow(Progress(study.algorithm.rounds, study.algorithm.rounds, words))
+        (folder / PENDING).unlink(missing_ok=True)
+        return shown
+
+    @property
+    def _name(self) -> str:
+        """Under which ledgers pay: one for each edition of a study."""
+        return f"run {self.built.file.hash[:32]}"
+
+    def _rounds(
+        self,
+        study: Study,
+        books: Mapping[str, Ledger],
+        suffix: str,
+        part: int,
+        watch: Callable[[int, Any, str], None] = lambda done, server, words: None,
+        columns: Mapping[str, tuple[Any, ...]] | None = None,
+    ) -> RunOutcome:
+        own = columns or {name: split[part] for name, split in self.records.items()}
+        parties = [Party(n, Private(own[n], n), book) for n, book in books.items()]
+        name = f"{self._name}{suffix}"
+        place = self.place.folder / (TESTED if suffix else CHECKPOINT)
+        checkpoint = None if self.place.seed is not None else place
+        return drive(study, parties, name, checkpoint=checkpoint, watch=watch)
+
+    def _evaluate(self, outcome: RunOutcome, books: Mapping[str, Ledger], resumed: bool) -> str:
+        """How good the result is, by whatever test there is; words about a test that failed."""
+        built, folder, words = self.built, self.place.folder, ""
+        found = [] if self.test is None else [built.judge(outcome.value, *self.test)]
+        if built.test is not None:
+            try:
+                tested = self._tested(built.test.study, outcome.value, books)
+            except (BudgetExceeded, PrivacyViolation) as error:
+                words = f"the result was not tested: {error}"
+            else:
+                if tested.opened:
+                    write_transcript(
+                        folder,
+                        built.study,
+                        outcome.shape,
+                        outcome.value,
+                        built.study.algorithm.rounds,
+                        test=tested.shape,
+                    )
+                    certificate = certify(built.test.study, books, ACCOUNTANT)
+                    result = Result(tested.value, certificate, Transcript())
+                    found.insert(0, read_private(built.file, built.test, result, resumed))
+                else:
+                    words = "the test was paid for and lost: left out"
+        if found:
+            also = {"also": found[1:]} if found[1:] else {}
+            write_json(folder / EVALUATION, found[0] | also)
+        return words
+
+    def _tested(self, test: Study, value: Any, books: Mapping[str, Ledger]) -> RunOutcome:
+        """The scores of the records that were kept out, in one release."""
+        score = self.built.posed.score
+        assert score is not None
+        scores = {n: (score(value, kept)[:, None],) for n, (_, kept) in self.records.items()}
+        return self._rounds(test, books, _TEST, 1, columns=scores)
+
+    def _certificate(self, study: Study, books: Mapping[str, Ledger]) -> Certificate:
+        """What was shown of every party: the training, and the test if it was ever paid for."""
+        test = paid_before(f"{self._name}{_TEST}", list(books.values()))
+        costs = self.built.costs if test.rounds or test.whole else study.costs
+        secure_sum = IDEAL if study.trust is Trust.SECURE_SUM else ""
+        return certify(
+            study, books, ACCOUNTANT, secure_sum=secure_sum, costs=costs, file=self.built.file.hash
+        )
+
+    # ------------------------------------------------------------- ledgers
+
+    def _book(self, name: str) -> Ledger:
+        policy = self.policies[name]
+        if self.place.seed is not None:
+            return Ledger.in_memory(policy.core_policy(), ACCOUNTANT, seed=self.place.seed)
+        folder_for(policy.ledger_path.parent)
+        ledger = policy.open_ledger()
+        remember(self.sets[name], policy.ledger_path)
+        return ledger
+
+    def _require_payable(self, books: Mapping[str, Ledger]) -> None:
+        """Refuse a run that some ledger could not pay to its end, the test included."""
+        if (self.place.folder / CHECKPOINT).exists():
+            return  # what is left of a run that goes on is checked where it is known
+        require_new(self._name, list(books.values()))
+        for name, book in books.items():
+            with explained(self.policies[name]):
+                book.check(self.built.costs[self.built.file.party(name)])
+
+
+_TEST = " evaluation"  # the payment of the test, after the run's own name
+_ALL_LOST = (
+    "every round was paid for and lost when the run was stopped, so nothing was learnt; what was "
+    "paid stays spent: agree on the next edition"
+)
+
+
+__all__ = ["LocalRun", "Place", "prepare"]

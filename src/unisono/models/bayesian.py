@@ -1,0 +1,212 @@
+"""Bayesian linear models: a normal distribution of the weights, in the user's units.
+
+The prior N(0, prior_variance) holds in scaled units, in which every feature spans [-1, 1]. Where
+the law of the noise in the answer is known, the posterior allows for it (`algorithms.noise_aware`);
+where not, the result says that it has no intervals.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from unisono.algorithms.pvi_natural_gradient import for_intervals
+from unisono.core.privacy import Privacy
+from unisono.core.study import Result, Study
+from unisono.core.trust import Unit
+from unisono.data.encoding import Frame, Values
+from unisono.data.scaling import Scaling
+from unisono.data.schema import Schema
+from unisono.models.linear import SCORES
+from unisono.models.model import (
+    Choice,
+    ModelConfig,
+    ModelKind,
+    Posed,
+    Target,
+    predicts,
+    share_of_range,
+)
+from unisono.models.posterior import Posterior, posterior_of
+from unisono.problems.bayesian import BayesianProblem, GaussianRegression
+from unisono.problems.likelihoods import likelihood_named
+from unisono.releases.algorithm import AlgorithmKind
+
+
+class BayesianLinearConfig(ModelConfig):
+    """Normal errors of a known spread, and a normal prior."""
+
+    noise_std: float | None = Field(
+        None,
+        gt=0,
+        description="How far targets scatter around the model, in their own units; left out: half "
+        "of their range.",
+    )
+    prior_variance: float = Field(
+        9.0, gt=0, description="How large weights may be before anything is known, in scaled units."
+    )
+
+
+class BayesianLogisticConfig(ModelConfig):
+    """Two classes, and a normal prior."""
+
+    link: Literal["logistic", "probit"] = Field(
+        "logistic", description="How a score becomes a probability."
+    )
+    prior_variance: float = Field(
+        100.0,
+        gt=0,
+        description="How large weights may be before anything is known, in scaled units.",
+    )
+
+
+def pose_linear(
+    config: BayesianLinearConfig, schema: Schema, algorithm: AlgorithmKind, privacy: Privacy
+) -> Posed:
+    """Rows (u, 1) with every range centred; nothing inside the bounds is clipped unless asked."""
+    frame, scale = Frame(schema), Frame(schema).scaling("all")
+    targets, features = frame.targets, len(frame.names) + 1
+    spread = 1.0 if config.noise_std is None else config.noise_std / targets.half
+    problem = GaussianRegression(spread, prior_variance=config.prior_variance)
+
+    def encode(values: Values) -> tuple[np.ndarray, ...]:
+        return scale.whole(frame.rows(values)), frame.labels(values, signed=False)
+
+    def present(study: Study, result: Result) -> dict[str, Any]:
+        found = _posterior(result.value, frame, problem, algorithm, study)
+        return _shown(_in_units(found, scale, targets.half, targets.centre), frame)
+
+    def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+        rows, labels = arrays
+        return share_of_range(rows @ _posterior(value, frame, problem).mean, labels)
+
+    settings = {"clipping_norm": math.sqrt(features**2 + features)}
+    return Posed(problem, features, encode, present, score=score, settings=settings)
+
+
+def pose_logistic(
+    config: BayesianLogisticConfig, schema: Schema, algorithm: AlgorithmKind, privacy: Privacy
+) -> Posed:
+    """Labels -1 and +1, and rows (u, 1): as they are, or divided by their length, where the
+    algorithm's steps need rows in the unit ball."""
+    frame, scale = Frame(schema), Frame(schema).scaling("away from zero")
+    likelihood = likelihood_named(config.link)
+    problem = BayesianProblem(likelihood, prior_variance=config.prior_variance)
+
+    def encode(values: Values) -> tuple[np.ndarray, ...]:
+        rows = frame.rows(values)
+        inner = scale.rows(rows)[0] if algorithm.unit_rows else scale.whole(rows)
+        return inner, frame.labels(values, signed=True)
+
+    def present(study: Study, result: Result) -> dict[str, Any]:
+        scaled = _posterior(result.value, frame, problem, algorithm, study)
+        negative, positive = frame.classes
+        shown = _shown(_in_units(scaled, scale, 1.0, 0.0), frame)
+        if algorithm.unit_rows:
+            shown["note"] = f"{shown['note']} {SCORES}."
+        return {"positive": positive, "negative": negative, **shown}
+
+    def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+        rows, labels = arrays
+        middle = _posterior(value, frame, problem).mean
+        return (np.where(rows @ middle > 0, 1, -1) == labels).astype(float)
+
+    rule: dict[str, Any] = {}
+    if not algorithm.unit_rows:  # rounds: the window then begins where Newton's method arrives
+        rule = {"rounds": 12, **for_intervals(likelihood, frame.mean_square)}
+    return Posed(problem, len(frame.names) + 1, encode, present, score=score, settings=rule)
+
+
+def choose_linear(config: Any, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:
+    """One release suffices: what it measures does not depend on the posterior so far."""
+    return Choice("one-shot-regression", "one noisy release of all sums and products")
+
+
+def choose_logistic(config: Any, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:
+    """The one whose posterior knows of the noise, unless whole parties are to be hidden."""
+    if unit is Unit.PARTY:
+        return Choice("pvi-clipped-updates", "whole parties are to be hidden: clipped updates")
+    return Choice("pvi-natural-gradient", "noisy Newton steps, whose noise the posterior counts in")
+
+
+def _notes(config: Any, algorithm: AlgorithmKind) -> Sequence[str]:
+    if algorithm.noise_aware is None:
+        return ("Its posterior will not know of the noise, so it will have no intervals.",)
+    return ()
+
+
+BAYESIAN_LINEAR_REGRESSION = ModelKind(
+    "bayesian-linear-regression",
+    "predict a number, with a posterior of every weight",
+    BayesianLinearConfig,
+    Target.NUMBER,
+    GaussianRegression,
+    pose_linear,
+    choose_linear,
+    learns=lambda config, schema: (
+        f"{predicts('a linear model', schema)}, and how sure it is of every weight"
+    ),
+    notes=_notes,
+    task="posterior",
+)
+BAYESIAN_LOGISTIC_REGRESSION = ModelKind(
+    "bayesian-logistic-regression",
+    "predict one of two classes, with a posterior of every weight",
+    BayesianLogisticConfig,
+    Target.TWO_CLASSES,
+    BayesianProblem,
+    pose_logistic,
+    choose_logistic,
+    learns=lambda config, schema: (
+        f"{predicts('a linear model', schema)}, and how sure it is of every weight"
+    ),
+    notes=_notes,
+    task="posterior",
+)
+
+
+# ------------------------------------------------------------- reading a posterior
+
+
+def _posterior(
+    value: Any,
+    frame: Frame,
+    problem: BayesianProblem | GaussianRegression,
+    algorithm: AlgorithmKind | None = None,
+    study: Study | None = None,
+) -> Posterior:
+    """Of the scaled weights, made aware of the noise where the law of its effect is known."""
+    names = (*frame.names, "intercept")
+    aware = None if algorithm is None else algorithm.noise_aware
+    refine = None if aware is None else aware(study)
+    return posterior_of(value, names, problem.prior(len(names), full=True), refine)
+
+
+def _in_units(found: Posterior, scale: Scaling, factor: float, offset: float) -> Posterior:
+    """The posterior of factor · θ + (0, ..., offset) as weights of unscaled features."""
+    slopes, intercepts = scale.coefficients(np.eye(len(found.mean)))
+    matrix = factor * np.concatenate([slopes, intercepts[:, None]], axis=1).T
+    shift = np.zeros(len(matrix))
+    shift[-1] = offset
+    return found.mapped(matrix, shift, found.names)
+
+
+def _shown(found: Posterior, frame: Frame) -> dict[str, Any]:
+    """Deviations only where they count the noise in; `learnt` false where they are the prior's."""
+    numbers: dict[str, Any] = {"mean": found.mean.tolist()}
+    shown: dict[str, Any] = {"names": list(found.names)}
+    if found.noise_aware:
+        numbers |= {"std": found.std.tolist(), "learnt": found.learnt.tolist()}
+        shown["covariance"] = found.covariance.tolist()
+    by_name = {word: dict(zip(found.names, own, strict=True)) for word, own in numbers.items()}
+    return {
+        "target": frame.target,
+        **by_name,
+        **shown,
+        "noise_aware": found.noise_aware,
+        "converged": found.converged,
+        "floored": found.floored,
+        "note": " ".join(found.notes),
+    }

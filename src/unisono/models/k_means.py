@@ -1,0 +1,91 @@
+"""Clusters of records that resemble each other, by their number columns."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from unisono.algorithms import clustering
+from unisono.core.privacy import Privacy
+from unisono.core.study import Result, Study
+from unisono.core.trust import Unit
+from unisono.data.encoding import Values
+from unisono.data.schema import Number, Schema
+from unisono.models.model import (
+    Choice,
+    Fault,
+    ModelConfig,
+    ModelKind,
+    Posed,
+    Target,
+    columns_in_words,
+)
+from unisono.problems.columns import ClusteredColumns
+from unisono.releases.algorithm import AlgorithmKind
+
+
+class KMeansModelConfig(ModelConfig):
+    """How many groups are looked for."""
+
+    clusters: int = Field(ge=1, le=1_000_000, description="How many groups.")
+
+
+def pose(
+    config: KMeansModelConfig, schema: Schema, algorithm: AlgorithmKind, privacy: Privacy
+) -> Posed:
+    """Clusters of all columns, each scaled by its public bounds."""
+    columns = {n: c for n, c in schema.columns.items() if isinstance(c, Number)}
+    bounds = tuple(column.bounds for column in columns.values())
+    problem = ClusteredColumns(bounds, config.clusters)
+
+    def encode(values: Values) -> tuple[np.ndarray, ...]:
+        return (np.column_stack([values[name] for name in columns]),)
+
+    def present(study: Study, result: Result) -> dict[str, Any]:
+        found = clustering.read_clusters(problem, study, result)
+        rows = zip(found.centres, found.margin, found.sizes, strict=True)
+        return {
+            "clusters": [
+                {
+                    "centre": dict(zip(columns, map(float, centre), strict=True)),
+                    "margin": dict(zip(columns, map(float, margin), strict=True)),
+                    "size": float(size),
+                }
+                for centre, margin, size in rows
+            ],
+            "size_margin": float(found.size_margin),
+            "confidence": found.confidence,
+        }
+
+    return Posed(problem, len(columns), encode, present)
+
+
+def choose(config: Any, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:
+    """There is one way."""
+    return Choice("k-means", "noisy sums and counts of every cluster, in rounds")
+
+
+def faults(config: Any, schema: Schema) -> Iterator[Fault]:
+    for name, column in schema.columns.items():
+        if not isinstance(column, Number):
+            words = "is a category: k-means measures distances of numbers; leave it out"
+            yield ("data", "columns", name), words
+
+
+def learns(config: KMeansModelConfig, schema: Schema) -> str:
+    return f"{config.clusters} typical groups of records, by {columns_in_words(schema)}"
+
+
+K_MEANS = ModelKind(
+    "k-means",
+    "groups of records that resemble each other",
+    KMeansModelConfig,
+    Target.NONE,
+    ClusteredColumns,
+    pose,
+    choose,
+    learns,
+    faults=faults,
+    draft=lambda schema: "clusters = 3\n",
+)

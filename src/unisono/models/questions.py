@@ -1,0 +1,60 @@
+"""The questions that `[[model.questions]]` may ask; all are answered by one release."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveFloat
+
+from unisono.core.config import Config
+
+_ASK = "What is asked."
+_COLUMN = "The column that is asked about."
+_BY = "A category: the question is answered for each of its values."
+
+
+class Question(Config):
+    """What all questions share: their part of the budget, relative to the others."""
+
+    weight: PositiveFloat = Field(
+        1.0, description="The part of the budget, relative to other questions."
+    )
+
+
+class Moment(Question):
+    """Mean, variance or standard deviation of a number, or its sum; of each group of `by`."""
+
+    ask: Literal["mean", "variance", "standard deviation", "sum"] = Field(description=_ASK)
+    column: str = Field(description=_COLUMN)
+    by: str | None = Field(None, description=_BY)
+
+
+class Share(Question):
+    """How many records have a category's value, or which part of them; of each group of `by`."""
+
+    ask: Literal["count", "proportion"] = Field(description=_ASK)
+    column: str = Field(description=_COLUMN)
+    value: str = Field(description="The value of the category that is counted.")
+    by: str | None = Field(None, description=_BY)
+
+
+class Histogram(Question):
+    """Counts by category, or of a number in `bins` of equal width; of each group of `by`."""
+
+    ask: Literal["histogram"] = Field(description=_ASK)
+    column: str = Field(description=_COLUMN)
+    bins: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
+        None, description="Bins of equal width between the bounds of a number."
+    )
+    by: str | None = Field(None, description=_BY)
+
+
+class Quantiles(Question):
+    """Quantiles of a number, each level between 0 and 1."""
+
+    ask: Literal["quantiles"] = Field(description=_ASK)
+    column: str = Field(description=_COLUMN)
+    levels: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field(
+        min_length=1, description="Each between 0 and 1; 0.5 is the median."
+    )
+
+
+AnyQuestion = Annotated[Moment | Share | Histogram | Quantiles, Field(discriminator="ask")]

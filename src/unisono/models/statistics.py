@@ -1,0 +1,218 @@
+"""Statistics: questions by column name, answers as estimates with intervals, in one release."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from unisono.algorithms import statistics
+from unisono.algorithms.quantiles import quantiles
+from unisono.algorithms.statistics import Groups
+from unisono.algorithms.survey import Question, Survey
+from unisono.core.privacy import Privacy
+from unisono.core.study import Result, Study
+from unisono.core.trust import Unit
+from unisono.core.words import times
+from unisono.data.encoding import Values
+from unisono.data.schema import Category, Number, Schema
+from unisono.errors import InvalidInput
+from unisono.models.model import Choice, Fault, ModelConfig, ModelKind, Posed, Target
+from unisono.models.questions import AnyQuestion, Histogram, Moment, Quantiles, Share
+from unisono.releases.algorithm import AlgorithmKind
+
+_SPREAD = ("mean", "variance", "standard deviation")
+
+
+class StatisticsModelConfig(ModelConfig):
+    """All questions are answered by one release."""
+
+    questions: tuple[AnyQuestion, ...] = Field(
+        min_length=1, description="What is asked; one release answers all of it."
+    )
+    confidence: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.95, description="How often intervals hold."
+    )
+
+
+@dataclass
+class Slots:
+    """Which numbers of a record the questions read: columns, and whether one has a value."""
+
+    schema: Schema
+    taken: dict[tuple[str, int | None], int] = field(default_factory=dict)
+
+    def column(self, name: str) -> int:
+        return self.taken.setdefault((name, None), len(self.taken))
+
+    def value(self, name: str, value: str) -> int:
+        return self.taken.setdefault((name, self.category(name).index(value)), len(self.taken))
+
+    def groups(self, name: str | None) -> Groups | None:
+        return None if name is None else Groups(self.column(name), self.category(name))
+
+    def category(self, name: str) -> tuple[str, ...]:
+        column = self.schema.columns[name]
+        assert isinstance(column, Category)  # `faults` refuses others
+        return column.values
+
+    def number(self, name: str) -> tuple[int, tuple[float, float], float | None]:
+        column = self.schema.columns[name]
+        assert isinstance(column, Number)
+        return self.column(name), column.bounds, 1.0 if column.integer else None
+
+    def rows(self, values: Values) -> np.ndarray:
+        """One party's records (n, slots); NaN for what is missing."""
+        columns = [
+            values[name]
+            if code is None
+            else np.where(np.isnan(values[name]), np.nan, values[name] == code)
+            for name, code in self.taken
+        ]
+        return np.column_stack(columns)
+
+
+def pose(
+    config: StatisticsModelConfig, schema: Schema, algorithm: AlgorithmKind, privacy: Privacy
+) -> Posed:
+    """One release for all questions; moments of the same column share one block."""
+    slots = Slots(schema)
+    survey = Survey([_question(slots, *group, privacy) for group in _grouped(config.questions)])
+
+    def present(study: Study, result: Result) -> dict[str, Any]:
+        found = survey.read(study, result, config.confidence)
+        return {"answers": [estimate.to_json() for estimate in found]}
+
+    return Posed(survey, len(slots.taken), lambda values: (slots.rows(values),), present)
+
+
+def choose(config: Any, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:
+    """There is one way."""
+    return Choice("statistics", "one noisy release answers all questions")
+
+
+def learns(config: StatisticsModelConfig, schema: Schema) -> str:
+    asked = [_in_words(question) for question in config.questions]
+    more = [f"{len(asked) - 6} more"] if len(asked) > 6 else []
+    return f"the answers to {times(len(asked), 'question')}: {'; '.join(asked[:6] + more)}"
+
+
+def _in_words(question: AnyQuestion) -> str:
+    by = getattr(question, "by", None)
+    suffix = f" by {by}" if by else ""
+    match question:
+        case Share():
+            return f"{question.ask} of {question.column} = {question.value}{suffix}"
+        case Quantiles():
+            levels = ", ".join(f"{level:g}" for level in question.levels)
+            return f"quantiles of {question.column} ({levels})"
+    return f"{question.ask} of {question.column}{suffix}"
+
+
+def faults(config: StatisticsModelConfig, schema: Schema) -> Iterator[Fault]:
+    """Questions about columns that are not there, or of another kind."""
+    columns = schema.columns
+    for number, question in enumerate(config.questions):
+        place = ("model", "questions", number)
+        needed = "number"
+        if isinstance(question, Share) or (isinstance(question, Histogram) and not question.bins):
+            needed = "category"
+        for key, kind in (("column", needed), ("by", "category")):
+            name = getattr(question, key, None)
+            if name is not None and name not in columns:
+                yield (*place, key), f"'{name}' is no column: there are {', '.join(columns)}"
+            elif name is not None and columns[name].kind != kind:
+                hint = "; give bins" if question.ask == "histogram" and key == "column" else ""
+                words = f"'{name}' is a {columns[name].kind}, and a {kind} is needed here"
+                yield (*place, key), f"{words}{hint}"
+        column = columns.get(question.column)
+        known = column.values if isinstance(column, Category) else ()
+        if isinstance(question, Share) and known and question.value not in known:
+            yield (*place, "value"), f"'{question.value}' is none of {', '.join(known)}"
+
+
+def draft(schema: Schema) -> str:
+    """A first question about every column."""
+    return "".join(
+        f'\n[[model.questions]]\nask = "{"mean" if isinstance(column, Number) else "histogram"}"\n'
+        f"column = {json.dumps(name, ensure_ascii=False)}\n"
+        for name, column in schema.columns.items()
+    )
+
+
+STATISTICS = ModelKind(
+    "statistics",
+    "means, sums, counts, histograms and quantiles, with intervals",
+    StatisticsModelConfig,
+    Target.NONE,
+    Survey,
+    pose,
+    choose,
+    learns,
+    faults=faults,
+    draft=draft,
+    task="mean",
+)
+
+
+# ------------------------------------------------------------- from words to blocks
+
+
+def _grouped(asked: Sequence[AnyQuestion]) -> list[tuple[AnyQuestion, tuple[str, ...]]]:
+    """Questions, each with the moments that are wanted of it: one block for a column's."""
+    groups: dict[Any, tuple[AnyQuestion, tuple[str, ...]]] = {}
+    for number, question in enumerate(asked):
+        key: Any = number
+        if isinstance(question, Moment) and question.ask in _SPREAD:
+            key = (question.column, question.by)
+            if key in groups and groups[key][0].weight != question.weight:
+                raise InvalidInput(
+                    f"questions about {question.column!r} share one release: give them one weight"
+                )
+        wanted = groups.get(key, (question, ()))[1]
+        if question.ask in wanted:
+            raise InvalidInput(f"the {question.ask} of {question.column!r} is asked for twice")
+        groups[key] = (groups.get(key, (question, ()))[0], (*wanted, question.ask))
+    return list(groups.values())
+
+
+def _question(
+    slots: Slots, asked: AnyQuestion, wanted: tuple[str, ...], privacy: Privacy
+) -> Question:
+    by = slots.groups(getattr(asked, "by", None))
+    suffix = "" if by is None else f" by {asked.by}"  # type: ignore[union-attr]
+    name = f"{asked.column}{suffix}"
+    match asked:
+        case Share(ask="count"):
+            title = f"count of {asked.column} = {asked.value}{suffix}"
+            made = statistics.count(slots.value(asked.column, asked.value), name=title, by=by)
+        case Share():
+            title = f"proportion of {asked.column} = {asked.value}{suffix}"
+            made = statistics.proportion(slots.value(asked.column, asked.value), name=title, by=by)
+        case Histogram(bins=None):
+            labels = slots.category(asked.column)
+            place = slots.column(asked.column)
+            made = statistics.histogram(place, labels, name=f"histogram of {name}", by=by)
+        case Histogram(bins=bins):
+            place, (low, high), _ = slots.number(asked.column)
+            edges = tuple(np.linspace(low, high, (bins or 1) + 1))
+            labels = tuple(f"{a:g} to {b:g}" for a, b in pairwise(edges))
+            made = statistics.histogram(
+                place, labels, edges=edges, name=f"histogram of {name}", by=by
+            )
+        case Quantiles():
+            place, bounds, _ = slots.number(asked.column)
+            made = quantiles(place, bounds, asked.levels, name=asked.column)
+        case Moment(ask="sum"):
+            place, bounds, step = slots.number(asked.column)
+            made = statistics.total(place, bounds, name=f"sum of {name}", step=step, by=by)
+        case _:
+            place, bounds, step = slots.number(asked.column)
+            spread = wanted != ("mean",) or not privacy.pure
+            made = statistics.mean(
+                place, bounds, name=name, step=step, by=by, wanted=wanted, spread=spread
+            )
+    return made.weighing(asked.weight)

@@ -1,0 +1,65 @@
+"""A convex loss of a linear score: gradients of single records in closed form."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from unisono.errors import InvalidInput
+from unisono.problems.losses import Loss, loss_named
+
+
+@dataclass(frozen=True)
+class LinearLoss:
+    """A convex loss of the score θᵀx, for rows in the unit ball; of several classes the parameters
+    are (features, classes).
+
+    >>> LinearLoss("logistic").shape(3), LinearLoss("multinomial", 4).parameters(3)
+    ((3,), 12)
+    """
+
+    loss: str = "logistic"
+    classes: int = 2
+
+    def __post_init__(self) -> None:
+        loss_named(self.loss)
+        if self.classes < 2:
+            raise InvalidInput(f"classes = {self.classes!r}: there are at least two")
+
+    @property
+    def function(self) -> Loss:
+        return loss_named(self.loss)
+
+    @property
+    def agreed(self) -> dict[str, Any]:
+        return {"loss": self.loss, "classes": self.classes}
+
+    def shape(self, features: int) -> tuple[int, ...]:
+        """The shape of the parameters."""
+        return (features, self.classes) if self.loss == "multinomial" else (features,)
+
+    def parameters(self, features: int) -> int:
+        """How many parameters there are."""
+        return math.prod(self.shape(features))
+
+
+@dataclass(frozen=True)
+class MarginLoss(LinearLoss):
+    """A loss whose slope has one sign for each record, whatever the parameters: logistic and
+    Huber's hinge. The proof of objective perturbation needs it."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.function.one_signed:
+            raise InvalidInput(
+                f"the slope of {self.loss!r} changes its sign: it is no loss of a margin"
+            )
+
+
+def linear_loss(loss: str = "logistic", classes: int = 2) -> LinearLoss:
+    """The problem of a loss, of the narrowest type: some algorithms are proved for margins only.
+
+    >>> linear_loss("huber-svm"), linear_loss("squares")
+    (MarginLoss(loss='huber-svm', classes=2), LinearLoss(loss='squares', classes=2))
+    """
+    kind = MarginLoss if loss_named(loss).one_signed else LinearLoss
+    return kind(loss, classes)

@@ -1,0 +1,378 @@
+"""What an algorithm is: a configuration, a release, and five pure functions.
+
+    public           = ask(state)                                 the server, seen by everybody
+    own, raw         = local(public, own, records)                every party; raw, unbounded values
+    state            = merge(state, aggregate)                    the server; post-processing only
+    outcome          = result(state)
+
+Between `local` and `merge` stands the bound that the algorithm's `Release` names: it clips,
+quantizes and adds up what `local` returned, and only then is noise added. An algorithm can
+therefore state no sensitivity of its own. What the bounds of records take for granted, that a row
+is made of one record and of public values, is tried on synthetic records (`apart`): that finds
+mistakes. It does not stop code that means to deceive, which could as well write records to a file.
+
+An `AlgorithmKind` is an entry of the registry: everything that is known of an algorithm, in one
+file. Phases, in this order: `resolve` fills in what was left out, from public facts; `release` says
+what leaves a party; `price` (core's, not the algorithm's) derives step, events and noise; `build`
+makes the functions, and may read the price.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pydantic
+
+from unisono.core import algorithm as engine
+from unisono.core.algorithm import Aggregate, Facts, Inner
+from unisono.core.config import Config
+from unisono.core.events import Event
+from unisono.core.privacy import Privacy
+from unisono.core.trust import Trust, Unit
+from unisono.core.values import Contribution
+from unisono.errors import InvalidInput
+from unisono.releases.apart import require_apart
+from unisono.releases.banded import BandedSum, with_memory
+from unisono.releases.bounds import ClippedUpdate
+from unisono.releases.closed import require_closed
+from unisono.releases.release import Bound, Priced, Release, batch_size, price, round_event
+
+
+class Records(NamedTuple):
+    """A party's rows as columns (n, ...), and which of them are there (n,); others are padding.
+
+    Functions that return a value for each record may ignore `present`: their bound does not.
+    """
+
+    columns: tuple[Any, ...]
+    present: Any
+
+
+class Algorithm(NamedTuple):
+    """The functions of an algorithm, built for one study: facts and price are known to them.
+
+    `init` returns the server's first state and a party's. `settle(own, sent, accepted)` is called
+    after a round: `sent` is what the bound made of this party's update, where it remembers it.
+    `absorb(public, own, noisy)` and `report(own)` are for releases that stay with the party: they
+    see no records.
+    """
+
+    init: Callable[[], tuple[Any, Any]]
+    ask: Callable[[Any], Any]
+    local: Callable[[Any, Any, Records], tuple[Any, Any]]
+    merge: Callable[[Any, Aggregate], Any]
+    result: Callable[[Any], Any]
+    settle: Callable[[Any, Any, Any], Any] | None = None
+    absorb: Callable[[Any, Any, Any], Any] | None = None
+    report: Callable[[Any], Any] | None = None
+
+
+class AlgorithmConfig(Config):
+    """An algorithm's own settings: fields with defaults, ranges and one line of help each. What a
+    published rule of public facts fills in is None where it is left out. Fields that only Python
+    can give (an optimizer) are excluded from dumps and from study files."""
+
+    def agreed(self, problem: Any) -> dict[str, Any]:
+        """These settings as plain JSON; what is a function, by a fingerprint of its program."""
+        return self.model_dump(mode="json")
+
+
+class UtilityLaw(NamedTuple):
+    """What is lost by noise, over the signal-to-noise ratio of a run: see `planning.laws`."""
+
+    half: float
+    power: float
+    below: float
+    above: float
+    by_class: bool = False
+
+
+def _keep(config: Any, problem: Any, facts: Facts, privacy: Privacy, trust: Trust) -> Any:
+    return config
+
+
+@dataclass(frozen=True)
+class AlgorithmKind:
+    """An entry of the registry. `problem` is the type of what it can learn: a model that poses such
+    a problem can be learnt by it.
+
+    `summary` is one line for lists and help. `units` are whose part can be hidden, the usual first;
+    `trusts` where its noise may be added. `sends` says what leaves a party, for attackers and those
+    who fear them; from `invertible` messages a search may find records (`attacks`). `unit_rows`:
+    records are scaled to unit length for it. `noise_aware(study)` turns its result into one that
+    counts the noise in, where the law of its effect is known. `laws` tell the planner what noise
+    costs, by task (see `planning.laws`).
+    """
+
+    name: str
+    summary: str
+    config: type[AlgorithmConfig]
+    problem: type
+    release: Callable[[Any, Any, Facts], Release]
+    build: Callable[[Any, Any, Facts, Priced], Algorithm]
+    resolve: Callable[[Any, Any, Facts, Privacy, Trust], Any] = _keep
+    units: tuple[Unit, ...] = (Unit.RECORD,)
+    trusts: frozenset[Trust] = frozenset(Trust)
+    sends: str = "noisy sums"
+    invertible: bool = False
+    unit_rows: bool = True
+    noise_aware: Callable[[Any], Callable[[Any], Any]] | None = None
+    laws: Mapping[str, UtilityLaw] = field(default_factory=dict, hash=False)
+
+    def configured(self, **settings: Any) -> Any:
+        """The configuration with these settings; whatever is wrong is refused in words."""
+        try:
+            return self.config(**settings)
+        except pydantic.ValidationError as error:
+            raise InvalidInput(_words(self, error)) from None
+
+    def method(self, problem: Any, privacy: Privacy, **settings: Any) -> "Method":
+        """The algorithm with these settings, for a problem and a promise."""
+        return Method(self, self.configured(**settings), problem, privacy)
+
+
+@dataclass(frozen=True)
+class Method:
+    """An algorithm, its configuration, what it is to learn and what is promised: all that a study
+    needs besides its facts and its trust."""
+
+    kind: AlgorithmKind
+    config: Any
+    problem: Any
+    privacy: Privacy
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.problem, self.kind.problem):
+            raise InvalidInput(
+                f"{self.kind.name} learns a {self.kind.problem.__name__}, not a "
+                f"{type(self.problem).__name__}: choose another algorithm or another model"
+            )
+
+    @property
+    def name(self) -> str:
+        return self.kind.name
+
+    @property
+    def trusts(self) -> frozenset[Trust]:
+        return self.kind.trusts
+
+    def bind(self, facts: Facts, trust: Trust) -> engine.Algorithm:
+        """The algorithm as engines run it: resolved, priced and built for one study."""
+        return _bound(self, facts, trust)
+
+
+# Equal studies are priced once: a plan, its check and its run ask for the same one.
+@lru_cache(maxsize=256)
+def _bound_hashable(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
+    return _assembled(method, facts, trust)
+
+
+def _bound(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
+    try:
+        hash(method)
+    except TypeError:  # a problem that holds arrays: remembered for as long as the method lives
+        known = method.__dict__.setdefault("bound", {})
+        if (facts, trust) not in known:
+            known[facts, trust] = _assembled(method, facts, trust)
+        return known[facts, trust]
+    return _bound_hashable(method, facts, trust)
+
+
+def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
+    kind, problem, privacy = method.kind, method.problem, method.privacy
+    if trust not in kind.trusts:
+        raise InvalidInput(
+            f"{kind.name} cannot run with trust {trust!s}: choose one of "
+            + ", ".join(sorted(kind.trusts))
+            + ("" if Trust.SECURE_SUM in kind.trusts else "; its noise cannot come in shares")
+        )
+    config = kind.resolve(method.config, problem, facts, privacy, trust)
+    release = kind.release(config, problem, facts)
+    require_closed(release, kind.name)
+    release = _fixed(release, facts)
+    priced = price(release, privacy, facts, trust)
+    parts = kind.build(config, problem, facts, priced)
+    bound, inside = priced.bound, priced.inside
+    remembers = parts.settle is not None and release.local_steps is None
+    raw_of = _apart(kind.name, parts, bound)
+
+    def local(_: Facts, public: Any, party: Any, data: Any, mask: Any) -> tuple[Any, Contribution]:
+        if inside is not None:  # noise of this turn, for the bound alone
+            _, raw = raw_of(public, None, Records(data, mask))
+            return None, bound.integers(facts, privacy, priced.step, (party, raw), mask)[0]
+        own = party[0] if remembers else party
+        own, raw = raw_of(public, own, Records(data, mask))
+        contribution, sent = bound.integers(facts, privacy, priced.step, raw, mask)
+        return ((own, sent) if remembers else own), contribution
+
+    def init(_: Facts) -> tuple[Any, Any]:
+        state, own = parts.init()
+        return state, (own, _nothing_sent(release)) if remembers else own
+
+    def settle(party: Any, accepted: Any) -> Any:
+        if parts.settle is None:
+            return party
+        if not remembers:
+            return parts.settle(party, None, accepted)
+        own, sent = party
+        return parts.settle(own, sent, accepted), 0 * sent
+
+    inner = None
+    if release.local_steps is not None:
+        assert parts.absorb is not None
+        assert parts.report is not None
+        absorb = parts.absorb
+        inner = Inner(
+            release.local_steps.steps,
+            lambda _, public, own, noisy: absorb(public, own, noisy),
+            parts.report,
+            release.local_steps.quantization,
+            release.local_steps.largest,
+        )
+
+    alike = all(event is priced.event for event in priced.events)
+
+    def require_same(others: Facts, elsewhere: Trust) -> None:
+        if others != facts or elsewhere is not trust:
+            raise InvalidInput(
+                f"{kind.name} was priced for other facts or another trust, and cannot run with "
+                f"trust {elsewhere!s} here: make a study of the method itself"
+            )
+
+    def event(others: Facts, elsewhere: Trust) -> Event:
+        require_same(others, elsewhere)
+        return priced.event
+
+    def event_of(others: Facts, elsewhere: Trust, party: int) -> Event:
+        require_same(others, elsewhere)
+        return priced.events[party]
+
+    algorithm = engine.Algorithm(
+        name=kind.name,
+        settings=settings_of(method, config),
+        trusts=kind.trusts & release.trusts,
+        combine="each" if release.each else "sum",
+        rounds=release.rounds,
+        grid=lambda *_: priced.step,
+        event=event,
+        init=init,
+        ask=parts.ask,
+        local=local,
+        settle=settle,
+        merge=parts.merge,
+        result=parts.result,
+        reach=lambda _: bound.sum_bound(release, facts, privacy),
+        own_event=None if alike else event_of,
+        schedule=release.turns,
+        inner=inner,
+        round_event=None
+        if not release.scales
+        else lambda _, __, number: round_event(release, priced, number),
+        batch=(lambda _: batch_size(release, facts)) if bound.batched else None,
+        whole=bound.whole,
+        privacy=privacy,
+        dimension=bound.dimension,
+        inside=inside,
+    )
+    if isinstance(bound, BandedSum):
+        return with_memory(algorithm, bound, facts, privacy)
+    return algorithm
+
+
+def _fixed(release: Release, facts: Facts) -> Release:
+    """The release with its schedule as it is now: what is priced is what is asked."""
+    if release.turns is None:
+        return release
+    schedule = release.turns(facts)
+    asked = np.array(schedule.asked, bool)
+    asked.setflags(write=False)
+    schedule = schedule._replace(asked=asked)
+    return replace(release, turns=lambda _: schedule)
+
+
+def _apart(
+    name: str, parts: Algorithm, bound: Bound
+) -> Callable[[Any, Any, Records], tuple[Any, Any]]:
+    """A party's function, tried on synthetic records when it is first traced; whole parties are
+    bounded whatever is made of their records."""
+    if bound.unit is Unit.PARTY:
+        return parts.local
+    tried: set[Any] = set()
+
+    def local(public: Any, own: Any, records: Records) -> tuple[Any, Any]:
+        shapes = tuple((column.shape[1:], column.dtype) for column in jax.tree.leaves(records[0]))
+        if shapes not in tried and not isinstance(bound, ClippedUpdate):
+            with jax.ensure_compile_time_eval():
+                server, first = parts.init()
+                asked = parts.ask(server)
+            require_apart(
+                name, lambda *given: parts.local(asked, first, Records(*given))[1], records[0]
+            )
+            tried.add(shapes)
+        after, raw = parts.local(public, own, records)
+        if not _same(own, after):
+            raise InvalidInput(
+                f"what parties of {name} remember changes with their records: rows of a later "
+                "round would be made of all of them; let `local` return it as it came, and change "
+                "it by what was released, in `settle` or `absorb`"
+            )
+        return own, raw
+
+    return local
+
+
+def _same(before: Any, after: Any) -> bool:
+    """Whether these are the same arrays, untouched."""
+    one, other = jax.tree.leaves(before), jax.tree.leaves(after)
+    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
+
+
+def _nothing_sent(release: Release) -> Any:
+    import jax.numpy as jnp
+
+    shards = getattr(release.bound, "shards", 1)
+    return jnp.zeros((shards, release.bound.dimension), jnp.float32)
+
+
+def settings_of(method: Method, config: Any) -> Mapping[str, Any]:
+    """What parties agree on, as certificates and the study's hash state it; nothing twice, or one
+    would be missing from the hash."""
+    parts = (
+        {"privacy": method.privacy.to_json()},
+        config.agreed(method.problem),
+        method.problem.agreed,
+    )
+    agreed = {name: value for part in parts for name, value in part.items()}
+    if len(agreed) != sum(map(len, parts)):
+        raise InvalidInput(
+            f"{method.name}: a setting is named like one of its problem, or like the study's "
+            f"privacy ({', '.join(method.problem.agreed)}, privacy): give it another name"
+        )
+    return agreed
+
+
+def rounded(number: float) -> float:
+    """Six digits: what a rule computes, libraries of other machines compute to the last bit only
+    nearly, and parties must agree exactly.
+
+    >>> rounded(0.12345678901)
+    0.123457
+    """
+    return float(f"{number:.6g}")
+
+
+def _words(kind: AlgorithmKind, error: pydantic.ValidationError) -> str:
+    """What is wrong with a configuration: each setting with its value and the reason."""
+    said = []
+    for one in error.errors(include_url=False):
+        name = ".".join(map(str, one["loc"]))
+        if one["type"] == "extra_forbidden":
+            known = ", ".join(kind.config.model_fields)
+            said.append(f"{kind.name} does not know {name!r}: it takes {known}")
+        else:
+            reason = one["msg"].removeprefix("Value error, ")
+            said.append(f"{name} = {one['input']!r}: {reason}" if name else reason)
+    return "; ".join(said)

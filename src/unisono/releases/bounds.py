@@ -1,0 +1,127 @@
+"""Sums of clipped rows, and clipped updates of whole parties.
+
+ClippedSum      Σ over records of round(clip_C(row) / step)        one record moves it by C
+ClippedUpdate   Σ over a party's shards of round(clip_C(update))   one party, or one record
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from unisono.accounting.gaussian import mu_for
+from unisono.core.algorithm import Facts
+from unisono.core.privacy import Privacy
+from unisono.core.sensitivity import Sensitivity, positive
+from unisono.core.trust import Relation, Unit, named
+from unisono.core.values import (
+    Contribution,
+    clipped_sum,
+    clipped_updates,
+    sum_sensitivity,
+    update_sensitivity,
+)
+from unisono.errors import InvalidInput
+from unisono.releases.release import IN_GRAPH_EPSILON, Release
+
+# Noise in a compiled program is proved up to 2^20 steps; a search for it looks beyond it.
+_WIDEST = 2.0**18
+# Float errors of norms let a sum exceed its bound by far less than this.
+_FLOAT_SLACK = 1.01
+
+
+def power_of_two_step(clipping_norm: float, dimension: int, terms: int) -> float:
+    """So fine that rounding adds at most a thousandth to the sensitivity, unless the sum of all
+    terms needs coarser steps to fit 32 bits."""
+    fine = clipping_norm / (512 * math.sqrt(dimension))
+    coarse = 8 * clipping_norm * terms / 2**31
+    if fine >= coarse:
+        return 2.0 ** math.floor(math.log2(fine))
+    return 2.0 ** math.ceil(math.log2(coarse))
+
+
+@dataclass(frozen=True)
+class ClippedSum:
+    """A sum over records of rows (n, dimension), each clipped to an l2 norm and rounded on its own.
+
+    `raw`: the rows. One record moves the sum by the clipping norm, twice that if it is replaced.
+    """
+
+    clipping_norm: float
+    dimension: int
+    pure: str = ""
+    unit = Unit.RECORD
+    whole = False
+    batched = False
+    in_graph = False
+
+    def __post_init__(self) -> None:
+        positive(clipping_norm=self.clipping_norm, dimension=self.dimension)
+
+    def steps(self, release: Release, facts: Facts, privacy: Privacy) -> Iterator[float]:
+        records = release.summed(facts.records, facts)
+        yield power_of_two_step(self.clipping_norm, self.dimension, records)
+
+    def sensitivity(self, facts: Facts, privacy: Privacy, step: float) -> Sensitivity:
+        return sum_sensitivity(
+            self.clipping_norm, step, self.dimension, hides_presence=not facts.exact_sizes
+        )
+
+    def sum_bound(self, release: Release, facts: Facts, privacy: Privacy) -> float:
+        return _FLOAT_SLACK * self.clipping_norm * release.summed(facts.records, facts)
+
+    def integers(
+        self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any
+    ) -> tuple[Contribution, None]:
+        rows = raw.reshape(len(raw), -1)
+        if len(rows) != len(mask):  # or one row would count once for each record
+            raise InvalidInput(f"{len(rows)} rows of {len(mask)} records: each record has one row")
+        return clipped_sum(rows, self.clipping_norm, step, mask, not facts.exact_sizes), None
+
+
+@dataclass(frozen=True)
+class ClippedUpdate:
+    """Updates (shards, dimension) of a party, each clipped as a whole, made from all of its records
+    in any way. Hides the whole party (one shard), or one record, which lies in one shard.
+
+    `raw`: the updates. What the party may remember are the clipped and rounded updates.
+    """
+
+    clipping_norm: float
+    dimension: int
+    unit: Unit = Unit.PARTY
+    shards: int = 1
+    in_graph: bool = False
+    whole = True
+    batched = False
+    pure = ""
+
+    def __post_init__(self) -> None:
+        positive(clipping_norm=self.clipping_norm, dimension=self.dimension, shards=self.shards)
+        object.__setattr__(self, "unit", named(Unit, "unit", self.unit))
+
+    def steps(self, release: Release, facts: Facts, privacy: Privacy) -> Iterator[float]:
+        shards = facts.parties * self.shards
+        fine = power_of_two_step(self.clipping_norm, self.dimension, shards)
+        if not self.in_graph:
+            yield fine
+            return
+        # Of one round of everybody; sampling only lessens the noise that it takes.
+        mu = mu_for(privacy.epsilon, privacy.delta) / math.sqrt(release.rounds)
+        distance = self.clipping_norm * (2 if privacy.relation is Relation.REPLACE_ONE else 1)
+        yield max(fine, 2.0 ** math.ceil(math.log2(distance / mu / _WIDEST)))
+
+    def sensitivity(self, facts: Facts, privacy: Privacy, step: float) -> Sensitivity:
+        return update_sensitivity(self.clipping_norm, step, self.dimension, self.unit)
+
+    def sum_bound(self, release: Release, facts: Facts, privacy: Privacy) -> float:
+        return _FLOAT_SLACK * self.clipping_norm * facts.parties * self.shards
+
+    def integers(
+        self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any
+    ) -> tuple[Contribution, Any]:
+        contribution, sent = clipped_updates(raw, self.clipping_norm, step, self.unit)
+        return contribution, step * sent
+
+
+__all__ = ["IN_GRAPH_EPSILON", "ClippedSum", "ClippedUpdate", "power_of_two_step"]

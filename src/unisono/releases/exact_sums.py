@@ -1,0 +1,110 @@
+"""Counts and sums of one party's records in doubles and 64-bit integers, outside of programs.
+
+CountedCells    how many records lie in each of some public cells      one record moves one by 1
+ColumnSums      Σ over records of round(value / step), by column       one record: its largest value
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unisono.core.algorithm import Facts
+from unisono.core.events import bounded_sum
+from unisono.core.privacy import Privacy
+from unisono.core.sensitivity import Distance, Sensitivity, positive
+from unisono.core.trust import Unit
+from unisono.core.values import _BOUNDED_ONLY, Contribution
+from unisono.releases.release import Release
+
+# Bounded values are rounded to 2^-20 of their range; the rounding is in the sensitivity.
+STEPS_IN_RANGE = 2**20
+
+
+@dataclass(frozen=True)
+class CountedCells:
+    """How many records lie in each cell. `raw`: cell numbers (n,), anything else lies in none.
+
+    One record is in one cell: all norms are 1, and replacing it touches two cells, if there are so
+    many.
+    """
+
+    dimension: int
+    unit = Unit.RECORD
+    whole = False
+    batched = False
+    in_graph = False
+    pure = "laplace"
+
+    def __post_init__(self) -> None:
+        positive(dimension=self.dimension)
+
+    def steps(self, release: Release, facts: Facts, privacy: Privacy) -> Iterator[float]:
+        yield 1.0
+
+    def sensitivity(self, facts: Facts, privacy: Privacy, step: float) -> Sensitivity:
+        once = Distance(l1=1.0, l2=1.0, linf=1.0)
+        moved = Distance(l1=2.0, l2=math.sqrt(2), linf=1.0) if self.dimension > 1 else once
+        return Sensitivity(Unit.RECORD, moved, once, once)
+
+    def sum_bound(self, release: Release, facts: Facts, privacy: Privacy) -> float:
+        return float(sum(facts.records))
+
+    def integers(
+        self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any
+    ) -> tuple[Contribution, None]:
+        inside = mask & (raw >= 0) & (raw < self.dimension)
+        counts = np.bincount(raw[inside], minlength=self.dimension)
+        bound = self.sensitivity(facts, privacy, step)
+        return Contribution(counts, step, bound, maker=_BOUNDED_ONLY), None
+
+
+@dataclass(frozen=True)
+class ColumnSums:
+    """Sums of columns whose entries are about `largest` at most. `raw`: rows (n, dimension).
+
+    A record adds to each sum a whole number of steps. It is made of that record alone and clipped
+    to ±m, m = ceil(largest / step), *after* all arithmetic in doubles: whatever centring, dividing
+    and rounding did, a record alone moves each sum by at most m steps, which is what is stated. A
+    row that is not finite adds zero.
+    """
+
+    largest: float
+    dimension: int = 1
+    unit = Unit.RECORD
+    whole = False
+    batched = False
+    in_graph = False
+    pure = "laplace"
+
+    def __post_init__(self) -> None:
+        positive(largest=self.largest, dimension=self.dimension)
+
+    def steps(self, release: Release, facts: Facts, privacy: Privacy) -> Iterator[float]:
+        yield 2.0 ** math.floor(math.log2(self.largest / STEPS_IN_RANGE))
+
+    def sensitivity(self, facts: Facts, privacy: Privacy, step: float) -> Sensitivity:
+        entry, columns = self._most(step) * step, self.dimension
+        return bounded_sum(l1=entry * columns, l2=entry * math.sqrt(columns), linf=entry)
+
+    def sum_bound(self, release: Release, facts: Facts, privacy: Privacy) -> float:
+        step = next(self.steps(release, facts, privacy))
+        return self._most(step) * step * sum(facts.records)
+
+    def integers(
+        self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any
+    ) -> tuple[Contribution, None]:
+        most = self._most(step)
+        readable = np.isfinite(raw).all(axis=1) & mask
+        kept = np.where(readable[:, None], raw, 0.0)
+        steps = np.clip(np.rint(kept / step), -most, most).astype(np.int64)
+        bound = self.sensitivity(facts, privacy, step)
+        return Contribution(steps.sum(axis=0), step, bound, maker=_BOUNDED_ONLY), None
+
+    def _most(self, step: float) -> int:
+        return math.ceil(self.largest / step)
+
+
+__all__ = ["STEPS_IN_RANGE", "ColumnSums", "CountedCells"]

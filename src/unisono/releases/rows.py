@@ -1,0 +1,265 @@
+"""The rows that tables add up: what is made of one record's values, and how far apart two may be.
+
+With u in [-1, 1] and z in the unit ball of R^d, the rows and their bounds (one record alone; the
+distance of two records) are
+
+    Ones            1                     alone 1                  within 0
+    Interval        x in [low, low + w]   alone max |end|          within w
+    Moments         (u, √2 (u² - 3/4))    alone l1 1 + √2/4        within l1 √2 (1 + √2/4)²
+                                                l2 3/√8                   l2 2
+    BallPoint       (1, z)                alone l1 1 + √d          within l1 2 √d
+                                                l2 √2                     l2 2
+    OuterProduct    z zᵀ, packed          alone l1 1 + (d-1)/√2    within l1 twice that
+                                                l2 1                      l2 √2
+
+Moments: with s = |u + v|, d = |u - v| and s + d <= 2 the distance is d (1 + √2 s) in l1, largest
+at d = 1 + √2/4, and d sqrt(1 + 2 s²) in l2, which falls in s, so it is largest at s = 0: the second
+moment is free under Gaussian noise and replace-one. A row alone has l2² = 2u⁴ - 2u² + 9/8.
+
+Outer products: the upper triangle of z zᵀ with √2 on the off-diagonal, so that Euclidean distance
+of these vectors is Frobenius distance of the matrices:
+
+    alone     |z zᵀ|_F = |z|² <= 1
+    replaced  |z zᵀ - y yᵀ|_F² = |z|⁴ + |y|⁴ - 2 (z·y)² <= 2
+    l1        sum z_i² + √2 sum_{i<j} |z_i z_j| <= 1 + (d - 1) / √2,  since
+              2 sum_{i<j} |z_i z_j| <= (d - 1) |z|²; twice that when replaced
+
+Where sizes are hidden, or there are groups, a 1 precedes the row (`sized`), so that the noisy size
+is released in the same event: it adds 1 to l1 and to l2², and nothing to the distance of two rows.
+
+Every kind moves whatever it is given into its domain, so its bounds hold for any values. A value
+that is not finite makes its row not finite, which a table leaves out. Numbers that are `exact` are
+multiples of 1 / `multiple`, which rounding does not move: ends of their range are such multiples
+too, and a kind of whole values rounds them first.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jax.numpy as jnp
+import numpy as np
+
+from unisono.core.sensitivity import positive
+from unisono.errors import InvalidInput
+
+_ROOT = math.sqrt(2.0)
+_FAR = 1 + _ROOT / 4
+
+
+@dataclass(frozen=True)
+class Size:
+    """A bound in l1 and in l2."""
+
+    l1: float
+    l2: float
+
+    def of(self, pure: bool) -> float:
+        """The norm that the noise is in proportion to: Laplace for pure epsilon, else Gaussian."""
+        return self.l1 if pure else self.l2
+
+
+class Rows(Protocol):
+    """A kind of row: `limit` bounds each of its numbers, `alone` a row, `within` the distance of
+    two."""
+
+    @property
+    def exact(self) -> tuple[bool, ...]: ...
+
+    @property
+    def multiple(self) -> int: ...
+
+    @property
+    def limit(self) -> float: ...
+
+    @property
+    def alone(self) -> Size: ...
+
+    @property
+    def within(self) -> Size: ...
+
+    def of(self, values: Any) -> Any:
+        """The rows (n, numbers) of these values (n, ...)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Ones:
+    """1 for each record that has a value."""
+
+    exact = (True,)
+    multiple = 1
+    limit = 1.0
+    alone = Size(1.0, 1.0)
+    within = Size(0.0, 0.0)
+
+    def of(self, values: Any) -> Any:
+        return jnp.where(jnp.isfinite(values), 1.0, jnp.nan)[:, None]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number between `low` and `low + width`, at most 1 in size; `whole` ones, like the ends, are
+    multiples of 1 / `multiple`.
+
+    >>> Interval(0.5, 0.5).alone.l1, Interval(-1.0, 2.0).within.l2
+    (1.0, 2.0)
+    """
+
+    low: float
+    width: float
+    whole: bool = False
+    multiple: int = 1
+    limit = 1.0
+
+    def __post_init__(self) -> None:
+        positive(width=self.width)
+        _require_multiple(self.multiple)
+        ends = (self.low, self.low + self.width)
+        if self.whole and any(abs(_off(end, self.multiple)) > 1e-6 for end in ends):
+            raise InvalidInput(
+                f"whole numbers between {ends[0]:g} and {ends[1]:g}: the ends must be multiples of "
+                f"1 / {self.multiple}, or rounding leaves the interval"
+            )
+
+    @property
+    def exact(self) -> tuple[bool, ...]:
+        return (self.whole,)
+
+    @property
+    def alone(self) -> Size:
+        far = min(1.0, max(abs(self.low), abs(self.low + self.width)))
+        return Size(far, far)
+
+    @property
+    def within(self) -> Size:
+        far = min(2.0, self.width)
+        return Size(far, far)
+
+    def of(self, values: Any) -> Any:
+        bounded = jnp.clip(jnp.clip(values, self.low, self.low + self.width), -1.0, 1.0)
+        return (_multiples(bounded, self.multiple) if self.whole else bounded)[:, None]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """u in [-1, 1] and, with `spread`, its square; see the module."""
+
+    spread: bool
+    sized: bool
+    whole: bool = False
+    multiple: int = 1
+
+    def __post_init__(self) -> None:
+        _require_multiple(self.multiple)
+
+    @property
+    def exact(self) -> tuple[bool, ...]:
+        return (*[True] * self.sized, self.whole, *[False] * self.spread)
+
+    @property
+    def limit(self) -> float:
+        return 1.5 / _ROOT if self.spread else 1.0
+
+    @property
+    def alone(self) -> Size:
+        alone = Size(_FAR, 3 / math.sqrt(8.0)) if self.spread else Size(1.0, 1.0)
+        return Size(1 + alone.l1, math.hypot(1.0, alone.l2)) if self.sized else alone
+
+    @property
+    def within(self) -> Size:
+        return Size(_ROOT * _FAR**2, 2.0) if self.spread else Size(2.0, 2.0)
+
+    def of(self, values: Any) -> Any:
+        u = jnp.clip(values, -1.0, 1.0)
+        u = _multiples(u, self.multiple) if self.whole else u
+        parts = [jnp.where(jnp.isfinite(u), 1.0, u)] if self.sized else []
+        parts += [u] + ([_ROOT * (u * u - 0.75)] if self.spread else [])
+        return jnp.stack(parts, axis=1)
+
+
+@dataclass(frozen=True)
+class BallPoint:
+    """A point of the unit ball, preceded by 1."""
+
+    dimension: int
+    multiple = 1
+    limit = 1.0
+
+    @property
+    def exact(self) -> tuple[bool, ...]:
+        return (True, *[False] * self.dimension)
+
+    @property
+    def alone(self) -> Size:
+        return Size(1 + math.sqrt(self.dimension), _ROOT)
+
+    @property
+    def within(self) -> Size:
+        return Size(2 * math.sqrt(self.dimension), 2.0)
+
+    def of(self, values: Any) -> Any:
+        z = into_ball(jnp, values)
+        return jnp.concatenate([_presence(z), z], axis=1)
+
+
+@dataclass(frozen=True)
+class OuterProduct:
+    """z zᵀ of a point of the unit ball, packed."""
+
+    dimension: int
+    sized: bool
+    multiple = 1
+    limit = 1.0
+
+    @property
+    def exact(self) -> tuple[bool, ...]:
+        return (*[True] * self.sized, *[False] * (self.dimension * (self.dimension + 1) // 2))
+
+    @property
+    def alone(self) -> Size:
+        return Size(self._l1 + self.sized, math.sqrt(1.0 + self.sized))
+
+    @property
+    def within(self) -> Size:
+        return Size(2 * self._l1, _ROOT)
+
+    @property
+    def _l1(self) -> float:
+        return 1 + (self.dimension - 1) / _ROOT
+
+    def of(self, values: Any) -> Any:
+        z = into_ball(jnp, values)
+        if z.shape[1] != self.dimension:  # or indices beyond the end would repeat its last number
+            raise InvalidInput(f"points of {z.shape[1]} numbers in rows of {self.dimension}")
+        first, second = np.triu_indices(self.dimension)
+        stretch = np.where(first == second, 1.0, _ROOT).astype(np.float32)
+        products = z[:, first] * z[:, second] * stretch
+        return jnp.concatenate([_presence(z), products], axis=1) if self.sized else products
+
+
+def into_ball(xp: Any, points: Any) -> Any:
+    """Points (n, d) moved into the unit ball, the same for NumPy and JAX."""
+    norms = xp.sqrt(xp.sum(points * points, axis=1, keepdims=True))
+    return points / xp.maximum(norms, 1.0)
+
+
+def _require_multiple(multiple: int) -> None:
+    if not isinstance(multiple, int) or multiple < 1:
+        raise InvalidInput(f"multiple = {multiple!r}: a whole number, 1 or more")
+
+
+def _off(end: float, multiple: int) -> float:
+    return end * multiple - round(end * multiple)
+
+
+def _multiples(values: Any, multiple: int) -> Any:
+    return jnp.round(values * multiple) / multiple
+
+
+def _presence(points: Any) -> Any:
+    """1 for each point that is finite, (n, 1)."""
+    return jnp.where(jnp.all(jnp.isfinite(points), axis=1), 1.0, jnp.nan)[:, None]
+
+
+__all__ = ["BallPoint", "Interval", "Moments", "Ones", "OuterProduct", "Rows", "Size", "into_ball"]

@@ -1,0 +1,299 @@
+"""Tables: bounded rows of records, added up in cells; what one-shot statistics are made of.
+
+A block turns every record into a short row r(x) of k numbers and says in which cells it counts:
+
+    block(records) = for every cell c:  sum over the records in cell c of r(x)      (cells, k)
+
+A record counts in at most one cell on each of `levels` levels (one for a plain statistic,
+several for a tree). Let a bound the norm of a row and w the distance of two rows (`rows`). Then
+
+    one record taken away or zeroed out:  l1 <= levels a,      l2 <= sqrt(levels) a
+    one record replaced, same cell:       per level w, or a where it leaves the statistic
+    one record replaced, other cell:      per level 2 a in l1 and sqrt(2) a in l2, because the two
+                                          rows land on disjoint coordinates
+
+Blocks of one release are weighted and stacked: l1 bounds add, l2 bounds add in squares. Under
+Gaussian noise a joint release costs exactly what the composition of its parts does (Dong, Roth and
+Su 2022).
+
+Rounding is in the sensitivity: an entry moves by half a quantization step, plus a float32 error of
+at most 2^-18 of its limit, which covers clipping, squares and norms of up to a thousand columns.
+Numbers that are whole multiples of 1 / `multiple` are encoded as integers, without any error.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from unisono.accounting.gaussian import mu_for
+from unisono.core.algorithm import Facts
+from unisono.core.privacy import Privacy
+from unisono.core.sensitivity import Distance, Sensitivity
+from unisono.core.trust import Relation, Unit
+from unisono.core.values import _BOUNDED_ONLY, Contribution
+from unisono.errors import InvalidInput
+from unisono.releases.release import Release
+from unisono.releases.rows import Rows, Size
+
+_FLOAT_ERROR = 2.0**-18
+# The clean sum stays below a quarter of the 32-bit range; the rest is headroom for noise.
+_LARGEST_SUM, _LARGEST_NOISE = 2**29, 2**30
+_FINEST = 2.0**-20
+
+
+Read = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class Block:
+    """See the module. `values(public, features)` are what `rows` are made of, each record's of its
+    own features; `cells(public, features)` (n, levels) says where it counts: on level l in one of
+    `level_sizes[l]` cells, numbered through all levels, or nowhere. `share` is the block's part of
+    the budget; `error` is how far float32 may move a number that is not exact (for intervals, not
+    for privacy)."""
+
+    name: str
+    rows: Rows
+    values: Read
+    cells: Read | None = None
+    level_sizes: tuple[int, ...] = (1,)
+    share: float = 1.0
+    error: float = 2.0**-22
+
+    def __post_init__(self) -> None:
+        if self.share <= 0 or min(self.level_sizes, default=0) < 1:
+            raise InvalidInput(
+                f"block {self.name!r}: a positive share of the budget and at least one cell on "
+                "each level are needed"
+            )
+
+    @property
+    def length(self) -> int:
+        """k, how many numbers each cell holds."""
+        return len(self.rows.exact)
+
+    @property
+    def levels(self) -> int:
+        return len(self.level_sizes)
+
+    @property
+    def cell_count(self) -> int:
+        return sum(self.level_sizes)
+
+    @property
+    def width(self) -> int:
+        return self.cell_count * self.length
+
+    @property
+    def taken(self) -> Size:
+        """How far the block moves when one record is zeroed out, added or removed."""
+        alone = self.rows.alone
+        return Size(self.levels * alone.l1, math.sqrt(self.levels) * alone.l2)
+
+    @property
+    def swapped(self) -> Size:
+        """How far the block moves when one record is replaced."""
+        moved = (2.0, math.sqrt(2.0)) if self.cell_count > 1 else (1.0, 1.0)
+        alone, within = self.rows.alone, self.rows.within
+        return Size(
+            self.levels * max(within.l1, moved[0] * alone.l1),
+            math.sqrt(self.levels) * max(within.l2, moved[1] * alone.l2),
+        )
+
+    @property
+    def counts(self) -> bool:
+        """Whether all of its numbers are counts."""
+        return all(self.rows.exact) and self.rows.multiple == 1
+
+    def rounded(self, factor: int) -> list[bool]:
+        """Which of its k numbers are not exact when they are multiplied by `factor`."""
+        kept = factor % self.rows.multiple == 0
+        return [not (exact and kept) for exact in self.rows.exact]
+
+    def by(self, column: int, groups: int) -> "Block":
+        """The same block for each of `groups` public groups; `column` holds the group's number."""
+        if self.levels > 1:
+            raise InvalidInput(f"block {self.name!r} has several levels: it cannot be grouped")
+        inner, count = self.cells, self.cell_count
+
+        def cells(public: Any, features: Any) -> Any:
+            group = codes(features[:, column], groups)[:, None]
+            cell = jnp.zeros_like(group) if inner is None else inner(public, features)
+            inside = (group >= 0) & (cell >= 0) & (cell < count)
+            return jnp.where(inside, group * count + cell, -1)
+
+        return replace(self, cells=cells, level_sizes=(groups * count,))
+
+
+def codes(values: Any, count: int) -> Any:
+    """Category numbers 0..count - 1 from floats; anything else is -1."""
+    codes = jnp.where(jnp.isfinite(values), values, -1.0)
+    inside = (codes >= 0) & (codes < count) & (codes == jnp.floor(codes))
+    return jnp.where(inside, codes, -1.0).astype(jnp.int32)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Blocks that are released together, each with its share of the budget.
+
+    `raw`: the public values that rows and cells may depend on, and the features (n, columns). Rows
+    that are masked or not finite count zero. Every number of a block is multiplied by the block's
+    weight, a whole number of quantization steps.
+    """
+
+    blocks: tuple[Block, ...]
+    pure: str = "laplace"
+    unit = Unit.RECORD
+    whole = False
+    batched = False
+    in_graph = False
+
+    @property
+    def dimension(self) -> int:
+        return sum(block.width for block in self.blocks)
+
+    def factors(self, privacy: Privacy, step: float) -> tuple[int, ...]:
+        """The blocks' weights in quantization steps."""
+        return tuple(
+            _factor(weight / step, block.rows.multiple)
+            for block, weight in zip(self.blocks, self._weights(privacy), strict=True)
+        )
+
+    def steps(self, release: Release, facts: Facts, privacy: Privacy) -> Iterator[float]:
+        """As fine as the sum of all records and the noise allow; 1 for counts with discrete Laplace
+        noise, where whole numbers are best."""
+        if privacy.pure and len(self.blocks) == 1 and self.blocks[0].counts:
+            yield 1.0
+            return
+        weights = self._weights(privacy)
+        noise = _rough_noise(_sensitivity(self.blocks, weights, 0.0, True), privacy, release.rounds)
+        largest = max(w * block.rows.limit for block, w in zip(self.blocks, weights, strict=True))
+        records = release.summed(facts.records, facts)
+        coarse = max(
+            largest * records / _LARGEST_SUM, 24 * noise * math.sqrt(facts.parties) / _LARGEST_NOISE
+        )
+        yield 2.0 ** math.ceil(math.log2(max(coarse, largest * _FINEST)))
+
+    def sensitivity(self, facts: Facts, privacy: Privacy, step: float) -> Sensitivity:
+        weights = [factor * step for factor in self.factors(privacy, step)]
+        return _sensitivity(self.blocks, weights, step, not facts.exact_sizes)
+
+    def sum_bound(self, release: Release, facts: Facts, privacy: Privacy) -> float:
+        step = next(self.steps(release, facts, privacy))
+        factors = self.factors(privacy, step)
+        blocks = zip(self.blocks, factors, strict=True)
+        largest = max(factor * block.rows.limit + 1 for block, factor in blocks)
+        return largest * step * release.summed(facts.records, facts)
+
+    def integers(
+        self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any
+    ) -> tuple[Contribution, None]:
+        public, features = raw
+        factors = self.factors(privacy, step)
+        parts = [
+            _added(block, factor, public, features, mask)
+            for block, factor in zip(self.blocks, factors, strict=True)
+        ]
+        bound = self.sensitivity(facts, privacy, step)
+        return Contribution(jnp.concatenate(parts), step, bound, maker=_BOUNDED_ONLY), None
+
+    def _weights(self, privacy: Privacy) -> list[float]:
+        """Equal shares mean equal cost: norm budgets add in l1, and in squares in l2."""
+        if len(self.blocks) == 1:
+            return [1.0]
+        total = sum(block.share for block in self.blocks)
+        weights = []
+        for block in self.blocks:
+            part = block.share / total
+            replaced = privacy.relation is Relation.REPLACE_ONE
+            size = block.swapped if replaced else block.taken
+            weights.append((part if privacy.pure else math.sqrt(part)) / size.of(privacy.pure))
+        return weights
+
+
+def lone_weight(step: float) -> float:
+    """The weight of a table's only block: 1, or one quantization step where that is longer.
+
+    >>> lone_weight(2.0**-9), lone_weight(4.0)
+    (1.0, 4.0)
+    """
+    return _factor(1 / step, 1) * step
+
+
+def _factor(steps: float, multiple: int) -> int:
+    whole = round(steps / multiple) * multiple
+    return whole if whole else max(1, round(steps))
+
+
+def _rough_noise(sensitivity: Sensitivity, privacy: Privacy, rounds: int) -> float:
+    """About the noise that the price will be, to choose a quantization step it fits on."""
+    distance, epsilon = sensitivity.under(privacy.relation), privacy.smallest
+    if privacy.pure:
+        return distance.in_norm("l1") * rounds / epsilon
+    return 1.5 * distance.in_norm("l2") * math.sqrt(rounds) / mu_for(epsilon, privacy.delta)
+
+
+def _sensitivity(
+    blocks: Sequence[Block], weights: Sequence[float], step: float, hides_presence: bool
+) -> Sensitivity:
+    """Bounds of the stacked blocks, with half a step and the float error for every number that
+    is not encoded exactly. A replaced record is rounded twice; where one comes or goes, another may
+    move into its place (`engines.layout`) and is rounded twice too."""
+
+    def bound(size: Callable[[Block], Size], roundings: int) -> Distance:
+        ones, squares, largest = 0.0, 0.0, 0.0
+        for block, weight in zip(blocks, weights, strict=True):
+            factor = round(weight / step) if step else 0
+            slack = (step / 2 + weight * _FLOAT_ERROR * block.rows.limit) * roundings
+            found, touched = size(block), sum(block.rounded(factor)) * block.levels
+            ones += weight * found.l1 + slack * touched
+            squares += (weight * found.l2 + slack * math.sqrt(touched)) ** 2
+            largest = max(largest, weight * found.l2 + (slack if touched else 0.0))
+        return Distance(l1=ones, l2=math.sqrt(squares), linf=largest)
+
+    once, twice = bound(lambda b: b.taken, 1), bound(lambda b: b.swapped, 2)
+    moved = bound(lambda b: b.taken, 3) if hides_presence else None
+    return Sensitivity(Unit.RECORD, twice, once, moved)
+
+
+def _added(block: Block, factor: int, public: Any, features: Any, mask: Any) -> Any:
+    """One party's block, flat, in quantization steps. Cells of another level count nowhere, so that
+    the levels of a record lie on disjoint coordinates."""
+    rows = block.rows.of(block.values(public, features))
+    if rows.shape != (len(mask), block.length):
+        raise InvalidInput(
+            f"block {block.name!r} makes rows of shape {rows.shape}: each of {len(mask)} records "
+            f"has one row of {block.length} numbers"
+        )
+    steps = _quantized(block, factor, rows, mask)
+    if block.cells is None:
+        return jnp.sum(steps, axis=0, dtype=jnp.int32)
+    cells = block.cells(public, features)
+    total = jnp.zeros((block.cell_count, block.length), jnp.int32)
+    for level, end in enumerate(accumulate(block.level_sizes)):
+        cell = cells[:, level]
+        inside = (cell >= end - block.level_sizes[level]) & (cell < end)
+        target = jnp.where(inside, cell, block.cell_count)
+        total = total.at[target].add(steps, mode="drop")
+    return total.ravel()
+
+
+def _quantized(block: Block, factor: int, rows: Any, mask: Any) -> Any:
+    """Rows in quantization steps; of exact numbers a whole number of multiples."""
+    limit, multiple = block.rows.limit, block.rows.multiple
+    keep = mask & jnp.all(jnp.isfinite(rows), axis=1)
+    bounded = jnp.clip(jnp.where(keep[:, None], rows, 0.0), -limit, limit)
+    steps = jnp.round(bounded * factor).astype(jnp.int32)
+    rounded = np.array(block.rounded(factor))
+    if rounded.all():
+        return steps
+    multiples = jnp.round(bounded * multiple).astype(jnp.int32)
+    return jnp.where(rounded, steps, multiples * (factor // multiple))
+
+
+__all__ = ["Block", "Table", "codes", "lone_weight"]

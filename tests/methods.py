@@ -1,0 +1,114 @@
+"""Algorithms as tests want them: small, with plain steps, and a promise beside their settings."""
+
+from unisono.algorithms.clustering import K_MEANS
+from unisono.algorithms.dp_ftrl import DP_FTRL
+from unisono.algorithms.dp_sgd import DP_SGD
+from unisono.algorithms.dp_sgd_convex import CONVEX_DP_SGD
+from unisono.algorithms.fed_avg import FED_AVG
+from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
+from unisono.algorithms.local_dp_sgd import LOCAL_DP_SGD
+from unisono.algorithms.objective_perturbation import OBJECTIVE_PERTURBATION
+from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION
+from unisono.algorithms.pvi_analytic import ITERATED_REGRESSION, ONE_SHOT_REGRESSION
+from unisono.algorithms.pvi_dp_sga import DP_SGA
+from unisono.algorithms.pvi_natural_gradient import NATURAL_GRADIENT
+from unisono.algorithms.pvi_updates import CLIPPED_UPDATES
+from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
+from unisono.algorithms.survey import STATISTICS, Survey
+from unisono.core.defaults import PARTY_RELATION
+from unisono.core.privacy import Privacy
+from unisono.core.trust import Relation
+from unisono.problems.bayesian import BayesianProblem, GaussianRegression
+from unisono.problems.columns import ClusteredColumns
+from unisono.problems.likelihoods import logistic
+from unisono.problems.linear import linear_loss
+
+
+def _linear(kind, usual):
+    def made(
+        epsilon, delta=0.0, loss="logistic", classes=2, relation=Relation.REPLACE_ONE, **settings
+    ):
+        privacy = Privacy(epsilon, delta, relation)
+        return kind.method(linear_loss(loss, classes), privacy, **usual | settings)
+
+    return made
+
+
+_PLAIN = {"rounds": 100, "clipping_norm": 1.0}
+gradient_perturbation = _linear(
+    GRADIENT_PERTURBATION, _PLAIN | {"learning_rate": 4.0, "momentum": 0.0, "average_last": 0.0}
+)
+dp_sgd_convex = _linear(CONVEX_DP_SGD, _PLAIN | {"learning_rate": 1.0})
+output_perturbation = _linear(OUTPUT_PERTURBATION, {})
+objective_perturbation = _linear(OBJECTIVE_PERTURBATION, {})
+sgd_synchronous = _linear(SYNCHRONOUS_SGD, {})
+
+
+def statistics(questions, epsilon, delta=0.0, relation=Relation.REPLACE_ONE):
+    return STATISTICS.method(Survey(questions), Privacy(epsilon, delta, relation))
+
+
+def k_means(bounds, clusters, epsilon, delta, relation=Relation.REPLACE_ONE, **settings):
+    privacy = Privacy(epsilon, delta, relation)
+    return K_MEANS.method(ClusteredColumns(bounds, clusters), privacy, **settings)
+
+
+def _network(kind, usual=Relation.REPLACE_ONE):
+    def made(
+        problem, optimizer, epsilon, delta, relation=usual, own=(), average_last=0.0, **settings
+    ):
+        privacy = Privacy(epsilon, delta, relation, own)
+        return kind.method(
+            problem, privacy, optimizer=optimizer, average_last=average_last, **settings
+        )
+
+    return made
+
+
+def _bayesian(kind, usual, relation=Relation.REPLACE_ONE):
+    def made(
+        likelihood=None,
+        epsilon=1.0,
+        delta=1e-5,
+        relation=relation,
+        own=(),
+        prior_mean=0.0,
+        prior_variance=1.0,
+        **settings,
+    ):
+        problem = BayesianProblem(
+            likelihood or logistic(), prior_mean=prior_mean, prior_variance=prior_variance
+        )
+        return kind.method(problem, Privacy(epsilon, delta, relation, own), **usual | settings)
+
+    return made
+
+
+def _regression(kind):
+    def made(
+        epsilon,
+        delta,
+        relation=Relation.REPLACE_ONE,
+        own=(),
+        noise_std=1.0,
+        prior_mean=0.0,
+        prior_variance=1.0,
+        **settings,
+    ):
+        problem = GaussianRegression(
+            noise_std, prior_mean=prior_mean, prior_variance=prior_variance
+        )
+        return kind.method(problem, Privacy(epsilon, delta, relation, own), **settings)
+
+    return made
+
+
+dp_sgd = _network(DP_SGD)
+local_dp_sgd = _network(LOCAL_DP_SGD)
+dp_ftrl = _network(DP_FTRL)
+fed_avg = _network(FED_AVG, Relation.ZERO_OUT)
+natural_gradient = _bayesian(NATURAL_GRADIENT, {"damping": 0.0})
+dp_sga = _bayesian(DP_SGA, {})
+clipped_updates = _bayesian(CLIPPED_UPDATES, {}, PARTY_RELATION)
+one_shot_regression = _regression(ONE_SHOT_REGRESSION)
+iterated_regression = _regression(ITERATED_REGRESSION)

@@ -1,0 +1,230 @@
+"""Every model of the registry: from declared columns to a result that people can read.
+
+A new model is tested here by being registered. Runs are simulations: their noise is predictable.
+"""
+
+import json
+import re
+import tomllib
+
+import numpy as np
+import pytest
+
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.algorithms.registry import algorithm_named
+from unisono.core.algorithm import agree_facts
+from unisono.core.ledger import Ledger
+from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
+from unisono.core.study import Party, Study
+from unisono.core.trust import Trust, Unit
+from unisono.core.values import Private
+from unisono.data.schema import Category, Schema
+from unisono.engines import in_process
+from unisono.errors import InvalidInput
+from unisono.models.model import Target, target_faults
+from unisono.models.registry import algorithms_for, model_named, models
+from unisono.studies.schema import MODEL_SECTIONS
+
+SIZES = (60, 70, 50)
+NUMBERS = {
+    "age": {"kind": "number", "bounds": (0.0, 120.0), "integer": True},
+    "radius": {"kind": "number", "bounds": (5.0, 30.0)},
+}
+SEX = {"sex": {"kind": "category", "values": ("f", "m")}}
+ILL = {"ill": {"kind": "category", "values": ("no", "yes")}}
+# What belongs to programs, not to sentences about a study.
+INTERNAL = re.compile(
+    r"[{}\[\]<>=_]|\b(None|nan|inf|theta|dict|tuple|config|kind|posed|problem|LinearLoss|RecordLoss)\b"
+)
+# What a run of the registry's defaults would take too long for.
+SHORT = {"rounds": 3}
+
+
+def schema_of(kind):
+    """Columns that suit a model."""
+    if kind.name == "k-means":
+        return Schema.model_validate({"columns": NUMBERS})
+    columns = NUMBERS | SEX | ILL
+    target = {Target.NONE: None, Target.NUMBER: "radius"}.get(kind.target, "ill")
+    return Schema.model_validate({"columns": columns, "target": target})
+
+
+def drafted(kind):
+    """The settings that `unisono init` would write, read as a study file's."""
+    text = f'[model]\nname = "{kind.name}"\n{kind.draft(schema_of(kind))}'
+    section = MODEL_SECTIONS[kind.name]
+    return section.model_validate_json(json.dumps(tomllib.loads(text)["model"]))
+
+
+def configured(kind):
+    said = drafted(kind)
+    settings = {name: getattr(said, name) for name in said.model_fields_set if name != "name"}
+    return kind.configured(**settings)
+
+
+def values_of(schema, records, seed):
+    """Synthetic records: numbers within their bounds, places of categories."""
+    generator = np.random.default_rng(seed)
+    return {
+        name: generator.integers(0, len(column.values), records).astype(float)
+        if isinstance(column, Category)
+        else generator.uniform(*column.bounds, records)
+        for name, column in schema.columns.items()
+    }
+
+
+def posed_of(kind, epsilon=20.0):
+    """A model over its columns, and the study by the algorithm of its own rule."""
+    schema, config, privacy = schema_of(kind), configured(kind), Privacy(epsilon, 1e-5)
+    choice = kind.choose(config, schema, privacy, Unit.RECORD)
+    algorithm = algorithm_named(choice.algorithm)
+    posed = kind.pose(config, schema, algorithm, privacy)
+    short = {key: own for key, own in SHORT.items() if key in algorithm.config.model_fields}
+    method = algorithm.method(posed.problem, privacy, **{**posed.settings, **short})
+    facts = agree_facts(SIZES, posed.features, Trust.SECURE_SUM)
+    return posed, Study(method, facts, Trust.SECURE_SUM)
+
+
+@pytest.fixture(scope="module", params=list(models()))
+def learnt(request):
+    """A model, posed, run in process on synthetic records by simulated ledgers."""
+    kind = model_named(request.param)
+    posed, study = posed_of(kind)
+    parties = [
+        Party(
+            f"party-{number}",
+            Private(encoded(posed, values_of(schema_of(kind), records, number))),
+            Ledger.in_memory(
+                Policy(f"data-{number}", Budget(100.0, 1e-5)), ACCOUNTANT, seed=number
+            ),
+        )
+        for number, records in enumerate(SIZES)
+    ]
+    return kind, posed, study, in_process.run(study, parties)
+
+
+def encoded(posed, values):
+    return tuple(array.astype(np.float32) for array in posed.encode(values))
+
+
+def numbers(document):
+    """Every number of a document."""
+    if isinstance(document, dict):
+        document = list(document.values())
+    if isinstance(document, list):
+        for one in document:
+            yield from numbers(one)
+    elif isinstance(document, float):
+        yield document
+
+
+# ------------------------------------------------------------- from records to results
+
+
+def test_rows_are_made_record_by_record(learnt):
+    """One row for each record; another record, or a missing cell, changes no other row."""
+    kind, posed, study, _ = learnt
+    values = values_of(schema_of(kind), 40, 9)
+    rows = posed.encode(values)
+    assert rows[0].shape == (40, posed.features) == (40, study.facts.features)
+    assert all(len(array) == 40 for array in rows)
+    other = {name: np.concatenate([[np.nan], column[1:]]) for name, column in values.items()}
+    for before, after in zip(rows, posed.encode(other), strict=True):
+        assert np.array_equal(before[1:], after[1:])
+        assert np.isnan(after[0]).any()
+        assert not np.isnan(before).any()
+
+
+def test_results_are_json_in_the_words_of_the_columns(learnt):
+    kind, posed, study, result = learnt
+    shown = posed.present(study, result)
+    text = json.dumps(shown, allow_nan=False)
+    assert json.loads(text) == shown
+    assert all(np.isfinite(list(numbers(shown))))
+    target = schema_of(kind).target
+    assert shown.get("target") == target
+    assert any(name in text for name in schema_of(kind).features)
+    for name, array in posed.arrays(result.value).items():
+        assert isinstance(name, str)
+        assert np.asarray(array).dtype.kind == "f"
+
+
+def test_scores_are_shares_record_by_record(learnt):
+    kind, posed, _, result = learnt
+    if kind.target is Target.NONE:
+        assert posed.score is None
+        return
+    rows = encoded(posed, values_of(schema_of(kind), 50, 5))
+    scores = posed.score(result.value, rows)
+    assert scores.shape == (50,)
+    assert ((scores >= 0) & (scores <= 1)).all()
+    if schema_of(kind).classes:
+        assert set(np.unique(scores)) <= {0.0, 1.0}
+    alone = posed.score(result.value, tuple(array[:1] for array in rows))
+    assert alone == pytest.approx(scores[:1], abs=1e-6)
+
+
+# ------------------------------------------------------------- what is said of them
+
+
+@pytest.mark.parametrize("name", models())
+def test_words_are_sentences_for_people(name):
+    kind = model_named(name)
+    schema, config = schema_of(kind), configured(kind)
+    phrase = kind.learns(config, schema)
+    assert not phrase.endswith(".")
+    said = [f"Learns {phrase}.", f"{kind.summary}."]
+    for algorithm in algorithms_for(kind):
+        notes = kind.notes(config, algorithm)
+        assert all(note[0].isupper() and note.endswith(".") for note in notes)
+        said += notes
+    for target in ("record", "party"):
+        rule = kind.choose(config, schema, Privacy(1.0, 1e-5), Unit(target))
+        assert kind.solved_by(algorithm_named(rule.algorithm))
+        assert not rule.reason.endswith(".")
+        said.append(rule.reason)
+    for words in said:
+        assert not INTERNAL.search(words), words
+        assert "  " not in words
+
+
+@pytest.mark.parametrize("name", models())
+def test_drafts_are_read_and_without_faults(name):
+    kind = model_named(name)
+    drafted(kind)
+    assert not list(kind.faults(configured(kind), schema_of(kind)))
+    assert not list(target_faults(kind, schema_of(kind)))
+
+
+@pytest.mark.parametrize("name", models())
+def test_a_target_of_the_wrong_kind_is_a_fault(name):
+    kind = model_named(name)
+    columns = NUMBERS | ILL | {"place": {"kind": "category", "values": ("a", "b", "c")}}
+    fits = {
+        Target.NONE: {None},
+        Target.CLASSES: {"ill", "place"},
+        Target.TWO_CLASSES: {"ill"},
+        Target.NUMBER: {"age"},
+        Target.EITHER: {"ill", "place", "age"},
+    }[kind.target]
+    for target in (None, "ill", "place", "age", "nowhere"):
+        schema = Schema.model_construct(
+            columns=Schema.model_validate({"columns": columns}).columns, target=target
+        )
+        assert bool(list(target_faults(kind, schema))) == (target not in fits), target
+
+
+@pytest.mark.parametrize("name", models())
+def test_settings_are_described_and_unknown_ones_refused(name):
+    kind = model_named(name)
+    for key, info in kind.config.model_fields.items():
+        assert info.description, key
+        assert info.description.endswith("."), key
+    with pytest.raises(InvalidInput, match=f"model {name}: .*colour"):
+        kind.configured(colour=3)
+
+
+def test_an_unknown_model_is_refused_with_the_known_ones():
+    with pytest.raises(InvalidInput, match="model = 'magic': choose one of statistics"):
+        model_named("magic")

@@ -121,7 +121,7 @@ class PublishedLaplace(Method):
     settings and charged to every ledger. For comparison only.
     """
 
-    def bind(self, facts: Facts, trust: Trust) -> engine.Algorithm:
+    def bind(self, facts: Facts, trust: Trust) -> engine.PricedAlgorithm:
         if self.privacy.delta:
             raise InvalidInput("the published theorem is about pure epsilon: leave delta at 0")
         bound = super().bind(facts, trust)

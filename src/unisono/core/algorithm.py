@@ -1,17 +1,18 @@
-"""What an algorithm is: pure functions, no party axis, no I/O, no noise.
+"""What engines run: a priced algorithm, as pure functions without party axis, I/O or noise.
 
-The engine calls them in this order, once per round:
+Authors write a `releases.algorithm.Algorithm`; `releases` prices and binds it to one study and
+makes this of it. The engine calls the functions in this order, once per round:
 
     public                 = ask(server_state)
     party_state, value     = local(facts, public, party_state, data, mask)   at every party
     party_state            = settle(party_state, accepted)                   at every party
     server_state           = merge(server_state, aggregate)                  post-processing only
 
-`local` returns a bounded `Contribution`; the engine tosses the coins and adds the noise
-that `event` names.
+`local` returns a bounded `Contribution`; the engine draws the sampling mask and adds the noise that
+`event` names.
 
 Some algorithms do more: parties with budgets of their own (`own_event`), parties that take turns
-(`schedule`), several noisy steps at home between two messages (`inner`), noise inside the
+(`schedule`), several noisy local steps between two messages (`inner`), noise inside the
 computation itself (`inside`), noise that changes from round to round (`round_event`), and records
 that arrive as a small batch (`batch`).
 """
@@ -177,15 +178,15 @@ class Schedule(NamedTuple):
     stale: bool = False
 
 
-class Algorithm(NamedTuple):
-    """A private learning algorithm; see the module's description of the order of calls.
+class PricedAlgorithm(NamedTuple):
+    """An algorithm with its price; see the module's description of the order of calls.
 
     `reach` bounds every coordinate of the clean sum over all parties, from public facts.
 
-    With `batch` a party's `local` gets only the rows that its coins chose, padded to this many:
-    those that do not fit are left out, which `event` accounts for, or where sizes are hidden come
-    in another batch of the same round. `rows` then names, in place of coins, whose turn it is in a
-    round: row numbers (batch,), the same for every party.
+    With `batch` a party's `local` gets only the rows that its sampling mask chose, padded to this
+    many: those that do not fit are left out, which `event` accounts for, or where sizes are hidden
+    come in another batch of the same round. `rows` then names, in place of a mask, whose turn it is
+    in a round: row numbers (batch,), the same for every party.
 
     A contribution is a sum over records, which may be computed in parts, unless it is made from the
     party's records as a `whole` (a minimiser, an update), whose bound holds whatever the records.

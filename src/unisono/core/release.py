@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from unisono.core.algorithm import Algorithm, Facts, Inside
+from unisono.core.algorithm import Facts, Inside, PricedAlgorithm
 from unisono.core.events import (
     DiscreteGaussian,
     Event,
@@ -86,7 +86,7 @@ def disclose(draw: Draw, contribution: Contribution, event: Event) -> Disclosed:
 
 
 def server_noise(
-    algorithm: Algorithm, facts: Facts, trust: Trust, seed: int | None
+    algorithm: PricedAlgorithm, facts: Facts, trust: Trust, seed: int | None
 ) -> Callable[[int, tuple[int, ...]], np.ndarray]:
     """A trusted server's own noise, in grid steps, fresh in every round; a seed simulates."""
     study = algorithm.study_hash(facts, trust)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono.core.algorithm import Algorithm, Facts
+from unisono.core.algorithm import Facts, PricedAlgorithm
 from unisono.core.certificate import Certificate
 from unisono.core.events import Composed
 from unisono.core.grant import Draw, Grant
@@ -37,9 +37,9 @@ class Study:
         warn_of_the_promise(self)
 
     @cached_property
-    def algorithm(self) -> Algorithm:
+    def algorithm(self) -> PricedAlgorithm:
         """The algorithm as engines run it: resolved, priced and built for this study."""
-        if isinstance(self.method, Algorithm):
+        if isinstance(self.method, PricedAlgorithm):
             return self.method
         return self.method.bind(self.facts, self.trust)
 

@@ -26,7 +26,7 @@ computed in two places. There this rests on programs that treat all places alike
 multiples of 64 rows do (tested for every algorithm; others have a remainder that is summed in
 another order). Events pay for l being rounded the other way and for errors of two blocks.
 
-Turns by place. Where it is public whose turn it is (`Algorithm.rows`), records lie in drawn places
+Turns by place. Where it is public whose turn it is (`rows`), records lie in drawn places
 of a fixed number, and those that find none are left out. An added record may then stand in another
 one's place: the claim under add-or-remove is that of a replaced record.
 """

@@ -159,18 +159,18 @@ class Method:
     def trusts(self) -> frozenset[Trust]:
         return self.kind.trusts
 
-    def bind(self, facts: Facts, trust: Trust) -> engine.Algorithm:
+    def bind(self, facts: Facts, trust: Trust) -> engine.PricedAlgorithm:
         """The algorithm as engines run it: resolved, priced and built for one study."""
         return _bound(self, facts, trust)
 
 
 # Equal studies are priced once: a plan, its check and its run ask for the same one.
 @lru_cache(maxsize=256)
-def _bound_hashable(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
+def _bound_hashable(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgorithm:
     return _assembled(method, facts, trust)
 
 
-def _bound(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
+def _bound(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgorithm:
     try:
         hash(method)
     except TypeError:  # a problem that holds arrays: remembered for as long as the method lives
@@ -181,7 +181,7 @@ def _bound(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
     return _bound_hashable(method, facts, trust)
 
 
-def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
+def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgorithm:
     kind, problem, privacy = method.kind, method.problem, method.privacy
     if trust not in kind.trusts:
         raise InvalidInput(
@@ -250,7 +250,7 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.Algorithm:
         require_same(others, elsewhere)
         return priced.events[party]
 
-    algorithm = engine.Algorithm(
+    algorithm = engine.PricedAlgorithm(
         name=kind.name,
         settings=settings_of(method, config),
         trusts=kind.trusts & release.trusts,

@@ -209,8 +209,8 @@ def remembered(coefficients: Any, sums: Any) -> Any:
 
 
 def with_memory(
-    algorithm: engine.Algorithm, bound: BandedSum, facts: Facts, privacy: Privacy
-) -> engine.Algorithm:
+    algorithm: engine.PricedAlgorithm, bound: BandedSum, facts: Facts, privacy: Privacy
+) -> engine.PricedAlgorithm:
     """An algorithm of independent sums whose noise is correlated by this bound."""
 
     def init(_: Facts) -> tuple[Remembering, Remembering]:

@@ -67,7 +67,7 @@ DEADLINE, PATIENCE = 30.0, 1800.0
 MISSED = 20.0  # seconds after which a party that was killed no longer counts as connected
 # kB a round, of all parties and the server together: ledgers know their turns, and what JAX keeps
 # of programs outlives the simulated processes that compiled them.
-AIM_SLOPE = 20.0
+AIM_SLOPE = 10.0
 
 
 class Chances(NamedTuple):

@@ -226,7 +226,7 @@ def toml_value(value: Any) -> str:
 def _crowd(answers: Answers, mode: Trust) -> str:
     parties = len(answers.parties)
     survivors = max(parties - 1, 3) if parties > 3 else parties
-    lines = f"minimum_parties = {survivors}          # so many must answer in every round\n"
+    lines = f"minimum_parties = {survivors}            # so many must answer in every round\n"
     colluders = default_colluders(mode, survivors)
     return lines + f"colluders = {colluders}                  # so many may work with the server\n"
 

@@ -12,7 +12,7 @@ _PLACES = {
     "unisono.statistics": ("Answer", "count", "histogram", "mean", "open_ledger", "total"),
     "unisono.accounting.accountant": ("ACCOUNTANT",),
     "unisono.accounting.curve": ("PrivacyCurve",),
-    "unisono.core.algorithm": ("Algorithm", "Facts"),
+    "unisono.core.algorithm": ("Facts",),
     "unisono.core.events": (
         "Composed",
         "DiscreteGaussian",
@@ -45,6 +45,7 @@ _PLACES = {
         "PrivacyWarning",
     ),
     "unisono.mechanisms": ("MECHANISMS",),
+    "unisono.releases.algorithm": ("Algorithm",),
     "unisono.studies.data_set": ("ledger_for",),
 }
 _WHERE = {name: module for module, names in _PLACES.items() for name in names}

@@ -146,7 +146,7 @@ def test_the_neighbour_fuzzer_takes_it_as_it_is(installed):
 
 @pytest.mark.slow
 def test_it_is_audited_and_runs_between_processes(installed, study):
-    unisono(installed, "audit", study / "study.toml", "--quick")
+    unisono(installed, "audit", study / "study.toml", "--seconds", "5")
     unisono(
         installed, "local-cluster", study / "study.toml", "--data", study, "--folder", study / "all"
     )

@@ -59,7 +59,7 @@ from unisono.problems.gaussian_family import (
     unpack,
 )
 from unisono.problems.per_record import finite_records
-from unisono.releases.algorithm import Algorithm, AlgorithmKind, Records
+from unisono.releases.algorithm import Algorithm, AlgorithmKind, Records, RowScale
 from unisono.releases.bounds import ClippedUpdate
 from unisono.releases.release import Priced, Release
 
@@ -148,6 +148,11 @@ def release(config: ClippedUpdatesConfig, problem: BayesianProblem, facts: Facts
     )
 
 
+def suggest(problem: BayesianProblem, rows: RowScale) -> dict[str, Any]:
+    """For a line with normal errors a full covariance: a party's optimum is then exact."""
+    return {"full_covariance": True} if problem.likelihood.exact else {}
+
+
 def build(
     config: ClippedUpdatesConfig, problem: BayesianProblem, facts: Facts, priced: Priced
 ) -> Algorithm:
@@ -220,4 +225,5 @@ CLIPPED_UPDATES = AlgorithmKind(
     resolve,
     units=(Unit.PARTY,),
     sends="noisy sums of clipped changes of posteriors",
+    suggest=suggest,
 )

@@ -14,7 +14,8 @@ makes this of it. The engine calls the functions in this order, once per round:
 Some algorithms do more: parties with budgets of their own (`own_event`), parties that take turns
 (`schedule`), several noisy local steps between two messages (`inner`), noise inside the
 computation itself (`inside`), noise that changes from round to round (`round_event`), and records
-that arrive as a small batch (`batch`).
+that arrive as a small batch (`batch`), and states that begin with what an earlier release found
+(`begin`).
 """
 
 import hashlib
@@ -190,6 +191,9 @@ class PricedAlgorithm(NamedTuple):
 
     A contribution is a sum over records, which may be computed in parts, unless it is made from the
     party's records as a `whole` (a minimiser, an update), whose bound holds whatever the records.
+
+    With `begin` the first states follow from what an earlier stage of the study released, which is
+    public: see `begun`. Price and hash do not depend on it.
     """
 
     name: str
@@ -216,6 +220,14 @@ class PricedAlgorithm(NamedTuple):
     privacy: Privacy | None = None
     dimension: int | None = None
     inside: Inside | None = None
+    begin: Callable[[Facts, Any], tuple[Any, Any]] | None = None
+
+    def begun(self, found: Any) -> "PricedAlgorithm":
+        """The same algorithm at the same price, from the states that `found` tells."""
+        begin = self.begin
+        if begin is None:
+            return self
+        return self._replace(init=lambda facts: begin(facts, found), begin=None)
 
     @property
     def alike(self) -> bool:

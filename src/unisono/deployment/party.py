@@ -165,10 +165,11 @@ class Member:
 
     @property
     def finished(self) -> bool:
-        """Whether this party knows all that will come of the study: where a stage found nothing,
-        none follows."""
-        last = len(self._responders) == len(self.agreed.sessions) or not self.responder.opened
-        return self.responder.finished and last
+        """Whether this party knows all that will come of the study: where a stage found nothing
+        that the next ones need, none follows."""
+        number, stages = len(self._responders), self.agreed.built.stages
+        lost = not self.responder.opened and stages[number - 1].last_if_lost
+        return self.responder.finished and (number == len(stages) or lost)
 
     def _begin(self) -> None:
         """The next stage: the records, as it reads them, given what the stages before found."""
@@ -177,7 +178,7 @@ class Member:
         found = {one.name: r.result for one, r in zip(stages, self._responders, strict=False)}
         columns = stage.prepare(self._records, found)
         responder = Responder(
-            stage.study,
+            stage.begun(found),
             Party(name, Private(columns, name), self.ledger),
             self._identity,
             session,
@@ -188,6 +189,8 @@ class Member:
         responder.authority = self.authority
         self._shapes = [column.shape for column in columns]
         self._responders.append(responder)
+        if number and stage.name == FIT:  # compiled before anybody waits for a round of it
+            responder.prepare(self._shapes)
 
     def answer(self, data: bytes) -> bytes:
         """Bytes in, bytes out, by whoever answers for the stage that is asked about."""

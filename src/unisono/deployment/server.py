@@ -23,7 +23,7 @@ from unisono.engines.distributed.link import Link
 from unisono.engines.distributed.server import Outcome, coordinate
 from unisono.errors import InvalidInput
 from unisono.secagg.session import Session
-from unisono.studies.stages import EVALUATION, FIT, Stage, costs_of
+from unisono.studies.stages import EVALUATION, FIT, START, Stage, costs_of
 
 _PAUSE = 0.5  # seconds between looks at who is there
 _FIRST_REST, _LONGEST_REST = 5.0, 60.0  # seconds after failed exchanges, doubled each time
@@ -65,19 +65,20 @@ class _Server:
             if late is not None and not job.checkpoint(stage).exists():
                 break
             waits = late
-            if waits is None and stage.name == FIT and job.pending:
+            if waits is None and stage.name != EVALUATION and job.pending:
                 waits = []  # it is over: whoever missed it is told before the next stage
             outcome = self._stage(stage, session, waits)
-            if late is None:
+            if late is None and FIT in self.outcomes:
                 self._write(stage, session, outcome, time.monotonic() - began)
-            if not outcome.opened:
+            if not outcome.opened and stage.last_if_lost:
                 break
         last = list(self.outcomes.values())[-1:]
         job.inform(self.names[party] for outcome in last for party in outcome.informed)
         job.end()
 
     def _stage(self, stage: Stage, session: Session, late: Collection[int] | None) -> Outcome:
-        study, noise = stage.study, None
+        study = stage.begun({name: outcome.value for name, outcome in self.outcomes.items()})
+        noise = None
         if study.trust is Trust.TRUSTED_SERVER:
             noise = server_noise(study.algorithm, study.facts, study.trust, seed=None)
         if stage.name != FIT and late is None:
@@ -138,7 +139,7 @@ class _Server:
                     "session": session.id.hex(),
                 },
             )
-            if len(built.stages) > 1 and outcome.opened:
+            if built.test is not None and outcome.opened:
                 self.job.pend()
         tests = []
         if EVALUATION in self.outcomes and outcome.opened:
@@ -152,7 +153,10 @@ class _Server:
             write_json(folder / EVALUATION_FILE, tests[0] | also)
         test = _shape(stage.study, outcome.transcript) if stage.name == EVALUATION else None
         shape = _shape(study, fit.transcript)
-        write_transcript(folder, study, shape, fit.value, self.rounds, test=test)
+        start = None
+        if built.start is not None:
+            start = _shape(built.start.study, self.outcomes[START].transcript)
+        write_transcript(folder, study, shape, fit.value, self.rounds, test=test, start=start)
         save_result(folder, built, fit.value, fit.opened, certificate)
 
 

@@ -36,7 +36,7 @@ from unisono.core.trust import SERVER
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.chunks import JOINT_PARTIES, Chunk, pieces
 from unisono.engines.payments import Paid, label_of, paid_before, require_new, require_paid
-from unisono.engines.requirements import require_columns
+from unisono.engines.requirements import require_begun, require_columns
 from unisono.engines.rounds import seen_at_first, stack
 from unisono.errors import InvalidInput
 
@@ -73,6 +73,7 @@ def drive(
     is a viewer of iterates.
     """
     require_same_kind(study, parties)
+    require_begun(study)
     ledgers = [party.ledger for party in parties]
     server, state = study.algorithm.init(study.facts)
     states = jax.tree.map(lambda leaf: jnp.stack([jnp.asarray(leaf)] * len(parties)), state)

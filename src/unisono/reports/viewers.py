@@ -14,6 +14,8 @@ MESSAGES = {
     "messages": "single messages of parties",
     "sum": "opened sums",
     "result": "the result",
+    "start": "the noisy sum that the run began with",
+    "start messages": "single messages of that release",
     "test": "the noisy test of it",
     "test messages": "single messages of the test",
 }

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,8 +35,15 @@ from unisono.releases.algorithm import AlgorithmKind
 from unisono.studies.evaluation import Examination, examination, read_private, read_public
 from unisono.studies.order import new_key, secret_order
 from unisono.studies.schema import AUTO, StudyFile
-from unisono.studies.stages import EVALUATION, FIT, Records, Stage, costs_of
+from unisono.studies.stages import EVALUATION, FIT, START, Records, Stage, costs_of
 from unisono.studies.table import public_values, values_of
+
+
+class Start(NamedTuple):
+    """What a study releases before it learns, for the algorithm to begin with."""
+
+    study: Study
+    posed: Posed
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,7 @@ class Built:
     algorithm: AlgorithmKind
     reason: str = ""
     test: Examination | None = None
+    start: Start | None = None
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -69,16 +77,28 @@ class Built:
         def rows(records: Records, found: Any) -> tuple[np.ndarray, ...]:
             return self._encoded(records.learnt)
 
+        def first(records: Records, found: Any) -> tuple[np.ndarray, ...]:
+            assert self.start is not None
+            return _as_arrays(self.start.posed, records.learnt)
+
         def scores(records: Records, found: Any) -> tuple[np.ndarray, ...]:
             assert self.posed.score is not None
             return (self.posed.score(found[FIT], self._encoded(records.kept))[:, None],)
 
-        fit = Stage(FIT, self.study, rows)
-        return (fit,) if self.test is None else (fit, Stage(EVALUATION, self.test.study, scores))
+        stages = [Stage(FIT, self.study, rows)]
+        if self.start is not None:  # without it the algorithm begins as it usually does
+            stages.insert(0, Stage(START, self.start.study, first, last_if_lost=False))
+        if self.test is not None:
+            stages.append(Stage(EVALUATION, self.test.study, scores))
+        return tuple(stages)
+
+    def stage(self, name: str) -> Stage:
+        """One of them."""
+        return next(stage for stage in self.stages if stage.name == name)
 
     def columns(self, table: Table, party: str) -> tuple[np.ndarray, ...]:
         """A party's records as the algorithm that learns reads them: float32, a row for each."""
-        return self.stages[0].prepare(self.records(table, party), {})
+        return self.stage(FIT).prepare(self.records(table, party), {})
 
     def records(self, table: Table, party: str, key: bytes | None = None) -> Records:
         """A party's records: those to learn from, and those that are kept to test the result.
@@ -97,11 +117,11 @@ class Built:
         return Records(learnt, {name: column[:held] for name, column in values.items()})
 
     def _encoded(self, values: Values) -> tuple[np.ndarray, ...]:
-        return tuple(array.astype(np.float32) for array in self.posed.encode(values))
+        return _as_arrays(self.posed, values)
 
     @property
     def costs(self) -> Sequence[Mapping[Viewer, Composed]]:
-        """What all of it shows of each party to each viewer: the training, and the test."""
+        """What all of it shows of each party to each viewer: start, training and test."""
         return costs_of(self.stages)
 
     def judge(self, value: Any, values: Values, name: str) -> dict[str, Any]:
@@ -141,6 +161,10 @@ class Built:
     def arrays(self, result: Result) -> dict[str, np.ndarray]:
         """What belongs into an .npz file, by name; empty where JSON says it all."""
         return dict(self.posed.arrays(result.value))
+
+
+def _as_arrays(posed: Posed, values: Values) -> tuple[np.ndarray, ...]:
+    return tuple(array.astype(np.float32) for array in posed.encode(values))
 
 
 def chosen(file: StudyFile) -> tuple[AlgorithmKind, str]:
@@ -185,19 +209,30 @@ def _grade(file: StudyFile, kind: AlgorithmKind) -> Grade | None:
 def build(file: StudyFile) -> Built:
     """The study that the file describes; what the algorithm refuses is an error of the file."""
     kind, reason = _placed(file, ("algorithm",), file.algorithm.name, lambda: chosen(file))
-    posed, study = _placed(file, ("algorithm",), kind.name, lambda: _study(file, kind))
+    posed, study, start = _placed(file, ("algorithm",), kind.name, lambda: _study(file, kind))
     _placed(file, ("privacy", "unit"), "privacy.unit", lambda: _require_unit(file, study))
     test = _placed(file, ("evaluation", "epsilon"), "evaluation", lambda: examination(file))
-    return Built(file, study, posed, kind, reason, test)
+    return Built(file, study, posed, kind, reason, test, start)
 
 
-def _study(file: StudyFile, kind: AlgorithmKind) -> tuple[Posed, Study]:
-    posed = file.model_kind.pose(file.model_settings, file.data, kind, file.promise)
-    settings = {**posed.settings, **file.algorithm_settings}
-    method = kind.method(posed.problem, file.promise, **settings)
-    study = Study(method, facts_of(file, posed.features), file.trust.mode)
-    study.costs  # noqa: B018  (what cannot be paid for is refused here, before anyone joins)
-    return posed, study
+def _study(file: StudyFile, kind: AlgorithmKind) -> tuple[Posed, Study, Start | None]:
+    """The study that learns, and what comes before it: the promise is for both together."""
+
+    def made(kind: AlgorithmKind, promise: Privacy, said: Mapping[str, Any]) -> tuple[Posed, Study]:
+        posed = file.model_kind.pose(file.model_settings, file.data, kind, promise)
+        method = kind.method(posed.problem, promise, **{**posed.settings, **said})
+        study = Study(method, facts_of(file, posed.features), file.trust.mode)
+        study.costs  # noqa: B018  (what cannot be paid for is refused here, before anyone joins)
+        return posed, study
+
+    said, promise, start = file.algorithm_settings, file.promise, None
+    posed = file.model_kind.pose(file.model_settings, file.data, kind, promise)
+    method = kind.method(posed.problem, promise, **{**posed.settings, **said})
+    if method.earlier is not None:
+        first, promise = promise.split(method.earlier.share)
+        own_posed, own_study = made(method.earlier.kind, first, {})
+        start = Start(own_study, own_posed)
+    return *made(kind, promise, said), start
 
 
 def _require_unit(file: StudyFile, study: Study) -> None:

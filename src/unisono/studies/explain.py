@@ -124,6 +124,12 @@ def _learnt(built: Built) -> list[str]:
     ]
     if built.reason:
         lines.append(f"The algorithm was left open; {built.algorithm.name}: {built.reason}.")
+    if built.start is not None and (first := built.study.method.earlier) is not None:
+        lines.append(
+            f"It begins with the answer of {first.kind.name}: "
+            f"{times(built.start.study.algorithm.rounds, 'release')} before the first round, for "
+            f"{first.share:.0%} of epsilon and delta. The costs below are for both."
+        )
     lines += file.model_kind.notes(file.model_settings, built.algorithm)
     if built.test is not None and file.evaluation is not None:
         lines.append(

@@ -40,6 +40,7 @@ class Request:
     server: str | None
     unit: Unit
     relation: Relation
+    earlier: tuple[str, ...] = ()  # algorithms of stages before
 
 
 def require_allowed(
@@ -60,6 +61,7 @@ def require_allowed(
         None if file.server is None else file.server.address,
         file.privacy.unit,
         file.privacy.relation,
+        () if study.method.earlier is None else (study.method.earlier.kind.name,),
     )
     known = party in file.names
     cost = (study.costs if costs is None else costs)[file.party(party)] if known else {}
@@ -102,7 +104,7 @@ def _named(policy: PolicyFile, request: Request) -> Iterator[str]:
     lists: list[tuple[str, Any, tuple[str, ...]]] = [
         ("trust", allow.trust, (request.trust,)),
         ("models", allow.models, (request.model,)),
-        ("algorithms", allow.algorithms, (request.algorithm,)),
+        ("algorithms", allow.algorithms, (request.algorithm, *request.earlier)),
         ("plugins", allow.plugins, _plugins(request)),
         ("columns", allow.columns, request.columns),
         ("servers", allow.servers, () if request.server is None else (request.server,)),
@@ -118,7 +120,7 @@ def _named(policy: PolicyFile, request: Request) -> Iterator[str]:
 
 def _plugins(request: Request) -> tuple[str, ...]:
     """The distributions whose code would run here."""
-    return tuple(name for name, _ in plugins_of(request.model, request.algorithm))
+    return tuple(name for name, _ in plugins_of(request.model, request.algorithm, *request.earlier))
 
 
 def _crowd(policy: PolicyFile, study: Study) -> Iterator[str]:

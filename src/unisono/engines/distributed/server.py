@@ -24,7 +24,7 @@ from unisono.engines.distributed.link import Link
 from unisono.engines.distributed.opening import Opening, Place, Spoilt
 from unisono.engines.distributed.presence import Ask, Presence
 from unisono.engines.distributed.results import ResultSigner, result_hash
-from unisono.engines.requirements import asked
+from unisono.engines.requirements import asked, require_begun
 from unisono.errors import InvalidInput
 from unisono.secagg.encoding import signed
 from unisono.secagg.server import TooFew
@@ -105,6 +105,7 @@ class _Run:
         earlier: Sequence[bytes] = (),
     ) -> None:
         algorithm, facts, trust = study.algorithm, study.facts, study.trust
+        require_begun(study)
         if session.parties != facts.parties:
             raise InvalidInput(
                 f"a roster of {session.parties} parties for a study of {facts.parties}: use the "

@@ -88,15 +88,30 @@ class DpSgaConfig(PosteriorConfig):
         "size of a party, on average.",
     )
     clipping_norm: float = Field(1.0, gt=0, description="The largest gradient of one record.")
-    learning_rate: float = Field(0.1, gt=0, description="The length of a step of means.")
-    variance_rate: float = Field(0.01, gt=0, description="The length of a step of log variances.")
+    learning_rate: float | None = Field(
+        None,
+        gt=0,
+        description="The length of a step of means; left out: 0.1, for normal errors by a rule.",
+    )
+    variance_rate: float | None = Field(
+        None,
+        gt=0,
+        description="The length of a step of log variances; left out: 0.01, for normal errors as "
+        "the learning rate.",
+    )
     end_rate: float = Field(
         1.0, gt=0, le=1, description="The part of both rates that is left at the last step."
     )
     step_limit: float = Field(
         1.0, gt=0, description="Bounds every number of a step, so that rare noise does no harm."
     )
-    damping: float = Field(1.0, gt=0, le=1, description="The part of a turn's change that counts.")
+    damping: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="The part of a turn's change that counts; left out: 1, for normal errors and "
+        "turns at once 1 / parties.",
+    )
     samples: int = Field(
         4, gt=0, description="Public draws per step, for likelihoods without a score."
     )
@@ -138,11 +153,25 @@ def started(factor: Natural) -> tuple[tuple[float, ...], tuple[float, ...]]:
 def resolve(
     config: DpSgaConfig, problem: BayesianProblem, facts: Facts, privacy: Privacy, trust: Trust
 ) -> DpSgaConfig:
-    """The sampling rate that gives samples of about sqrt(n) records, where that is asked for."""
-    if config.sampling_rate != "sqrt":
-        return config
-    size = sum(facts.records) / facts.parties
-    return config.model_copy(update={"sampling_rate": rounded(1 / math.sqrt(size))})
+    """Sampling rate, steps and damping, where they are left to a rule of public facts.
+
+    For a line with normal errors of precision 1/σ² the free energy over n bends by up to d/σ² in the
+    means, for a party's rows of d numbers within [-1, 1], and by M times that once the cavity holds
+    what M - 1 other parties know: steps of σ²/(d M) are stable in the end, too. M parties that take
+    their turns at once each move the mean, all of them by what their records have in common; so a
+    change counts by 1/M.
+    """
+    parties, exact = facts.parties, problem.likelihood.exact
+    step = rounded(1 / (problem.likelihood.bend_bound * facts.features * parties)) if exact else 0.1
+    usual = {
+        "learning_rate": step,
+        "variance_rate": step if exact else 0.01,
+        "damping": rounded(1 / parties) if exact and config.order != "sequential" else 1.0,
+    }
+    found: dict[str, Any] = {n: v for n, v in usual.items() if getattr(config, n) is None}
+    if config.sampling_rate == "sqrt":
+        found["sampling_rate"] = rounded(1 / math.sqrt(sum(facts.records) / parties))
+    return config.model_copy(update=found)
 
 
 def earlier(config: DpSgaConfig, problem: BayesianProblem) -> Earlier | None:
@@ -158,24 +187,20 @@ def earlier(config: DpSgaConfig, problem: BayesianProblem) -> Earlier | None:
 
 
 def suggest(problem: BayesianProblem, rows: RowScale) -> dict[str, Any]:
-    """For a line with normal errors, whose slopes grow with the precision of the targets: steps
-    that no rows of this length make unstable, and gradients that are clipped beyond usual errors.
-    """
+    """For a line with normal errors, whose slopes grow with the precision of the targets, gradients
+    are clipped beyond usual errors of usual rows: |(e x, x²/2)| / σ², with |x²| at most |x|."""
     likelihood = problem.likelihood
     if not likelihood.exact:
         return {}
-    precision, length = likelihood.bend_bound, rows.length
-    rate = rounded(1 / (precision * length**2))
-    bound = precision * length * math.hypot(usual_error(likelihood), 0.5)
-    return {"clipping_norm": rounded(bound), "learning_rate": rate, "variance_rate": rate}
+    bound = likelihood.bend_bound * rows.length * math.hypot(usual_error(likelihood), 0.5)
+    return {"clipping_norm": rounded(bound)}
 
 
 def release(config: DpSgaConfig, problem: BayesianProblem, facts: Facts) -> Release:
-    assert config.sampling_rate != "sqrt", "resolved"
     return Release(
         ClippedSum(config.clipping_norm, 2 * problem.likelihood.size(facts.features)),
         config.rounds,
-        Poisson(config.sampling_rate),
+        Poisson(float(config.sampling_rate)),
         local_steps=LocalSteps(config.local_steps, _REPORT_STEP, _REPORT_LARGEST),
         turns=None if config.order == "synchronous" else config.turns,
         trusts=_LOCAL,
@@ -186,6 +211,7 @@ def build(config: DpSgaConfig, problem: BayesianProblem, facts: Facts, priced: P
     likelihood, size = problem.likelihood, sum(facts.records) / facts.parties
     first = start_of(problem, likelihood.size(facts.features))
     rate, steps = float(config.sampling_rate), config.rounds * config.local_steps
+    learning_rate, variance_rate, damping = _resolved(config)
 
     def where(public: PublicPosterior, own: DpSgaPartyState) -> Natural:
         """The point of the climb: at the first step of a turn, the public q."""
@@ -225,10 +251,10 @@ def build(config: DpSgaConfig, problem: BayesianProblem, facts: Facts, priced: P
         fit = noisy / (rate * size)
         slope = in_log_variance(q, fit + data_free_gradient(q, cavity) / size)
         means, logs = jnp.split(slope, 2)
-        step = jnp.concatenate([config.learning_rate * means, config.variance_rate * logs])
+        step = jnp.concatenate([learning_rate * means, variance_rate * logs])
         step = left(public, own) * step
         moved = to_coordinates(q) + jnp.clip(step, -config.step_limit, config.step_limit)
-        change = power(quotient(from_coordinates(moved), public.q), config.damping)
+        change = power(quotient(from_coordinates(moved), public.q), damping)
         return DpSgaPartyState(own.factor, moved, _quantized(change), own.step + 1)
 
     def settle(own: DpSgaPartyState, _: None, accepted: Any) -> DpSgaPartyState:
@@ -252,6 +278,12 @@ def build(config: DpSgaConfig, problem: BayesianProblem, facts: Facts, priced: P
         absorb=absorb,
         report=lambda own: jnp.concatenate(own.change),
     )
+
+
+def _resolved(config: DpSgaConfig) -> tuple[float, float, float]:
+    """Learning rate, variance rate and damping, which `resolve` filled in."""
+    assert config.learning_rate and config.variance_rate and config.damping
+    return config.learning_rate, config.variance_rate, config.damping
 
 
 def _known(config: DpSgaConfig, first: Natural) -> Natural:

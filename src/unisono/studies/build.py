@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unisono.algorithms.registry import algorithm_named
+from unisono.algorithms.registry import algorithm_named, algorithms
 from unisono.core.algorithm import Facts, agree_facts
 from unisono.core.certificate import Certificate
 from unisono.core.events import Composed
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.transcript import Transcript
-from unisono.core.trust import Viewer
+from unisono.core.trust import Trust, Viewer
 from unisono.data import Table, read_table
 from unisono.data.encoding import Values
 from unisono.errors import InvalidInput, PrivacyViolation
@@ -179,7 +179,8 @@ def chosen(file: StudyFile) -> tuple[AlgorithmKind, str]:
         raise InvalidInput(f"{usual.name} cannot learn a {model.name}: choose {known} or auto")
     if file.algorithm.name != AUTO or _grade(file, usual) is not Grade.USELESS:
         return usual, file.choice.reason
-    others = {one.name: _grade(file, one) for one in algorithms_for(model) if one is not usual}
+    able = [] if file.choice.final else algorithms_for(model)
+    others = {one.name: _grade(file, one) for one in able if one is not usual}
     for grade in (Grade.GOOD, Grade.USABLE, Grade.DOUBTFUL):
         for name, found in others.items():
             if found is grade:
@@ -211,6 +212,10 @@ def build(file: StudyFile) -> Built:
     kind, reason = _placed(file, ("algorithm",), file.algorithm.name, lambda: chosen(file))
     posed, study, start = _placed(file, ("algorithm",), kind.name, lambda: _study(file, kind))
     _placed(file, ("privacy", "unit"), "privacy.unit", lambda: _require_unit(file, study))
+    own = [number for number, party in enumerate(file.parties) if party.epsilon is not None]
+    for number in own[:1]:
+        place = ("parties", number, "epsilon")
+        _placed(file, place, "an epsilon of its own", lambda: _require_own_noise(kind))
     test = _placed(file, ("evaluation", "epsilon"), "evaluation", lambda: examination(file))
     return Built(file, study, posed, kind, reason, test, start)
 
@@ -246,7 +251,18 @@ def _require_unit(file: StudyFile, study: Study) -> None:
             )
 
 
-def _placed(file: StudyFile, place: tuple[str, ...], what: str, made: Callable[[], Any]) -> Any:
+def _require_own_noise(kind: AlgorithmKind) -> None:
+    """Parties have epsilons of their own where each makes all of the noise of what it sends, and
+    no reading of the result takes their noise to be alike."""
+    if kind.trusts != {Trust.LOCAL}:
+        able = [one.name for one in algorithms().values() if one.trusts == {Trust.LOCAL}]
+        raise InvalidInput(
+            f"{kind.name} opens sums with noise for all parties together: leave it out, or choose "
+            f"an algorithm whose parties release on their own ({', '.join(able)})"
+        )
+
+
+def _placed(file: StudyFile, place: tuple[str | int, ...], what: str, made: Callable[[], Any]) -> Any:
     """What is made, or its refusal with the line of the file that it is about."""
     try:
         return made()

@@ -8,7 +8,11 @@ steps; for each it draws a secret sampling mask, each record with probability r,
     (m, log v) <- (m, log v) + η ∘ [ S / (r n) + (entropy and cavity) / n ]  in (m, log v)
 
 The entropy and the cavity need no noise and are added after it, with the halves that the published
-gradient lacks (`free_energy`); the chain rule to log v is post-processing. The party's factor
+gradient lacks (`free_energy`); the chain rule to log v is post-processing. Where log p is quadratic
+in θ (a line with normal errors) the cavity's pull is taken at the end of the step (implicitly):
+that is stable however much the others know, where an explicit step must shrink with their number.
+Gradients of means and of variances differ in scale, and clipping is by their common norm: a
+`variance_weight` makes them alike, and is divided out after the noise. The party's factor
 becomes t <- t (q_new / q_old)^ρ, a function of what it released, so T turns of `local_steps`
 releases compose as Poisson-sampled Gaussians, accounted by a certified loss distribution. Every
 party may have its own epsilon, and parties may take turns in any public order. n is the public size
@@ -88,6 +92,12 @@ class DpSgaConfig(PosteriorConfig):
         "size of a party, on average.",
     )
     clipping_norm: float = Field(1.0, gt=0, description="The largest gradient of one record.")
+    variance_weight: float = Field(
+        1.0,
+        gt=0,
+        description="Weighs a record's gradient of variances against that of means before both are "
+        "clipped.",
+    )
     learning_rate: float | None = Field(
         None,
         gt=0,
@@ -155,14 +165,13 @@ def resolve(
 ) -> DpSgaConfig:
     """Sampling rate, steps and damping, where they are left to a rule of public facts.
 
-    For a line with normal errors of precision 1/σ² the free energy over n bends by up to d/σ² in the
-    means, for a party's rows of d numbers within [-1, 1], and by M times that once the cavity holds
-    what M - 1 other parties know: steps of σ²/(d M) are stable in the end, too. M parties that take
-    their turns at once each move the mean, all of them by what their records have in common; so a
-    change counts by 1/M.
+    For a line with normal errors of precision 1/σ² the records' part of the free energy, over n,
+    bends by at most d/σ² in the means, for rows of d numbers within [-1, 1]: steps of σ²/d are
+    stable. M parties that take their turns at once each move the mean, all of them by what their
+    records have in common; so a change counts by 1/M.
     """
     parties, exact = facts.parties, problem.likelihood.exact
-    step = rounded(1 / (problem.likelihood.bend_bound * facts.features * parties)) if exact else 0.1
+    step = rounded(1 / (problem.likelihood.bend_bound * facts.features)) if exact else 0.1
     usual = {
         "learning_rate": step,
         "variance_rate": step if exact else 0.01,
@@ -188,12 +197,14 @@ def earlier(config: DpSgaConfig, problem: BayesianProblem) -> Earlier | None:
 
 def suggest(problem: BayesianProblem, rows: RowScale) -> dict[str, Any]:
     """For a line with normal errors, whose slopes grow with the precision of the targets, gradients
-    are clipped beyond usual errors of usual rows: |(e x, x²/2)| / σ², with |x²| at most |x|."""
+    are clipped beyond usual errors e of usual rows: |(e x, w x²/2)| / σ², with |x²| at most |x|,
+    and the weight w for which both parts are alike."""
     likelihood = problem.likelihood
     if not likelihood.exact:
         return {}
-    bound = likelihood.bend_bound * rows.length * math.hypot(usual_error(likelihood), 0.5)
-    return {"clipping_norm": rounded(bound)}
+    error = usual_error(likelihood)
+    bound = math.sqrt(2) * likelihood.bend_bound * error * rows.length
+    return {"clipping_norm": rounded(bound), "variance_weight": rounded(2 * error)}
 
 
 def release(config: DpSgaConfig, problem: BayesianProblem, facts: Facts) -> Release:
@@ -212,6 +223,8 @@ def build(config: DpSgaConfig, problem: BayesianProblem, facts: Facts, priced: P
     first = start_of(problem, likelihood.size(facts.features))
     rate, steps = float(config.sampling_rate), config.rounds * config.local_steps
     learning_rate, variance_rate, damping = _resolved(config)
+    dimension = len(first.shift)
+    weights = jnp.repeat(jnp.array([1.0, config.variance_weight], jnp.float32), dimension)
 
     def where(public: PublicPosterior, own: DpSgaPartyState) -> Natural:
         """The point of the climb: at the first step of a turn, the public q."""
@@ -244,15 +257,17 @@ def build(config: DpSgaConfig, problem: BayesianProblem, facts: Facts, priced: P
     ) -> tuple[DpSgaPartyState, Any]:
         rows, labels = records.columns
         q = where(public, own)
-        return own, data_gradients(likelihood, q, rows, labels, normals(public, own))
+        return own, weights * data_gradients(likelihood, q, rows, labels, normals(public, own))
 
     def absorb(public: PublicPosterior, own: DpSgaPartyState, noisy: Any) -> DpSgaPartyState:
         q, cavity = where(public, own), quotient(public.q, own.factor)
-        fit = noisy / (rate * size)
+        fit = noisy / (rate * size) / weights
         slope = in_log_variance(q, fit + data_free_gradient(q, cavity) / size)
         means, logs = jnp.split(slope, 2)
-        step = jnp.concatenate([learning_rate * means, variance_rate * logs])
-        step = left(public, own) * step
+        lengths = left(public, own) * learning_rate, left(public, own) * variance_rate
+        if likelihood.exact:
+            means = means / (1 + lengths[0] * cavity.precision / size)
+        step = jnp.concatenate([lengths[0] * means, lengths[1] * logs])
         moved = to_coordinates(q) + jnp.clip(step, -config.step_limit, config.step_limit)
         change = power(quotient(from_coordinates(moved), public.q), damping)
         return DpSgaPartyState(own.factor, moved, _quantized(change), own.step + 1)

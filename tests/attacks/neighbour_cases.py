@@ -150,30 +150,23 @@ def algorithms(relation):
             relation=relation,
         ),
     )
-    yield (
-        "line-by-dp-sga",
-        LABELLED,
-        lambda: methods.line_by_dp_sga(
-            8.0,
-            DELTA,
-            relation,
-            noise_std=0.5,
-            rounds=2,
-            local_steps=2,
-            sampling_rate="sqrt",
-            variance_weight=0.5,
-            end_rate=0.5,
-            clipping_norm=2.0,
-        ),
-    )
-    yield (
-        "line-by-natural-gradient",
-        LABELLED,
-        lambda: methods.line_by_natural_gradient(
-            8.0, DELTA, relation, noise_std=0.5, rounds=2, full_covariance=True
-        ),
-    )
     if relation is not Relation.ADD_OR_REMOVE:
+        yield (
+            "line-by-dp-sga",
+            LABELLED,
+            lambda: methods.line_by_dp_sga(
+                8.0,
+                DELTA,
+                relation,
+                noise_std=0.5,
+                rounds=2,
+                local_steps=2,
+                sampling_rate="sqrt",
+                variance_weight=0.5,
+                end_rate=0.5,
+                clipping_norm=2.0,
+            ),
+        )
         yield (
             "line-by-updates",
             LABELLED,

@@ -151,7 +151,7 @@ def test_the_rule_still_takes_one_release():
 
 
 def test_steps_follow_public_facts():
-    """σ² / d for a step, 1 / parties of a change, samples of sqrt(n), and what is said goes first."""
+    """σ² / d for a step, 1 / parties of a change, samples of sqrt(n); what is said goes first."""
     settings = built(f'{DP_SGA}\nsampling_rate = "sqrt"').study.algorithm.settings
     spread = 4 / 20
     assert settings["learning_rate"] == settings["variance_rate"] == pytest.approx(spread**2 / 2)
@@ -196,9 +196,7 @@ def test_a_trusted_server_opens_what_a_secure_sum_opens():
     assert summed.algorithm.grid(summed.facts, summed.trust) == trusted.algorithm.grid(
         facts, trusted.trust
     )
-    own, other = (
-        study.algorithm.event(study.facts, study.trust) for study in (summed, trusted)
-    )
+    own, other = (study.algorithm.event(study.facts, study.trust) for study in (summed, trusted))
     assert own.sensitivity == other.sensitivity
     assert own.noise.std == pytest.approx(other.noise.std, rel=1e-3)
     columns = built(UPDATES, "trusted-server", "party").posed.encode(values(0))
@@ -281,7 +279,8 @@ def test_a_start_needs_sums_that_tell_a_posterior():
     logistic = text(HYBRID).replace("bayesian-linear", "bayesian-logistic")
     logistic = logistic.replace("noise_std = 4\n", "")
     logistic = logistic.replace(
-        'y = { kind = "number", bounds = [0, 40] }', 'y = { kind = "category", values = ["a", "b"] }'
+        'y = { kind = "number", bounds = [0, 40] }',
+        'y = { kind = "category", values = ["a", "b"] }',
     )
     with pytest.raises(InvalidInput, match="only a linear regression"):
         build(parse_study(logistic))
@@ -333,9 +332,7 @@ OWN = PARTIES.replace('"north"\nrecords = 60\n', '"north"\nrecords = 60\nepsilon
 @pytest.mark.parametrize("algorithm", [DP_SGA, HYBRID])
 def test_every_party_pays_what_it_agreed_to(algorithm):
     study = built(algorithm, parties=OWN)
-    spent = [
-        ACCOUNTANT.epsilon(cost[SERVER], Relation.REPLACE_ONE, 1e-4) for cost in study.costs
-    ]
+    spent = [ACCOUNTANT.epsilon(cost[SERVER], Relation.REPLACE_ONE, 1e-4) for cost in study.costs]
     for found, own in zip(spent, (0.5, 4.0, 4.0), strict=True):
         assert 0.5 * own < found <= own
     assert spent[1] == spent[2]

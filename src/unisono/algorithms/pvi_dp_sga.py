@@ -297,8 +297,10 @@ def build(config: DpSgaConfig, problem: BayesianProblem, facts: Facts, priced: P
 
 def _resolved(config: DpSgaConfig) -> tuple[float, float, float]:
     """Learning rate, variance rate and damping, which `resolve` filled in."""
-    assert config.learning_rate and config.variance_rate and config.damping
-    return config.learning_rate, config.variance_rate, config.damping
+    rates = config.learning_rate, config.variance_rate, config.damping
+    given = [float(rate) for rate in rates if rate is not None]
+    assert len(given) == len(rates)
+    return given[0], given[1], given[2]
 
 
 def _known(config: DpSgaConfig, first: Natural) -> Natural:

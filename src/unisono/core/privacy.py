@@ -71,8 +71,10 @@ class Privacy:
         (0.5, 1.5)
         """
         if not 0 < share < 1:
-            raise InvalidInput(f"share = {share!r}: a first release takes more than 0 and less "
-                "than 1 of the promise")
+            raise InvalidInput(
+                f"share = {share!r}: a first release takes more than 0 and less "
+                "than 1 of the promise"
+            )
 
         def first(whole: float) -> float:
             return share * whole

@@ -262,7 +262,9 @@ def _require_own_noise(kind: AlgorithmKind) -> None:
         )
 
 
-def _placed(file: StudyFile, place: tuple[str | int, ...], what: str, made: Callable[[], Any]) -> Any:
+def _placed(
+    file: StudyFile, place: tuple[str | int, ...], what: str, made: Callable[[], Any]
+) -> Any:
     """What is made, or its refusal with the line of the file that it is about."""
     try:
         return made()

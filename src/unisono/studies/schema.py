@@ -239,11 +239,9 @@ class StudyFile(Config):
     @property
     def promise(self) -> Privacy:
         """What the whole study promises, and where parties have epsilons of their own, to each."""
-        said, own = self.privacy, ()
-        if any(party.epsilon is not None for party in self.parties):
-            own = tuple(
-                said.epsilon if party.epsilon is None else party.epsilon for party in self.parties
-            )
+        said = self.privacy
+        given = [party.epsilon for party in self.parties]
+        own = tuple(said.epsilon if one is None else one for one in given) if any(given) else ()
         return Privacy(said.epsilon, said.delta, said.relation, own)
 
     @cached_property

@@ -20,6 +20,8 @@ PAGE = Path(__file__).parents[1] / "documents.md"
 PRINTED = "as printed"
 CORRECTED = "corrected"
 BOTH = "both"
+REMARK = "a remark"
+ADDED = "being added"
 TEXT = "not software"
 
 
@@ -173,6 +175,8 @@ print(PrivacyCurve(noise * 1, Relation.REPLACE_ONE).epsilon(1e-6))
             "`Facts` and `Study`: what everybody knows; rows are scaled into the unit ball, "
             "gradients clipped",
             "Facts(records=(400, 300), features=3, minimum_parties=2).parties  # 2",
+            pending="the comparisons of Jayaraman et al. 2018 on KDDCup99 and Adult as "
+            "`unisono reproduce`",
         ),
         item(
             "Algorithm 1: ERM with output perturbation (Chaudhuri et al. 2011)",
@@ -188,7 +192,8 @@ print(PrivacyCurve(noise * 1, Relation.REPLACE_ONE).epsilon(1e-6))
             "Claim and proof: the minimiser has sensitivity 2/(nλ)",
             "`releases.minimiser`: 2G/(nλ) + 2τ/λ for a public tolerance τ",
             "OUTPUT_PERTURBATION.method(logistic, Privacy(1.0, 0.0), regularisation=0.1)"
-            ".bind(Facts((400,), 3, 1), Trust.LOCAL)",
+            ".bind(Facts((400,), 3, 1), Trust.LOCAL).event(Facts((400,), 3, 1), Trust.LOCAL)"
+            ".sensitivity.replace_one.l2  # 0.05006",
             status=CORRECTED,
             why="[one step of the proof is false](E000-6), its conclusion holds",
         ),
@@ -255,8 +260,10 @@ print(PrivacyCurve(noise * 1, Relation.REPLACE_ONE).epsilon(1e-6))
         ),
         item(
             "Iterative learning: centralised objective J_D, an average of the parties' averages",
-            "[`gradient-perturbation`](algorithms/gradient-perturbation.md) averages over records",
+            "[`gradient-perturbation`](algorithms/gradient-perturbation.md) averages over records, "
+            "which is the same where parties have equal sizes",
             "learnt = run(GRADIENT_PERTURBATION.method(logistic, Privacy(1.0, 1e-6), rounds=20))",
+            status=ADDED,
             pending="the objective in which every party counts the same",
         ),
         item(
@@ -298,7 +305,7 @@ print(PrivacyCurve(noise * 1, Relation.REPLACE_ONE).epsilon(1e-6))
 
 LECTURE_16 = Document(
     "Lecture 16: Basics of differential privacy",
-    "lecture notes, 21 November 2019; the copy names no author",
+    "Lecture notes, 21 November 2019; the copy names no author",
     "Definitions, properties, mechanisms and composition.",
     """\
 import numpy as np
@@ -326,13 +333,13 @@ print(answer)
             "Remark: other notions of adjacency",
             "[relations](concepts/relations.md); a certificate prints all that are defined",
             "unisono privacy cost --noise 4 --relation add-or-remove",
+            status=REMARK,
         ),
         item(
             "Remark: with ε = δ = 0 nothing can be learnt",
-            "an epsilon of 0 is refused by mechanisms and studies",
-            "gaussian.mu_for(0.0, 1e-6)  # 2.507e-06",
-            status=TEXT,
-            why="a remark; the noise would be infinite",
+            "an epsilon of 0 is refused: its noise would be infinite",
+            "1 / gaussian.mu_for(1e-6, 1e-9)",
+            status=REMARK,
         ),
         item(
             "Remark: the contrast with robust statistics",
@@ -369,6 +376,7 @@ print(answer)
             "Remark: a function that is very large at one point cannot be released well",
             "public bounds are required, and values clipped to them",
             'unisono.total([34, 51, 29], bounds=(0, 100), epsilon=1.0, ledger=ledger("b"))',
+            status=REMARK,
         ),
         item(
             "Definition 2.1: Laplace distribution", "`Laplace`", "unisono.Laplace(2.0).scale  # 2"
@@ -481,6 +489,7 @@ print(answer)
             "privacy never depends on the data; [plans](planning.md) predict accuracy for assumed "
             "ones",
             "unisono plan --help",
+            status=REMARK,
         ),
         item("References", "cited in `unisono.accounting`", status=TEXT, why="literature"),
     ),
@@ -549,6 +558,7 @@ print(unisono.total(ages, bounds=(0, 100), epsilon=0.5, ledger=ledger("ages")))
             "Remark: randomized response",
             '`MECHANISMS["randomized-response"]`',
             'MECHANISMS["randomized-response"].calibrate(epsilon=1.0).noise',
+            status=REMARK,
             why="[a mechanism among others, not the core of privacy](E002-2)",
         ),
         item(
@@ -583,6 +593,7 @@ print(unisono.total(ages, bounds=(0, 100), epsilon=0.5, ledger=ledger("ages")))
             "[training](learning.md)",
             'unisono.mean(ages, bounds=(0, 100), epsilon=0.5, ledger=ledger("b"))',
             'unisono.count([age > 60 for age in ages], epsilon=0.5, ledger=ledger("c"))',
+            status=REMARK,
         ),
         item(
             "Section 4.1, eq. (4.1), Figure 2: federated learning, G = Σ∇L",
@@ -613,6 +624,7 @@ print(unisono.total(ages, bounds=(0, 100), epsilon=0.5, ledger=ledger("ages")))
             "Takeaways: is data reconstructed from gradients? How much noise?",
             "[attacks](attacks.md), and the experiment of this section",
             "unisono reproduce laplace-gradients --quick",
+            status=REMARK,
         ),
         item(
             "Section 4.3: the random network",
@@ -660,7 +672,7 @@ print(unisono.total(ages, bounds=(0, 100), epsilon=0.5, ledger=ledger("ages")))
             "Claim: DP is too strong a guarantee for networks",
             "clipping with Gaussian noise and sampling: [DP-SGD](algorithms/dp-sgd.md)",
             "unisono plan --help",
-            status=TEXT,
+            status=REMARK,
             why="an opinion; [networks](networks.md) has accuracies at given epsilons",
         ),
         item(
@@ -698,28 +710,24 @@ print(unisono.total(ages, bounds=(0, 100), epsilon=0.5, ledger=ledger("ages")))
             "`defences.LocalSteps`",
             "inverted(defences.LocalSteps(2, 0.1))",
             "unisono attack --quick --only local-same",
-            pending="in the table as `unisono reproduce`",
         ),
         item(
             "Table 1, ℓ₂-gradient noise: (B + σ)√(d/m)",
             "`defences.GradientNoise`",
             "inverted(defences.GradientNoise(0.01))",
             "unisono attack --quick --only noise-weak",
-            pending="in the table as `unisono reproduce`",
         ),
         item(
             "Table 1, gradient clipping: B√(d/m)",
             "`defences.Clipping`, of batches or records",
             "inverted(defences.Clipping(0.01))",
             "unisono attack --quick --only clip-batch",
-            pending="in the table as `unisono reproduce`",
         ),
         item(
             "Table 1, DP-SGD: (B + σ max{1, ‖g‖/s})√(d/m)",
             "`defences.DpSgd`, with noise from a ledger",
             "inverted(defences.DpSgd(0.1, 1.0, 2))",
             "unisono attack --quick --only dp-8",
-            pending="in the table as `unisono reproduce`",
         ),
         item(
             "Table 1, p-dropout: B√(d/(mp))",
@@ -727,19 +735,18 @@ print(unisono.total(ages, bounds=(0, 100), epsilon=0.5, ledger=ledger("ages")))
             'inverted(defences.Dropout(0.5, ("hidden",)))',
             "unisono attack --quick --only dropout-step",
             why="[p keeps, which is not said](E002-14)",
-            pending="in the table as `unisono reproduce`",
         ),
         item(
             "Table 1, gradient pruning: not applied",
             "`defences.Pruning`; no bound is given, the attack is measured all the same",
             "inverted(defences.Pruning(0.5))",
             "unisono attack --quick --only pruning",
-            pending="in the table as `unisono reproduce`",
         ),
         item(
             "Lower bounds for defenses, left for future research",
             "what an attack shows and what ε allows stand side by side: [attacks](attacks.md)",
             "gaussian.reconstruction_bound(0.01, 0.5)  # 0.0339",
+            status=REMARK,
         ),
         item("References", "cited on [attacks](attacks.md)", status=TEXT, why="literature"),
     ),
@@ -796,6 +803,8 @@ line = GaussianRegression(prior_variance=25.0, noise_std=0.5)  # (4.1) and (4.2)
 problem = BayesianProblem(likelihood, prior_variance=25.0)
 found = infer(likelihood, prior, shards, passes=2)
 q = found.posterior
+own = family.Natural(found.factors.shift[0], found.factors.precision[0])
+cavity = family.quotient(q, own)  # what the first client knows from the others
 print(family.mean(q), family.variances(q))
 """,
     (
@@ -804,6 +813,7 @@ print(family.mean(q), family.variances(q))
             "2008), genomes (Gymrek et al. 2013)",
             "[identification](attacks.md) of a record among candidates",
             "unisono attack --help",
+            status=ADDED,
             pending="the linkage attack",
         ),
         item(
@@ -822,6 +832,7 @@ print(family.mean(q), family.variances(q))
             "[posteriors over several parties](bayesian.md), models "
             "`bayesian-linear-regression` and `bayesian-logistic-regression`",
             "unisono models",
+            status=REMARK,
         ),
         item(
             "Definition 2.1.1, eq. (2.1): ε-differential privacy",
@@ -898,7 +909,7 @@ print(family.mean(q), family.variances(q))
         item(
             "Eqs. (2.12)-(2.16): μ₀, μ₁, E₁, E₂; the remark that values can be computed beforehand",
             "`moments.log_moments`, in closed form",
-            "moments.log_moments(0.1, 1.0).shape  # (32)",
+            "moments.epsilon(100 * moments.log_moments(0.1, 1.0), 1e-5)  # 8.928",
             "unisono privacy compare --noise 1 --rate 0.1 --count 100 --relation add-or-remove",
             status=BOTH,
             why="[right for Poisson sampling and add-or-remove](E003-3); "
@@ -926,6 +937,7 @@ print(family.mean(q), family.variances(q))
             "Section 2.1.3: DP variational inference for non-conjugate models (Jälkö et al. 2016)",
             "`pvi-natural-gradient` for logistic, probit and your own likelihoods",
             "unisono algorithms pvi-natural-gradient",
+            status=REMARK,
         ),
         item(
             "Eq. (2.17): q(θ) = p(θ) Π t_m(θ)",
@@ -936,30 +948,30 @@ print(family.mean(q), family.variances(q))
             "Algorithm 2, eqs. (2.18)-(2.21): partitioned variational inference",
             "[`pvi.infer`](algorithms/pvi.md): synchronous, sequential or asynchronous",
             'infer(likelihood, prior, shards, passes=2, order="sequential").posterior',
+            status=CORRECTED,
             why='[other factors stay, which is not said](E003-13); ["until convergence" would be '
             "a message](E003-27): passes are agreed",
         ),
         item(
             "Definition 2.2.1, eq. (2.22): local free energy",
-            "`free_energy.free_energy`",
-            "energy.free_energy(likelihood, q, prior, rows, targets)",
+            "`free_energy.free_energy`, up to a constant",
+            "energy.free_energy(likelihood, q, cavity, *map(jnp.asarray, shards[0]))",
         ),
         item(
             "Eq. (2.23): the update as a KL optimisation",
             "`pvi.local_optimum`",
-            "family.kl(prior, q)",
+            "family.kl(family.Natural(found.history.shift[0], found.history.precision[0]), q)",
             status=CORRECTED,
             why="[argmin, not argmax](E003-10)",
         ),
         item(
             "Eqs. (2.24)-(2.25): tilted distribution",
             "the cavity `quotient(q, t_m)` times the party's own likelihood",
-            "family.quotient(q, family.Natural(found.factors.shift[0], "
-            "found.factors.precision[0]))",
+            "family.mean(cavity)",
         ),
         item(
             "Definition 2.2.2, eq. (2.26): global free energy",
-            "`free_energy` of all records with the prior as cavity",
+            "`free_energy` of all records with the prior as cavity, up to a constant",
             "energy.free_energy(likelihood, q, prior, rows, targets)",
             pending="a function of its own",
         ),
@@ -1029,6 +1041,7 @@ print(family.mean(q), family.variances(q))
             "Section 3.2.2: updates in parallel; subsets of clients of a fixed size",
             "`sampling_rate` (secret) and `subset` (public) of `pvi-clipped-updates`",
             "unisono algorithms pvi-clipped-updates",
+            status=REMARK,
         ),
         item(
             "Section 3.2.2: a client removes its own noise, (M − 1)/M; colluding clients",
@@ -1040,8 +1053,9 @@ print(family.mean(q), family.variances(q))
         ),
         item(
             "Section 3.2.2: a false server that lies about M",
-            "a party counts honest parties by its own [roster](deployment.md), signed by all",
+            "a party counts the others by the [roster](deployment.md) that it holds itself",
             "unisono roster --help",
+            status=REMARK,
         ),
         item(
             "Fig. 3.3: privacy barriers of the dataset level",
@@ -1061,6 +1075,7 @@ print(family.mean(q), family.variances(q))
             "Section 3.2.3: which level is natural",
             '`unit = "record"` or `"party"`: [hide whole parties](how-to/hide-whole-parties.md)',
             "[unit.value for unit in unisono.Unit]  # ['record', 'party']",
+            status=REMARK,
         ),
         item(
             "Section 4.1.1, eqs. (4.1)-(4.3): linear model, prior, Gaussian factors",
@@ -1150,6 +1165,7 @@ print(family.mean(q), family.variances(q))
             "public bounds of every column set the scale; where none are known, private "
             "[quantiles](algorithms/quantiles.md)",
             "unisono query --help",
+            status=REMARK,
         ),
         item(
             "Fig. 4.4: seven clips, fifty data sets, ε_max = 10",
@@ -1231,7 +1247,7 @@ print(family.mean(q), family.variances(q))
 
 WRITE_UP = Document(
     "Multi-party DP Write-up 2: Stochastic Gradient Descent",
-    "manuscript without author or date",
+    "Manuscript without author or date",
     "Two distributed protocols, SGD1 and SGD2, with privacy and utility theorems.",
     """\
 import numpy as np
@@ -1300,8 +1316,9 @@ print(sgd_sequential.views(settings, facts))
         ),
         item(
             "SGD1, steps 1, 3 and 5: θ₀ in C, projection Π_C onto a closed convex set",
-            "a ball of public radius: `project`",
+            "a ball of public radius, from θ₀ = 0: `project`",
             "project(np.array([3.0, 4.0]), 1.0)",
+            status=ADDED,
             pending="projections onto other convex sets",
         ),
         item(
@@ -1435,14 +1452,16 @@ called here and which line runs it.
 
 The last column says whether an item is here **as printed**; **corrected**, with the reason in half
 a sentence that links to the [erratum](errata.md); **both**, the printed version beside the
-corrected one, so that they can be compared; or that it is *not software*, such as a proof. Printed
-versions of false theorems are for comparison: whoever runs one through a ledger is charged what it
-really costs.
+corrected one, so that they can be compared; *a remark*, where the document discusses and the
+software has something to say; or *not software*, such as a proof. Printed versions of false
+theorems are for comparison: whoever runs one through a ledger is charged what it really costs.
 
 Lines that begin with `unisono` belong in a terminal. The others are Python and follow on from the
 code above their table; *gives* tells what they give, where that is the same every time.
-`unisono reproduce` without `--quick` takes longer and is more exact. Of {total} items {printed} are
-here as printed, {corrected} corrected and {both} both; {text} are not software.
+`unisono reproduce` without `--quick` takes longer and is more exact.
+
+Of {total} items {printed} are here as printed, {corrected} corrected and {both} both; {remarks} are
+remarks and {text} are not software.
 {pending}
 *This page is written by `python docs/make/documents.py` from its table; a test runs every line and
 fails when the page is out of date.*
@@ -1475,8 +1494,9 @@ def page() -> str:
         printed=counts[PRINTED],
         corrected=counts[CORRECTED],
         both=counts[BOTH],
+        remarks=counts[REMARK],
         text=counts[TEXT],
-        pending=f"{unfinished} have a part that is *being added*.\n" if unfinished else "",
+        pending=f"Of {unfinished} a part, or all, is *being added*.\n" if unfinished else "",
     )
     return "\n".join([head, *(_section(*one) for one in enumerate(DOCUMENTS, 1))])
 
@@ -1485,6 +1505,8 @@ _WORDS = {
     PRINTED: "as printed",
     CORRECTED: "**corrected**",
     BOTH: "**both**",
+    REMARK: "*a remark*",
+    ADDED: "*being added*",
     TEXT: "*not software*",
 }
 
@@ -1502,6 +1524,7 @@ def _section(number: int, document: Document) -> str:
     return "\n".join(
         [
             f'<a id="{_anchor(number)}"></a>',
+            "",
             f"## {number}. {document.title}",
             "",
             f"*{document.source}.* {document.about}",
@@ -1515,9 +1538,12 @@ def _section(number: int, document: Document) -> str:
 
 
 def _row(one: Item) -> str:
-    status = _WORDS[one.status] + (f": {one.why}" if one.why else "")
-    if one.pending:
-        status += f". *Being added: {one.pending}*"
+    joint = "; " if one.status == PRINTED else ": "
+    status = joint.join(part for part in (_WORDS[one.status], one.why) if part)
+    if one.pending and one.status == ADDED:
+        status += f": {one.pending}"
+    elif one.pending:
+        status += f". *Being added*: {one.pending}"
     cells = (one.name, one.here, "<br>".join(map(_shown, one.run)) or "-", status)
     return "| " + " | ".join(_linked(cell).replace("|", "\\|") for cell in cells) + " |"
 

@@ -7,6 +7,7 @@ that take seconds are run; `make test-slow` runs the rest.
 import re
 import runpy
 import shlex
+import sys
 import warnings
 from pathlib import Path
 
@@ -27,9 +28,14 @@ DOCS = ROOT / "docs"
 TABLE = runpy.run_path(str(DOCS / "make" / "documents.py"))
 DOCUMENTS = TABLE["DOCUMENTS"]
 ITEMS = [(number, one) for number, doc in enumerate(DOCUMENTS, 1) for one in doc.items]
-COMMANDS = list(
-    dict.fromkeys(line for _, one in ITEMS for line in one.run if line.startswith("unisono "))
-)
+SHELL = ("unisono ", "python ")
+# Every command, with the lines of its item that make its data.
+COMMANDS = {
+    line: [other for other in one.run if other.startswith("python ")]
+    for _, one in ITEMS
+    for line in one.run
+    if line.startswith("unisono ")
+}
 # Experiments whose quick runs take a second or less; the others are slow tests.
 SECONDS = ("fig4.2", "fig4.3", "histogram-accuracy", "composition")
 # Python lines that compile for seconds and have a faster relative on the page.
@@ -174,7 +180,7 @@ def run_lines(document, slow):
     for one in document.items:
         for line in one.run:
             code, expected = TABLE["line_and_result"](line)
-            if code.startswith("unisono "):
+            if code.startswith(SHELL):
                 continue
             if code.startswith(SLOW_LINES) is not slow:
                 continue
@@ -208,6 +214,8 @@ def is_quick(line):
     words = shlex.split(line)[1:]
     if words[0] == "reproduce":
         return words[1] in SECONDS
+    if words[0] == "plan":
+        return "network" not in words
     return words[0] != "attack" or "--help" in words
 
 
@@ -226,8 +234,13 @@ def test_commands_are_understood(line):
         assert words[-1] in {case.name for case in CASES}
 
 
-def run_command(line):
-    done = CliRunner().invoke(app, shlex.split(line)[1:])
+def run_command(line, monkeypatch):
+    for made in COMMANDS[line]:
+        words = shlex.split(made)
+        monkeypatch.setattr(sys, "argv", words[1:])
+        runpy.run_path(str(ROOT / words[1]), run_name="__main__")
+    words = shlex.split(line.replace(" examples/", f" {ROOT}/examples/"))
+    done = CliRunner().invoke(app, words[1:])
     assert done.exit_code == 0, f"{line}\n{done.output}\n{done.exception!r}"
     assert done.output
     if line.startswith("unisono reproduce"):
@@ -237,11 +250,11 @@ def run_command(line):
 @pytest.mark.parametrize("line", [line for line in COMMANDS if is_quick(line)])
 def test_commands_run(line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    run_command(line)
+    run_command(line, monkeypatch)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", [line for line in COMMANDS if not is_quick(line)])
 def test_commands_that_take_longer_run(line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    run_command(line)
+    run_command(line, monkeypatch)

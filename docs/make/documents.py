@@ -4,7 +4,7 @@
 
 One table, `DOCUMENTS`, holds everything. An item has the name and number that its document gives
 it; what it is called here; lines that run it; and whether it is here as printed. Lines beginning
-with `unisono` are commands, all others are Python expressions that follow on from the document's
+with `unisono` or `python` are commands, all others are Python that follows on from the document's
 `setup`; behind `  # ` stands what a line gives. In `here` and `why` a link to an erratum is written
 [words](E000-8). `pending` says what is still being added. `tests/test_documents.py` runs every
 line, follows every link, and fails if the page is out of date, if an item lost its row or if an
@@ -93,7 +93,9 @@ print(PrivacyCurve(noise * 1, Relation.REPLACE_ONE).epsilon(1e-6))
             "[statistics](statistics.md) and [models](studies.md): means, variances, extremes, "
             "regressions, support vector machines, k-means",
             'unisono.mean(ages, bounds=(18, 100), epsilon=0.5, ledger=ledger("ages"))',
-            "unisono query --help",
+            "python examples/incomes/make_data.py incomes",
+            "unisono query incomes/coast.csv incomes/hills.csv --mean income --variance income "
+            "--maximum income --bounds income=0:200000 --epsilon 1 --budget 4",
             "unisono models",
         ),
         item(
@@ -175,6 +177,8 @@ print(PrivacyCurve(noise * 1, Relation.REPLACE_ONE).epsilon(1e-6))
             "`Facts` and `Study`: what everybody knows; rows are scaled into the unit ball, "
             "gradients clipped",
             "Facts(records=(400, 300), features=3, minimum_parties=2).parties  # 2",
+            "python examples/hospitals/make_data.py hospitals",
+            "unisono check hospitals/study.toml",
             pending="the comparisons of Jayaraman et al. 2018 on KDDCup99 and Adult as "
             "`unisono reproduce`",
         ),
@@ -488,7 +492,7 @@ print(answer)
             "Section 4: worst-case privacy, average-case accuracy",
             "privacy never depends on the data; [plans](planning.md) predict accuracy for assumed "
             "ones",
-            "unisono plan --help",
+            "unisono plan --task mean --parties 5 --records 300 --bounds 0:120",
             status=REMARK,
         ),
         item("References", "cited in `unisono.accounting`", status=TEXT, why="literature"),
@@ -671,7 +675,7 @@ print(unisono.total(ages, bounds=(0, 100), epsilon=0.5, ledger=ledger("ages")))
         item(
             "Claim: DP is too strong a guarantee for networks",
             "clipping with Gaussian noise and sampling: [DP-SGD](algorithms/dp-sgd.md)",
-            "unisono plan --help",
+            "unisono plan --task network --parties 20 --records 1000 --features 64 --classes 10",
             status=REMARK,
             why="an opinion; [networks](networks.md) has accuracies at given epsilons",
         ),
@@ -831,7 +835,7 @@ print(family.mean(q), family.variances(q))
             "Chapter 1: federated learning; posteriors for decisions",
             "[posteriors over several parties](bayesian.md), models "
             "`bayesian-linear-regression` and `bayesian-logistic-regression`",
-            "unisono models",
+            "unisono check examples/drug-response/study.toml",
             status=REMARK,
         ),
         item(
@@ -1164,7 +1168,9 @@ print(family.mean(q), family.variances(q))
             "Section 4.2.2: choice of C; rescaling data privately",
             "public bounds of every column set the scale; where none are known, private "
             "[quantiles](algorithms/quantiles.md)",
-            "unisono query --help",
+            "python examples/incomes/make_data.py incomes",
+            "unisono query incomes/coast.csv incomes/hills.csv --quantile income:0.95 "
+            "--bounds income=0:10000000 --epsilon 1 --budget 4",
             status=REMARK,
         ),
         item(
@@ -1456,8 +1462,9 @@ corrected one, so that they can be compared; *a remark*, where the document disc
 software has something to say; or *not software*, such as a proof. Printed versions of false
 theorems are for comparison: whoever runs one through a ledger is charged what it really costs.
 
-Lines that begin with `unisono` belong in a terminal. The others are Python and follow on from the
-code above their table; *gives* tells what they give, where that is the same every time.
+Lines that begin with `unisono` or `python` belong in a terminal, in the folder of this repository.
+The others are Python and follow on from the code above their table; *gives* tells what they give,
+where that is the same every time.
 `unisono reproduce` without `--quick` takes longer and is more exact.
 
 Of {total} items {printed} are here as printed, {corrected} corrected and {both} both; {remarks} are

@@ -406,7 +406,7 @@ print(answer)
             "Corollary 2.3: error of all coordinates, (Δ₁/ε) log(d/η)",
             "`tail`; every [statistic](statistics.md) comes with an interval",
             "laplace.tail(unisono.Laplace(1.0, 10), 10, 0.05)  # 5.298",
-            "answer.margin",
+            "answer",
         ),
         item(
             "Example: histogram queries, Δ₁ ≤ 2",
@@ -1261,7 +1261,7 @@ import unisono
 from unisono import Facts, Privacy, Study, Trust
 from unisono.accounting import gaussian, hidden_order, published_gaussian, theorems
 from unisono.algorithms import bounds, sgd_sequential
-from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD, project
+from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
 from unisono.engines import in_process
 from unisono.problems.linear import LinearLoss
 from unisono.problems.losses import loss_named
@@ -1322,8 +1322,8 @@ print(sgd_sequential.views(settings, facts))
         ),
         item(
             "SGD1, steps 1, 3 and 5: θ₀ in C, projection Π_C onto a closed convex set",
-            "a ball of public radius, from θ₀ = 0: `project`",
-            "project(np.array([3.0, 4.0]), 1.0)",
+            "a ball of public radius, from θ₀ = 0",
+            "settings.radius  # 5",
             status=ADDED,
             pending="projections onto other convex sets",
         ),

@@ -1274,7 +1274,7 @@ def party(name, size=20):
     ledger = unisono.Ledger.in_memory(policy, unisono.ACCOUNTANT)
     return unisono.Party(name, unisono.Private((rows, labels)), ledger)
 
-def agents():  # A_1 and A_2; whoever calls is B
+def owners():  # A_1 and A_2; whoever calls is B
     return [party("Aalborg"), party("Bergen")]
 
 facts = Facts(records=(20, 20), features=3, minimum_parties=2)
@@ -1300,7 +1300,7 @@ print(sgd_sequential.views(settings, facts))
             "a `Study` of several parties; [certificates](how-to/read-a-certificate.md) for every "
             "[viewer](concepts/viewers.md), B among them",
             "learnt = in_process.run(Study(SYNCHRONOUS_SGD.method(logistic, privacy, rounds=10), "
-            "facts, Trust.LOCAL), agents())",
+            "facts, Trust.LOCAL), owners())",
             "learnt.certificate.text()",
         ),
         item(
@@ -1313,7 +1313,7 @@ print(sgd_sequential.views(settings, facts))
             "Algorithm SGD1",
             "[`sgd_sequential`](algorithms/sgd.md): one named record after another, at most "
             "k_max uses of each",
-            "sgd_sequential.run_sgd_sequential(settings, agents(), facts).value",
+            "sgd_sequential.run_sgd_sequential(settings, owners(), facts).value",
             status=BOTH,
             why="[noise is drawn anew by every party and step](E004-1), and an owner refuses to "
             "be asked too often",
@@ -1332,7 +1332,7 @@ print(sgd_sequential.views(settings, facts))
             "`hidden_order.published_sigma`, or `Settings(published=True)`; else calibrated",
             "hidden_order.published_sigma(0.5, 1e-10, 1000, 1.0)  # 2.965e+05",
             "sgd_sequential.run_sgd_sequential(sgd_sequential.Settings(0.5, 1e-6, "
-            "published=True), agents(), facts).value",
+            "published=True), owners(), facts).value",
             status=BOTH,
             why="[too much against strangers, too little against B](E004-5)",
         ),

@@ -370,6 +370,8 @@ def test_hidden_sizes_need_a_public_limit_before_anything_is_spent(ask):
         ask(AGES, (0, 120), epsilon=1.0, ledger=ledger)
     assert ledger.grants == 0
     found = ask(AGES, (0, 120), epsilon=9.0, ledger=ledger, nominal_rows=1000)
+    with pytest.warns(UserWarning, match="more records than nominal_rows = 100"):
+        ask(AGES, (0, 120), epsilon=9.0, ledger=ledger, nominal_rows=100)
     assert found.relation is Relation.ADD_OR_REMOVE
     assert found.interval[0] <= found.value <= found.interval[1]
 

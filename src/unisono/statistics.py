@@ -12,7 +12,8 @@ prints its interval and its guarantee. The noise is discrete Laplace (pure epsil
     count, total, mean, histogram           doubles and 64-bit integers    `engines.one_round`
     variance, std, median, quantile         the questions of a `Survey`    `engines.in_process`
 
-The second four are what `unisono query` asks, with one party; they import JAX when first called.
+The second four are what `unisono query` asks, with one party: records are 32-bit floats there, and
+JAX is imported when one of them is first called.
 
 Every record is read by itself (`unisono.data`): a list is never made one array of one kind, and a
 value that cannot be read adds nothing to a count, a sum or a histogram. Whoever calls is warned.
@@ -20,6 +21,7 @@ value that cannot be read adds nothing to a count, a sum or a histogram. Whoever
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,8 +194,10 @@ def variance(
 ) -> Estimate:
     """The variance of the records, Σ (x - mean)² / n, each clipped to public bounds.
 
-    A value that cannot be read adds nothing. Where the number of records is hidden
-    (add-or-remove), `nominal_rows` is a public upper limit of it.
+    A value that cannot be read adds to no sum, but is one of the records where their number is
+    public: there it counts as the centre of the bounds in the mean, and as 3/4 of the squared half
+    range in the mean square. Where the number of records is hidden (add-or-remove), `nominal_rows`
+    is a public upper limit of it.
     """
     terms = _terms(f"variance of {name}", epsilon, delta, ledger, confidence)
     return _moment("variance", values, bounds, terms, name, nominal_rows)
@@ -403,7 +407,14 @@ def _surveyed(
             "number with nominal_rows"
         )
     survey = Survey([question])
-    facts = terms.facts(records, nominal_rows or 1)
+    nominal = 1 if nominal_rows is None else nominal_rows
+    if terms.hidden and len(records) > nominal:  # refusing would tell everybody the size
+        warnings.warn(
+            f"there are more records than nominal_rows = {nominal}: all of them count, but "
+            "intervals are made for fewer; give a larger number",
+            stacklevel=4,
+        )
+    facts = terms.facts(records, nominal)
     study = Study(STATISTICS.method(survey, terms.privacy), facts, Trust.LOCAL)
     column = records.astype(np.float32)[:, None]
     result = in_process.run(study, [terms.party(column)], purpose=terms.purpose)

@@ -4,7 +4,7 @@ Every statistic that leaves Unisono is an `Estimate`: those of `unisono.mean` an
 `unisono query`, of statistics studies, of private scaling and of private tests.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -90,22 +90,7 @@ class Estimate:
     @property
     def text(self) -> str:
         """The answer in plain words."""
-        lines = [f"{self.name}: {self._numbers()}"]
-        if self.population_interval is not None and np.ndim(self.value) == 0:
-            low, high = self.population_interval
-            lines.append(f"  for the population behind the records: {_span(low, high)}")
-        lines.append(f"  {self.note}")
-        return "\n".join(lines)
-
-    def _numbers(self) -> str:
-        low, high = self.interval
-        if np.ndim(self.value) == 0:
-            return f"{_shown(self.value)}, {self.confidence:.0%} interval {_span(low, high)}"
-        names = self.labels or tuple(range(np.size(self.value)))
-        rows = zip(names, np.ravel(self.value), np.ravel(low), np.ravel(high), strict=True)
-        return f"{self.confidence:.0%} intervals hold for all numbers at once" + "".join(
-            f"\n    {_label(name)}: {_shown(v)} {_span(a, b)}" for name, v, a, b in rows
-        )
+        return answer_text(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = {
@@ -129,6 +114,30 @@ class Estimate:
         if self.simulated:
             lines.append("  SIMULATED: seeded noise protects nobody.")
         return "\n".join(lines)
+
+
+def answer_text(shown: Mapping[str, Any]) -> str:
+    """An estimate's JSON in plain words, one line for each of several numbers.
+
+    >>> print(answer_text({"name": "flu", "value": [3.0, 1.0], "interval": [[1.0, 0.0], [5.0, 3.0]],
+    ...                    "confidence": 0.95, "note": "noise.", "labels": ["north", "south"]}))
+    flu: 95% intervals hold for all numbers at once
+        north: 3 [1, 5]
+        south: 1 [0, 3]
+      noise.
+    """
+    value, (low, high), sure = shown["value"], shown["interval"], f"{shown['confidence']:.0%}"
+    if np.ndim(value) == 0:
+        lines = [f"{shown['name']}: {_shown(value)}, {sure} interval {_span(low, high)}"]
+        if "population_interval" in shown:
+            span = _span(*shown["population_interval"])
+            lines.append(f"  for the population behind the records: {span}")
+    else:
+        names = shown.get("labels") or range(np.size(value))
+        rows = zip(names, np.ravel(value), np.ravel(low), np.ravel(high), strict=True)
+        lines = [f"{shown['name']}: {sure} intervals hold for all numbers at once"]
+        lines += [f"    {name}: {_shown(v)} {_span(a, b)}" for name, v, a, b in rows]
+    return "\n".join([*lines, f"  {shown['note']}"])
 
 
 def _guarantees(certificate: Certificate) -> Iterator[Guarantee]:
@@ -188,4 +197,4 @@ def _span(low: Any, high: Any) -> str:
     return f"[{_shown(low)}, {_shown(high)}]"
 
 
-__all__ = ["Estimate", "Guarantee", "Interval"]
+__all__ = ["Estimate", "Guarantee", "Interval", "answer_text"]

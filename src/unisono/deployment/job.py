@@ -14,18 +14,24 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from unisono.data.encoding import Values
-from unisono.deployment.files import RESULT, folder_for, read_json, write_json
+from unisono.deployment.files import folder_for
 from unisono.engines.distributed.results import ResultSigner
 from unisono.engines.distributed.server import Conditions
 from unisono.engines.distributed.sessions import session_of
 from unisono.errors import InvalidInput
+from unisono.runs.folder import (
+    INFORMED,
+    JOB,
+    PROGRESS,
+    RESULT,
+    ROSTER,
+    SERVER_CHECKPOINT,
+    STUDY,
+)
 from unisono.secagg.session import Session
 from unisono.studies.build import Built, build
 from unisono.studies.file import load_study
 from unisono.studies.roster import Members, load_roster
-
-_STUDY, _ROSTER, _JOB, _PROGRESS = "study.toml", "roster.toml", "job.json", "progress.json"
-_INFORMED = "informed.json"
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,7 @@ class Job:
     def begin(cls, folder: Path, study: Path, roster: Path, conditions: Conditions) -> "Job":
         """Set up the folder, or find it set up for the same study."""
         given, job = agreement(study, roster), cls(folder_for(folder))
-        if (folder / _STUDY).exists():
+        if (folder / STUDY).exists():
             before = job.agreement()
             if before.session.id != given.session.id:
                 raise InvalidInput(
@@ -83,10 +89,10 @@ class Job:
                     "give this one its own folder (--folder)"
                 )
         else:
-            shutil.copyfile(study, folder / _STUDY)
-            shutil.copyfile(roster, folder / _ROSTER)
+            shutil.copyfile(study, folder / STUDY)
+            shutil.copyfile(roster, folder / ROSTER)
         job._keep_test(given.built, study)
-        write_json(folder / _JOB, asdict(conditions))
+        JOB.write(folder, asdict(conditions))
         return job
 
     def _keep_test(self, built: Built, study: Path) -> None:
@@ -105,11 +111,11 @@ class Job:
         return built.testable(built.table(copy)), Path(asked.file).name
 
     def agreement(self) -> Agreement:
-        return agreement(self.folder / _STUDY, self.folder / _ROSTER)
+        return agreement(self.folder / STUDY, self.folder / ROSTER)
 
     @property
     def conditions(self) -> Conditions:
-        return Conditions(**read_json(self.folder / _JOB))
+        return Conditions(**(JOB.content(self.folder) or {}))
 
     @property
     def signer(self) -> ResultSigner | None:
@@ -120,27 +126,27 @@ class Job:
 
     @property
     def checkpoint(self) -> Path:
-        return self.folder / "server.checkpoint"
+        return self.folder / SERVER_CHECKPOINT
 
     @property
     def finished(self) -> bool:
-        return (self.folder / RESULT).exists()
+        return RESULT.exists(self.folder)
 
     def uninformed(self, names: Sequence[str]) -> list[str]:
         """Of a finished study, the parties that do not hold its result: away when it was handed
         out. None of a run from before this was written down."""
-        told = read_json(self.folder / _INFORMED, list)
-        return [] if told is None else [name for name in names if name not in told]
+        told = INFORMED.read(self.folder)
+        return [] if told is None else [name for name in names if name not in told["parties"]]
 
     def inform(self, names: Iterable[str]) -> None:
         """These parties hold the result, too."""
-        told = read_json(self.folder / _INFORMED, list) or []
-        write_json(self.folder / _INFORMED, sorted({*told, *names}))
+        told = (INFORMED.read(self.folder) or {"parties": []})["parties"]
+        INFORMED.write(self.folder, {"parties": sorted({*told, *names})})
 
     def note(self, progress: Progress) -> None:
-        write_json(self.folder / _PROGRESS, asdict(progress))
+        PROGRESS.write(self.folder, asdict(progress))
 
     @property
     def progress(self) -> Progress:
-        found = read_json(self.folder / _PROGRESS)
+        found = PROGRESS.content(self.folder)
         return Progress(**found) if found else Progress()

@@ -13,7 +13,7 @@ from unisono.core.release import server_noise
 from unisono.core.study import Study
 from unisono.core.transcript import LastMessages, Transcript
 from unisono.core.trust import Trust
-from unisono.deployment.files import EVALUATION, save_result, write_json
+from unisono.deployment.files import save_result
 from unisono.deployment.job import Agreement, Job, Progress
 from unisono.deployment.record import RunLog, model_so_far, write_transcript
 from unisono.engines import compilation_cache
@@ -21,6 +21,7 @@ from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.distributed.link import Link
 from unisono.engines.distributed.server import coordinate
 from unisono.errors import InvalidInput
+from unisono.runs.folder import EVALUATION, TRAFFIC
 
 _PAUSE = 0.5  # seconds between looks at who is there
 _FIRST_REST, _LONGEST_REST = 5.0, 60.0  # seconds after failed exchanges, doubled each time
@@ -82,8 +83,8 @@ def main(link: Link, folder: Path) -> None:
         file=agreed.built.file.hash,
         result=outcome.result_hash,
     )
-    write_json(
-        folder / "traffic.json",
+    TRAFFIC.write(
+        folder,
         {
             "rounds": rounds,
             "opened": outcome.opened,
@@ -95,7 +96,7 @@ def main(link: Link, folder: Path) -> None:
     )
     write_transcript(folder, study, _shape(study, outcome.transcript), outcome.value, rounds)
     if test is not None and outcome.opened:
-        write_json(folder / EVALUATION, agreed.built.judge(outcome.value, *test))
+        EVALUATION.write(folder, agreed.built.judge(outcome.value, *test))
     save_result(folder, agreed.built, outcome.value, outcome.opened, certificate)
 
 

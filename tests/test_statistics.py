@@ -450,3 +450,60 @@ def test_a_mean_is_there_without_jax(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+# Integers before the noise, their step, and the width of Laplace and of Gaussian noise at epsilon 1
+# and delta 1e-6, by relation: what they were before these statistics became studies.
+GOLDEN = {
+    "count": ([156], 1.0, dict.fromkeys(Relation, (1.0, 4.224678889))),
+    "sum": (
+        [435372032],
+        2.0**-14,
+        {
+            Relation.REPLACE_ONE: (240.0, 1013.922933),
+            Relation.ZERO_OUT: (120.0, 506.9614667),
+            Relation.ADD_OR_REMOVE: (120.0, 506.9614667),
+        },
+    ),
+    "mean": (
+        [-112295936],
+        2.0**-15,
+        {
+            Relation.REPLACE_ONE: (120.0, 506.9614667),
+            Relation.ZERO_OUT: (60.0, 253.4807334),
+            Relation.ADD_OR_REMOVE: (120.0, 358.4758909),
+        },
+    ),
+    "histogram": (
+        [223, 277, 0],
+        1.0,
+        {
+            Relation.REPLACE_ONE: (2.0, 5.974598182),
+            Relation.ZERO_OUT: (1.0, 4.224678889),
+            Relation.ADD_OR_REMOVE: (1.0, 4.224678889),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("name", GOLDEN)
+def test_integers_and_noise_change_for_nobody(name, relation, monkeypatch):
+    integers, step, widths = GOLDEN[name]
+    if (name, relation) == ("mean", Relation.ADD_OR_REMOVE):
+        integers = [500 * round(60 / step), *integers]
+    for delta, width in zip((0.0, 1e-6), widths[relation], strict=True):
+        seen = []
+
+        def keep(draw, contribution, event, real=one_round.release, seen=seen):
+            seen.append((contribution, event))
+            return real(draw, contribution, event)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(one_round, "release", keep)
+            RELEASES[name][0](book(relation=relation), epsilon=1.0, delta=delta)
+        [(contribution, event)] = seen
+        assert contribution.value.tolist() == integers
+        assert contribution.grid == step
+        found = event.noise.std if delta else event.noise.scale
+        assert found == pytest.approx(width, rel=1e-9)

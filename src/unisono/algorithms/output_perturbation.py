@@ -1,9 +1,14 @@
 """Output perturbation: one noisy average of local minimisers.
 
-    θ_j   = argmin (1/n_j) sum_i l(θ; x_i, y_i) + (λ/2) ||θ||²     at party j, to tolerance τ
-    θ     = (1/m) (sum_j round(θ_j) + noise)                       one release
+    θ_j   = argmin (1/n_j) sum_i l(θ; x_i, y_i) + (λ/2) ||θ||²     at party j, to tolerance τ_j
+    θ     = (sum_j round(v_j θ_j) + noise) / sum_j v_j             one release, over those who came
 
-Its sensitivity is proved in `releases.minimiser`; the average over m parties has 1/m of it.
+with v_j = n_j / n_(1) for the pooled objective, n_(1) the smallest party: an average weighted by
+public sizes. One record moves θ_j by at most 2 G / (n_j λ), hence v_j θ_j by 2 G / (n_(1) λ)
+whatever the party (proved in `releases.minimiser`): the sum has the noise of equal weights, and
+the average 2 G / (n λ) of it. Where all parties are to weigh the same (`objectives`) v_j = 1, and
+the average has 2 G / (m n_(1) λ): the printed theorem, in which a small party makes the noise of
+all.
 
 Noise: Gaussian for (ε, δ) under every trust; for pure ε (δ = 0) l2-norm (gamma) noise where one
 place adds all of it, discrete Laplace shares against the l1 sensitivity under a secure sum. The
@@ -20,6 +25,7 @@ import jax.numpy as jnp
 from pydantic import Field
 
 from unisono.algorithms.descent import signal
+from unisono.algorithms.objectives import ObjectiveConfig, effective_records
 from unisono.core import algorithm as engine
 from unisono.core.algorithm import Facts
 from unisono.core.events import Event, Laplace
@@ -29,7 +35,6 @@ from unisono.errors import InvalidInput
 from unisono.problems.linear import LinearLoss
 from unisono.releases.algorithm import (
     Algorithm,
-    AlgorithmConfig,
     AlgorithmKind,
     Method,
     UtilityLaw,
@@ -41,7 +46,7 @@ from unisono.releases.release import Priced, Release
 _BALANCE = 0.3
 
 
-class OutputPerturbationConfig(AlgorithmConfig):
+class OutputPerturbationConfig(ObjectiveConfig):
     """One noisy average of local minimisers; delta = 0 gives pure epsilon."""
 
     regularisation: float | None = Field(
@@ -65,23 +70,34 @@ def resolve(
     """The ridge of the published rule, where none is given."""
     if config.regularisation is not None:
         return config
-    ridge = _BALANCE / signal(facts, trust, privacy, problem.parameters(facts.features))
+    parameters = problem.parameters(facts.features)
+    counted = effective_records(config.objective, facts)
+    ridge = _BALANCE / signal(facts, trust, privacy, parameters, counted)
     return config.model_copy(update={"regularisation": rounded(ridge)})
 
 
 def release(config: OutputPerturbationConfig, problem: LinearLoss, facts: Facts) -> Release:
     assert config.regularisation is not None  # resolved
-    bound = Minimiser(problem, facts.features, config.regularisation, config.tolerance)
-    return Release(bound, rounds=1)
+    bound = Minimiser(
+        problem,
+        facts.features,
+        config.regularisation,
+        config.tolerance,
+        by_size=config.objective == "pooled",
+    )
+    counted = effective_records(config.objective, facts)
+    return Release(bound, rounds=1, effective_records=counted)
 
 
 def build(
     config: OutputPerturbationConfig, problem: LinearLoss, facts: Facts, priced: Priced
 ) -> Algorithm:
-    shape = problem.shape(facts.features)
+    shape, smallest = problem.shape(facts.features), min(facts.records)
+    by_size = config.objective == "pooled"
 
     def average(_: object, sums: engine.Aggregate) -> object:
-        mean = sums.total / jnp.maximum(sums.survivors, 1)
+        weights = sums.records / smallest if by_size else sums.survivors
+        mean = sums.total / jnp.maximum(weights, 1)
         return mean.reshape(shape).astype(jnp.float32)
 
     return Algorithm(

@@ -12,24 +12,25 @@ all parties held as few records as the smallest (the m n_(1) of Jayaraman et al.
 objective has 1 / n.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from unisono.core.algorithm import Aggregate, Facts
+from unisono.core.config import AddedLater
 from unisono.releases.algorithm import AlgorithmConfig
 
 Objective = Literal["pooled", "equal-parties"]
+DESCRIPTION = (
+    "Whose mean loss is minimised: of all records alike (pooled), or of all parties alike, "
+    "whatever their sizes (equal-parties); noise then follows the smallest."
+)
 
 
 class ObjectiveConfig(AlgorithmConfig):
     """An algorithm's settings with the choice of its objective."""
 
-    objective: Objective = Field(
-        "pooled",
-        description="Whose mean loss is minimised: of all records alike (pooled), or of all "
-        "parties alike, whatever their sizes (equal-parties); noise then follows the smallest.",
-    )
+    objective: Annotated[Objective, AddedLater] = Field("pooled", description=DESCRIPTION)
 
 
 def record_weight(objective: Objective, facts: Facts, size: Any) -> Any:
@@ -69,6 +70,7 @@ def mean_of(objective: Objective, facts: Facts, sums: Aggregate) -> Any:
 
 
 __all__ = [
+    "DESCRIPTION",
     "Objective",
     "ObjectiveConfig",
     "effective_records",

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from pydantic import Field
 
 from unisono.algorithms.descent import signal
-from unisono.algorithms.objectives import ObjectiveConfig, effective_records
+from unisono.algorithms.objectives import DESCRIPTION, Objective, effective_records
 from unisono.core import algorithm as engine
 from unisono.core.algorithm import Facts
 from unisono.core.events import Event, Laplace
@@ -35,6 +35,7 @@ from unisono.errors import InvalidInput
 from unisono.problems.linear import LinearLoss
 from unisono.releases.algorithm import (
     Algorithm,
+    AlgorithmConfig,
     AlgorithmKind,
     Method,
     UtilityLaw,
@@ -46,7 +47,7 @@ from unisono.releases.release import Priced, Release
 _BALANCE = 0.3
 
 
-class OutputPerturbationConfig(ObjectiveConfig):
+class OutputPerturbationConfig(AlgorithmConfig):
     """One noisy average of local minimisers; delta = 0 gives pure epsilon."""
 
     regularisation: float | None = Field(
@@ -58,6 +59,8 @@ class OutputPerturbationConfig(ObjectiveConfig):
     tolerance: float = Field(
         1e-3, gt=0, le=1, description="How exactly a party minimises, relative to one record."
     )
+    # Part of every hash: its default is not what studies meant before there was a choice.
+    objective: Objective = Field("pooled", description=DESCRIPTION)
 
 
 def resolve(

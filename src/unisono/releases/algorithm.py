@@ -88,7 +88,7 @@ class AlgorithmConfig(Config):
 
     def agreed(self, problem: Any) -> dict[str, Any]:
         """These settings as plain JSON; what is a function, by a fingerprint of its program."""
-        return self.model_dump(mode="json")
+        return self.hashed
 
 
 class UtilityLaw(NamedTuple):

@@ -21,6 +21,7 @@ THESIS = {
     "fig4.5": _HERE + "fig4_5",
     "fig4.6": _HERE + "fig4_6",
     "fig4.7": _HERE + "fig4_7",
+    "clamp-bias": _HERE + "clamp_bias",
     "dataset-level": _HERE + "dataset_level",
     "hybrid": _HERE + "hybrid",
     "one-shot": _HERE + "one_shot",

@@ -46,7 +46,7 @@ def run(quick: bool) -> Findings:
     sizes, spreads = biases(PRIOR_STD**2)
     narrow_sizes, narrow_spreads = biases(PRIOR_VARIANCES["variance 5"])
     noise = np.concatenate([found[sign].noise for sign in found])
-    numbers = (
+    numbers: tuple[Number, ...] = (
         Number("|mean|: median bias", float(np.median(sizes)), -0.025, 0.025),
         Number(
             "|mean|: trimmed bias",

@@ -52,7 +52,8 @@ def chosen(quick: bool) -> list[Sweep]:
     if quick:
         return list(sweeps(WIDE))
     widest = [
-        one.what == "m" and one.defence not in ("local steps", "dropout") or one.defence == "noise"
+        (one.what == "m" and one.defence not in ("local steps", "dropout"))
+        or (one.what == "σ" and one.defence == "noise")
         for one in sweeps(WIDE)
     ]
     pairs = zip(sweeps(WIDEST), sweeps(WIDE), widest, strict=True)

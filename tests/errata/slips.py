@@ -169,9 +169,11 @@ LINES = (
         "Table 1",
         'Upper bounds on the error of *one* attack are headed "complexity"; p is the chance to '
         "be kept, which is not said.",
-        "Exponents are fitted, not believed; of all rows DP-SGD alone has an epsilon.",
+        "Exponents are fitted, not believed (`unisono reproduce table-1`); of all rows DP-SGD "
+        "alone has an epsilon.",
         (EARLY + "test_only_one_row_of_table_1_is_a_defence",),
         (
+            "experiments/test_table_1.py::test_every_exponent_is_as_expected",
             "attacks/test_defences.py::test_dropout_keeps_with_probability_p",
             "attacks/test_tensor.py::test_error_falls_as_one_over_root_m",
         ),
@@ -311,8 +313,8 @@ LINES = (
         "E003-22",
         WRONG,
         'eqs. (4.19)-(4.21), "unbiased"',
-        "Clipping and max{0, ·} bias upwards, by s[φ(u) - uΦ(-u)].",
-        "Raised once, after the sum, and counted.",
+        "Clipping biases downwards and max{0, ·} upwards, by s[φ(u) - uΦ(-u)].",
+        "Raised once, after the sum, and counted; `unisono reproduce clamp-bias` plots it.",
         (LATE + "test_raising_to_zero_biases_upwards",),
         ("algorithms/test_pvi_analytic.py::test_placements_differ_by_the_bias_of_raising",),
     ),

@@ -316,7 +316,10 @@ LINES = (
         "Clipping biases downwards and max{0, ·} upwards, by s[φ(u) - uΦ(-u)].",
         "Raised once, after the sum, and counted; `unisono reproduce clamp-bias` plots it.",
         (LATE + "test_raising_to_zero_biases_upwards",),
-        ("algorithms/test_pvi_analytic.py::test_placements_differ_by_the_bias_of_raising",),
+        (
+            "algorithms/test_pvi_analytic.py::test_placements_differ_by_the_bias_of_raising",
+            "experiments/test_thesis_figures.py::test_the_clamps_bias_is_the_mean_of_its_law",
+        ),
     ),
     (
         "E003-23",

@@ -53,8 +53,7 @@ class Split(NamedTuple):
 
 
 def data_folder() -> Path:
-    """The folder that UNISONO_DATA names; without it the working directory, where nothing lies that
-    does not also have the right name."""
+    """The folder that the environment variable UNISONO_DATA names, else the working directory."""
     return Path(os.environ.get("UNISONO_DATA") or ".")
 
 

@@ -301,7 +301,7 @@ def fitted(sweep: Sweep, seeds: int) -> Fitted:
 
 
 def run(quick: bool) -> Findings:
-    """Quick: d = 16, B = 3, to 80,000 neurons, under two minutes on two busy cores. Full: d = 32,
+    """Quick: d = 16, B = 3, to 80,000 neurons, a minute on a quiet machine. Full: d = 32,
     B = 4, to 160,000 neurons, in about the same time. `benchmarks/tensor_attack.py` goes to a
     million."""
     scale = QUICK if quick else FULL

@@ -152,6 +152,11 @@ def algorithms(relation):
     )
     if relation is not Relation.ADD_OR_REMOVE:
         yield (
+            "sgd-sequential",
+            LABELLED,
+            lambda: methods.sgd_sequential(2.0, DELTA, steps=12, uses=2, relation=relation),
+        )
+        yield (
             "iterated-regression",  # the program of one-shot-regression, in rounds
             LABELLED,
             lambda: methods.iterated_regression(2.0, DELTA, relation, rounds=2),

@@ -28,16 +28,18 @@ def run(
     parties: Sequence[Party],
     *,
     dropouts: np.ndarray | None = None,
+    order: np.ndarray | None = None,
     progress: Callable[[int], None] | None = None,
     watch: Callable[[int, Any], None] | None = None,
     checkpoint: str | Path | None = None,
 ) -> Result:
     """Run a study: authorise at every party, then read the data, then learn (see `driver`).
 
-    `dropouts` (rounds, parties) is true where a party fails to answer. With a `checkpoint` file the
-    run is paid for piece by piece and can go on after a crash. After every piece `progress` gets
-    the number of rounds done, and `watch` also the result so far, which makes whoever watches a
-    viewer of iterates.
+    `dropouts` (rounds, parties) is true where a party fails to answer. `order` (rounds,) is that of
+    a coordinator who names records 0 .. n-1; it is drawn where none is given. With a `checkpoint`
+    file the run is paid for piece by piece and can go on after a crash. After every piece
+    `progress` gets the number of rounds done, and `watch` also the result so far, which makes
+    whoever watches a viewer of iterates.
     """
     algorithm, name = study.algorithm, None
     if checkpoint is not None:
@@ -51,7 +53,9 @@ def run(
             watch(done, jax.tree.map(np.asarray, algorithm.result(server)))
 
     place = None if checkpoint is None else Path(checkpoint)
-    found = drive(study, parties, name, checkpoint=place, dropouts=dropouts, watch=follow)
+    found = drive(
+        study, parties, name, checkpoint=place, dropouts=dropouts, order=order, watch=follow
+    )
     found.transcript.record(algorithm.rounds, "result", found.value, EVERYONE_AT_THE_END)
     certificate = certify(
         study,

@@ -78,7 +78,7 @@ class Built:
         """
         arrays = self._encoded(values_of(self.file, table, party))
         held = self.file.held_out[self.file.party(party)]
-        if held or self.study.algorithm.rows is not None:
+        if held or self.study.algorithm.by_place:
             order = secret_order(len(arrays[0]), party, seed)
             arrays = tuple(array[order] for array in arrays)
         return tuple(array[held:] for array in arrays), tuple(array[:held] for array in arrays)

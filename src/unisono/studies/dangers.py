@@ -50,6 +50,7 @@ def dangers(built: Built, epsilons: dict[str, float], noise: Noise) -> list[Dang
         *_crowd(built),
         *_failures(built),
         *_noise(built, noise),
+        *_algorithm(built),
         *_columns(built.file),
         *_practice(built.file),
     ]
@@ -155,6 +156,12 @@ def _noise(built: Built, noise: Noise) -> Iterator[Danger]:
         remedy += ", or a secure sum"
     level: Literal["warning", "note"] = "warning" if swamped else "note"
     yield Danger(level, words, f"{remedy}; see `unisono plan`", ("privacy", "epsilon"))
+
+
+def _algorithm(built: Built) -> Iterator[Danger]:
+    if built.algorithm.remarks is not None:
+        for words, remedy in built.algorithm.remarks(built.study):
+            yield Danger("note", words, remedy, ("algorithm", "name"))
 
 
 def _columns(file: StudyFile) -> Iterator[Danger]:

@@ -137,6 +137,7 @@ def test_a_clip_that_is_twice_as_wide_is_noticed(monkeypatch):
         lambda rows, clip, grid, mask=None: honest(rows, 2 * clip, grid, mask),
     )
     assert caught("gradient-perturbation-public")
+    assert caught("sgd-sequential-public")
 
 
 @pytest.mark.parametrize("name", ["gradient-perturbation-public", "moments-public"])

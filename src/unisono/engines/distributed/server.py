@@ -234,9 +234,11 @@ class _Run:
         scalars = {**place.scalars, "counted": self.counted.tolist()}
         expected = "released" if self.study.trust is Trust.LOCAL else "disclosed"
         parties = self.present.parties
-        if self.schedule.rows is not None:  # the owner of the record that is named, and nobody else
+        if self.schedule.rows is not None:  # nobody but its owner hears of a record that is named
+            own = self.schedule.asked[number]
+            parties = [party for party in parties if own[party]]
             scalars["row"] = int(self.schedule.rows[number])
-            parties = [party for party in parties if self.schedule.asked[number, party]]
+            scalars["counted"] = np.where(own, self.counted, -1).tolist()
         ask = Ask("ask", scalars, public, expected)
         self._save(number, begun=True)
         replies = self.present.exchange({party: [ask] for party in parties}) if parties else {}

@@ -48,7 +48,7 @@ class ConvexDpSgdConfig(DescentConfig):
     projection: Literal["none", "ball", "box", "simplex", "l1-ball"] = Field(
         "none", description="The set that weights stay in, as for sgd-synchronous; none: any."
     )
-    radius: float = Field(5.0, gt=0, description="The size of that set.")
+    radius: float = Field(5.0, gt=0, description="The size of the set that weights stay in.")
     own_set: ConvexSet | None = Field(
         None, exclude=True, description="Another set, by its projection and its size."
     )

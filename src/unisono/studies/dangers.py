@@ -118,7 +118,7 @@ def _crowd(built: Built) -> Iterator[Danger]:
 def _failures(built: Built) -> Iterator[Danger]:
     file, study = built.file, built.study
     parties, rounds = len(file.parties), study.algorithm.rounds
-    if parties > 1 and file.survivors == parties:
+    if parties > 1 and file.survivors == parties and study.algorithm.named is None:
         words = f"all {parties} parties must answer: one that fails leaves the round out"
         if rounds == 1:
             words = f"all {parties} parties must answer in the only round: if one fails, nothing "
@@ -147,8 +147,11 @@ def _noise(built: Built, noise: Noise) -> Iterator[Danger]:
     swamped = noise.total < SWAMPED
     words = "noise will swamp the result" if swamped else "expect a rough result: noise is large"
     unit = file.privacy.unit
-    words += f" (all {number(noise.units, 3)} {'parties' if unit is Unit.PARTY else 'records'} "
-    words += f"of a round together weigh {number(noise.total, 2)} times as much as the noise)"
+    of_all = f"all {number(noise.units, 3)} {'parties' if unit is Unit.PARTY else 'records'} "
+    of_all += "of a round together weigh"
+    if noise.units == 1:
+        of_all = "the messages of all rounds weigh"
+    words += f" ({of_all} {number(noise.total, 2)} times as much as the noise)"
     remedy = "more records, fewer columns, a larger epsilon"
     if unit is Unit.PARTY:
         remedy = "hiding whole parties takes hundreds of them; hide records instead"

@@ -29,7 +29,7 @@ from unisono.errors import (
 )
 from unisono.reports.run import read_run
 from unisono.studies import build as building
-from unisono.studies.build import build
+from unisono.studies.build import Built, build
 from unisono.studies.data_set import ledger_for
 from unisono.studies.file import load_study
 from unisono.studies.policy_file import load_policy
@@ -618,15 +618,16 @@ def test_a_certificate_covers_the_training_and_the_test(made):
 def test_a_test_that_is_refused_costs_no_model(made, monkeypatch):
     """Somebody else has spent meanwhile what the test would have cost."""
     place, words = made(PRIVATE), []
-    whole = LocalRun._tested
+    whole = LocalRun._stage
 
-    def spend(self, study, value, books):
-        books["north"].authorize(study.cost, 1, "another study, meanwhile")
-        saved = json.loads((place.folder / "result.json").read_text())
-        assert saved["rounds_opened"] == ROUNDS
-        return whole(self, study, value, books)
+    def spend(self, stage, books, found, *rest):
+        if stage.name == "evaluation":
+            books["north"].authorize(stage.study.cost, 1, "another study, meanwhile")
+            saved = json.loads((place.folder / "result.json").read_text())
+            assert saved["rounds_opened"] == ROUNDS
+        return whole(self, stage, books, found, *rest)
 
-    monkeypatch.setattr(LocalRun, "_tested", spend)
+    monkeypatch.setattr(LocalRun, "_stage", spend)
     shown = run(place, lambda progress: words.append(progress.words))
     assert "failed" not in shown
     assert json.loads((place.folder / "result.json").read_text()) == shown
@@ -686,13 +687,31 @@ def test_a_test_that_was_paid_for_and_lost_is_left_out(made, kill):
     assert line["epsilon"] == pytest.approx(spending)
 
 
-def test_after_a_stop_the_test_says_that_records_were_drawn_anew(made, kill):
-    place = made(PRIVATE)
+@pytest.mark.parametrize("lost", [False, True])
+def test_after_a_stop_the_same_records_are_kept_out(made, kill, monkeypatch, lost):
+    """Their secret order lies beside the ledgers until the end; without it the test says so."""
+    place, keys = made(PRIVATE), []
+    records = Built.records
+
+    def noted(self, table, party, key=None):
+        keys.append(key)
+        return records(self, table, party, key)
+
+    monkeypatch.setattr(Built, "records", noted)
     kill(1)
     with pytest.raises(Killed):
         run(place)
+    orders = sorted({p for name in NAMES for p in book(place, name).parent.glob("*.order")})
+    assert len(orders) == len(NAMES)
+    for path in orders:
+        assert path.stat().st_mode & 0o077 == 0
+        if lost:
+            path.unlink()
     run(place)
-    assert "learnt from before" in json.loads((place.folder / "evaluation.json").read_text())["how"]
+    assert (keys[: len(NAMES)] == keys[len(NAMES) :]) is not lost
+    said = json.loads((place.folder / "evaluation.json").read_text())["how"]
+    assert ("learnt from before" in said) is lost
+    assert not any(path.exists() for path in orders)
 
 
 @pytest.mark.parametrize("how", ["same", "link", "copy"])

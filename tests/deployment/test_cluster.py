@@ -101,13 +101,13 @@ class Shared:
     def member(self, trial, name, turn=lambda number: None):
         """A party, and how many messages it has answered."""
         member = party.Member(self.seat(trial, name), self.link.address, turn=turn)
-        member.answered, answer = [0], member.responder.answer
+        member.answered, answer = [0], member.answer
 
         def counted(data):
             member.answered[0] += 1
             return answer(data)
 
-        member.responder.answer = counted
+        member.answer = counted
         return member
 
     def command(self, trial, name, *more):

@@ -9,7 +9,7 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import SERVER, Viewer
-from unisono.deployment.job import Job, agreement
+from unisono.deployment.job import Job
 from unisono.deployment.record import Budgets, RunLog, write_transcript
 from unisono.engines.distributed.server import Conditions
 from unisono.errors import InvalidInput
@@ -90,13 +90,6 @@ def test_transcripts_follow_the_trust(tmp_path, trust):
 @pytest.fixture
 def trial(tmp_path):
     return Trial(tmp_path / "trial", study_text())
-
-
-def test_no_private_test_between_machines(trial):
-    text = trial.study.read_text()
-    trial.study.write_text(text + "\n[evaluation]\nholdout = 0.25\nepsilon = 1.0\n")
-    with pytest.raises(InvalidInput, match=r"line \d+: .*`unisono run`.*test.csv"):
-        agreement(trial.study, trial.roster)
 
 
 def test_the_server_keeps_a_copy_of_public_test_records(trial, tmp_path):

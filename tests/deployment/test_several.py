@@ -37,7 +37,7 @@ def seats(trial, *names):
 def test_parties_share_what_all_hold_and_nothing_else(trial):
     made = several.members(seats(trial, *NAMES), ADDRESS)
     assert len({id(one.agreed) for one in made}) == 1
-    for kind in ("ledger", "responder", "_lock", "_policy", "_memory"):
+    for kind in ("ledger", "responder", "_lock", "_policy", "_records"):
         assert len({id(getattr(one, kind)) for one in made}) == len(NAMES), kind
     assert [one.ledger._journal.path for one in made] == [trial.ledger(name) for name in NAMES]
     identities = {one.responder._identity for one in made}

@@ -121,7 +121,7 @@ class Network:
     def exchange(self, requests, deadline):
         here = set(self.nodes())
         return {
-            node: self.members[node - 1].responder.answer(data)
+            node: self.members[node - 1].answer(data)
             for node, data in requests.items()
             if node in here
         }
@@ -199,11 +199,11 @@ def test_a_party_without_room_for_the_result_is_told_again(trial, monkeypatch):
     def full(message):
         raise OSError(28, "No space left on device")
 
-    members[2].responder._keep = full
+    keep, members[2].responder._keep = members[2].responder._keep, full
     server.main(Network(members), trial.job)
     assert job.uninformed(NAMES) == ["west"]
     assert not members[2].responder.finished
-    members[2].responder._keep = members[2]._keep
+    members[2].responder._keep = keep
     server.main(Network(members), trial.job)
     assert job.uninformed(NAMES) == []
     assert members[2].finish() == members[0].finish()
@@ -215,6 +215,6 @@ def test_what_was_kept_is_believed_no_more_than_the_server(trial):
     """A damaged file, or one that nobody signed, is no result."""
     one = member(trial)
     for content in (b"", b"UNIS", bytes(100)):
-        one._told.write_bytes(content)
+        one._private(one.agreed.session, "told").write_bytes(content)
         assert not one.recall()
     one.close()

@@ -19,7 +19,7 @@ from unisono.studies import build as building
 from unisono.studies.build import build
 from unisono.studies.evaluation import mean_interval, read_private, read_public, share_interval
 from unisono.studies.file import parse_study
-from unisono.studies.order import secret_order
+from unisono.studies.order import new_key, secret_order
 
 HELD = "\n[evaluation]\nholdout = 0.25\nepsilon = 0.5\n"
 NUMBER = ('target = "diagnosis"', 'target = "radius"')
@@ -77,8 +77,9 @@ def test_a_secret_fourth_of_the_records_is_kept_out(change, table):
     whole = build(parse_study(change())).columns(table(40), "north")
     everybody = [row.tobytes() for row in np.column_stack(whole)]
     drawn = []
-    for seed in (None, None, 1, 1):
-        training, kept = built.split(table(40), "north", seed)
+    for key in (None, None, b"1" * 32, b"1" * 32):
+        records = built.records(table(40), "north", key)
+        training, kept = map(built._encoded, records)
         learnt, tested = ([row.tobytes() for row in np.column_stack(s)] for s in (training, kept))
         assert (len(learnt), len(tested)) == (30, 10)
         assert sorted(learnt + tested) == sorted(everybody)
@@ -94,7 +95,7 @@ def test_a_sorted_file_says_nothing_about_who_is_kept_out(change, table):
     of 10 in 40 each place gets 1000, with a standard deviation of 27; 150 off has chance 10^-6."""
     counts = np.zeros(40)
     for _ in range(4000):
-        counts[secret_order(40, "north")[:10]] += 1
+        counts[secret_order(40, new_key())[:10]] += 1
     assert np.abs(counts - 1000).max() < 150
     built, own = build(parse_study(change() + HELD)), table(40)
 
@@ -109,10 +110,11 @@ def test_a_sorted_file_says_nothing_about_who_is_kept_out(change, table):
     lists = []
     for radius in (own.columns["radius"], other):
         back = np.argsort(np.argsort(radius))
-        order = back[secret_order(40, "north", 3)]
+        order = back[secret_order(40, b"3" * 32)]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(building, "secret_order", lambda *_, order=order: order)
-            lists.append(built.split(in_order(radius), "north"))
+            records = built.records(in_order(radius), "north")
+            lists.append(tuple(map(built._encoded, records)))
     changed = sum(int((a[0] != b[0]).any(axis=1).sum()) for a, b in zip(*lists, strict=True))
     assert changed == 1
 

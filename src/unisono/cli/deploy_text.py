@@ -32,7 +32,7 @@ def consent(member: Any) -> None:
     from unisono.core.trust import describe
 
     built, policy, name = member.agreed.built, member.ledger.policy, member.seat.name
-    privacy, costs = built.file.privacy, built.study.costs[built.file.party(name)]
+    privacy, costs = built.file.privacy, built.costs[built.file.party(name)]
     costs = counted(costs, policy.unit, policy.relation)
     epsilon, viewer = max(
         (ACCOUNTANT.epsilon(history, policy.relation, privacy.delta), viewer)

@@ -2,7 +2,8 @@
 
 study.toml, roster.toml   copies: the run goes on with what it began with
 job.json                  how long to wait
-server.checkpoint         where the run stands; a killed server goes on from here
+server.checkpoint         where the run stands; a killed server goes on from here (a stage that
+                          is not the one that learns has its own, as evaluation.checkpoint)
 progress.json             rounds done and the last words, for whoever looks on
 informed.json             the parties that hold the result
 result.json, ...          the end
@@ -14,7 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from unisono.data.encoding import Values
-from unisono.deployment.files import RESULT, folder_for, read_json, write_json
+from unisono.deployment.files import RESULT, folder_for, read_json, write, write_json
+from unisono.deployment.run_folder import PENDING
 from unisono.engines.distributed.results import ResultSigner
 from unisono.engines.distributed.server import Conditions
 from unisono.engines.distributed.sessions import session_of
@@ -23,6 +25,7 @@ from unisono.secagg.session import Session
 from unisono.studies.build import Built, build
 from unisono.studies.file import load_study
 from unisono.studies.roster import Members, load_roster
+from unisono.studies.stages import FIT, Stage
 
 _STUDY, _ROSTER, _JOB, _PROGRESS = "study.toml", "roster.toml", "job.json", "progress.json"
 _INFORMED = "informed.json"
@@ -40,29 +43,28 @@ class Progress:
 
 @dataclass(frozen=True)
 class Agreement:
-    """What everybody holds: the study, its parties, and the session that follows from both."""
+    """What everybody holds: the study, its parties, and the sessions that follow from both, one for
+    each stage of the study, in order."""
 
     built: Built
     members: Members
-    session: Session
+    sessions: tuple[Session, ...]
+
+    @property
+    def session(self) -> Session:
+        """That of the stage that learns, by which the whole is known."""
+        return self.sessions[[stage.name for stage in self.built.stages].index(FIT)]
 
 
 def agreement(study: Path, roster: Path) -> Agreement:
     """Read and check what the parties agreed on; the same at the server and at every party."""
     built = build(load_study(study))
-    _require_public_test(built)
     members = load_roster(roster).of_study(built.file)
-    return Agreement(built, members, session_of(built.study, members.roster, built.file.hash))
-
-
-def _require_public_test(built: Built) -> None:
-    if built.test is not None:
-        raise InvalidInput(
-            f"{built.file.source.where(('evaluation', 'holdout'))}: records are kept out of "
-            "training for a private test where all parties are on one machine only (`unisono "
-            'run`): between machines leave holdout and epsilon out; file = "test.csv" tests on '
-            "public records at the server, at no cost"
-        )
+    sessions = tuple(
+        session_of(stage.study, members.roster, f"{built.file.hash}{stage.suffix}")
+        for stage in built.stages
+    )
+    return Agreement(built, members, sessions)
 
 
 @dataclass(frozen=True)
@@ -118,13 +120,24 @@ class Job:
         found = tls / "server.crt", tls / "server.key"
         return ResultSigner.load(*found) if found[1].exists() else None
 
-    @property
-    def checkpoint(self) -> Path:
-        return self.folder / "server.checkpoint"
+    def checkpoint(self, stage: Stage) -> Path:
+        name = "server" if stage.name == FIT else stage.name
+        return self.folder / f"{name}.checkpoint"
 
     @property
     def finished(self) -> bool:
-        return (self.folder / RESULT).exists()
+        return (self.folder / RESULT).exists() and not self.pending
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is a result, and its private test is not over."""
+        return (self.folder / PENDING).exists()
+
+    def pend(self) -> None:
+        write(self.folder / PENDING, b"")
+
+    def end(self) -> None:
+        (self.folder / PENDING).unlink(missing_ok=True)
 
     def uninformed(self, names: Sequence[str]) -> list[str]:
         """Of a finished study, the parties that do not hold its result: away when it was handed

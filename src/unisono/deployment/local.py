@@ -56,7 +56,7 @@ def run_local(
     }
     for name, policy in policies.items():
         with explained(policy):
-            require_allowed(policy, file, built.study, name)
+            require_allowed(policy, file, built.study, name, built.costs)
     folder_for(folder)
     roster = folder / "roster.toml"
     if not roster.exists():

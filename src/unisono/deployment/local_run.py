@@ -17,13 +17,13 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.certificate import Certificate, certify
 from unisono.core.ledger import Ledger
-from unisono.core.study import Party, Result, Study
-from unisono.core.transcript import Transcript
+from unisono.core.study import Party, Study
 from unisono.core.trust import Trust
 from unisono.core.values import Private
 from unisono.deployment.files import (
@@ -42,7 +42,6 @@ from unisono.deployment.run_folder import (
     CHECKPOINT,
     PENDING,
     STUDY,
-    TESTED,
     Place,
     begin,
     claimed,
@@ -61,10 +60,12 @@ from unisono.studies.data_set import (
     require_apart,
     require_only_ledger,
 )
-from unisono.studies.evaluation import read_private
 from unisono.studies.file import load_study
+from unisono.studies.order import found_key, keep_key, new_key, simulated_key
 from unisono.studies.policy import require_allowed
 from unisono.studies.policy_file import PolicyFile
+from unisono.studies.schema import StudyFile
+from unisono.studies.stages import FIT, Found, Records, Stage, costs_of
 
 Follow = Callable[[Progress], None]
 
@@ -80,18 +81,24 @@ def prepare(place: Place) -> "LocalRun":
     for own in sets.values():
         if not simulated and (place.second_ledgers is None or own.policy is not None):
             require_only_ledger(own)
-    records = {}
-    for name in file.names:
-        records[name] = built.split(built.table(place.data[name]), name, place.seed)
     policies = {
         name: policy_for(built, own, name, place.second_ledgers, simulated)
         for name, own in sets.items()
+    }
+    keys = {
+        name: new_key() if place.seed is None else simulated_key(place.seed, name)
+        for name in file.names
+    }
+    if not simulated:
+        keys = {name: found_key(_order(policies[name], file)) or keys[name] for name in file.names}
+    records = {
+        name: built.records(built.table(place.data[name]), name, keys[name]) for name in file.names
     }
     for name, policy in policies.items():
         with explained(policy):
             require_allowed(policy, file, built.study, name, built.costs)
     test = read_public_test(built, public_test(file, place.study, place.test), place.data)
-    return LocalRun(place, built, sets, records, policies, test)
+    return LocalRun(place, built, sets, records, keys, policies, test)
 
 
 @dataclass(frozen=True)
@@ -101,7 +108,8 @@ class LocalRun:
     place: Place
     built: Built
     sets: Mapping[str, DataSet]
-    records: Mapping[str, tuple[tuple[Any, ...], tuple[Any, ...]]]
+    records: Mapping[str, Records]
+    keys: Mapping[str, bytes]
     policies: Mapping[str, PolicyFile]
     test: Test | None
 
@@ -131,7 +139,7 @@ class LocalRun:
         built, folder, study = self.built, self.place.folder, self.built.study
         diary = RunLog(folder, study.algorithm.rounds)
         budgets = Budgets(folder, list(study.cost), books)
-        resumed = paid_before(self._name, list(books.values())).rounds > 0
+        redrawn = self._keep_order(books)
 
         def watch(done: int, server: Any, words: str) -> None:
             last = done == study.algorithm.rounds
@@ -145,7 +153,7 @@ class LocalRun:
             follow(Progress(done, study.algorithm.rounds, words))
 
         follow(Progress(0, study.algorithm.rounds, "compiling"))
-        outcome = self._rounds(study, books, "", 0, watch)
+        outcome = self._stage(built.stages[0], books, {}, watch)
         write_transcript(folder, study, outcome.shape, outcome.value, study.algorithm.rounds)
         if built.test is not None:
             write(folder / PENDING, b"")
@@ -156,7 +164,7 @@ class LocalRun:
             shown = shown | {"failed": _ALL_LOST}
             write_json(folder / RESULT, shown)
         if "failed" not in shown:
-            words = self._evaluate(outcome, books, resumed)
+            words = self._evaluate(outcome, books, redrawn)
             if built.test is not None:
                 budgets.write()
                 certificate = self._certificate(study, books)
@@ -165,6 +173,8 @@ class LocalRun:
                 diary.say(words)
                 follow(Progress(study.algorithm.rounds, study.algorithm.rounds, words))
         (folder / PENDING).unlink(missing_ok=True)
+        for policy in self.policies.values():
+            _order(policy, built.file).unlink(missing_ok=True)
         return shown
 
     @property
@@ -172,29 +182,40 @@ class LocalRun:
         """Under which ledgers pay: one for each edition of a study."""
         return f"run {self.built.file.hash[:32]}"
 
-    def _rounds(
-        self,
-        study: Study,
-        books: Mapping[str, Ledger],
-        suffix: str,
-        part: int,
-        watch: Callable[[int, Any, str], None] = lambda done, server, words: None,
-        columns: Mapping[str, tuple[Any, ...]] | None = None,
-    ) -> RunOutcome:
-        own = columns or {name: split[part] for name, split in self.records.items()}
-        parties = [Party(n, Private(own[n], n), book) for n, book in books.items()]
-        name = f"{self._name}{suffix}"
-        place = self.place.folder / (TESTED if suffix else CHECKPOINT)
-        checkpoint = None if self.place.seed is not None else place
-        return drive(study, parties, name, checkpoint=checkpoint, watch=watch)
+    def _keep_order(self, books: Mapping[str, Ledger]) -> bool:
+        """Keep the secret orders for whoever goes on; whether an earlier one was lost."""
+        if self.place.seed is not None or not any(self.built.file.held_out):
+            return False
+        paid = paid_before(self._name, list(books.values())).rounds > 0
+        places = {name: _order(self.policies[name], self.built.file) for name in books}
+        lost = paid and any(found_key(place) is None for place in places.values())
+        for name, place in places.items():
+            keep_key(place, self.keys[name])
+        return lost
 
-    def _evaluate(self, outcome: RunOutcome, books: Mapping[str, Ledger], resumed: bool) -> str:
+    def _stage(
+        self,
+        stage: Stage,
+        books: Mapping[str, Ledger],
+        found: Found,
+        watch: Callable[[int, Any, str], None] = lambda done, server, words: None,
+    ) -> RunOutcome:
+        """Run one stage, or go on with it; `found` is what earlier ones released."""
+        parties = [
+            Party(name, Private(stage.prepare(self.records[name], found), name), book)
+            for name, book in books.items()
+        ]
+        checkpoint = None if self.place.seed is not None else self.place.folder / _saved(stage)
+        name = f"{self._name}{stage.suffix}"
+        return drive(stage.study, parties, name, checkpoint=checkpoint, watch=watch)
+
+    def _evaluate(self, outcome: RunOutcome, books: Mapping[str, Ledger], redrawn: bool) -> str:
         """How good the result is, by whatever test there is; words about a test that failed."""
         built, folder, words = self.built, self.place.folder, ""
         found = [] if self.test is None else [built.judge(outcome.value, *self.test)]
         if built.test is not None:
             try:
-                tested = self._tested(built.test.study, outcome.value, books)
+                tested = self._stage(built.stages[1], books, {FIT: outcome.value})
             except (BudgetExceeded, PrivacyViolation) as error:
                 words = f"the result was not tested: {error}"
             else:
@@ -208,8 +229,7 @@ class LocalRun:
                         test=tested.shape,
                     )
                     certificate = certify(built.test.study, books, ACCOUNTANT)
-                    result = Result(tested.value, certificate, Transcript())
-                    found.insert(0, read_private(built.file, built.test, result, resumed))
+                    found.insert(0, built.tested(tested.value, certificate, redrawn))
                 else:
                     words = "the test was paid for and lost: left out"
         if found:
@@ -217,21 +237,19 @@ class LocalRun:
             write_json(folder / EVALUATION, found[0] | also)
         return words
 
-    def _tested(self, test: Study, value: Any, books: Mapping[str, Ledger]) -> RunOutcome:
-        """The scores of the records that were kept out, in one release."""
-        score = self.built.posed.score
-        assert score is not None
-        scores = {n: (score(value, kept)[:, None],) for n, (_, kept) in self.records.items()}
-        return self._rounds(test, books, _TEST, 1, columns=scores)
-
     def _certificate(self, study: Study, books: Mapping[str, Ledger]) -> Certificate:
         """What was shown of every party: the training, and the test if it was ever paid for."""
-        test = paid_before(f"{self._name}{_TEST}", list(books.values()))
-        costs = self.built.costs if test.rounds or test.whole else study.costs
+        begun = [stage for stage in self.built.stages if self._paid(stage, books)]
+        costs = costs_of(begun) if len(begun) > 1 else study.costs
         secure_sum = IDEAL if study.trust is Trust.SECURE_SUM else ""
         return certify(
             study, books, ACCOUNTANT, secure_sum=secure_sum, costs=costs, file=self.built.file.hash
         )
+
+    def _paid(self, stage: Stage, books: Mapping[str, Ledger]) -> bool:
+        """Whether anything of a stage was ever paid for."""
+        before = paid_before(f"{self._name}{stage.suffix}", list(books.values()))
+        return before.whole or before.rounds > 0
 
     # ------------------------------------------------------------- ledgers
 
@@ -254,7 +272,16 @@ class LocalRun:
                 book.check(self.built.costs[self.built.file.party(name)])
 
 
-_TEST = " evaluation"  # the payment of the test, after the run's own name
+def _order(policy: PolicyFile, file: StudyFile) -> Path:
+    """Where the secret order of a party's records is kept while the study runs: as private as the
+    records, so beside their ledger."""
+    return policy.ledger_path.with_suffix(f".{file.hash[:16]}.order")
+
+
+def _saved(stage: Stage) -> str:
+    return CHECKPOINT if stage.name == FIT else f"{stage.name}.checkpoint"
+
+
 _ALL_LOST = (
     "every round was paid for and lost when the run was stopped, so nothing was learnt; what was "
     "paid stays spent: agree on the next edition"

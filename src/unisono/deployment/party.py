@@ -5,12 +5,14 @@ asked whether it could pay for the whole study; only then does the party connect
 by the algorithm turn by turn, each paid for before.
 """
 
+import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,6 +22,9 @@ from cryptography import x509
 from unisono.core.certificate import certify
 from unisono.core.study import Party
 from unisono.core.values import Private
+from unisono.deployment.files import (
+    EVALUATION as EVALUATION_FILE,
+)
 from unisono.deployment.files import (
     folder_for,
     locked,
@@ -35,10 +40,15 @@ from unisono.deployment.run_folder import require_folder
 from unisono.engines import compilation_cache, wire
 from unisono.engines.distributed.party import Responder
 from unisono.errors import InvalidInput, PrivacyViolation
+from unisono.secagg.session import Session
 from unisono.studies.data_set import DataSet, data_set, remember, require_only_ledger
 from unisono.studies.keys import load_identity, load_node_key
+from unisono.studies.order import found_key, keep_key, new_key
 from unisono.studies.policy import check_round, require_allowed, require_server
 from unisono.studies.policy_file import PolicyFile, load_policy
+from unisono.studies.stages import EVALUATION, FIT, costs_of
+
+log = logging.getLogger("unisono.party")
 
 RESIDENT = "a resident party: only code installed here has touched the records"
 STOCK = (
@@ -98,16 +108,14 @@ class Member:
         own = data_set(seat.data)
         _require_own_ledger(self._policy, own)
         require_server(self._policy, server)
-        require_allowed(self._policy, built.file, built.study, seat.name)
+        require_allowed(self._policy, built.file, built.study, seat.name, built.costs)
         require_folder(seat.output, built.file, simulated=False)
-        identity = load_identity(seat.keys, seat.name)
-        session.roster.require(identity)
+        self._identity = load_identity(seat.keys, seat.name)
+        session.roster.require(self._identity)
         load_node_key(seat.keys, seat.name)
         require_public(public_test(built.file, seat.study), {seat.name: seat.data})
-        columns = built.columns(built.table(seat.data), seat.name)
-        ours = f".{session.id.hex()[:16]}"
         # Two processes of one party would take each other's messages and each miss half a round.
-        self._lock = self._policy.ledger_path.with_suffix(f"{ours}.lock")
+        self._lock = self._private(session, "lock")
         self._alone = ExitStack()
         self._alone.enter_context(
             locked(
@@ -116,29 +124,90 @@ class Member:
                 f"{self._lock}; let it go on, or stop it first",
             )
         )
-        folder_for(seat.output)
+        order = self._private(session, "order")
+        key = found_key(order) or new_key()
+        try:
+            self._records = built.records(built.table(seat.data), seat.name, key)
+            folder_for(seat.output)
+            if any(built.file.held_out):
+                keep_key(order, key)
+        except BaseException:
+            self._alone.close()
+            raise
         self.ledger = self._policy.open_ledger()
         remember(own)
-        party = Party(seat.name, Private(columns, seat.name), self.ledger)
-        # As private as the records, so it lies beside their ledger and not with the result.
-        self._memory = self._policy.ledger_path.with_suffix(f"{ours}.memory")
-        # The server's last message, until everything that follows from it is written.
-        self._told = self._policy.ledger_path.with_suffix(f"{ours}.told")
-        self.responder = Responder(
-            built.study,
-            party,
-            identity,
-            session,
-            allow=self._allow,
-            memory=self._memory,
-            keep=self._keep,
-        )
+        self.authority: bytes | None = None  # who issues the server's certificate, where it has one
+        # One for each stage that has begun, the last of which is under way.
+        self._responders: list[Responder] = []
         try:
+            self._begin()
             self.responder.spender.check()
+            if self.responder.spender.last < 0:
+                self.ledger.check(built.costs[built.file.party(seat.name)])
         except BaseException:
             self.close()
             raise
+
+    def _private(self, session: Session, what: str) -> Path:
+        """A file of this party in a session, as private as the records: it lies beside their ledger
+        and not with the result.
+
+        "told" is the server's last message, until everything that follows from it is written.
+        """
+        return self._policy.ledger_path.with_suffix(f".{session.id.hex()[:16]}.{what}")
+
+    # -------------------------------------------------------------- stages
+
+    @property
+    def responder(self) -> Responder:
+        """Who answers in the stage that is under way."""
+        return self._responders[-1]
+
+    @property
+    def finished(self) -> bool:
+        """Whether this party knows all that will come of the study: where a stage found nothing,
+        none follows."""
+        last = len(self._responders) == len(self.agreed.sessions) or not self.responder.opened
+        return self.responder.finished and last
+
+    def _begin(self) -> None:
+        """The next stage: the records, as it reads them, given what the stages before found."""
+        stages, number = self.agreed.built.stages, len(self._responders)
+        stage, session, name = stages[number], self.agreed.sessions[number], self.seat.name
+        found = {one.name: r.result for one, r in zip(stages, self._responders, strict=False)}
+        columns = stage.prepare(self._records, found)
+        responder = Responder(
+            stage.study,
+            Party(name, Private(columns, name), self.ledger),
+            self._identity,
+            session,
+            allow=self._allow if stage.name == FIT else lambda _: check_round(self._policy),
+            memory=self._private(session, "memory"),
+            keep=partial(write, self._private(session, "told")),
+        )
+        responder.authority = self.authority
         self._shapes = [column.shape for column in columns]
+        self._responders.append(responder)
+
+    def answer(self, data: bytes) -> bytes:
+        """Bytes in, bytes out, by whoever answers for the stage that is asked about."""
+        self.responder.authority = self.authority
+        asked = _session(data)
+        if self.responder.finished and not self.finished:
+            following = self.agreed.sessions[len(self._responders)].id.hex()
+            if asked == following:
+                try:
+                    self._begin()
+                except Exception as error:  # whatever the data provoke looks like a dropout
+                    log.error("%s: cannot begin the next stage: %s", self.seat.name, error)
+        known = {responder.session.id.hex(): responder for responder in self._responders}
+        return known.get(asked, self.responder).answer(data)
+
+    def greeted_by_others(self, data: bytes) -> bool:
+        """Whether the server runs another study: it greets the parties of another session, and
+        never asked this one for anything."""
+        sessions = {session.id.hex() for session in self.agreed.sessions}
+        return self._responders[0].spender.last < 0 and _greets_others(data, sessions)
 
     def close(self) -> None:
         """Let go of the ledger and of this party's place; nothing that was paid is lost."""
@@ -162,34 +231,35 @@ class Member:
             self._diary.step(number)
             self._budgets.refresh()
 
-    def _keep(self, message: bytes) -> None:
-        """Before the server hears that this party holds the result, it does."""
-        write(self._told, message)
-
     def recall(self) -> bool:
-        """Whether an earlier process of this party was told the result and ended before it had
-        written its certificate: then nothing is left to ask the server for."""
-        try:
-            told = self._told.read_bytes()
-        except OSError:
-            return False
-        self.responder.answer(told)
-        return self.responder.finished
+        """Take up what an earlier process of this party was told, stage by stage. Whether it was
+        all, and ended before it had written its certificate: then nothing is left to ask for."""
+        for session in self.agreed.sessions:
+            try:
+                told = self._private(session, "told").read_bytes()
+            except OSError:
+                return False
+            self.answer(told)
+            if self.finished:
+                return True
+        return False
 
     def finish(self) -> dict[str, Any]:
         """Write the result and this party's own certificate; returns the result."""
         built, session = self.agreed.built, self.agreed.session
+        by_name = dict(zip((stage.name for stage in built.stages), self._responders, strict=False))
+        answered, books = by_name[FIT], {self.seat.name: self.ledger}
+        begun = [stage for stage in built.stages if stage.name in by_name]
         certificate = certify(
             built.study,
-            {self.seat.name: self.ledger},
+            books,
             self.ledger.accountant,
             secure_sum=session.describe() if session.masked else "",
             transport=self._transport,
+            costs=costs_of(begun),
             file=built.file.hash,
-            result=self.responder.result_hash,
+            result=answered.result_hash,
         )
-        self._memory.unlink(missing_ok=True)
-        answered = self.responder
         rounds = built.study.algorithm.rounds
         if self._diary is not None and self._budgets is not None:
             self._diary.step(rounds, answered.result)
@@ -198,7 +268,13 @@ class Member:
             proof = answered.signed.to_json(answered.result_hash)
             write_json(self.seat.output / "signature.json", proof)
         shown = save_result(self.seat.output, built, answered.result, answered.opened, certificate)
-        self._told.unlink(missing_ok=True)
+        tested = by_name.get(EVALUATION)
+        if tested is not None and tested.opened:
+            stated = certify(begun[-1].study, books, self.ledger.accountant)
+            write_json(self.seat.output / EVALUATION_FILE, built.tested(tested.result, stated))
+        for one in self.agreed.sessions:
+            for what in ("memory", "told", "order"):
+                self._private(one, what).unlink(missing_ok=True)
         self._lock.unlink(missing_ok=True)
         self._alone.close()
         return shown
@@ -233,19 +309,17 @@ def serve(
 
     stop = stop or threading.Event()
     seat, insecure = member.seat, server.authority is None
-    member.responder.authority = server.authority
+    member.authority = server.authority
     if member.recall():
         return
     keys = None if insecure else load_node_keys(load_node_key(seat.keys, seat.name))
     other = threading.Event()
 
     def answer(data: bytes) -> bytes:
-        reply = member.responder.answer(data)
-        if member.responder.spender.last < 0 and _greets_others(
-            data, member.agreed.session.id.hex()
-        ):
+        reply = member.answer(data)
+        if member.greeted_by_others(data):
             other.set()
-        if member.responder.finished or other.is_set():
+        if member.finished or other.is_set():
             stop.set()
         return reply
 
@@ -269,7 +343,7 @@ def serve(
             keys=keys,
             previous=before.get("node") if before.get("server") == server.address else None,
         )
-    if stop.is_set() and not (member.responder.finished or other.is_set()):
+    if stop.is_set() and not (member.finished or other.is_set()):
         raise SystemExit(128 + signal.SIGTERM)
     if other.is_set():
         raise InvalidInput(
@@ -297,13 +371,24 @@ def ends_by(*stops: threading.Event) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _greets_others(data: bytes, session: str) -> bool:
+def _greets_others(data: bytes, sessions: Collection[str]) -> bool:
     """Whether it is a greeting to the parties of another session."""
     try:
         packet = wire.decode(data)
     except InvalidInput:
         return False
-    return packet.tag == "hello" and packet.scalars.get("session") != session
+    return packet.tag == "hello" and packet.scalars.get("session") not in sessions
+
+
+def _session(data: bytes) -> str:
+    """Which session a message belongs to, by what it says itself; empty where it cannot be read."""
+    try:
+        packet = wire.decode(data)
+        if packet.tag == "bundle":
+            packet = wire.unbundle(packet)[0]
+        return str(packet.scalars.get("session"))
+    except (InvalidInput, IndexError):
+        return ""
 
 
 def _authority(path: Path) -> bytes:

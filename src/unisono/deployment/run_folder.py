@@ -10,7 +10,7 @@ from unisono.errors import InvalidInput
 from unisono.studies.file import load_study
 from unisono.studies.schema import StudyFile
 
-STUDY, CHECKPOINT, TESTED = "study.toml", "run.checkpoint", "evaluation.checkpoint"
+STUDY, CHECKPOINT = "study.toml", "run.checkpoint"
 # There is a result, and its private test is not over.
 PENDING = "evaluation.pending"
 _HEADING = "run.json"
@@ -119,7 +119,6 @@ __all__ = [
     "CHECKPOINT",
     "PENDING",
     "STUDY",
-    "TESTED",
     "Place",
     "begin",
     "claimed",

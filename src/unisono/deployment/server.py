@@ -1,7 +1,7 @@
 """The server's part of a study, as the process that Flower starts runs it."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,17 @@ from unisono.core.release import server_noise
 from unisono.core.study import Study
 from unisono.core.transcript import LastMessages, Transcript
 from unisono.core.trust import Trust
-from unisono.deployment.files import EVALUATION, save_result, write_json
+from unisono.deployment.files import EVALUATION as EVALUATION_FILE
+from unisono.deployment.files import save_result, write_json
 from unisono.deployment.job import Agreement, Job, Progress
 from unisono.deployment.record import RunLog, model_so_far, write_transcript
 from unisono.engines import compilation_cache
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.distributed.link import Link
-from unisono.engines.distributed.server import coordinate
+from unisono.engines.distributed.server import Outcome, coordinate
 from unisono.errors import InvalidInput
+from unisono.secagg.session import Session
+from unisono.studies.stages import EVALUATION, FIT, Stage, costs_of
 
 _PAUSE = 0.5  # seconds between looks at who is there
 _FIRST_REST, _LONGEST_REST = 5.0, 60.0  # seconds after failed exchanges, doubled each time
@@ -32,71 +35,125 @@ def main(link: Link, folder: Path) -> None:
     Of a study that is finished, hand out the result to the parties that do not hold it.
     """
     compilation_cache.enable()
-    job = Job(folder)
-    agreed = job.agreement()
-    study, session = agreed.built.study, agreed.session
-    done, rounds = [job.progress.rounds], study.algorithm.rounds
-    diary, test = RunLog(folder, rounds), job.test(agreed.built)
+    _Server(link, Job(folder)).main()
 
-    def say(words: str) -> None:
-        job.note(Progress(done[0], rounds, words, job.progress.answered))
 
-    def progress(number: int) -> None:
-        done[0] = number
-        state, answered = _standing(job, agreed, number)
+class _Server:
+    """One job, stage after stage: what each found is told to all before the next begins."""
+
+    def __init__(self, link: Link, job: Job) -> None:
+        self.job, self.agreed = job, job.agreement()
+        self.study, self.names = self.agreed.built.study, self.agreed.built.file.names
+        self.link = link
+        self.unhurried = Unhurried(link, self.study.facts.minimum_parties)
+        self.rounds = self.study.algorithm.rounds
+        self.done = job.progress.rounds
+        self.diary, self.test = RunLog(job.folder, self.rounds), job.test(self.agreed.built)
+        self.outcomes: dict[str, Outcome] = {}
+
+    def main(self) -> None:
+        """Run all stages, or go on with them; of a study that is over, hand out what was found."""
+        job, built = self.job, self.agreed.built
+        late = None
+        if job.finished:
+            late = [self.names.index(name) for name in job.uninformed(self.names)]
+        elif self.done < self.rounds:
+            facts, patience = self.study.facts, job.conditions.connect_timeout
+            _await_parties(self.link, facts.minimum_parties, patience, self._say)
+        began = time.monotonic()
+        for stage, session in zip(built.stages, self.agreed.sessions, strict=True):
+            if late is not None and not job.checkpoint(stage).exists():
+                break
+            waits = late
+            if waits is None and stage.name == FIT and job.pending:
+                waits = []  # it is over: whoever missed it is told before the next stage
+            outcome = self._stage(stage, session, waits)
+            if late is None:
+                self._write(stage, session, outcome, time.monotonic() - began)
+            if not outcome.opened:
+                break
+        last = list(self.outcomes.values())[-1:]
+        job.inform(self.names[party] for outcome in last for party in outcome.informed)
+        job.end()
+
+    def _stage(self, stage: Stage, session: Session, late: Collection[int] | None) -> Outcome:
+        study, noise = stage.study, None
+        if study.trust is Trust.TRUSTED_SERVER:
+            noise = server_noise(study.algorithm, study.facts, study.trust, seed=None)
+        if stage.name != FIT and late is None:
+            self._say(f"{stage.name}: one release over the parties")
+        outcome = coordinate(
+            study,
+            self.unhurried,
+            session,
+            conditions=self.job.conditions,
+            server_noise=noise,
+            checkpoint=self.job.checkpoint(stage),
+            progress=self._progress if stage.name == FIT else None,
+            say=self._say,
+            signer=self.job.signer,
+            transcript=LastMessages(),
+            uninformed=late,
+            earlier=[before.told for before in self.outcomes.values()],
+        )
+        self.outcomes[stage.name] = outcome
+        return outcome
+
+    def _say(self, words: str) -> None:
+        self.job.note(Progress(self.done, self.rounds, words, self.job.progress.answered))
+
+    def _progress(self, number: int) -> None:
+        self.done, study = number, self.study
+        state, answered = _standing(self.job, self.agreed, number)
         score = None
-        if test is not None:
-            score = agreed.built.judge(model_so_far(study, state), *test)["value"]
-        diary.step(number, study.algorithm.ask(state), answered=answered, score=score)
+        if self.test is not None:
+            score = self.agreed.built.judge(model_so_far(study, state), *self.test)["value"]
+        self.diary.step(number, study.algorithm.ask(state), answered=answered, score=score)
 
-    noise = None
-    if study.trust is Trust.TRUSTED_SERVER:
-        noise = server_noise(study.algorithm, study.facts, study.trust, seed=None)
-    if done[0] < rounds:
-        _await_parties(link, study.facts.minimum_parties, job.conditions.connect_timeout, say)
-    began, names = time.monotonic(), agreed.built.file.names
-    late = [names.index(name) for name in job.uninformed(names)] if job.finished else None
-    unhurried = Unhurried(link, study.facts.minimum_parties)
-    outcome = coordinate(
-        study,
-        unhurried,
-        session,
-        conditions=job.conditions,
-        server_noise=noise,
-        checkpoint=job.checkpoint,
-        progress=progress,
-        say=say,
-        signer=job.signer,
-        transcript=LastMessages(),
-        uninformed=late,
-    )
-    job.inform(names[party] for party in outcome.informed)
-    if late is not None:
-        return
-    certificate = certify(
-        study,
-        {},
-        ACCOUNTANT,
-        delta=agreed.built.file.privacy.delta,
-        secure_sum=session.describe() if session.masked else "",
-        file=agreed.built.file.hash,
-        result=outcome.result_hash,
-    )
-    write_json(
-        folder / "traffic.json",
-        {
-            "rounds": rounds,
-            "opened": outcome.opened,
-            "retries": outcome.attempts,
-            "seconds": round(time.monotonic() - began, 3),
-            "bytes": dict(outcome.traffic),
-            "session": session.id.hex(),
-        },
-    )
-    write_transcript(folder, study, _shape(study, outcome.transcript), outcome.value, rounds)
-    if test is not None and outcome.opened:
-        write_json(folder / EVALUATION, agreed.built.judge(outcome.value, *test))
-    save_result(folder, agreed.built, outcome.value, outcome.opened, certificate)
+    def _write(self, stage: Stage, session: Session, outcome: Outcome, seconds: float) -> None:
+        """The documents, as far as the study is. A result is there before its test begins: a test
+        that fails costs no model."""
+        built, folder, study = self.agreed.built, self.job.folder, self.study
+        fit = self.outcomes[FIT]
+        begun = [one for one in built.stages if one.name in self.outcomes]
+        certificate = certify(
+            study,
+            {},
+            ACCOUNTANT,
+            delta=built.file.privacy.delta,
+            secure_sum=session.describe() if session.masked else "",
+            costs=costs_of(begun),
+            file=built.file.hash,
+            result=fit.result_hash,
+        )
+        if stage.name == FIT:
+            write_json(
+                folder / "traffic.json",
+                {
+                    "rounds": self.rounds,
+                    "opened": outcome.opened,
+                    "retries": outcome.attempts,
+                    "seconds": round(seconds, 3),
+                    "bytes": dict(outcome.traffic),
+                    "session": session.id.hex(),
+                },
+            )
+            if len(built.stages) > 1 and outcome.opened:
+                self.job.pend()
+        tests = []
+        if EVALUATION in self.outcomes and outcome.opened:
+            delta = built.file.privacy.delta
+            stated = certify(stage.study, {}, ACCOUNTANT, delta=delta)
+            tests.append(built.tested(outcome.value, stated))
+        if self.test is not None and fit.opened:
+            tests.append(built.judge(fit.value, *self.test))
+        if tests:
+            also = {"also": tests[1:]} if tests[1:] else {}
+            write_json(folder / EVALUATION_FILE, tests[0] | also)
+        test = _shape(stage.study, outcome.transcript) if stage.name == EVALUATION else None
+        shape = _shape(study, fit.transcript)
+        write_transcript(folder, study, shape, fit.value, self.rounds, test=test)
+        save_result(folder, built, fit.value, fit.opened, certificate)
 
 
 class Unhurried:
@@ -147,10 +204,11 @@ def _standing(job: Job, agreed: Agreement, number: int) -> tuple[Any, list[str]]
     """The server's state after so many rounds, and whose answers are in the last: both are in the
     checkpoint that was just written."""
     study = agreed.built.study
+    [stage] = [one for one in agreed.built.stages if one.name == FIT]
     state, _ = study.algorithm.init(study.facts)
     nothing = np.asarray(0)
     like = (state, np.zeros(study.facts.parties), nothing, nothing, nothing)
-    _, (state, counted, *_) = Checkpoint(job.checkpoint, agreed.session.id.hex()).load(like)
+    _, (state, counted, *_) = Checkpoint(job.checkpoint(stage), agreed.session.id.hex()).load(like)
     names = agreed.built.file.names
     return state, [n for n, last in zip(names, counted, strict=True) if last == number - 1]
 

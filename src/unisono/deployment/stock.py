@@ -29,8 +29,9 @@ def answer(data: bytes, configuration: Mapping[str, str]) -> bytes:
         raise InvalidInput(
             "a secure sum needs a party that stays: join with `unisono join`, not with a SuperNode"
         )
-    reply = member.responder.answer(data)
-    if member.responder.finished:
+    member.recall()
+    reply = member.answer(data)
+    if member.finished:
         member.finish()
     return reply
 

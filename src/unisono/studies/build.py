@@ -9,6 +9,7 @@ parameters of networks are made from integers.
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ import numpy as np
 
 from unisono.algorithms.registry import algorithm_named
 from unisono.core.algorithm import Facts, agree_facts
+from unisono.core.certificate import Certificate
 from unisono.core.events import Composed
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
+from unisono.core.transcript import Transcript
 from unisono.core.trust import Viewer
 from unisono.data import Table, read_table
 from unisono.data.encoding import Values
@@ -29,9 +32,10 @@ from unisono.planning.predict import predict
 from unisono.planning.tasks import Task
 from unisono.planning.verdicts import Grade
 from unisono.releases.algorithm import AlgorithmKind
-from unisono.studies.evaluation import Examination, examination, read_public
-from unisono.studies.order import secret_order
+from unisono.studies.evaluation import Examination, examination, read_private, read_public
+from unisono.studies.order import new_key, secret_order
 from unisono.studies.schema import AUTO, StudyFile
+from unisono.studies.stages import EVALUATION, FIT, Records, Stage, costs_of
 from unisono.studies.table import public_values, values_of
 
 
@@ -58,30 +62,39 @@ class Built:
         """The study's columns of a file of records."""
         return read_table(path, self.column_names, self.file.data.multiline)
 
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """What is released, in this order."""
+
+        def rows(records: Records, found: Any) -> tuple[np.ndarray, ...]:
+            return self._encoded(records.learnt)
+
+        def scores(records: Records, found: Any) -> tuple[np.ndarray, ...]:
+            assert self.posed.score is not None
+            return (self.posed.score(found[FIT], self._encoded(records.kept))[:, None],)
+
+        fit = Stage(FIT, self.study, rows)
+        return (fit,) if self.test is None else (fit, Stage(EVALUATION, self.test.study, scores))
+
     def columns(self, table: Table, party: str) -> tuple[np.ndarray, ...]:
-        """A party's records as the algorithm reads them: float32, one row for each record.
+        """A party's records as the algorithm that learns reads them: float32, a row for each."""
+        return self.stages[0].prepare(self.records(table, party), {})
+
+    def records(self, table: Table, party: str, key: bytes | None = None) -> Records:
+        """A party's records: those to learn from, and those that are kept to test the result.
 
         Refuses wrong columns and sizes; clips numbers, takes what cannot be read for missing, and
-        warns locally. In a secret order, and without those that are kept out, where there is such a
-        thing (`split`).
+        warns locally. How many are kept is public; which, is a secret of whoever has the key (see
+        `order`), and so is the order of those to learn from, where the algorithm goes by places.
         """
-        return self.split(table, party)[0]
-
-    def split(
-        self, table: Table, party: str, seed: int | None = None
-    ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-        """A party's records to learn from, and those that are kept to test the result.
-
-        How many are kept is public, which is drawn anew in every call and is a secret (see
-        `order`); so is the order of those to learn from, where the algorithm goes by places. A seed
-        makes both a simulation's.
-        """
-        arrays = self._encoded(values_of(self.file, table, party))
+        values = values_of(self.file, table, party)
         held = self.file.held_out[self.file.party(party)]
         if held or self.study.algorithm.by_place:
-            order = secret_order(len(arrays[0]), party, seed)
-            arrays = tuple(array[order] for array in arrays)
-        return tuple(array[held:] for array in arrays), tuple(array[:held] for array in arrays)
+            size = len(next(iter(values.values())))
+            order = secret_order(size, new_key() if key is None else key)
+            values = {name: column[order] for name, column in values.items()}
+        learnt = {name: column[held:] for name, column in values.items()}
+        return Records(learnt, {name: column[:held] for name, column in values.items()})
 
     def _encoded(self, values: Values) -> tuple[np.ndarray, ...]:
         return tuple(array.astype(np.float32) for array in self.posed.encode(values))
@@ -89,20 +102,19 @@ class Built:
     @property
     def costs(self) -> Sequence[Mapping[Viewer, Composed]]:
         """What all of it shows of each party to each viewer: the training, and the test."""
-        if self.test is None:
-            return self.study.costs
-        tested = self.test.study.cost
-        both = {  # parties that pay alike share one
-            id(cost): {viewer: history + tested[viewer] for viewer, history in cost.items()}
-            for cost in self.study.costs
-        }
-        return [both[id(cost)] for cost in self.study.costs]
+        return costs_of(self.stages)
 
     def judge(self, value: Any, values: Values, name: str) -> dict[str, Any]:
         """How good a result is on public records that are `testable`; nothing is paid."""
         assert self.posed.score is not None
         scores = self.posed.score(value, self._encoded(values))
         return read_public(self.file, scores, values[self.file.data.target or ""], name)
+
+    def tested(self, value: Any, certificate: Certificate, redrawn: bool = False) -> dict[str, Any]:
+        """The document of the private test, by what its stage released."""
+        assert self.test is not None
+        result = Result(value, certificate, Transcript())
+        return read_private(self.file, self.test, result, redrawn)
 
     def testable(self, table: Table) -> Values:
         """The values of public records, where there is something to test on them."""

@@ -12,7 +12,7 @@ all parties together,
 Intervals hold the sampling error, and in the private case the noise too: they are about records
 like these and not only about these. Those of shares are exact for independent records (Clopper and
 Pearson), those of errors rest on the normal approximation. The result is fixed before its test, and
-no record that was learnt from is in it, unless the run was stopped and went on (see `order`).
+no record that was learnt from is in it, unless the secret order was lost (see `order`).
 """
 
 import math
@@ -31,9 +31,9 @@ from unisono.data.schema import Category, Number
 from unisono.studies.schema import StudyFile
 
 SHARE, ERROR = "share of right predictions", "mean absolute error"
-_RESUMED = (
-    "; the run was stopped and went on with another draw of them, so some had been learnt from "
-    "before: expect too good a figure"
+_REDRAWN = (
+    "; the run was stopped, the secret choice of them was lost and they were drawn anew, so some "
+    "had been learnt from before: expect too good a figure"
 )
 
 
@@ -68,10 +68,10 @@ def examination(file: StudyFile) -> Examination | None:
 
 
 def read_private(
-    file: StudyFile, test: Examination, result: Result, resumed: bool = False
+    file: StudyFile, test: Examination, result: Result, redrawn: bool = False
 ) -> dict[str, Any]:
-    """The document of a private test; in a run that was stopped and went on (`resumed`) records
-    were kept out by a new draw, and it says so."""
+    """The document of a private test; where the choice of records was lost on the way and made
+    again (`redrawn`) it says so."""
     assert file.evaluation is not None
     confidence = file.evaluation.confidence
     [found] = test.survey.read(test.study, result, confidence)
@@ -84,7 +84,7 @@ def read_private(
         "records": sum(file.held_out),
         "baseline": None,
         "how": f"held-out records, paid with epsilon {file.evaluation.epsilon:g}"
-        + (_RESUMED if resumed else ""),
+        + (_REDRAWN if redrawn else ""),
     }
     return _document(file, float(found.value), interval, confidence) | shown
 

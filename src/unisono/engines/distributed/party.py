@@ -123,6 +123,8 @@ class Responder:
         }
         if packet.tag not in handlers:
             raise InvalidInput(f"a request with tag {packet.tag!r}, which a party does not answer")
+        if self.finished and packet.tag not in ("hello", "finish"):
+            raise PrivacyViolation(f"{packet.tag!r} after the result was told: nothing is left")
         return handlers[packet.tag](packet)
 
     def _reply(self, tag: str, arrays: Sequence[np.ndarray] = (), **scalars: Any) -> bytes:

@@ -26,10 +26,17 @@ class Ask(NamedTuple):
 
 
 class Presence:
-    """The parties that are connected, and signed exchanges with them."""
+    """The parties that are connected, and signed exchanges with them.
 
-    def __init__(self, link: Link, session: Session, deadline: float) -> None:
+    Who comes in is first told `earlier`: the results of earlier stages, on which its part in this
+    one depends. Whoever knows them already is told the same again.
+    """
+
+    def __init__(
+        self, link: Link, session: Session, deadline: float, earlier: Sequence[bytes] = ()
+    ) -> None:
         self.link, self.session, self.deadline = link, session, deadline
+        self._earlier = tuple(earlier)
         self._node_of: dict[int, int] = {}
         self.bytes_sent = self.bytes_received = 0
 
@@ -45,6 +52,8 @@ class Presence:
         if strangers:
             scalars = {"session": self.session.id.hex(), "nonce": secrets.token_hex(16)}
             hello = wire.encode("hello", scalars)
+            for message in self._earlier:
+                self.link.exchange(dict.fromkeys(strangers, message), self.deadline)
             replies = self.link.exchange(dict.fromkeys(strangers, hello), self.deadline)
             for node, reply in replies.items():
                 found = self._opened(hello, reply)
@@ -86,8 +95,7 @@ class Presence:
                 continue
             for ask in own:
                 if id(ask) not in written:
-                    named = {"session": self.session.id.hex(), **ask.scalars}
-                    written[id(ask)] = wire.encode(ask.tag, named, ask.arrays)
+                    written[id(ask)] = self.written(ask)
             parts = [written[id(ask)] for ask in own]
             asked[party] = parts[0] if len(parts) == 1 else wire.bundle(parts)
             requests[self._node_of[party]] = asked[party]
@@ -105,6 +113,10 @@ class Presence:
                 elif answer.tag == "blame":
                     found.setdefault("blame", {})[party] = answer
         return found
+
+    def written(self, ask: Ask) -> bytes:
+        """A question as it travels, in this session."""
+        return wire.encode(ask.tag, {"session": self.session.id.hex(), **ask.scalars}, ask.arrays)
 
     @staticmethod
     def _unbundled(reply: Reply | None) -> list[wire.Packet]:

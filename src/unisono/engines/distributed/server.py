@@ -48,8 +48,8 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run: the result, what the server saw, which rounds were opened, and who has
-    said that it holds the result."""
+    """What came of a run: the result, what the server saw, which rounds were opened, who has said
+    that it holds the result, and the message by which it was `told`."""
 
     value: Any
     transcript: Transcript
@@ -57,6 +57,7 @@ class Outcome:
     attempts: int
     result_hash: str
     informed: frozenset[int]
+    told: bytes = b""
     traffic: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -73,18 +74,25 @@ def coordinate(
     signer: ResultSigner | None = None,
     transcript: Transcript | None = None,
     uninformed: Collection[int] | None = None,
+    earlier: Sequence[bytes] = (),
     order: np.ndarray | None = None,
 ) -> Outcome:
-    """Run all rounds. `server_noise` draws the noise of a trusted server, in grid steps; `signer`
-    signs the result for parties that know the server by a certificate; `transcript` is told what
-    the server sees, all of which is kept without one. `order` (rounds,) names records, where a
-    coordinator does that, and is drawn here otherwise: by a server that goes on, anew, which leaves
-    it uniform.
+    """Run all rounds of one stage.
+
+    `server_noise` draws the noise of a trusted server, in grid steps; `signer` signs the result for
+    parties that know the server by a certificate; `transcript` is told what the server sees, all of
+    which is kept without one; `earlier` are the messages by which the results of earlier stages
+    were told (`Outcome.told`), for parties that missed them. `order` (rounds,) names records, where
+    a coordinator does that, and is drawn here otherwise: by a server that goes on, anew, which
+    leaves it uniform.
 
     A run whose rounds are all in its checkpoint only hands out the result: to those who are
-    `uninformed`, for whom it waits."""
+    `uninformed`, for whom it waits.
+    """
     wait = conditions or Conditions()
-    run = _Run(study, link, session, wait, server_noise, checkpoint, say, transcript, order)
+    run = _Run(
+        study, link, session, wait, server_noise, checkpoint, say, transcript, earlier, order
+    )
     return run.all(progress, signer, uninformed)
 
 
@@ -99,6 +107,7 @@ class _Run:
         checkpoint: str | Path | None,
         say: Callable[[str], None],
         transcript: Transcript | None = None,
+        earlier: Sequence[bytes] = (),
         order: np.ndarray | None = None,
     ) -> None:
         algorithm, facts, trust = study.algorithm, study.facts, study.trust
@@ -108,7 +117,7 @@ class _Run:
                 "study's own roster"
             )
         self.study, self.session, self.conditions = study, session, conditions
-        self.present = Presence(link, session, conditions.deadline)
+        self.present = Presence(link, session, conditions.deadline, earlier)
         self.server_noise, self.say = server_noise, say
         self.merge = jax.jit(algorithm.merge)
         self.unit = algorithm.inner.grid if algorithm.inner else algorithm.grid(facts, trust)
@@ -159,6 +168,7 @@ class _Run:
             int(self.attempt),
             statement.hex(),
             informed,
+            self.present.written(told),
             traffic,
         )
 

@@ -1,0 +1,73 @@
+"""The stages of a study: what it releases before, while and after it learns, one after the other.
+
+A stage is a study of its own: priced from public facts alone, so that what all stages cost is known
+and authorised before the first one begins. What a stage reads of a party's records may depend on
+what earlier ones released, which everybody knows by then: scores of records that were kept out
+depend on the model that was learnt.
+
+    found = {}
+    for stage in stages:
+        found[stage.name] = run(stage.study, stage.prepare(records, found))
+
+Ledgers add up all stages (sequential composition, adaptive): a later stage may depend on earlier
+results in any way.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unisono.core.events import Composed
+from unisono.core.study import Study
+from unisono.core.trust import Viewer
+from unisono.data.encoding import Values
+
+# What the stages before have released, by their names.
+Found = Mapping[str, Any]
+FIT, EVALUATION = "fit", "evaluation"
+
+
+class Records(NamedTuple):
+    """A party's records, read and checked: those to learn from, and those that are kept to test."""
+
+    learnt: Values
+    kept: Values
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One release of a study, or one run of rounds. `prepare` makes of a party's records the arrays
+    that the stage's algorithm reads, given what earlier stages found."""
+
+    name: str
+    study: Study
+    prepare: Callable[[Records, Found], tuple[np.ndarray, ...]]
+
+    @property
+    def suffix(self) -> str:
+        """What tells its payments and its session from those of the stage that learns."""
+        return "" if self.name == FIT else f" {self.name}"
+
+
+def costs_of(stages: Sequence[Stage]) -> Sequence[Mapping[Viewer, Composed]]:
+    """What all stages together show of each party to each viewer."""
+    first, *others = (stage.study.costs for stage in stages)
+    if not others:
+        return first
+    made: dict[tuple[int, ...], Mapping[Viewer, Composed]] = {}  # parties that pay alike share one
+    for parts in zip(first, *others, strict=True):
+        made.setdefault(tuple(map(id, parts)), _added(parts))
+    return [made[tuple(map(id, parts))] for parts in zip(first, *others, strict=True)]
+
+
+def _added(costs: Sequence[Mapping[Viewer, Composed]]) -> Mapping[Viewer, Composed]:
+    total = dict(costs[0])
+    for cost in costs[1:]:
+        for viewer, history in cost.items():
+            total[viewer] = total[viewer] + history if viewer in total else history
+    return total
+
+
+__all__ = ["EVALUATION", "FIT", "Found", "Records", "Stage", "costs_of"]

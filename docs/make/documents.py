@@ -1398,7 +1398,7 @@ print(sgd_sequential.views(sequential))
         ),
         item(
             "Algorithm SGD2",
-            "[`sgd-synchronous`](algorithms/sgd.md); `iterate = \"last\"` returns θ_T as printed",
+            '[`sgd-synchronous`](algorithms/sgd.md); `iterate = "last"` returns θ_T as printed',
             "learnt.value",
             "unisono algorithms sgd-synchronous",
             status=CORRECTED,

@@ -265,6 +265,9 @@ def _linear(generator, relation):
         ),
         lambda: methods.dp_sgd_convex(2.0, DELTA, rounds=2, **how),
         lambda: methods.sgd_synchronous(2.0, DELTA, rounds=2, **how),
+        lambda: methods.sgd_sequential(
+            2.0, DELTA, steps=2, lipschitz=_size(generator, -4, 0.3), **how
+        ),
     )()
 
 

@@ -109,6 +109,7 @@ def _require_named(release: Release, name: str) -> None:
     local = release.trusts == frozenset({Trust.LOCAL})
     if release.named is not None and (
         not (isinstance(release.bound, ClippedSum) and plain and local)
+        or type(release.named.uses) is not int
         or not 1 <= release.named.uses <= release.rounds
     ):
         raise InvalidInput(

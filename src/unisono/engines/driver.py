@@ -36,8 +36,16 @@ from unisono.core.trust import SERVER
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.chunks import JOINT_PARTIES, Chunk, pieces
 from unisono.engines.naming import answered, order_of
-from unisono.engines.payments import Paid, label_of, paid_before, require_new, require_paid
-from unisono.engines.requirements import require_columns
+from unisono.engines.payments import (
+    Paid,
+    authorized,
+    label_of,
+    local_cost,
+    opened,
+    paid_before,
+    require_new,
+    require_paid,
+)
 from unisono.engines.rounds import seen_at_first, stack
 from unisono.errors import InvalidInput
 
@@ -67,8 +75,10 @@ def drive(
     dropouts: np.ndarray | None = None,
     order: np.ndarray | None = None,
     watch: Watch = lambda rounds, server, words: None,
+    purpose: str = "",
 ) -> RunOutcome:
     """Run a study; with a `name`, once under it for each ledger, and with a `checkpoint` go on.
+    `purpose` is said in the ledgers beside a study that has no name.
 
     `dropouts` (rounds, parties) is true where a party fails to answer; a round that keeps fewer
     than the agreed minimum of parties is not opened and leaves the model unchanged. `order`
@@ -97,7 +107,7 @@ def drive(
     if saved and not saved.exists():
         saved.save(0, carry)  # from now on what is paid for is known to be this run's
     names = order_of(study, order, ledgers[0].seed)
-    work = _Work(study, parties, name, saved is not None, _alive(study, dropouts), names)
+    work = _Work(study, parties, name, saved is not None, _alive(study, dropouts), purpose, names)
     if words:
         watch(first, carry[0], words)
     if saved is None:
@@ -156,10 +166,11 @@ def _require_payable(study: Study, ledgers: Sequence[Ledger], left: int) -> None
         return
     if algorithm.alike:
         rounds = None if left == algorithm.rounds else left  # a whole run includes its retries
-        Ledger.check_all(ledgers, algorithm.cost(study.facts, study.trust, rounds))
+        cost = local_cost(study, algorithm.cost(study.facts, study.trust, rounds), ledgers)
+        Ledger.check_all(ledgers, cost)
         return
-    for ledger, cost in zip(ledgers, study.costs, strict=True):
-        ledger.check(cost)
+    for ledger, own in zip(ledgers, study.costs, strict=True):
+        ledger.check(local_cost(study, own, [ledger]))
 
 
 def _alive(study: Study, dropouts: np.ndarray | None) -> np.ndarray:
@@ -184,9 +195,11 @@ class _Work:
         name: str | None,
         in_parts: bool,
         alive: np.ndarray,
+        purpose: str,
         order: np.ndarray | None = None,
     ) -> None:
         self.study, self.parties, self.name, self.in_parts = study, parties, name, in_parts
+        self.purpose = purpose
         self.alive, self.order, self.transcript = alive, order, Transcript()
         if order is not None:
             coordinator = frozenset({SERVER})
@@ -210,8 +223,7 @@ class _Work:
         study, algorithm, facts = self.study, self.study.algorithm, self.study.facts
         ledgers = [party.ledger for party in self.parties]
         if self.name is None and algorithm.alike:
-            purpose = f"study {study.hash[:16]}"
-            return Ledger.authorize_all(ledgers, study.cost, len(rounds) * algorithm.draws, purpose)
+            return authorized(study, ledgers, len(rounds), self.purpose)
         purpose, costs = self.name or f"study {study.hash[:16]}", study.costs
         turns = [algorithm.turns(facts, index) for index in range(len(ledgers))]
         if self.in_parts:
@@ -221,7 +233,11 @@ class _Work:
         singly = facts.records if algorithm.named else [None] * len(ledgers)
         return [
             ledger.authorize(
-                dict(cost), own * algorithm.draws, purpose, self.name is not None, records
+                local_cost(study, cost, [ledger]),
+                own * algorithm.draws,
+                purpose,
+                once=self.name is not None,
+                records=records,
             )
             for ledger, cost, own, records in zip(ledgers, costs, turns, singly, strict=True)
         ]
@@ -241,9 +257,7 @@ class _Work:
 
     def _begin(self, grants: Sequence[Grant], server: Any) -> None:
         study = self.study
-        columns = [party.open(g) for party, g in zip(self.parties, grants, strict=True)]
-        for index, own in enumerate(columns):
-            require_columns(study, index, own)
+        columns = opened(study, self.parties, grants)
         seed = self.parties[0].ledger.seed
         self._chunk = Chunk(study, stack(study, columns, grants), self.alive, seed, self.order)
         self._held = seen_at_first(study, server)

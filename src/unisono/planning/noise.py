@@ -94,13 +94,16 @@ def _spread(event: Event, study: Study, numbers: int) -> tuple[float, float]:
     if isinstance(event.noise, NormNoise):  # E ||b||² = p (p + 1) scale², shared by p numbers
         copies = facts.parties if trust is Trust.LOCAL else 1
         return event.noise.scale, event.noise.scale * math.sqrt((numbers + 1) * copies)
-    law = sum_law(event, facts, trust, facts.parties, study.algorithm.grid(facts, trust))
+    answering = facts.parties if study.algorithm.named is None else 1
+    law = sum_law(event, facts, trust, answering, study.algorithm.grid(facts, trust))
     own = event.noise.scale if isinstance(event.noise, Laplace) else event.noise.std  # type: ignore[union-attr]
     return own, law.std
 
 
 def _units(event: Event, study: Study) -> float:
     facts = study.facts
+    if study.algorithm.named is not None:
+        return 1.0
     rate = event.sampler.rate if isinstance(event.sampler, Poisson) else 1.0
     if isinstance(event.noise, GaussianRun):
         rate = 1 / study.algorithm.settings["separation"]

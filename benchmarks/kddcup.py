@@ -26,6 +26,7 @@ import numpy as np
 
 import figures
 from datasets import MissingData, data_folder
+from unisono.core.algorithm import Facts
 from unisono.engines import compilation_cache
 from unisono.experiments.datasets import Split, kddcup
 from unisono.experiments.kddcup import (
@@ -33,7 +34,9 @@ from unisono.experiments.kddcup import (
     LAMBDA,
     accuracy,
     baselines,
+    charged,
     deal,
+    learn,
     lines,
     objective,
     outcome,
@@ -143,6 +146,18 @@ def picture(gaps: dict[str, list[float]], title: str) -> str:
     return "benchmarks/results/kddcup.png"
 
 
+def smoke() -> dict[str, float]:
+    """The first private method on two synthetic parties of 100 records."""
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(2, 100, 5))
+    features /= np.linalg.norm(features, axis=2, keepdims=True)
+    labels = np.sign(features[..., 0])
+    facts = Facts((100, 100), 5, 2, colluders=1)
+    line = next(one for one in lines(0.5) if one.method is not None and not one.alone)
+    found = learn(line, facts, (features, labels), max(0.5, charged(line, facts)), 0)
+    return {f"length of {line.name}": float(np.linalg.norm(found))}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -151,7 +166,7 @@ def main() -> int:
     parser.add_argument("--parties", type=int, default=1_000)
     parser.add_argument("--epsilon", type=float, default=0.5)
     parser.add_argument("--data", help="folder of kddcup.data_10_percent.gz (or UNISONO_DATA)")
-    arguments = parser.parse_args()
+    arguments = figures.options(parser, smoke)
     try:
         split = kddcup(data_folder(arguments.data))
     except MissingData as reason:

@@ -174,6 +174,16 @@ def picture(
     return "benchmarks/results/parties.png"
 
 
+def smoke() -> dict[str, float]:
+    """Two synthetic parties."""
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(400, 5)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    labels = np.where(rows[:, 0] > 0, 1.0, -1.0)
+    found = learn("local noise", Records("smoke", rows, labels, rows, labels, 1.0), 2, 1.0, [0])
+    return {"accuracy": found.accuracies[0], "noise": found.noise}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -181,7 +191,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--data", help="folder of adult.data.gz (default: UNISONO_DATA)")
-    arguments = parser.parse_args()
+    arguments = figures.options(parser, smoke)
     compilation_cache.enable()
     records = load(data_folder(arguments.data))
     parties = over_parties(records, arguments.epsilon, arguments.seeds)

@@ -113,11 +113,16 @@ def seconds(m: int) -> None:
         figures.report(f"tensor attack on {m:,} neurons, {name}", taken, "s", aim=30, lower=True)
 
 
+def smoke() -> dict[str, float]:
+    one = problem(5_000, 0, d=8, batch=2)
+    return {"error": float(np.mean(errors(one, one.gradient)))}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="at most 1e5 neurons, two seeds")
     parser.add_argument("--seeds", type=int, default=0, help="5, or 2 with --quick")
-    arguments = parser.parse_args()
+    arguments = figures.options(parser, smoke)
     seeds = arguments.seeds or (2 if arguments.quick else 5)
     polish(seeds)
     clipping()

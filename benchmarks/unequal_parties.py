@@ -1,7 +1,7 @@
 """Convex learning over parties of different sizes, beside equal ones and beside the plan.
 
     python benchmarks/unequal_parties.py [--records 8000] [--seeds 1] [--data folder] [--markdown]
-    python benchmarks/unequal_parties.py --smoke                     one epsilon, the fastest ones
+    python benchmarks/unequal_parties.py --smoke                     one study, in seconds
 
 Five parties hold 45, 25, 15, 10 and 5 % of the records, or a fifth each. Every registered algorithm
 for logistic regression learns Adult (8,000 of its training records, unless told otherwise) and
@@ -24,11 +24,12 @@ import argparse
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+import figures
 import unisono
 from datasets import Dataset, MissingData, adult, breast_cancer, data_folder
 from unisono.core.trust import Trust
@@ -51,7 +52,9 @@ SPLITS = {
     "by party": (SHARES, {"objective": "equal-parties"}),
 }
 MARKS = {Grade.GOOD: "++", Grade.USABLE: "+", Grade.DOUBTFUL: "?", Grade.USELESS: "-", None: ""}
-QUICK = ("gradient-perturbation", "output-perturbation")
+SMOKE = "gradient-perturbation"
+# It asks for one record at a time, so often that a fit takes minutes.
+ONE_BY_ONE = "sgd-sequential"
 TRUSTED = (Grade.GOOD, Grade.USABLE)
 
 
@@ -163,7 +166,8 @@ def learn(
 def competitors(task: Task) -> Sequence[AlgorithmKind]:
     """Every registered algorithm for the linear model of this task."""
     classes = task is Task.CLASSIFICATION
-    return algorithms_for(model_named("logistic-regression" if classes else "linear-regression"))
+    model = model_named("logistic-regression" if classes else "linear-regression")
+    return [kind for kind in algorithms_for(model) if kind.name != ONE_BY_ONE]
 
 
 def table(
@@ -208,11 +212,8 @@ def _line(cells: list[str], markdown: bool, head: bool = False) -> None:
     print(left + "".join(f"{cell:>13}" for cell in cells[3:]), flush=True)
 
 
-def wanted(smoke: bool, folder: str | None) -> Iterator[tuple[Dataset, Task, tuple[float, ...]]]:
+def wanted(folder: str | None) -> Iterator[tuple[Dataset, Task, tuple[float, ...]]]:
     """What is learnt, and at which epsilons."""
-    if smoke:
-        yield breast_cancer(), Task.CLASSIFICATION, EPSILONS[-1:]
-        return
     try:
         data = adult(data_folder(folder))
         yield data, Task.CLASSIFICATION, EPSILONS
@@ -222,6 +223,14 @@ def wanted(smoke: bool, folder: str | None) -> Iterator[tuple[Dataset, Task, tup
     yield breast_cancer(), Task.CLASSIFICATION, EPSILONS
 
 
+def smoke() -> Mapping[str, float]:
+    """One study of unequal parties, with what it scores beside a constant."""
+    records = records_of(breast_cancer(), Task.CLASSIFICATION, 0)
+    [kind] = [kind for kind in competitors(records.task) if kind.name == SMOKE]
+    cell = learn(kind, records, "unequal", EPSILONS[-1], DELTAS[-1], range(1))
+    return {"unequal parties": cell.scores[0], "constant": records.constant}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -229,18 +238,17 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--data", help="folder of adult.data.gz (default: UNISONO_DATA)")
     parser.add_argument("--records", type=int, default=8000, help="for training; 0: all of them")
-    parser.add_argument("--smoke", action="store_true", help="breast_cancer, in seconds")
     parser.add_argument("--markdown", action="store_true", help="tables for a page")
-    arguments = parser.parse_args()
+    arguments = figures.options(parser, smoke)
     warnings.simplefilter("ignore")
     compilation_cache.enable()
     began = time.perf_counter()
     broken = [
         words
-        for data, task, epsilons in wanted(arguments.smoke, arguments.data)
+        for data, task, epsilons in wanted(arguments.data)
         for words in table(
             records_of(data, task, arguments.records),
-            [kind for kind in competitors(task) if not arguments.smoke or kind.name in QUICK],
+            competitors(task),
             epsilons,
             range(arguments.seeds),
             arguments.markdown,

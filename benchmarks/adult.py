@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 import figures
-from datasets import Dataset, MissingData, adult, data_folder
+from datasets import Dataset, MissingData, adult, breast_cancer, data_folder
 from unisono.accounting import gaussian
 from unisono.data.scaling import scaling
 from unisono.estimators import PrivateLinearSVC, PrivateLogisticRegression, RepeatedFits
@@ -268,6 +268,11 @@ def speed(data: Dataset) -> None:
         )
 
 
+def smoke() -> dict[str, float]:
+    warnings.simplefilter("ignore", RepeatedFits)
+    return {"accuracy on breast cancer": private(breast_cancer(), "replace-one", 1.0, 0)}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -275,7 +280,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--data", help="folder with adult.data.gz (default: UNISONO_DATA)")
     parser.add_argument("--speed", action="store_true")
-    arguments = parser.parse_args()
+    arguments = figures.options(parser, smoke, ("diffprivlib",))
     warnings.simplefilter("ignore", RepeatedFits)  # simulations on public data
     try:
         data = adult(data_folder(arguments.data))

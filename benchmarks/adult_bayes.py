@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import figures
-from datasets import Dataset, MissingData, adult, data_folder
+from datasets import Dataset, MissingData, adult, breast_cancer, data_folder
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.pvi_natural_gradient import NATURAL_GRADIENT
 from unisono.core.algorithm import Facts
@@ -293,6 +293,14 @@ def picture(curves: dict[str, np.ndarray], truth: np.ndarray) -> str:
     return str(path.relative_to(path.parents[2]))
 
 
+def smoke() -> dict[str, float]:
+    """Two rounds of two parties."""
+    data = breast_cancer()
+    case = Case("smoke", 2, 1.0, LOCAL, settings={"rounds": 2})
+    natural, floored = fit(case, rows_of(data)[0], 2.0 * data.train_labels - 1, logistic(), 0)
+    return {"floored": floored, "length": float(np.linalg.norm(natural.shift))}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -300,7 +308,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--data", help="folder with adult.data.gz (default: UNISONO_DATA)")
     parser.add_argument("--network", action="store_true")
-    arguments = parser.parse_args()
+    arguments = figures.options(parser, smoke)
     try:
         data = adult(data_folder(arguments.data))
     except MissingData as reason:

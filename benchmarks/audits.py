@@ -8,6 +8,7 @@ of it on the direct bound and half on the Gaussian one, which then hold together
 their recommended way to choose a threshold, and the whole confidence for each bound.
 """
 
+import argparse
 import time
 from collections.abc import Callable
 
@@ -92,7 +93,17 @@ def measured(
         )
 
 
+def smoke() -> dict[str, float]:
+    noise = np.random.default_rng(0).standard_normal((2, 1000))
+    return ours(noise[0] + gaussian.mu_for(4.0, DELTA), noise[1])
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="10 audits of each kind, not 40")
+    repetitions = 10 if figures.options(parser, smoke, ("jax_privacy",)).quick else REPETITIONS
     peers = True
     try:
         import jax_privacy  # noqa: F401
@@ -103,11 +114,11 @@ def main() -> None:
     print("epsilon  bound           by            median   above true  seconds an audit")
     for epsilon in EPSILONS:
         mu, generator = gaussian.mu_for(epsilon, DELTA), np.random.default_rng(0)
-        noise = generator.standard_normal((REPETITIONS, 2, RUNS))
+        noise = generator.standard_normal((repetitions, 2, RUNS))
         worlds = [(own[0] + mu, own[1]) for own in noise]
         measured({"unisono": ours} | ({"jax-privacy": theirs} if peers else {}), worlds, epsilon)
         runs = []
-        for _ in range(REPETITIONS):
+        for _ in range(repetitions):
             coins = generator.random(CANARIES) < 0.5
             runs.append((mu * coins + generator.standard_normal(CANARIES), coins))
         single = {"unisono": ours_one_run} | ({"jax-privacy": theirs_one_run} if peers else {})

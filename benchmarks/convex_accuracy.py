@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
+import figures
 from datasets import Dataset, MissingData, adult, breast_cancer, data_folder, digits
 from unisono.data.scaling import scaling
 from unisono.errors import InvalidInput
@@ -205,6 +206,11 @@ def _save(figure, name: str) -> str:  # type: ignore[no-untyped-def]
     return f"benchmarks/results/{name}"
 
 
+def smoke() -> dict[str, float]:
+    warnings.simplefilter("ignore", RepeatedFits)
+    return {"accuracy on breast cancer": score(breast_cancer(), 1.0, 0, 1, "local")}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -212,7 +218,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--data", help="folder with adult.data.gz (default: UNISONO_DATA)")
     parser.add_argument("--only", choices=("small", "planes", "parties"))
-    arguments = parser.parse_args()
+    arguments = figures.options(parser, smoke)
     warnings.simplefilter("ignore", RepeatedFits)  # simulations on public data
     if arguments.only in (None, "small"):
         small_tables(arguments.seeds)

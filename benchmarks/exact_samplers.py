@@ -82,11 +82,17 @@ def opendp_gaussian(std: float, draws: int, repeats: int) -> float:
     return best(lambda: mechanism(zeros), draws, repeats)
 
 
+def smoke() -> dict[str, float]:
+    return {f"ns per draw, {name}": measure(call, 1000, 1)[1] for name, call in CALLS}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--draws", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=5)
-    arguments = parser.parse_args()
+    arguments = figures.options(parser, smoke, ("opendp",))
     draws, repeats = arguments.draws, arguments.repeats
 
     print(f"{'sampler':34}{'first call ms':>14}{'ns per draw':>14}")

@@ -163,6 +163,18 @@ def report(seconds: dict[str, list[float]]) -> None:
     )
 
 
+def smoke() -> dict[str, float]:
+    """What comes before the first exchange: certificates, node keys and the app; no server."""
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        issue(folder / "tls", ["127.0.0.1"])
+        generate_node_keys(folder / "node")
+        app = write_app(folder / "app", "flower_latency:server", folder / "job", client="stock:app")
+        files = sum(1 for _ in app.rglob("*"))
+    return {"seconds": time.perf_counter() - began, "files of the app": files}
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--resident"]:
         resident(*sys.argv[2:])
@@ -171,6 +183,6 @@ if __name__ == "__main__":
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="three rounds in place of eight")
-    arguments = parser.parse_args()
+    arguments = figures.options(parser, smoke)
     with tempfile.TemporaryDirectory() as temporary:
         report(run(Path(temporary), rounds=3 if arguments.quick else 8, times=4))

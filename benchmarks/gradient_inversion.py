@@ -273,13 +273,23 @@ def _listed(values: list[float]) -> str:
     return " ".join(f"{value:.1e}" for value in values)
 
 
+def smoke() -> dict[str, float]:
+    """The record of a batch of one, in closed form."""
+    (task,) = tasks(digits(), "tanh", 1, 1)
+    seen = Nothing().observe(task.victim, np.random.default_rng(0))
+    first = seen.update["dense0"]
+    unit = int(np.argmax(np.abs(first["bias"])))
+    row = np.asarray(first["weights"])[:, unit] / np.asarray(first["bias"])[unit]
+    return {"error": match(row[None], task.victim.rows).error}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peer", default=os.environ.get("UNISONO_PEER_PYTHON"))
     parser.add_argument("--quick", action="store_true", help="3 batches instead of 10")
     names = ("plain", "relu", "defences", "private", "peer")
     parser.add_argument("--parts", nargs="*", choices=names, help="all unless told")
-    choices = parser.parse_args()
+    choices = figures.options(parser, smoke, ("torch",))
     count = 3 if choices.quick else 10
     data = digits()
     public, labels = data.train / 16, data.train_labels.astype(float)

@@ -17,11 +17,13 @@ from typing import Any
 
 import numpy as np
 
+import figures
+
 try:
     import torch
     from torch.nn import functional
-except ImportError as reason:
-    sys.exit(f"{reason}: run it in an environment with torch")
+except ImportError:
+    figures.without_peer(__doc__, "torch", "run it in an environment that has it", code=1)
 
 OUTER, STARTS, FITS = 300, 2, 1e-12
 LIMIT = 30.0  # seconds of processor time for one batch; then the best so far counts
@@ -87,6 +89,9 @@ def attack(
 
 
 def main() -> None:
+    if sys.argv[1:] == ["--smoke"]:
+        figures.smoked({"threads": torch.get_num_threads()}, ("torch",))
+        return
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
     data, shape = np.load(sys.argv[1]), SHAPES[sys.argv[2]]

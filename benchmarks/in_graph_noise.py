@@ -9,7 +9,7 @@ A second table has the noise of a model with 203,530 parameters: nanoseconds per
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from collections.abc import Callable
 
@@ -127,5 +127,18 @@ def main(elements: int = 2**20, steps: int = 20, repetitions: int = 10) -> None:
     )
 
 
+def smoke() -> dict[str, float]:
+    start = jnp.zeros(1024, jnp.int32)
+    row = (lambda k: gaussian_on_grid(k, (1024,), STD), key_from_seed(0), start)
+    return {"seconds": fastest({"grid": row}, 1, 1)[0]["grid"]}
+
+
 if __name__ == "__main__":
-    main(*(int(argument) for argument in sys.argv[1:]))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("elements", type=int, nargs="?", default=2**20)
+    parser.add_argument("steps", type=int, nargs="?", default=20)
+    parser.add_argument("repetitions", type=int, nargs="?", default=10)
+    chosen = figures.options(parser, smoke)
+    main(chosen.elements, chosen.steps, chosen.repetitions)

@@ -6,8 +6,8 @@ The limit is a loop of plain appends of lines of the same length, each with fdat
 beside the ledger; repetitions are interleaved and the best of each is compared.
 """
 
+import argparse
 import os
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -50,6 +50,12 @@ def together(book: Ledger, cost: dict, threads: int = 8) -> float:
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(lambda _: book.authorize(cost), range(4 * COUNT)))
     return 4 * COUNT / (time.perf_counter() - start)
+
+
+def smoke() -> dict[str, float]:
+    cost = everyone(Event(Gaussian(1e5), bounded_sum(l2=1.0)) * 1)
+    book = Ledger.in_memory(Policy("bench", Budget(5.0, 1e-6)), ACCOUNTANT)
+    return {"authorisations a second in memory": authorise(book, cost)}
 
 
 def main(folder: str) -> None:
@@ -101,4 +107,8 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else ".")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("folder", nargs="?", default=".", help="on the disk that is measured")
+    main(figures.options(parser, smoke).folder)

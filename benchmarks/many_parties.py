@@ -83,6 +83,7 @@ minimum_parties = 2
 maximum_retries = {retries}
 trust = ["secure-sum"]
 """
+SMOKE_SERVES = True  # a smoke run starts a server and parties: half a minute
 
 
 def names_of(parties: int) -> list[str]:
@@ -356,6 +357,8 @@ def main() -> None:
             everything.append(run(Path(temporary), parties, rounds, arguments.processes))
         report(everything[-1])
         sys.stdout.flush()
+    if arguments.smoke:
+        figures.smoked({"parties": sizes[0], "rounds": rounds})
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(everything, indent=1))
 

@@ -255,6 +255,16 @@ def held_out(data: Dataset) -> Dataset:
     )
 
 
+def smoke() -> dict[str, float]:
+    """Two rounds of logistic regression on noise."""
+    generator = np.random.default_rng(0)
+    rows, labels = generator.random((128, 8)), generator.integers(0, CLASSES, 128)
+    bounds = np.repeat([[0.0], [1.0]], 8, axis=1)
+    data = Dataset("noise", rows, labels, rows, labels, bounds)
+    found = learned(data, Recipe(3.0, 2, 1.0), 0)
+    return {"epsilon": found.epsilon, "accuracy": found.accuracy}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -266,7 +276,7 @@ def main() -> int:
     parser.add_argument("--network", action="store_true")
     parser.add_argument("--held-out", action="store_true", help="judge by 10,000 training records")
     parser.add_argument("--picture", metavar="FILE", help="accuracy over six epsilons")
-    arguments = parser.parse_args()
+    arguments = figures.options(parser, smoke)
     try:
         data = mnist(data_folder(arguments.data))
     except MissingData as reason:

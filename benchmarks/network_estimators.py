@@ -6,23 +6,33 @@ Both estimators with their defaults, seeds 0 to 4 (simulated noise), on test par
 was chosen on. Unit record; Gaussian noise; the network over secret Poisson coins.
 """
 
+import argparse
 import sys
 import time
 import warnings
+from collections.abc import Iterable
 
 import numpy as np
 
-from datasets import Dataset, adult, data_folder, digits
+import figures
+from datasets import Dataset, adult, breast_cancer, data_folder, digits
 from unisono.errors import PrivacyWarning
 from unisono.estimators import PrivateClassifier, PrivateLogisticRegression
 
 SEEDS = range(5)
 
 
-def accuracy(kind: type, data: Dataset, relation: str, epsilon: float, delta: float) -> str:
+def accuracy(
+    kind: type,
+    data: Dataset,
+    relation: str,
+    epsilon: float,
+    delta: float,
+    seeds: Iterable[int] = SEEDS,
+) -> str:
     options = {"records": len(data.train)} if relation == "add-or-remove" else {}
     found, began = [], time.process_time()
-    for seed in SEEDS:
+    for seed in seeds:
         model = kind(
             epsilon,
             delta,
@@ -38,10 +48,23 @@ def accuracy(kind: type, data: Dataset, relation: str, epsilon: float, delta: fl
     return f"{np.mean(found):.4f} ± {np.std(found):.4f}  {seconds:5.1f} s of processor a fit"
 
 
-def main() -> None:
+def smoke() -> dict[str, float]:
+    """One network on breast cancer."""
     warnings.simplefilter("ignore", PrivacyWarning)
-    wanted = sys.argv[1:] or ["digits", "adult"]
+    data, began = breast_cancer(), time.perf_counter()
+    data = data._replace(train=data.train[:100], train_labels=data.train_labels[:100])
+    accuracy(PrivateClassifier, data, "replace-one", 3.0, 1e-4, range(1))
+    return {"seconds of a fit": time.perf_counter() - began}
+
+
+def main() -> None:
     plans = {"digits": ((3.0, 1e-4), (8.0, 1e-4)), "adult": ((1.0, 1e-5), (4.0, 1e-5))}
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("wanted", nargs="*", metavar="DATA", help=", ".join(plans))
+    wanted = figures.options(parser, smoke).wanted or list(plans)
+    warnings.simplefilter("ignore", PrivacyWarning)
     for name in wanted:
         data = digits() if name == "digits" else adult(data_folder())
         for epsilon, delta in plans[name]:

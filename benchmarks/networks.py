@@ -15,11 +15,12 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import figures
-from networks_common import TASKS
+from networks_common import TASKS, shrink
 
 HERE = Path(__file__).parent
 SIDES = {
@@ -174,6 +175,17 @@ def verdicts(model: str, found: Found) -> None:
         )
 
 
+def smoke() -> dict[str, float]:
+    """One chunk of our own training of a tiny model."""
+    import networks_ours
+
+    shrink()
+    networks_ours.ROUNDS["logistic"] = 4
+    began = time.perf_counter()
+    networks_ours.ours("logistic", TASKS["logistic"].chunk, noise=True)
+    return {"seconds with compilation": time.perf_counter() - began}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -182,7 +194,7 @@ def main() -> int:
     parser.add_argument("--models", nargs="*", choices=TASKS, default=list(TASKS))
     parser.add_argument("--cores", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="shorter, without the slowest peers")
-    arguments = parser.parse_args()
+    arguments = figures.options(parser, smoke, ("torch", "opacus", "jax_privacy"))
     for model in arguments.models:
         task = TASKS[model]
         shape, load = f"{task.records:,} records of shape {task.shape}", os.getloadavg()[0]

@@ -20,6 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+import figures
+
 CLIP, NOISE, RATE = 1.0, 1.0, 0.1  # clipping norm, std of the noise over it, learning rate
 Run = Callable[[int], None]
 Prepare = Callable[[str, bool], Run]
@@ -40,6 +42,11 @@ TASKS = {
     "conv": Task(60_000, (28, 28, 1), 10, 600, 4),
     "logistic": Task(48_000, (100,), 2, 480, 100),
 }
+
+
+def shrink() -> None:
+    """Make the smallest task tiny, for a smoke run, which ends with its process."""
+    TASKS["logistic"] = Task(480, (100,), 2, 48, 2)
 
 
 def data(model: str) -> tuple[np.ndarray, np.ndarray]:
@@ -109,7 +116,14 @@ def serve(side: Mapping[str, Prepare], without_noise: Sequence[str], chunked: bo
     )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--memory", action="store_true", help="peak of this process, instead")
+    parser.add_argument("--smoke", action="store_true", help=figures.SMOKE_HELP)
     arguments = parser.parse_args()
+    if arguments.smoke:
+        shrink()
+        last = list(side)[-1]
+        processor, wall = _seconds(side[last]("logistic", False), TASKS["logistic"].chunk)
+        figures.smoked({f"seconds of {last}": wall, "of processor": processor})
+        return 0
     chunk = TASKS[arguments.model].chunk if chunked else 1
     runs: dict[str, Run] = {}
     for name in arguments.methods:

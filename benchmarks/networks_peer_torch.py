@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 
+import figures
 from networks_common import CLIP, NOISE, RATE, TASKS, Prepare, Run, data, serve
 
 try:
@@ -20,9 +21,8 @@ try:
     from opacus import PrivacyEngine
     from torch import nn
     from torch.utils.data import DataLoader, TensorDataset
-except ImportError as reason:
-    print(f"skipped: {reason}; run it in an environment with torch and opacus")
-    sys.exit(0)
+except ImportError:
+    figures.without_peer(__doc__, "torch, opacus", "run it in an environment that has them")
 
 
 def network(model: str) -> nn.Module:

@@ -23,6 +23,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
 from datasets import Dataset, MissingData, adult, breast_cancer, data_folder, digits
+from figures import options as parsed
 from figures import report
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.registry import algorithm_named
@@ -278,6 +279,13 @@ def main(options: argparse.Namespace) -> None:
             show(task, name, seen)
 
 
+def smoke() -> dict[str, float]:
+    """One study of gradient perturbation on one synthetic plane."""
+    task = Task.CLASSIFICATION
+    seen = observe(task, NAMES[task][0], scenarios(task, NAMES[task][0], range(1)))
+    return {"runs": len(seen), "lost": sum(one.lost for one in seen)}
+
+
 def show(task: Task, name: str, seen: list[Seen]) -> None:
     law = algorithm_named(name).laws[task]
     for where in dict.fromkeys(one.where for one in seen):
@@ -311,4 +319,4 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--tasks", nargs="*", type=Task, default=list(NAMES))
     parser.add_argument("--data", help="folder with adult.data.gz (default: UNISONO_DATA)")
-    sys.exit(main(parser.parse_args()))
+    sys.exit(main(parsed(parser, smoke)))

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from figures import report
+from figures import report, smoked
 from unisono.estimators import BayesianLinearRegression, BayesianLogisticRegression
 
 # Age in years, body mass, smoker, a laboratory value with a long tail, treated.
@@ -118,7 +118,7 @@ def designs(smoke: bool) -> Iterator[Design]:
 
 
 def main(options: argparse.Namespace) -> None:
-    count = options.fits or (3 if options.smoke else 20 if options.quick else 100)
+    count = options.fits or (1 if options.smoke else 20 if options.quick else 100)
     pooled = []
     for design in designs(options.smoke):
         fits = [fit(design, seed) for seed in range(options.first, options.first + count)]
@@ -134,6 +134,9 @@ def main(options: argparse.Namespace) -> None:
             flush=True,
         )
         pooled.append((design.kind, inside.mean()))
+    if options.smoke:
+        smoked({f"covered, {kind}": share for kind, share in pooled})
+        return
     for kind in ("logistic", "linear"):
         report(
             f"95 % intervals, {kind}",
@@ -148,7 +151,7 @@ def main(options: argparse.Namespace) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="20 fits of every design")
-    parser.add_argument("--smoke", action="store_true", help="3 fits of one design, in seconds")
+    parser.add_argument("--smoke", action="store_true", help="one fit, as a line of JSON")
     parser.add_argument("--fits", type=int)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     sys.exit(main(parser.parse_args()))

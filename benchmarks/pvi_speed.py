@@ -103,10 +103,16 @@ def _best(run: Callable[[], Any], repeats: int = 3) -> float:
     return min(times)
 
 
+def smoke() -> dict[str, float]:
+    data, prior = parties(5), family.prior(FEATURES, 0.0, 4.0)
+    loops = {"compiled": compiled_loop(data, prior), "NumPy": numpy_loop(data, prior)}
+    return {f"seconds a round, {name}": seconds for name, seconds in loops.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--parties", type=int, default=1000)
-    count = parser.parse_args().parties
+    count = figures.options(parser, smoke).parties
     data, prior = parties(count), family.prior(FEATURES, 0.0, 4.0)
     together = at_once(data, prior, damping=1 / count)
     loops = {

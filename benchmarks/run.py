@@ -30,6 +30,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import figures
 import scorecard
 
 HERE = Path(__file__).parent
@@ -73,6 +74,7 @@ BENCHMARKS = (
     Benchmark("kddcup", None),
     Benchmark("mnist", None, seconds=5400),
     Benchmark("parties", None),
+    Benchmark("unequal_parties", ("--smoke",)),
     Benchmark("utility_bounds", None),
     Benchmark("audits", ("--quick",)),
     Benchmark("tensor_attack", ("--quick",)),
@@ -152,6 +154,12 @@ def _state(code: int | None, limit: int) -> str:
     return "done" if code == 0 else f"failed: exit code {code}"
 
 
+def smoke() -> dict[str, float]:
+    """Whether all files are there; `tests/test_benchmarks.py` runs each with --smoke."""
+    there = [one.name for one in BENCHMARKS if (HERE / f"{one.name}.py").is_file()]
+    return {"benchmarks": len(BENCHMARKS), "of which there are": len(there)}
+
+
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     known = {one.name: one for one in BENCHMARKS}
@@ -161,7 +169,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="name", help=", ".join(known))
     parser.add_argument("--quick", action="store_true", help="a small part, in ten minutes")
     parser.add_argument("--page", action="store_true", help="only write the page anew")
-    arguments = parser.parse_args()
+    arguments = figures.options(parser, smoke)
     unknown = set(arguments.names) - set(known)
     if unknown:
         print(f"unknown benchmark {', '.join(sorted(unknown))}: choose from {', '.join(known)}")

@@ -129,6 +129,17 @@ def run(folder: Path, trust: str, rounds: int) -> dict[str, object]:
     return dict(json.loads((job / "seconds.json").read_text()))
 
 
+def smoke() -> dict[str, float]:
+    """What the parties agree on before the first round: the studies and their noise; no server."""
+    began = time.perf_counter()
+    agreed = {trust: study(trust, 2) for trust in AIMS}
+    noise = {
+        f"noise, {trust}": own.algorithm.event(own.facts, own.trust).noise.std
+        for trust, own in agreed.items()
+    }
+    return {"seconds": time.perf_counter() - began, **noise}
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--resident"]:
         resident(*sys.argv[2:])
@@ -137,7 +148,7 @@ if __name__ == "__main__":
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="five rounds in place of twelve")
-    rounds = 5 if parser.parse_args().quick else 12
+    rounds = 5 if figures.options(parser, smoke).quick else 12
     print(f"{PARTIES} parties, {FEATURES} floats, load {os.getloadavg()[0]:.1f}")
     print(
         f"{'trust':12s}{'minimum':>9s}{'median':>9s}  seconds a round"

@@ -238,6 +238,12 @@ def against_mpyc(python: str | None, size: int, repetitions: int) -> None:
     )
 
 
+def smoke() -> dict[str, float]:
+    values, began = np.arange(1000), time.perf_counter()
+    assert np.array_equal(whole_attempt(people(3, 2), share(values)), 3 * values)
+    return {"seconds": time.perf_counter() - began}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the integers")
@@ -246,7 +252,7 @@ def main() -> None:
         default=os.environ.get("UNISONO_MPYC_PYTHON"),
         help="a Python interpreter with mpyc, numpy and gmpy2",
     )
-    arguments = parser.parse_args()
+    arguments = figures.options(parser, smoke, ("mpyc",))
     size, repetitions = (10**5, 5) if arguments.quick else (10**6, 30)
     print(f"{size} integers modulo 2^{BITS}, load {os.getloadavg()[0]:.1f}")
     print(f"{'':<36}{'ours':>12}{'AES-CTR alone':>26}{'ratio':>7}{'CPU':>7}")

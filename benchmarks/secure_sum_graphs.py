@@ -12,6 +12,7 @@ import os
 
 import numpy as np
 
+import figures
 from secure_sum import BITS, People, alternating, deals_for_the_first, people, share
 from unisono.engines import wire
 from unisono.engines.distributed import packets
@@ -96,10 +97,15 @@ def one_party(crowd: People, size: int, repetitions: int) -> tuple[float, float,
     return first.wall + second.wall, third.wall, *traffic(crowd.session, size)
 
 
+def smoke() -> dict[str, float]:
+    first, second, sent, received = one_party(people(5, 3), 1000, 1)
+    return {"first": first, "second": second, "bytes sent": sent, "bytes received": received}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer integers")
-    size = 10**4 if parser.parse_args().quick else 10**5
+    size = 10**4 if figures.options(parser, smoke).quick else 10**5
     graphs(size, 2)
 
 

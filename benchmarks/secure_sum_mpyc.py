@@ -11,6 +11,8 @@ import time
 
 import numpy as np
 
+import figures
+
 
 async def total(size: int) -> None:
     from mpyc.runtime import mpc
@@ -30,8 +32,7 @@ async def total(size: int) -> None:
 
 if __name__ == "__main__":
     if importlib.util.find_spec("mpyc") is None:
-        print("skipped: this Python has no mpyc; `secure_sum.py --peer` names one that has")
-        sys.exit(0)
+        figures.without_peer(__doc__, "mpyc", "`secure_sum.py --peer` names one that has")
     from mpyc.runtime import mpc
 
-    mpc.run(total(int(sys.argv[1])))
+    mpc.run(total(int(next((one for one in sys.argv[1:] if one.isdigit()), "1000"))))

@@ -496,7 +496,9 @@ def main() -> None:
     for fault, times in sorted(found["faults"].items()):
         print(f"  {fault:32s}{times:6d}")
     print(f"  memory {found['memory']:.0f} MB, slope {found['slope']:+.1f} kB a round")
-    if not arguments.smoke:
+    if arguments.smoke:
+        figures.smoked({"opened": found["opened"], "left out": found["left out"]})
+    else:
         figures.report(
             "memory over a soak", found["slope"], "kB a round", aim=AIM_SLOPE, lower=True
         )

@@ -201,6 +201,15 @@ def many(runs: int) -> None:
     print(f"  goal: under {SCALE_SECONDS:.0f} s on 2 cores: {best:.1f} s {verdict}")
 
 
+def smoke() -> dict[str, float]:
+    """One chunk of rounds over three parties."""
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(3, 10, 5)).astype(np.float32)
+    features /= np.linalg.norm(features, axis=2, keepdims=True)
+    found, right = learn(features, np.sign(features[..., 0]), CHUNK)
+    return {"seconds": found.total, "accuracy": right}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -212,7 +221,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="one run each, three peer rounds")
     parser.add_argument("--only", choices=("rounds", "scale"))
     parser.add_argument("--scale", type=int, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = figures.options(parser, smoke, ("ray",))
     if arguments.scale:
         print(json.dumps(scale(arguments.scale)))
         return 0

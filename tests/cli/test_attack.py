@@ -18,7 +18,8 @@ from unisono.attacks.laboratory.results import (
     Row,
     Tensor,
 )
-from unisono.reports.run import read_run
+from unisono.reports.markdown import markdown
+from unisono.runs.folder import read_run
 
 RUNNER = CliRunner()
 TINY = experiment.Effort(
@@ -124,6 +125,29 @@ def test_the_laboratory_leaves_a_run(tmp_path, monkeypatch):
     assert "http://" not in page.replace("http://www.w3.org", "")
 
 
+def test_linkage_leaves_a_run_with_a_table_and_a_picture(tmp_path):
+    folder = tmp_path / "linked"
+    result = RUNNER.invoke(cli.app, ["attack", "linkage", "--quick", "--output", str(folder)])
+    assert result.exit_code == 0, result.output
+    for words in (
+        "no names, nothing else",
+        "noisy table, epsilon 0.1",
+        "k-anonymity",
+        "report.html",
+    ):
+        assert words in result.stdout
+    run = read_run(folder)
+    assert (run.heading.title, run.heading.state) == ("Linkage attack", "finished")
+    rows = {row["name"]: row for row in run.attacks["linkage"]["rows"]}
+    assert rows["none"]["reidentified"] > 0.7
+    assert rows["decade"]["insider"] == 1 > rows["dp-1"]["bound"] > rows["dp-1"]["insider"]
+    assert (folder / "report.html").read_text().count("data:image/png;base64,") == 1
+    assert (folder / "attack-linkage.png").read_bytes().startswith(b"\x89PNG")
+    again = markdown(run)
+    assert "an insider has the records of all other patients" in again
+    assert "| noisy table, epsilon 1 |" in again.replace("  ", " ")
+
+
 def test_a_run_that_breaks_says_so(tmp_path, monkeypatch):
     def broken(*arguments, **options):
         raise OSError("no digits")
@@ -164,3 +188,5 @@ def test_bad_input(tmp_path):
     assert RUNNER.invoke(cli.app, ["attack", str(tmp_path / "none.toml")]).exit_code == 2
     result = RUNNER.invoke(cli.app, ["attack", "study.toml", "--only", "none"])
     assert "belong to the laboratory" in result.stderr
+    result = RUNNER.invoke(cli.app, ["attack", "linkage", "--only", "none"])
+    assert (result.exit_code, "leave it out for linkage" in result.stderr) == (2, True)

@@ -19,6 +19,7 @@ planes (squares).
 """
 
 import math
+from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import jax.numpy as jnp
@@ -71,12 +72,17 @@ def start(shape: tuple[int, ...]) -> DescentState:
     return DescentState(zero, zero, zero, jnp.int32(0))
 
 
-def descend(config: DescentConfig, state: DescentState, gradient: Any) -> DescentState:
-    """One step along the noisy average gradient."""
+def descend(
+    config: DescentConfig,
+    state: DescentState,
+    gradient: Any,
+    project: Callable[[Any], Any] = lambda point: point,
+) -> DescentState:
+    """One step along the noisy average gradient, back into the set that parameters stay in."""
     late = int(config.rounds * (1 - config.average_last))
     slope = gradient.reshape(state.parameters.shape) + config.regularisation * state.parameters
     velocity = config.momentum * state.velocity + slope
-    parameters = state.parameters - config.learning_rate * velocity
+    parameters = project(state.parameters - config.learning_rate * velocity)
     weight = jnp.where(state.round >= late, 1.0 / (state.round - late + 1), 0.0)
     average = state.average + weight * (parameters - state.average)
     return DescentState(parameters, velocity, average, state.round + 1)
@@ -90,8 +96,11 @@ def arrived(config: DescentConfig, state: DescentState) -> Any:
 # ------------------------------------------------------------- the published rule
 
 
-def signal(facts: Facts, trust: Trust, privacy: Privacy, parameters: int) -> float:
-    """q: how many standard deviations of noise all records together outweigh.
+def signal(
+    facts: Facts, trust: Trust, privacy: Privacy, parameters: int, records: float | None = None
+) -> float:
+    """q: how many standard deviations of noise all records together outweigh, or as many
+    `records` of the heaviest weight as they amount to (`objectives.effective_records`).
 
     >>> facts = Facts((10_000,), 10, 1)
     >>> round(signal(facts, Trust.LOCAL, Privacy(1.0, 1e-5), 10))
@@ -102,7 +111,8 @@ def signal(facts: Facts, trust: Trust, privacy: Privacy, parameters: int) -> flo
         strength = gaussian.mu_for(privacy.epsilon, privacy.delta)
     factor = 2 if privacy.relation is Relation.REPLACE_ONE else 1
     noise = math.sqrt(parameters * copies(facts, trust))
-    return sum(facts.records) * strength / (factor * noise)
+    counted = sum(facts.records) if records is None else records
+    return counted * strength / (factor * noise)
 
 
 def stable_rate(config: DescentConfig, problem: LinearLoss) -> float:

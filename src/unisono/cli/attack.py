@@ -1,6 +1,7 @@
-"""`unisono attack`: the built-in laboratory, or a study on made-up records."""
+"""`unisono attack`: the built-in laboratory, linkage, or a study on made-up records."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,22 +12,30 @@ from unisono.cli.output import console, write_json
 from unisono.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from unisono.attacks.laboratory import Outcome
+    from unisono.attacks.laboratory import LinkageFound, Outcome
 
+_LINKAGE = Path(
+    "linkage"
+)  # a word in the place of a study: write ./linkage for a file of that name
 _WIDTH = 140  # of the table; a narrower terminal wraps its lines
 
 
 def attack(
     study: Annotated[
         Path | None,
-        typer.Argument(metavar="[STUDY]", help="A study file; without one, the laboratory."),
+        typer.Argument(
+            metavar="[STUDY]", help="A study file, or `linkage`; without one, the laboratory."
+        ),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer defences and repetitions: rougher numbers.")
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where the laboratory writes; default: laboratory.run"),
+        typer.Option(
+            metavar="FOLDER",
+            help="Where the laboratory writes; default: laboratory.run or linkage.run",
+        ),
     ] = None,
     only: Annotated[
         str | None, typer.Option(metavar="DEFENCE,...", help="Only these defences.")
@@ -40,6 +49,9 @@ def attack(
     against every defence, by attackers who know the defence and by naive ones, on scikit-learn's
     digits. It takes some minutes and writes a run folder with a report and two pictures.
 
+    With `linkage`: an "anonymised" table of patients is joined with a register of names, under
+    generalisation, suppression and a private release, in seconds, with a report and a picture.
+
     With a study: made-up records within its public bounds, attacked with what one viewer sees under
     the study's trust. No real data are read and nothing is spent.
 
@@ -49,47 +61,57 @@ def attack(
     Examples:
       unisono attack
       unisono attack --quick --only none,pruning,dp-8
+      unisono attack linkage --quick
       unisono attack study.toml --json
     """
+    if study == _LINKAGE:
+        if only:
+            raise InvalidInput("--only belongs to the laboratory: leave it out for linkage")
+        _linkage(output or Path("linkage.run"), quick, seed, json)
+        return
     if study is not None:
         if only or output:
             raise InvalidInput("--only and --output belong to the laboratory: leave them out")
         _study(study, quick, seed, json)
         return
     from unisono.attacks import laboratory
+    from unisono.runs.folder import REPORT_HTML
 
     cases = laboratory.chosen(only, quick)
     folder = output or Path("laboratory.run")
     with made_up.bar(json, "building networks") as progress:
         document = in_folder(
-            folder, lambda: laboratory.run(cases, seed=seed, quick=quick, progress=progress)
+            folder,
+            "Attack laboratory",
+            lambda: _written(
+                folder, laboratory.run(cases, seed=seed, quick=quick, progress=progress)
+            ),
         )
     if json:
         write_json({"laboratory": document, "folder": str(folder)})
         return
     _print_table(document)
-    typer.echo(f"\nReport: {folder / 'report.html'}")
+    typer.echo(f"\nReport: {folder / REPORT_HTML}")
 
 
-def in_folder(folder: Path, work: Any) -> dict[str, Any]:
-    """Run the laboratory inside a run folder: heading first, then numbers, pictures, report."""
-    import json as text
+def in_folder(folder: Path, title: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Run an attack of the laboratory inside a run folder, whose heading says how it goes."""
     import os
     from dataclasses import replace
     from datetime import UTC, datetime
 
-    from unisono.deployment.files import folder_for, write
-    from unisono.reports.run import HEADING, Heading
+    from unisono.deployment.files import folder_for
+    from unisono.runs.folder import Heading
 
     def now() -> str:
         return datetime.now(UTC).isoformat(timespec="seconds")
 
     def note(heading: Heading) -> None:
-        write(folder / HEADING, (text.dumps(heading.to_json(), indent=2) + "\n").encode())
+        heading.write(folder)
 
     folder_for(folder)
     heading = Heading(
-        "Attack laboratory",
+        title,
         "laboratory",
         "running",
         now(),
@@ -98,7 +120,7 @@ def in_folder(folder: Path, work: Any) -> dict[str, Any]:
     )
     note(heading)
     try:
-        document = _written(folder, work())
+        document = work()
     except BaseException as error:
         words = str(error) or type(error).__name__
         note(replace(heading, state="failed", ended=now(), process=None, error=words))
@@ -108,11 +130,9 @@ def in_folder(folder: Path, work: Any) -> dict[str, Any]:
 
 
 def _written(folder: Path, outcome: "Outcome") -> dict[str, Any]:
-    import json as text
-
     from unisono.attacks.laboratory import document, pictures
-    from unisono.deployment.files import write
     from unisono.reports.laboratory import AXIS, GRID, laboratory_page, markdown
+    from unisono.runs.folder import ATTACKS, REPORT_HTML, REPORT_MARKDOWN, write
 
     found = document(outcome.laboratory)
     drawn = {
@@ -121,10 +141,9 @@ def _written(folder: Path, outcome: "Outcome") -> dict[str, Any]:
     }
     for name, content in drawn.items():
         write(folder / name, content)
-    plain = text.dumps({"laboratory": found}, indent=2, allow_nan=False)
-    write(folder / "attacks.json", (plain + "\n").encode())
-    write(folder / "report.md", f"# Attack laboratory\n\n{markdown(found)}".encode())
-    write(folder / "report.html", laboratory_page(found, drawn).encode())
+    ATTACKS.write(folder, {"laboratory": found})
+    write(folder / REPORT_MARKDOWN, f"# Attack laboratory\n\n{markdown(found)}".encode())
+    write(folder / REPORT_HTML, laboratory_page(found, drawn).encode())
     return found
 
 
@@ -151,6 +170,46 @@ def _print_table(document: dict[str, Any]) -> None:
         "An attack that fails certifies nothing.",
         soft_wrap=True,
     )
+
+
+def _linkage(folder: Path, quick: bool, seed: int, json: bool) -> None:
+    from rich.table import Table
+
+    from unisono.attacks import laboratory
+    from unisono.reports.linkage import linkage_table, linkage_words
+
+    document = in_folder(
+        folder,
+        "Linkage attack",
+        lambda: _written_linkage(folder, laboratory.run_linkage(seed=seed, quick=quick)),
+    )
+    if json:
+        write_json({"linkage": document, "folder": str(folder)})
+        return
+    header, rows = linkage_table(document)
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for place, name in enumerate(header):
+        shown.add_column(name, justify="right" if place else "left")
+    for row in rows:
+        shown.add_row(*row)
+    screen = console()
+    screen.width = max(screen.width, _WIDTH)
+    screen.print(shown)
+    screen.print(f"\n{linkage_words(document)}", soft_wrap=True)
+    typer.echo(f"\nReport: {folder / 'report.html'}")
+
+
+def _written_linkage(folder: Path, found: "LinkageFound") -> dict[str, Any]:
+    from unisono.attacks.laboratory import linkage_document, pictures
+    from unisono.reports.linkage import PICTURE, linkage_markdown, linkage_page
+    from unisono.runs.folder import ATTACKS, REPORT_HTML, REPORT_MARKDOWN, write
+
+    document, picture = linkage_document(found), pictures.linked(found)
+    write(folder / PICTURE, picture)
+    ATTACKS.write(folder, {"linkage": document})
+    write(folder / REPORT_MARKDOWN, linkage_markdown(document).encode())
+    write(folder / REPORT_HTML, linkage_page(document, picture).encode())
+    return document
 
 
 def _study(path: Path, quick: bool, seed: int, json: bool) -> None:

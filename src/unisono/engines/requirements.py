@@ -1,6 +1,5 @@
 """What must hold before a study runs, on whatever engine, by public facts."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -24,20 +23,6 @@ def require_begun(study: Study) -> None:
             f"{study.algorithm.name} begins with what an earlier stage of the study releases: "
             "run it from a study file, which runs both, or give its result to `Study.begun`"
         )
-
-
-def require_columns(study: Study, index: int, columns: Sequence[np.ndarray]) -> None:
-    """Widths, and sizes where they are exact, are public facts: refuse what does not fit."""
-    facts = study.facts
-    rows, width = len(columns[0]), int(np.prod(np.shape(columns[0])[1:]))
-    promised = facts.records[index]
-    if (rows != promised and facts.exact_sizes) or width != facts.features:
-        raise InvalidInput(
-            f"party {index} holds {rows} records of {width} features; the study says {promised} of "
-            f"{facts.features}: agree on the public sizes first"
-        )
-    if any(len(column) != rows for column in columns):
-        raise InvalidInput(f"party {index} has columns of different lengths: align its records")
 
 
 def require_headroom(study: Study) -> None:
@@ -90,7 +75,11 @@ def require_sampler_error(study: Study, event: Event, dimension: int) -> None:
 
 
 def asked(study: Study) -> np.ndarray:
-    """Who is asked when: (rounds, parties)."""
+    """Who is asked when: (rounds, parties); nobody knows it of records that are yet to be named."""
+    if study.algorithm.named is not None:
+        raise InvalidInput(
+            f"who is asked in {study.algorithm.name} follows from an order that a coordinator draws"
+        )
     if study.algorithm.schedule is None:
         return np.ones((study.algorithm.rounds, study.facts.parties), bool)
     return np.asarray(study.algorithm.schedule(study.facts).asked, bool)

@@ -17,7 +17,7 @@ what leaves a party; `price` (core's, not the algorithm's) derives step, events 
 makes the functions, and may read the price.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -38,17 +38,28 @@ from unisono.releases.apart import require_apart
 from unisono.releases.banded import BandedSum, with_memory
 from unisono.releases.bounds import ClippedUpdate
 from unisono.releases.closed import require_closed
-from unisono.releases.release import Bound, Priced, Release, batch_size, price, round_event
+from unisono.releases.release import (
+    Bound,
+    Priced,
+    Release,
+    SizedBound,
+    batch_size,
+    price,
+    round_event,
+)
 
 
 class Records(NamedTuple):
     """A party's rows as columns (n, ...), and which of them are there (n,); others are padding.
 
-    Functions that return a value for each record may ignore `present`: their bound does not.
+    Functions that return a value for each record may ignore `present`: their bound does not. `size`
+    is the party's public number of records, as agreed; what weighs a party follows it, never
+    `present`, which is secret and may be a part of the records.
     """
 
     columns: tuple[Any, ...]
     present: Any
+    size: Any = None
 
 
 class Algorithm(NamedTuple):
@@ -79,7 +90,7 @@ class AlgorithmConfig(Config):
 
     def agreed(self, problem: Any) -> dict[str, Any]:
         """These settings as plain JSON; what is a function, by a fingerprint of its program."""
-        return self.model_dump(mode="json")
+        return self.hashed
 
 
 class UtilityLaw(NamedTuple):
@@ -133,7 +144,8 @@ class AlgorithmKind:
     `trusts` where its noise may be added. `sends` says what leaves a party, for attackers and those
     who fear them; from `invertible` messages a search may find records (`attacks`). `unit_rows`:
     records are scaled to unit length for it. `noise_aware(study)` turns its result into one that
-    counts the noise in, where the law of its effect is known. `laws` tell the planner what noise
+    counts the noise in, where the law of its effect is known. `remarks(study)` are what people
+    would be surprised by later, each with a remedy, for `check`. `laws` tell the planner what noise
     costs, by task (see `planning.laws`). `suggest(problem, rows)` are the settings that suit a
     problem over rows of a public scale, where nobody says otherwise. `earlier(config, problem)` is
     the stage that it begins with, if any.
@@ -152,6 +164,7 @@ class AlgorithmKind:
     invertible: bool = False
     unit_rows: bool = True
     noise_aware: Callable[[Any], Callable[[Any], Any]] | None = None
+    remarks: Callable[[Any], Iterable[tuple[str, str]]] | None = None
     laws: Mapping[str, UtilityLaw] = field(default_factory=dict, hash=False)
     suggest: Callable[[Any, RowScale], Mapping[str, Any]] = _no_suggestion
     earlier: Callable[[Any, Any], Earlier | None] = _nothing_earlier
@@ -236,15 +249,18 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
     parts = kind.build(config, problem, facts, priced)
     bound, inside = priced.bound, priced.inside
     remembers = parts.settle is not None and release.local_steps is None
-    raw_of = _apart(kind.name, parts, bound)
+    raw_of = _apart(kind.name, parts, bound, min(facts.records))
 
-    def local(_: Facts, public: Any, party: Any, data: Any, mask: Any) -> tuple[Any, Contribution]:
+    def local(
+        _: Facts, public: Any, party: Any, data: Any, mask: Any, size: Any = None
+    ) -> tuple[Any, Contribution]:
         if inside is not None:  # noise of this turn, for the bound alone
-            _, raw = raw_of(public, None, Records(data, mask))
+            _, raw = raw_of(public, None, Records(data, mask, size))
             return None, bound.integers(facts, privacy, priced.step, (party, raw), mask)[0]
         own = party[0] if remembers else party
-        own, raw = raw_of(public, own, Records(data, mask))
-        contribution, sent = bound.integers(facts, privacy, priced.step, raw, mask)
+        own, raw = raw_of(public, own, Records(data, mask, size))
+        here = bound.of_party(size) if isinstance(bound, SizedBound) else bound
+        contribution, sent = here.integers(facts, privacy, priced.step, raw, mask)
         return ((own, sent) if remembers else own), contribution
 
     def with_memory_of_sent(first: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -317,12 +333,14 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
         round_event=None
         if not release.scales
         else lambda _, __, number: round_event(release, priced, number),
-        batch=(lambda _: batch_size(release, facts)) if bound.batched else None,
+        batch=_batch(release, facts),
         whole=bound.whole,
         privacy=privacy,
         dimension=bound.dimension,
         inside=inside,
         begin=None if parts.begin is None else begin,
+        effective_records=release.effective_records,
+        named=release.named,
     )
     if isinstance(bound, BandedSum):
         return with_memory(algorithm, bound, facts, privacy)
@@ -336,12 +354,19 @@ def _fixed(release: Release, facts: Facts) -> Release:
     schedule = release.turns(facts)
     asked = np.array(schedule.asked, bool)
     asked.setflags(write=False)
-    schedule = schedule._replace(asked=asked)
+    schedule = schedule._replace(asked=asked, rows=None)
     return replace(release, turns=lambda _: schedule)
 
 
+def _batch(release: Release, facts: Facts) -> Callable[[Facts], int] | None:
+    """How many rows of a party reach its function, where not all of them do."""
+    if release.named is not None:
+        return lambda _: 1
+    return (lambda _: batch_size(release, facts)) if release.bound.batched else None
+
+
 def _apart(
-    name: str, parts: Algorithm, bound: Bound
+    name: str, parts: Algorithm, bound: Bound, size: int
 ) -> Callable[[Any, Any, Records], tuple[Any, Any]]:
     """A party's function, tried on synthetic records when it is first traced; whole parties are
     bounded whatever is made of their records."""
@@ -356,7 +381,9 @@ def _apart(
                 server, first = parts.init()
                 asked = parts.ask(server)
             require_apart(
-                name, lambda *given: parts.local(asked, first, Records(*given))[1], records[0]
+                name,
+                lambda rows, mask: parts.local(asked, first, Records(rows, mask, size))[1],
+                records[0],
             )
             tried.add(shapes)
         after, raw = parts.local(public, own, records)

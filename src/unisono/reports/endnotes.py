@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from unisono.core.words import times
-from unisono.reports.blocks import Block, Code, Facts, Items, Laboratory, Part, Text, shorter
+from unisono.reports.blocks import Block, Code, Facts, Grid, Items, Laboratory, Part, Text, shorter
 from unisono.reports.blocks import Heading as Title
+from unisono.reports.linkage import CAPTION, linkage_table, linkage_words
 from unisono.reports.reading import Reading
 
 _HEADS = 12  # ledger heads that are shown
@@ -23,6 +24,8 @@ def attacks(reading: Reading) -> Part | None:
             blocks.append(Laboratory(document))
         elif name == "audit":
             blocks += [Title("Audit"), *_audit(document)]
+        elif name == "linkage":
+            blocks += [Text(linkage_words(document)), Grid(CAPTION, *linkage_table(document))]
         else:
             blocks.append(Code(str(name), _indented(document)))
     return Part("Attacks and audits", "attacks", blocks)

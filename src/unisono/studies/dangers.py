@@ -14,7 +14,7 @@ from unisono.core.trust import PARTY, Trust, Unit
 from unisono.core.words import number, times
 from unisono.data.schema import Number
 from unisono.models.model import Target
-from unisono.planning.noise import Noise
+from unisono.planning.noise import Noise, weights_in_words
 from unisono.studies.build import Built
 from unisono.studies.schema import StudyFile
 from unisono.studies.source import Place
@@ -50,6 +50,8 @@ def dangers(built: Built, epsilons: dict[str, float], noise: Noise) -> list[Dang
         *_crowd(built),
         *_failures(built),
         *_noise(built, noise),
+        *_weights(built),
+        *_algorithm(built),
         *_columns(built.file),
         *_practice(built.file),
     ]
@@ -117,7 +119,7 @@ def _crowd(built: Built) -> Iterator[Danger]:
 def _failures(built: Built) -> Iterator[Danger]:
     file, study = built.file, built.study
     parties, rounds = len(file.parties), study.algorithm.rounds
-    if parties > 1 and file.survivors == parties:
+    if parties > 1 and file.survivors == parties and study.algorithm.named is None:
         words = f"all {parties} parties must answer: one that fails leaves the round out"
         if rounds == 1:
             words = f"all {parties} parties must answer in the only round: if one fails, nothing "
@@ -146,8 +148,11 @@ def _noise(built: Built, noise: Noise) -> Iterator[Danger]:
     swamped = noise.total < SWAMPED
     words = "noise will swamp the result" if swamped else "expect a rough result: noise is large"
     unit = file.privacy.unit
-    words += f" (all {number(noise.units, 3)} {'parties' if unit is Unit.PARTY else 'records'} "
-    words += f"of a round together weigh {number(noise.total, 2)} times as much as the noise)"
+    of_all = f"all {number(noise.units, 3)} {'parties' if unit is Unit.PARTY else 'records'} "
+    of_all += "of a round together weigh"
+    if noise.units == 1:
+        of_all = "the messages of all rounds weigh"
+    words += f" ({of_all} {number(noise.total, 2)} times as much as the noise)"
     remedy = "more records, fewer columns, a larger epsilon"
     if unit is Unit.PARTY:
         remedy = "hiding whole parties takes hundreds of them; hide records instead"
@@ -155,6 +160,19 @@ def _noise(built: Built, noise: Noise) -> Iterator[Danger]:
         remedy += ", or a secure sum"
     level: Literal["warning", "note"] = "warning" if swamped else "note"
     yield Danger(level, words, f"{remedy}; see `unisono plan`", ("privacy", "epsilon"))
+
+
+def _weights(built: Built) -> Iterator[Danger]:
+    words = weights_in_words(built.study)
+    if words:
+        remedy = 'use objective = "pooled", unless small parties are to count as much as large ones'
+        yield Danger("note", words, remedy, ("algorithm", "objective"))
+
+
+def _algorithm(built: Built) -> Iterator[Danger]:
+    if built.algorithm.remarks is not None:
+        for words, remedy in built.algorithm.remarks(built.study):
+            yield Danger("note", words, remedy, ("algorithm", "name"))
 
 
 def _columns(file: StudyFile) -> Iterator[Danger]:

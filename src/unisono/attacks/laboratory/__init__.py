@@ -1,7 +1,8 @@
-"""The built-in laboratory: every attack on every defence, on digits, in minutes."""
+"""The built-in laboratory: attacks on defences, of updates (digits) and of tables (linkage)."""
 
 from unisono.attacks.laboratory.cases import CASES, Case, chosen
 from unisono.attacks.laboratory.experiment import QUICK, Effort, Outcome, run
+from unisono.attacks.laboratory.linking import LinkageFound, linkage_document, run_linkage
 from unisono.attacks.laboratory.results import Laboratory, Row, document
 
 __all__ = [
@@ -10,9 +11,12 @@ __all__ = [
     "Case",
     "Effort",
     "Laboratory",
+    "LinkageFound",
     "Outcome",
     "Row",
     "chosen",
     "document",
+    "linkage_document",
     "run",
+    "run_linkage",
 ]

@@ -1,7 +1,8 @@
-"""The laboratory's two pictures, as PNG bytes.
+"""The laboratory's pictures, as PNG bytes.
 
     grid    defence x attack: the same five digits as the adaptive attacker found them
     axis    error of one record against epsilon and against parties, on one scale of errors
+    linked  linkage, defence by defence: who is named, what is guessed, what epsilon allows
 
 Readable in grey and by the colour-blind: colour, line and marker all differ (Okabe and Ito).
 """
@@ -19,6 +20,7 @@ from matplotlib import pyplot
 
 from unisono.attacks.laboratory.experiment import Gallery
 from unisono.attacks.laboratory.ground import BATCH, SIDE
+from unisono.attacks.laboratory.linking import LinkageFound
 from unisono.attacks.laboratory.results import Laboratory, Point, Row
 
 _ATTACKS = {
@@ -105,6 +107,43 @@ def axis(found: Laboratory) -> bytes:
         right.set_xlabel("parties in the secure sum, one record each")
         right.set_title("crowd: no noise at all", fontsize=10)
         right.legend(frameon=False, fontsize=9, loc="center left")
+        return _png(figure)
+
+
+def linked(found: LinkageFound) -> bytes:
+    """One line for each defence: bars of the re-identified, marks of both attackers' guesses."""
+    rows = found.rows
+    with pyplot.rc_context(_STYLE):
+        figure, panel = pyplot.subplots(figsize=(9.6, 0.42 * len(rows) + 1.5), layout="constrained")
+        places = np.arange(len(rows))
+        panel.axvline(found.baseline, color=_GREY, linestyle="--", linewidth=1.4, zorder=1)
+        panel.barh(
+            places,
+            [row.reidentified or 0.0 for row in rows],
+            height=0.5,
+            color="#CCCCCC",
+            label="rightly given a name",
+            zorder=0,
+        )
+        bounded = [(row.bound, at) for at, row in enumerate(rows) if row.bound is not None]
+        panel.plot(
+            *zip(*bounded, strict=True),
+            linestyle="none",
+            marker="|",
+            markersize=18,
+            markeredgewidth=2.2,
+            color="black",
+            label="most that epsilon allows",
+        )
+        insiders, outsiders = [row.insider for row in rows], [row.outsider for row in rows]
+        panel.plot(insiders, places, "s", color=_ORANGE, markersize=8, label="insider guesses")
+        panel.plot(outsiders, places, "o", color=_BLUE, markersize=6, label="outsider guesses")
+        panel.set_yticks(places, [row.defence for row in rows])
+        panel.set(xlim=(0, 1.02), xlabel="share of patients (dashed: blind guess of a diagnosis)")
+        panel.invert_yaxis()
+        panel.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        panel.grid(axis="x", alpha=0.25)
+        figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=9)
         return _png(figure)
 
 

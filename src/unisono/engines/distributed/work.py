@@ -28,8 +28,8 @@ from unisono.engines.layout import (
     program_rows,
     segment_rows,
 )
+from unisono.engines.payments import require_columns
 from unisono.engines.requirements import (
-    require_columns,
     require_headroom,
     require_sampler_error,
     rounded_report,
@@ -49,6 +49,7 @@ class Worker:
         self.study, self.party, self.index = study, party, index
         require_headroom(study)
         self._local, self._absorb = _compiled(_Same(study))
+        self._size = np.int32(study.facts.records[index])
         self._promised: Any = None
 
     def prepare(self, shapes: list[tuple[int, ...]], state: Any, public: Any) -> None:
@@ -63,15 +64,22 @@ class Worker:
         self._require_bounded(made, event, rows)  # a fault shows before any payment
 
     def one_release(
-        self, grant: Grant, index: int, public: Any, state: Any, number: int
+        self,
+        grant: Grant,
+        index: int,
+        public: Any,
+        state: Any,
+        number: int,
+        row: int | None = None,
     ) -> tuple[Any, Any, bool]:
-        """The sealed value, the state after it, and whether the party's coin let it take part."""
+        """The sealed value, the state after it, and whether the party's coin let it take part; of
+        one `row` alone, where it was named."""
         algorithm, facts, trust = self.study.algorithm, self.study.facts, self.study.trust
         event = algorithm.event_of(facts, trust, self.index, number)
         if algorithm.inside is not None:  # in place of a state: there is none
             first = grant.draw(index, self.study.hash.encode())
             state, index = inside_noise(first, algorithm.inside), index + 1
-        draw = grant.draw(index, self.study.hash.encode())
+        draw = grant.draw(index, self.study.hash.encode(), row)
         after, contribution, takes_part = self.clean(draw, event, public, state, number)
         value: Any
         match trust:
@@ -124,7 +132,9 @@ class Worker:
             mask[: len(real)][real] = chosen
             cuts = [slice(a, a + (size or length)) for a in range(0, length, size or length)]
             return [(tuple(a[cut] for a in whole), mask[cut]) for cut in cuts], takes_part
-        if study.algorithm.rows is not None:
+        if draw.record is not None:
+            rows = np.array([draw.record], np.int32)
+        elif study.algorithm.rows is not None:
             rows = in_turn(study, number)
         else:
             rows = chosen_rows(study, draw, event, [int(real.sum())])[0]
@@ -136,7 +146,7 @@ class Worker:
     ) -> tuple[Any, Contribution]:
         """The state after this turn, and the sum over all segments, as integers."""
         bound = self._bound(public, state, *segments[0])
-        parts = [self._local(public, state, *segment) for segment in segments]
+        parts = [self._local(public, state, *segment, self._size) for segment in segments]
         value = sum(np.asarray(part) for _, part, _ in parts)
         valid = all(bool(kept) for _, _, kept in parts)
         return parts[-1][0], computed(bound, value, valid, draw)
@@ -149,7 +159,7 @@ class Worker:
             def contribution(*arguments: Any) -> Any:
                 return algorithm.local(facts, *arguments)[1]
 
-            self._promised = abstract(contribution, public, state, columns, mask)
+            self._promised = abstract(contribution, public, state, columns, mask, self._size)
         return self._promised
 
     def _require_bounded(self, contribution: Contribution, event: Event, rows: int) -> None:

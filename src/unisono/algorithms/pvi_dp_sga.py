@@ -343,4 +343,5 @@ DP_SGA = AlgorithmKind(
     sends="changes of posteriors after many noisy local steps",
     suggest=suggest,
     earlier=earlier,
+    own_epsilons=True,
 )

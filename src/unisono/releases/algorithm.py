@@ -148,7 +148,8 @@ class AlgorithmKind:
     would be surprised by later, each with a remedy, for `check`. `laws` tell the planner what noise
     costs, by task (see `planning.laws`). `suggest(problem, rows)` are the settings that suit a
     problem over rows of a public scale, where nobody says otherwise. `earlier(config, problem)` is
-    the stage that it begins with, if any.
+    the stage that it begins with, if any. `own_epsilons`: parties may have epsilons of their own,
+    since each makes all of the noise of what it sends.
     """
 
     name: str
@@ -168,6 +169,7 @@ class AlgorithmKind:
     laws: Mapping[str, UtilityLaw] = field(default_factory=dict, hash=False)
     suggest: Callable[[Any, RowScale], Mapping[str, Any]] = _no_suggestion
     earlier: Callable[[Any, Any], Earlier | None] = _nothing_earlier
+    own_epsilons: bool = False
 
     def configured(self, **settings: Any) -> Any:
         """The configuration with these settings; whatever is wrong is refused in words."""

@@ -22,7 +22,7 @@ from unisono.core.events import Composed
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.transcript import Transcript
-from unisono.core.trust import Trust, Viewer
+from unisono.core.trust import Viewer
 from unisono.data import Table, read_table
 from unisono.data.encoding import Values
 from unisono.errors import InvalidInput, PrivacyViolation
@@ -251,10 +251,9 @@ def _require_unit(file: StudyFile, study: Study) -> None:
 
 
 def _require_own_noise(kind: AlgorithmKind) -> None:
-    """Parties have epsilons of their own where each makes all of the noise of what it sends, and
-    no reading of the result takes their noise to be alike."""
-    if kind.trusts != {Trust.LOCAL}:
-        able = [one.name for one in algorithms().values() if one.trusts == {Trust.LOCAL}]
+    """Refuse epsilons of their own where the noise is for all parties together."""
+    if not kind.own_epsilons:
+        able = [one.name for one in algorithms().values() if one.own_epsilons]
         raise InvalidInput(
             f"{kind.name} opens sums with noise for all parties together: leave it out, or choose "
             f"an algorithm whose parties release on their own ({', '.join(able)})"

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from unisono.core.trust import SERVER
-from unisono.deployment import server
+from unisono.deployment import local_run, server
 from unisono.deployment.job import Job
+from unisono.deployment.local_run import Place, prepare
 from unisono.engines.distributed.server import Conditions
 from unisono.problems.gaussian_family import mean
 from unisono.studies.stages import FIT, START
@@ -142,3 +143,48 @@ def test_a_trusted_server_adds_the_noise_to_clipped_updates(tmp_path, monkeypatc
     assert shown[0] == shown[1] == shown[2]
     assert shown[0]["rounds_opened"] == 2
     assert set(shown[0]["mean"]) == {"age", "diagnosis=malignant", "intercept"}
+
+
+def test_a_run_in_one_process_goes_on_after_its_start(trial, monkeypatch):
+    """Killed between the stages: the start is read from its checkpoint, and not paid for again."""
+    data = {name: trial.folder / name / "records.csv" for name in NAMES}
+    place = Place(trial.study, data, trial.folder / "here")
+    drive, told = local_run.drive, []
+
+    def dies(study, *given, **more):
+        if study.algorithm.name == "pvi-dp-sga":
+            raise Dies
+        told.append(drive(study, *given, **more))
+        return told[-1]
+
+    def go():
+        ready = prepare(place)
+        with ready.opened() as books:
+            return ready.run(books, lambda progress: None)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(local_run, "drive", dies)
+        with pytest.raises(Dies):
+            go()
+    assert [len(trial.charges(name)) for name in NAMES] == [1, 1, 1]
+    began = []
+
+    def goes_on(study, *given, **more):
+        began.append(study)
+        return drive(study, *given, **more)
+
+    monkeypatch.setattr(local_run, "drive", goes_on)
+    assert go()["rounds_opened"] == 2
+    first, second = began
+    assert (first.algorithm.name, second.algorithm.name) == ("one-shot-regression", "pvi-dp-sga")
+    q = second.algorithm.init(second.facts)[0].q
+    expected = np.linalg.solve(told[0].value.precision, told[0].value.shift)
+    assert np.asarray(mean(q)) == pytest.approx(expected, rel=1e-3, abs=1e-4)
+    charges = [trial.charges(name) for name in NAMES]
+    assert all(sum("start" in line for line in own) == 1 for own in charges)
+    certificate = document(trial.folder / "here", "certificate.json")
+    assert all(
+        line["epsilon"] <= 4.0
+        for line in certificate["guarantees"]
+        if line["relation"] == "replace-one"
+    )

@@ -11,6 +11,8 @@ from unisono.cli.made_up import Progress
 from unisono.cli.output import write_json
 from unisono.errors import AuditFailed
 
+PART = "the rounds alone; the release before them is another algorithm, to be audited by itself"
+
 
 def audit(
     study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file, study.toml.")],
@@ -91,6 +93,7 @@ def audited(
         "runs": found.audit.runs,
         "verdict": "refuted" if found.epsilon > privacy.epsilon else "not refuted",
         "seconds": time.monotonic() - begin,
+        **({} if built.start is None else {"part": PART}),
     }
 
 
@@ -110,5 +113,7 @@ def _text(shown: dict[str, Any]) -> str:
         + ("" if shown["verdict"] == "refuted" else ": no fault was found; this certifies nothing"),
         "seconds": f"{shown['seconds']:.1f}",
     }
+    if "part" in shown:
+        rows["part"] = shown["part"]
     lines = [f"{shown['title']} ({shown['algorithm']}, {shown['trust']})"]
     return "\n".join(lines + [f"  {name:<12}{value}" for name, value in rows.items()])

@@ -39,7 +39,7 @@ class Scripted(NamedTuple):
     number: Any
 
 
-class Likelihood:
+class AttackLikelihood:
     """Clean sums along seen transcripts, for any data of one shape."""
 
     def __init__(self, replay: Replay, victim: np.ndarray) -> None:

@@ -114,7 +114,7 @@ PlotOption = Annotated[
 
 
 @dataclass(frozen=True)
-class Question:
+class TypedQuestion:
     """Everything about a series of releases except how much noise it has."""
 
     mechanism: MechanismName

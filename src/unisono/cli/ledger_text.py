@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from unisono.cli import words
-from unisono.cli.book import Book, Spending
+from unisono.cli.book import Book, PlannedSpending
 from unisono.cli.output import console
 from unisono.core.events import Composed, Event, NoNoise, Poisson, WithoutReplacement
 from unisono.core.policy import Budget, Policy
@@ -88,7 +88,7 @@ def write_book(book: Book, last: int) -> None:
     _write_head(out, book.head)
 
 
-def _write_spending(out: Console, spending: Spending) -> None:
+def _write_spending(out: Console, spending: PlannedSpending) -> None:
     who = describe(spending.viewer)
     out.print(f"Against {who} ({words.times(spending.grants, 'grant')}):")
     if math.isinf(spending.budget.epsilon):

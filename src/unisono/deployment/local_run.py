@@ -31,7 +31,7 @@ from unisono.deployment.job import Progress
 from unisono.deployment.parties_here import explained, policy_for
 from unisono.deployment.public_test import Test, public_test, read_public_test
 from unisono.deployment.record import Budgets, RunLog, model_so_far, write_transcript
-from unisono.deployment.run_folder import Place, begin, claimed, require_folder
+from unisono.deployment.run_folder import RunPlace, begin, claimed, require_folder
 from unisono.engines import compilation_cache
 from unisono.engines.driver import RunOutcome, drive
 from unisono.engines.in_process import IDEAL
@@ -51,12 +51,12 @@ from unisono.studies.order import found_key, keep_key, new_key, simulated_key
 from unisono.studies.policy import require_allowed
 from unisono.studies.policy_file import PolicyFile
 from unisono.studies.schema import StudyFile
-from unisono.studies.stages import FIT, Found, Records, Stage, costs_of
+from unisono.studies.stages import FIT, Found, SplitRecords, Stage, costs_of
 
 Follow = Callable[[Progress], None]
 
 
-def prepare(place: Place) -> "LocalRun":
+def prepare(place: RunPlace) -> "LocalRun":
     """Read and check all files; nothing is written and nothing is spent."""
     file = load_study(place.study)
     built = build(file)
@@ -91,10 +91,10 @@ def prepare(place: Place) -> "LocalRun":
 class LocalRun:
     """A study that may begin: records are read and encoded, policies allow it."""
 
-    place: Place
+    place: RunPlace
     built: Built
     sets: Mapping[str, DataSet]
-    records: Mapping[str, Records]
+    records: Mapping[str, SplitRecords]
     keys: Mapping[str, bytes]
     policies: Mapping[str, PolicyFile]
     test: Test | None
@@ -273,4 +273,4 @@ _ALL_LOST = (
 )
 
 
-__all__ = ["LocalRun", "Place", "prepare"]
+__all__ = ["LocalRun", "RunPlace", "prepare"]

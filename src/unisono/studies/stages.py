@@ -29,7 +29,7 @@ Found = Mapping[str, Any]
 FIT, EVALUATION = "fit", "evaluation"
 
 
-class Records(NamedTuple):
+class SplitRecords(NamedTuple):
     """A party's records, read and checked: those to learn from, and those that are kept to test."""
 
     learnt: Values
@@ -43,7 +43,7 @@ class Stage:
 
     name: str
     study: Study
-    prepare: Callable[[Records, Found], tuple[np.ndarray, ...]]
+    prepare: Callable[[SplitRecords, Found], tuple[np.ndarray, ...]]
 
     @property
     def suffix(self) -> str:
@@ -70,4 +70,4 @@ def _added(costs: Sequence[Mapping[Viewer, Composed]]) -> Mapping[Viewer, Compos
     return total
 
 
-__all__ = ["EVALUATION", "FIT", "Found", "Records", "Stage", "costs_of"]
+__all__ = ["EVALUATION", "FIT", "Found", "SplitRecords", "Stage", "costs_of"]

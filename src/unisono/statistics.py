@@ -26,7 +26,7 @@ from unisono.accounting.curve import PrivacyCurve
 from unisono.core.algorithm import Facts
 from unisono.core.costs import everyone
 from unisono.core.defaults import warn_of_clipping
-from unisono.core.events import Event, Laplace
+from unisono.core.events import Event
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.privacy import Privacy
@@ -35,7 +35,7 @@ from unisono.core.study import warn_large_delta
 from unisono.core.trust import Relation, Trust
 from unisono.data import codes, listed, numbers, warn_unread
 from unisono.errors import InvalidInput
-from unisono.mechanisms import gaussian, laplace
+from unisono.mechanisms import tail
 from unisono.releases.exact_sums import STEPS_IN_RANGE, ColumnSums, CountedCells
 from unisono.releases.release import Bound, Release, price
 
@@ -225,11 +225,10 @@ def _answer(
     """`step` is the grid where it is coarse: tails of integer noise reach one step further."""
     relation = ledger.policy.relation
     curve = PrivacyCurve(event * 1, relation)
-    tail = laplace.tail if isinstance(event.noise, Laplace) else gaussian.tail
     return Answer(
         name=name,
         value=value,
-        margin=(tail(event.noise, columns, 0.05) + step) * factor,  # type: ignore[arg-type]
+        margin=(tail(event.noise, columns, 0.05) + step) * factor,
         epsilon=curve.epsilon(delta),
         delta=delta,
         relation=relation,

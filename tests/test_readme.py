@@ -26,11 +26,11 @@ def test_public_names_exist_and_are_pinned():
     assert set(unisono.__all__) == {
         "ACCOUNTANT",
         "Algorithm",
-        "Answer",
         "Budget",
         "ClippedValues",
         "Composed",
         "DiscreteGaussian",
+        "Estimate",
         "Event",
         "Everyone",
         "Facts",
@@ -68,8 +68,12 @@ def test_public_names_exist_and_are_pinned():
         "histogram",
         "ledger_for",
         "mean",
+        "median",
         "open_ledger",
+        "quantile",
+        "std",
         "total",
+        "variance",
         "verify",
     }
     with pytest.raises(AttributeError, match="no attribute"):

@@ -9,7 +9,18 @@ from typing import Any
 __version__ = "0.2.0"
 
 _PLACES = {
-    "unisono.statistics": ("Answer", "count", "histogram", "mean", "open_ledger", "total"),
+    "unisono.statistics": (
+        "count",
+        "histogram",
+        "mean",
+        "median",
+        "open_ledger",
+        "quantile",
+        "std",
+        "total",
+        "variance",
+    ),
+    "unisono.algorithms.estimates": ("Estimate",),
     "unisono.accounting.accountant": ("ACCOUNTANT",),
     "unisono.accounting.curve": ("PrivacyCurve",),
     "unisono.core.algorithm": ("Facts",),

@@ -491,3 +491,45 @@ def test_sums_and_noise_always_fit_the_modulus(epsilon, parties, size):
     for trust in Trust:
         study = agreed(method, trust, sizes=(size,) * parties)
         require_headroom(study)
+
+
+@pytest.mark.parametrize("trust", list(Trust))
+def test_an_estimate_says_what_it_cost_against_whom(trust):
+    """A trusted server sees clean values, and the estimate says so; all others are one line."""
+    facts = agree_facts(SIZES, 4, trust)
+    study = Study(statistics([QUESTIONS["histogram"]], 1.0, 1e-6), facts, trust)
+    open_to = [SERVER, *(viewer for viewer in study.cost if viewer.coalition)]
+    exceptions = tuple((viewer, Budget(math.inf)) for viewer in open_to)
+    parties = [
+        Party(
+            name,
+            Private((rows.astype(np.float32),), name),
+            Ledger.in_memory(
+                Policy(
+                    name,
+                    Budget(4.0, 1e-6),
+                    exceptions if trust is Trust.TRUSTED_SERVER else (),
+                    colluders=facts.colluders,
+                ),
+                ACCOUNTANT,
+                seed=1,
+            ),
+        )
+        for name, rows in zip("abc", records(), strict=True)
+    ]
+    [found] = study.method.problem.read(study, in_process.run(study, parties))
+    text = str(found)
+    assert found.text in text
+    assert "SIMULATED" in text
+    assert [line.split(":")[0].strip() for line in text.splitlines()[1:4]] == ["a", "b", "c"]
+    assert {viewer for one in found.guarantees for viewer in one.viewers} == set(study.cost)
+    protected = [one for one in found.guarantees if math.isfinite(one.epsilon)]
+    assert all(0.5 < one.guess < 0.75 for one in protected)
+    assert {(one.delta, one.relation) for one in protected} == {(1e-6, Relation.REPLACE_ONE)}
+    assert max(one.epsilon for one in protected) <= 1.0
+    if trust is Trust.TRUSTED_SERVER:
+        assert found.epsilon == math.inf
+        assert "guarantee: none against the server" in text
+    else:
+        assert found.epsilon == pytest.approx(1.0, rel=1e-3)
+        assert "guarantee: none" not in text

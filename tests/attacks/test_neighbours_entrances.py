@@ -18,7 +18,7 @@ from unisono.attacks.neighbours import EXTREMES, NORMS, distances
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import Relation
-from unisono.engines import in_process
+from unisono.engines import in_process, one_round
 from unisono.errors import InvalidInput, PrivacyWarning
 from unisono.estimators import (
     BayesianLinearRegression,
@@ -79,6 +79,16 @@ ASKED = {
     "mean": lambda values, bounds, _, **how: statistics.mean(values, bounds, **how),
     "histogram": lambda values, _, names, **how: statistics.histogram(values, names, **how),
 }
+HIDDEN = {"nominal_rows": 30}
+SURVEYED = {
+    "variance": lambda values, bounds, _, **how: statistics.variance(
+        values, bounds, **how, **HIDDEN
+    ),
+    "median": lambda values, bounds, _, **how: statistics.median(values, bounds, **how, **HIDDEN),
+    "quantile": lambda values, bounds, _, **how: statistics.quantile(
+        values, [0.1, 0.9], bounds, **how, **HIDDEN
+    ),
+}
 # Values of one kind, and public categories of the same: one value of another kind is one value.
 KINDS = [
     (["1", "2", "yes", "True"], ["1", "n/a", "yes"]),
@@ -90,6 +100,20 @@ KINDS = [
 ]
 
 
+def surveyed(study, parties, **_):
+    """What a survey's one party would release; rows that are not there fill up to a public size,
+    as in every engine, so that operations are compiled once."""
+    [party] = parties
+    [rows] = party.data._value
+    assert len(rows) <= 32
+    padded = np.zeros((32, 1), np.float32)
+    padded[: len(rows)] = rows
+    algorithm, present = study.algorithm, np.arange(32) < len(rows)
+    public = algorithm.ask(algorithm.init(study.facts)[0])
+    _, contribution = algorithm.local(study.facts, public, None, (padded,), present)
+    raise Before(contribution, algorithm.event(study.facts, study.trust))
+
+
 @pytest.fixture
 def clean(monkeypatch):
     """A statistic's contribution and its event, or None where public arguments are refused."""
@@ -97,7 +121,8 @@ def clean(monkeypatch):
     def caught(draw, contribution, event):
         raise Before(contribution, event)
 
-    monkeypatch.setattr(statistics, "release", caught)
+    monkeypatch.setattr(one_round, "release", caught)
+    monkeypatch.setattr(in_process, "run", surveyed)
 
     def ask(name, values, bounds, names, relation, delta):
         policy = Policy("d", Budget(1e6, 0.1), relation=relation)
@@ -105,7 +130,9 @@ def clean(monkeypatch):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                ASKED[name](values, bounds, names, epsilon=1.0, delta=delta, ledger=book)
+                (ASKED | SURVEYED)[name](
+                    values, bounds, names, epsilon=1.0, delta=delta, ledger=book
+                )
             except Before as found:
                 return found.args
             except InvalidInput as refusal:
@@ -147,7 +174,8 @@ def too_far(clean, name, pairs=PAIRS):
                 return values, other, bounds
             continue
         claimed = before[1].sensitivity.under(relation)
-        moved = distances(before[0].value, after[0].value, before[0].grid)
+        sums = [np.asarray(one[0].value, np.int64) for one in (before, after)]
+        moved = distances(*sums, before[0].grid)
         if before[1] != after[1] or any(
             moved[norm] > getattr(claimed, norm) * (1 + 1e-12) for norm in NORMS
         ):
@@ -159,6 +187,24 @@ def too_far(clean, name, pairs=PAIRS):
 def test_one_value_moves_a_statistic_as_far_as_is_claimed(clean, name):
     """Lists of anything: one value more, less, or another one."""
     assert too_far(clean, name) is None
+
+
+@pytest.mark.parametrize("name", SURVEYED)
+def test_one_value_moves_a_survey_of_a_list_as_far_as_is_claimed(clean, name):
+    assert too_far(clean, name, pairs=60) is None
+
+
+def test_a_survey_that_reads_values_as_one_array_would_be_noticed(clean, monkeypatch):
+    """The control: every value is scaled by the mean of all."""
+    read = statistics.numbers
+
+    def scaled(values):
+        found = read(values)
+        size = np.abs(found)
+        return found * (np.nanmean(size / np.nanmax(size)))
+
+    monkeypatch.setattr(statistics, "numbers", scaled)
+    assert too_far(clean, "median", pairs=60) is not None
 
 
 @pytest.mark.parametrize("name", ["count", "histogram"])

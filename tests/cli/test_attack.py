@@ -18,7 +18,7 @@ from unisono.attacks.laboratory.results import (
     Row,
     Tensor,
 )
-from unisono.reports.run import read_run
+from unisono.runs.folder import read_run
 
 RUNNER = CliRunner()
 TINY = experiment.Effort(

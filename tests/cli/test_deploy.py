@@ -20,6 +20,7 @@ from unisono.core.ledger import Ledger
 from unisono.deployment.local import _require_enough
 from unisono.engines.flower.certificates import issue
 from unisono.errors import InvalidInput
+from unisono.runs.folder import INFORMED
 from unisono.studies.build import build
 from unisono.studies.data_set import ledger_for
 from unisono.studies.file import load_study
@@ -206,11 +207,11 @@ def test_a_study_that_is_over_runs_on_for_who_lacks_the_result(trial):
     for file in (trial.study, trial.roster):
         shutil.copy(file, trial.job)
     (trial.job / "result.json").write_text("{}")
-    (trial.job / "informed.json").write_text(json.dumps(["north"]))
+    INFORMED.write(trial.job, {"parties": ["north"]})
     said = run(*coordinate(trial, address="192.0.2.1:9092"), code=2)
     assert "the study is over; south, west may fetch the result now" in said
     assert "no server can listen at 192.0.2.1:9092" in said
-    (trial.job / "informed.json").write_text(json.dumps(list(NAMES)))
+    INFORMED.write(trial.job, {"parties": list(NAMES)})
     assert "it runs once" in run(*coordinate(trial), code=2)
 
 

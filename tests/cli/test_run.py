@@ -11,7 +11,7 @@ from unisono.cli import app
 from unisono.cli.results import result_text
 from unisono.deployment.local_run import LocalRun
 from unisono.engines import driver
-from unisono.reports.run import read_run
+from unisono.runs.folder import read_run
 
 from ..deployment.trial import DESCENT, LINEAR, MARKER, NAMES, study_text, write_records
 

@@ -13,6 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from unisono.runs.folder import SHOWN, TIMELINE_FORMAT
+
+FORMATS = {one.file: one.format for one in SHOWN}
 FIVE = ("north", "south", "east", "west", "centre")
 HUNDRED = tuple(f"clinic-{number:03d}" for number in range(100))
 HOSTILE = '<script>alert("x")</script>'
@@ -58,7 +61,10 @@ REPORT = (
 def write(path: Path, document: Any) -> None:
     """Replace a file, as runs do: whoever reads sees the old one or the new one."""
     draft = path.with_name(path.name + ".part")
-    draft.write_text(document if isinstance(document, str) else json.dumps(document))
+    if not isinstance(document, str):
+        held = {"parties": document} if isinstance(document, list) else document
+        document = json.dumps({"format": FORMATS[path.name], **held})
+    draft.write_text(document)
     os.replace(draft, path)
 
 
@@ -117,7 +123,7 @@ class Sample:
                 "score": 0.93 - 0.3 * math.exp(-self.done / 4),
             }
             with open(self.folder / "timeline.jsonl", "a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+                file.write(json.dumps({"format": TIMELINE_FORMAT, **line}) + "\n")
         write(
             self.folder / "progress.json",
             {"rounds": self.done, "of": self.rounds, "words": "", "answered": answered},

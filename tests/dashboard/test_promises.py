@@ -7,7 +7,7 @@ import pytest
 
 from unisono.dashboard import catalogue as module
 from unisono.dashboard.catalogue import Catalogue
-from unisono.reports.run import LINES
+from unisono.runs.folder import LINES
 
 from .conftest import dashboard
 from .sample import NOBODY, Sample, write

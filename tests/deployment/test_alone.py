@@ -27,7 +27,7 @@ from unisono.errors import (
     LedgerCorrupted,
     PrivacyViolation,
 )
-from unisono.reports.run import read_run
+from unisono.runs.folder import BUDGETS, read_run
 from unisono.studies import build as building
 from unisono.studies.build import Built, build
 from unisono.studies.data_set import ledger_for
@@ -127,7 +127,13 @@ def test_a_run_writes_what_whoever_looks_on_may_read(made):
     assert not found.damaged
     assert found.result == shown
     assert shown["rounds_opened"] == ROUNDS
-    assert found.progress == {"rounds": ROUNDS, "of": ROUNDS, "words": "", "answered": list(NAMES)}
+    assert found.progress == {
+        "format": "unisono-progress-1",
+        "rounds": ROUNDS,
+        "of": ROUNDS,
+        "words": "",
+        "answered": list(NAMES),
+    }
     assert [line["round"] for line in found.timeline] == [1, 2, 3, 4]
     assert found.timeline[0]["change"] is None
     assert all(line["change"] > 0 for line in found.timeline[1:])
@@ -154,7 +160,7 @@ def test_budgets_drain_while_it_runs(made):
 
     def follow(progress):
         if progress.rounds:
-            budgets = json.loads((place.folder / "budgets.json").read_text())
+            budgets = json.loads((place.folder / "budgets.json").read_text())["parties"]
             left.append(budgets[0]["viewers"]["server"]["spent"])
 
     run(place, follow)
@@ -373,7 +379,7 @@ def test_a_policy_may_count_fewer_colluders_than_the_study(made, tmp_path, own, 
         policy = policy.replace("records.ledger", f"{name}.ledger")
         (tmp_path / f"{name}.policy.toml").write_text(policy)
     assert run(place)["rounds_opened"] == ROUNDS
-    budgets = json.loads((place.folder / "budgets.json").read_text())
+    budgets = json.loads((place.folder / "budgets.json").read_text())["parties"]
     coalitions = [v for v in budgets[0]["viewers"] if v.startswith("colluders")]
     assert coalitions == ([f"colluders:{own}"] if own else [])
 
@@ -394,7 +400,7 @@ def test_a_killed_run_goes_on_and_leaves_out_what_was_lost(made, kill):
         assert len(own) == len(set(own)) == ROUNDS  # every round is paid for once
     lines = [json.loads(x) for x in (place.folder / "timeline.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines] == [1, 2, 3, 4]
-    budgets = json.loads((place.folder / "budgets.json").read_text())
+    budgets = json.loads((place.folder / "budgets.json").read_text())["parties"]
     assert budgets[0]["viewers"]["server"]["before"] == 0
 
 
@@ -558,7 +564,7 @@ def test_a_simulation_that_stopped_does_not_become_a_real_run(made, kill, said):
     with pytest.raises(Killed):
         run(place)
     if said:
-        (place.folder / "run.json").write_text('{"simulated": true}')
+        (place.folder / "run.json").write_text('{"format": "unisono-run-1", "simulated": true}')
         with pytest.raises(InvalidInput, match="holds a simulation"):
             prepare(replace(place, seed=None))
         return
@@ -573,7 +579,7 @@ def test_a_real_run_that_has_just_begun_is_no_place_for_a_simulation(made):
     place = made()
     place.folder.mkdir()
     (place.folder / "study.toml").write_text(place.study.read_text())
-    (place.folder / "run.json").write_text('{"simulated": false}')
+    (place.folder / "run.json").write_text('{"format": "unisono-run-1", "simulated": false}')
     with pytest.raises(InvalidInput, match="holds a real run"):
         prepare(replace(place, seed=1))
 
@@ -662,7 +668,7 @@ def test_a_private_test_is_paid_for_in_addition(made, monkeypatch):
     assert found["value"] == pytest.approx(np.mean(right), abs=0.01)
     assert found["low"] < found["value"] <= found["high"]
     assert [purpose for purpose in charges(place) if "evaluation" in purpose]
-    budget = json.loads((place.folder / "budgets.json").read_text())[0]["viewers"]["server"]
+    budget = BUDGETS.read(place.folder)["parties"][0]["viewers"]["server"]
     assert 1000 < budget["spent"] <= budget["budget"]
 
 

@@ -14,13 +14,27 @@ from unisono.core import journal
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import SERVER
-from unisono.deployment.files import held, read_json, write, write_json
+from unisono.deployment.files import held
 from unisono.deployment.record import Budgets, RunLog
 from unisono.engines.checkpoint import Checkpoint
 from unisono.errors import InvalidInput, LedgerUnavailable
+from unisono.runs.folder import (
+    BUDGETS,
+    PROGRESS,
+    RESULT,
+    SHOWN,
+    TIMELINE_FORMAT,
+    Document,
+    Heading,
+    append_line,
+    read_run,
+    write,
+)
+
+ANY = Document("a.json", "unisono-any-1")
 
 WRITERS = {
-    "document": ("result.json", lambda path: write_json(path, {"a": 1})),
+    "document": ("result.json", lambda path: RESULT.write(path.parent, {"a": 1})),
     "bytes": ("page.html", lambda path: write(path, b"page")),
     "checkpoint": ("run.checkpoint", lambda path: Checkpoint(path, "study").save(0, np.ones(2))),
     "progress": ("progress.json", lambda path: RunLog(path.parent, 2).step(1)),
@@ -63,16 +77,16 @@ def test_what_is_appended_to_or_locked_is_no_link(tmp_path, use):
 
 
 def test_a_draft_is_gone_when_writing_fails(tmp_path, monkeypatch):
-    write_json(tmp_path / "a.json", 1)
+    ANY.write(tmp_path, {"value": 1})
 
     def full(*_):
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(journal.os, "fsync", full)
     with pytest.raises(LedgerUnavailable, match="the disk is full"):
-        write_json(tmp_path / "a.json", 2)
+        ANY.write(tmp_path, {"value": 2})
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
-    assert json.loads((tmp_path / "a.json").read_text()) == 1
+    assert ANY.content(tmp_path) == {"value": 1}
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"[" * 10**5, b"", b"[1]", b"1"])
@@ -80,14 +94,65 @@ def test_a_damaged_document_is_refused_in_words(tmp_path, content):
     path = tmp_path / "a.json"
     path.write_bytes(content)
     with pytest.raises(InvalidInput, match="is damaged"):
-        read_json(path)
+        ANY.read(tmp_path)
 
 
 @pytest.mark.parametrize(
-    "content", ["{}", "[1]", '[{"party": "north"}]', '[{"party": [], "viewers": 1}]']
+    ("content", "words"),
+    [
+        ({}, "names no format, where 'unisono-any-1' is read"),
+        ({"format": "unisono-any-2", "value": 1}, "is of format 'unisono-any-2', where"),
+        ({"format": None}, "is of format None, where"),
+    ],
 )
-def test_damaged_budgets_are_refused_in_words(tmp_path, content):
-    (tmp_path / "budgets.json").write_text(content)
+def test_a_document_of_another_format_is_refused_by_name(tmp_path, content, words):
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    with pytest.raises(InvalidInput, match=rf"a\.json {words}.*version of unisono that wrote it"):
+        ANY.read(tmp_path)
+    damaged = []
+    assert ANY.look(tmp_path, damaged) is None
+    assert damaged[0].startswith(f"a.json ({words[:20]}")
+
+
+def test_a_document_is_written_with_its_own_format_only(tmp_path):
+    assert ANY.read(tmp_path) is None
+    assert ANY.write(tmp_path, {"value": 1}) == {"format": "unisono-any-1", "value": 1}
+    assert ANY.read(tmp_path) == {"format": "unisono-any-1", "value": 1}
+    with pytest.raises(InvalidInput, match="under its own name"):
+        ANY.write(tmp_path, {"format": "unisono-any-2"})
+
+
+def test_whoever_looks_on_names_what_another_version_wrote(tmp_path):
+    """All other documents are still read."""
+    Heading("a study", "in process", "running", "2026-11-16T09:00:00+00:00").write(tmp_path)
+    PROGRESS.write(tmp_path, {"rounds": 1, "of": 2})
+    (tmp_path / RESULT.file).write_text('{"title": "from version 0.1"}')
+    (tmp_path / BUDGETS.file).write_text('[{"party": "north"}]')
+    append_line(tmp_path, {"round": 1})
+    with (tmp_path / "timeline.jsonl").open("a") as file:
+        file.write('{"format": "unisono-timeline-9", "round": 2}\n')
+    run = read_run(tmp_path)
+    assert run.progress == {"format": PROGRESS.format, "rounds": 1, "of": 2}
+    assert run.timeline == ({"format": TIMELINE_FORMAT, "round": 1},)
+    assert run.result is None
+    assert run.budgets is None
+    assert sorted(name.split(" ")[0] for name in run.damaged) == [
+        "budgets.json",
+        "result.json",
+        "timeline.jsonl",
+    ]
+
+
+def test_documents_have_files_and_formats_of_their_own():
+    assert len({one.file for one in SHOWN}) == len({one.format for one in SHOWN}) == len(SHOWN)
+
+
+@pytest.mark.parametrize(
+    "entries", ["{}", "[1]", '[{"party": "north"}]', '[{"party": [], "viewers": 1}]', "1"]
+)
+def test_damaged_budgets_are_refused_in_words(tmp_path, entries):
+    text = f'{{"format": "unisono-budgets-1", "parties": {entries}}}'
+    (tmp_path / "budgets.json").write_text(text if entries != "{}" else "[]")
     ledger = Ledger.in_memory(Policy("north", Budget(20.0, 1e-5)), ACCOUNTANT)
     with pytest.raises(InvalidInput, match=r"budgets\.json is damaged"):
         Budgets(tmp_path, [SERVER], {"north": ledger})

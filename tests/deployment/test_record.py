@@ -13,6 +13,7 @@ from unisono.deployment.job import Job
 from unisono.deployment.record import Budgets, RunLog, write_transcript
 from unisono.engines.distributed.server import Conditions
 from unisono.errors import InvalidInput
+from unisono.runs.folder import PROGRESS
 from unisono.studies.build import build
 from unisono.studies.file import parse_study
 
@@ -31,7 +32,7 @@ def test_changes_are_lengths_and_names_of_very_many_are_left_out(tmp_path):
     found = lines(tmp_path)
     assert [line["change"] for line in found] == [None, 5.0, None]
     assert [line["answered"] for line in found] == [["north"], None, None]
-    progress = json.loads((tmp_path / "progress.json").read_text())
+    progress = PROGRESS.content(tmp_path)
     assert progress == {"rounds": 3, "of": 3, "words": "over", "answered": None}
 
 
@@ -51,7 +52,7 @@ def test_what_was_spent_before_a_run_is_remembered_when_it_goes_on(tmp_path):
     Budgets(tmp_path, [SERVER], {"north": ledger})
     ledger.authorize(study.costs[0], 3, "this one")
     Budgets(tmp_path, [SERVER], {"north": ledger})  # as after a crash
-    [entry] = json.loads((tmp_path / "budgets.json").read_text())
+    [entry] = json.loads((tmp_path / "budgets.json").read_text())["parties"]
     assert entry["viewers"]["server"] == {
         "before": before,
         "spent": ledger.spent(SERVER),
@@ -65,7 +66,7 @@ def test_budgets_are_those_that_the_ledger_counts(tmp_path, policy, study):
     own = Policy("north", Budget(20.0, 1e-5), colluders=policy)
     ledger = Ledger.in_memory(own, ACCOUNTANT)
     Budgets(tmp_path, [SERVER, Viewer.colluders(study)], {"north": ledger})
-    [entry] = json.loads((tmp_path / "budgets.json").read_text())
+    [entry] = json.loads((tmp_path / "budgets.json").read_text())["parties"]
     assert set(entry["viewers"]) == {"server"} | ({f"colluders:{policy}"} if policy else set())
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from unisono.core.values import Private
 from unisono.core.words import jsonable
 from unisono.data import Table
 from unisono.engines import in_process
-from unisono.reports.run import Heading
+from unisono.runs.folder import SHOWN, TIMELINE_FORMAT, Heading
 from unisono.studies.build import build
 from unisono.studies.file import parse_study
 
@@ -67,7 +68,7 @@ def heading(**changes):
         "ended": "2026-11-16T09:01:00+00:00",
         "command": "unisono run study.toml --data records",
     }
-    return Heading(**{**given, **changes}).to_json()
+    return asdict(Heading(**{**given, **changes}))
 
 
 def certificate(**changes):
@@ -158,16 +159,29 @@ TIMELINE = [
 ]
 
 
+FORMATS = {one.file.removesuffix(".json"): one.format for one in SHOWN}
+FORMATS["timeline"] = TIMELINE_FORMAT
+
+
+def formatted(name, document):
+    """A document, or a line of the timeline, as it lies in a run's folder."""
+    if name == "budgets" and isinstance(document, list):
+        document = {"parties": document}
+    if not isinstance(document, dict):
+        return document
+    return {"format": FORMATS[name], **jsonable(document)}
+
+
 def write(folder, documents, study=STUDY, timeline=TIMELINE):
     """A run's folder; a document that is text is written as it is, None leaves it out."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, document in documents.items():
         if document is not None:
-            text = document if isinstance(document, str) else json.dumps(jsonable(document))
+            text = document if isinstance(document, str) else json.dumps(formatted(name, document))
             (folder / f"{name}.json").write_text(text)
     if study is not None:
         (folder / "study.toml").write_text(study)
-    lines = "".join(json.dumps(line) + "\n" for line in timeline)
+    lines = "".join(json.dumps(formatted("timeline", line)) + "\n" for line in timeline)
     (folder / "timeline.jsonl").write_text(lines)
     return folder
 

@@ -10,7 +10,7 @@ with warnings.catch_warnings():  # Typer imports names that Click deprecates: th
     from typer.testing import CliRunner
 
 from unisono.cli import app
-from unisono.reports.html import HTML, JSON, MARKDOWN
+from unisono.runs.folder import REPORT_HTML, REPORT_JSON, REPORT_MARKDOWN
 
 
 def run(*arguments):
@@ -21,8 +21,9 @@ def test_all_three_forms_are_written_into_the_folder(folder):
     place = folder()
     done = run(place)
     assert done.exit_code == 0
-    assert done.stdout == f"the report is in {place / HTML}\n"
-    assert all((place / name).stat().st_size > 1000 for name in (HTML, MARKDOWN, JSON))
+    assert done.stdout == f"the report is in {place / REPORT_HTML}\n"
+    for name in (REPORT_HTML, REPORT_MARKDOWN, REPORT_JSON):
+        assert (place / name).stat().st_size > 1000
 
 
 def test_the_heading_itself_names_its_folder(folder):
@@ -41,7 +42,7 @@ def test_one_form_to_the_terminal_or_to_a_file(folder, tmp_path, form, begins):
     place, target = folder(), tmp_path / "elsewhere.txt"
     shown = run(place, "--format", form, "--output", "-")
     assert shown.stdout.startswith(begins)
-    assert not (place / HTML).exists()
+    assert not (place / REPORT_HTML).exists()
     done = run(place, "--format", form, "--output", target, "--json")
     assert json.loads(done.stdout) == {"report": str(target), "format": form}
     assert target.read_text() == shown.stdout
@@ -52,7 +53,7 @@ def test_it_opens_what_it_wrote(folder, monkeypatch):
     monkeypatch.setattr("webbrowser.open", lambda address: bool(opened.append(address)))
     place = folder()
     done = run(place, "--open")
-    assert opened == [(place / HTML).resolve().as_uri()]
+    assert opened == [(place / REPORT_HTML).resolve().as_uri()]
     assert "open file://" in done.stderr  # no browser: it says what to open
 
 

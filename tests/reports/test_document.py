@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from unisono.reports.document import FORMAT, document, report
-from unisono.reports.html import HTML, JSON, MARKDOWN, html, write_report
-from unisono.reports.run import read_run
+from unisono.reports.html import html, write_report
+from unisono.runs.folder import REPORT_HTML, REPORT_JSON, REPORT_MARKDOWN, read_run
 
 BROKEN = "cannot be shown"
 
@@ -36,8 +36,9 @@ def of_kind(run, anchor, kind):
 
 def test_a_real_run_is_reported_in_three_forms(real_run):
     path = write_report(real_run)
-    assert path == real_run / HTML
-    read = json.loads((real_run / JSON).read_text(), parse_constant=lambda name: pytest.fail(name))
+    assert path == real_run / REPORT_HTML
+    text = (real_run / REPORT_JSON).read_text()
+    read = json.loads(text, parse_constant=lambda name: pytest.fail(name))
     assert read["format"] == FORMAT
     titles = [section["title"] for section in read["sections"]]
     assert titles == [
@@ -52,7 +53,7 @@ def test_a_real_run_is_reported_in_three_forms(real_run):
         "How to reproduce it",
         "What this report does not say",
     ]
-    for text in ((real_run / HTML).read_text(), (real_run / MARKDOWN).read_text()):
+    for text in ((real_run / REPORT_HTML).read_text(), (real_run / REPORT_MARKDOWN).read_text()):
         assert BROKEN not in text
         assert all(title in text for title in titles)
     assert not list(real_run.glob("*.part"))

@@ -18,7 +18,7 @@ from unisono.reports.html import html
 from unisono.reports.laboratory import AXIS, GRID
 from unisono.reports.markdown import markdown
 from unisono.reports.reading import Reading
-from unisono.reports.run import LINES, read_run
+from unisono.runs.folder import LINES, TIMELINE_FORMAT, read_run
 from unisono.studies.build import build
 from unisono.studies.file import parse_study
 
@@ -208,7 +208,14 @@ def test_a_very_long_timeline_is_read_quickly(folder):
     """400,000 lines took 12 s a page; they take 0.3 s, and 2 s leave room for slow machines."""
     made = folder(timeline=[])
     names = ["north", "south", "west"]
-    line = json.dumps({"round": 7, "time": "2026-11-16T09:00:30+00:00", "answered": names})
+    line = json.dumps(
+        {
+            "format": TIMELINE_FORMAT,
+            "round": 7,
+            "time": "2026-11-16T09:00:30+00:00",
+            "answered": names,
+        }
+    )
     (made / "timeline.jsonl").write_text(f"{line}\n" * 400_000)
     begin = time.process_time()
     run = read_run(made)

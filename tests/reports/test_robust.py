@@ -9,7 +9,7 @@ from unisono.errors import InvalidInput
 from unisono.reports.document import document, report
 from unisono.reports.html import html, write_report
 from unisono.reports.markdown import markdown
-from unisono.reports.run import read_run
+from unisono.runs.folder import read_run
 
 EVIL = "<script>alert(1)</script>"
 ALONE = dict.fromkeys(("progress", "budgets", "result", "certificate", "evaluation", "transcript"))

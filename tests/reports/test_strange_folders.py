@@ -16,9 +16,9 @@ from unisono.dashboard.summary import summarise
 from unisono.errors import UnisonoError
 from unisono.reports.document import document
 from unisono.reports.html import write_report
-from unisono.reports.run import read_run
+from unisono.runs.folder import read_run
 
-from .conftest import DOCUMENTS, TIMELINE, jsonable, write
+from .conftest import DOCUMENTS, TIMELINE, formatted, write
 
 
 def read_everywhere(folder):
@@ -66,7 +66,9 @@ JUNK = st.sampled_from(
 @given(st.data())
 @settings(max_examples=25, deadline=None)
 def test_any_change_of_a_document_is_shown_or_named(data):
-    documents = {name: json.loads(json.dumps(jsonable(one))) for name, one in DOCUMENTS.items()}
+    documents = {
+        name: json.loads(json.dumps(formatted(name, one))) for name, one in DOCUMENTS.items()
+    }
     documents["timeline"] = copy.deepcopy(TIMELINE)
     for _ in range(data.draw(st.integers(1, 3))):
         name = data.draw(st.sampled_from(sorted(documents)))

@@ -1,13 +1,39 @@
-"""A private answer: the value, how far the noise may have moved it, and what it cost."""
+"""A released statistic: its value, how far the noise may have moved it, and what it cost.
 
+Every statistic that leaves Unisono is an `Estimate`: those of `unisono.mean` and its neighbours, of
+`unisono query`, of statistics studies, of private scaling and of private tests.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from unisono.accounting.curve import PrivacyCurve
 from unisono.core.certificate import Certificate
+from unisono.core.trust import Relation, Viewer, describe
+from unisono.core.words import number, percent
 
 Interval = tuple[Any, Any]
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What a release costs one `unit` (a record, a party): epsilon at delta under a relation,
+    against these viewers, who all see the same.
+
+    `guess` bounds how often the best guess is right that tells the unit from another, when both are
+    as likely; it is read off the whole privacy curve, not off epsilon alone.
+    """
+
+    viewers: tuple[Viewer, ...]
+    epsilon: float
+    delta: float
+    relation: Relation
+    unit: str
+    guess: float
 
 
 @dataclass(frozen=True)
@@ -18,6 +44,10 @@ class Estimate:
     probability `confidence`: noise and rounding are in it, and it holds for all numbers of an
     array at once. `population_interval`, where it is given, also counts the sampling error, and is
     about the population that the records were drawn from.
+
+    `guarantees` say what the release cost, at the delta and under the relation that were asked for;
+    all estimates of one release were paid for together. `str` tells everything in plain words,
+    `text` leaves out the guarantee, which the `certificate` states once for all estimates.
     """
 
     name: str
@@ -29,25 +59,38 @@ class Estimate:
     population_interval: Interval | None = None
     labels: tuple[Any, ...] = field(default=())
 
+    @cached_property
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """One for all viewers who see the same, the worst first."""
+        return tuple(sorted(_guarantees(self.certificate), key=lambda one: -one.epsilon))
+
+    @property
+    def epsilon(self) -> float:
+        """What the release cost, against the viewer who sees most."""
+        return self.guarantees[0].epsilon
+
+    @property
+    def delta(self) -> float:
+        return self.guarantees[0].delta
+
+    @property
+    def relation(self) -> Relation:
+        return self.guarantees[0].relation
+
+    @property
+    def guess(self) -> float:
+        """How often the best guess about one unit is right, at most, by whoever sees most."""
+        return self.guarantees[0].guess
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the noise came from a seed, and protects nobody."""
+        return self.certificate.simulated
+
     @property
     def text(self) -> str:
         """The answer in plain words."""
-        lines = [f"{self.name}: {self._numbers()}"]
-        if self.population_interval is not None and np.ndim(self.value) == 0:
-            low, high = self.population_interval
-            lines.append(f"  for the population behind the records: {_span(low, high)}")
-        lines.append(f"  {self.note}")
-        return "\n".join(lines)
-
-    def _numbers(self) -> str:
-        low, high = self.interval
-        if np.ndim(self.value) == 0:
-            return f"{_shown(self.value)}, {self.confidence:.0%} interval {_span(low, high)}"
-        names = self.labels or tuple(range(np.size(self.value)))
-        rows = zip(names, np.ravel(self.value), np.ravel(low), np.ravel(high), strict=True)
-        return f"{self.confidence:.0%} intervals hold for all numbers at once" + "".join(
-            f"\n    {_label(name)}: {_shown(v)} {_span(a, b)}" for name, v, a, b in rows
-        )
+        return answer_text(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = {
@@ -64,7 +107,72 @@ class Estimate:
         return document
 
     def __str__(self) -> str:
-        return self.text
+        alone = len(self.guarantees) == 1
+        lines = [self.text]
+        for one in self.guarantees:
+            lines.append(_guarantee_words(one, "everyone" if alone else _named(one.viewers)))
+        if self.simulated:
+            lines.append("  SIMULATED: seeded noise protects nobody.")
+        return "\n".join(lines)
+
+
+def answer_text(shown: Mapping[str, Any]) -> str:
+    """An estimate's JSON in plain words, one line for each of several numbers.
+
+    >>> print(answer_text({"name": "flu", "value": [3.0, 1.0], "interval": [[1.0, 0.0], [5.0, 3.0]],
+    ...                    "confidence": 0.95, "note": "noise.", "labels": ["north", "south"]}))
+    flu: 95% intervals hold for all numbers at once
+        north: 3 [1, 5]
+        south: 1 [0, 3]
+      noise.
+    """
+    value, (low, high), sure = shown["value"], shown["interval"], f"{shown['confidence']:.0%}"
+    if np.ndim(value) == 0:
+        lines = [f"{shown['name']}: {_shown(value)}, {sure} interval {_span(low, high)}"]
+        if "population_interval" in shown:
+            span = _span(*shown["population_interval"])
+            lines.append(f"  for the population behind the records: {span}")
+    else:
+        names = shown.get("labels") or range(np.size(value))
+        rows = zip(names, np.ravel(value), np.ravel(low), np.ravel(high), strict=True)
+        lines = [f"{shown['name']}: {sure} intervals hold for all numbers at once"]
+        lines += [f"    {name}: {_shown(v)} {_span(a, b)}" for name, v, a, b in rows]
+    return "\n".join([*lines, f"  {shown['note']}"])
+
+
+def _guarantees(certificate: Certificate) -> Iterator[Guarantee]:
+    """From what each viewer was shown, at the delta and under the relation that were asked for."""
+    asked = certificate.settings["privacy"]
+    relation, delta = Relation(asked["relation"]), float(asked["delta"])
+    viewers: dict[Any, list[Viewer]] = {}
+    for viewer, history in certificate.events.items():
+        viewers.setdefault(history, []).append(viewer)
+    for history, seen_by in viewers.items():
+        curve = PrivacyCurve(history, relation)
+        # Events are the first party's: where parties have epsilons of their own, the weakest holds.
+        epsilon = max(curve.epsilon(delta), *asked.get("own", ()), 0.0)
+        yield Guarantee(
+            tuple(seen_by), epsilon, delta, relation, certificate.unit, float(curve.guess)
+        )
+
+
+def _guarantee_words(one: Guarantee, against: str) -> str:
+    if not np.isfinite(one.epsilon):
+        return f"  guarantee: none against {against}"
+    return (
+        f"  guarantee: epsilon = {number(one.epsilon)}, delta = {one.delta:g}, {one.relation}, one "
+        f"{one.unit}, against {against}\n"
+        f"  in words:  whoever knows all other {_plural(one.unit)} tells yours from another with "
+        f"at most {percent(one.guess)} success (50 % is a blind guess)."
+    )
+
+
+def _named(viewers: tuple[Viewer, ...]) -> str:
+    return ", ".join(describe(viewer) for viewer in viewers)
+
+
+def _plural(unit: str) -> str:
+    return "parties" if unit == "party" else f"{unit}s"
 
 
 def _plain(value: Any) -> Any:
@@ -87,3 +195,6 @@ def _shown(value: Any) -> str:
 
 def _span(low: Any, high: Any) -> str:
     return f"[{_shown(low)}, {_shown(high)}]"
+
+
+__all__ = ["Estimate", "Guarantee", "Interval", "answer_text"]

@@ -8,7 +8,7 @@ with half of the error probability for the noise and half for the sampling.
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -17,7 +17,9 @@ from unisono.algorithms.estimates import Estimate
 from unisono.algorithms.noise_law import NoiseLaw, sum_law
 from unisono.core.certificate import Certificate
 from unisono.core.study import Study
-from unisono.releases.table import Table
+
+if TYPE_CHECKING:  # tables are made for compiled programs; statistics in doubles need none
+    from unisono.releases.table import Table
 
 _ROOT = math.sqrt(2.0)
 Labels = tuple[Any, ...]
@@ -27,7 +29,9 @@ Labels = tuple[Any, ...]
 class Noisy:
     """A block as it was opened: values (cells, k), the law of their noise, and encoding errors.
 
-    `rounding` (k,) bounds how far rounding moved a sum over all records, in the worst case.
+    `rounding` (k,) bounds how far rounding moved a sum over all records, in the worst case, and
+    `precision` how far it was moved on its way here, relative to its size: of 32-bit floats,
+    unless sums stayed in doubles.
     """
 
     values: np.ndarray
@@ -35,15 +39,16 @@ class Noisy:
     rounding: np.ndarray
     records: int
     exact_sizes: bool
+    precision: float = 2.0**-23
 
     def margin(self, position: int, probability: float, numbers: int = 1) -> float:
         """Half-width that holds for `numbers` values at once, but for `probability`."""
-        single = np.abs(self.values[:, position]).max() * 2.0**-23  # the sum travels as float32
+        single = np.abs(self.values[:, position]).max() * self.precision
         return self.law.tail(probability, numbers) + float(self.rounding[position]) + float(single)
 
 
 def read_blocks(
-    table: Table, study: Study, total: np.ndarray, survivors: int, records: int
+    table: "Table", study: Study, total: np.ndarray, survivors: int, records: int
 ) -> list[Noisy]:
     """Undo weights and quantization of what `survivors` opened: every block in its own units."""
     algorithm, facts, trust = study.algorithm, study.facts, study.trust

@@ -57,6 +57,7 @@ def attack(
         _study(study, quick, seed, json)
         return
     from unisono.attacks import laboratory
+    from unisono.runs.folder import REPORT_HTML
 
     cases = laboratory.chosen(only, quick)
     folder = output or Path("laboratory.run")
@@ -68,24 +69,23 @@ def attack(
         write_json({"laboratory": document, "folder": str(folder)})
         return
     _print_table(document)
-    typer.echo(f"\nReport: {folder / 'report.html'}")
+    typer.echo(f"\nReport: {folder / REPORT_HTML}")
 
 
 def in_folder(folder: Path, work: Any) -> dict[str, Any]:
     """Run the laboratory inside a run folder: heading first, then numbers, pictures, report."""
-    import json as text
     import os
     from dataclasses import replace
     from datetime import UTC, datetime
 
-    from unisono.deployment.files import folder_for, write
-    from unisono.reports.run import HEADING, Heading
+    from unisono.deployment.files import folder_for
+    from unisono.runs.folder import Heading
 
     def now() -> str:
         return datetime.now(UTC).isoformat(timespec="seconds")
 
     def note(heading: Heading) -> None:
-        write(folder / HEADING, (text.dumps(heading.to_json(), indent=2) + "\n").encode())
+        heading.write(folder)
 
     folder_for(folder)
     heading = Heading(
@@ -108,11 +108,9 @@ def in_folder(folder: Path, work: Any) -> dict[str, Any]:
 
 
 def _written(folder: Path, outcome: "Outcome") -> dict[str, Any]:
-    import json as text
-
     from unisono.attacks.laboratory import document, pictures
-    from unisono.deployment.files import write
     from unisono.reports.laboratory import AXIS, GRID, laboratory_page, markdown
+    from unisono.runs.folder import ATTACKS, REPORT_HTML, REPORT_MARKDOWN, write
 
     found = document(outcome.laboratory)
     drawn = {
@@ -121,10 +119,9 @@ def _written(folder: Path, outcome: "Outcome") -> dict[str, Any]:
     }
     for name, content in drawn.items():
         write(folder / name, content)
-    plain = text.dumps({"laboratory": found}, indent=2, allow_nan=False)
-    write(folder / "attacks.json", (plain + "\n").encode())
-    write(folder / "report.md", f"# Attack laboratory\n\n{markdown(found)}".encode())
-    write(folder / "report.html", laboratory_page(found, drawn).encode())
+    ATTACKS.write(folder, {"laboratory": found})
+    write(folder / REPORT_MARKDOWN, f"# Attack laboratory\n\n{markdown(found)}".encode())
+    write(folder / REPORT_HTML, laboratory_page(found, drawn).encode())
     return found
 
 

@@ -272,6 +272,7 @@ def local_cluster(
     from unisono.deployment.local import run_local
     from unisono.deployment.parties_here import find_data
     from unisono.engines.distributed.server import Conditions
+    from unisono.runs.folder import CERTIFICATE_TEXT
     from unisono.studies.file import load_study
 
     file = load_study(study)
@@ -288,7 +289,7 @@ def local_cluster(
                 Conditions(wait, connect_timeout),
                 lambda: recorded(server, file.title, "server"),
             )
-        text = (server / "certificate.txt").read_text(encoding="utf-8")
+        text = (server / CERTIFICATE_TEXT).read_text(encoding="utf-8")
         page = add_report(server) if folder else None
         found = evaluation_in(server)
         report(shown, home if folder else None, json, text, evaluation=found, page=page)

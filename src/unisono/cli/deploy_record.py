@@ -14,7 +14,7 @@ from unisono.cli.output import warn
 from unisono.errors import InvalidInput, UnisonoError
 
 if TYPE_CHECKING:
-    from unisono.reports.run import Heading
+    from unisono.runs.folder import Heading
 
 INTERRUPTED = "interrupted; the same command goes on"
 
@@ -35,10 +35,7 @@ class Record:
         self._write()
 
     def _write(self) -> None:
-        from unisono.deployment.files import write_json
-        from unisono.reports.run import HEADING
-
-        write_json(self._folder / HEADING, self._heading.to_json())
+        self._heading.write(self._folder)
 
 
 @contextmanager
@@ -54,7 +51,7 @@ def recorded(
     That it is a simulation is said from the beginning: nobody may take it for a real run.
     """
     from unisono.deployment.record import now
-    from unisono.reports.run import Heading
+    from unisono.runs.folder import Heading
 
     command = shlex.join(["unisono", *sys.argv[1:]])
     began = _began(folder) or now()
@@ -78,7 +75,7 @@ def recorded(
 
 def _began(folder: Path) -> str | None:
     """When the run that goes on here began."""
-    from unisono.reports.run import read_run
+    from unisono.runs.folder import read_run
 
     try:
         before = read_run(folder).heading
@@ -100,10 +97,9 @@ def add_report(folder: Path) -> Path | None:
 
 def evaluation_in(folder: Path) -> dict[str, Any] | None:
     """How good the result of a run is, where somebody measured it."""
-    from unisono.deployment.files import EVALUATION, read_json
+    from unisono.runs.folder import EVALUATION
 
-    found: dict[str, Any] | None = read_json(folder / EVALUATION)
-    return found
+    return EVALUATION.read(folder)
 
 
 @contextmanager

@@ -100,7 +100,9 @@ def report(
         if evaluation is not None:
             typer.echo(_evaluation_text(evaluation))
         if folder is not None and not text:
-            text = (folder / "certificate.txt").read_text(encoding="utf-8")
+            from unisono.runs.folder import CERTIFICATE_TEXT
+
+            text = (folder / CERTIFICATE_TEXT).read_text(encoding="utf-8")
         typer.echo(text.rstrip())
         if folder:
             typer.echo(f"everything is in {folder}")

@@ -61,10 +61,10 @@ def report(
 
 def _run_folder(given: Path) -> Path:
     """The run's folder, or words that say where one is."""
-    from unisono.reports.run import HEADING, find_runs
+    from unisono.runs.folder import HEADING, find_runs
 
-    folder = given.parent if given.name == HEADING else given
-    if (folder / HEADING).exists():
+    folder = given.parent if given.name == HEADING.file else given
+    if HEADING.exists(folder):
         return folder
     if not folder.exists():
         raise InvalidInput(f"there is no folder {folder}: name the one that `unisono run` wrote")
@@ -72,7 +72,7 @@ def _run_folder(given: Path) -> Path:
     hint = (
         f"name one of {', '.join(map(str, below[:5]))}"
         if below
-        else (f"name a folder with a {HEADING}, as `unisono run` writes it")
+        else (f"name a folder with a {HEADING.file}, as `unisono run` writes it")
     )
     raise InvalidInput(f"{folder} holds no run: {hint}")
 
@@ -80,17 +80,19 @@ def _run_folder(given: Path) -> Path:
 def _made(folder: Path, form: Form) -> str:
     from unisono.reports.html import as_json, html
     from unisono.reports.markdown import markdown
-    from unisono.reports.run import read_run
+    from unisono.runs.folder import read_run
 
     run = read_run(folder)
     return {Form.HTML: html, Form.MARKDOWN: markdown, Form.JSON: as_json}[form](run)
 
 
 def _written(folder: Path, form: Form) -> Path:
-    from unisono.reports.html import JSON, MARKDOWN, write_report
+    from unisono.reports.html import write_report
+    from unisono.runs.folder import REPORT_JSON, REPORT_MARKDOWN
 
     page = write_report(folder)
-    return {Form.HTML: page, Form.MARKDOWN: folder / MARKDOWN, Form.JSON: folder / JSON}[form]
+    names = {Form.MARKDOWN: REPORT_MARKDOWN, Form.JSON: REPORT_JSON}
+    return folder / names[form] if form in names else page
 
 
 def _opened(path: Path) -> bool:

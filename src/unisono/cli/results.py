@@ -1,22 +1,32 @@
 """A result in plain words: names and numbers, indented."""
 
+from textwrap import indent
 from typing import Any
 
+from unisono.algorithms.estimates import answer_text
 from unisono.core.words import NOTHING_LEARNT
+
+# Said elsewhere, or for machines.
+_HIDDEN = ("format", "title", "study", "file")
 
 
 def result_text(shown: dict[str, Any]) -> str:
-    """The document as lines; numbers with four digits.
+    """The document as lines; numbers with four digits, answers of a survey as it says them.
 
-    >>> print(result_text({"title": "ages", "answers": [{"mean": 41.23456}]}))
+    >>> print(result_text({"title": "ages", "rounds_opened": 1, "answers": [
+    ...     {"name": "mean of age", "value": 41.23, "interval": [40.5, 42.0], "confidence": 0.95,
+    ...      "note": "noise was added."}]}))
     RESULT  ages
-      answers
-        - mean: 41.23
+      rounds_opened: 1
+      mean of age: 41.23, 95% interval [40.5, 42]
+        noise was added.
     """
-    rest = {key: value for key, value in shown.items() if key not in ("title", "study", "file")}
+    rest = {key: value for key, value in shown.items() if key not in _HIDDEN}
+    answers = rest.pop("answers", [])
     if "learnt" in rest:
         rest = _posterior(rest)
-    return "\n".join([f"RESULT  {shown.get('title', '')}", *_lines(rest, "  ")])
+    said = [indent(answer_text(answer), "  ") for answer in answers]
+    return "\n".join([f"RESULT  {shown.get('title', '')}", *_lines(rest, "  "), *said])
 
 
 def _posterior(shown: dict[str, Any]) -> dict[str, Any]:
@@ -38,23 +48,23 @@ def _posterior(shown: dict[str, Any]) -> dict[str, Any]:
     return {**rest, "coefficients": said, **note}
 
 
-def _lines(value: Any, indent: str) -> list[str]:
+def _lines(value: Any, margin: str) -> list[str]:
     if isinstance(value, dict):
         lines = []
         for key, inner in value.items():
             if isinstance(inner, (dict, list)) and inner and not _short(inner):
-                lines += [f"{indent}{key}", *_lines(inner, indent + "  ")]
+                lines += [f"{margin}{key}", *_lines(inner, margin + "  ")]
             else:
-                lines.append(f"{indent}{key}: {_plain(inner)}")
+                lines.append(f"{margin}{key}: {_plain(inner)}")
         return lines
     if isinstance(value, list):
         lines = []
         for inner in value:
-            block = _lines(inner, indent + "  ")
-            block[0] = f"{indent}- {block[0].lstrip()}"
+            block = _lines(inner, margin + "  ")
+            block[0] = f"{margin}- {block[0].lstrip()}"
             lines += block
         return lines
-    return [f"{indent}{_plain(value)}"]
+    return [f"{margin}{_plain(value)}"]
 
 
 def _short(value: Any) -> bool:

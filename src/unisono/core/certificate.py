@@ -208,6 +208,7 @@ def certify(
     costs: Sequence[Mapping[Viewer, Composed]] | None = None,
     file: str = "",
     result: str = "",
+    spending: bool = True,
 ) -> Certificate:
     """Write the certificate of a study from its public facts and the parties' ledgers.
 
@@ -217,6 +218,8 @@ def certify(
     study's own, as with a test of its result. `file` is the hash of the file that was agreed on:
     names and bounds of columns are in it, and not in the study. `result` is the hash of what came
     out, where several machines took part: whoever compares it knows that all were told the same.
+    Without `spending` nothing is said of what ledgers have paid before, which takes as long to add
+    up as their histories are varied.
     """
     facts, trust = study.facts, study.trust
     costs = study.costs if costs is None else costs
@@ -244,7 +247,7 @@ def certify(
         unit=str(event.sensitivity.unit),
         events=cost,
         lines=lines,
-        spending=_spending(ledgers),
+        spending=_spending(ledgers) if spending else [],
         declarations=_declarations(books, event.sensitivity.unit),
         simulated=any(ledger.simulated for ledger in ledgers.values()),
         heads={name: ledger.head for name, ledger in list(ledgers.items())[:100]},

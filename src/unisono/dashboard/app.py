@@ -23,8 +23,8 @@ from unisono.dashboard.parties import viewers
 from unisono.dashboard.summary import moment, summarise
 from unisono.reports.page import STYLE
 from unisono.reports.reading import who
-from unisono.reports.run import Run
 from unisono.reports.state import SIMULATED
+from unisono.runs.folder import Run
 
 FORMAT = "unisono-dashboard-1"
 _THEMES = ("light", "dark")

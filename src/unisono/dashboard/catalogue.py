@@ -18,23 +18,10 @@ from typing import get_args
 
 from unisono.errors import UnisonoError
 from unisono.reports.laboratory import AXIS, GRID
-from unisono.reports.run import HEADING, Run, State, find_runs, read_run
 from unisono.reports.state import alive
+from unisono.runs.folder import REPORT_HTML, SHOWN_FILES, Run, State, find_runs, read_run
 
-REPORT = "report.html"
 PICTURES = (GRID, AXIS)  # of an attack laboratory
-_DOCUMENTS = (
-    HEADING,
-    "study.toml",
-    "progress.json",
-    "timeline.jsonl",
-    "budgets.json",
-    "result.json",
-    "certificate.json",
-    "evaluation.json",
-    "transcript.json",
-    "attacks.json",
-)
 _LARGEST = 64 * 2**20  # bytes of one document
 _RESCAN = 1.0  # seconds between looks for new folders
 
@@ -98,7 +85,7 @@ class Catalogue:
     def report(self, identifier: str) -> bytes | None:
         """The report in a run's folder."""
         entry = self.entry(identifier)
-        return None if entry is None else content(entry.folder / REPORT)
+        return None if entry is None else content(entry.folder / REPORT_HTML)
 
     def _look(self) -> None:
         if (begin := time.monotonic()) < self._next_look:
@@ -116,7 +103,7 @@ class Catalogue:
 
     def _entry(self, identifier: str, folder: Path) -> Entry:
         """Read without the lock: a run that takes long keeps nobody from the others."""
-        mark = [_mark(folder / name) for name in (*_DOCUMENTS, *PICTURES, REPORT)]
+        mark = [_mark(folder / name) for name in (*SHOWN_FILES, *PICTURES, REPORT_HTML)]
         version = hashlib.sha256(repr(mark).encode()).hexdigest()[:16]
         known = self._read.get(identifier)
         if known is None or known.version != version:
@@ -136,7 +123,7 @@ def _started(entry: Entry) -> str:
 
 
 def _read(identifier: str, folder: Path) -> Entry:
-    for name in _DOCUMENTS:
+    for name in SHOWN_FILES:
         found = _mark(folder / name)
         if found is not None and not found[0]:
             words = f"{name} is a link, no plain file, or larger than {_LARGEST >> 20} MB"
@@ -145,7 +132,7 @@ def _read(identifier: str, folder: Path) -> Entry:
         run = read_run(folder)
     except (UnisonoError, AttributeError, TypeError, ValueError, OSError, RecursionError) as error:
         return Entry(identifier, folder, None, str(error))
-    report = _mark(folder / REPORT)
+    report = _mark(folder / REPORT_HTML)
     return Entry(identifier, folder, run, has_report=report is not None and report[0])
 
 

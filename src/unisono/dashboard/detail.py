@@ -21,7 +21,7 @@ from unisono.reports.html import sections as report_sections
 from unisono.reports.laboratory import laboratory_sections
 from unisono.reports.marks import chart, rectangle, short
 from unisono.reports.page import Section, paragraphs, table
-from unisono.reports.run import Run
+from unisono.runs.folder import Run
 
 MOST_STRIPS = 20
 MOST_NAMED = 8  # rounds without an answer

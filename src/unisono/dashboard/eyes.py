@@ -13,9 +13,9 @@ from unisono.reports.charts import gauge
 from unisono.reports.marks import short
 from unisono.reports.page import Section, paragraphs, table
 from unisono.reports.reading import who
-from unisono.reports.run import Run
 from unisono.reports.state import opened, simulated
 from unisono.reports.viewers import COALITION, MESSAGES, left_out
+from unisono.runs.folder import Run
 
 MOST_GAUGES = 12
 _UNREAL = (

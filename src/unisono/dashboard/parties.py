@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from unisono.dashboard import shapes
-from unisono.reports.run import Run
+from unisono.runs.folder import Run
 
 MOST_LINES = 60  # of the timeline in a strip: the latest
 

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unisono.deployment.files import RESULT, held, read_json
+from unisono.deployment.files import held
 from unisono.deployment.job import Job, Progress
 from unisono.engines.flower.app import write_app
 from unisono.engines.flower.certificates import ServerFiles, issue
 from unisono.engines.flower.cluster import SuperLink
 from unisono.engines.flower.processes import marked
 from unisono.errors import InvalidInput
+from unisono.runs.folder import RESULT
 
 _POLL = 0.1
 _COMPONENT = "unisono.deployment.app:app"
@@ -85,7 +86,7 @@ def run(
                 submitted.stop()
             raise
     follow(job.progress)
-    return dict(read_json(job.folder / RESULT))
+    return RESULT.read(job.folder) or {}
 
 
 @contextmanager

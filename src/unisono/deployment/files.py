@@ -16,10 +16,8 @@ from unisono.core.certificate import Certificate
 from unisono.core.study import Result
 from unisono.core.transcript import Transcript
 from unisono.errors import InvalidInput, UnisonoError
+from unisono.runs.folder import ARRAYS, CERTIFICATE, CERTIFICATE_TEXT, RESULT, no_link, write
 from unisono.studies.build import Built
-
-RESULT, ARRAYS, CERTIFICATE = "result.json", "result.npz", "certificate.json"
-EVALUATION = "evaluation.json"
 
 
 def folder_for(path: Path) -> Path:
@@ -31,11 +29,6 @@ def folder_for(path: Path) -> Path:
             f"{path} cannot be made into a folder: {error.strerror}; choose another place"
         ) from None
     return path
-
-
-def write(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Replace a file: whoever reads sees the old one or the new one."""
-    journal.replace(path, content, mode)
 
 
 @contextmanager
@@ -65,36 +58,12 @@ def locked(path: Path, refusal: str) -> Iterator[None]:
         yield
 
 
-def no_link(name: str, flags: int) -> int:
-    """Opens a file that is its owner's, and no link that somebody laid in its place."""
-    return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-
-
-def write_json(path: Path, document: Any) -> None:
-    write(path, json.dumps(document, indent=1, allow_nan=False).encode())
-
-
-def read_json(path: Path, kind: type = dict) -> Any:
-    """The document, or None where there is none yet; one of another kind is damaged."""
-    try:
-        found = json.loads(path.read_bytes())
-        if not isinstance(found, kind):
-            raise ValueError("another kind")
-        return found
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise journal.unavailable(path, error) from None
-    except (ValueError, RecursionError):
-        raise InvalidInput(f"{path} is damaged: remove it, or restore it from a backup") from None
-
-
 def save_result(
     folder: Path, built: Built, value: Any, opened: int, certificate: Certificate
 ) -> dict[str, Any]:
     """The result in plain words, large arrays beside it, and the certificate; returns the first."""
-    write_json(folder / CERTIFICATE, certificate.to_json())
-    write((folder / CERTIFICATE).with_suffix(".txt"), (certificate.text() + "\n").encode())
+    CERTIFICATE.write(folder, certificate.to_json())
+    write(folder / CERTIFICATE_TEXT, (certificate.text() + "\n").encode())
     result = Result(value, certificate, Transcript())
     shown: dict[str, Any] = {"title": built.file.title, "rounds_opened": opened}
     arrays: Mapping[str, np.ndarray] = {}
@@ -113,5 +82,4 @@ def save_result(
         packed = io.BytesIO()
         np.savez(packed, **arrays)  # type: ignore[arg-type]
         write(folder / ARRAYS, packed.getvalue())
-    write_json(folder / RESULT, shown)
-    return shown
+    return RESULT.write(folder, shown)

@@ -15,20 +15,28 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from unisono.data.encoding import Values
-from unisono.deployment.files import RESULT, folder_for, read_json, write, write_json
-from unisono.deployment.run_folder import PENDING
+from unisono.deployment.files import folder_for
 from unisono.engines.distributed.results import ResultSigner
 from unisono.engines.distributed.server import Conditions
 from unisono.engines.distributed.sessions import session_of
 from unisono.errors import InvalidInput
+from unisono.runs.folder import (
+    INFORMED,
+    JOB,
+    PENDING,
+    PROGRESS,
+    RESULT,
+    ROSTER,
+    SERVER_CHECKPOINT,
+    STUDY,
+    checkpoint_of,
+    write,
+)
 from unisono.secagg.session import Session
 from unisono.studies.build import Built, build
 from unisono.studies.file import load_study
 from unisono.studies.roster import Members, load_roster
 from unisono.studies.stages import FIT, Stage
-
-_STUDY, _ROSTER, _JOB, _PROGRESS = "study.toml", "roster.toml", "job.json", "progress.json"
-_INFORMED = "informed.json"
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,7 @@ class Job:
     def begin(cls, folder: Path, study: Path, roster: Path, conditions: Conditions) -> "Job":
         """Set up the folder, or find it set up for the same study."""
         given, job = agreement(study, roster), cls(folder_for(folder))
-        if (folder / _STUDY).exists():
+        if (folder / STUDY).exists():
             before = job.agreement()
             if before.session.id != given.session.id:
                 raise InvalidInput(
@@ -85,10 +93,10 @@ class Job:
                     "give this one its own folder (--folder)"
                 )
         else:
-            shutil.copyfile(study, folder / _STUDY)
-            shutil.copyfile(roster, folder / _ROSTER)
+            shutil.copyfile(study, folder / STUDY)
+            shutil.copyfile(roster, folder / ROSTER)
         job._keep_test(given.built, study)
-        write_json(folder / _JOB, asdict(conditions))
+        JOB.write(folder, asdict(conditions))
         return job
 
     def _keep_test(self, built: Built, study: Path) -> None:
@@ -107,11 +115,11 @@ class Job:
         return built.testable(built.table(copy)), Path(asked.file).name
 
     def agreement(self) -> Agreement:
-        return agreement(self.folder / _STUDY, self.folder / _ROSTER)
+        return agreement(self.folder / STUDY, self.folder / ROSTER)
 
     @property
     def conditions(self) -> Conditions:
-        return Conditions(**read_json(self.folder / _JOB))
+        return Conditions(**(JOB.content(self.folder) or {}))
 
     @property
     def signer(self) -> ResultSigner | None:
@@ -121,12 +129,11 @@ class Job:
         return ResultSigner.load(*found) if found[1].exists() else None
 
     def checkpoint(self, stage: Stage) -> Path:
-        name = "server" if stage.name == FIT else stage.name
-        return self.folder / f"{name}.checkpoint"
+        return self.folder / (SERVER_CHECKPOINT if stage.name == FIT else checkpoint_of(stage.name))
 
     @property
     def finished(self) -> bool:
-        return (self.folder / RESULT).exists() and not self.pending
+        return RESULT.exists(self.folder) and not self.pending
 
     @property
     def pending(self) -> bool:
@@ -142,18 +149,18 @@ class Job:
     def uninformed(self, names: Sequence[str]) -> list[str]:
         """Of a finished study, the parties that do not hold its result: away when it was handed
         out. None of a run from before this was written down."""
-        told = read_json(self.folder / _INFORMED, list)
-        return [] if told is None else [name for name in names if name not in told]
+        told = INFORMED.read(self.folder)
+        return [] if told is None else [name for name in names if name not in told["parties"]]
 
     def inform(self, names: Iterable[str]) -> None:
         """These parties hold the result, too."""
-        told = read_json(self.folder / _INFORMED, list) or []
-        write_json(self.folder / _INFORMED, sorted({*told, *names}))
+        told = (INFORMED.read(self.folder) or {"parties": []})["parties"]
+        INFORMED.write(self.folder, {"parties": sorted({*told, *names})})
 
     def note(self, progress: Progress) -> None:
-        write_json(self.folder / _PROGRESS, asdict(progress))
+        PROGRESS.write(self.folder, asdict(progress))
 
     @property
     def progress(self) -> Progress:
-        found = read_json(self.folder / _PROGRESS)
+        found = PROGRESS.content(self.folder)
         return Progress(**found) if found else Progress()

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from unisono.deployment.coordinate import Place, authority_of, run, serving
-from unisono.deployment.files import folder_for, write
+from unisono.deployment.files import folder_for
 from unisono.deployment.job import Job, Progress
 from unisono.deployment.parties_here import explained, policy_for, was_made
 from unisono.deployment.public_test import public_test, require_public
 from unisono.engines.distributed.server import Conditions
 from unisono.errors import InvalidInput
+from unisono.runs.folder import ROSTER, write
 from unisono.studies.build import build
 from unisono.studies.data_set import data_set, require_apart
 from unisono.studies.file import load_study
@@ -58,7 +59,7 @@ def run_local(
         with explained(policy):
             require_allowed(policy, file, built.study, name, built.costs)
     folder_for(folder)
-    roster = folder / "roster.toml"
+    roster = folder / ROSTER
     if not roster.exists():
         make_roster([keygen(folder / name, name) for name in file.names], roster)
     places = {name: _kept(policy, folder / name) for name, policy in policies.items()}

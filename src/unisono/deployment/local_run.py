@@ -26,32 +26,18 @@ from unisono.core.ledger import Ledger
 from unisono.core.study import Party, Study
 from unisono.core.trust import Trust
 from unisono.core.values import Private
-from unisono.deployment.files import (
-    EVALUATION,
-    RESULT,
-    folder_for,
-    save_result,
-    write,
-    write_json,
-)
+from unisono.deployment.files import folder_for, save_result
 from unisono.deployment.job import Progress
 from unisono.deployment.parties_here import explained, policy_for
 from unisono.deployment.public_test import Test, public_test, read_public_test
 from unisono.deployment.record import Budgets, RunLog, model_so_far, write_transcript
-from unisono.deployment.run_folder import (
-    CHECKPOINT,
-    PENDING,
-    STUDY,
-    Place,
-    begin,
-    claimed,
-    require_folder,
-)
+from unisono.deployment.run_folder import Place, begin, claimed, require_folder
 from unisono.engines import compilation_cache
 from unisono.engines.driver import RunOutcome, drive
 from unisono.engines.in_process import IDEAL
 from unisono.engines.payments import paid_before, require_new
 from unisono.errors import BudgetExceeded, PrivacyViolation
+from unisono.runs.folder import CHECKPOINT, EVALUATION, PENDING, RESULT, STUDY, checkpoint_of, write
 from unisono.studies.build import Built, build
 from unisono.studies.data_set import (
     DataSet,
@@ -161,8 +147,7 @@ class LocalRun:
             folder, built, outcome.value, outcome.opened, self._certificate(study, books)
         )
         if not outcome.opened:
-            shown = shown | {"failed": _ALL_LOST}
-            write_json(folder / RESULT, shown)
+            shown = RESULT.write(folder, shown | {"failed": _ALL_LOST})
         if "failed" not in shown:
             words = self._evaluate(outcome, books, redrawn)
             if built.test is not None:
@@ -234,7 +219,7 @@ class LocalRun:
                     words = "the test was paid for and lost: left out"
         if found:
             also = {"also": found[1:]} if found[1:] else {}
-            write_json(folder / EVALUATION, found[0] | also)
+            EVALUATION.write(folder, found[0] | also)
         return words
 
     def _certificate(self, study: Study, books: Mapping[str, Ledger]) -> Certificate:
@@ -279,7 +264,7 @@ def _order(policy: PolicyFile, file: StudyFile) -> Path:
 
 
 def _saved(stage: Stage) -> str:
-    return CHECKPOINT if stage.name == FIT else f"{stage.name}.checkpoint"
+    return CHECKPOINT if stage.name == FIT else checkpoint_of(stage.name)
 
 
 _ALL_LOST = (

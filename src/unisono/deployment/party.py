@@ -22,17 +22,7 @@ from cryptography import x509
 from unisono.core.certificate import certify
 from unisono.core.study import Party
 from unisono.core.values import Private
-from unisono.deployment.files import (
-    EVALUATION as EVALUATION_FILE,
-)
-from unisono.deployment.files import (
-    folder_for,
-    locked,
-    read_json,
-    save_result,
-    write,
-    write_json,
-)
+from unisono.deployment.files import folder_for, locked, save_result
 from unisono.deployment.job import Agreement, agreement
 from unisono.deployment.public_test import public_test, require_public
 from unisono.deployment.record import Budgets, RunLog
@@ -40,6 +30,8 @@ from unisono.deployment.run_folder import require_folder
 from unisono.engines import compilation_cache, wire
 from unisono.engines.distributed.party import Responder
 from unisono.errors import InvalidInput, PrivacyViolation
+from unisono.runs import folder as runs
+from unisono.runs.folder import NODE, SIGNATURE, STUDY, write
 from unisono.secagg.session import Session
 from unisono.studies.data_set import DataSet, data_set, remember, require_only_ledger
 from unisono.studies.keys import load_identity, load_node_key
@@ -218,7 +210,7 @@ class Member:
         """Compile before anybody waits, and begin to write down what happens."""
         compilation_cache.enable()
         built, output = self.agreed.built, self.seat.output
-        write(output / "study.toml", built.file.source.text.encode())
+        write(output / STUDY, built.file.source.text.encode())
         self._diary = RunLog(output, built.study.algorithm.rounds)
         books = {self.seat.name: self.ledger}
         self._budgets = Budgets(output, list(built.study.cost), books)
@@ -266,12 +258,12 @@ class Member:
             self._budgets.write()
         if answered.signed is not None:
             proof = answered.signed.to_json(answered.result_hash)
-            write_json(self.seat.output / "signature.json", proof)
+            SIGNATURE.write(self.seat.output, proof)
         shown = save_result(self.seat.output, built, answered.result, answered.opened, certificate)
         tested = by_name.get(EVALUATION)
         if tested is not None and tested.opened:
             stated = certify(begun[-1].study, books, self.ledger.accountant)
-            write_json(self.seat.output / EVALUATION_FILE, built.tested(tested.result, stated))
+            runs.EVALUATION.write(self.seat.output, built.tested(tested.result, stated))
         for one in self.agreed.sessions:
             for what in ("memory", "told", "order"):
                 self._private(one, what).unlink(missing_ok=True)
@@ -323,14 +315,12 @@ def serve(
             stop.set()
         return reply
 
-    place = seat.output / "node.json"
-
     def came_in(node: int) -> None:
         """Remembered, so that a restarted party need not wait until its last process is missed."""
-        write_json(place, {"node": node, "server": server.address})
+        NODE.write(seat.output, {"node": node, "server": server.address})
         connected(node)
 
-    before = read_json(place) or {}
+    before = NODE.read(seat.output) or {}
     with ends_by(stop):
         resident.serve(
             answer,

@@ -1,18 +1,12 @@
 """What whoever looks on may read while a study runs: how far it is, who answered, what it cost.
 
-    progress.json     rounds done and the last words
-    timeline.jsonl    a line for each step, for good
-    budgets.json      every ledger at hand: before the run, now, and at most, by viewer
-    transcript.json   which messages each viewer sees: names, rounds and shapes
-
-Everything here is public, or the party's own: results so far are what everybody sees (whoever
-watches is a viewer of iterates), and no message of a single party is written down.
+Progress, timeline, budgets and transcript (`unisono.runs.folder`): everything in them is public, or
+the party's own. Results so far are what everybody sees (whoever watches is a viewer of iterates),
+and no message of a single party is written down.
 """
 
 import datetime
-import json
 import math
-import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,16 +15,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from unisono.core.journal import unavailable
 from unisono.core.ledger import Ledger
 from unisono.core.study import Study
 from unisono.core.transcript import EVERYONE, EVERYONE_AT_THE_END, viewers_of_contribution
 from unisono.core.trust import ITERATES, PARTY, SERVER, Viewer
-from unisono.deployment.files import no_link, read_json, write_json
 from unisono.errors import InvalidInput
+from unisono.runs.folder import BUDGETS, PROGRESS, TRANSCRIPT, append_line
 
-PROGRESS, TIMELINE = "progress.json", "timeline.jsonl"
-BUDGETS, TRANSCRIPT = "budgets.json", "transcript.json"
 _MANY = 200  # names of so many parties are not repeated in every line
 _MOMENT = 2.0  # seconds
 
@@ -65,14 +56,14 @@ class RunLog:
             "change": self._change(iterate),
             "score": score,
         }
-        _append(self._folder / TIMELINE, line)
+        append_line(self._folder, line)
         document = {"rounds": done, "of": self._rounds, "words": words, "answered": names}
-        write_json(self._folder / PROGRESS, document)
+        PROGRESS.write(self._folder, document)
 
     def say(self, words: str) -> None:
         """The last words, when all rounds are done."""
-        before = read_json(self._folder / PROGRESS) or {"rounds": self._rounds, "of": self._rounds}
-        write_json(self._folder / PROGRESS, before | {"words": words})
+        before = PROGRESS.read(self._folder) or {"rounds": self._rounds, "of": self._rounds}
+        PROGRESS.write(self._folder, before | {"words": words})
 
     def _change(self, value: Any) -> float | None:
         """The l2 length of the change since the step before; None for the first, or no number."""
@@ -98,26 +89,11 @@ def model_so_far(study: Study, server: Any) -> Any:
     return jax.tree.map(np.asarray, public if shapes[0] == shapes[1] else result)
 
 
-def _append(path: Path, line: Mapping[str, Any]) -> None:
-    """A whole line after whole lines; what a killed writer left unfinished is ended first."""
-    try:
-        with open(path, "ab+", opener=no_link) as file:
-            if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
-                file.truncate(_whole(path))
-            file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
-    except OSError as error:
-        raise unavailable(path, error) from None
-
-
-def _whole(path: Path) -> int:
-    return path.read_bytes().rfind(b"\n") + 1
-
-
 class Budgets:
     """What ledgers say of a run: before it began (also if it was killed since), and now."""
 
     def __init__(self, folder: Path, viewers: Sequence[Viewer], books: Mapping[str, Ledger]):
-        self._path, self._books = folder / BUDGETS, books
+        self._folder, self._books = folder, books
         self._viewers = {party: counted(viewers, book) for party, book in books.items()}
         self._before = self._found()
         self.write()
@@ -125,7 +101,8 @@ class Budgets:
     def _found(self) -> dict[str, dict[str, Any]]:
         """What was spent before the run began, as an earlier process of it wrote down, or now."""
         try:
-            known = {one["party"]: one["viewers"] for one in read_json(self._path, list) or []}
+            written = (BUDGETS.read(self._folder) or {"parties": []})["parties"]
+            known = {one["party"]: one["viewers"] for one in written}
             return {
                 party: {
                     str(viewer): known[party][viewer]["before"]
@@ -137,7 +114,7 @@ class Budgets:
             }
         except (LookupError, TypeError, AttributeError):
             raise InvalidInput(
-                f"{self._path} is damaged: remove it, or restore it from a backup"
+                f"{self._folder / BUDGETS.file} is damaged: remove it, or restore it from a backup"
             ) from None
 
     def refresh(self) -> None:
@@ -148,7 +125,8 @@ class Budgets:
     def write(self) -> None:
         """Bring the document up to date."""
         self._written = time.monotonic()
-        write_json(self._path, [self._entry(*item) for item in self._books.items()])
+        entries = [self._entry(*item) for item in self._books.items()]
+        BUDGETS.write(self._folder, {"parties": entries})
 
     def _entry(self, party: str, book: Ledger) -> dict[str, Any]:
         policy = book.policy
@@ -206,8 +184,8 @@ def write_transcript(
             messages.append(("test messages", after, [study.facts.parties, *test], single))
         messages.append(("test", after, list(test), EVERYONE_AT_THE_END))
     coalition = {SERVER, PARTY, ITERATES}  # as `Transcript.seen_by` reads it
-    write_json(
-        folder / TRANSCRIPT,
+    TRANSCRIPT.write(
+        folder,
         {
             "messages": [
                 {"name": name, "rounds": span, "shape": size, "viewers": sorted(map(str, seen))}
@@ -234,9 +212,6 @@ def _shape(value: Any) -> list[int]:
 
 
 __all__ = [
-    "BUDGETS",
-    "TIMELINE",
-    "TRANSCRIPT",
     "Budgets",
     "RunLog",
     "model_so_far",

@@ -5,32 +5,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from unisono.deployment.files import ARRAYS, CERTIFICATE, RESULT, folder_for, held, read_json
+from unisono.deployment.files import folder_for, held
 from unisono.errors import InvalidInput
+from unisono.runs.folder import (
+    CERTIFICATE,
+    CHECKPOINT,
+    HEADING,
+    OUTCOME_FILES,
+    PENDING,
+    RESULT,
+    STUDY,
+)
 from unisono.studies.file import load_study
 from unisono.studies.schema import StudyFile
-
-STUDY, CHECKPOINT = "study.toml", "run.checkpoint"
-# There is a result, and its private test is not over.
-PENDING = "evaluation.pending"
-_HEADING = "run.json"
-_DOCUMENTS = (
-    _HEADING,
-    RESULT,
-    ARRAYS,
-    PENDING,
-    "progress.json",
-    "timeline.jsonl",
-    "budgets.json",
-    "transcript.json",
-    "evaluation.json",
-    "attacks.json",
-    CERTIFICATE,
-    "certificate.txt",
-    "report.html",
-    "report.md",
-    "report.json",
-)
 
 
 @dataclass(frozen=True)
@@ -57,7 +44,7 @@ def default_folder(study: Path, simulated: bool) -> Path:
 def require_folder(folder: Path, file: StudyFile, simulated: bool) -> None:
     """Refuse a folder of another study, of the other kind of run, or whose study is over."""
     if not (folder / STUDY).exists():
-        if (folder / RESULT).exists():
+        if RESULT.exists(folder):
             raise InvalidInput(f"{folder} holds a result already: choose another folder")
         return
     before_simulated = _simulated(folder)
@@ -74,7 +61,7 @@ def require_folder(folder: Path, file: StudyFile, simulated: bool) -> None:
             "to this one before it was changed: keep this one elsewhere (--folder); its parties "
             "pay from the same ledgers wherever it is kept"
         )
-    if (folder / RESULT).exists() and not (folder / PENDING).exists():
+    if RESULT.exists(folder) and not (folder / PENDING).exists():
         raise InvalidInput(
             f"{folder} holds the result of this study already: it runs once; to run it again, "
             f"agree on edition = {before.edition + 1}, for which every party pays anew, and keep "
@@ -86,10 +73,10 @@ def _simulated(folder: Path) -> bool | None:
     """Whether a simulation's or a real run's documents are there; None where neither says so."""
     if (folder / CHECKPOINT).exists():
         return False
-    entropy = (read_json(folder / CERTIFICATE) or {}).get("entropy")
+    entropy = (CERTIFICATE.read(folder) or {}).get("entropy")
     if entropy is not None:
         return bool(entropy == "simulation")
-    said = (read_json(folder / _HEADING) or {}).get("simulated")
+    said = (HEADING.read(folder) or {}).get("simulated")
     return None if said is None else bool(said)
 
 
@@ -111,14 +98,11 @@ def begin(folder: Path) -> None:
     """A run that begins leaves nothing of one before: of a simulation that is repeated, or of a
     run that ended before it had anything to go on from."""
     if (folder / STUDY).exists() and not (folder / CHECKPOINT).exists():
-        for name in _DOCUMENTS:
+        for name in OUTCOME_FILES:
             (folder / name).unlink(missing_ok=True)
 
 
 __all__ = [
-    "CHECKPOINT",
-    "PENDING",
-    "STUDY",
     "Place",
     "begin",
     "claimed",

@@ -13,8 +13,7 @@ from unisono.core.release import server_noise
 from unisono.core.study import Study
 from unisono.core.transcript import LastMessages, Transcript
 from unisono.core.trust import Trust
-from unisono.deployment.files import EVALUATION as EVALUATION_FILE
-from unisono.deployment.files import save_result, write_json
+from unisono.deployment.files import save_result
 from unisono.deployment.job import Agreement, Job, Progress
 from unisono.deployment.record import RunLog, model_so_far, write_transcript
 from unisono.engines import compilation_cache
@@ -22,6 +21,7 @@ from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.distributed.link import Link
 from unisono.engines.distributed.server import Outcome, coordinate
 from unisono.errors import InvalidInput
+from unisono.runs import folder as runs
 from unisono.secagg.session import Session
 from unisono.studies.stages import EVALUATION, FIT, Stage, costs_of
 
@@ -127,8 +127,8 @@ class _Server:
             result=fit.result_hash,
         )
         if stage.name == FIT:
-            write_json(
-                folder / "traffic.json",
+            runs.TRAFFIC.write(
+                folder,
                 {
                     "rounds": self.rounds,
                     "opened": outcome.opened,
@@ -149,7 +149,7 @@ class _Server:
             tests.append(built.judge(fit.value, *self.test))
         if tests:
             also = {"also": tests[1:]} if tests[1:] else {}
-            write_json(folder / EVALUATION_FILE, tests[0] | also)
+            runs.EVALUATION.write(folder, tests[0] | also)
         test = _shape(stage.study, outcome.transcript) if stage.name == EVALUATION else None
         shape = _shape(study, fit.transcript)
         write_transcript(folder, study, shape, fit.value, self.rounds, test=test)

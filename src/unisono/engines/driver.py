@@ -35,8 +35,16 @@ from unisono.core.transcript import EVERYONE, Transcript
 from unisono.core.trust import SERVER
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.chunks import JOINT_PARTIES, Chunk, pieces
-from unisono.engines.payments import Paid, label_of, paid_before, require_new, require_paid
-from unisono.engines.requirements import require_columns
+from unisono.engines.payments import (
+    Paid,
+    authorized,
+    label_of,
+    local_cost,
+    opened,
+    paid_before,
+    require_new,
+    require_paid,
+)
 from unisono.engines.rounds import seen_at_first, stack
 from unisono.errors import InvalidInput
 
@@ -65,8 +73,10 @@ def drive(
     checkpoint: Path | None = None,
     dropouts: np.ndarray | None = None,
     watch: Watch = lambda rounds, server, words: None,
+    purpose: str = "",
 ) -> RunOutcome:
     """Run a study; with a `name`, once under it for each ledger, and with a `checkpoint` go on.
+    `purpose` is said in the ledgers beside a study that has no name.
 
     `dropouts` (rounds, parties) is true where a party fails to answer; a round that keeps fewer
     than the agreed minimum of parties is not opened and leaves the model unchanged. Whoever watches
@@ -93,7 +103,7 @@ def drive(
     _require_payable(study, ledgers, sum(map(len, again)) + len(left))
     if saved and not saved.exists():
         saved.save(0, carry)  # from now on what is paid for is known to be this run's
-    work = _Work(study, parties, name, saved is not None, _alive(study, dropouts))
+    work = _Work(study, parties, name, saved is not None, _alive(study, dropouts), purpose)
     if words:
         watch(first, carry[0], words)
     if saved is None:
@@ -152,10 +162,11 @@ def _require_payable(study: Study, ledgers: Sequence[Ledger], left: int) -> None
         return
     if algorithm.alike:
         rounds = None if left == algorithm.rounds else left  # a whole run includes its retries
-        Ledger.check_all(ledgers, algorithm.cost(study.facts, study.trust, rounds))
+        cost = local_cost(study, algorithm.cost(study.facts, study.trust, rounds), ledgers)
+        Ledger.check_all(ledgers, cost)
         return
-    for ledger, cost in zip(ledgers, study.costs, strict=True):
-        ledger.check(cost)
+    for ledger, own in zip(ledgers, study.costs, strict=True):
+        ledger.check(local_cost(study, own, [ledger]))
 
 
 def _alive(study: Study, dropouts: np.ndarray | None) -> np.ndarray:
@@ -180,8 +191,10 @@ class _Work:
         name: str | None,
         in_parts: bool,
         alive: np.ndarray,
+        purpose: str,
     ) -> None:
         self.study, self.parties, self.name, self.in_parts = study, parties, name, in_parts
+        self.purpose = purpose
         self.alive, self.transcript = alive, Transcript()
         self.shape: tuple[int, ...] = ()
         self._chunk: Any = None
@@ -201,8 +214,7 @@ class _Work:
         study, algorithm, facts = self.study, self.study.algorithm, self.study.facts
         ledgers = [party.ledger for party in self.parties]
         if self.name is None and algorithm.alike:
-            purpose = f"study {study.hash[:16]}"
-            return Ledger.authorize_all(ledgers, study.cost, len(rounds) * algorithm.draws, purpose)
+            return authorized(study, ledgers, len(rounds), self.purpose)
         purpose, costs = self.name or f"study {study.hash[:16]}", study.costs
         turns = [algorithm.turns(facts, index) for index in range(len(ledgers))]
         if self.in_parts:
@@ -210,7 +222,12 @@ class _Work:
             costs = [algorithm.cost(facts, study.trust, len(rounds))] * len(ledgers)
             turns = [len(rounds)] * len(ledgers)
         return [
-            ledger.authorize(dict(cost), own * algorithm.draws, purpose, once=self.name is not None)
+            ledger.authorize(
+                local_cost(study, cost, [ledger]),
+                own * algorithm.draws,
+                purpose,
+                once=self.name is not None,
+            )
             for ledger, cost, own in zip(ledgers, costs, turns, strict=True)
         ]
 
@@ -229,9 +246,7 @@ class _Work:
 
     def _begin(self, grants: Sequence[Grant], server: Any) -> None:
         study = self.study
-        columns = [party.open(g) for party, g in zip(self.parties, grants, strict=True)]
-        for index, own in enumerate(columns):
-            require_columns(study, index, own)
+        columns = opened(study, self.parties, grants)
         seed = self.parties[0].ledger.seed
         self._chunk = Chunk(study, stack(study, columns, grants), self.alive, seed)
         self._held = seen_at_first(study, server)

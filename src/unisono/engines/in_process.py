@@ -18,6 +18,7 @@ from unisono.core.study import Party, Result, Study
 from unisono.core.transcript import EVERYONE_AT_THE_END
 from unisono.core.trust import Trust
 from unisono.engines.driver import drive
+from unisono.engines.payments import local_cost
 from unisono.engines.requirements import require_public_state
 
 IDEAL = "ideal functionality inside one process (no network, nobody to hide from)"
@@ -31,13 +32,14 @@ def run(
     progress: Callable[[int], None] | None = None,
     watch: Callable[[int, Any], None] | None = None,
     checkpoint: str | Path | None = None,
+    purpose: str = "",
 ) -> Result:
     """Run a study: authorise at every party, then read the data, then learn (see `driver`).
 
     `dropouts` (rounds, parties) is true where a party fails to answer. With a `checkpoint` file the
     run is paid for piece by piece and can go on after a crash. After every piece `progress` gets
     the number of rounds done, and `watch` also the result so far, which makes whoever watches a
-    viewer of iterates.
+    viewer of iterates. Ledgers name the study by its hash, with the `purpose` before it, if any.
     """
     algorithm, name = study.algorithm, None
     if checkpoint is not None:
@@ -51,12 +53,16 @@ def run(
             watch(done, jax.tree.map(np.asarray, algorithm.result(server)))
 
     place = None if checkpoint is None else Path(checkpoint)
-    found = drive(study, parties, name, checkpoint=place, dropouts=dropouts, watch=follow)
+    found = drive(
+        study, parties, name, checkpoint=place, dropouts=dropouts, watch=follow, purpose=purpose
+    )
     found.transcript.record(algorithm.rounds, "result", found.value, EVERYONE_AT_THE_END)
+    ledgers = [party.ledger for party in parties]
     certificate = certify(
         study,
         {party.name: party.ledger for party in parties},
-        parties[0].ledger.accountant,
+        ledgers[0].accountant,
         secure_sum=IDEAL if study.trust is Trust.SECURE_SUM else "",
+        costs=[local_cost(study, cost, ledgers) for cost in study.costs],
     )
     return Result(found.value, certificate, found.transcript)

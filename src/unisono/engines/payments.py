@@ -1,4 +1,8 @@
-"""What ledgers remember of a run: which of its rounds were paid for, under which names.
+"""Paying for a run before its records are opened, and what ledgers remember of it.
+
+`authorized` and `opened` are the two steps with which every run in one process begins, in this
+order: the driver's (`driver`) and that of a single release outside of programs (`one_round`). The
+rest is which rounds of a run were paid for, under which names:
 
 NAME                         the whole run, paid for at once
 NAME rounds 4-8              a piece of it
@@ -11,9 +15,61 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unisono.core.costs import Cost
+from unisono.core.grant import Grant
 from unisono.core.ledger import Ledger
-from unisono.core.study import Party
-from unisono.errors import GrantMisused, LedgerCorrupted
+from unisono.core.study import Party, Study
+from unisono.core.trust import SERVER, Trust, Viewer
+from unisono.errors import GrantMisused, InvalidInput, LedgerCorrupted
+
+
+def authorized(
+    study: Study, ledgers: Sequence[Ledger], turns: int, purpose: str = ""
+) -> list[Grant]:
+    """A grant of each party's ledger for a whole run, where all parties pay alike: all pay, or
+    none. The payment is on the disk when this returns; `purpose` is said beside the study."""
+    words = f"study {study.hash[:16]}"
+    return Ledger.authorize_all(
+        ledgers,
+        local_cost(study, study.cost, ledgers),
+        turns * study.algorithm.draws,
+        f"{purpose}, {words}" if purpose else words,
+    )
+
+
+def local_cost(study: Study, cost: Cost, ledgers: Sequence[Ledger]) -> Cost:
+    """The cost, with the largest coalition that a policy asks about, where the study plans for
+    fewer colluders but adds all of a party's noise at the party (trust LOCAL): no number of others
+    can take any of it away, so they see what the server sees."""
+    needed = max((ledger.policy.colluders for ledger in ledgers), default=0)
+    known = max((viewer.coalition for viewer in cost), default=0)
+    if study.trust is not Trust.LOCAL or needed <= known:
+        return cost
+    return {**cost, Viewer.colluders(needed): cost[SERVER]}
+
+
+def opened(
+    study: Study, parties: Sequence[Party], grants: Sequence[Grant]
+) -> list[tuple[np.ndarray, ...]]:
+    """Every party's columns, for the grant that its own ledger has given."""
+    columns = [party.open(grant) for party, grant in zip(parties, grants, strict=True)]
+    for index, own in enumerate(columns):
+        require_columns(study, index, own)
+    return columns
+
+
+def require_columns(study: Study, index: int, columns: Sequence[np.ndarray]) -> None:
+    """Widths, and sizes where they are exact, are public facts: refuse what does not fit."""
+    facts = study.facts
+    rows, width = len(columns[0]), int(np.prod(np.shape(columns[0])[1:]))
+    promised = facts.records[index]
+    if (rows != promised and facts.exact_sizes) or width != facts.features:
+        raise InvalidInput(
+            f"party {index} holds {rows} records of {width} features; the study says {promised} of "
+            f"{facts.features}: agree on the public sizes first"
+        )
+    if any(len(column) != rows for column in columns):
+        raise InvalidInput(f"party {index} has columns of different lengths: align its records")
 
 
 @dataclass(frozen=True)
@@ -71,4 +127,14 @@ def require_new(name: str, ledgers: Sequence[Ledger]) -> None:
         )
 
 
-__all__ = ["Paid", "label_of", "paid_before", "require_new", "require_paid"]
+__all__ = [
+    "Paid",
+    "authorized",
+    "label_of",
+    "local_cost",
+    "opened",
+    "paid_before",
+    "require_columns",
+    "require_new",
+    "require_paid",
+]

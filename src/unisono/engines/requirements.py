@@ -1,6 +1,5 @@
 """What must hold before a study runs, on whatever engine, by public facts."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -15,20 +14,6 @@ from unisono.core.trust import Trust
 from unisono.errors import InvalidInput
 
 MODULUS_BITS = 32
-
-
-def require_columns(study: Study, index: int, columns: Sequence[np.ndarray]) -> None:
-    """Widths, and sizes where they are exact, are public facts: refuse what does not fit."""
-    facts = study.facts
-    rows, width = len(columns[0]), int(np.prod(np.shape(columns[0])[1:]))
-    promised = facts.records[index]
-    if (rows != promised and facts.exact_sizes) or width != facts.features:
-        raise InvalidInput(
-            f"party {index} holds {rows} records of {width} features; the study says {promised} of "
-            f"{facts.features}: agree on the public sizes first"
-        )
-    if any(len(column) != rows for column in columns):
-        raise InvalidInput(f"party {index} has columns of different lengths: align its records")
 
 
 def require_headroom(study: Study) -> None:

@@ -2,22 +2,26 @@
 
 CountedCells    how many records lie in each of some public cells      one record moves one by 1
 ColumnSums      Σ over records of round(value / step), by column       one record: its largest value
+
+`ExactSum` is the method of a study that releases one of them once: priced like every other release,
+and run by `engines.one_round`.
 """
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from unisono.core.algorithm import Facts
-from unisono.core.events import bounded_sum
+from unisono.core.algorithm import Aggregate, Facts, PricedAlgorithm
+from unisono.core.events import Event, bounded_sum
 from unisono.core.privacy import Privacy
 from unisono.core.sensitivity import Distance, Sensitivity, positive
-from unisono.core.trust import Unit
+from unisono.core.trust import Trust, Unit
 from unisono.core.values import _BOUNDED_ONLY, Contribution
-from unisono.releases.release import Release
+from unisono.errors import InvalidInput
+from unisono.releases.release import Release, price
 
 # Bounded values are rounded to 2^-20 of their range; the rounding is in the sensitivity.
 STEPS_IN_RANGE = 2**20
@@ -107,4 +111,69 @@ class ColumnSums:
         return math.ceil(self.largest / step)
 
 
-__all__ = ["STEPS_IN_RANGE", "ColumnSums", "CountedCells"]
+@dataclass(frozen=True)
+class ExactSum:
+    """One noisy release of one party's counts or sums; its result is the noisy array.
+
+    `asked` is what is agreed on besides the bound and the promise: public, plain JSON, and part of
+    the study's hash. A party's data is one array, as the bound reads it. The noise is all of the
+    party's own (trust LOCAL), for there is nobody to share it with.
+    """
+
+    name: str
+    bound: CountedCells | ColumnSums
+    privacy: Privacy
+    asked: tuple[tuple[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        if type(self.bound) not in (CountedCells, ColumnSums):
+            raise InvalidInput(
+                f"a sum with the bound {type(self.bound).__name__}: bounds carry proofs and are a "
+                "closed set; use CountedCells or ColumnSums"
+            )
+
+    def bind(self, facts: Facts, trust: Trust) -> PricedAlgorithm:
+        """The release as engines run it, priced for one study."""
+        bound, privacy = self.bound, self.privacy
+        release = Release(bound, trusts=frozenset({Trust.LOCAL}))
+        priced = price(release, privacy, facts, trust)
+
+        def event(others: Facts, elsewhere: Trust) -> Event:
+            if (others, elsewhere) != (facts, trust):
+                raise InvalidInput(
+                    f"{self.name} was priced for other facts or another trust: make a study of "
+                    "the method itself"
+                )
+            return priced.event
+
+        def local(_: Facts, public: Any, own: Any, data: Any, mask: Any) -> tuple[Any, Any]:
+            return own, bound.integers(facts, privacy, priced.step, data[0], mask)[0]
+
+        def merge(state: Any, sums: Aggregate) -> Any:
+            return sums.total
+
+        return PricedAlgorithm(
+            name=self.name,
+            settings={
+                "privacy": privacy.to_json(),
+                "bound": {"kind": type(bound).__name__, **asdict(bound)},
+                **dict(self.asked),
+            },
+            trusts=release.trusts,
+            combine="sum",
+            rounds=release.rounds,
+            grid=lambda *_: priced.step,
+            event=event,
+            init=lambda _: (np.zeros(bound.dimension), None),
+            ask=lambda state: (),
+            local=local,
+            settle=lambda own, accepted: own,
+            merge=merge,
+            result=lambda state: state,
+            reach=lambda _: bound.sum_bound(release, facts, privacy),
+            privacy=privacy,
+            dimension=bound.dimension,
+        )
+
+
+__all__ = ["STEPS_IN_RANGE", "ColumnSums", "CountedCells", "ExactSum"]

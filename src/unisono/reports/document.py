@@ -16,11 +16,11 @@ from unisono.reports.findings import findings
 from unisono.reports.guarantees import guarantees
 from unisono.reports.quality import course, quality
 from unisono.reports.reading import Reading
-from unisono.reports.run import Run
 from unisono.reports.spending import growth, spending
 from unisono.reports.state import SIMULATED, alive
 from unisono.reports.summary import summary
 from unisono.reports.viewers import viewers
+from unisono.runs.folder import Run
 
 FORMAT = "unisono-report-1"
 _SECTIONS: Sequence[tuple[str, str, Callable[[Reading], Part | None]]] = (

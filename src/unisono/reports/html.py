@@ -8,16 +8,20 @@ from typing import Any
 
 from markupsafe import Markup
 
-from unisono.deployment.files import write
 from unisono.errors import InvalidInput, LedgerUnavailable
 from unisono.reports import blocks, charts, diagram
 from unisono.reports.document import UNEXPECTED, Report, document, report, unshown
 from unisono.reports.laboratory import laboratory_sections, read_pictures
 from unisono.reports.markdown import markdown
 from unisono.reports.page import Section, figure, page, render, table
-from unisono.reports.run import Run, read_run
-
-HTML, MARKDOWN, JSON = "report.html", "report.md", "report.json"
+from unisono.runs.folder import (
+    REPORT_HTML,
+    REPORT_JSON,
+    REPORT_MARKDOWN,
+    Run,
+    read_run,
+    write,
+)
 
 
 def html(run: Run) -> str:
@@ -54,7 +58,7 @@ def _with_laboratory(part: blocks.Part, pictures: Mapping[str, bytes]) -> list[S
 def write_report(folder: Path) -> Path:
     """Write report.html, report.md and report.json into a run's folder; returns the first."""
     run = read_run(folder)
-    made = {JSON: as_json(run), MARKDOWN: markdown(run), HTML: html(run)}
+    made = {REPORT_JSON: as_json(run), REPORT_MARKDOWN: markdown(run), REPORT_HTML: html(run)}
     try:
         for name, text in made.items():
             write(folder / name, text.encode(errors="replace"))
@@ -63,7 +67,7 @@ def write_report(folder: Path) -> Path:
             f"the report cannot be written into {folder}: make room there and make it writable, or "
             f"write it elsewhere with `unisono report {folder} --output FILE`"
         ) from None
-    return folder / HTML
+    return folder / REPORT_HTML
 
 
 def as_json(run: Run) -> str:
@@ -187,4 +191,4 @@ def _titled(block: Any, drawing: Markup) -> Markup:
     )
 
 
-__all__ = ["HTML", "JSON", "MARKDOWN", "as_json", "drawn", "html", "sections", "write_report"]
+__all__ = ["as_json", "drawn", "html", "sections", "write_report"]

@@ -13,7 +13,7 @@ from unisono.reports import blocks, diagram
 from unisono.reports.document import UNEXPECTED, report, unshown
 from unisono.reports.laboratory import summary_table
 from unisono.reports.marks import short
-from unisono.reports.run import Run
+from unisono.runs.folder import Run
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&$])")
 

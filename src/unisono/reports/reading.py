@@ -17,8 +17,8 @@ from unisono.core.events import Composed
 from unisono.core.trust import Relation, Trust, Unit, Viewer, describe
 from unisono.core.words import budget_guess
 from unisono.errors import InvalidInput, UndefinedRelation, UnisonoError
-from unisono.reports.run import Run
 from unisono.reports.state import simulated
+from unisono.runs.folder import Run
 from unisono.studies.build import Built, build
 from unisono.studies.file import parse_study
 from unisono.studies.schema import StudyFile

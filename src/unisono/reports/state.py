@@ -2,7 +2,7 @@
 
 import os
 
-from unisono.reports.run import Run
+from unisono.runs.folder import Run
 
 SIMULATED = "SIMULATION: the noise comes from a seed, so this run protects nobody."
 

@@ -129,7 +129,6 @@ class Built:
         """The result as plain JSON, in the user's words and units."""
         shown = self.posed.present(self.study, result)
         return {
-            "format": "unisono-result-2",
             "title": self.file.title,
             "model": self.file.model.name,
             "algorithm": self.algorithm.name,

@@ -28,8 +28,8 @@ from unisono.engines.layout import (
     program_rows,
     segment_rows,
 )
+from unisono.engines.payments import require_columns
 from unisono.engines.requirements import (
-    require_columns,
     require_headroom,
     require_sampler_error,
     rounded_report,

@@ -22,7 +22,7 @@ from unisono.engines.flower.link import GridLink
 from unisono.engines.flower.messages import MESSAGE_TYPE, unwrap, wrap
 from unisono.errors import InvalidInput, UnisonoError
 
-OUTCOME = "outcome.json"
+OUTCOME, _FORMAT = "outcome.json", "unisono-outcome-1"
 
 
 def server_app(main: Callable[[GridLink, Path], None]) -> ServerApp:
@@ -105,12 +105,17 @@ def outcome(job: Path, run_id: int) -> tuple[str, str]:
         found = json.loads((job / OUTCOME).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return "", ""
+    if found.get("format") != _FORMAT:
+        raise InvalidInput(
+            f"{job / OUTCOME} is of another format than {_FORMAT!r}: it was written by another "
+            "version of unisono; install the same one for both"
+        )
     return (found["state"], found["detail"]) if found["run"] == run_id else ("", "")
 
 
 def note(job: Path, run_id: int, state: str, detail: str = "") -> None:
     """Write down how a run fares, for whoever started it."""
     part = job / f"{OUTCOME}.part"
-    written = {"run": run_id, "state": state, "detail": detail}
+    written = {"format": _FORMAT, "run": run_id, "state": state, "detail": detail}
     part.write_text(json.dumps(written), encoding="utf-8")
     part.replace(job / OUTCOME)

@@ -1,0 +1,353 @@
+"""A run as it lies in its folder: what its files are called, how they are written and read.
+
+    run.json          what runs, where, since when, and how it ended (`Heading`)
+    study.toml        what the parties agreed on
+    progress.json     rounds done, and the last words
+    timeline.jsonl    a line for each step: round, time, who answered, public numbers
+    budgets.json      what each party's ledger says: before, now, and at most, by viewer
+    result.json       the result in the user's words and units
+    certificate.json  what is guaranteed against whom
+    evaluation.json   how good the result is, where somebody measured it
+    transcript.json   which messages each viewer saw: names, rounds and shapes, never records
+    attacks.json      what attacks and audits found
+
+A server's folder also has how long to wait (`JOB`), what travelled (`TRAFFIC`) and who was told
+the result (`INFORMED`), a party's its place at the server (`NODE`) and the server's signature
+(`SIGNATURE`).
+
+All but run.json may be missing: a server knows no party's budget, and a run that has just begun
+has no result. Nothing here was computed from records except through a paid release.
+
+Every JSON document, and every line of the timeline, begins with its `format`. A document of another
+format is refused by whoever needs it, and named by whoever only looks on (`read_run`); it is never
+guessed at.
+"""
+
+import json
+import os
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from unisono.core import journal
+from unisono.errors import InvalidInput
+
+LINES = 2000  # of a timeline: the latest ones, and at most as many of those before
+State = Literal["running", "finished", "failed"]
+
+
+# ------------------------------------------------------------------ files
+
+
+def write(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Replace a file: whoever reads sees the old one or the new one."""
+    journal.replace(path, content, mode)
+
+
+def no_link(name: str, flags: int) -> int:
+    """Opens a file that is its owner's, and no link that somebody laid in its place."""
+    return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A JSON document of a run: its file and its format."""
+
+    file: str
+    format: str
+
+    def exists(self, folder: Path) -> bool:
+        return (folder / self.file).exists()
+
+    def write(self, folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Replace the document; returns it as it was written, with its format."""
+        whole = {"format": self.format, **content}
+        if whole["format"] != self.format:
+            raise InvalidInput(
+                f"{self.file} is of format {self.format!r}, not {whole['format']!r}: write it "
+                "under its own name"
+            )
+        write(folder / self.file, json.dumps(whole, indent=1, allow_nan=False).encode())
+        return whole
+
+    def read(self, folder: Path) -> dict[str, Any] | None:
+        """The document with its format, None where there is none yet; another one is refused."""
+        path = folder / self.file
+        try:
+            return self._understood(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise journal.unavailable(path, error) from None
+        except _Damaged:
+            raise InvalidInput(
+                f"{path} is damaged: remove it, or restore it from a backup"
+            ) from None
+        except _OtherFormat as other:
+            raise InvalidInput(
+                f"{path} {other}: read it with the version of unisono that wrote it"
+            ) from None
+
+    def look(self, folder: Path, damaged: list[str]) -> dict[str, Any] | None:
+        """As `read`, for those who only look on: what cannot be read is named, and left out."""
+        try:
+            return self._understood((folder / self.file).read_bytes())
+        except _Damaged:
+            damaged.append(self.file)
+        except _OtherFormat as other:
+            damaged.append(f"{self.file} ({other})")
+        except OSError:
+            pass
+        return None
+
+    def content(self, folder: Path) -> dict[str, Any] | None:
+        """What was written, without the format; see `read`."""
+        found = self.read(folder)
+        return None if found is None else {k: v for k, v in found.items() if k != "format"}
+
+    def _understood(self, text: bytes) -> dict[str, Any]:
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            raise _Damaged from None
+        if not isinstance(found, dict):
+            raise _Damaged
+        if found.get("format") != self.format:
+            raise _OtherFormat(_other_format(found, self.format))
+        return found
+
+
+def _other_format(found: Mapping[str, Any], known: str) -> str:
+    said = f"is of format {found['format']!r:.60}" if "format" in found else "names no format"
+    return f"{said}, where {known!r} is read"
+
+
+class _Damaged(Exception):
+    """No JSON object."""
+
+
+class _OtherFormat(Exception):
+    """Which format a document has, and which is read."""
+
+
+HEADING = Document("run.json", "unisono-run-1")
+PROGRESS = Document("progress.json", "unisono-progress-1")
+BUDGETS = Document("budgets.json", "unisono-budgets-1")
+RESULT = Document("result.json", "unisono-result-2")
+CERTIFICATE = Document("certificate.json", "unisono-certificate-1")
+EVALUATION = Document("evaluation.json", "unisono-evaluation-1")
+TRANSCRIPT = Document("transcript.json", "unisono-transcript-1")
+ATTACKS = Document("attacks.json", "unisono-attacks-1")
+JOB = Document("job.json", "unisono-job-1")
+INFORMED = Document("informed.json", "unisono-informed-1")
+TRAFFIC = Document("traffic.json", "unisono-traffic-1")
+NODE = Document("node.json", "unisono-node-1")
+SIGNATURE = Document("signature.json", "unisono-signature-1")
+
+STUDY, ROSTER = "study.toml", "roster.toml"
+TIMELINE, TIMELINE_FORMAT = "timeline.jsonl", "unisono-timeline-1"
+ARRAYS, CERTIFICATE_TEXT = "result.npz", "certificate.txt"
+CHECKPOINT, SERVER_CHECKPOINT = "run.checkpoint", "server.checkpoint"
+# There is a result, and its private test is not over.
+PENDING = "evaluation.pending"
+REPORT_HTML, REPORT_MARKDOWN, REPORT_JSON = "report.html", "report.md", "report.json"
+
+
+def checkpoint_of(stage: str) -> str:
+    """Where a stage stands that is not the one that learns."""
+    return f"{stage}.checkpoint"
+
+
+# What whoever looks on reads.
+SHOWN = (HEADING, PROGRESS, BUDGETS, RESULT, CERTIFICATE, EVALUATION, TRANSCRIPT, ATTACKS)
+SHOWN_FILES = (STUDY, TIMELINE, *(one.file for one in SHOWN))
+# What a run that begins anew leaves nothing of: all but the study, and what it goes on from.
+OUTCOME_FILES = (
+    *(one.file for one in SHOWN),
+    *(TIMELINE, ARRAYS, PENDING, CERTIFICATE_TEXT),
+    *(REPORT_HTML, REPORT_MARKDOWN, REPORT_JSON),
+)
+
+
+# ------------------------------------------------------------------ a run
+
+
+@dataclass(frozen=True)
+class Heading:
+    """What every run says of itself, rewritten when its state changes. Times are ISO 8601, UTC.
+
+    `simulated` is said from the beginning: seeded noise protects nobody.
+    """
+
+    title: str
+    engine: Literal["in process", "server", "party", "laboratory"]
+    state: State
+    started: str
+    ended: str | None = None
+    party: str | None = None
+    command: str = ""
+    process: int | None = None
+    error: str | None = None
+    simulated: bool = False
+
+    def write(self, folder: Path) -> None:
+        HEADING.write(folder, asdict(self))
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything that is known of a run; documents are plain JSON, None where there is none.
+
+    Of a long timeline (`thinned`) the early lines are a sample.
+    """
+
+    folder: Path
+    heading: Heading
+    study: str | None = None
+    progress: Mapping[str, Any] | None = None
+    timeline: tuple[Mapping[str, Any], ...] = ()
+    budgets: tuple[Mapping[str, Any], ...] | None = None
+    result: Mapping[str, Any] | None = None
+    certificate: Mapping[str, Any] | None = None
+    evaluation: Mapping[str, Any] | None = None
+    transcript: Mapping[str, Any] | None = None
+    attacks: Mapping[str, Any] | None = None
+    damaged: tuple[str, ...] = field(default=())
+    thinned: bool = False
+
+
+def read_run(folder: Path) -> Run:
+    """The run in a folder, at any moment of its life; damaged parts are named, not guessed."""
+    damaged: list[str] = []
+    heading = HEADING.look(folder, damaged)
+    if heading is None:
+        cause = f" ({damaged[0]})" if damaged else ""
+        raise InvalidInput(
+            f"{folder} holds no run{cause}: give a folder that has a {HEADING.file} of this version"
+        )
+    try:
+        first = Heading(**{name: value for name, value in heading.items() if name != "format"})
+        _require_types(first)
+    except TypeError:
+        raise InvalidInput(
+            f"{folder / HEADING.file} was written by another version of unisono: read it with that "
+            "one"
+        ) from None
+    budgets = BUDGETS.look(folder, damaged)
+    timeline, thinned = _lines(folder / TIMELINE, damaged)
+    return Run(
+        folder=folder,
+        heading=first,
+        study=_text(folder / STUDY),
+        progress=PROGRESS.look(folder, damaged),
+        timeline=timeline,
+        thinned=thinned,
+        budgets=None if budgets is None else _parties(budgets, damaged),
+        result=RESULT.look(folder, damaged),
+        certificate=CERTIFICATE.look(folder, damaged),
+        evaluation=EVALUATION.look(folder, damaged),
+        transcript=TRANSCRIPT.look(folder, damaged),
+        attacks=ATTACKS.look(folder, damaged),
+        damaged=tuple(damaged),
+    )
+
+
+def _parties(
+    budgets: Mapping[str, Any], damaged: list[str]
+) -> tuple[Mapping[str, Any], ...] | None:
+    found = budgets.get("parties")
+    if isinstance(found, list):
+        return tuple(found)
+    damaged.append(BUDGETS.file)
+    return None
+
+
+def _require_types(heading: Heading) -> None:
+    """Everybody reads the heading first, and nobody looks again at what stands in it."""
+    texts = (heading.title, heading.engine, heading.state, heading.started, heading.command)
+    optional = (heading.ended, heading.party, heading.error)
+    if (
+        not all(isinstance(word, str) for word in texts)
+        or not all(isinstance(word, str | None) for word in optional)
+        or not isinstance(heading.process, int | None)
+        or not isinstance(heading.simulated, bool)
+    ):
+        raise TypeError("a heading of another kind")
+
+
+def find_runs(folder: Path, depth: int = 3) -> list[Path]:
+    """Folders with a run, at most so deep; what may not be read is passed over."""
+    try:
+        own = [folder] if (folder / HEADING.file).is_file() else []
+    except OSError:
+        return []
+    return own + _below(folder, depth)
+
+
+def _below(folder: Path, depth: int) -> list[Path]:
+    if depth == 0:
+        return []
+    try:
+        inner = sorted(one for one in folder.iterdir() if one.is_dir() and one.name[0] != ".")
+    except OSError:
+        return []
+    return [found for one in inner for found in find_runs(one, depth - 1)]
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def append_line(folder: Path, line: Mapping[str, Any]) -> None:
+    """One more line of the timeline, whole, after whole lines; what a killed writer left unfinished
+    is ended first."""
+    path = folder / TIMELINE
+    try:
+        with open(path, "ab+", opener=no_link) as file:
+            if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
+                file.truncate(path.read_bytes().rfind(b"\n") + 1)
+            whole = {"format": TIMELINE_FORMAT, **line}
+            file.write(json.dumps(whole, allow_nan=False).encode() + b"\n")
+    except OSError as error:
+        raise journal.unavailable(path, error) from None
+
+
+def _lines(path: Path, damaged: list[str]) -> tuple[tuple[Mapping[str, Any], ...], bool]:
+    """The latest lines and an even sample of those before, and whether it is a sample.
+
+    Whole lines only: a writer may be in the middle of the last one. Lines of another format, and
+    all after them, are left out and named.
+    """
+    early: list[bytes] = []
+    latest: deque[bytes] = deque()
+    left, every = 0, 1  # lines that have left the latest; one in so many of them is kept
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                latest.append(line)
+                if len(latest) <= LINES:
+                    continue
+                before = latest.popleft()
+                if left % every == 0:
+                    early.append(before)
+                left += 1
+                if len(early) > LINES:
+                    early, every = early[::2], 2 * every
+    except OSError:
+        return (), False
+    found = []
+    for line in (*early, *latest):
+        try:
+            read = json.loads(line)
+        except (ValueError, RecursionError):
+            break
+        if isinstance(read, dict) and read.get("format") != TIMELINE_FORMAT:
+            damaged.append(f"{path.name} ({_other_format(read, TIMELINE_FORMAT)})")
+            break
+        found.append(read)
+    return tuple(found), every > 1

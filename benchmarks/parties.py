@@ -22,113 +22,43 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 import figures
-import unisono
 from datasets import MissingData, adult, data_folder
-from unisono.algorithms.choose import choose
-from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
-from unisono.core.events import Gaussian
-from unisono.core.trust import Trust
-from unisono.data.scaling import scaling
-from unisono.engines import compilation_cache, in_process
-from unisono.problems.linear import LinearLoss
-from unisono.releases.algorithm import Method
+from unisono.engines import compilation_cache
+from unisono.experiments.adult_parties import (
+    DELTA,
+    NAMES,
+    Records,
+    learn,
+    prepared,
+    with_ceiling,
+)
 
 RESULTS = Path(__file__).parent / "results"
-DELTA, ROUNDS = 1e-5, 100
 PARTIES = (1, 10, 100, 1_000, 10_000)
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 MIDDLE = 100
-NAMES = ("pooled", "secure sum", "local noise", "SGD2")
-
-
-class Records(NamedTuple):
-    """Rows in the unit ball (n, d), labels -1 / +1, and the accuracy without privacy."""
-
-    name: str
-    train: np.ndarray
-    train_labels: np.ndarray
-    test: np.ndarray
-    test_labels: np.ndarray
-    ceiling: float
-
-
-class Outcome(NamedTuple):
-    """Test accuracies over seeds, and the standard deviation of the noise in the sum."""
-
-    accuracies: list[float]
-    noise: float
 
 
 def load(folder: Path) -> Records:
     """Adult with its official split, or a noisy plane of the same size."""
     try:
-        data = adult(folder)
-        scale = scaling(data.bounds, data.train.shape[1])
-        train, test = scale.rows(data.train)[0], scale.rows(data.test)[0]
-        marks = 2.0 * data.train_labels - 1, 2.0 * data.test_labels - 1
-        name = "Adult"
+        return prepared(adult(folder))
     except MissingData as reason:
         print(f"Adult is absent ({reason}): a synthetic plane instead")
-        generator = np.random.default_rng(0)
-        rows = generator.normal(size=(48_842, 105))
-        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        odds = 1 / (1 + np.exp(-6 * rows @ generator.normal(size=105)))
-        labels = np.where(generator.random(len(rows)) < odds, 1.0, -1.0)
-        train, test, marks = rows[:32_561], rows[32_561:], (labels[:32_561], labels[32_561:])
-        name = "a synthetic plane"
-    from sklearn.linear_model import LogisticRegression
-
-    model = LogisticRegression(C=1e4, max_iter=3000, fit_intercept=False).fit(train, marks[0])
-    top = float(model.score(test, marks[1]))
-    return Records(name, train.astype(np.float32), marks[0], test, marks[1], top)
-
-
-def method_named(name: str, epsilon: float) -> Method:
-    problem, privacy = LinearLoss(), unisono.Privacy(epsilon, DELTA)
-    if name == "SGD2":
-        return SYNCHRONOUS_SGD.method(problem, privacy, rounds=ROUNDS, radius=10.0)
-    return choose(problem, privacy, most_rounds=ROUNDS).method
-
-
-def learn(name: str, records: Records, count: int, epsilon: float, seeds: Sequence[int]) -> Outcome:
-    """Runs of one method over `count` parties, one per seed."""
-    count = 1 if name == "pooled" else count
-    trust = Trust.SECURE_SUM if name == "secure sum" and count > 1 else Trust.LOCAL
-    owners = np.arange(len(records.train)) % count
-    order = np.argsort(owners, kind="stable")
-    cuts = np.cumsum(np.bincount(owners))[:-1]
-    features = np.split(records.train[order], cuts)
-    labels = np.split(records.train_labels[order].astype(np.float32), cuts)
-    facts = unisono.Facts(tuple(len(part) for part in labels), records.train.shape[1], count)
-    study = unisono.Study(method_named(name, epsilon), facts, trust)
-    event = study.algorithm.event(facts, trust)
-    assert isinstance(event.noise, Gaussian)
-    spread = count if trust is Trust.LOCAL else count / facts.honest
-    scores = []
-    for seed in seeds:
-        # The curious party's view costs sqrt(m / (m - 1)) more: allowed here, and charged.
-        budget = unisono.Budget(2 * epsilon, DELTA)
-        parties = [
-            unisono.Party(
-                f"party{j}",
-                unisono.Private((features[j], labels[j])),
-                unisono.Ledger.in_memory(
-                    unisono.Policy(f"party{j}", budget),
-                    unisono.ACCOUNTANT,
-                    seed=1_000_003 * seed + j,
-                ),
-            )
-            for j in range(count)
-        ]
-        parameters = np.asarray(in_process.run(study, parties).value, float)
-        right = np.where(records.test @ parameters >= 0, 1, -1) == records.test_labels
-        scores.append(float(right.mean()))
-    return Outcome(scores, event.noise.std * math.sqrt(spread))
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(48_842, 105))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    odds = 1 / (1 + np.exp(-6 * rows @ generator.normal(size=105)))
+    labels = np.where(generator.random(len(rows)) < odds, 1.0, -1.0)
+    first = slice(32_561), slice(32_561, None)
+    (train, test), (marks, test_marks) = (
+        tuple(part[cut] for cut in first) for part in (rows, labels)
+    )
+    return with_ceiling("a synthetic plane", train, marks, test, test_marks)
 
 
 def verdict(secure: Sequence[float], pooled: Sequence[float]) -> str:

@@ -73,6 +73,7 @@ BENCHMARKS = (
     Benchmark("kddcup", None),
     Benchmark("mnist", None, seconds=5400),
     Benchmark("parties", None),
+    Benchmark("unequal_parties", ("--smoke",)),
     Benchmark("utility_bounds", None),
     Benchmark("audits", ("--quick",)),
     Benchmark("tensor_attack", ("--quick",)),

@@ -2,6 +2,8 @@
 
 import ast
 import importlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,3 +25,15 @@ def test_what_a_benchmark_imports_is_there(script):
         home = importlib.import_module(module)
         if not hasattr(home, name):
             importlib.import_module(f"{module}.{name}")
+
+
+@pytest.mark.slow
+def test_plans_of_unequal_parties_are_kept():
+    """A result that the planner calls usable is not below the commonest class (exit code 0)."""
+    script = next(one for one in SCRIPTS if one.stem == "unequal_parties")
+    done = subprocess.run(
+        [sys.executable, str(script), "--smoke"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for split in ("equal", "unequal", "by party"):
+        assert f"1e-06   {split}" in done.stdout

@@ -1,5 +1,6 @@
 """Estimators: scikit-learn's own checks, guarantees, parties, ledgers and bad input."""
 
+import inspect
 import math
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
+from unisono import estimators
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
@@ -553,6 +555,57 @@ def test_pure_epsilon_is_output_perturbation():
     assert model.certificate_.algorithm == "output-perturbation"
     assert model.certificate_.epsilon(FINAL_MODEL, Relation.REPLACE_ONE) <= 2.0
     assert model.score(X, y) > 0.8
+
+
+@pytest.mark.parametrize(
+    "parties",
+    [pytest.param(None, marks=pytest.mark.slow), np.repeat([0, 1, 2], [300, 200, 100])],
+    ids=["one", "several"],
+)
+def test_pure_epsilon_for_numbers(parties):
+    """A regression has no classes, and the ridge of the rule keeps its noise short: without that R²
+    was far below -1000."""
+    X = np.random.default_rng(0).uniform(-1, 1, (600, 3))
+    y = X @ [1.0, 0.5, -0.5]
+    model = PrivateRidge(20.0, 0.0, bounds=(-1, 1), target_bounds=(-2, 2), random_state=0)
+    model.fit(X, y, parties=parties)
+    assert model.certificate_.algorithm == "output-perturbation"
+    assert model.certificate_.epsilon(FINAL_MODEL, Relation.REPLACE_ONE) <= 20.0
+    assert model.score(X, y) > 0.2
+
+
+def fitted_without_delta(kind):
+    X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+    takes = inspect.signature(kind).parameters
+    given = {"bounds": (-1, 1), "target_bounds": (-2, 2), "classes": [0, 1]}
+    model = kind(5.0, 0.0, random_state=0, **{k: v for k, v in given.items() if k in takes})
+    return model.fit(X, (X[:, 0] > 0).astype(int) if "classes" in takes else X[:, 0])
+
+
+GAUSSIAN = ("BayesianLogisticRegression", "PrivateClassifier", "PrivateRegressor")
+OTHERS = sorted(
+    name
+    for name in estimators.__all__
+    if hasattr(getattr(estimators, name), "fit") and name not in GAUSSIAN
+)
+
+
+@pytest.mark.parametrize("name", GAUSSIAN)
+def test_who_has_no_pure_epsilon_names_who_does(name):
+    with pytest.raises(InvalidInput, match="nothing was spent") as refused:
+        fitted_without_delta(getattr(estimators, name))
+    for word in (f"with {name}", "delta in (0, 1)", "output-perturbation", "one-shot-regression"):
+        assert word in str(refused.value)
+    for other in OTHERS:
+        assert other in str(refused.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OTHERS)
+def test_every_other_estimator_keeps_pure_epsilon(name):
+    certificate = fitted_without_delta(getattr(estimators, name)).certificate_
+    assert certificate.epsilon(FINAL_MODEL, Relation.REPLACE_ONE) <= 5.0
+    assert {line.delta for line in certificate.lines} == {0.0}
 
 
 def test_objective_perturbation_has_no_shares():

@@ -179,8 +179,8 @@ print(PrivacyCurve(noise * 1, Relation.REPLACE_ONE).epsilon(1e-6))
             "Facts(records=(400, 300), features=3, minimum_parties=2).parties  # 2",
             "python examples/hospitals/make_data.py hospitals",
             "unisono check hospitals/study.toml",
-            pending="the comparisons of Jayaraman et al. 2018 on KDDCup99 and Adult as "
-            "`unisono reproduce`",
+            "unisono reproduce kddcup --quick",
+            "unisono reproduce adult-parties --quick",
         ),
         item(
             "Algorithm 1: ERM with output perturbation (Chaudhuri et al. 2011)",
@@ -697,17 +697,18 @@ print(unisono.total(ages, bounds=(0, 100), epsilon=0.5, ledger=ledger("ages")))
         ),
         item(
             "Section 5.2, eq. (5.2): tensor-based method",
-            "`attacks.tensor.attack`; `benchmarks/tensor_attack.py` measures the exponent of m",
+            "`attacks.tensor.attack`; [`reproduce table-1`](reproduce.md) fits its exponents",
             'match(attack(output_gradient, wide, "selu", batch=3).rows, secrets).error',
         ),
         item(
             "Section 5.3, Table 1, no defense: B√(d/m)",
-            "`defences.Nothing`; `none` in the laboratory",
+            "`defences.Nothing`; `none` in the laboratory; the whole table, every exponent: "
+            "[`reproduce table-1`](reproduce.md)",
             "inverted(defences.Nothing())",
             "unisono attack --quick --only none",
+            "unisono reproduce table-1 --quick",
             why="[the table's bounds are upper bounds on one attack's error](E002-14): "
             "their exponents are fitted",
-            pending="the whole table as `unisono reproduce`",
         ),
         item(
             "Table 1, k-local aggregation: kB√(d/m)",
@@ -975,23 +976,25 @@ print(family.mean(q), family.variances(q))
         ),
         item(
             "Definition 2.2.2, eq. (2.26): global free energy",
-            "`free_energy` of all records with the prior as cavity, up to a constant",
-            "energy.free_energy(likelihood, q, prior, rows, targets)",
-            pending="a function of its own",
+            "`free_energy.global_free_energy`: the evidence lower bound",
+            "energy.global_free_energy(likelihood, q, prior, rows, targets)",
         ),
         item(
             "Theorem 2.2.3, eq. (2.27): local free energies add up to the global one",
-            "tested for normalised factors",
+            "`free_energy.local_free_energies` and `free_energy.fixed_point`, with factors whose "
+            "product is normalised",
+            "point = energy.fixed_point(likelihood, prior, found.factors, shards)",
+            "round(abs(float(point.local.sum() - point.whole)), 2)  # 0",
             status=CORRECTED,
             why="[log Z is missing where factors are not normalised](E003-11)",
-            pending="both sides as functions",
         ),
         item(
             "Theorem 2.2.3, eq. (2.28): local optima are global optima",
+            "`free_energy.fixed_point`: gradients add up, so that a joint stationary point is one; "
             "the counterexample is a test",
+            "round(float(abs(point.local_gradients.sum(0) - point.gradient).max()), 1)  # 0",
             status=CORRECTED,
             why="[a joint local optimum can be a global minimum](E003-12)",
-            pending="both sides as functions",
         ),
         item(
             "Section 3.1, Fig. 3.1: the adversary sees every posterior, intercepts messages, "
@@ -1175,21 +1178,20 @@ print(family.mean(q), family.variances(q))
         ),
         item(
             "Fig. 4.4: seven clips, fifty data sets, ε_max = 10",
-            "[`reproduce fig4.4`](reproduce.md)",
+            "[`reproduce fig4.4`](reproduce.md), over θ, by (4.20) as printed and as the code was, "
+            "under both readings of N(0, 5)",
             "unisono reproduce fig4.4 --quick",
             "moments.steps_within(10.0, 1e-5, 1.0, 5.0)  # 77",
             status=BOTH,
             why="[stopping after ε is exceeded](E003-7); [10 is 20.65 where a record is replaced]"
             "(E003-5)",
-            pending="variants of the figure",
         ),
         item(
             "Fig. 4.5: typical posteriors",
             "[`reproduce fig4.5`](reproduce.md), at the text's and the caption's clip",
             "unisono reproduce fig4.5 --quick",
             status=BOTH,
-            why="[text and caption name different clips](E003-24)",
-            pending="variants of the figure",
+            why="[text and caption name different clips, and either fits](E003-24)",
         ),
         item(
             "Section 4.2.2: effect of θ on KL",
@@ -1199,9 +1201,11 @@ print(family.mean(q), family.variances(q))
         ),
         item(
             "Eqs. (4.22)-(4.24): law of the clamped statistic",
-            "`placement` of `iterated-regression`: statistic, local or sum",
+            "`placement` of `iterated-regression`: statistic, local or sum; "
+            "[`reproduce clamp-bias`](reproduce.md) plots the bias",
             "run(ITERATED_REGRESSION.method(line, privacy, clipping_norm=4.0, rounds=10, "
             'placement="statistic")).value',
+            "unisono reproduce clamp-bias --quick",
             status=BOTH,
             why="[the bias in closed form; raised after the sum it is smallest](E003-22)",
         ),
@@ -1212,10 +1216,9 @@ print(family.mean(q), family.variances(q))
         ),
         item(
             "Fig. 4.7: posteriors without noise at the extremes of C",
-            "[`reproduce fig4.7`](reproduce.md)",
+            "[`reproduce fig4.7`](reproduce.md), at both ends of the grid and at the caption's C",
             "unisono reproduce fig4.7 --quick",
             why="[the caption's C = 2 is not in the grid](E003-24)",
-            pending="variants of the figure",
         ),
         item(
             "Section 4.2.3: hybrid scheme, proposed and not run",

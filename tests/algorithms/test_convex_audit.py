@@ -31,6 +31,8 @@ EPSILON, DELTA, RUNS, CONFIDENCE = 4.0, 1e-5, 6000, 0.999
 # epsilon 4 and 400 runs it would in 43 only); 250 runs catch a halved noise in all of 600.
 SEQUENTIAL_EPSILON = 8.0
 FACTS = Facts((8,), 3, 1)
+# The audited party beside one of half its size, which its model outweighs.
+UNEQUAL = Facts((8, 4), 3, 2)
 
 
 def worst_case():
@@ -57,32 +59,39 @@ METHODS = {
     ),
     "sgd-synchronous": methods.sgd_synchronous(EPSILON, DELTA, rounds=10, lipschitz=0.5),
 }
-ALGORITHMS = {name: method.bind(FACTS, Trust.LOCAL) for name, method in METHODS.items()}
+ALGORITHMS = {name: (method.bind(FACTS, Trust.LOCAL), FACTS) for name, method in METHODS.items()}
+ALGORITHMS["output-perturbation-unequal"] = (
+    METHODS["output-perturbation"].bind(UNEQUAL, Trust.LOCAL),
+    UNEQUAL,
+)
 
 
-def messages(algorithm, data, seed, fault):
+def messages(algorithm, facts, data, seed, fault):
     """All rounds' messages (rounds, runs, p) of `RUNS` runs; the parameters stay at zero."""
-    event = algorithm.event(FACTS, Trust.LOCAL)
-    grid = algorithm.grid(FACTS, Trust.LOCAL)
-    server, state = algorithm.init(FACTS)
+    event = algorithm.event(facts, Trust.LOCAL)
+    grid = algorithm.grid(facts, Trust.LOCAL)
+    server, state = algorithm.init(facts)
 
     @jax.jit
     def clean(columns, mask):
-        _, contribution = algorithm.local(FACTS, algorithm.ask(server), state, columns, mask)
+        public, size = algorithm.ask(server), np.int32(facts.records[0])
+        _, contribution = algorithm.local(facts, public, state, columns, mask, size)
         return contribution.value, contribution.valid
 
     value, valid = clean(data, np.ones(8, bool))
     assert bool(valid)
     book = Ledger.in_memory(Policy("audit", Budget(100.0, DELTA)), ACCOUNTANT, seed=seed)
-    grant = book.authorize(algorithm.cost(FACTS, Trust.LOCAL), algorithm.rounds)
+    grant = book.authorize(algorithm.cost(facts, Trust.LOCAL), algorithm.rounds)
     keys = [grant.draw(i).take(event) for i in range(algorithm.rounds)]
     drawn = fault(event) if fault else event
     noise = np.stack([noise_steps(key, drawn, grid, (RUNS, 3), 1, (3,)) for key in keys])
     return np.asarray(value).ravel() + noise
 
 
-def scores(algorithm, fault=None):
-    worlds = [messages(algorithm, data, seed, fault) for seed, data in enumerate(worst_case(), 1)]
+def scores(algorithm, facts, fault=None):
+    worlds = [
+        messages(algorithm, facts, data, seed, fault) for seed, data in enumerate(worst_case(), 1)
+    ]
     direction = worlds[0].mean((0, 1)) - worlds[1].mean((0, 1))
     exact = np.array([0.6, 0.8, 0.0]) * np.sign(direction[0])
     return [world.sum(0) @ exact for world in worlds]
@@ -90,14 +99,14 @@ def scores(algorithm, fault=None):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_claims_hold_and_are_not_idle(name):
-    found = audit(*scores(ALGORITHMS[name]), delta=DELTA, confidence=CONFIDENCE)
+    found = audit(*scores(*ALGORITHMS[name]), delta=DELTA, confidence=CONFIDENCE)
     check(EPSILON, DELTA, found)
     assert found.epsilon_model_based > EPSILON / 2
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_halved_noise_is_caught(name):
-    found = audit(*scores(ALGORITHMS[name], halved), delta=DELTA, confidence=CONFIDENCE)
+    found = audit(*scores(*ALGORITHMS[name], halved), delta=DELTA, confidence=CONFIDENCE)
     with pytest.raises(AuditFailed):
         check(EPSILON, DELTA, found)
 

@@ -147,7 +147,7 @@ def test_sensitivity_of_the_average_is_the_inventory_formula():
     facts = Facts((100,) * 10, 5, 10)
     step = step_of(minimiser, facts)
     distance = minimiser.sensitivity(facts, PROMISE, step).replace_one.l2 / 10
-    tau = minimiser.required_gradient(facts)
+    tau = minimiser.required_gradient(100)
     assert distance == pytest.approx(2 / (10 * 100 * 0.1) + 2 * tau / (10 * 0.1), rel=2e-3)
     bound = output_perturbation(1.0, 1e-6, regularisation=0.1).bind(facts, Trust.TRUSTED_SERVER)
     std = bound.event(facts, Trust.TRUSTED_SERVER).noise.std

@@ -95,6 +95,22 @@ def algorithms(relation):
         LABELLED,
         lambda: methods.sgd_synchronous(2.0, DELTA, rounds=2, relation=relation),
     )
+    equal = {"objective": "equal-parties", "relation": relation}
+    yield (
+        "gradient-perturbation-equal-parties",
+        LABELLED,
+        lambda: methods.gradient_perturbation(2.0, DELTA, rounds=2, **equal),
+    )
+    yield (
+        "output-perturbation-equal-parties",
+        LABELLED,
+        lambda: methods.output_perturbation(2.0, DELTA, regularisation=0.1, **equal),
+    )
+    yield (
+        "sgd-synchronous-equal-parties",
+        LABELLED,
+        lambda: methods.sgd_synchronous(2.0, DELTA, rounds=2, **equal),
+    )
     yield (
         "k-means",
         ROW,
@@ -253,13 +269,19 @@ def _survey(generator, relation):
 def _linear(generator, relation):
     loss = _pick(generator, "logistic", "multinomial", "squares", "huber-svm")
     how = {"loss": loss, "classes": 3 if loss == "multinomial" else 2, "relation": relation}
+    objective = _pick(generator, "pooled", "equal-parties")
     return LABELLED, _pick(
         generator,
         lambda: methods.gradient_perturbation(
-            2.0, DELTA, rounds=2, clipping_norm=_size(generator, -4, 0.3), **how
+            2.0,
+            DELTA,
+            rounds=2,
+            clipping_norm=_size(generator, -4, 0.3),
+            objective=objective,
+            **how,
         ),
         lambda: methods.dp_sgd_convex(2.0, DELTA, rounds=2, **how),
-        lambda: methods.sgd_synchronous(2.0, DELTA, rounds=2, **how),
+        lambda: methods.sgd_synchronous(2.0, DELTA, rounds=2, objective=objective, **how),
     )()
 
 

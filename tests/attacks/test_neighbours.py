@@ -24,7 +24,7 @@ from unisono.engines import layout
 from unisono.engines.distributed import work
 from unisono.errors import ConditionViolated, InvalidInput, PrivacyViolation
 from unisono.problems.record_loss import RecordLoss
-from unisono.releases import algorithm, blocked_sum, table
+from unisono.releases import algorithm, blocked_sum, minimiser, table
 from unisono.studies.schema import ALGORITHM_SECTIONS
 
 from .. import methods
@@ -35,6 +35,8 @@ CASES = {name: rest for name, *rest in cases()}
 HEAVY = {
     "output-perturbation-hidden": 40,
     "output-perturbation-public": 150,
+    "output-perturbation-equal-parties-hidden": 40,
+    "output-perturbation-equal-parties-public": 60,
     "dp-ftrl-public": 60,
     "dp-ftrl-hidden": 60,
 }
@@ -46,7 +48,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:party . holds:UserWarning")
 def test_there_are_enough_pairs_and_few_enough_programs():
     assert sum(HEAVY.get(name, FAST) for name in CASES) >= 20_000
     assert sum(SLOW * HEAVY.get(name, FAST) // FAST for name in CASES) >= 1_000_000
-    assert len(CASES) <= 40
+    assert len(CASES) <= 46
 
 
 def fuzzed(name, pairs, seed):
@@ -153,6 +155,62 @@ def test_half_the_sensitivity_is_noticed(monkeypatch, name):
         assert caught(name)
     finally:
         algorithm._bound_hashable.cache_clear()
+
+
+def tight(objective, party, pairs=60):
+    """What the fuzzer finds where Huber's loss is linear, so that the bound is nearly attained."""
+    method = methods.output_perturbation(
+        2.0, 1e-5, loss="huber-svm", regularisation=2.0, objective=objective
+    )
+    facts = Facts(SIZES, FEATURES, 3, 1)
+    study, relations = study_of(lambda: method, facts)
+    found = search(study, CASES["output-perturbation-public"][2], relations, pairs, 5, index=party)
+    return [str(pair) for pair in found if pair is not None]
+
+
+# Weighted by sizes every party is as close to the claim as the smallest; else only that one is.
+NEARLY = [("pooled", 0), ("pooled", 2), ("equal-parties", 0)]
+
+
+@pytest.mark.parametrize(("objective", "party"), NEARLY)
+def test_half_the_sensitivity_of_a_weighted_minimiser_is_noticed(monkeypatch, objective, party):
+    assert tight(objective, party) == []
+
+    honest = minimiser.Distance
+    monkeypatch.setattr(
+        minimiser, "Distance", lambda l1, l2, linf: honest(l1 / 2, l2 / 2, linf / 2)
+    )
+    algorithm._bound_hashable.cache_clear()
+    try:
+        assert tight(objective, party)
+    finally:
+        algorithm._bound_hashable.cache_clear()
+
+
+def test_a_weight_without_its_divisor_is_noticed(monkeypatch):
+    """A party that weighs its model by its size must have divided its loss by it, not by n_(1)."""
+    honest = minimiser.solver.minimise
+
+    def by_the_smallest(loss, features, labels, mask, count, *rest, **more):
+        return honest(loss, features, labels, mask, float(min(SIZES)), *rest, **more)
+
+    monkeypatch.setattr(minimiser.solver, "minimise", by_the_smallest)
+    assert tight("pooled", 2)
+
+
+def test_a_gradient_weighed_after_its_clip_is_noticed(monkeypatch):
+    """Weights come before the clip: afterwards the smallest party would reach beyond it."""
+    name = "gradient-perturbation-equal-parties-public"
+    build, facts, shapes = CASES[name]
+    study, relations = study_of(build, facts)
+    weight = sum(SIZES) / 3 / min(SIZES)
+    honest = values._clipped_steps
+
+    def weighed_after(rows, clip, grid, mask=None):
+        return jnp.round(weight * honest(rows, clip, grid, mask)).astype(np.int32)
+
+    monkeypatch.setattr(values, "_clipped_steps", weighed_after)
+    assert [pair for pair in search(study, shapes, relations, 300, 3, index=0) if pair is not None]
 
 
 def test_records_that_displace_each_other_are_noticed(monkeypatch):

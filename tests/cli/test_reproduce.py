@@ -121,6 +121,26 @@ def test_an_unknown_name_stops_before_anything_runs(tmp_path, toys):
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "file", "source"),
+    [
+        ("adult-parties", "adult.data.gz", "archive.ics.uci.edu/dataset/2/adult"),
+        ("kddcup", "kddcup.data_10_percent.gz", "archive.ics.uci.edu/dataset/130"),
+    ],
+)
+def test_missing_files_are_refused_before_anything_runs(
+    tmp_path, monkeypatch, toys, name, file, source
+):
+    monkeypatch.setenv("UNISONO_DATA", str(tmp_path))
+    results = tmp_path / "results"
+    outcome = reproduce("right", name, "--quick", "--folder", results)
+    assert outcome.exit_code == 2
+    for word in (f"{file} is not in {tmp_path}", source, "UNISONO_DATA"):
+        assert word in " ".join(outcome.stderr.split())
+    assert not results.exists()
+    assert toys == []
+
+
 def test_a_folder_that_cannot_be_written(tmp_path, toys):
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):

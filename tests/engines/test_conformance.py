@@ -67,6 +67,14 @@ ALGORITHMS = {
     **{name: methods.statistics(*survey) for name, survey in SURVEYS.items()},
     "output-perturbation": methods.output_perturbation(2.0, 1e-5, regularisation=0.01),
     "output-perturbation-pure": methods.output_perturbation(2.0, regularisation=0.01),
+    **{
+        f"{name}-equal-parties": method(2.0, 1e-5, objective="equal-parties", **settings)
+        for name, method, settings in (
+            ("gradient-perturbation", methods.gradient_perturbation, {"rounds": 12}),
+            ("output-perturbation", methods.output_perturbation, {"regularisation": 0.01}),
+            ("objective-perturbation", methods.objective_perturbation, {}),
+        )
+    },
     "dp-sgd-convex": methods.dp_sgd_convex(2.0, 1e-5, rounds=12),
     "sgd-synchronous": methods.sgd_synchronous(2.0, 1e-5, rounds=12),
     "objective-perturbation": methods.objective_perturbation(2.0, 1e-5),

@@ -169,9 +169,11 @@ LINES = (
         "Table 1",
         'Upper bounds on the error of *one* attack are headed "complexity"; p is the chance to '
         "be kept, which is not said.",
-        "Exponents are fitted, not believed; of all rows DP-SGD alone has an epsilon.",
+        "Exponents are fitted, not believed (`unisono reproduce table-1`); of all rows DP-SGD "
+        "alone has an epsilon.",
         (EARLY + "test_only_one_row_of_table_1_is_a_defence",),
         (
+            "experiments/test_table_1.py::test_every_exponent_is_as_expected",
             "attacks/test_defences.py::test_dropout_keeps_with_probability_p",
             "attacks/test_tensor.py::test_error_falls_as_one_over_root_m",
         ),
@@ -311,10 +313,13 @@ LINES = (
         "E003-22",
         WRONG,
         'eqs. (4.19)-(4.21), "unbiased"',
-        "Clipping and max{0, ·} bias upwards, by s[φ(u) - uΦ(-u)].",
-        "Raised once, after the sum, and counted.",
+        "Clipping biases downwards and max{0, ·} upwards, by s[φ(u) - uΦ(-u)].",
+        "Raised once, after the sum, and counted; `unisono reproduce clamp-bias` plots it.",
         (LATE + "test_raising_to_zero_biases_upwards",),
-        ("algorithms/test_pvi_analytic.py::test_placements_differ_by_the_bias_of_raising",),
+        (
+            "algorithms/test_pvi_analytic.py::test_placements_differ_by_the_bias_of_raising",
+            "experiments/test_thesis_figures.py::test_the_clamps_bias_is_the_mean_of_its_law",
+        ),
     ),
     (
         "E003-23",
@@ -331,11 +336,15 @@ LINES = (
         NOTATION,
         "chapter 4, text and captions",
         'η₁/η₂ for η₂/η₁, "unbiased" for "biased". The captions of figures 4.5 and 4.7 say '
-        "C = 2, which is not in 4.4's grid; that this contradicts the text is not established "
-        "(4.5: median KL 27 at C = 2 and 23 at the text's C = 0.25, where it says 22).",
-        "mean = shift / precision; figure 4.5 is run at both clips, 4.7 at the ends of the grid.",
-        (LATE + "test_the_mean_is_shift_over_precision",),
-        ("experiments/test_thesis_figures.py::test_a_figure_that_takes_longer_shows_what_it_must",),
+        "C = 2, which is not in 4.4's grid. For 4.5 that is no contradiction: the text's median KL "
+        "of 22 lies well inside what the noise alone gives at its C = 0.25 (17 to 32) and at C = 2 "
+        '(17 to 40). For 4.7 one clip cannot be both "extremes" of the text.',
+        "mean = shift / precision; both figures are run at C = 0.25 and at C = 2, 4.7 also at 64.",
+        (
+            LATE + "test_the_mean_is_shift_over_precision",
+            LATE + "test_the_captions_clip_fits_the_text",
+        ),
+        ("experiments/test_thesis_figures.py::test_a_figure_shows_what_it_must",),
     ),
     (
         "E003-25",

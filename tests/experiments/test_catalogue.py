@@ -17,11 +17,14 @@ def test_every_experiment_can_be_imported(name):
 
 
 def test_groups_and_aliases():
-    assert catalogue.chosen([]) == list(catalogue.EXPERIMENTS)
+    assert catalogue.chosen([]) == list(catalogue.SYNTHETIC)
+    assert catalogue.chosen(["data"]) == list(catalogue.DATA)
+    assert set(catalogue.chosen(["all", "data"])) == set(catalogue.EXPERIMENTS)
     assert catalogue.chosen(["constructed"]) == list(catalogue.CONSTRUCTED)
     assert catalogue.chosen(["thesis", "constructed"]) == catalogue.chosen(["all"])
     assert catalogue.chosen(["bias", "fig4.3"]) == ["fig4.3"]
     assert not set(catalogue.THESIS) & set(catalogue.CONSTRUCTED)
+    assert not set(catalogue.SYNTHETIC) & set(catalogue.DATA)
 
 
 def test_unknown_names_get_the_nearest_match():

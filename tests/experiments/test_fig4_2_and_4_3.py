@@ -15,7 +15,7 @@ from unisono.experiments import fig4_2, fig4_3
 def test_every_number_is_as_expected_and_can_be_drawn(module):
     found = module.run(True)
     assert [number for number in found.numbers if not number.as_expected] == []
-    assert len(found.numbers) == (26 if module is fig4_2 else 8)
+    assert len(found.numbers) == (26 if module is fig4_2 else 10)
     figure = Figure(figsize=found.size)
     found.draw(figure)
     assert len(figure.axes) == (1 if module is fig4_2 else 4)
@@ -23,12 +23,16 @@ def test_every_number_is_as_expected_and_can_be_drawn(module):
 
 @pytest.mark.parametrize("rate", [0.001, 0.1])
 def test_certified_cost_against_another_accountant(rate):
-    """At q = 0.001 another recording says 0.499; an independent program agrees with 0.476."""
+    """An independent program agrees with our bounds, 0.476 at q = 0.001; on a grid ten times as
+    coarse it says 0.499 there, as the remark does."""
     event = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(1.0))
     other = pld_privacy_accountant.PLDAccountant(value_discretization_interval=1e-4)
     other.compose(event, round(10 / rate))
     bracket = fig4_2.certified_epsilon(rate, 10)
     assert bracket.lower - 1e-3 <= other.get_epsilon(1e-5) <= bracket.upper + 4e-3
+    if rate == 0.001:
+        coarse = pld_privacy_accountant.PLDAccountant(value_discretization_interval=1e-3)
+        assert coarse.compose(event, 10_000).get_epsilon(1e-5) == pytest.approx(0.499, abs=1e-3)
 
 
 def test_posterior_without_noise_is_that_of_the_records():

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from scipy import integrate, stats
 
 from unisono.algorithms.free_energy import (
     data_free_gradient,
@@ -17,13 +18,13 @@ from unisono.algorithms.free_energy import (
     in_log_variance,
     to_coordinates,
 )
-from unisono.experiments import linear_case
+from unisono.experiments import clamp_bias, linear_case
 from unisono.experiments.climb import Plan, climb_all
 from unisono.problems.gaussian_family import Natural
 from unisono.problems.likelihoods import linear, logistic
 
-QUICK = ("fig4_6", "one_shot")
-LONGER = ("fig4_1", "fig4_4", "fig4_5", "fig4_7", "dataset_level")
+QUICK = ("fig4_6", "fig4_7", "clamp_bias", "one_shot")
+LONGER = ("fig4_1", "fig4_4", "fig4_5", "dataset_level")
 
 
 def check(name):
@@ -37,6 +38,7 @@ def check(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         figure.canvas.draw()
+    assert figure.axes
     assert all(axes.has_data() for axes in figure.axes)
 
 
@@ -117,6 +119,32 @@ def test_the_thesis_data_are_the_legacy_streams():
     assert shards.slope[0] == slope
     assert shards.x[0, 1] == pytest.approx(x[3:])
     assert shards.y[0, 1] == pytest.approx(y[3:])
+
+
+def test_the_other_reading_of_the_prior_scales_the_slopes():
+    """N(0, 5) of variance 5 in place of 25: the same streams, slopes smaller by √5."""
+    wide = linear_case.thesis_shards([7, 8], 2, 3)
+    narrow = linear_case.thesis_shards([7, 8], 2, 3, prior_variance=5.0)
+    assert narrow.slope == pytest.approx(wide.slope / np.sqrt(5))
+    assert np.array_equal(narrow.x, wide.x)
+    gap = linear_case.posterior(narrow, 5.0).precision - linear_case.posterior(narrow).precision
+    assert gap == pytest.approx(1 / 5 - 1 / 25)
+    with jax.enable_x64(True):
+        sums = linear_case.clipped_sums(jnp.asarray(linear_case.records(narrow)), 1e9)
+        quiet = jnp.zeros((200, *sums.shape))
+        q = linear_case.damped_iteration(sums, quiet, 0.2, "local", prior_variance=5.0)
+        last = Natural(q.shift[-1], q.precision[-1])
+        assert np.max(linear_case.divergence(last, linear_case.posterior(narrow, 5.0))) < 1e-12
+
+
+def test_the_clamps_bias_is_the_mean_of_its_law():
+    """Equation (4.24) by quadrature: the atom at zero adds nothing to the mean."""
+    for total, noise_std in ((1.0, 1.25), (10.0, 5.0), (10.0, 320.0)):
+        upper, norm = total + 12 * noise_std, stats.norm(total, noise_std)
+        mass = integrate.quad(norm.pdf, 0, upper, epsabs=1e-12)[0]
+        assert clamp_bias.atom(total, noise_std) + mass == pytest.approx(1)
+        mean = integrate.quad(lambda x, law=norm: x * law.pdf(x), 0, upper, epsabs=1e-12)[0]
+        assert clamp_bias.clamp_bias(total, noise_std) == pytest.approx(mean - total, abs=1e-7)
 
 
 def test_the_iteration_without_noise_ends_at_the_clipped_posterior():

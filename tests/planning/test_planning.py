@@ -234,12 +234,11 @@ def test_laws_are_complete_and_end_in_guessing():
         own = {kind.name: kind.laws[task] for kind in OWN if task in kind.laws}
         assert set(own) == set(request.algorithms)
         assert able - set(own) <= UNMEASURED
-        for name, law in own.items():
+        for law in own.values():
             drowning = band(law, 1e-9, 4)
             assert drowning.low <= drowning.likely <= drowning.high <= 0.75
             assert drowning.likely > 0.7
-            drowned = (task, name) == (Task.REGRESSION, "output-perturbation")
-            assert (band(law, 1e9, 4).high < 0.02) != drowned
+            assert band(law, 1e9, 4).high < 0.02
 
 
 def test_what_nobody_has_measured_is_not_predicted(study_of):

@@ -463,13 +463,13 @@ def test_a_record_that_cannot_be_read_adds_nothing_and_spoils_nothing(
     read = built.columns(own, "north")
     server, party = built.study.algorithm.init(facts)
     public = built.study.algorithm.ask(server)
-    there = np.arange(facts.places) < 40
+    there, size = np.arange(facts.places) < 40, np.int32(facts.records[0])
     if built.study.algorithm.inside is not None:  # no noise inside the objective
         party = np.zeros(built.study.algorithm.dimension)
 
     @jax.jit
     def answer(data, mask):
-        return built.study.algorithm.local(facts, public, party, data, mask)[1].value
+        return built.study.algorithm.local(facts, public, party, data, mask, size)[1].value
 
     def placed(arrays):
         rest = facts.places - 40

@@ -90,8 +90,11 @@ def arrived(config: DescentConfig, state: DescentState) -> Any:
 # ------------------------------------------------------------- the published rule
 
 
-def signal(facts: Facts, trust: Trust, privacy: Privacy, parameters: int) -> float:
-    """q: how many standard deviations of noise all records together outweigh.
+def signal(
+    facts: Facts, trust: Trust, privacy: Privacy, parameters: int, records: float | None = None
+) -> float:
+    """q: how many standard deviations of noise all records together outweigh, or as many
+    `records` of the heaviest weight as they amount to (`objectives.effective_records`).
 
     >>> facts = Facts((10_000,), 10, 1)
     >>> round(signal(facts, Trust.LOCAL, Privacy(1.0, 1e-5), 10))
@@ -102,7 +105,8 @@ def signal(facts: Facts, trust: Trust, privacy: Privacy, parameters: int) -> flo
         strength = gaussian.mu_for(privacy.epsilon, privacy.delta)
     factor = 2 if privacy.relation is Relation.REPLACE_ONE else 1
     noise = math.sqrt(parameters * copies(facts, trust))
-    return sum(facts.records) * strength / (factor * noise)
+    counted = sum(facts.records) if records is None else records
+    return counted * strength / (factor * noise)
 
 
 def stable_rate(config: DescentConfig, problem: LinearLoss) -> float:

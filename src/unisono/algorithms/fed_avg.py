@@ -148,7 +148,7 @@ def build(config: FedAvgConfig, problem: RecordLoss, facts: Facts, priced: Price
         return FedAvgState(first, server.init(first), bound, first, jnp.int32(0)), None
 
     def local(public: FedAvgPublic, own: None, records: Records) -> tuple[None, Any]:
-        data, mask = finite_records(*records)
+        data, mask = finite_records(records.columns, records.present)
         after = trained(config, problem, home, public.parameters, data, mask)
         change = ravel_pytree(after)[0] - ravel_pytree(public.parameters)[0]
         row = gauged(config, change, public.bound)

@@ -1,6 +1,6 @@
 """Gradient perturbation: T noisy full-gradient rounds.
 
-    g_t     = sum over all parties and records of clip_C(grad l(θ_t; record))  +  N(0, σ² I)
+    g_t     = sum over all parties and records of clip_C(w_j grad l(θ_t; record))  +  N(0, σ² I)
     v_{t+1} = m v_t + g_t / n + λ θ_t
     θ_{t+1} = θ_t - η v_{t+1}
 
@@ -8,9 +8,15 @@ The regulariser is added after the noise, and momentum and averaging of the last
 post-processing. Every iterate may be public: the T releases compose exactly as one Gaussian with
 μ = sqrt(T) Δ / σ, so σ = Δ sqrt(T) / μ*(ε, δ) (Dong, Roth and Su 2022). The prefix up to round t
 costs sqrt(t/T) μ, by `prefix_epsilon`.
+
+Every record weighs w_j = 1, or n / (m n_j) where all parties are to weigh the same (`objectives`).
+Weights come before the clip, which is then `clipping_norm` times the largest weight: a record of
+the smallest party is clipped to `clipping_norm` as before, and the noise follows it. Others are
+clipped later, at n_j / n_(1) times that.
 """
 
 import math
+from typing import Any
 
 from unisono.accounting import gaussian
 from unisono.algorithms.descent import (
@@ -22,16 +28,23 @@ from unisono.algorithms.descent import (
     stable_rate,
     start,
 )
+from unisono.algorithms.objectives import (
+    ObjectiveConfig,
+    effective_records,
+    largest_weight,
+    mean_of,
+    record_weight,
+)
 from unisono.core.algorithm import Facts
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust
 from unisono.problems.linear import LinearLoss
-from unisono.releases.algorithm import Algorithm, AlgorithmKind, UtilityLaw, rounded
+from unisono.releases.algorithm import Algorithm, AlgorithmKind, Records, UtilityLaw, rounded
 from unisono.releases.bounds import ClippedSum
 from unisono.releases.release import Priced, Release
 
 
-class GradientPerturbationConfig(DescentConfig):
+class GradientPerturbationConfig(DescentConfig, ObjectiveConfig):
     """Noisy full gradients: see `DescentConfig`."""
 
 
@@ -45,26 +58,33 @@ def resolve(
     """The learning rate of the published rule, where none is given."""
     if config.learning_rate is not None or privacy.pure:
         return config
-    quality = signal(facts, trust, privacy, problem.parameters(facts.features))
+    counted = effective_records(config.objective, facts)
+    quality = signal(facts, trust, privacy, problem.parameters(facts.features), counted)
     rate = min(stable_rate(config, problem), quiet_rate(config, problem, quality))
     return config.model_copy(update={"learning_rate": rounded(rate)})
 
 
 def release(config: GradientPerturbationConfig, problem: LinearLoss, facts: Facts) -> Release:
-    return Release(
-        ClippedSum(config.clipping_norm, problem.parameters(facts.features)), config.rounds
-    )
+    norm = config.clipping_norm * largest_weight(config.objective, facts)
+    bound = ClippedSum(norm, problem.parameters(facts.features))
+    counted = effective_records(config.objective, facts)
+    return Release(bound, config.rounds, effective_records=counted)
 
 
 def build(
     config: GradientPerturbationConfig, problem: LinearLoss, facts: Facts, priced: Priced
 ) -> Algorithm:
-    gradients = problem.function.gradients
+    gradients, objective = problem.function.gradients, config.objective
+
+    def weighted(public: Any, own: None, records: Records) -> tuple[None, Any]:
+        weight = record_weight(objective, facts, records.size)
+        return own, weight * gradients(public, *records.columns)
+
     return Algorithm(
         init=lambda: (start(problem.shape(facts.features)), None),
         ask=lambda state: state.parameters,
-        local=lambda public, own, records: (own, gradients(public, *records.columns)),
-        merge=lambda state, sums: descend(config, state, sums.total / sums.records),
+        local=weighted,
+        merge=lambda state, sums: descend(config, state, mean_of(objective, facts, sums)),
         result=lambda state: arrived(config, state),
     )
 

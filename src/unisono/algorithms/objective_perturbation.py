@@ -4,9 +4,10 @@
     out = sum_j n_j (round(θ~_j) + N(0, σ_out² I)) / sum_j n_j
 
 (Chaudhuri, Monteleoni and Sarwate 2011; Kifer, Smith and Thakurta 2012; Iyengar et al. 2019.) Every
-party does this with its own records; the average of the results, weighted by public sizes, is
-post-processing. Noise inside one objective cannot come in shares of a secure sum, so several
-parties are not pooled: trust LOCAL only. The guarantee is proved in `releases.perturbed_minimiser`.
+party does this with its own records; the average of the results, weighted by public sizes, or with
+the same weight for every party (`objectives`), is post-processing. Noise inside one objective
+cannot come in shares of a secure sum, so several parties are not pooled: trust LOCAL only. The
+guarantee is proved in `releases.perturbed_minimiser`.
 
 The ridge λ, where it is left out, lets the curvature of one record tell ℓ = epsilon / 16.
 """
@@ -16,18 +17,19 @@ import math
 import jax.numpy as jnp
 from pydantic import Field
 
+from unisono.algorithms.objectives import ObjectiveConfig
 from unisono.core import algorithm as engine
 from unisono.core.algorithm import Facts
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust
 from unisono.problems.linear import LinearLoss, MarginLoss
-from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind, rounded
+from unisono.releases.algorithm import Algorithm, AlgorithmKind, rounded
 from unisono.releases.perturbed_minimiser import PerturbedMinimiser
 from unisono.releases.release import Priced, Release
 
 
-class ObjectivePerturbationConfig(AlgorithmConfig):
-    """One noisy minimiser of each party; their average, weighted by public sizes."""
+class ObjectivePerturbationConfig(ObjectiveConfig):
+    """One noisy minimiser of each party; their average."""
 
     regularisation: float | None = Field(
         None, gt=0, description="Pulls weights towards zero. Left out: a rule of public facts."
@@ -60,11 +62,12 @@ def release(config: ObjectivePerturbationConfig, problem: LinearLoss, facts: Fac
 def build(
     config: ObjectivePerturbationConfig, problem: LinearLoss, facts: Facts, priced: Priced
 ) -> Algorithm:
-    shape, sizes = problem.shape(facts.features), jnp.asarray(facts.records, jnp.float32)
+    shape, pooled = problem.shape(facts.features), config.objective == "pooled"
+    sizes = jnp.asarray(facts.records if pooled else (1,) * facts.parties, jnp.float32)
 
     def average(_: object, models: engine.Aggregate) -> object:
         weights = jnp.where(models.present, sizes, 0.0)
-        return (weights @ models.total / jnp.maximum(models.records, 1.0)).reshape(shape)
+        return (weights @ models.total / jnp.maximum(weights.sum(), 1.0)).reshape(shape)
 
     return Algorithm(
         init=lambda: (jnp.zeros(shape, jnp.float32), None),

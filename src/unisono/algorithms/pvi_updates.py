@@ -176,7 +176,7 @@ def build(
         return jnp.where(jnp.any(mask), to_vector(quotient(best, public.q)), 0.0)
 
     def local(public: PublicPosterior, factors: Any, records: Records) -> tuple[Any, Any]:
-        data, masks = _in_shards(*finite_records(*records), config.shards)
+        data, masks = _in_shards(*finite_records(records.columns, records.present), config.shards)
         key = jax.random.fold_in(jax.random.key(config.seed), public.round)
         changes = jax.vmap(update, in_axes=(None, 0, 0, 0, None))(public, factors, data, masks, key)
         return factors, changes

@@ -1,6 +1,6 @@
 """SGD2: T rounds of noisy full gradients, projected onto a ball.
 
-    G_t     = sum_j (sum over S_j of clip_L(grad l(θ_t; d)) + noise_j)  +  n Δ θ_t
+    G_t     = sum_j (sum over S_j of clip_L(w_j grad l(θ_t; d)) + noise_j)  +  n Δ θ_t
     θ_{t+1} = Π_C(θ_t - η_t G_t),        C the ball of radius R, |C| = 2 R its diameter
 
 The loss is summed, not averaged, over the n records. Replace-one sensitivity of a message is 2 L,
@@ -14,6 +14,10 @@ Step sizes (p parameters, V the variance of the noise in a coordinate of the sum
 
 (Shamir and Zhang 2013; Lacoste-Julien, Schmidt and Bach 2012.) Δ is the regularisation: its
 gradient is added after the noise, which costs nothing.
+
+Every record weighs w_j = 1, or n / (m n_j) where all parties are to weigh the same (`objectives`):
+weights come before the clip, which is `lipschitz` times the largest of them. Their sum is n either
+way, so the steps are the same.
 """
 
 import math
@@ -23,14 +27,21 @@ import jax.numpy as jnp
 from pydantic import Field
 
 from unisono.algorithms.descent import Rounds
+from unisono.algorithms.objectives import (
+    ObjectiveConfig,
+    effective_records,
+    largest_weight,
+    mean_of,
+    record_weight,
+)
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.problems.linear import LinearLoss
-from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind, UtilityLaw
+from unisono.releases.algorithm import Algorithm, AlgorithmKind, Records, UtilityLaw
 from unisono.releases.bounds import ClippedSum
 from unisono.releases.release import Priced, Release
 
 
-class SynchronousSgdConfig(AlgorithmConfig):
+class SynchronousSgdConfig(ObjectiveConfig):
     """Projected noisy gradients; `strong_convexity` = 0 chooses the convex regime."""
 
     rounds: Rounds = Field(100, description="Noisy gradients in all; the budget covers them.")
@@ -65,7 +76,10 @@ def project(parameters: Any, radius: float) -> Any:
 
 
 def release(config: SynchronousSgdConfig, problem: LinearLoss, facts: Facts) -> Release:
-    return Release(ClippedSum(config.lipschitz, problem.parameters(facts.features)), config.rounds)
+    norm = config.lipschitz * largest_weight(config.objective, facts)
+    bound = ClippedSum(norm, problem.parameters(facts.features))
+    counted = effective_records(config.objective, facts)
+    return Release(bound, config.rounds, effective_records=counted)
 
 
 def build(
@@ -76,11 +90,15 @@ def build(
     convex = jnp.float32(convex_step(config, n, p, priced.noise_std**2))
     zero = jnp.zeros(problem.shape(facts.features), jnp.float32)
 
+    def weighted(public: Any, own: None, records: Records) -> tuple[None, Any]:
+        weight = record_weight(config.objective, facts, records.size)
+        return own, weight * gradients(public, *records.columns)
+
     def merge(state: SynchronousSgdState, sums: Aggregate) -> SynchronousSgdState:
         parameters, average, number = state
         # Dropouts: the survivors' gradient, scaled to all n records.
-        total = sums.total.reshape(parameters.shape) * (jnp.float32(n) / sums.records)
-        gradient = total + n * config.strong_convexity * parameters
+        total = n * mean_of(config.objective, facts, sums)
+        gradient = total.reshape(parameters.shape) + n * config.strong_convexity * parameters
         step, weight = convex, 1.0 / (number + 1)
         if config.strong_convexity:
             step = 2.0 / (n * config.strong_convexity * (number + 2))
@@ -92,7 +110,7 @@ def build(
     return Algorithm(
         init=lambda: (SynchronousSgdState(zero, zero, jnp.int32(0)), None),
         ask=lambda state: state.parameters,
-        local=lambda public, own, records: (own, gradients(public, *records.columns)),
+        local=weighted,
         merge=merge,
         result=lambda state: state.average,
     )

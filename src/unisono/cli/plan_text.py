@@ -87,6 +87,9 @@ def write_plan(
             out.print(
                 f"{found.algorithm}, {found.trust}: not possible: {found.reason}", style="dim"
             )
+    for note in dict.fromkeys(_weights(line) for line in lines if line.prediction):
+        if note:
+            out.print(note)
     out.print()
     out.print(
         "Noise is the standard deviation of one number of the sum that is opened; the ratio is "
@@ -101,6 +104,12 @@ def write_plan(
     if plot:
         out.print(f"Picture: {plot}")
     out.print("No data were read and nothing was spent.")
+
+
+def _weights(line: Line) -> str:
+    """What weights of parties cost an algorithm in noise, if anything."""
+    found = line.prediction
+    return f"{found.algorithm}: {found.weights}." if found and found.weights else ""
 
 
 def _meaning(request: PlanRequest) -> str:

@@ -16,7 +16,7 @@ def reproduce(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAMES]...", help="Experiments, or a group: thesis, constructed, all."
+            metavar="[NAMES]...", help="Experiments, or a group: thesis, constructed, all, data."
         ),
     ] = None,
     folder: Annotated[
@@ -32,8 +32,9 @@ def reproduce(
 ) -> None:
     """Run experiments again; every number is shown beside the range where it is expected.
 
-    All data are synthetic and all noise is simulated. Each experiment leaves NAME.png and NAME.json
-    in the folder, and index.md tells about all that lie there.
+    Data are synthetic and noise is simulated, except in the group `data`, which reads public files
+    from the folder UNISONO_DATA and is not part of `all`. Each experiment leaves NAME.png and
+    NAME.json in the folder, and index.md tells about all that lie there.
 
     \b
     Examples:
@@ -49,6 +50,7 @@ def reproduce(
         return
     from unisono.cli import reproduced
 
+    catalogue.require_data(wanted)
     place = reproduced.prepare(folder)
     documents = []
     for number, name in enumerate(wanted, 1):

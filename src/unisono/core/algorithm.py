@@ -4,12 +4,13 @@ Authors write a `releases.algorithm.Algorithm`; `releases` prices and binds it t
 makes this of it. The engine calls the functions in this order, once per round:
 
     public                 = ask(server_state)
-    party_state, value     = local(facts, public, party_state, data, mask)   at every party
-    party_state            = settle(party_state, accepted)                   at every party
-    server_state           = merge(server_state, aggregate)                  post-processing only
+    party_state, value     = local(facts, public, party_state, data, mask, size)  at every party
+    party_state            = settle(party_state, accepted)                        at every party
+    server_state           = merge(server_state, aggregate)                       post-processing
 
 `local` returns a bounded `Contribution`; the engine draws the sampling mask and adds the noise that
-`event` names.
+`event` names. `size` is the party's public number of records, which weights may follow: the rows
+that are there may be fewer, or a segment of them.
 
 Some algorithms do more: parties with budgets of their own (`own_event`), parties that take turns
 (`schedule`), several noisy local steps between two messages (`inner`), noise inside the
@@ -181,6 +182,8 @@ class PricedAlgorithm(NamedTuple):
     """An algorithm with its price; see the module's description of the order of calls.
 
     `reach` bounds every coordinate of the clean sum over all parties, from public facts.
+    `effective_records` is how many records count, each by its weight over the largest weight, where
+    that is not all of them: noise hides the heaviest record.
 
     With `batch` a party's `local` gets only the rows that its sampling mask chose, padded to this
     many: those that do not fit are left out, which `event` accounts for, or where sizes are hidden
@@ -200,7 +203,7 @@ class PricedAlgorithm(NamedTuple):
     event: Callable[[Facts, Trust], Event]
     init: Callable[[Facts], tuple[Any, Any]]
     ask: Callable[[Any], Any]
-    local: Callable[[Facts, Any, Any, Any, Any], tuple[Any, Any]]
+    local: Callable[..., tuple[Any, Any]]
     settle: Callable[[Any, Any], Any]
     merge: Callable[[Any, Aggregate], Any]
     result: Callable[[Any], Any]
@@ -215,6 +218,7 @@ class PricedAlgorithm(NamedTuple):
     privacy: Privacy | None = None
     dimension: int | None = None
     inside: Inside | None = None
+    effective_records: float | None = None
 
     @property
     def alike(self) -> bool:

@@ -1,6 +1,14 @@
 """The base of everything that people configure: study files, policies, models and algorithms."""
 
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict
+
+
+class AddedLater:
+    """Marks a setting that came when studies had been agreed on already. While it is at its
+    default, which must mean what those studies meant, hashes leave it out and stay what they were.
+    """
 
 
 class Config(BaseModel):
@@ -9,3 +17,16 @@ class Config(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False, arbitrary_types_allowed=True
     )
+
+    @property
+    def hashed(self) -> dict[str, Any]:
+        """These settings as plain JSON, as hashes of studies count them."""
+        return {
+            name: value
+            for name, value in self.model_dump(mode="json").items()
+            if not self._as_before(name)
+        }
+
+    def _as_before(self, name: str) -> bool:
+        field = type(self).model_fields[name]
+        return AddedLater in field.metadata and getattr(self, name) == field.default

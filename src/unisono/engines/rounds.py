@@ -65,7 +65,8 @@ def abstract_contribution(study: Study, data: Stack) -> Contribution:
     def contribution(*arguments: Any) -> Any:
         return algorithm.local(study.facts, *arguments)[1]
 
-    return abstract(contribution, algorithm.ask(server), state, one, mask)
+    size = jax.ShapeDtypeStruct((), np.int32)
+    return abstract(contribution, algorithm.ask(server), state, one, mask, size)
 
 
 class Keys(NamedTuple):
@@ -136,20 +137,20 @@ def _clean_values(study: Study) -> Callable[..., Any]:
     goes in and comes out is fenced off, so that the number of segments, which is all that differs
     between programs, has no part in how the program in between is compiled.
     """
-    local = _every(
-        study, numbers(partial(study.algorithm.local, study.facts)), (_public_axis(study), 0, 0, 0)
-    )
+    facts, axes = study.facts, (_public_axis(study), 0, 0, 0, 0)
+    local = _every(study, numbers(partial(study.algorithm.local, facts)), axes)
+    sizes = np.asarray(facts.records, np.int32)
     size = segment_rows(study)
 
     def at_once(public: Any, states: Any, data: Any, masks: Any) -> Any:
-        return local(public, states, *_rows(study, data, masks))
+        return local(public, states, *_rows(study, data, masks), sizes)
 
     def by_segments(public: Any, states: Any, data: Any, masks: Any) -> Any:
         assert size is not None
 
         def part(number: Any) -> Any:
             given = _segment(study, data, masks, number, size)
-            fenced = jax.lax.optimization_barrier((public, states, *given))
+            fenced = jax.lax.optimization_barrier((public, states, *given, sizes))
             _, values, valid = local(*fenced)
             return jax.lax.optimization_barrier((values, valid))
 

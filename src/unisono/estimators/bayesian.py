@@ -174,6 +174,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         ),
         (*FITTED, "classes_ : the labels, sorted."),
     )
+    _pure = False
 
     def __init__(
         self,

@@ -33,6 +33,7 @@ from unisono.estimators.statements import (
     UNBOUNDED,
     RepeatedFits,
     UnboundedFeatures,
+    no_pure_epsilon,
     repeated,
 )
 
@@ -50,6 +51,7 @@ class PrivateEstimator(BaseEstimator):
     minimum_parties: int | None
     colluders: int | None
     random_state: Any
+    _pure = True  # whether it can keep a promise of delta = 0
 
     def __sklearn_clone__(self) -> Any:
         """An unfitted copy that shares the ledger, and the count of fits made without one."""
@@ -74,6 +76,8 @@ class PrivateEstimator(BaseEstimator):
         Everything that can be refused is refused before a ledger is asked; then the ledgers
         authorise, and only then are the rows read by the algorithm.
         """
+        if not self.delta and not self._pure:
+            raise InvalidInput(no_pure_epsilon(type(self).__name__))
         relation, budget = self._relation(), Budget(self.epsilon, self.delta)
         members = membership(parties, len(X))
         scale = self._scale(X.shape[1])

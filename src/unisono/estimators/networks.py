@@ -58,6 +58,8 @@ _FITTED = (
 class PrivateNetwork(PrivateEstimator):
     """From rows to trained layers; subclasses know what the outputs mean."""
 
+    _pure = False
+
     hidden: Any
     activation: str
     epochs: float | None

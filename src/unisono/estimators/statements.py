@@ -51,6 +51,16 @@ UNKNOWN_SPREAD = (
 )
 
 
+def no_pure_epsilon(name: str) -> str:
+    """Why an estimator refuses delta = 0, and who does not."""
+    return (
+        f"delta = 0 with {name}: its noise is Gaussian, which has no pure epsilon; choose delta in "
+        "(0, 1), or what offers pure epsilon: output-perturbation (PrivateLogisticRegression, "
+        "PrivateLinearSVC, PrivateRidge) or one-shot-regression (BayesianLinearRegression); "
+        "nothing was spent"
+    )
+
+
 def repeated(fits: int, epsilon: float, delta: float) -> str:
     return (
         f"fit number {fits} of this estimator and its clones without a ledger: if they saw "
@@ -70,5 +80,6 @@ __all__ = [
     "NotConverged",
     "RepeatedFits",
     "UnboundedFeatures",
+    "no_pure_epsilon",
     "repeated",
 ]

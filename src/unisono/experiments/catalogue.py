@@ -21,6 +21,7 @@ THESIS = {
     "fig4.5": _HERE + "fig4_5",
     "fig4.6": _HERE + "fig4_6",
     "fig4.7": _HERE + "fig4_7",
+    "clamp-bias": _HERE + "clamp_bias",
     "dataset-level": _HERE + "dataset_level",
     "hybrid": _HERE + "hybrid",
     "one-shot": _HERE + "one_shot",
@@ -33,9 +34,16 @@ CONSTRUCTED = {
     "sgd-bounds": _HERE + "sgd_bounds",
     "composition": _HERE + "composition",
     "laplace-gradients": _HERE + "laplace_gradients",
+    "table-1": _HERE + "table_1",
 }
-EXPERIMENTS = {**THESIS, **CONSTRUCTED}
-GROUPS = {"all": EXPERIMENTS, "thesis": THESIS, "constructed": CONSTRUCTED}
+# Comparisons on public data, which the user must have: run when they are named.
+DATA = {
+    "adult-parties": _HERE + "adult_parties",
+    "kddcup": _HERE + "kddcup",
+}
+SYNTHETIC = {**THESIS, **CONSTRUCTED}
+EXPERIMENTS = {**SYNTHETIC, **DATA}
+GROUPS = {"all": SYNTHETIC, "thesis": THESIS, "constructed": CONSTRUCTED, "data": DATA}
 ALIASES = {"bias": "fig4.3"}
 
 
@@ -55,6 +63,13 @@ def experiment(name: str) -> Callable[[bool], Findings]:
     """The function that runs one experiment."""
     run: Callable[[bool], Findings] = importlib.import_module(EXPERIMENTS[_known(name)]).run
     return run
+
+
+def require_data(names: Sequence[str]) -> None:
+    """Refuse, before anything runs, where an experiment's files are not on this machine."""
+    for name in names:
+        if name in DATA:
+            importlib.import_module(DATA[name]).check()
 
 
 def summary(name: str) -> str:

@@ -1,7 +1,8 @@
 """What an experiment gives back: numbers against what was expected, remarks and a picture.
 
-An experiment is a module with `run(quick: bool) -> Findings`. All data are synthetic and all
-noise is simulated: nothing here touches a ledger, because nobody is protected.
+An experiment is a module with `run(quick: bool) -> Findings`; one that reads files also has
+`check()`, which refuses where they are missing. Data are synthetic or public and all noise is
+simulated: no ledger on disk is touched, because nobody is protected.
 """
 
 from collections.abc import Callable

@@ -7,12 +7,14 @@ The posterior needs two sums only, S = Σ x² and R = Σ xy (003 eq. 4.9-4.10):
 and the distance of an answer q from the posterior p is KL(q‖p). Everything here is a pure function
 on arrays whose leading axes are free (seeds, clips, ...); a factor is a `Natural` of scalars.
 
-σ_θ = 5 is a standard deviation, as figure 4.1 says. "N(0, 5)", in the captions of the others, is a
-variance of 5 by the thesis's own convention (4.2); the figures were matched with σ_θ = 5, and its
-code compares with a posterior whose prior *variance* is 5:
-`posterior(..., prior_variance=5)`.
+σ_θ = 5 is a standard deviation, as figure 4.1 says. "N(0, 5)", in the captions of figures 4.3, 4.4
+and 4.6, is a variance of 5 by the thesis's own convention (4.2). Those figures are run under both
+readings, `PRIOR_VARIANCES`, of which a standard deviation of 5 gives the numbers of the text. The
+thesis's code mixes the two: it learns with the variance 25 and compares with a posterior whose
+prior *variance* is 5, `posterior(..., prior_variance=5)`.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -23,6 +25,8 @@ from unisono.problems.gaussian_family import Natural, kl
 
 NOISE_STD, PRIOR_STD, DELTA = 0.5, 5.0, 1e-5
 PRIOR = Natural(0.0, PRIOR_STD**-2)
+# What "N(0, 5)" can mean: the figures are matched by the first, the notation says the second.
+PRIOR_VARIANCES = {"standard deviation 5": PRIOR_STD**2, "variance 5": 5.0}
 
 
 class Shards(NamedTuple):
@@ -33,20 +37,29 @@ class Shards(NamedTuple):
     y: Any
 
 
-def thesis_shards(seeds: Any, parties: int, points: int, slope: float | None = None) -> Shards:
+def thesis_shards(
+    seeds: Any,
+    parties: int,
+    points: int,
+    slope: float | None = None,
+    prior_variance: float = PRIOR_STD**2,
+) -> Shards:
     """The thesis's data: legacy NumPy streams, one per seed.
 
     The slope is drawn first (unless it is fixed). Every party then draws the *whole* data set
     afresh and keeps its own part of it, and 2 x 200 test points that are never used; so all
     parties' records are independent, as they should be.
     """
-    sets = [_one_set(int(seed), parties, points, slope) for seed in seeds]
+    spread = math.sqrt(prior_variance)
+    sets = [_one_set(int(seed), parties, points, slope, spread) for seed in seeds]
     return Shards(*(np.array(part) for part in zip(*sets, strict=True)))
 
 
-def _one_set(seed: int, parties: int, points: int, slope: float | None) -> tuple[Any, Any, Any]:
+def _one_set(
+    seed: int, parties: int, points: int, slope: float | None, spread: float
+) -> tuple[Any, Any, Any]:
     stream = np.random.RandomState(seed)
-    theta = stream.normal(0.0, PRIOR_STD) if slope is None else slope
+    theta = stream.normal(0.0, spread) if slope is None else slope
     shards = []
     for party in range(parties):
         x = stream.randn(parties * points)
@@ -87,9 +100,11 @@ def divergence(q: Natural, p: Natural) -> Any:
     return one(rows).reshape(parts[0].shape)
 
 
-def with_prior(factors: Natural, floor: float = 0.0) -> Natural:
+def with_prior(
+    factors: Natural, floor: float = 0.0, prior_variance: float = PRIOR_STD**2
+) -> Natural:
     """The prior times a product of factors, whose precision is raised to `floor`."""
-    return Natural(factors.shift, PRIOR.precision + jnp.maximum(factors.precision, floor))
+    return Natural(factors.shift, 1 / prior_variance + jnp.maximum(factors.precision, floor))
 
 
 # ------------------------------------------------- the damped iteration of eq. 4.19-4.21
@@ -97,7 +112,9 @@ def with_prior(factors: Natural, floor: float = 0.0) -> Natural:
 PLACEMENTS = ("statistic", "local", "sum")
 
 
-def damped_iteration(sums: Any, noise: Any, damping: float, placement: str) -> Natural:
+def damped_iteration(
+    sums: Any, noise: Any, damping: float, placement: str, prior_variance: float = PRIOR_STD**2
+) -> Natural:
     """q after every round (rounds, ...), from sums (..., parties, 2) and noise (rounds, ...).
 
     In each round a party's noisy statistic s replaces its factor by t + η (s/σ_e² - t). A negative
@@ -114,7 +131,8 @@ def damped_iteration(sums: Any, noise: Any, damping: float, placement: str) -> N
         if placement == "local":
             precision = jnp.maximum(precision, 0.0)
         factors = Natural(shift, precision)
-        return factors, with_prior(Natural(shift.sum(-1), precision.sum(-1)))
+        together = Natural(shift.sum(-1), precision.sum(-1))
+        return factors, with_prior(together, prior_variance=prior_variance)
 
     start = jnp.zeros(jnp.broadcast_shapes(sums.shape, noise.shape[1:])[:-1])
     return jax.lax.scan(one_round, Natural(start, start), noise)[1]

@@ -96,12 +96,12 @@ def simulate(
         noise = noise_steps(key, event, grid, shape, honest, one).sum(axis=2).astype(np.int32)
     stack = rounds.stack(study, data)
     states = jax.tree.map(lambda leaf: jnp.stack([leaf] * facts.parties), state)
-    records = jnp.float32(sum(facts.records))
+    records, sizes = jnp.float32(sum(facts.records)), np.asarray(facts.records, np.int32)
 
     def one_round(arrays: Any, real: Any, carry: Any, steps: Any) -> Any:
         server, states = carry
-        local = jax.vmap(numbers(partial(algorithm.local, facts)), in_axes=(None, 0, 0, 0))
-        states, values, _ = local(algorithm.ask(server), states, arrays, real)
+        local = jax.vmap(numbers(partial(algorithm.local, facts)), in_axes=(None, 0, 0, 0, 0))
+        states, values, _ = local(algorithm.ask(server), states, arrays, real, sizes)
         total = jnp.sum(values, axis=0, dtype=jnp.int32) + steps
         aggregate = Aggregate(total * grid, jnp.int32(facts.parties), records)
         return (algorithm.merge(server, aggregate), states), None

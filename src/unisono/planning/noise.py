@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unisono.algorithms.noise_law import sum_law
-from unisono.core.algorithm import Facts
 from unisono.core.events import Event, Poisson
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Unit
@@ -105,14 +104,20 @@ def _units(event: Event, study: Study) -> float:
         rate = 1 / study.algorithm.settings["separation"]
     if event.sensitivity.unit is Unit.PARTY:
         return rate * facts.parties
-    return rate * _counted(study.algorithm.name, facts)
+    counted = study.algorithm.effective_records
+    return rate * float(sum(facts.records) if counted is None else counted)
 
 
-def _counted(name: str, facts: Facts) -> float:
-    """Records; where local models are averaged every party weighs as much as the smallest."""
-    if name == "output-perturbation":
-        return float(min(facts.records) * facts.parties)
-    return float(sum(facts.records))
+def weights_in_words(study: Study) -> str:
+    """What weights of parties cost in noise; empty where all records weigh the same."""
+    counted, records = study.algorithm.effective_records, study.facts.records
+    if counted is None or counted >= sum(records):
+        return ""
+    return (
+        f"every party weighs the same, so the noise follows the smallest, of {min(records):,} "
+        f"records: it is as large as if all parties held so few ({counted:,.0f} records in all "
+        f"instead of {sum(records):,})"
+    )
 
 
 def _remaining(settings: Any, rounds: int) -> float:
@@ -126,4 +131,4 @@ def _remaining(settings: Any, rounds: int) -> float:
     return math.sqrt(float(np.mean(sums**2)))
 
 
-__all__ = ["Noise", "noise_of", "released_numbers"]
+__all__ = ["Noise", "noise_of", "released_numbers", "weights_in_words"]

@@ -24,7 +24,7 @@ from unisono.errors import InvalidInput
 from unisono.planning import laws
 from unisono.planning.answers import Answer, Present, answers_of
 from unisono.planning.laws import Band
-from unisono.planning.noise import Noise, noise_of
+from unisono.planning.noise import Noise, noise_of, weights_in_words
 from unisono.planning.posteriors import width_of
 from unisono.planning.tasks import Task
 from unisono.planning.verdicts import HEADROOM, Grade, verdict
@@ -41,7 +41,8 @@ MEASURES = {
 @dataclass(frozen=True)
 class Prediction:
     """What is to be expected of a study, in the units of `MEASURES`; `rough` where it is a law
-    fitted to simulations, whose band does not always hold."""
+    fitted to simulations, whose band does not always hold. `weights`: what weights of parties cost,
+    in words, where they cost anything."""
 
     task: Task
     algorithm: str
@@ -52,6 +53,7 @@ class Prediction:
     grade: Grade
     rough: bool
     answers: tuple[Answer, ...] = ()
+    weights: str = ""
 
     @property
     def likely(self) -> float:
@@ -72,6 +74,7 @@ class Prediction:
             **self.band._asdict(),
             "grade": str(self.grade),
             "rough": self.rough,
+            "weights": self.weights,
             "answers": [one._asdict() for one in self.answers],
         }
 
@@ -124,7 +127,8 @@ def _made(
 ) -> Prediction:
     unit = study.algorithm.event(study.facts, study.trust).sensitivity.unit
     name = study.algorithm.name
-    return Prediction(task, name, study.trust, unit, noise, band, grade, rough, answers)
+    weights = weights_in_words(study)
+    return Prediction(task, name, study.trust, unit, noise, band, grade, rough, answers, weights)
 
 
 __all__ = ["MEASURES", "Prediction", "predict", "predict_answers"]

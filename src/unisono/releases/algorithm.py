@@ -38,17 +38,28 @@ from unisono.releases.apart import require_apart
 from unisono.releases.banded import BandedSum, with_memory
 from unisono.releases.bounds import ClippedUpdate
 from unisono.releases.closed import require_closed
-from unisono.releases.release import Bound, Priced, Release, batch_size, price, round_event
+from unisono.releases.release import (
+    Bound,
+    Priced,
+    Release,
+    SizedBound,
+    batch_size,
+    price,
+    round_event,
+)
 
 
 class Records(NamedTuple):
     """A party's rows as columns (n, ...), and which of them are there (n,); others are padding.
 
-    Functions that return a value for each record may ignore `present`: their bound does not.
+    Functions that return a value for each record may ignore `present`: their bound does not. `size`
+    is the party's public number of records, as agreed; what weighs a party follows it, never
+    `present`, which is secret and may be a part of the records.
     """
 
     columns: tuple[Any, ...]
     present: Any
+    size: Any = None
 
 
 class Algorithm(NamedTuple):
@@ -77,7 +88,7 @@ class AlgorithmConfig(Config):
 
     def agreed(self, problem: Any) -> dict[str, Any]:
         """These settings as plain JSON; what is a function, by a fingerprint of its program."""
-        return self.model_dump(mode="json")
+        return self.hashed
 
 
 class UtilityLaw(NamedTuple):
@@ -197,15 +208,18 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
     parts = kind.build(config, problem, facts, priced)
     bound, inside = priced.bound, priced.inside
     remembers = parts.settle is not None and release.local_steps is None
-    raw_of = _apart(kind.name, parts, bound)
+    raw_of = _apart(kind.name, parts, bound, min(facts.records))
 
-    def local(_: Facts, public: Any, party: Any, data: Any, mask: Any) -> tuple[Any, Contribution]:
+    def local(
+        _: Facts, public: Any, party: Any, data: Any, mask: Any, size: Any = None
+    ) -> tuple[Any, Contribution]:
         if inside is not None:  # noise of this turn, for the bound alone
-            _, raw = raw_of(public, None, Records(data, mask))
+            _, raw = raw_of(public, None, Records(data, mask, size))
             return None, bound.integers(facts, privacy, priced.step, (party, raw), mask)[0]
         own = party[0] if remembers else party
-        own, raw = raw_of(public, own, Records(data, mask))
-        contribution, sent = bound.integers(facts, privacy, priced.step, raw, mask)
+        own, raw = raw_of(public, own, Records(data, mask, size))
+        here = bound.of_party(size) if isinstance(bound, SizedBound) else bound
+        contribution, sent = here.integers(facts, privacy, priced.step, raw, mask)
         return ((own, sent) if remembers else own), contribution
 
     def init(_: Facts) -> tuple[Any, Any]:
@@ -276,6 +290,7 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
         privacy=privacy,
         dimension=bound.dimension,
         inside=inside,
+        effective_records=release.effective_records,
     )
     if isinstance(bound, BandedSum):
         return with_memory(algorithm, bound, facts, privacy)
@@ -294,7 +309,7 @@ def _fixed(release: Release, facts: Facts) -> Release:
 
 
 def _apart(
-    name: str, parts: Algorithm, bound: Bound
+    name: str, parts: Algorithm, bound: Bound, size: int
 ) -> Callable[[Any, Any, Records], tuple[Any, Any]]:
     """A party's function, tried on synthetic records when it is first traced; whole parties are
     bounded whatever is made of their records."""
@@ -309,7 +324,9 @@ def _apart(
                 server, first = parts.init()
                 asked = parts.ask(server)
             require_apart(
-                name, lambda *given: parts.local(asked, first, Records(*given))[1], records[0]
+                name,
+                lambda rows, mask: parts.local(asked, first, Records(rows, mask, size))[1],
+                records[0],
             )
             tried.add(shapes)
         after, raw = parts.local(public, own, records)

@@ -221,11 +221,11 @@ def with_memory(
         return Remembering(server, read), Remembering(own, clean)
 
     def local(
-        _: Facts, asked: Counted, party: Remembering, data: Any, mask: Any
+        _: Facts, asked: Counted, party: Remembering, data: Any, mask: Any, size: Any = None
     ) -> tuple[Remembering, Contribution]:
         memory = bound.ticked(party.memory, asked.round)
         batch, chosen = bound.in_turn(facts, memory.clock, data, mask)
-        own, total = algorithm.local(facts, asked.public, party.model, batch, chosen)
+        own, total = algorithm.local(facts, asked.public, party.model, batch, chosen, size)
         memory, message = bound.message(facts, privacy, memory, total)
         return Remembering(own, memory), message
 

@@ -1,24 +1,30 @@
 """The minimiser of a party's own regularised loss, on the integer grid.
 
-    θ_j = argmin (1/n_j) sum_i l(θ; x_i, y_i) + (λ/2) ||θ||²      to a public tolerance τ
+    θ_j  = argmin (1/n_j) sum_i l(θ; x_i, y_i) + (λ/2) ||θ||²      to τ_j = tolerance G / n_j
+    sent = round(v_j θ_j),       v_j = n_j / n_(1) (`by_size`) or 1
 
 Sensitivity of the *sum* over parties, for n_(1) the smallest party, G the largest gradient of one
 record, γ the quantization step and p parameters:
 
-    replace-one   Δ2 = 2 G / (n_(1) λ) + 2 τ / λ + sqrt(p) γ       Δ1 = sqrt(p) (...) + p γ
-    zero-out      Δ2 =   G / (n_(1) λ) + 2 τ / λ + sqrt(p) γ
+    replace-one   Δ2 = 2 G (1 + tolerance) / (n_(1) λ) + sqrt(p) γ
+    zero-out      Δ2 =   G (1 + 2 tolerance) / (n_(1) λ) + sqrt(p) γ         Δ1 <= sqrt(p) Δ2
 
-Proof. J of one party is λ-strongly convex, so λ ||θ1* - θ2*|| <= ||grad J1(θ2*)|| =
-||grad (J1 - J2)(θ2*)||, which is at most 2 G / n when a record is replaced and G / n when it is
-switched off, n being public and unchanged (Chaudhuri, Monteleoni and Sarwate 2011). Each computed
-point is within τ/λ of its minimiser, certified in double precision (`solver`), and rounding moves
-each coordinate by at most γ/2 on either side. A party that misses τ is a dropout. Where sizes are
-nominal, every party divides by n_(1) and add-or-remove equals zero-out.
+Proof. J of party j is λ-strongly convex, so λ ||θ1* - θ2*|| <= ||grad J1(θ2*)|| =
+||grad (J1 - J2)(θ2*)||, which is at most 2 G / n_j when a record is replaced and G / n_j when it is
+switched off, n_j being public and unchanged (Chaudhuri, Monteleoni and Sarwate 2011). Each computed
+point is within τ_j/λ of its minimiser, certified in double precision (`solver`). So the computed
+θ_j moves by at most (2 G + 2 tolerance G) / (n_j λ). Times n_j / n_(1) that is the same for every
+party; times 1 it is largest for the smallest party. Rounding, after the weight, moves each
+coordinate by at most γ/2 on either side. A party that misses τ_j is a dropout. Where sizes are
+nominal, n_j is the agreed one whatever the party holds, and add-or-remove equals zero-out.
+
+In other units a party sends n_j θ_j, which one record moves by 2 G (1 + tolerance) / λ; a public
+factor of 1 / n_(1) makes the events of equal parties the same for both weights.
 """
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -39,12 +45,15 @@ from unisono.releases.release import Release
 @dataclass(frozen=True)
 class Minimiser:
     """See the module. `raw`: rows and labels. `tolerance` is public: the solver must bring the
-    gradient below tolerance * G / n_(1), which adds that fraction to the sensitivity."""
+    gradient below tolerance * G / n_j, which adds that fraction to the sensitivity. `size` is n_j,
+    which the engine names (`of_party`); it may be left out where all parties are of one size."""
 
     problem: LinearLoss
     features: int
     regularisation: float
     tolerance: float = 1e-3
+    by_size: bool = True
+    size: Any = None
     unit = Unit.RECORD
     whole = True
     batched = False
@@ -68,21 +77,31 @@ class Minimiser:
         """No minimiser, nor its certified approximation, has a larger norm."""
         return solver.radius(self.problem.function, self.regularisation, self.problem.classes)
 
-    def required_gradient(self, facts: Facts) -> float:
-        """τ, the public tolerance."""
-        return self.tolerance * self.steepness / min(facts.records)
+    def of_party(self, size: Any) -> "Minimiser":
+        """The bound at a party of this public size."""
+        return replace(self, size=size)
+
+    def required_gradient(self, size: Any) -> Any:
+        """τ_j, the public tolerance of a party of this size."""
+        return self.tolerance * self.steepness / size
+
+    def total_weight(self, facts: Facts) -> float:
+        """sum_j v_j."""
+        return sum(facts.records) / min(facts.records) if self.by_size else float(facts.parties)
 
     def distance(self, facts: Facts, changed: int) -> float:
-        """How far two *computed* minimisers of one party are apart when `changed` gradients differ:
-        2 for a replaced record, 1 for one switched off; before rounding."""
-        moved = changed * self.steepness / min(facts.records) + 2 * self.required_gradient(facts)
+        """How far two *computed* minimisers of one party are apart, times its weight, when
+        `changed` gradients differ: 2 for a replaced record, 1 for one switched off; before
+        rounding."""
+        smallest = min(facts.records)
+        moved = changed * self.steepness / smallest + 2 * self.required_gradient(smallest)
         return moved / self.regularisation * (1 + 1e-9)  # double-precision steps after the solver
 
     def steps(self, release: Release, facts: Facts, privacy: Privacy) -> Iterator[float]:
         """So fine that rounding adds about a thousandth to the sensitivity, unless the sum of all
         models needs coarser steps to fit 32 bits."""
         fine = self.distance(facts, 1) / (1024 * math.sqrt(self.dimension))
-        coarse = 8 * self.radius * facts.parties / 2**31
+        coarse = 8 * self.radius * self.total_weight(facts) / 2**31
         if fine >= coarse:
             yield 2.0 ** math.floor(math.log2(fine))
         else:
@@ -109,17 +128,22 @@ class Minimiser:
         return Sensitivity(Unit.RECORD, far(2), switched, None if facts.exact_sizes else switched)
 
     def sum_bound(self, release: Release, facts: Facts, privacy: Privacy) -> float:
-        return 1.01 * self.radius * facts.parties
+        return 1.01 * self.radius * self.total_weight(facts)
 
     def integers(
         self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any
     ) -> tuple[Contribution, None]:
-        """The minimiser on the grid; not valid where the public tolerance was missed."""
+        """The weighted minimiser on the grid; not valid where the public tolerance was missed."""
         features, labels = raw
-        problem, required = self.problem, self.required_gradient(facts)
+        problem, smallest, largest = self.problem, min(facts.records), max(facts.records)
+        if self.size is None and smallest != largest:
+            raise InvalidInput(
+                f"parties of {smallest} to {largest} records: a minimiser divides by its party's "
+                "public size, which was not named; say of_party(size)"
+            )
         with jax.enable_x64(True):
-            nominal = float(min(facts.records))
-            count = jnp.sum(mask).astype(np.float64) if facts.exact_sizes else nominal
+            count = jnp.asarray(smallest if self.size is None else self.size, np.float64)
+            required = self.required_gradient(count)
             solution = solver.minimise(
                 problem.function,
                 features,
@@ -128,14 +152,16 @@ class Minimiser:
                 count,
                 self.regularisation,
                 problem.shape(self.features),
-                required,
-                crowding=1.0 if facts.exact_sizes else 2 * max(facts.records) / nominal,
+                self.required_gradient(largest),
+                crowding=1.0 if facts.exact_sizes else 2 * largest / smallest,
+                enough=required,
             )
             valid = solution.certified <= required
             point = jnp.where(valid, solution.parameters, 0.0)
             size = jnp.sqrt(jnp.sum(point**2))
             # Projection onto the ball that holds every minimiser moves nobody further apart.
             point = point * jnp.minimum(1.0, self.radius / jnp.maximum(size, 1e-30))
-            steps = jnp.round(point.reshape(-1) / step).astype(np.int32)
+            weight = count / smallest if self.by_size else 1.0
+            steps = jnp.round(weight * point.reshape(-1) / step).astype(np.int32)
         bound = self.sensitivity(facts, privacy, step)
         return Contribution(steps, step, bound, valid, maker=_BOUNDED_ONLY), None

@@ -84,6 +84,15 @@ class Bound(Protocol):
 
 
 @runtime_checkable
+class SizedBound(Bound, Protocol):
+    """A bound that weighs what a party sends by its public number of records."""
+
+    def of_party(self, size: Any) -> Bound:
+        """The bound at a party of this public size."""
+        ...
+
+
+@runtime_checkable
 class PerturbedBound(Bound, Protocol):
     """A bound with noise inside what it computes, before the release: two events in one turn."""
 
@@ -118,6 +127,8 @@ class Release:
     releases that stay with the party. `turns` is a public schedule of who is asked when. `each`:
     the server keeps the parties' messages apart. Of a `run` all rounds are one event together
     (correlated noise), of the sensitivity that the bound states for all of them.
+    `effective_records` is how many records count, each by its weight over the largest weight; None
+    where all weigh the same. Privacy does not depend on it: bounds hold for the heaviest record.
     """
 
     bound: Bound
@@ -129,6 +140,7 @@ class Release:
     each: bool = False
     run: bool = False
     trusts: frozenset[Trust] = frozenset(Trust)
+    effective_records: float | None = None
 
     @property
     def sampling_rate(self) -> float:

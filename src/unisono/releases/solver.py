@@ -117,12 +117,14 @@ def minimise(
     tilt: Any = None,
     crowding: float = 1.0,
     gap: float = 0.0,
+    enough: Any = None,
 ) -> Solution:
     """Solve to the tolerance; features (n, d), labels (n,), mask (n,) -> Solution in float64.
 
     Call inside `jax.enable_x64(True)`. Records that are masked out or not finite count as zero.
     `crowding` bounds records / normaliser, where sizes are nominal; `gap` bounds J(0) - J*, where
-    there is a tilt.
+    there is a tilt. The number of steps follows from the tolerance, the same for all parties;
+    `enough`, at least as large, may be a party's own.
     """
     wide, marked = jnp.asarray(features, np.float64), jnp.asarray(labels, np.float64)
     rows, marks, keep = bounded_records(loss, wide, marked, mask)
@@ -143,9 +145,10 @@ def minimise(
         return _certified(problem, _nesterov(problem, zero, steps, crowding))
     first = _certified(problem, _newton(problem, zero, steps))
     proved = _proved_steps(loss, regularisation, tolerance, crowding, gap)
+    enough = tolerance if enough is None else enough
 
     def go_on(carry: tuple[Any, Solution]) -> Any:
-        return jnp.logical_and(carry[0], carry[1].certified > tolerance)
+        return jnp.logical_and(carry[0], carry[1].certified > enough)
 
     def finish(carry: tuple[Any, Solution]) -> tuple[Any, Solution]:
         point = _nesterov(problem, carry[1].parameters, proved, crowding)

@@ -14,7 +14,7 @@ from unisono.core.trust import PARTY, Trust, Unit
 from unisono.core.words import number, times
 from unisono.data.schema import Number
 from unisono.models.model import Target
-from unisono.planning.noise import Noise
+from unisono.planning.noise import Noise, weights_in_words
 from unisono.studies.build import Built
 from unisono.studies.schema import StudyFile
 from unisono.studies.source import Place
@@ -50,6 +50,7 @@ def dangers(built: Built, epsilons: dict[str, float], noise: Noise) -> list[Dang
         *_crowd(built),
         *_failures(built),
         *_noise(built, noise),
+        *_weights(built),
         *_columns(built.file),
         *_practice(built.file),
     ]
@@ -155,6 +156,13 @@ def _noise(built: Built, noise: Noise) -> Iterator[Danger]:
         remedy += ", or a secure sum"
     level: Literal["warning", "note"] = "warning" if swamped else "note"
     yield Danger(level, words, f"{remedy}; see `unisono plan`", ("privacy", "epsilon"))
+
+
+def _weights(built: Built) -> Iterator[Danger]:
+    words = weights_in_words(built.study)
+    if words:
+        remedy = 'use objective = "pooled", unless small parties are to count as much as large ones'
+        yield Danger("note", words, remedy, ("algorithm", "objective"))
 
 
 def _columns(file: StudyFile) -> Iterator[Danger]:

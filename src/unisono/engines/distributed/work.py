@@ -49,6 +49,7 @@ class Worker:
         self.study, self.party, self.index = study, party, index
         require_headroom(study)
         self._local, self._absorb = _compiled(_Same(study))
+        self._size = np.int32(study.facts.records[index])
         self._promised: Any = None
 
     def prepare(self, shapes: list[tuple[int, ...]], state: Any, public: Any) -> None:
@@ -136,7 +137,7 @@ class Worker:
     ) -> tuple[Any, Contribution]:
         """The state after this turn, and the sum over all segments, as integers."""
         bound = self._bound(public, state, *segments[0])
-        parts = [self._local(public, state, *segment) for segment in segments]
+        parts = [self._local(public, state, *segment, self._size) for segment in segments]
         value = sum(np.asarray(part) for _, part, _ in parts)
         valid = all(bool(kept) for _, _, kept in parts)
         return parts[-1][0], computed(bound, value, valid, draw)
@@ -149,7 +150,7 @@ class Worker:
             def contribution(*arguments: Any) -> Any:
                 return algorithm.local(facts, *arguments)[1]
 
-            self._promised = abstract(contribution, public, state, columns, mask)
+            self._promised = abstract(contribution, public, state, columns, mask, self._size)
         return self._promised
 
     def _require_bounded(self, contribution: Contribution, event: Event, rows: int) -> None:

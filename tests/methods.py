@@ -13,6 +13,7 @@ from unisono.algorithms.pvi_analytic import ITERATED_REGRESSION, ONE_SHOT_REGRES
 from unisono.algorithms.pvi_dp_sga import DP_SGA
 from unisono.algorithms.pvi_natural_gradient import NATURAL_GRADIENT
 from unisono.algorithms.pvi_updates import CLIPPED_UPDATES
+from unisono.algorithms.sgd_sequential import SEQUENTIAL_SGD
 from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
 from unisono.algorithms.survey import STATISTICS, Survey
 from unisono.core.defaults import PARTY_RELATION
@@ -41,6 +42,7 @@ gradient_perturbation = _linear(
 dp_sgd_convex = _linear(CONVEX_DP_SGD, _PLAIN | {"learning_rate": 1.0})
 output_perturbation = _linear(OUTPUT_PERTURBATION, {})
 objective_perturbation = _linear(OBJECTIVE_PERTURBATION, {})
+sgd_sequential = _linear(SEQUENTIAL_SGD, {})
 sgd_synchronous = _linear(SYNCHRONOUS_SGD, {})
 
 

@@ -51,13 +51,9 @@ SLOW_LINES = (
 )
 # What other work in progress brings; an item leaves this list with its `pending`.
 PENDING = {
-    "averages that are weighted by the parties' sizes": 1,
     "`published = true` in study files": 4,
-    "the objective in which every party counts the same": 1,
     "the linkage attack": 1,
     "the case study as study files": 5,
-    "the registered algorithm `sgd-sequential`, through the engine and in study files": 1,
-    "projections onto other convex sets": 1,
 }
 
 

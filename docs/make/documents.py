@@ -203,10 +203,10 @@ print(PrivacyCurve(noise * 1, Relation.REPLACE_ONE).epsilon(1e-6))
         ),
         item(
             "Model aggregation with output perturbation, over m parties",
-            "[`output-perturbation`](algorithms/output-perturbation.md)",
+            "[`output-perturbation`](algorithms/output-perturbation.md) with `objective = "
+            '"equal-parties"`; by default parties weigh by their sizes, with less noise',
             "averaged = run(OUTPUT_PERTURBATION.method(logistic, Privacy(1.0, 1e-6), "
-            "regularisation=0.1))",
-            pending="averages that are weighted by the parties' sizes",
+            'regularisation=0.1, objective="equal-parties"))',
         ),
         item(
             "Secure model aggregation by an MPC protocol",
@@ -264,11 +264,10 @@ print(PrivacyCurve(noise * 1, Relation.REPLACE_ONE).epsilon(1e-6))
         ),
         item(
             "Iterative learning: centralised objective J_D, an average of the parties' averages",
-            "[`gradient-perturbation`](algorithms/gradient-perturbation.md) averages over records, "
-            "which is the same where parties have equal sizes",
-            "learnt = run(GRADIENT_PERTURBATION.method(logistic, Privacy(1.0, 1e-6), rounds=20))",
-            status=ADDED,
-            pending="the objective in which every party counts the same",
+            "[`gradient-perturbation`](algorithms/gradient-perturbation.md) with `objective = "
+            '"equal-parties"`; by default every record counts the same',
+            "learnt = run(GRADIENT_PERTURBATION.method(logistic, Privacy(1.0, 1e-6), rounds=20, "
+            'objective="equal-parties"))',
         ),
         item(
             "Theorem: σ² = 8G²T log(1/δ)/(m² n₍₁₎² ε²)",
@@ -1264,6 +1263,8 @@ import unisono
 from unisono import Facts, Privacy, Study, Trust
 from unisono.accounting import gaussian, hidden_order, published_gaussian, theorems
 from unisono.algorithms import bounds, sgd_sequential
+from unisono.algorithms.projections import convex_set
+from unisono.algorithms.sgd_sequential import SEQUENTIAL_SGD
 from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
 from unisono.engines import in_process
 from unisono.problems.linear import LinearLoss
@@ -1281,9 +1282,9 @@ def owners():  # A_1 and A_2; whoever calls is B
     return [party("Aalborg"), party("Bergen")]
 
 facts = Facts(records=(20, 20), features=3, minimum_parties=2)
-settings = sgd_sequential.Settings(epsilon=2.0, delta=1e-6)
 logistic, privacy = LinearLoss("logistic"), Privacy(2.0, 1e-6)
-print(sgd_sequential.views(settings, facts))
+sequential = Study(SEQUENTIAL_SGD.method(logistic, privacy), facts, Trust.LOCAL)
+print(sgd_sequential.views(sequential))
 """,
     (
         item(
@@ -1314,28 +1315,26 @@ print(sgd_sequential.views(settings, facts))
         ),
         item(
             "Algorithm SGD1",
-            "[`sgd_sequential`](algorithms/sgd.md): one named record after another, at most "
-            "k_max uses of each",
-            "sgd_sequential.run_sgd_sequential(settings, owners(), facts).value",
+            "[`sgd-sequential`](algorithms/sgd.md): one named record after another, at most "
+            "k_max uses of each; in process, between machines and in study files",
+            "in_process.run(sequential, owners()).value",
             status=BOTH,
             why="[noise is drawn anew by every party and step](E004-1), and an owner refuses to "
             "be asked too often",
-            pending="the registered algorithm `sgd-sequential`, through the engine and in study "
-            "files",
         ),
         item(
             "SGD1, steps 1, 3 and 5: θ₀ in C, projection Π_C onto a closed convex set",
-            "a ball of public radius, from θ₀ = 0",
-            "settings.radius  # 5",
-            status=ADDED,
-            pending="projections onto other convex sets",
+            "`projections`: ball, box, simplex, l1-ball, or a set of one's own; θ₀ is drawn "
+            "uniformly from it by a public seed",
+            'sequential.algorithm.settings["radius"]  # 5',
+            'convex_set("l1-ball", 2.0, 3).diameter  # 4',
         ),
         item(
             "Eq. (3): noise σ² of SGD1",
-            "`hidden_order.published_sigma`, or `Settings(published=True)`; else calibrated",
+            "`hidden_order.published_sigma`, or `published=True`; else calibrated",
             "hidden_order.published_sigma(0.5, 1e-10, 1000, 1.0)  # 2.965e+05",
-            "sgd_sequential.run_sgd_sequential(sgd_sequential.Settings(0.5, 1e-6, "
-            "published=True), owners(), facts).value",
+            "in_process.run(Study(SEQUENTIAL_SGD.method(logistic, Privacy(0.5, 1e-6), "
+            "published=True), facts, Trust.LOCAL), owners()).value",
             status=BOTH,
             why="[too much against strangers, too little against B](E004-5)",
         ),
@@ -1349,7 +1348,7 @@ print(sgd_sequential.views(settings, facts))
             "Theorem 1: SGD1 is (ε, δ)-private",
             "`sgd_sequential.views`: ε against who knows what; ledgers are charged for the "
             "coordinator's knowledge",
-            "sgd_sequential.views(settings, facts)",
+            "sgd_sequential.views(sequential)",
             "hidden_order.known_order_epsilon(1e-10, 300, 1.0, "
             "hidden_order.published_sigma(0.5, 1e-10, 300, 1.0))  # 0.7339",
             status=CORRECTED,
@@ -1401,7 +1400,7 @@ print(sgd_sequential.views(settings, facts))
         ),
         item(
             "Algorithm SGD2",
-            "[`sgd-synchronous`](algorithms/sgd.md)",
+            '[`sgd-synchronous`](algorithms/sgd.md); `iterate = "last"` returns θ_T as printed',
             "learnt.value",
             "unisono algorithms sgd-synchronous",
             status=CORRECTED,

@@ -12,23 +12,23 @@ import numpy as np
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms import sgd_sequential
 from unisono.attacks.audit import audit, check
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.release import noise_steps
-from unisono.core.study import Party
+from unisono.core.study import Party, Study
 from unisono.core.trust import SERVER, Trust
 from unisono.core.values import Private
+from unisono.engines import chunks, in_process
 from unisono.errors import AuditFailed
 
 from .. import methods
 
 EPSILON, DELTA, RUNS, CONFIDENCE = 4.0, 1e-5, 6000, 0.999
-# SGD1 runs for real, a few milliseconds each. Its claim is chosen so large that 700 runs have the
-# power to show half of it: an ideal Gaussian passes in at least 99 of 100 simulated audits (at
-# epsilon 4 and 400 runs it would in 43 only); 250 runs catch a halved noise in all of 600.
+# SGD1 runs for real, and attacks every one of its records. Its claim is chosen so large that 700 of
+# them have the power to show half of it: an ideal Gaussian passes in at least 99 of 100 simulated
+# audits (at epsilon 4 and 400 records it would in 43 only); 250 catch a halved noise in all of 600.
 SEQUENTIAL_EPSILON = 8.0
 FACTS = Facts((8,), 3, 1)
 # The audited party beside one of half its size, which its model outweighs.
@@ -111,46 +111,39 @@ def test_halved_noise_is_caught(name):
         check(EPSILON, DELTA, found)
 
 
-@pytest.fixture
-def uncertified(monkeypatch):
-    """Certificates are not audited here, and writing one takes longer than the run."""
-    monkeypatch.setattr(sgd_sequential, "certify", lambda *_: None)
-
-
-def sequential_scores(runs):
-    """SGD1 itself, against the coordinator, who names the flipped record as often as is allowed."""
-    settings = sgd_sequential.Settings(
-        SEQUENTIAL_EPSILON, DELTA, loss="huber-svm", radius=0.1, uses=5
+def sequential_scores(records):
+    """SGD1 itself, against the coordinator, who names every record as often as is allowed. Each of
+    them is an attack of its own: it flips its label, and its messages are n times its gradient,
+    which depends on nobody else where Huber's loss is linear."""
+    study = Study(
+        methods.sgd_sequential(
+            SEQUENTIAL_EPSILON, DELTA, loss="huber-svm", radius=0.1, steps=5 * records, uses=5
+        ),
+        Facts((records,), 3, 1),
+        Trust.LOCAL,
     )
-    order = np.zeros(5, int)
-    worlds = []
-    for world, data in enumerate(worst_case()):
-        found = []
-        for seed in range(runs):
-            book = Ledger.in_memory(
-                Policy("audit", Budget(100.0, DELTA)), ACCOUNTANT, seed=2 * seed + world
-            )
-            party = Party("only", Private(data), book)
-            result = sgd_sequential.run_sgd_sequential(settings, [party], FACTS, order=order)
-            (message,) = (m for m in result.transcript.seen_by(SERVER) if m.name == "messages")
-            found.append(message.value.sum(0) @ [-0.6, -0.8, 0.0])
-        worlds.append(np.array(found))
+    order, worlds = np.arange(5 * records) % records, []
+    for world, label in enumerate((1.0, -1.0)):
+        rows = np.tile(np.array([[0.6, 0.8, 0.0]], np.float32), (records, 1))
+        ledger = Ledger.in_memory(Policy("audit", Budget(100.0, DELTA)), ACCOUNTANT, seed=world)
+        party = Party("only", Private((rows, np.full(records, label, np.float32))), ledger)
+        result = in_process.run(study, [party], order=order)
+        sent = [m.value for m in result.transcript.seen_by(SERVER) if m.name == "messages"]
+        worlds.append(np.array(sent).reshape(5, records, 3).sum(0) @ [-0.6, -0.8, 0.0])
     return worlds
 
 
-@pytest.mark.usefixtures("uncertified")
 def test_sgd1_claim_holds_against_the_coordinator():
     found = audit(*sequential_scores(700), delta=DELTA, confidence=CONFIDENCE)
     check(SEQUENTIAL_EPSILON, DELTA, found)
     assert found.epsilon_model_based > SEQUENTIAL_EPSILON / 2
 
 
-@pytest.mark.usefixtures("uncertified")
 def test_sgd1_with_halved_noise_is_caught(monkeypatch):
     def too_little(key, event, *rest):
         return noise_steps(key, halved(event), *rest)
 
-    monkeypatch.setattr(sgd_sequential, "noise_steps", too_little)
+    monkeypatch.setattr(chunks, "noise_steps", too_little)
     found = audit(*sequential_scores(250), delta=DELTA, confidence=CONFIDENCE)
     with pytest.raises(AuditFailed):
         check(SEQUENTIAL_EPSILON, DELTA, found)

@@ -1,6 +1,7 @@
 """SGD1, SGD2 and sampled SGD: calibration, step sizes, caps, views, and their bounds."""
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -9,20 +10,22 @@ from scipy.optimize import minimize
 from unisono.accounting import gaussian
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms import bounds, sgd_sequential
+from unisono.algorithms.projections import uniform_point
 from unisono.core.algorithm import Facts
 from unisono.core.events import Poisson
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party, Study
-from unisono.core.trust import PARTY, SERVER, Relation, Trust, Viewer
+from unisono.core.trust import ITERATES, NETWORK, PARTY, SERVER, Relation, Trust, Viewer
 from unisono.core.values import Private
-from unisono.engines import in_process
-from unisono.errors import BudgetExceeded, InvalidInput
+from unisono.engines import in_process, naming
+from unisono.errors import BudgetExceeded, GrantMisused, InvalidInput
 from unisono.releases.release import copies
 
 from .. import methods
 
 SIZES = (20, 15, 25)
+FACTS = Facts(SIZES, 3, 3)
 
 
 def toy(sizes=SIZES, seed=0):
@@ -132,48 +135,60 @@ def test_sgd2_survives_dropouts_and_stays_in_the_ball():
 # ------------------------------------------------------------------------ SGD1
 
 
+def sequential(facts=FACTS, epsilon=2.0, delta=1e-5, **settings):
+    return Study(methods.sgd_sequential(epsilon, delta, **settings), facts, Trust.LOCAL)
+
+
+def noise_std(study):
+    return study.algorithm.event(study.facts, study.trust).noise.std
+
+
 def test_sgd1_is_charged_the_capped_cost_against_everyone():
-    facts, settings = Facts(SIZES, 3, 3), sgd_sequential.Settings(2.0, 1e-5)
-    agreed = sgd_sequential.agreement(settings, facts)
-    uses, sigma = agreed.settings["uses"], agreed.settings["sigma"]
-    assert uses == math.ceil(60 + 4 * math.sqrt(60))
+    study = sequential()
+    uses, sigma = study.algorithm.named.uses, noise_std(study)
+    assert uses == study.algorithm.settings["uses"] == math.ceil(60 + 4 * math.sqrt(60))
+    assert study.algorithm.rounds == 60**2
     # X-10: mu = sqrt(k_max) 2 n L / sigma; rounding and float error add a thousandth.
     mu = math.sqrt(uses) * 2 * 60 / sigma
     assert gaussian.mu_for(2.0, 1e-5) * 0.998 < mu < gaussian.mu_for(2.0, 1e-5)
     for viewer in (SERVER, PARTY):
-        assert 1.99 < ACCOUNTANT.epsilon(agreed.cost[viewer], Relation.REPLACE_ONE, 1e-5) <= 2.0
+        assert 1.99 < ACCOUNTANT.epsilon(study.cost[viewer], Relation.REPLACE_ONE, 1e-5) <= 2.0
+
+
+def test_sgd1_is_paid_before_the_first_step_and_the_ledger_says_so():
+    study, parties = sequential(steps=40), members(toy())
+    assert study.algorithm.named.uses == math.ceil(2 / 3 + 4 * math.sqrt(2 / 3))
+    result = in_process.run(study, parties)
+    for party in parties:
+        assert party.ledger.grants == 1
+        assert party.ledger.history(SERVER) == study.cost[SERVER]
+    assert 1.99 < result.certificate.epsilon(SERVER, Relation.REPLACE_ONE) <= 2.0
 
 
 def test_sgd1_views_are_ordered_and_the_hidden_order_is_only_for_those_it_is_hidden_from():
-    views = sgd_sequential.views(sgd_sequential.Settings(2.0, 1e-5), Facts(SIZES, 3, 3))
+    views = sgd_sequential.views(sequential())
     assert views["hidden-order"] < views["visible-party"] < views["known-order"]
     assert views["known-order"] < views["capped"] <= 2.0
 
 
 def test_sgd1_published_noise_is_charged_what_it_costs():
     """Eq. (3) promises 0.5 to B as well, who knows the order (E004-5)."""
-    facts, settings = (
-        Facts((300,), 3, 1),
-        sgd_sequential.Settings(0.5, 0.5 / 300**3, published=True),
-    )
-    views = sgd_sequential.views(settings, facts)
+    study = sequential(Facts((300,), 3, 1), 0.5, 0.5 / 300**3, published=True)
+    views = sgd_sequential.views(study)
     assert views["known-order"] == pytest.approx(0.73, abs=0.01)
     assert views["capped"] > 0.73
     parties = members(toy((300,)), epsilon=0.5)
     with pytest.raises(BudgetExceeded):
-        sgd_sequential.run_sgd_sequential(settings, parties, facts)
+        in_process.run(study, parties)
+    assert parties[0].ledger.grants == 0
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
 def test_sgd1_learns_within_its_bound(ridge):
-    data, facts = toy(), Facts(SIZES, 3, 3)
-    settings = sgd_sequential.Settings(8.0, 1e-5, radius=3.0, strong_convexity=ridge)
-    runs = [
-        sgd_sequential.run_sgd_sequential(settings, members(data, seed=s), facts, order_seed=s)
-        for s in range(3)
-    ]
-    sigma = sgd_sequential.agreement(settings, facts).settings["sigma"]
-    moment = bounds.second_moment(60, 1 + 3 * ridge, 3, sigma**2)
+    data = toy()
+    study = sequential(epsilon=8.0, radius=3.0, strong_convexity=ridge)
+    runs = [in_process.run(study, members(data, seed=s)) for s in range(3)]
+    moment = bounds.second_moment(60, 1 + 3 * ridge, 3, noise_std(study) ** 2)
     excess = np.mean([risk(r.value, data, ridge) for r in runs]) - best_risk(data, 3.0, ridge)
     if ridge:
         bound = bounds.last_iterate_strongly_convex(60, ridge, moment, 3600)
@@ -183,29 +198,105 @@ def test_sgd1_learns_within_its_bound(ridge):
     assert excess < risk(np.zeros(3), data, ridge)
 
 
+@pytest.mark.filterwarnings("ignore::unisono.LargeDeltaWarning")  # hardly any noise
+@pytest.mark.parametrize("ridge", [0.0, 0.3])
+def test_sgd1_without_noise_follows_the_recursion(ridge):
+    """A reference in NumPy, both step-size regimes, the last iterate; refusals do not count."""
+    data, steps = toy(), 30
+    study = sequential(
+        epsilon=1e9, delta=0.5, steps=steps, uses=2, radius=4.0, strong_convexity=ridge
+    )
+    order = np.random.default_rng(0).integers(0, 12, steps)
+    parties = members(data)
+    for j, party in enumerate(parties):
+        rich = Ledger.in_memory(Policy(f"rich-{j}", Budget(1e10, 0.5)), ACCOUNTANT, seed=1)
+        parties[j] = Party(party.name, party.data, rich)
+    found = in_process.run(study, parties, order=order).value
+    rows, labels = (np.concatenate(c) for c in zip(*data, strict=True))
+    theta = uniform_point("ball", 4.0, 3, 0)
+    assert 0 < np.linalg.norm(theta) <= 4.0
+    moment = (60 * (1 + 4 * ridge)) ** 2 + 3 * noise_std(study) ** 2
+    number, used = 0, Counter()
+    for name in order:
+        if used[name] == 2:
+            continue
+        used[name], number = used[name] + 1, number + 1
+        slope = -labels[name] / (1 + np.exp(labels[name] * (rows[name] @ theta))) * rows[name]
+        eta = 1 / (60 * ridge * number) if ridge else 8 / math.sqrt(number * moment)
+        theta = theta - eta * (60 * slope + 60 * ridge * theta)
+        theta *= min(1.0, 4.0 / np.linalg.norm(theta))
+    assert number < steps
+    assert found == pytest.approx(theta, abs=2e-3)
+
+
 def test_sgd1_owner_refuses_a_coordinator_who_names_one_record_again_and_again():
-    facts, settings = Facts(SIZES, 3, 3), sgd_sequential.Settings(2.0, 1e-5, uses=7)
+    study = sequential(steps=160, uses=7)
     order = np.concatenate([np.full(100, 21), np.arange(60)])
-    result = sgd_sequential.run_sgd_sequential(settings, members(toy()), facts, order=order)
+    result = in_process.run(study, members(toy()), order=order)
     seen = {m.name: m.value for m in result.transcript.seen_by(SERVER)}
     answered = ~seen["refused"]
     assert np.flatnonzero(answered[:100]).tolist() == list(range(7))
     assert answered[100:].sum() == 59
-    assert not seen["messages"][~answered].any()
-    assert len({tuple(m) for m in seen["messages"][:7]}) == 7  # fresh noise in every use
+    messages = np.array([m.value for m in result.transcript.messages if m.name == "messages"])
+    assert not messages[~answered].any()
+    assert not messages[:100, [0, 2]].any()  # only the owner speaks
+    assert len({tuple(m) for m in messages[:7, 1]}) == 7  # fresh noise in every use
+    public = np.array([m.value for m in result.transcript.messages if m.name == "public"])
+    assert np.array_equal(public[7], public[100])  # silence moves nothing
+
+
+def test_sgd1_grant_lets_no_record_be_used_beyond_its_cap():
+    """The cap is the grant's own: an engine that forgot to count would have no noise to add."""
+    study, (party, *_) = sequential(steps=160, uses=7), members(toy())
+    event, cost = study.algorithm.event(study.facts, study.trust), dict(study.cost)
+    grant = party.ledger.authorize(cost, 160, records=20)
+    for index in range(7):
+        grant.draw(index, record=3).take(event)
+    with pytest.raises(GrantMisused, match="not as often"):
+        grant.draw(7, record=3).take(event)
+    grant.draw(8, record=4).take(event)
+    for record in (None, 20, -1):
+        with pytest.raises(GrantMisused, match="one at a time"):
+            grant.draw(9, record=record)
+    with pytest.raises(GrantMisused, match="all records together"):
+        party.ledger.authorize(cost, 7).draw(0, record=3)
+
+
+def test_sgd1_order_is_uniform_and_the_coordinators_alone():
+    """A chi-square of 59 degrees of freedom exceeds 120 with probability 5e-6."""
+    study = sequential()
+    order = naming.draw_order(study)
+    counts = np.bincount(order, minlength=60)
+    assert ((counts - 60) ** 2 / 60).sum() < 120
+    assert not np.array_equal(order, naming.draw_order(study))
+    assert np.array_equal(naming.draw_order(study, 1), naming.draw_order(study, 1))
+    transcript = in_process.run(sequential(steps=20), members(toy())).transcript
+    assert "order" in {m.name for m in transcript.seen_by(SERVER)}
+    for viewer in (PARTY, ITERATES, NETWORK):
+        assert not {"order", "refused"} & {m.name for m in transcript.seen_by(viewer)}
 
 
 def test_sgd1_refuses_nonsense():
-    facts = Facts(SIZES, 3, 3)
-    good = sgd_sequential.Settings(2.0, 1e-5)
+    good = sequential()
     with pytest.raises(InvalidInput, match="outside 0"):
-        sgd_sequential.run_sgd_sequential(good, members(toy()), facts, order=np.array([60]))
-    with pytest.raises(InvalidInput, match="dp_sgd_convex"):
-        sgd_sequential.run_sgd_sequential(good, members(toy()), Facts((3000,), 3, 1))
+        in_process.run(good, members(toy()), order=np.full(3600, 60))
+    with pytest.raises(InvalidInput, match="3600 steps"):
+        in_process.run(good, members(toy()), order=np.zeros(7, int))
+    with pytest.raises(InvalidInput, match="dp-sgd-convex"):
+        sequential(Facts((3000,), 3, 1))
     with pytest.raises(InvalidInput, match="uses"):
-        sgd_sequential.Settings(2.0, 1e-5, uses=0)
+        methods.sgd_sequential(2.0, 1e-5, uses=0)
     with pytest.raises(InvalidInput, match="exact"):
-        sgd_sequential.use_event(good, Facts(SIZES, 3, 3, exact_sizes=False))
+        sequential(Facts(SIZES, 3, 3, exact_sizes=False))
+    with pytest.raises(InvalidInput, match="trust"):
+        Study(good.method, FACTS, Trust.TRUSTED_SERVER)
+    with pytest.raises(InvalidInput, match="retries to 0"):
+        sequential(Facts(SIZES, 3, 3, retries=1))
+    other = Study(methods.sgd_synchronous(2.0, 1e-5, rounds=2), FACTS, Trust.LOCAL)
+    with pytest.raises(InvalidInput, match="nobody names"):
+        in_process.run(other, members(toy()), order=np.zeros(2, int))
+    with pytest.raises(InvalidInput, match="cannot be paid for alone"):
+        good.algorithm.cost(FACTS, Trust.LOCAL, 5)
 
 
 # ----------------------------------------------------------------- sampled SGD

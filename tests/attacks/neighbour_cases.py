@@ -168,6 +168,11 @@ def algorithms(relation):
     )
     if relation is not Relation.ADD_OR_REMOVE:
         yield (
+            "sgd-sequential",
+            LABELLED,
+            lambda: methods.sgd_sequential(2.0, DELTA, steps=12, uses=2, relation=relation),
+        )
+        yield (
             "iterated-regression",  # the program of one-shot-regression, in rounds
             LABELLED,
             lambda: methods.iterated_regression(2.0, DELTA, relation, rounds=2),
@@ -282,6 +287,9 @@ def _linear(generator, relation):
         ),
         lambda: methods.dp_sgd_convex(2.0, DELTA, rounds=2, **how),
         lambda: methods.sgd_synchronous(2.0, DELTA, rounds=2, objective=objective, **how),
+        lambda: methods.sgd_sequential(
+            2.0, DELTA, steps=2, lipschitz=_size(generator, -4, 0.3), **how
+        ),
     )()
 
 

@@ -474,18 +474,23 @@ def test_a_run_goes_on_only_with_the_books_that_paid_for_it(made, kill, how):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["pvi-clipped-updates", "dp-ftrl", "local-dp-sgd", "k-means"])
+@pytest.mark.parametrize(
+    "name", ["pvi-clipped-updates", "dp-ftrl", "local-dp-sgd", "k-means", "sgd-sequential"]
+)
 def test_every_kind_of_payment_runs(made, name):
-    """Parties that remember, correlated noise, noisy steps at home, clusters."""
+    """Parties that remember, correlated noise, noisy steps at home, clusters, named records."""
     small = 'name = "network"\nhidden = [3]'
     model = {
         "dp-ftrl": small,
         "local-dp-sgd": small,
         "k-means": 'name = "k-means"\nclusters = 2',
         "pvi-clipped-updates": BAYESIAN,
+        "sgd-sequential": 'name = "linear-svm"',
     }[name]
     trust, more = ("local", "steps = 2") if name == "local-dp-sgd" else ("secure-sum", "")
     algorithm = f'name = "{name}"\nrounds = 2\n{more}'
+    if name == "sgd-sequential":
+        trust, algorithm = "local", f'name = "{name}"\nsteps = 2\nuses = 2'
     place = made(model=model, algorithm=algorithm, survivors=3, trust=trust)
     text = place.study.read_text()
     if name == "pvi-clipped-updates":
@@ -498,7 +503,7 @@ def test_every_kind_of_payment_runs(made, name):
         )
     place.study.write_text(text)
     assert run(place)["rounds_opened"] == 2
-    whole = name in ("pvi-clipped-updates", "dp-ftrl")
+    whole = name in ("pvi-clipped-updates", "dp-ftrl", "sgd-sequential")
     assert len(charges(place)) == (1 if whole else 2)
 
 

@@ -77,6 +77,7 @@ ALGORITHMS = {
     },
     "dp-sgd-convex": methods.dp_sgd_convex(2.0, 1e-5, rounds=12),
     "sgd-synchronous": methods.sgd_synchronous(2.0, 1e-5, rounds=12),
+    "sgd-sequential": methods.sgd_sequential(2.0, 1e-5, steps=40, uses=5),
     "objective-perturbation": methods.objective_perturbation(2.0, 1e-5),
     "k-means": methods.k_means((BOX,) * 3, 2, 2.0, 1e-6, rounds=3),
     "fed-avg-by-coins": methods.fed_avg(
@@ -187,6 +188,7 @@ def test_engines_agree(name, trust):
         "k-means",
         "dp-ftrl",
         "objective-perturbation",
+        "sgd-sequential",
     ],
 )
 def test_turns_paid_one_by_one_add_up_to_the_run(name, trust):
@@ -198,7 +200,8 @@ def test_turns_paid_one_by_one_add_up_to_the_run(name, trust):
     for party in parties:
         for viewer in (FINAL_MODEL, ITERATES, SERVER, PARTY, NETWORK):
             assert party.ledger.history(viewer) == agreed.cost[viewer]
-        grants = 1 if name == "dp-ftrl" else agreed.algorithm.rounds
+        at_once = name in ("dp-ftrl", "sgd-sequential")
+        grants = 1 if at_once else agreed.algorithm.rounds
         assert party.ledger.grants == grants
     assert len(sums(result)) == agreed.algorithm.rounds
 

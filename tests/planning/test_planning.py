@@ -44,7 +44,7 @@ MODELS = {
     Task.REGRESSION: model_named("linear-regression"),
     Task.NETWORK: model_named("network"),
 }
-UNMEASURED = {"objective-perturbation"}
+UNMEASURED = {"objective-perturbation", "sgd-sequential"}
 FAST = ("gradient-perturbation", "output-perturbation", "sgd-synchronous")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.core.algorithm import Facts, Schedule
+from unisono.core.algorithm import Facts, Named, Schedule
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.privacy import Privacy
@@ -200,6 +200,42 @@ def test_a_run_is_one_of_banded_sums_and_as_long_as_they_say():
     ):
         with pytest.raises(UnisonoError, match="run"):
             study_of(forged(release))
+
+
+def test_records_are_named_where_the_cost_of_their_uses_is_proved():
+    """One record in a round, by its owner's own noise: what a record is charged for is its uses."""
+
+    class More(Named):
+        pass
+
+    local = frozenset({Trust.LOCAL})
+    banded = BandedSum(BlockedSum(RECORD_LOSS.plan, Clipping()), (COEFFICIENT_UNIT, 512), 4, 2)
+    for release in (
+        Release(ROWS, 4, named=Named(2)),  # a secure sum would be offered
+        Release(ROWS, 4, named=Named(0), trusts=local),
+        Release(ROWS, 4, named=Named(5), trusts=local),
+        Release(ROWS, 4, named=Named(True), trusts=local),
+        Release(ROWS, 4, named=More(2), trusts=local),
+        Release(ROWS, 4, Poisson(0.5), named=Named(2), trusts=local),
+        Release(ROWS, 4, scales=(1.0, 2.0), named=Named(2), trusts=local),
+        Release(ROWS, 4, local_steps=LocalSteps(2, 0.1, 1.0), named=Named(2), trusts=local),
+        Release(banded, 4, run=True, named=Named(2), trusts=local),
+        Release(Minimiser(LinearLoss(), D, 0.1), named=Named(1), trusts=local),
+        Release(ROWS, 4, Poisson(0.5), printed=lambda privacy: 3.0),
+        Release(Minimiser(LinearLoss(), D, 0.1), printed=lambda privacy: 3.0),
+    ):
+        with pytest.raises(UnisonoError, match=r"named|printed|order"):
+            study_of(forged(release))
+
+
+def test_printed_noise_is_asked_for_once_and_charged_what_it_costs():
+    told = iter([0.5, 50.0])
+    study = study_of(forged(Release(ROWS, 4, printed=lambda privacy: next(told))))
+    assert study.algorithm.event(study.facts, study.trust).noise.std == 0.5
+    assert ACCOUNTANT.epsilon(study.cost[ITERATES], Relation.REPLACE_ONE, 1e-6) > 10
+    assert next(told) == 50.0
+    with pytest.raises(UnisonoError):
+        study_of(forged(Release(ROWS, 4, printed=lambda privacy: 0.0)))
 
 
 def test_a_schedule_is_asked_for_once():

@@ -89,6 +89,7 @@ ALGORITHMS = {
     "dp-sgd-convex": ("rounds = 5\nsampling_rate = 0.5",),
     "output-perturbation": ("",),
     "objective-perturbation": ("", LOCAL),
+    "sgd-sequential": ("steps = 9", LOCAL),
     "sgd-synchronous": ("rounds = 5",),
     "dp-sgd": ("rounds = 3",),
     "local-dp-sgd": ("rounds = 3\nsteps = 2", LOCAL),

@@ -122,9 +122,12 @@ def test_a_sorted_file_says_nothing_about_who_is_kept_out(change, table):
 def test_who_takes_turns_by_place_takes_them_in_a_secret_order(study, table):
     built = build(parse_study(study("network\nhidden = [3]", "dp-ftrl\nrounds = 2")))
     assert built.study.algorithm.rows is not None
-    first, second = (built.columns(table(40), "north")[0] for _ in range(2))
-    assert not np.array_equal(first, second)
-    assert np.array_equal(np.sort(first, axis=0), np.sort(second, axis=0))
+    local = ('mode = "secure-sum"', 'mode = "local"')
+    named = build(parse_study(study("linear-svm", "sgd-sequential\nsteps = 9", local)))
+    for by_place in (built, named):
+        first, second = (by_place.columns(table(40), "north")[0] for _ in range(2))
+        assert not np.array_equal(first, second)
+        assert np.array_equal(np.sort(first, axis=0), np.sort(second, axis=0))
     plain = build(parse_study(study("linear-svm", "gradient-perturbation\nrounds = 2")))
     first, second = (plain.columns(table(40), "north")[0] for _ in range(2))
     assert np.array_equal(first, second)

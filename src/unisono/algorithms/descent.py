@@ -19,6 +19,7 @@ planes (squares).
 """
 
 import math
+from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import jax.numpy as jnp
@@ -71,12 +72,17 @@ def start(shape: tuple[int, ...]) -> DescentState:
     return DescentState(zero, zero, zero, jnp.int32(0))
 
 
-def descend(config: DescentConfig, state: DescentState, gradient: Any) -> DescentState:
-    """One step along the noisy average gradient."""
+def descend(
+    config: DescentConfig,
+    state: DescentState,
+    gradient: Any,
+    project: Callable[[Any], Any] = lambda point: point,
+) -> DescentState:
+    """One step along the noisy average gradient, back into the set that parameters stay in."""
     late = int(config.rounds * (1 - config.average_last))
     slope = gradient.reshape(state.parameters.shape) + config.regularisation * state.parameters
     velocity = config.momentum * state.velocity + slope
-    parameters = state.parameters - config.learning_rate * velocity
+    parameters = project(state.parameters - config.learning_rate * velocity)
     weight = jnp.where(state.round >= late, 1.0 / (state.round - late + 1), 0.0)
     average = state.average + weight * (parameters - state.average)
     return DescentState(parameters, velocity, average, state.round + 1)

@@ -16,6 +16,7 @@ from unisono.algorithms.pvi_analytic import ITERATED_REGRESSION, ONE_SHOT_REGRES
 from unisono.algorithms.pvi_dp_sga import DP_SGA
 from unisono.algorithms.pvi_natural_gradient import NATURAL_GRADIENT
 from unisono.algorithms.pvi_updates import CLIPPED_UPDATES
+from unisono.algorithms.sgd_sequential import SEQUENTIAL_SGD
 from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
 from unisono.algorithms.survey import STATISTICS
 from unisono.errors import InvalidInput
@@ -25,7 +26,7 @@ from unisono.releases.plugins import with_plugins
 OWN = (
     *(STATISTICS, K_MEANS),
     *(GRADIENT_PERTURBATION, CONVEX_DP_SGD, OUTPUT_PERTURBATION),
-    *(OBJECTIVE_PERTURBATION, SYNCHRONOUS_SGD),
+    *(OBJECTIVE_PERTURBATION, SYNCHRONOUS_SGD, SEQUENTIAL_SGD),
     *(DP_SGD, LOCAL_DP_SGD, DP_FTRL, FED_AVG),
     *(ONE_SHOT_REGRESSION, ITERATED_REGRESSION),
     *(NATURAL_GRADIENT, CLIPPED_UPDATES, DP_SGA),

@@ -1,7 +1,7 @@
-"""SGD2: T rounds of noisy full gradients, projected onto a ball.
+"""SGD2: T rounds of noisy full gradients, projected onto a ball or another convex set.
 
     G_t     = sum_j (sum over S_j of clip_L(w_j grad l(θ_t; d)) + noise_j)  +  n Δ θ_t
-    θ_{t+1} = Π_C(θ_t - η_t G_t),        C the ball of radius R, |C| = 2 R its diameter
+    θ_{t+1} = Π_C(θ_t - η_t G_t),        C of diameter |C|, within R of zero (`projections`)
 
 The loss is summed, not averaged, over the n records. Replace-one sensitivity of a message is 2 L,
 so σ = 2 L sqrt(T) / μ*(ε, δ). `LOCAL` is the protocol as published: every party adds σ, the sum has
@@ -13,7 +13,8 @@ Step sizes (p parameters, V the variance of the noise in a coordinate of the sum
     strongly convex (Δ > 0)  η_t = 2 / (n Δ (t + 1)), t = 1, ...,  average with weights t
 
 (Shamir and Zhang 2013; Lacoste-Julien, Schmidt and Bach 2012.) Δ is the regularisation: its
-gradient is added after the noise, which costs nothing.
+gradient is added after the noise, which costs nothing. The write-up returns the last iterate
+(`iterate`), for which its bound was not shown; the average is what the bounds hold for.
 
 Every record weighs w_j = 1, or n / (m n_j) where all parties are to weigh the same (`objectives`):
 weights come before the clip, which is `lipschitz` times the largest of them. Their sum is n either
@@ -21,7 +22,7 @@ way, so the steps are the same.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 from pydantic import Field
@@ -34,25 +35,29 @@ from unisono.algorithms.objectives import (
     mean_of,
     record_weight,
 )
+from unisono.algorithms.projections import ProjectedConfig, with_shape
 from unisono.core.algorithm import Aggregate, Facts
+from unisono.core.privacy import Privacy
+from unisono.core.trust import Trust
 from unisono.problems.linear import LinearLoss
 from unisono.releases.algorithm import Algorithm, AlgorithmKind, Records, UtilityLaw
 from unisono.releases.bounds import ClippedSum
 from unisono.releases.release import Priced, Release
 
 
-class SynchronousSgdConfig(ObjectiveConfig):
+class SynchronousSgdConfig(ObjectiveConfig, ProjectedConfig):
     """Projected noisy gradients; `strong_convexity` = 0 chooses the convex regime."""
 
     rounds: Rounds = Field(100, description="Noisy gradients in all; the budget covers them.")
     lipschitz: float = Field(1.0, gt=0, description="The bound of one record's gradient.")
-    radius: float = Field(5.0, gt=0, description="Weights stay within this distance of zero.")
     strong_convexity: float = Field(0.0, ge=0, description="Of the loss; 0 unless regularised.")
+    iterate: Literal["average", "last"] = Field(
+        "average", description="The result: the average of all iterates, or the last one."
+    )
 
-    @property
-    def steepness(self) -> float:
-        """L': the largest gradient of one record's loss with its regulariser on the ball."""
-        return self.lipschitz + self.strong_convexity * self.radius
+    def steepness(self, parameters: int) -> float:
+        """L': the largest gradient of one record's loss with its regulariser on the set."""
+        return self.lipschitz + self.strong_convexity * self.set_of(parameters).largest_norm
 
 
 class SynchronousSgdState(NamedTuple):
@@ -65,14 +70,14 @@ class SynchronousSgdState(NamedTuple):
 
 def convex_step(config: SynchronousSgdConfig, records: int, p: int, variance: float) -> float:
     """η = |C| / sqrt(T (n² L'² + p V))."""
-    square = (records * config.steepness) ** 2 + p * variance
-    return 2 * config.radius / math.sqrt(config.rounds * square)
+    square = (records * config.steepness(p)) ** 2 + p * variance
+    return config.set_of(p).diameter / math.sqrt(config.rounds * square)
 
 
-def project(parameters: Any, radius: float) -> Any:
-    """Onto the ball of this radius about the origin."""
-    size = jnp.sqrt(jnp.sum(parameters**2))
-    return parameters * jnp.minimum(1.0, radius / jnp.maximum(size, 1e-30))
+def resolve(
+    config: SynchronousSgdConfig, problem: LinearLoss, facts: Facts, privacy: Privacy, trust: Trust
+) -> SynchronousSgdConfig:
+    return with_shape(config, problem, facts)
 
 
 def release(config: SynchronousSgdConfig, problem: LinearLoss, facts: Facts) -> Release:
@@ -86,9 +91,9 @@ def build(
     config: SynchronousSgdConfig, problem: LinearLoss, facts: Facts, priced: Priced
 ) -> Algorithm:
     n, p = sum(facts.records), problem.parameters(facts.features)
-    gradients = problem.function.gradients
+    gradients, project = problem.function.gradients, config.set_of(p).project
     convex = jnp.float32(convex_step(config, n, p, priced.noise_std**2))
-    zero = jnp.zeros(problem.shape(facts.features), jnp.float32)
+    zero = project(jnp.zeros(problem.shape(facts.features), jnp.float32))
 
     def weighted(public: Any, own: None, records: Records) -> tuple[None, Any]:
         weight = record_weight(config.objective, facts, records.size)
@@ -104,7 +109,7 @@ def build(
             step = 2.0 / (n * config.strong_convexity * (number + 2))
             weight = 2.0 / (number + 2)
         average = average + weight * (parameters - average)
-        after = project(parameters - step * gradient, config.radius)
+        after = project(parameters - step * gradient)
         return SynchronousSgdState(after, average, number + 1)
 
     return Algorithm(
@@ -112,7 +117,7 @@ def build(
         ask=lambda state: state.parameters,
         local=weighted,
         merge=merge,
-        result=lambda state: state.average,
+        result=lambda state: state.average if config.iterate == "average" else state.parameters,
     )
 
 
@@ -123,6 +128,7 @@ SYNCHRONOUS_SGD = AlgorithmKind(
     LinearLoss,
     release,
     build,
+    resolve,
     sends="noisy sums of all records' gradients",
     laws={
         "classification": UtilityLaw(1.11, 0.824, 1.67, 1.41),

@@ -27,7 +27,7 @@ from unisono.attacks.replay import Replay, first_carry, over_runs
 from unisono.core.algorithm import Aggregate
 from unisono.core.events import Event, Poisson
 from unisono.core.study import Study
-from unisono.engines.requirements import asked
+from unisono.engines.naming import assumed_schedule
 from unisono.engines.rounds import Stack, program
 
 
@@ -119,7 +119,7 @@ def _compiled(study: Study) -> Callable[..., Any]:
     )
     server, states, held = first_carry(study)
     compiled = program(following, algorithm.grid(facts, study.trust), recorded=False)
-    turn, sizes = jnp.asarray(asked(study)), np.asarray(facts.records, np.float32)
+    turn, sizes = jnp.asarray(assumed_schedule(study).asked), np.asarray(facts.records, np.float32)
 
     def one(data: Any, inputs: Any) -> Any:
         masks, takes, seen = inputs

@@ -103,15 +103,16 @@ class Layout(NamedTuple):
     batches: bool
     ordered: bool
     by_turns: bool
+    named: bool = False
 
     @classmethod
     def of(cls, study: Study) -> "Layout":
         algorithm, facts = study.algorithm, study.facts
-        by_turns = algorithm.rows is not None
+        by_turns = algorithm.by_place
         batches = algorithm.batch is not None and not by_turns
         ordered = segment_rows(study) is not None and not batches
         size = algorithm.batch(facts) if batches and algorithm.batch else facts.places
-        return cls(size, batches, ordered, by_turns)
+        return cls(size, batches, ordered, by_turns, algorithm.named is not None)
 
 
 class _Scripted:
@@ -121,6 +122,8 @@ class _Scripted:
     def __init__(self, world: World, takes_part: bool, layout: "Layout") -> None:
         self.world, self.takes_part, self.layout = world, takes_part, layout
         self.grant = self
+        # Of records that are named one by one: the one that is looked at.
+        self.record = int(np.flatnonzero(world.present)[0]) if layout.named else None
         segment = layout.segment
         full = len(world.rows)
         if segment and (world.rows[-segment:] < 0).any():
@@ -240,6 +243,8 @@ def draw_world(
             size = max(1, facts.places + int(generator.integers(-2, 3)))
     columns = draw_columns(generator, size, shapes, generator.choice([0.0, 0.02, 0.3]))
     present = np.ones(size, bool)
+    if layout.named:  # one record in a release, the one that differs
+        present = np.arange(size) == generator.integers(size)
     match event.sampler:
         case Poisson(rate) if event.sensitivity.unit is Unit.RECORD:
             present = generator.random(size) < rate

@@ -23,7 +23,7 @@ from unisono.core.release import noise_steps
 from unisono.core.study import Study
 from unisono.core.trust import Trust, Unit
 from unisono.engines.layout import batched, in_turn
-from unisono.engines.requirements import asked
+from unisono.engines.naming import assumed_schedule
 from unisono.engines.rounds import Stack, abstract_contribution, program, seen_at_first, stack
 from unisono.errors import InvalidInput
 
@@ -97,7 +97,8 @@ class Replay:
         study, facts = self.study, self.study.facts
         carry = first_carry(study)
         compiled = program(study, study.algorithm.grid(facts, study.trust), recorded=False)
-        turn, sizes = jnp.asarray(asked(study)), np.asarray(facts.records, np.float32)
+        turn = jnp.asarray(assumed_schedule(study).asked)
+        sizes = np.asarray(facts.records, np.float32)
 
         def one(data: Any, inputs: Any) -> Any:
             return compiled(carry, data, sizes, (*inputs, turn, turn))[1][2]
@@ -123,7 +124,10 @@ class Replay:
                 chosen = chosen | (always[party] & units)
                 taking = taking | always[party].any()
             masks[:, :, :, party], takes[:, :, party] = chosen, taking
-        if algorithm.rows is not None:
+        if algorithm.named is not None:
+            rows = np.asarray(assumed_schedule(self.study).rows)
+            masks = np.broadcast_to(rows[None, :, None, None, None], (*counts, facts.parties, 1))
+        elif algorithm.rows is not None:
             turns = np.stack([in_turn(self.study, t) for t in range(algorithm.rounds)])
             shown = turns[None, :, None, None]
             masks = np.broadcast_to(shown, (*counts, facts.parties, turns.shape[1]))

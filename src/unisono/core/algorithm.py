@@ -13,9 +13,9 @@ makes this of it. The engine calls the functions in this order, once per round:
 that are there may be fewer, or a segment of them.
 
 Some algorithms do more: parties with budgets of their own (`own_event`), parties that take turns
-(`schedule`), several noisy local steps between two messages (`inner`), noise inside the
-computation itself (`inside`), noise that changes from round to round (`round_event`), and records
-that arrive as a small batch (`batch`).
+(`schedule`), records that a coordinator names one by one (`named`), several noisy local steps
+between two messages (`inner`), noise inside the computation itself (`inside`), noise that changes
+from round to round (`round_event`), and records that arrive as a small batch (`batch`).
 """
 
 import hashlib
@@ -169,13 +169,30 @@ class Inside(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """Who is asked when, which is public: `asked` (rounds, parties).
+    """Who is asked when: `asked` (rounds, parties), which an algorithm's own schedule makes public.
 
-    A `stale` party works on the public values that it saw at its last turn (asynchronous).
+    A `stale` party works on the public values that it saw at its last turn (asynchronous). Where a
+    coordinator names records (`Named`), engines make such a schedule of the order that it drew:
+    one party is asked in every round, for one of its `rows` (rounds,).
     """
 
     asked: np.ndarray
     stale: bool = False
+    rows: np.ndarray | None = None
+
+
+class Named(NamedTuple):
+    """In every round a coordinator names one record, and its owner alone answers, for it alone.
+
+    The order is the coordinator's own, and secret from the parties: each learns when its own
+    records are named. An owner answers at most `uses` times for a record, whoever asks, and is
+    silent beyond that; so silence depends on the order alone. A record is then part of `uses`
+    messages at most, and all others depend on it through what was released before: whoever knows
+    the order, or made it up to do harm, sees `uses` events of it (parallel composition over
+    records, sequential over the uses of one).
+    """
+
+    uses: int
 
 
 class PricedAlgorithm(NamedTuple):
@@ -219,11 +236,18 @@ class PricedAlgorithm(NamedTuple):
     dimension: int | None = None
     inside: Inside | None = None
     effective_records: float | None = None
+    named: Named | None = None
 
     @property
     def alike(self) -> bool:
         """Whether every party pays the same, and the same in every round."""
-        return self.own_event is None and self.schedule is None and self.round_event is None
+        turns = self.schedule is not None or self.named is not None
+        return self.own_event is None and not turns and self.round_event is None
+
+    @property
+    def by_place(self) -> bool:
+        """Whether it matters in which place among a party's records one lies."""
+        return self.rows is not None or self.named is not None
 
     @property
     def steps(self) -> int:
@@ -251,7 +275,9 @@ class PricedAlgorithm(NamedTuple):
         return list(dict.fromkeys(found))
 
     def turns(self, facts: Facts, party: int) -> int:
-        """In how many rounds a party is asked."""
+        """In how many rounds a party is asked; at most, where records are named."""
+        if self.named is not None:
+            return min(self.rounds, self.named.uses * facts.records[party])
         if self.schedule is None:
             return self.rounds
         return int(self.schedule(facts).asked[:, party].sum())
@@ -269,6 +295,13 @@ class PricedAlgorithm(NamedTuple):
             )
             return _cost_per_viewer(history, facts, trust)
         event = self.event_of(facts, trust, party)
+        if self.named is not None:
+            if rounds not in (None, self.rounds):
+                raise InvalidInput(
+                    f"{self.name} pays for {self.named.uses} uses of each record, or not at all: "
+                    f"{rounds} of its {self.rounds} rounds cannot be paid for alone"
+                )
+            return _cost_per_viewer(event * self.named.uses, facts, trust)
         turns = facts.attempts(self.turns(facts, party)) if rounds is None else rounds
         releases = turns * self.steps
         if releases % releases_of(event):
@@ -286,6 +319,10 @@ class PricedAlgorithm(NamedTuple):
         self, facts: Facts, trust: Trust, party: int, number: int
     ) -> dict[Viewer, Composed]:
         """What one party's turn in round `number` shows of its data, if turns are paid singly."""
+        if self.named is not None:
+            raise InvalidInput(
+                f"turns of {self.name} are not paid for singly: the whole run is, before the first"
+            )
         event = self.event_of(facts, trust, party, number)
         return _cost_per_viewer(self._with_inside(event * self.steps, 1), facts, trust)
 
@@ -311,6 +348,8 @@ class PricedAlgorithm(NamedTuple):
             raise InvalidInput("noise inside a computation is for one release in every round")
         if self.round_event is not None and (self.inner or self.own_event or self.schedule):
             raise InvalidInput("noise that changes by rounds is for parties that all pay alike")
+        if self.named is not None:
+            self._require_named(facts, trust)
         event = self.event(facts, trust)
         whole = event.sensitivity.unit is Unit.PARTY
         several = self.draws != 1 or releases_of(event) != 1
@@ -333,6 +372,19 @@ class PricedAlgorithm(NamedTuple):
                     f"a schedule of shape {asked.shape} for {self.rounds} rounds and "
                     f"{facts.parties} parties: every party must have a turn"
                 )
+
+    def _require_named(self, facts: Facts, trust: Trust) -> None:
+        more = (self.schedule, self.inner, self.inside, self.own_event, self.round_event, self.rows)
+        if any(part is not None for part in more) or self.batch is None or self.batch(facts) != 1:
+            raise InvalidInput(
+                f"{self.name}: records that are named come one at a time, one release in a round, "
+                "with the same noise for all"
+            )
+        if trust is not Trust.LOCAL or not facts.exact_sizes:
+            raise InvalidInput(
+                f"{self.name} names records by their place among a public number, and their owner "
+                "adds the noise: use trust local and exact sizes"
+            )
 
     def study_hash(self, facts: Facts, trust: Trust) -> str:
         """What all parties agreed on, in one number; what `settings` leaves out is not in it."""

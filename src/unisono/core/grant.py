@@ -4,12 +4,17 @@ A ledger hands out a `Grant` after it has written the cost down. A grant allows 
 number of draws, in order, each once, in the process that asked for it. A `Draw` yields the
 coins of its sampler and the noise of one authorised event; code that forgets to account
 has no noise to add.
+
+A grant for `records` that are released one at a time lets each of them be drawn for as often as its
+cost says, and no more: what it shows of a record is the cost, however many there are (parallel
+composition).
 """
 
 import hashlib
 import operator
 import os
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -68,6 +73,7 @@ class Grant(_Uncopyable):
         cost: Mapping[Viewer, Composed],
         releases: int,
         secret: bytes,
+        records: int | None = None,
     ) -> None:
         if maker is not _LEDGERS_ONLY:
             raise GrantMisused(
@@ -80,18 +86,29 @@ class Grant(_Uncopyable):
         self._lock = threading.RLock()
         self._process = os.getpid()
         seen = self.cost.get(ITERATES, Composed())
-        self._unused = {event: count * releases_of(event) for event, count in seen.parts}
+        self._paid = {event: count * releases_of(event) for event, count in seen.parts}
+        self._used: Counter[tuple[Event, int | None]] = Counter()
+        self.records = records
 
     @property
     def simulated(self) -> bool:
         return bool(self.ledger.simulated)
 
-    def draw(self, index: int, public: bytes = b"") -> "Draw":
-        """The randomness of release `index`, bound to what was public at that moment."""
+    def draw(self, index: int, public: bytes = b"", record: int | None = None) -> "Draw":
+        """The randomness of release `index`, bound to what was public at that moment; where records
+        are released one at a time, of this `record` alone."""
         self._here()
         index = operator.index(index)
+        if (record is None) != (self.records is None) or (
+            record is not None and not 0 <= operator.index(record) < (self.records or 0)
+        ):
+            what = "all records together" if self.records is None else f"{self.records} records"
+            raise GrantMisused(
+                f"a draw for record {record!r} of grant {self.number}, which paid for {what}"
+                f"{'' if self.records is None else ' one at a time'}: draw for what was paid for"
+            )
         with self._lock:
-            return self._draw(index, public)
+            return self._draw(index, public, record)
 
     def order(self, records: int) -> np.ndarray:
         """A secret uniform order of a party's records, the same for the grant."""
@@ -101,7 +118,7 @@ class Grant(_Uncopyable):
         """A secret uniform order of places, the same for the grant."""
         return permutation(Keystream(derive(self._secret, "places")), slots)
 
-    def _draw(self, index: int, public: bytes) -> "Draw":
+    def _draw(self, index: int, public: bytes, record: int | None) -> "Draw":
         if index < self._next:
             raise GrantMisused(
                 f"draw {index} of grant {self.number} was used already: noise drawn twice cancels; "
@@ -113,7 +130,8 @@ class Grant(_Uncopyable):
                 "authorize more"
             )
         self._next = index + 1
-        return Draw(_LEDGERS_ONLY, self, index, derive(self._secret, "draw", index, public))
+        secret = derive(self._secret, "draw", index, public)
+        return Draw(_LEDGERS_ONLY, self, index, secret, record)
 
     def _here(self) -> None:
         if os.getpid() != self._process:
@@ -122,21 +140,21 @@ class Grant(_Uncopyable):
                 "draw the same noise; authorize in this process"
             )
 
-    def _pay(self, event: Event, times: int) -> None:
+    def _pay(self, event: Event, times: int, record: int | None = None) -> None:
         times = operator.index(times)
         if times < 1:
             raise GrantMisused(f"{times} releases cannot be paid for: at least one")
         with self._lock:
-            self._pay_once(event, times)
+            self._pay_once(event, times, record)
 
-    def _pay_once(self, event: Event, times: int) -> None:
-        if self._unused.get(event, 0) < times:
-            known = ", ".join(type(e.noise).__name__ for e in self._unused) or "nothing"
+    def _pay_once(self, event: Event, times: int, record: int | None) -> None:
+        if self._used[event, record] + times > self._paid.get(event, 0):
+            known = ", ".join(type(e.noise).__name__ for e in self._paid) or "nothing"
             raise GrantMisused(
                 f"grant {self.number} paid for {known}, and not (or not as often) for {event}: "
                 "authorize the event that is released"
             )
-        self._unused[event] -= times
+        self._used[event, record] += times
 
     def __repr__(self) -> str:
         return f"<Grant {self.number}: {self._next} of {self.releases} draws used>"
@@ -152,7 +170,8 @@ def join(grants: Sequence[Grant]) -> Grant:
     for grant in grants:
         grant._here()
         with grant._lock:  # or two threads find it fresh, and both use it up
-            if grant._next or grant.releases != first.releases or grant.cost != first.cost:
+            alike = grant.releases == first.releases and grant.cost == first.cost
+            if grant._next or grant.records is not None or not alike:
                 raise GrantMisused("only fresh grants of one cost can be drawn together")
             grant._next = grant.releases
     secret = hashlib.blake2b(b"".join(g._secret for g in grants), digest_size=32).digest()
@@ -179,10 +198,12 @@ class SamplingMask(np.ndarray):
 class Draw(_Uncopyable):
     """The sampling mask, the order and the noise of one release."""
 
-    def __init__(self, maker: object, grant: Grant, index: int, secret: bytes) -> None:
+    def __init__(
+        self, maker: object, grant: Grant, index: int, secret: bytes, record: int | None = None
+    ) -> None:
         if maker is not _LEDGERS_ONLY:
             raise GrantMisused("draws come from Grant.draw only")
-        self.grant, self.index = grant, index
+        self.grant, self.index, self.record = grant, index, record
         self._secret: bytes | None = secret
         self._sampler: Sampler | None = None
 
@@ -238,7 +259,7 @@ class Draw(_Uncopyable):
             )
         with self.grant._lock:
             key = self._key("noise")
-            self.grant._pay(event, times)
+            self.grant._pay(event, times, self.record)
             self._secret = None
         return key
 

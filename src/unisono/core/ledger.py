@@ -175,12 +175,18 @@ class Ledger(_Uncopyable):
             self._require_fits(known.counted)
 
     def authorize(
-        self, cost: Cost, releases: int = 1, purpose: str = "", once: bool = False
+        self,
+        cost: Cost,
+        releases: int = 1,
+        purpose: str = "",
+        once: bool = False,
+        records: int | None = None,
     ) -> Grant:
         """Write the cost down and grant `releases` draws, or refuse and spend nothing.
 
-        The cost covers all releases of the grant, against each viewer. What is to be granted
-        `once` is refused if any process was ever granted this purpose.
+        The cost covers all releases of the grant, against each viewer; with `records`, all releases
+        of any one of so many that are released one at a time. What is to be granted `once` is
+        refused if any process was ever granted this purpose.
         """
         _require_whole(releases)
         known = self._known(cost)
@@ -191,7 +197,7 @@ class Ledger(_Uncopyable):
                     "asked, and it is not granted twice"
                 )
             self._make_room(known)
-            grant = self._grant(known, releases, purpose, _now())
+            grant = self._grant(known, releases, purpose, _now(), records)
             written = self._journal.written
         # Waiting for the disk outside the lock lets others write meanwhile: one sync serves all.
         self._journal.sync(written)
@@ -219,7 +225,14 @@ class Ledger(_Uncopyable):
             self._require_fits(known.counted)
             self._room = (known, 1)
 
-    def _grant(self, known: KnownCost, releases: int, purpose: str, now: str) -> Grant:
+    def _grant(
+        self,
+        known: KnownCost,
+        releases: int,
+        purpose: str,
+        now: str,
+        records: int | None = None,
+    ) -> Grant:
         """Write first, then remember; the caller hands it out once the disk has confirmed."""
         number = self._grants
         lines: list[dict[str, Any]] = [] if known.name in self._costs else [known.line]
@@ -240,7 +253,8 @@ class Ledger(_Uncopyable):
         self._grants += 1
         self._histories = None
         self._room = (known, self._room[1] - 1) if self._room[0] is known else (None, 0)
-        return Grant(_LEDGERS_ONLY, self, number, known.cost, releases, self._fresh_secret(number))
+        secret = self._fresh_secret(number)
+        return Grant(_LEDGERS_ONLY, self, number, known.cost, releases, secret, records)
 
     @staticmethod
     def authorize_all(

@@ -26,8 +26,8 @@ from unisono.core.release import (
 from unisono.core.study import Study
 from unisono.core.trust import Trust, Unit
 from unisono.engines.layout import chosen_rows, in_turn, wider
+from unisono.engines.naming import answered, schedule_of
 from unisono.engines.requirements import (
-    asked,
     drawn_in_graph,
     require_headroom,
     require_sampler_error,
@@ -36,6 +36,8 @@ from unisono.engines.rounds import Keys, Stack, Twofold, abstract_contribution, 
 
 # Rounds are compiled in chunks, bounded so that noise and coins of a chunk fit into memory.
 _CHUNK_ROUNDS, _CHUNK_NUMBERS = 64, 2**25
+# Where one record is looked at in a round, there are many short rounds.
+_CHUNK_NAMED = 4096
 # Above this many parties their noise is drawn from one joint key per round.
 JOINT_PARTIES = 64
 # Single messages are kept in the transcript up to this many numbers.
@@ -45,15 +47,26 @@ _RECORDED_NUMBERS = 10**7
 class Chunk:
     """What stays the same from one chunk of rounds to the next."""
 
-    def __init__(self, study: Study, data: Stack, alive: np.ndarray, seed: int | None) -> None:
+    def __init__(
+        self,
+        study: Study,
+        data: Stack,
+        alive: np.ndarray,
+        seed: int | None,
+        order: np.ndarray | None = None,
+    ) -> None:
         algorithm, facts, trust = study.algorithm, study.facts, study.trust
         # Records are handed to the compiled program's device once, not with every chunk.
-        self.study, self.alive = study, alive
+        self.study = study
         self.data = Stack(tuple(jnp.asarray(array) for array in data.arrays), data.real)
         self.records = data.real.sum(axis=1)
         self.grid = algorithm.grid(facts, trust)
         require_headroom(study)
-        self.asked = asked(study)
+        self.asked, _, self.named_rows = schedule_of(study, order)
+        # Who is silent because of the order makes no noise; whoever drops out has made it.
+        works = self.asked & answered(study, order)[:, None]
+        self.alive, self.works = alive & works, works
+        self._turns = np.cumsum(works, axis=0) - works
         contribution = abstract_contribution(study, data)
         dimension = int(np.prod(contribution.value.shape))
         for event in algorithm.events(facts, trust):
@@ -78,7 +91,7 @@ class Chunk:
             drawn = [self.server_noise(number, self.shape) for number in rounds]
             central = np.stack(drawn).astype(np.int32)
         alive, turn = (table[rounds.start : rounds.stop] for table in (self.alive, self.asked))
-        inputs = (masks, noise, takes, central, alive & turn, turn)
+        inputs = (masks, noise, takes, central, alive, turn)
         return self.compiled(carry, tuple(self.data), self.sizes, inputs)
 
     def _draw(
@@ -94,11 +107,10 @@ class Chunk:
         study_hash = study.hash.encode()
         masks, noise = self._empty(len(rounds))
         jobs = []
-        turns = np.cumsum(self.asked, axis=0) - self.asked
+        turns = self._turns
         for row, number in enumerate(rounds):
-            for column, grant in enumerate(grants):
-                if not self.asked[number, column]:
-                    continue
+            for column in map(int, np.flatnonzero(self.works[number, : len(grants)])):
+                grant = grants[column]
                 mine = slice(column * share, (column + 1) * share)
                 event = algorithm.event_of(facts, study.trust, column, number)
                 first = (turns[number, column] - turns[offset, column]) * algorithm.draws
@@ -106,8 +118,9 @@ class Chunk:
                     drawn = grant.draw(int(first), study_hash)
                     noise.inside[row, 0, mine] = inside_noise(drawn, algorithm.inside, share)
                     first += 1
+                named = None if self.named_rows is None else int(self.named_rows[number])
                 for step in range(steps):
-                    draw = grant.draw(int(first) + step, study_hash)
+                    draw = grant.draw(int(first) + step, study_hash, named)
                     rows, part = self._chosen(draw, event, mine, number)
                     if rows.shape[-1] > masks.shape[-1]:  # a batch of several segments
                         masks = wider(masks, rows.shape[-1])
@@ -141,6 +154,8 @@ class Chunk:
     def _chosen(self, draw: Draw, event: Event, mine: slice, number: int) -> tuple[Any, Any]:
         """Masks or row numbers of the parties of one draw, and whether they contribute."""
         study, real = self.study, self.data.real[mine]
+        if draw.record is not None:
+            return np.array([draw.record], np.int32), True
         if study.algorithm.rows is not None:
             return in_turn(study, number), True
         if event.sensitivity.unit is Unit.PARTY and len(real) > 1:
@@ -184,7 +199,8 @@ def pieces(study: Study, rounds: range) -> list[range]:
     if study.algorithm.batch is not None:
         rows = study.algorithm.batch(study.facts) + study.facts.places // 8
     per_round = study.facts.parties * rows * study.algorithm.steps
-    length = max(1, min(_CHUNK_ROUNDS, _CHUNK_NUMBERS // per_round))
+    most = _CHUNK_ROUNDS if study.algorithm.named is None else _CHUNK_NAMED
+    length = max(1, min(most, _CHUNK_NUMBERS // per_round))
     # A last piece of another length would be compiled anew: prefer a length that divides evenly.
     even = (n for n in range(length, length // 2, -1) if len(rounds) % n == 0)
     length = next(even, length)

@@ -35,6 +35,7 @@ from unisono.core.transcript import EVERYONE, Transcript
 from unisono.core.trust import SERVER
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.chunks import JOINT_PARTIES, Chunk, pieces
+from unisono.engines.naming import answered, order_of
 from unisono.engines.payments import (
     Paid,
     authorized,
@@ -72,6 +73,7 @@ def drive(
     *,
     checkpoint: Path | None = None,
     dropouts: np.ndarray | None = None,
+    order: np.ndarray | None = None,
     watch: Watch = lambda rounds, server, words: None,
     purpose: str = "",
 ) -> RunOutcome:
@@ -79,7 +81,8 @@ def drive(
     `purpose` is said in the ledgers beside a study that has no name.
 
     `dropouts` (rounds, parties) is true where a party fails to answer; a round that keeps fewer
-    than the agreed minimum of parties is not opened and leaves the model unchanged. Whoever watches
+    than the agreed minimum of parties is not opened and leaves the model unchanged. `order`
+    (rounds,) is a coordinator's who names records; it is drawn where none is given. Whoever watches
     is a viewer of iterates.
     """
     require_same_kind(study, parties)
@@ -103,7 +106,8 @@ def drive(
     _require_payable(study, ledgers, sum(map(len, again)) + len(left))
     if saved and not saved.exists():
         saved.save(0, carry)  # from now on what is paid for is known to be this run's
-    work = _Work(study, parties, name, saved is not None, _alive(study, dropouts), purpose)
+    names = order_of(study, order, ledgers[0].seed)
+    work = _Work(study, parties, name, saved is not None, _alive(study, dropouts), purpose, names)
     if words:
         watch(first, carry[0], words)
     if saved is None:
@@ -192,10 +196,15 @@ class _Work:
         in_parts: bool,
         alive: np.ndarray,
         purpose: str,
+        order: np.ndarray | None = None,
     ) -> None:
         self.study, self.parties, self.name, self.in_parts = study, parties, name, in_parts
         self.purpose = purpose
-        self.alive, self.transcript = alive, Transcript()
+        self.alive, self.order, self.transcript = alive, order, Transcript()
+        if order is not None:
+            coordinator = frozenset({SERVER})
+            self.transcript.record(0, "order", order, coordinator)
+            self.transcript.record(0, "refused", ~answered(study, order), coordinator)
         self.shape: tuple[int, ...] = ()
         self._chunk: Any = None
         self._held: Any = None
@@ -221,14 +230,16 @@ class _Work:
             purpose = f"{purpose} rounds {rounds.start}-{rounds.stop}{label}"
             costs = [algorithm.cost(facts, study.trust, len(rounds))] * len(ledgers)
             turns = [len(rounds)] * len(ledgers)
+        singly = facts.records if algorithm.named else [None] * len(ledgers)
         return [
             ledger.authorize(
                 local_cost(study, cost, [ledger]),
                 own * algorithm.draws,
                 purpose,
                 once=self.name is not None,
+                records=records,
             )
-            for ledger, cost, own in zip(ledgers, costs, turns, strict=True)
+            for ledger, cost, own, records in zip(ledgers, costs, turns, singly, strict=True)
         ]
 
     def piece(
@@ -248,7 +259,7 @@ class _Work:
         study = self.study
         columns = opened(study, self.parties, grants)
         seed = self.parties[0].ledger.seed
-        self._chunk = Chunk(study, stack(study, columns, grants), self.alive, seed)
+        self._chunk = Chunk(study, stack(study, columns, grants), self.alive, seed, self.order)
         self._held = seen_at_first(study, server)
         self.shape = self._chunk.shape
 

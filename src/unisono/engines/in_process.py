@@ -29,6 +29,7 @@ def run(
     parties: Sequence[Party],
     *,
     dropouts: np.ndarray | None = None,
+    order: np.ndarray | None = None,
     progress: Callable[[int], None] | None = None,
     watch: Callable[[int, Any], None] | None = None,
     checkpoint: str | Path | None = None,
@@ -36,10 +37,12 @@ def run(
 ) -> Result:
     """Run a study: authorise at every party, then read the data, then learn (see `driver`).
 
-    `dropouts` (rounds, parties) is true where a party fails to answer. With a `checkpoint` file the
-    run is paid for piece by piece and can go on after a crash. After every piece `progress` gets
-    the number of rounds done, and `watch` also the result so far, which makes whoever watches a
-    viewer of iterates. Ledgers name the study by its hash, with the `purpose` before it, if any.
+    `dropouts` (rounds, parties) is true where a party fails to answer. `order` (rounds,) is that of
+    a coordinator who names records 0 .. n-1; it is drawn where none is given. With a `checkpoint`
+    file the run is paid for piece by piece and can go on after a crash. After every piece
+    `progress` gets the number of rounds done, and `watch` also the result so far, which makes
+    whoever watches a viewer of iterates. Ledgers name the study by its hash, with the `purpose`
+    before it, if any.
     """
     algorithm, name = study.algorithm, None
     if checkpoint is not None:
@@ -54,7 +57,14 @@ def run(
 
     place = None if checkpoint is None else Path(checkpoint)
     found = drive(
-        study, parties, name, checkpoint=place, dropouts=dropouts, watch=follow, purpose=purpose
+        study,
+        parties,
+        name,
+        checkpoint=place,
+        dropouts=dropouts,
+        order=order,
+        watch=follow,
+        purpose=purpose,
     )
     found.transcript.record(algorithm.rounds, "result", found.value, EVERYONE_AT_THE_END)
     ledgers = [party.ledger for party in parties]

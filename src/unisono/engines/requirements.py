@@ -66,7 +66,11 @@ def require_sampler_error(study: Study, event: Event, dimension: int) -> None:
 
 
 def asked(study: Study) -> np.ndarray:
-    """Who is asked when: (rounds, parties)."""
+    """Who is asked when: (rounds, parties); nobody knows it of records that are yet to be named."""
+    if study.algorithm.named is not None:
+        raise InvalidInput(
+            f"who is asked in {study.algorithm.name} follows from an order that a coordinator draws"
+        )
     if study.algorithm.schedule is None:
         return np.ones((study.algorithm.rounds, study.facts.parties), bool)
     return np.asarray(study.algorithm.schedule(study.facts).asked, bool)

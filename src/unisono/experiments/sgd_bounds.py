@@ -15,15 +15,16 @@ A bound that exceeds n L |C|, which any fixed point achieves, says nothing. The 
     (c) who sees which party works: amplification among that party's records only
 """
 
+import math
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from unisono.accounting import hidden_order
+from unisono.accounting import gaussian, hidden_order
 from unisono.algorithms import bounds
-from unisono.algorithms import sgd_sequential as sequential
-from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD, SynchronousSgdConfig
+from unisono.algorithms.sgd_sequential import SEQUENTIAL_SGD
+from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
 from unisono.core.algorithm import Facts
 from unisono.core.events import Gaussian
 from unisono.core.privacy import Privacy
@@ -36,7 +37,6 @@ from unisono.experiments.simulation import (
     logistic_records,
     logistic_risks,
     simulate,
-    simulated_parties,
 )
 from unisono.problems.linear import LinearLoss
 from unisono.releases.release import copies
@@ -166,13 +166,13 @@ def published_views(records: int) -> dict[str, float]:
 
 
 def useful_size(epsilon: float = 1.0) -> float:
-    """Least power of two n at which bound (9) is below the trivial one."""
-    n = 64
+    """Least power of two n at which bound (9) is below the trivial one; noise as for SGD1, whose
+    records are used n + 4 sqrt(n) times at most (nobody runs it for so many)."""
+    n, mu = 64, gaussian.mu_for(epsilon, DELTA)
     while n < 2**40:
-        settings = sequential.Settings(epsilon, DELTA, radius=RADIUS)
-        facts = Facts((n // PARTIES,) * PARTIES, int(BASE["features"]), PARTIES)
-        total = sum(facts.records)
-        if _bound_sequential(settings, facts) < bounds.trivial(total, 1.0, 2 * RADIUS):
+        sigma = 2 * n * math.sqrt(math.ceil(n + 4 * math.sqrt(n))) / mu
+        bound = _bound_of(n, int(BASE["features"]), sigma**2, n**2, 0.0, last=True)
+        if bound < bounds.trivial(n, 1.0, 2 * RADIUS):
             return n
         n *= 2
     return np.inf
@@ -194,55 +194,43 @@ def _point(kind: str, regime: str, value: float, bend: float, seeds: int) -> Poi
     n, p, epsilon = int(place["records"]), int(place["features"]), place["epsilon"]
     data, least = _records(n, p, bend)
     facts = Facts((n // PARTIES,) * PARTIES, p, PARTIES)
-    if kind == "SGD1":
-        settings = sequential.Settings(epsilon, DELTA, radius=RADIUS, strong_convexity=bend)
-        models = np.stack(
-            [
-                sequential.run_sgd_sequential(
-                    settings, simulated_parties(data, seed), facts, order_seed=seed
-                ).value
-                for seed in range(seeds)
-            ]
-        )
-        bound = _bound_sequential(settings, facts)
-    else:
-        trust = Trust.LOCAL if "local" in kind else Trust.SECURE_SUM
-        method = SYNCHRONOUS_SGD.method(
-            LinearLoss("logistic"),
-            Privacy(epsilon, DELTA, Relation.REPLACE_ONE),
-            rounds=ROUNDS,
-            radius=RADIUS,
-            strong_convexity=bend,
-        )
-        study = Study(method, facts, trust)
-        models = simulate(study, data, 10 * seeds)
-        noise = study.algorithm.event(facts, trust).noise
-        assert isinstance(noise, Gaussian)
-        variance = noise.std**2 * copies(facts, trust)
-        bound = _bound_synchronous(method.config, facts, variance)
+    study = _study(kind, facts, epsilon, bend)
+    # Of SGD1 a run is many thousand steps long.
+    models = simulate(study, data, seeds if kind == "SGD1" else 10 * seeds)
+    bound = _bound(study, bend)
     excess = float(np.mean(logistic_risks(models, data, bend, summed=True)) - least)
     return Point(excess, bound)
 
 
-def _bound_sequential(settings: sequential.Settings, facts: Facts) -> float:
-    """(9), or (10) where the objective is strongly convex."""
-    n, bend = sum(facts.records), settings.strong_convexity
-    noise = sequential.use_event(settings, facts).noise
+def _study(kind: str, facts: Facts, epsilon: float, bend: float) -> Study:
+    privacy, problem = Privacy(epsilon, DELTA, Relation.REPLACE_ONE), LinearLoss("logistic")
+    settings = {"radius": RADIUS, "strong_convexity": bend}
+    if kind == "SGD1":
+        return Study(SEQUENTIAL_SGD.method(problem, privacy, **settings), facts, Trust.LOCAL)
+    trust = Trust.LOCAL if "local" in kind else Trust.SECURE_SUM
+    return Study(SYNCHRONOUS_SGD.method(problem, privacy, rounds=ROUNDS, **settings), facts, trust)
+
+
+def _bound(study: Study, bend: float) -> float:
+    """(9), or (10) where the objective is strongly convex; of SGD2 the plain average's bound, or
+    the sharpened (11)."""
+    facts, steps = study.facts, study.algorithm.rounds
+    noise = study.algorithm.event(facts, study.trust).noise
     assert isinstance(noise, Gaussian)
-    steep = settings.lipschitz + bend * settings.radius
-    moment = bounds.second_moment(n, steep, facts.features, noise.std**2)
-    if bend:
-        return bounds.last_iterate_strongly_convex(n, bend, moment, n**2)
-    return bounds.last_iterate_convex(2 * settings.radius, moment, n**2)
+    named = study.algorithm.named is not None
+    variance = noise.std**2 * (1.0 if named else copies(facts, study.trust))
+    return _bound_of(sum(facts.records), facts.features, variance, steps, bend, last=named)
 
 
-def _bound_synchronous(config: SynchronousSgdConfig, facts: Facts, variance: float) -> float:
-    """The plain average's bound, or the sharpened (11) where the objective is strongly convex."""
-    n, bend = sum(facts.records), config.strong_convexity
-    moment = bounds.second_moment(n, config.steepness, facts.features, variance)
+def _bound_of(n: int, p: int, variance: float, steps: int, bend: float, last: bool) -> float:
+    moment = bounds.second_moment(n, 1.0 + bend * RADIUS, p, variance)
+    if last and bend:
+        return bounds.last_iterate_strongly_convex(n, bend, moment, steps)
+    if last:
+        return bounds.last_iterate_convex(2 * RADIUS, moment, steps)
     if bend:
-        return bounds.weighted_average(n, bend, moment, config.rounds)
-    return bounds.plain_average(2 * config.radius, moment, config.rounds)
+        return bounds.weighted_average(n, bend, moment, steps)
+    return bounds.plain_average(2 * RADIUS, moment, steps)
 
 
 def _draw(figure: Any, axes: Any, curves: Any, views: Any) -> None:

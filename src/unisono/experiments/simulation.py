@@ -22,7 +22,7 @@ from unisono.core.release import noise_steps
 from unisono.core.study import Party, Study
 from unisono.core.trust import Trust
 from unisono.core.values import Private
-from unisono.engines import rounds
+from unisono.engines import naming, rounds
 
 Records = Sequence[tuple[np.ndarray, np.ndarray]]
 
@@ -85,7 +85,8 @@ def simulate(
     """Models (draws, ...) of `draws` independent runs; `silent` leaves the noise out."""
     algorithm, facts, trust = study.algorithm, study.facts, study.trust
     event, grid = algorithm.event(facts, trust), algorithm.grid(facts, trust)
-    places = 1 if trust is Trust.TRUSTED_SERVER else facts.parties
+    alone = trust is Trust.TRUSTED_SERVER or algorithm.named is not None
+    places = 1 if alone else facts.parties
     honest = facts.honest if trust is Trust.SECURE_SUM else 1
     server, state = algorithm.init(facts)
     one = tuple(np.shape(np.ravel(algorithm.ask(server))))
@@ -95,6 +96,8 @@ def simulate(
         key = np.random.default_rng(seed).bytes(32)
         noise = noise_steps(key, event, grid, shape, honest, one).sum(axis=2).astype(np.int32)
     stack = rounds.stack(study, data)
+    if algorithm.named is not None:
+        return _simulate_named(study, stack, noise, seed)
     states = jax.tree.map(lambda leaf: jnp.stack([leaf] * facts.parties), state)
     records, sizes = jnp.float32(sum(facts.records)), np.asarray(facts.records, np.int32)
 
@@ -117,3 +120,32 @@ def simulate(
         return jax.lax.map(one_run, noise)
 
     return np.asarray(all_runs(stack.arrays, stack.real, noise), float)
+
+
+def _simulate_named(study: Study, stack: rounds.Stack, noise: np.ndarray, seed: int) -> np.ndarray:
+    """The same where a coordinator names records: an order for every draw, one owner a step."""
+    algorithm, facts = study.algorithm, study.facts
+    grid, (server, state) = algorithm.grid(facts, study.trust), algorithm.init(facts)
+    local = numbers(partial(algorithm.local, facts))
+    orders = [naming.draw_order(study, seed + draw) for draw in range(len(noise))]
+    schedules = [naming.schedule_of(study, order) for order in orders]
+    owners = np.stack([schedule.asked.argmax(axis=1) for schedule in schedules])
+    rows = np.stack([np.asarray(schedule.rows) for schedule in schedules])
+    answers = np.stack([naming.answered(study, order) for order in orders])
+
+    def step(arrays: Any, server: Any, inputs: Any) -> Any:
+        steps, owner, row, answer = inputs
+        record = tuple(column[owner, row][None] for column in arrays)
+        _, value, _ = local(algorithm.ask(server), state, record, jnp.ones(1, bool))
+        heard = Aggregate((value + steps) * grid, jnp.int32(1), jnp.asarray(facts.records)[owner])
+        merged = algorithm.merge(server, heard)
+        return jax.tree.map(lambda new, old: jnp.where(answer, new, old), merged, server), None
+
+    @jax.jit
+    def all_runs(arrays: Any, inputs: Any) -> Any:
+        def one_run(own: Any) -> Any:
+            return algorithm.result(jax.lax.scan(partial(step, arrays), server, own)[0])
+
+        return jax.lax.map(one_run, inputs)
+
+    return np.asarray(all_runs(stack.arrays, (noise, owners, rows, answers)), float)

@@ -93,12 +93,15 @@ def _spread(event: Event, study: Study, numbers: int) -> tuple[float, float]:
     facts, trust, noise = study.facts, study.trust, event.noise
     if not noise.independent:
         return noise.size, noise.deviation(numbers) * math.sqrt(copies(facts, trust))
-    law = sum_law(event, facts, trust, facts.parties, study.algorithm.grid(facts, trust))
+    answering = facts.parties if study.algorithm.named is None else 1
+    law = sum_law(event, facts, trust, answering, study.algorithm.grid(facts, trust))
     return noise.size, law.std
 
 
 def _units(event: Event, study: Study) -> float:
     facts = study.facts
+    if study.algorithm.named is not None:
+        return 1.0
     rate = event.sampler.rate if isinstance(event.sampler, Poisson) else 1.0
     if event.noise.run:
         rate = 1 / study.algorithm.settings["separation"]

@@ -17,7 +17,7 @@ what leaves a party; `price` (core's, not the algorithm's) derives step, events 
 makes the functions, and may read the price.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -114,7 +114,8 @@ class AlgorithmKind:
     `trusts` where its noise may be added. `sends` says what leaves a party, for attackers and those
     who fear them; from `invertible` messages a search may find records (`attacks`). `unit_rows`:
     records are scaled to unit length for it. `noise_aware(study)` turns its result into one that
-    counts the noise in, where the law of its effect is known. `laws` tell the planner what noise
+    counts the noise in, where the law of its effect is known. `remarks(study)` are what people
+    would be surprised by later, each with a remedy, for `check`. `laws` tell the planner what noise
     costs, by task (see `planning.laws`).
     """
 
@@ -131,6 +132,7 @@ class AlgorithmKind:
     invertible: bool = False
     unit_rows: bool = True
     noise_aware: Callable[[Any], Callable[[Any], Any]] | None = None
+    remarks: Callable[[Any], Iterable[tuple[str, str]]] | None = None
     laws: Mapping[str, UtilityLaw] = field(default_factory=dict, hash=False)
 
     def configured(self, **settings: Any) -> Any:
@@ -285,12 +287,13 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
         round_event=None
         if not release.scales
         else lambda _, __, number: round_event(release, priced, number),
-        batch=(lambda _: batch_size(release, facts)) if bound.batched else None,
+        batch=_batch(release, facts),
         whole=bound.whole,
         privacy=privacy,
         dimension=bound.dimension,
         inside=inside,
         effective_records=release.effective_records,
+        named=release.named,
     )
     if isinstance(bound, BandedSum):
         return with_memory(algorithm, bound, facts, privacy)
@@ -304,8 +307,15 @@ def _fixed(release: Release, facts: Facts) -> Release:
     schedule = release.turns(facts)
     asked = np.array(schedule.asked, bool)
     asked.setflags(write=False)
-    schedule = schedule._replace(asked=asked)
+    schedule = schedule._replace(asked=asked, rows=None)
     return replace(release, turns=lambda _: schedule)
+
+
+def _batch(release: Release, facts: Facts) -> Callable[[Facts], int] | None:
+    """How many rows of a party reach its function, where not all of them do."""
+    if release.named is not None:
+        return lambda _: 1
+    return (lambda _: batch_size(release, facts)) if release.bound.batched else None
 
 
 def _apart(

@@ -8,8 +8,9 @@ or inherits from it, could say less than is true; so all of them are asked for b
 from collections.abc import Iterator
 from typing import Any
 
+from unisono.core.algorithm import Named
 from unisono.core.events import Everyone, Poisson, WithoutReplacement
-from unisono.core.trust import Unit
+from unisono.core.trust import Trust, Unit
 from unisono.errors import InvalidInput
 from unisono.problems.linear import LinearLoss, MarginLoss
 from unisono.problems.per_record import PerRecord
@@ -43,12 +44,14 @@ def require_closed(release: Release, name: str) -> None:
             )
     _require_sampled(release, name)
     _require_run(release, name)
+    _require_named(release, name)
 
 
 def _parts(release: Release) -> Iterator[tuple[str, Any, tuple[type, ...]]]:
     yield "release", release, (Release,)
     yield "sampler", release.sampler, _SAMPLERS
     yield "bound", release.bound, BOUNDS
+    yield "order", release.named, (type(None), Named)
     match release.bound:
         case Table(blocks):
             for block in blocks:
@@ -94,6 +97,28 @@ def _require_run(release: Release, name: str) -> None:
             f"{name}: a run of rounds is one event for a BandedSum of as many rounds, with "
             "everybody in each and nothing that changes between them; say run=True for that, and "
             "for nothing else"
+        )
+
+
+def _require_named(release: Release, name: str) -> None:
+    """Records that are named one by one, and noise that was printed, are for plain sums whose noise
+    their owner adds: for nothing else is the cost proved."""
+    plain = isinstance(release.sampler, Everyone) and not (
+        release.scales or release.turns or release.local_steps or release.each or release.run
+    )
+    local = release.trusts == frozenset({Trust.LOCAL})
+    if release.named is not None and (
+        not (isinstance(release.bound, ClippedSum) and plain and local)
+        or type(release.named.uses) is not int
+        or not 1 <= release.named.uses <= release.rounds
+    ):
+        raise InvalidInput(
+            f"{name}: records are named for a ClippedSum of trust local, everybody's noise the "
+            f"same in every round, and used 1 to {release.rounds} times (once a round at most)"
+        )
+    if release.printed is not None and not (isinstance(release.bound, ClippedSum) and plain):
+        raise InvalidInput(
+            f"{name}: printed noise is for a ClippedSum of everybody, the same in every round"
         )
 
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from unisono.accounting import gaussian as gaussian_curve
-from unisono.core.algorithm import Facts, Inside, Schedule
+from unisono.core.algorithm import Facts, Inside, Named, Schedule
 from unisono.core.events import (
     Event,
     Everyone,
@@ -124,9 +124,11 @@ class Release:
     """What leaves a party, and how often.
 
     `scales` multiply the noise in equal parts of the run. With `local_steps` a round holds several
-    releases that stay with the party. `turns` is a public schedule of who is asked when. `each`:
-    the server keeps the parties' messages apart. Of a `run` all rounds are one event together
-    (correlated noise), of the sensitivity that the bound states for all of them.
+    releases that stay with the party. `turns` is a public schedule of who is asked when; or records
+    are `named` by a coordinator, one in every round. `each`: the server keeps the parties' messages
+    apart. Of a `run` all rounds are one event together (correlated noise), of the sensitivity that
+    the bound states for all of them. `printed` is the standard deviation that a publication
+    prescribes for a promise: noise is then not calibrated, and charged what it really costs.
     `effective_records` is how many records count, each by its weight over the largest weight; None
     where all weigh the same. Privacy does not depend on it: bounds hold for the heaviest record.
     """
@@ -141,6 +143,8 @@ class Release:
     run: bool = False
     trusts: frozenset[Trust] = frozenset(Trust)
     effective_records: float | None = None
+    named: Named | None = None
+    printed: Callable[[Privacy], float] | None = None
 
     @property
     def sampling_rate(self) -> float:
@@ -148,7 +152,10 @@ class Release:
 
     def summed(self, per_party: Any, facts: Facts) -> int:
         """How many of something one sum is over, given how many each party has: where releases stay
-        with a party, the largest party's; else all of them together."""
+        with a party, the largest party's; one where records are named; else all of them together.
+        """
+        if self.named is not None:
+            return 1
         counts = [per_party] * facts.parties if isinstance(per_party, int) else per_party
         return max(counts) if self.local_steps else sum(counts)
 
@@ -190,6 +197,8 @@ def price(release: Release, privacy: Privacy, facts: Facts, trust: Trust) -> Pri
     @lru_cache(maxsize=4096)
     def event(step: float, epsilon: float, turns: int, shares: int) -> Event:
         sensitivity = bound.sensitivity(facts, privacy, step)
+        if release.printed is not None:
+            return Event(Gaussian(release.printed(privacy)), sensitivity)
         if privacy.pure:
             return _pure_event(bound, sensitivity, privacy.relation, epsilon, turns, trust)
         # Of a run all releases together are one, of as many coordinates.
@@ -212,6 +221,8 @@ def price(release: Release, privacy: Privacy, facts: Facts, trust: Trust) -> Pri
 
     def turns(party: int | None) -> int:
         """How many releases a party's promise must bear."""
+        if release.named is not None:
+            return release.named.uses
         asked = release.rounds
         if release.turns is not None:
             counts = release.turns(facts).asked.sum(axis=0)
@@ -230,7 +241,8 @@ def price(release: Release, privacy: Privacy, facts: Facts, trust: Trust) -> Pri
         )
     else:
         events = (event(step, privacy.epsilon, turns(None), shares),) * facts.parties
-    opened = [_opened_std(event, bound.dimension, facts, trust) for event in events]
+    together = 1.0 if release.named is not None else copies(facts, trust)
+    opened = [_opened_std(event, bound.dimension, together) for event in events]
     alike = len(set(opened)) == 1  # parties with epsilons or turns of their own are not
     mean_square = sum(std**2 for std in opened) / facts.parties
     return Priced(step, events, opened[0] if alike else math.sqrt(mean_square), bound)
@@ -291,7 +303,7 @@ def _price_perturbed(
     sensitivity = completed.sensitivity(facts, privacy, step)
     apart = sensitivity.under(privacy.relation).in_norm("l2")
     output = Event(Gaussian(apart / (mu * math.sqrt(_OUTPUT_SHARE))), sensitivity)
-    opened = _opened_std(output, bound.dimension, facts, Trust.LOCAL)
+    opened = _opened_std(output, bound.dimension, copies(facts, Trust.LOCAL))
     return Priced(step, (output,) * facts.parties, opened, completed, inside)
 
 
@@ -415,6 +427,5 @@ def _proved(steps: list[float], priced: Callable[[float], Event]) -> float:
     )
 
 
-def _opened_std(event: Event, dimension: int, facts: Facts, trust: Trust) -> float:
-    times = math.sqrt(copies(facts, trust))
-    return event.noise.deviation(dimension) * times
+def _opened_std(event: Event, dimension: int, together: float) -> float:
+    return event.noise.deviation(dimension) * math.sqrt(together)

@@ -89,7 +89,7 @@ class Built:
         """
         values = values_of(self.file, table, party)
         held = self.file.held_out[self.file.party(party)]
-        if held or self.study.algorithm.rows is not None:
+        if held or self.study.algorithm.by_place:
             size = len(next(iter(values.values())))
             order = secret_order(size, new_key() if key is None else key)
             values = {name: column[order] for name, column in values.items()}

@@ -51,6 +51,7 @@ def dangers(built: Built, epsilons: dict[str, float], noise: Noise) -> list[Dang
         *_failures(built),
         *_noise(built, noise),
         *_weights(built),
+        *_algorithm(built),
         *_columns(built.file),
         *_practice(built.file),
     ]
@@ -118,7 +119,7 @@ def _crowd(built: Built) -> Iterator[Danger]:
 def _failures(built: Built) -> Iterator[Danger]:
     file, study = built.file, built.study
     parties, rounds = len(file.parties), study.algorithm.rounds
-    if parties > 1 and file.survivors == parties:
+    if parties > 1 and file.survivors == parties and study.algorithm.named is None:
         words = f"all {parties} parties must answer: one that fails leaves the round out"
         if rounds == 1:
             words = f"all {parties} parties must answer in the only round: if one fails, nothing "
@@ -147,8 +148,11 @@ def _noise(built: Built, noise: Noise) -> Iterator[Danger]:
     swamped = noise.total < SWAMPED
     words = "noise will swamp the result" if swamped else "expect a rough result: noise is large"
     unit = file.privacy.unit
-    words += f" (all {number(noise.units, 3)} {'parties' if unit is Unit.PARTY else 'records'} "
-    words += f"of a round together weigh {number(noise.total, 2)} times as much as the noise)"
+    of_all = f"all {number(noise.units, 3)} {'parties' if unit is Unit.PARTY else 'records'} "
+    of_all += "of a round together weigh"
+    if noise.units == 1:
+        of_all = "the messages of all rounds weigh"
+    words += f" ({of_all} {number(noise.total, 2)} times as much as the noise)"
     remedy = "more records, fewer columns, a larger epsilon"
     if unit is Unit.PARTY:
         remedy = "hiding whole parties takes hundreds of them; hide records instead"
@@ -163,6 +167,12 @@ def _weights(built: Built) -> Iterator[Danger]:
     if words:
         remedy = 'use objective = "pooled", unless small parties are to count as much as large ones'
         yield Danger("note", words, remedy, ("algorithm", "objective"))
+
+
+def _algorithm(built: Built) -> Iterator[Danger]:
+    if built.algorithm.remarks is not None:
+        for words, remedy in built.algorithm.remarks(built.study):
+            yield Danger("note", words, remedy, ("algorithm", "name"))
 
 
 def _columns(file: StudyFile) -> Iterator[Danger]:

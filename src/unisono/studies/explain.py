@@ -110,6 +110,19 @@ def _worst(file: StudyFile, costs: tuple[Cost, ...]) -> dict[str, float]:
 # ------------------------------------------------------------- what is learnt
 
 
+def _answering(built: Built) -> str:
+    algorithm, facts = built.study.algorithm, built.study.facts
+    if algorithm.named is not None:
+        return (
+            f"In each of {times(algorithm.rounds, 'step')} one party answers, for one record that "
+            f"the coordinator names; at most {times(algorithm.named.uses, 'time')} for each"
+        )
+    return (
+        f"At least {facts.minimum_parties} of {facts.parties} parties must answer in each of "
+        f"{times(algorithm.rounds, 'round')}"
+    )
+
+
 def _learnt(built: Built) -> list[str]:
     file, facts = built.file, built.study.facts
     names = file.names if len(file.names) <= 6 else (*file.names[:5], f"{len(file.names) - 5} more")
@@ -117,10 +130,8 @@ def _learnt(built: Built) -> list[str]:
     about = "about " if file.data.sizes == "hidden" else ""
     lines = [
         f"{_aim(built)}, from {people}{about}{sum(p.records for p in file.parties):,} records.",
-        f"{str(file.trust.mode).capitalize()}: {TRUST_WORDS[file.trust.mode]}. At least "
-        f"{facts.minimum_parties} of {facts.parties} parties must answer in each of "
-        f"{times(built.study.algorithm.rounds, 'round')}; {facts.colluders} may work together "
-        "with the server.",
+        f"{str(file.trust.mode).capitalize()}: {TRUST_WORDS[file.trust.mode]}. "
+        f"{_answering(built)}; {facts.colluders} may work together with the server.",
     ]
     if built.reason:
         lines.append(f"The algorithm was left open; {built.algorithm.name}: {built.reason}.")
@@ -189,12 +200,14 @@ def _noise_words(file: StudyFile, noise: Noise) -> str:
         ""
         if noise.rounds == 1
         else (
-            f"; over all rounds what is common to them outweighs it {number(noise.total, 2)} "
-            "times at "
-            "best"
+            f"; over all rounds what is common to them outweighs it {number(noise.total, 2)} times "
+            "at best"
         )
     )
     each = "The sum" if noise.rounds == 1 else "The sum of each round"
+    if noise.units == 1 and noise.rounds > 1:
+        single = f"Each message is of one record, and its noise weighs {number(alike, 2)} times"
+        return f"{single} as much{many}."
     return (
         f"{each} is over about {number(noise.units, 3)} {unit}, and its noise weighs as much as "
         f"{number(alike, 2)} of them{many}."

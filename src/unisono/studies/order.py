@@ -1,11 +1,11 @@
 """A secret, exactly uniform order of a party's records, where places in a file would count.
 
 A study whose split or schedule goes by places (records kept out for a test; `dp-ftrl`, where
-records take turns) is private only if one record that is exchanged leaves all others in their
-places. Files do not promise that: in one that is sorted, another value moves many records. So each
-party shuffles its records first, in memory, by a key that nobody else learns: it lies beside the
-party's ledger until the study is over, so that whoever goes on after a crash keeps out of training
-the same records.
+records take turns; `sgd-sequential`, where they are named) is private only if one record that is
+exchanged leaves all others in their places. Files do not promise that: in one that is sorted,
+another value moves many records. So each party shuffles its records first, in memory, by a key that
+nobody else learns: it lies beside the party's ledger until the study is over, so that whoever goes
+on after a crash keeps out of training the same records.
 
 Why that suffices: let D and E be sets of n records that differ in one, and file them in any way.
 A uniform order of D has the same law whatever the file's order, so order E by the same permutation
@@ -16,8 +16,8 @@ for the hockey-stick divergence is jointly convex.
 
 A key that was lost is drawn anew. The argument holds for every pair of orders, as each payment
 covers a record in any place, and ledgers add up training and test rather than take the larger. A
-run in which places matter from round to round (`dp-ftrl`) is paid for at once and ends with its
-process, so it never sees two orders.
+run in which places matter from round to round (`dp-ftrl`, `sgd-sequential`) is paid for at once and
+ends with its process, so it never sees two orders.
 """
 
 import hashlib

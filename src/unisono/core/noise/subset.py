@@ -1,4 +1,4 @@
-"""A secret order, and a secret subset of fixed size: exactly uniform."""
+"""A secret order, a secret subset of fixed size, and secret choices: exactly uniform."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,23 @@ def subset(stream: Keystream, size: int, population: int) -> NDArray[np.bool_]:
     mask = np.zeros(population, dtype=np.bool_)
     mask[np.argpartition(_different_words(stream, population), size - 1)[:size]] = True
     return mask
+
+
+def choices(stream: Keystream, population: int, count: int) -> NDArray[np.int64]:
+    """Numbers (count,) of 0 .. population - 1, independent and uniform.
+
+    Words at or above the largest multiple of the population are drawn again, so that each number
+    has equally many words.
+
+    >>> set(choices(Keystream(bytes(32)), 3, 100).tolist())
+    {0, 1, 2}
+    """
+    population = whole_number("population", population, 1, 2**31)
+    limit = np.uint64(2**64 - 1 - 2**64 % population)
+    words = stream.words(whole_number("count", count, 0, 2**31)).copy()
+    while (again := words > limit).any():
+        words[again] = stream.words(int(again.sum()))
+    return (words % np.uint64(population)).astype(np.int64)
 
 
 def _different_words(stream: Keystream, count: int) -> NDArray[np.uint64]:

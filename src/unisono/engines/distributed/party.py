@@ -159,13 +159,18 @@ class Responder:
         public, self._held = (self._held, public) if self._stale else (public, public)
         if self._allow is not None:
             self._allow(number)
-        grant, first = self.spender.pay(number, turn)
+        row = packet.scalars.get("row") if algorithm.named is not None else None
+        if algorithm.named is not None:
+            self.spender.require_use(row)
+        grant, first = self.spender.pay(number, turn, row)
         if algorithm.inner is not None:
             value, after, part = self._worker.noisy_steps(
                 algorithm.inner, grant, first, public, self._state, number
             )
         else:
-            value, after, part = self._worker.one_release(grant, first, public, self._state, number)
+            value, after, part = self._worker.one_release(
+                grant, first, public, self._state, number, row
+            )
         arrays: list[np.ndarray] = []
         if accepted is not None:
             after_sending, masked, signature = secure_sum.mask(accepted, value)
@@ -222,6 +227,8 @@ class Responder:
 
     def _require_possible(self, opened: int) -> None:
         """Refuse a result of more rounds than can have been opened by what this party answered."""
+        if self.study.algorithm.named is not None:
+            return  # in how many rounds others were asked is the coordinator's secret
         if opened and not self._asked:
             raise PrivacyViolation(
                 f"a result of {opened} rounds, in none of which this party was asked: refused; if "

@@ -24,7 +24,7 @@ from unisono.engines.distributed.link import Link
 from unisono.engines.distributed.opening import Opening, Place, Spoilt
 from unisono.engines.distributed.presence import Ask, Presence
 from unisono.engines.distributed.results import ResultSigner, result_hash
-from unisono.engines.requirements import asked
+from unisono.engines.naming import order_of, schedule_of
 from unisono.errors import InvalidInput
 from unisono.secagg.encoding import signed
 from unisono.secagg.server import TooFew
@@ -75,19 +75,24 @@ def coordinate(
     transcript: Transcript | None = None,
     uninformed: Collection[int] | None = None,
     earlier: Sequence[bytes] = (),
+    order: np.ndarray | None = None,
 ) -> Outcome:
     """Run all rounds of one stage.
 
     `server_noise` draws the noise of a trusted server, in grid steps; `signer` signs the result for
     parties that know the server by a certificate; `transcript` is told what the server sees, all of
     which is kept without one; `earlier` are the messages by which the results of earlier stages
-    were told (`Outcome.told`), for parties that missed them.
+    were told (`Outcome.told`), for parties that missed them. `order` (rounds,) names records, where
+    a coordinator does that, and is drawn here otherwise: by a server that goes on, anew, which
+    leaves it uniform.
 
     A run whose rounds are all in its checkpoint only hands out the result: to those who are
     `uninformed`, for whom it waits.
     """
     wait = conditions or Conditions()
-    run = _Run(study, link, session, wait, server_noise, checkpoint, say, transcript, earlier)
+    run = _Run(
+        study, link, session, wait, server_noise, checkpoint, say, transcript, earlier, order
+    )
     return run.all(progress, signer, uninformed)
 
 
@@ -103,6 +108,7 @@ class _Run:
         say: Callable[[str], None],
         transcript: Transcript | None = None,
         earlier: Sequence[bytes] = (),
+        order: np.ndarray | None = None,
     ) -> None:
         algorithm, facts, trust = study.algorithm, study.facts, study.trust
         if session.parties != facts.parties:
@@ -115,8 +121,12 @@ class _Run:
         self.server_noise, self.say = server_noise, say
         self.merge = jax.jit(algorithm.merge)
         self.unit = algorithm.inner.grid if algorithm.inner else algorithm.grid(facts, trust)
-        self.needed = np.minimum(facts.minimum_parties, asked(study).sum(axis=1))
+        names = order_of(study, order)
+        self.schedule = schedule_of(study, names)
+        self.needed = np.minimum(facts.minimum_parties, self.schedule.asked.sum(axis=1))
         self.transcript = Transcript() if transcript is None else transcript
+        if names is not None:
+            self.transcript.record(0, "order", names, frozenset({SERVER}))
         self.state, _ = algorithm.init(facts)
         # The last round whose opened sum held each party's answer; retries used; rounds opened.
         self.counted = np.full(facts.parties, -1)
@@ -233,9 +243,15 @@ class _Run:
         place = Place(number, int(self.attempt))
         scalars = {**place.scalars, "counted": self.counted.tolist()}
         expected = "released" if self.study.trust is Trust.LOCAL else "disclosed"
+        parties = self.present.parties
+        if self.schedule.rows is not None:  # nobody but its owner hears of a record that is named
+            own = self.schedule.asked[number]
+            parties = [party for party in parties if own[party]]
+            scalars["row"] = int(self.schedule.rows[number])
+            scalars["counted"] = np.where(own, self.counted, -1).tolist()
         ask = Ask("ask", scalars, public, expected)
         self._save(number, begun=True)
-        replies = self.present.exchange({party: [ask] for party in self.present.parties})
+        replies = self.present.exchange({party: [ask] for party in parties}) if parties else {}
         answers = agreeing(read(replies.get("ask", {}), lambda party, arrays: arrays[0]))
         self._saw(number, answers)
         if len(answers) < self.needed[number]:

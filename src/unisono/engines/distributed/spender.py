@@ -5,9 +5,15 @@ A party's turns are numbered in the order of the run: turn = (rounds in which it
 disk with its number; so a party that was killed knows which turns are gone, whoever asks again. It
 is asked for at most as many turns as noise was calibrated for.
 
-In simulations, and where all rounds are one event (correlated noise), the whole run is paid for at
-once. A run of that kind ends for a party with its process.
+In simulations, where all rounds are one event (correlated noise), and where a coordinator names
+records, the whole run is paid for at once. A run of that kind ends for a party with its process: a
+new one finds the payment in the ledger, knows neither the noise nor how often records were used,
+and is silent.
 """
+
+from collections import Counter
+
+import numpy as np
 
 from unisono.core.events import releases_of
 from unisono.core.grant import Grant
@@ -24,9 +30,13 @@ class Spender:
     ) -> None:
         self.study, self._party, self._index = study, party, index
         event = study.algorithm.event_of(study.facts, study.trust, index)
-        self._at_once = at_once or releases_of(event) > 1
+        named = study.algorithm.named
+        self._at_once = at_once or releases_of(event) > 1 or named is not None
         self._name = f"session {session.hex()[:32]}"
-        self._asked = asked(study)[:, index]
+        # A party cannot know when its records will be named: it may be asked in any round.
+        always = np.ones(study.algorithm.rounds, bool)
+        self._asked = always if named is not None else asked(study)[:, index]
+        self._uses: Counter[int] = Counter()
         self._grant: Grant | None = None
         self.last, self.paid = self._paid_before()
 
@@ -54,9 +64,23 @@ class Spender:
                 "answered once, and earlier ones are over"
             )
 
-    def pay(self, number: int, turn: int) -> tuple[Grant, int]:
+    def require_use(self, record: object) -> None:
+        """Refuse to use a record that is not there, or more often than was agreed."""
+        named, held = self.study.algorithm.named, self.study.facts.records[self._index]
+        assert named is not None
+        if type(record) is not int or not 0 <= record < held:
+            raise GrantMisused(f"record {record!r} is named, where this party holds {held}")
+        if self._uses[record] >= named.uses:
+            raise GrantMisused(
+                f"record {record} was used {named.uses} times, as often as was agreed: it is not "
+                "used again"
+            )
+
+    def pay(self, number: int, turn: int, record: int | None = None) -> tuple[Grant, int]:
         """The grant of a turn and its first draw; each turn once, and never one before the last."""
         self.require_new(turn)
+        if record is not None:
+            self.require_use(record)
         algorithm, facts, trust = self.study.algorithm, self.study.facts, self.study.trust
         ledger, draws = self._party.ledger, algorithm.draws
         if not self._at_once:
@@ -67,9 +91,14 @@ class Spender:
         if self._grant is None:
             turns = facts.attempts(algorithm.turns(facts, self._index))
             cost = algorithm.cost(facts, trust, party=self._index)
-            self._grant = ledger.authorize(cost, turns * draws, self._name, once=True)
+            held = None if record is None else facts.records[self._index]
+            self._grant = ledger.authorize(cost, turns * draws, self._name, True, held)
+        first = turn * draws
+        if record is not None:
+            first = self._uses.total()
+            self._uses[record] += 1
         self.last, self.paid = turn, self.paid + 1
-        return self._grant, turn * draws
+        return self._grant, first
 
     def _paid_before(self) -> tuple[int, int]:
         """The last turn that any process of this party paid for, -1 for none; and how many."""

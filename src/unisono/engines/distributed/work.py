@@ -64,15 +64,22 @@ class Worker:
         self._require_bounded(made, event, rows)  # a fault shows before any payment
 
     def one_release(
-        self, grant: Grant, index: int, public: Any, state: Any, number: int
+        self,
+        grant: Grant,
+        index: int,
+        public: Any,
+        state: Any,
+        number: int,
+        row: int | None = None,
     ) -> tuple[Any, Any, bool]:
-        """The sealed value, the state after it, and whether the party's coin let it take part."""
+        """The sealed value, the state after it, and whether the party's coin let it take part; of
+        one `row` alone, where it was named."""
         algorithm, facts, trust = self.study.algorithm, self.study.facts, self.study.trust
         event = algorithm.event_of(facts, trust, self.index, number)
         if algorithm.inside is not None:  # in place of a state: there is none
             first = grant.draw(index, self.study.hash.encode())
             state, index = inside_noise(first, algorithm.inside), index + 1
-        draw = grant.draw(index, self.study.hash.encode())
+        draw = grant.draw(index, self.study.hash.encode(), row)
         after, contribution, takes_part = self.clean(draw, event, public, state, number)
         value: Any
         match trust:
@@ -125,7 +132,9 @@ class Worker:
             mask[: len(real)][real] = chosen
             cuts = [slice(a, a + (size or length)) for a in range(0, length, size or length)]
             return [(tuple(a[cut] for a in whole), mask[cut]) for cut in cuts], takes_part
-        if study.algorithm.rows is not None:
+        if draw.record is not None:
+            rows = np.array([draw.record], np.int32)
+        elif study.algorithm.rows is not None:
             rows = in_turn(study, number)
         else:
             rows = chosen_rows(study, draw, event, [int(real.sum())])[0]

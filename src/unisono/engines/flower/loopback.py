@@ -23,6 +23,7 @@ from unisono.engines.distributed.server import Conditions, coordinate
 from unisono.engines.distributed.sessions import session_of
 from unisono.engines.flower.app import client_app
 from unisono.engines.flower.link import GridLink
+from unisono.engines.naming import order_of
 from unisono.errors import InvalidInput
 from unisono.secagg.roster import Identity, Roster
 
@@ -88,6 +89,7 @@ def run(
     deadline: float = 30.0,
     progress: Callable[[int], None] | None = None,
     at_once: bool = True,
+    order: np.ndarray | None = None,
 ) -> Result:
     """The study through Flower's messages, in this process; same meaning as `in_process.run`.
 
@@ -124,6 +126,7 @@ def run(
         conditions=Conditions(deadline, connect_timeout=0.0, ahead=silent is None),
         server_noise=server_noise(*server),
         progress=fall_silent,
+        order=order_of(study, order, parties[0].ledger.seed),
     )
     certificate = certify(
         study,

@@ -20,8 +20,8 @@ from unisono.accounting import (
     zcdp,
 )
 from unisono.accounting.curve import PrivacyCurve
-from unisono.cli.inputs import PURE, MechanismName, Question
-from unisono.core.events import Everyone, Poisson, WithoutReplacement
+from unisono.cli.inputs import GAUSSIAN, Question
+from unisono.core.events import DiscreteGaussian, Everyone, Poisson, WithoutReplacement
 from unisono.core.trust import Relation
 from unisono.errors import ConditionViolated, PrivacyViolation
 
@@ -52,9 +52,9 @@ def _rank(line: Line) -> tuple[bool, float, str]:
 
 
 def _lines(question: Question, noise: float) -> list[Line]:
-    if question.mechanism in PURE:
+    if question.entry.pure:
         return _pure(question, noise)
-    if question.mechanism is not MechanismName.GAUSSIAN:
+    if question.mechanism != GAUSSIAN:
         return _integer(question, noise)
     match question.sampler:
         case Everyone():
@@ -262,9 +262,8 @@ def _integer(question: Question, noise: float) -> list[Line]:
     count, delta, distance = question.count, question.delta, _distance(question)
     curve = PrivacyCurve(question.history(noise), question.relation)
     lines = [_attempt("Rényi bound of the integer law", lambda: curve.epsilon(delta))]
-    if question.mechanism is MechanismName.DISCRETE_GAUSSIAN and isinstance(
-        question.sampler, Everyone
-    ):
+    discrete = question.mechanism == DiscreteGaussian.kind
+    if discrete and isinstance(question.sampler, Everyone):
         rho = zcdp.compose([zcdp.gaussian(distance, noise)], [count])
         lines += [
             Line("zCDP, tight conversion", zcdp.epsilon(rho, delta), True),

@@ -96,7 +96,7 @@ def with_canary_rows(
 def likelihood_ratios(sums: np.ndarray, event: Event) -> np.ndarray:
     """Scores (m,) of canaries from what they moved by at most 1, sums (rounds, m)."""
     rate = 1.0 if isinstance(event.sampler, Everyone) else event.sampler.rate  # type: ignore[union-attr]
-    exponent = (sums - 0.5) / event.noise.std**2  # type: ignore[union-attr]
+    exponent = (sums - 0.5) / event.noise.deviation(1) ** 2
     absent = np.log1p(-rate) if rate < 1 else -np.inf
     return np.logaddexp(absent, np.log(rate) + exponent).sum(axis=0)
 

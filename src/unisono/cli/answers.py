@@ -11,12 +11,11 @@ from unisono.accounting import gaussian, pld, translate
 from unisono.accounting.calibrate import smallest_scale
 from unisono.accounting.curve import PrivacyCurve
 from unisono.accounting.validation import require_epsilon
-from unisono.cli.inputs import PURE, MechanismName, TypedQuestion
+from unisono.cli.inputs import GAUSSIAN, TypedQuestion
 from unisono.cli.words import round_up
 from unisono.core.events import Everyone
 from unisono.core.trust import Relation
 from unisono.errors import PrivacyViolation
-from unisono.mechanisms import MECHANISMS
 
 BLIND = (0.001, 0.1)
 
@@ -137,31 +136,33 @@ def calibrate(question: TypedQuestion, epsilon: float) -> Calibration:
 
 
 def _least_noise(question: TypedQuestion, target: float) -> float:
-    name, delta, count = question.mechanism, question.delta, question.count
+    mechanism, delta, count = question.entry, question.delta, question.count
     unsampled = isinstance(question.sampler, Everyone)
-    sensitivity = question.event(1.0).sensitivity
-    if name in PURE and delta == 0 and unsampled:
+    if mechanism.pure and delta == 0 and unsampled:
         return (
             count * PrivacyCurve(question.event(1.0) * 1, question.relation).epsilon(0.0) / target
         )
-    if name in (MechanismName.RANDOMIZED_RESPONSE, MechanismName.SELECTION):
+    if not mechanism.law.additive:
         return smallest_scale(question.history, question.relation, target, delta)
-    options: dict[str, Any] = {"count": count, "sampler": question.sampler}
-    if name in (MechanismName.DISCRETE_GAUSSIAN, MechanismName.SKELLAM):
-        options["grid"] = question.grid
-    if name is MechanismName.DISCRETE_GAUSSIAN:
-        options["dimension"] = question.dimension
-    event = MECHANISMS[name].calibrate(sensitivity, question.relation, target, delta, **options)
-    noise: Any = event.noise
-    return float(noise.scale if name in PURE else noise.std)
+    event = mechanism.calibrate(
+        question.event(1.0).sensitivity,
+        question.relation,
+        target,
+        delta,
+        count=count,
+        sampler=question.sampler,
+        dimension=question.dimension,
+        grid=question.grid,
+    )
+    return event.noise.size
 
 
 def _classical(question: TypedQuestion, target: float) -> Classical | None:
     if not isinstance(question.sampler, Everyone) or question.delta == 0:
         return None
-    if question.mechanism is MechanismName.GAUSSIAN:
+    if question.mechanism == GAUSSIAN:
         return _classical_gaussian(question, target)
-    if question.mechanism in PURE and question.count > 1:
+    if question.entry.pure and question.count > 1:
         one = PrivacyCurve(question.event(1.0) * 1, question.relation).epsilon(0.0)
         return Classical(
             "basic composition",

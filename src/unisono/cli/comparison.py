@@ -20,8 +20,8 @@ from unisono.accounting import (
     zcdp,
 )
 from unisono.accounting.curve import PrivacyCurve
-from unisono.cli.inputs import PURE, MechanismName, TypedQuestion
-from unisono.core.events import Everyone, Poisson, WithoutReplacement
+from unisono.cli.inputs import GAUSSIAN, TypedQuestion
+from unisono.core.events import DiscreteGaussian, Everyone, Poisson, WithoutReplacement
 from unisono.core.trust import Relation
 from unisono.errors import ConditionViolated, PrivacyViolation
 
@@ -52,9 +52,9 @@ def _rank(line: ComparisonLine) -> tuple[bool, float, str]:
 
 
 def _lines(question: TypedQuestion, noise: float) -> list[ComparisonLine]:
-    if question.mechanism in PURE:
+    if question.entry.pure:
         return _pure(question, noise)
-    if question.mechanism is not MechanismName.GAUSSIAN:
+    if question.mechanism != GAUSSIAN:
         return _integer(question, noise)
     match question.sampler:
         case Everyone():
@@ -272,9 +272,8 @@ def _integer(question: TypedQuestion, noise: float) -> list[ComparisonLine]:
     count, delta, distance = question.count, question.delta, _distance(question)
     curve = PrivacyCurve(question.history(noise), question.relation)
     lines = [_attempt("Rényi bound of the integer law", lambda: curve.epsilon(delta))]
-    if question.mechanism is MechanismName.DISCRETE_GAUSSIAN and isinstance(
-        question.sampler, Everyone
-    ):
+    discrete = question.mechanism == DiscreteGaussian.kind
+    if discrete and isinstance(question.sampler, Everyone):
         rho = zcdp.compose([zcdp.gaussian(distance, noise)], [count])
         lines += [
             ComparisonLine("zCDP, tight conversion", zcdp.epsilon(rho, delta), True),

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from unisono.cli import inputs
-from unisono.cli.inputs import MechanismName, TypedQuestion
+from unisono.cli.inputs import TypedQuestion
 from unisono.cli.output import warn, write_json
 from unisono.core.trust import Relation
 
@@ -26,7 +26,7 @@ app = typer.Typer(
 @app.command()
 def cost(
     noise: inputs.NoiseOption,
-    mechanism: inputs.MechanismOption = MechanismName.GAUSSIAN,
+    mechanism: inputs.MechanismOption = inputs.GAUSSIAN,
     count: inputs.CountOption = 1,
     rate: inputs.RateOption = None,
     subset: inputs.SubsetOption = None,
@@ -70,7 +70,7 @@ def cost(
 @app.command()
 def calibrate(
     epsilon: Annotated[float, typer.Option(help="The promise: at most this epsilon.")],
-    mechanism: inputs.MechanismOption = MechanismName.GAUSSIAN,
+    mechanism: inputs.MechanismOption = inputs.GAUSSIAN,
     count: inputs.CountOption = 1,
     rate: inputs.RateOption = None,
     subset: inputs.SubsetOption = None,
@@ -113,7 +113,7 @@ def calibrate(
 @app.command()
 def compare(
     noise: inputs.NoiseOption,
-    mechanism: inputs.MechanismOption = MechanismName.GAUSSIAN,
+    mechanism: inputs.MechanismOption = inputs.GAUSSIAN,
     count: inputs.CountOption = 1,
     rate: inputs.RateOption = None,
     subset: inputs.SubsetOption = None,
@@ -164,7 +164,7 @@ def compare(
 @app.command()
 def curve(
     noise: inputs.NoiseOption,
-    mechanism: inputs.MechanismOption = MechanismName.GAUSSIAN,
+    mechanism: inputs.MechanismOption = inputs.GAUSSIAN,
     count: inputs.CountOption = 100,
     rate: inputs.RateOption = None,
     subset: inputs.SubsetOption = None,

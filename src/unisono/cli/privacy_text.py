@@ -8,9 +8,8 @@ from rich.table import Table
 from unisono.cli import words
 from unisono.cli.answers import Calibration, Picture, StatedCost, UnderRelation
 from unisono.cli.comparison import ComparisonLine
-from unisono.cli.inputs import MechanismName, TypedQuestion
+from unisono.cli.inputs import TypedQuestion
 from unisono.cli.output import console
-from unisono.core.events import RandomizedResponse
 
 
 def write_cost(found: StatedCost) -> None:
@@ -96,27 +95,16 @@ def write_picture(found: Picture, plot: str | None) -> None:
 def describe(question: TypedQuestion, noise: float) -> str:
     """The question in one sentence.
 
-    >>> print(describe(TypedQuestion(MechanismName.LAPLACE, count=2), 4.0))
+    >>> from unisono.cli.inputs import MechanismName
+    >>> print(describe(TypedQuestion(MechanismName("laplace"), count=2), 4.0))
     2 releases with laplace noise of multiplier 4 (a scale of 4 times the largest norm of one \
 record); every record takes part.
     """
     size = words.plain(noise, 6)
     return (
         f"{words.times(question.count, 'release')} with {question.mechanism} noise of multiplier "
-        f"{size} ({_noise_words(question, size)}); {words.sampler_words(question.sampler)}."
+        f"{size} ({question.entry.measure.format(size)}); {words.sampler_words(question.sampler)}."
     )
-
-
-def _noise_words(question: TypedQuestion, noise: str) -> str:
-    kind = question.mechanism
-    if kind is MechanismName.RANDOMIZED_RESPONSE:
-        return f"each answer is randomised with epsilon 1 / {noise}"
-    measure = (
-        "scale"
-        if kind in (MechanismName.LAPLACE, MechanismName.NORM, MechanismName.SELECTION)
-        else "standard deviation"
-    )
-    return f"a {measure} of {noise} times the largest norm of one record"
 
 
 def _write_meaning(out: Console, found: StatedCost) -> None:
@@ -124,11 +112,9 @@ def _write_meaning(out: Console, found: StatedCost) -> None:
     for blind, bound in found.reconstruction:
         out.print(words.reconstruction_words(blind, bound))
     out.print(words.promise_words(found.epsilon, found.question.delta))
-    event = found.question.event(found.noise)
-    if isinstance(event.noise, RandomizedResponse):
-        odds = math.exp(event.noise.epsilon)
-        keep = odds / (odds + event.noise.choices - 1)
-        out.print(f"Each answer is the true one with probability {keep:.3f}.")
+    meaning = found.question.entry.meaning(found.question.event(found.noise).noise)
+    if meaning:
+        out.print(meaning)
 
 
 def _numbers(found: StatedCost) -> Table:

@@ -77,12 +77,13 @@ def prepare(place: RunPlace) -> "LocalRun":
     }
     if not simulated:
         keys = {name: found_key(_order(policies[name], file)) or keys[name] for name in file.names}
-    records = {
-        name: built.records(built.table(place.data[name]), name, keys[name]) for name in file.names
-    }
     for name, policy in policies.items():
         with explained(policy):
             require_allowed(policy, file, built.study, name, built.costs)
+    # Whoever does not allow the study has not had a record read.
+    records = {
+        name: built.records(built.table(place.data[name]), name, keys[name]) for name in file.names
+    }
     test = read_public_test(built, public_test(file, place.study, place.test), place.data)
     return LocalRun(place, built, sets, records, keys, policies, test)
 

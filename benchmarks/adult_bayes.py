@@ -30,7 +30,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
-from unisono.data.scaling import Scaling, scaling
+from unisono.data.scaling import UnitScaling, scaling
 from unisono.engines import in_process
 from unisono.problems.bayesian import BayesianProblem
 from unisono.problems.gaussian_family import Natural
@@ -103,7 +103,7 @@ def rows_of(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
     low, high = data.bounds
     centred = low > 0
     shift = np.where(centred, (low + high) / 2, plain.shift)
-    public = Scaling(shift, np.where(centred, (high - low) / 2, plain.scale), None)
+    public = UnitScaling(shift, np.where(centred, (high - low) / 2, plain.scale), None)
     return public.rows(data.train)[0], public.rows(data.test)[0]
 
 

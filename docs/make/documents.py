@@ -815,10 +815,9 @@ print(family.mean(q), family.variances(q))
         item(
             "Chapter 1: anonymisation is not enough: Netflix ratings (Narayanan and Shmatikov "
             "2008), genomes (Gymrek et al. 2013)",
-            "[identification](attacks.md) of a record among candidates",
-            "unisono attack --help",
-            status=ADDED,
-            pending="the linkage attack",
+            "the [linkage attack](attacks.md): two tables that share columns, joined; and the "
+            "identification of a record among candidates",
+            "unisono attack linkage --quick",
         ),
         item(
             "Chapter 1: model inversion attacks (Fredrikson et al. 2015)",

@@ -12,7 +12,7 @@ from unisono.attacks.laboratory.results import plain
 from unisono.attacks.scoring import match, mean_baseline
 from unisono.errors import InvalidInput
 
-SMALL = laboratory.Effort(
+SMALL = laboratory.LaboratoryEffort(
     neurons=(4000, 6000, 8000),
     tensor_seeds=1,
     private_batches=3,

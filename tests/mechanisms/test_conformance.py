@@ -45,13 +45,12 @@ from unisono.mechanisms.sampling import sampled
 
 BOUND = bounded_sum(l1=2.0, l2=1.0, linf=1.0)
 GRID = 2.0**-6
-EXTRA = {"discrete-gaussian": {"grid": GRID}, "skellam": {"grid": GRID}}
-ADDITIVE = ["laplace", "gaussian", "norm", "discrete-gaussian", "skellam"]
+ADDITIVE = [name for name, mechanism in MECHANISMS.items() if mechanism.law.additive]
 
 
 def calibrated(name, epsilon=1.0, delta=1e-5, count=1, **options):
     mechanism = MECHANISMS[name]
-    options = EXTRA.get(name, {}) | options
+    options = {"grid": GRID} | options
     target = 0.0 if mechanism.pure else delta
     return mechanism.calibrate(BOUND, Relation.REPLACE_ONE, epsilon, target, count=count, **options)
 

@@ -15,7 +15,7 @@ from scipy.special import ndtr, ndtri
 from unisono.accounting import gaussian, pld, renyi, translate
 from unisono.accounting.pairs import ApproximatePair, Pair, PurePair
 from unisono.accounting.validation import require_delta, require_epsilon, require_probability
-from unisono.core.events import Composed, Everyone, Gaussian
+from unisono.core.events import Composed, Everyone
 from unisono.core.trust import Relation
 
 # The part of delta that calibration leaves for the gap of rounded shares.
@@ -111,9 +111,9 @@ class PrivacyCurve:
 
     # ------------------------------------------------------------ methods
 
-    @cached_property
+    @property
     def _disclosed(self) -> bool:
-        return any(translate.discloses(event) for event, _ in self.history.parts)
+        return self.history.discloses
 
     @cached_property
     def _mu(self) -> float | None:
@@ -143,19 +143,11 @@ class PrivacyCurve:
 
     @cached_property
     def _gap(self) -> float:
-        return math.fsum(count * noise.gap for noise, count in self._gaussians)
+        return math.fsum(count * event.noise.gap for event, count in self.history.parts)
 
     @cached_property
     def _slack(self) -> float:
-        return math.fsum(count * noise.slack for noise, count in self._gaussians)
-
-    @cached_property
-    def _gaussians(self) -> list[tuple[Gaussian, int]]:
-        return [
-            (event.noise, count)
-            for event, count in self.history.parts
-            if isinstance(event.noise, Gaussian)
-        ]
+        return math.fsum(count * event.noise.slack for event, count in self.history.parts)
 
     @cached_property
     def _pairs(self) -> list[tuple[Pair, int]]:

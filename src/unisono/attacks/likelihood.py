@@ -39,7 +39,7 @@ class Scripted(NamedTuple):
     number: Any
 
 
-class Likelihood:
+class AttackLikelihood:
     """Clean sums along seen transcripts, for any data of one shape."""
 
     def __init__(self, replay: Replay, victim: np.ndarray) -> None:
@@ -102,8 +102,7 @@ def mixed(exponents: np.ndarray, events: Sequence[Event]) -> np.ndarray:
 
 
 def _variance(event: Event) -> float:
-    noise: Any = event.noise
-    return float(noise.std**2 if hasattr(noise, "std") else 2 * noise.scale**2)
+    return event.noise.deviation(1) ** 2
 
 
 def _compiled(study: Study) -> Callable[..., Any]:

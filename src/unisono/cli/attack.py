@@ -12,7 +12,7 @@ from unisono.cli.output import console, write_json
 from unisono.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from unisono.attacks.laboratory import LinkageFound, Outcome
+    from unisono.attacks.laboratory import LaboratoryOutcome, LinkageFound
 
 _LINKAGE = Path(
     "linkage"
@@ -129,7 +129,7 @@ def in_folder(folder: Path, title: str, work: Callable[[], dict[str, Any]]) -> d
     return document
 
 
-def _written(folder: Path, outcome: "Outcome") -> dict[str, Any]:
+def _written(folder: Path, outcome: "LaboratoryOutcome") -> dict[str, Any]:
     from unisono.attacks.laboratory import document, pictures
     from unisono.reports.laboratory import AXIS, GRID, laboratory_page, markdown
     from unisono.runs.folder import ATTACKS, REPORT_HTML, REPORT_MARKDOWN, write

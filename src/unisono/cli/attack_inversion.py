@@ -51,7 +51,7 @@ def _inverted(
     from unisono.core.trust import ITERATES, SERVER, Trust
 
     study, alone = built.study, party is not None
-    noise = study.algorithm.event(study.facts, study.trust).noise.std
+    noise = study.algorithm.event(study.facts, study.trust).noise.deviation(1)
     if study.trust is Trust.SECURE_SUM:
         noise *= math.sqrt(study.facts.parties / study.facts.honest)
     if study.trust is Trust.TRUSTED_SERVER and alone:

@@ -88,12 +88,12 @@ def _membership(
     built: Any, attack: Any, base: Any, quick: bool, seed: int, progress: Progress
 ) -> dict[str, Any]:
     """Two worlds that differ in one unit, told apart by likelihood: an area and a bound."""
-    from unisono.attacks.worlds import Effort, audit_pair, find_pair
+    from unisono.attacks.worlds import AuditEffort, audit_pair, find_pair
 
     privacy = built.file.privacy
     extremes = made_up.encoded(built, made_up.extremes(built.file, seed))
     pair = find_pair(attack, base, extremes, privacy.relation, seed, progress)
-    effort = Effort(200 if quick else 1000, 20.0 if quick else 60.0, confidence=0.999)
+    effort = AuditEffort(200 if quick else 1000, 20.0 if quick else 60.0, confidence=0.999)
     shown = audit_pair(attack, pair, privacy.relation, privacy.delta, effort, seed, progress)
     return {
         "viewer": made_up.viewer(built.file),

@@ -59,7 +59,7 @@ def audited(
 ) -> dict[str, Any]:
     """Claim, bounds and verdict, as plain JSON."""
     from unisono.accounting.accountant import ACCOUNTANT
-    from unisono.attacks.worlds import Effort, attacker, audit_pair, find_pair
+    from unisono.attacks.worlds import AuditEffort, attacker, audit_pair, find_pair
     from unisono.core.trust import ITERATES
     from unisono.studies.build import build
     from unisono.studies.file import load_study
@@ -70,7 +70,7 @@ def audited(
     attack = attacker(built.study)
     base = made_up.parties(built, seed)
     extremes = made_up.encoded(built, made_up.extremes(file, seed))
-    effort = Effort(runs, seconds, confidence=confidence)
+    effort = AuditEffort(runs, seconds, confidence=confidence)
     pair = find_pair(attack, base, extremes, privacy.relation, seed, progress)
     found = audit_pair(attack, pair, privacy.relation, privacy.delta, effort, seed, progress)
     history = built.study.costs[0][ITERATES]

@@ -32,7 +32,6 @@ from unisono.core.events import (
     Composed,
     Event,
     Everyone,
-    Gaussian,
     NoNoise,
     WithoutReplacement,
     canonical,
@@ -462,9 +461,9 @@ def _with_shares(event: Event, present: int, planned: int) -> Event:
         return event
     if present == 0:
         return replace(event, noise=NoNoise())
-    if not isinstance(event.noise, Gaussian):
+    remaining = event.noise.remaining(present, planned)
+    if remaining is None:
         raise InvalidInput(
             "against one curious party this noise must be planned for: set colluders to 1 or more"
         )
-    std = event.noise.std * math.sqrt(present / planned)
-    return replace(event, noise=replace(event.noise, std=std))
+    return replace(event, noise=remaining)

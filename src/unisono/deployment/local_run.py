@@ -31,7 +31,7 @@ from unisono.deployment.job import Progress
 from unisono.deployment.parties_here import explained, policy_for
 from unisono.deployment.public_test import Test, public_test, read_public_test
 from unisono.deployment.record import Budgets, RunLog, model_so_far, write_transcript
-from unisono.deployment.run_folder import Place, begin, claimed, require_folder
+from unisono.deployment.run_folder import RunPlace, begin, claimed, require_folder
 from unisono.engines import compilation_cache
 from unisono.engines.driver import RunOutcome, drive
 from unisono.engines.in_process import IDEAL
@@ -52,12 +52,12 @@ from unisono.studies.policy import require_allowed
 from unisono.studies.policy_file import PolicyFile
 from unisono.studies.schema import StudyFile
 from unisono.studies.stages import EVALUATION as EVALUATION_STAGE
-from unisono.studies.stages import FIT, START, Found, Records, Stage, costs_of
+from unisono.studies.stages import FIT, START, Found, SplitRecords, Stage, costs_of
 
 Follow = Callable[[Progress], None]
 
 
-def prepare(place: Place) -> "LocalRun":
+def prepare(place: RunPlace) -> "LocalRun":
     """Read and check all files; nothing is written and nothing is spent."""
     file = load_study(place.study)
     built = build(file)
@@ -78,12 +78,13 @@ def prepare(place: Place) -> "LocalRun":
     }
     if not simulated:
         keys = {name: found_key(_order(policies[name], file)) or keys[name] for name in file.names}
-    records = {
-        name: built.records(built.table(place.data[name]), name, keys[name]) for name in file.names
-    }
     for name, policy in policies.items():
         with explained(policy):
             require_allowed(policy, file, built.study, name, built.costs)
+    # Whoever does not allow the study has not had a record read.
+    records = {
+        name: built.records(built.table(place.data[name]), name, keys[name]) for name in file.names
+    }
     test = read_public_test(built, public_test(file, place.study, place.test), place.data)
     return LocalRun(place, built, sets, records, keys, policies, test)
 
@@ -92,10 +93,10 @@ def prepare(place: Place) -> "LocalRun":
 class LocalRun:
     """A study that may begin: records are read and encoded, policies allow it."""
 
-    place: Place
+    place: RunPlace
     built: Built
     sets: Mapping[str, DataSet]
-    records: Mapping[str, Records]
+    records: Mapping[str, SplitRecords]
     keys: Mapping[str, bytes]
     policies: Mapping[str, PolicyFile]
     test: Test | None
@@ -293,4 +294,4 @@ _ALL_LOST = (
 )
 
 
-__all__ = ["LocalRun", "Place", "prepare"]
+__all__ = ["LocalRun", "RunPlace", "prepare"]

@@ -23,7 +23,7 @@ from unisono.core.certificate import certify
 from unisono.core.study import Party
 from unisono.core.values import Private
 from unisono.deployment.files import folder_for, locked, save_result
-from unisono.deployment.job import Agreement, agreement
+from unisono.deployment.job import JobAgreement, agreement
 from unisono.deployment.public_test import public_test, require_public
 from unisono.deployment.record import Budgets, RunLog
 from unisono.deployment.run_folder import require_folder
@@ -88,13 +88,13 @@ class Member:
         *,
         transport: str = RESIDENT,
         turn: Callable[[int], None] = lambda number: None,
-        agreed: Agreement | None = None,
+        agreed: JobAgreement | None = None,
     ) -> None:
         self.seat, self._transport, self._turn = seat, transport, turn
         self._diary: RunLog | None = None
         self._budgets: Budgets | None = None
         # Parties of one process share what everybody holds, and so what is compiled for it.
-        self.agreed: Agreement = agreed or agreement(seat.study, seat.roster)
+        self.agreed: JobAgreement = agreed or agreement(seat.study, seat.roster)
         built, session = self.agreed.built, self.agreed.session
         self._policy: PolicyFile = load_policy(seat.policy)
         own = data_set(seat.data)

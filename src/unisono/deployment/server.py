@@ -14,12 +14,12 @@ from unisono.core.study import Study
 from unisono.core.transcript import LastMessages, Transcript
 from unisono.core.trust import Trust
 from unisono.deployment.files import save_result
-from unisono.deployment.job import Agreement, Job, Progress
+from unisono.deployment.job import Job, JobAgreement, Progress
 from unisono.deployment.record import RunLog, model_so_far, write_transcript
 from unisono.engines import compilation_cache
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.distributed.link import Link
-from unisono.engines.distributed.server import Outcome, coordinate
+from unisono.engines.distributed.server import StageOutcome, coordinate
 from unisono.errors import InvalidInput
 from unisono.runs import folder as runs
 from unisono.secagg.session import Session
@@ -49,7 +49,7 @@ class _Server:
         self.rounds = self.study.algorithm.rounds
         self.done = job.progress.rounds
         self.diary, self.test = RunLog(job.folder, self.rounds), job.test(self.agreed.built)
-        self.outcomes: dict[str, Outcome] = {}
+        self.outcomes: dict[str, StageOutcome] = {}
 
     def main(self) -> None:
         """Run all stages, or go on with them; of a study that is over, hand out what was found."""
@@ -76,7 +76,7 @@ class _Server:
         job.inform(self.names[party] for outcome in last for party in outcome.informed)
         job.end()
 
-    def _stage(self, stage: Stage, session: Session, late: Collection[int] | None) -> Outcome:
+    def _stage(self, stage: Stage, session: Session, late: Collection[int] | None) -> StageOutcome:
         study = stage.begun({name: outcome.value for name, outcome in self.outcomes.items()})
         noise = None
         if study.trust is Trust.TRUSTED_SERVER:
@@ -111,7 +111,7 @@ class _Server:
             score = self.agreed.built.judge(model_so_far(study, state), *self.test)["value"]
         self.diary.step(number, study.algorithm.ask(state), answered=answered, score=score)
 
-    def _write(self, stage: Stage, session: Session, outcome: Outcome, seconds: float) -> None:
+    def _write(self, stage: Stage, session: Session, outcome: StageOutcome, seconds: float) -> None:
         """The documents, as far as the study is. A result is there before its test begins: a test
         that fails costs no model."""
         built, folder, study = self.agreed.built, self.job.folder, self.study
@@ -204,7 +204,7 @@ def _await_parties(
         time.sleep(_PAUSE)
 
 
-def _standing(job: Job, agreed: Agreement, number: int) -> tuple[Any, list[str]]:
+def _standing(job: Job, agreed: JobAgreement, number: int) -> tuple[Any, list[str]]:
     """The server's state after so many rounds, and whose answers are in the last: both are in the
     checkpoint that was just written."""
     study = agreed.built.study

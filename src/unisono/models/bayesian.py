@@ -16,7 +16,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
 from unisono.data.encoding import Frame, Values
-from unisono.data.scaling import Scaling
+from unisono.data.scaling import UnitScaling
 from unisono.data.schema import Schema
 from unisono.models.linear import SCORES
 from unisono.models.model import (
@@ -184,7 +184,7 @@ def _posterior(
     return posterior_of(value, names, problem.prior(len(names), full=True), refine)
 
 
-def _in_units(found: Posterior, scale: Scaling, factor: float, offset: float) -> Posterior:
+def _in_units(found: Posterior, scale: UnitScaling, factor: float, offset: float) -> Posterior:
     """The posterior of factor · θ + (0, ..., offset) as weights of unscaled features."""
     slopes, intercepts = scale.coefficients(np.eye(len(found.mean)))
     matrix = factor * np.concatenate([slopes, intercepts[:, None]], axis=1).T

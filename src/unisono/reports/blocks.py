@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from unisono.core.words import jsonable
-from unisono.reports.charts import Bell, Interval, Level
+from unisono.reports.charts import Bell, DrawnInterval, Level
 
 Tone = Literal["", "lead", "note", "warning"]
 
@@ -21,7 +21,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Heading:
+class ReportHeading:
     words: str
 
 
@@ -31,7 +31,7 @@ class Items:
 
 
 @dataclass(frozen=True)
-class Facts:
+class FactList:
     """Names and what they are, in pairs."""
 
     pairs: Sequence[tuple[str, str]]
@@ -45,7 +45,7 @@ class Tiles:
 
 
 @dataclass(frozen=True)
-class Grid:
+class ReportGrid:
     """A table; the first column names its rows."""
 
     caption: str
@@ -97,7 +97,7 @@ class Curves:
 @dataclass(frozen=True)
 class Intervals:
     title: str
-    items: Sequence[Interval]
+    items: Sequence[DrawnInterval]
     caption: str = ""
     unit: str = ""
     reference: Level | None = None
@@ -131,11 +131,11 @@ class Laboratory:
 
 Block = (
     Text
-    | Heading
+    | ReportHeading
     | Items
-    | Facts
+    | FactList
     | Tiles
-    | Grid
+    | ReportGrid
     | Code
     | Gauges
     | Guesses

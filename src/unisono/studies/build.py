@@ -23,7 +23,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.transcript import Transcript
 from unisono.core.trust import Viewer
-from unisono.data import Table, read_table
+from unisono.data import RecordTable, read_table
 from unisono.data.encoding import Values
 from unisono.errors import InvalidInput, PrivacyViolation
 from unisono.models.model import Posed
@@ -35,7 +35,7 @@ from unisono.releases.algorithm import AlgorithmKind
 from unisono.studies.evaluation import Examination, examination, read_private, read_public
 from unisono.studies.order import new_key, secret_order
 from unisono.studies.schema import AUTO, StudyFile
-from unisono.studies.stages import EVALUATION, FIT, START, Records, Stage, costs_of
+from unisono.studies.stages import EVALUATION, FIT, START, SplitRecords, Stage, costs_of
 from unisono.studies.table import public_values, values_of
 
 
@@ -66,7 +66,7 @@ class Built:
         """The columns of a party's file that are read."""
         return tuple(self.file.data.columns)
 
-    def table(self, path: str | Path) -> Table:
+    def table(self, path: str | Path) -> RecordTable:
         """The study's columns of a file of records."""
         return read_table(path, self.column_names, self.file.data.multiline)
 
@@ -74,14 +74,14 @@ class Built:
     def stages(self) -> tuple[Stage, ...]:
         """What is released, in this order."""
 
-        def rows(records: Records, found: Any) -> tuple[np.ndarray, ...]:
+        def rows(records: SplitRecords, found: Any) -> tuple[np.ndarray, ...]:
             return self._encoded(records.learnt)
 
-        def first(records: Records, found: Any) -> tuple[np.ndarray, ...]:
+        def first(records: SplitRecords, found: Any) -> tuple[np.ndarray, ...]:
             assert self.start is not None
             return _as_arrays(self.start.posed, records.learnt)
 
-        def scores(records: Records, found: Any) -> tuple[np.ndarray, ...]:
+        def scores(records: SplitRecords, found: Any) -> tuple[np.ndarray, ...]:
             assert self.posed.score is not None
             return (self.posed.score(found[FIT], self._encoded(records.kept))[:, None],)
 
@@ -96,11 +96,11 @@ class Built:
         """One of them."""
         return next(stage for stage in self.stages if stage.name == name)
 
-    def columns(self, table: Table, party: str) -> tuple[np.ndarray, ...]:
+    def columns(self, table: RecordTable, party: str) -> tuple[np.ndarray, ...]:
         """A party's records as the algorithm that learns reads them: float32, a row for each."""
         return self.stage(FIT).prepare(self.records(table, party), {})
 
-    def records(self, table: Table, party: str, key: bytes | None = None) -> Records:
+    def records(self, table: RecordTable, party: str, key: bytes | None = None) -> SplitRecords:
         """A party's records: those to learn from, and those that are kept to test the result.
 
         Refuses wrong columns and sizes; clips numbers, takes what cannot be read for missing, and
@@ -114,7 +114,7 @@ class Built:
             order = secret_order(size, new_key() if key is None else key)
             values = {name: column[order] for name, column in values.items()}
         learnt = {name: column[held:] for name, column in values.items()}
-        return Records(learnt, {name: column[:held] for name, column in values.items()})
+        return SplitRecords(learnt, {name: column[:held] for name, column in values.items()})
 
     def _encoded(self, values: Values) -> tuple[np.ndarray, ...]:
         return _as_arrays(self.posed, values)
@@ -136,7 +136,7 @@ class Built:
         result = Result(value, certificate, Transcript())
         return read_private(self.file, self.test, result, redrawn)
 
-    def testable(self, table: Table) -> Values:
+    def testable(self, table: RecordTable) -> Values:
         """The values of public records, where there is something to test on them."""
         if self.posed.score is None:
             raise InvalidInput(
@@ -288,7 +288,7 @@ def facts_of(file: StudyFile, features: int) -> Facts:
     return replace(facts, retries=file.trust.retries)
 
 
-def columns(file: StudyFile, table: Table, party: str) -> tuple[np.ndarray, ...]:
+def columns(file: StudyFile, table: RecordTable, party: str) -> tuple[np.ndarray, ...]:
     """A party's records as the study's algorithm reads them (see `Built.columns`)."""
     return build(file).columns(table, party)
 

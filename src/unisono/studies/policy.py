@@ -15,7 +15,7 @@ from typing import Any
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core import policy as core
 from unisono.core.costs import counted
-from unisono.core.events import Composed, NoNoise
+from unisono.core.events import Composed
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit, Viewer, describe
 from unisono.errors import InvalidInput, PrivacyViolation, UnisonoError
@@ -181,7 +181,7 @@ def _cost(policy: PolicyFile, request: Request, cost: Mapping[Viewer, Composed])
 
 
 def _shown(history: Any, relation: Relation, delta: float) -> str:
-    if any(isinstance(event.noise, NoNoise) for event, _ in history.parts):
+    if history.discloses:
         return "everything (no noise)"
     epsilon = ACCOUNTANT.epsilon(history, relation, delta)
     return f"epsilon {epsilon:.4g}" if math.isfinite(epsilon) else "more than any epsilon"

@@ -31,7 +31,7 @@ Found = Mapping[str, Any]
 START, FIT, EVALUATION = "start", "fit", "evaluation"
 
 
-class Records(NamedTuple):
+class SplitRecords(NamedTuple):
     """A party's records, read and checked: those to learn from, and those that are kept to test."""
 
     learnt: Values
@@ -46,7 +46,7 @@ class Stage:
 
     name: str
     study: Study
-    prepare: Callable[[Records, Found], tuple[np.ndarray, ...]]
+    prepare: Callable[[SplitRecords, Found], tuple[np.ndarray, ...]]
     last_if_lost: bool = True
 
     def begun(self, found: Found) -> Study:
@@ -78,4 +78,4 @@ def _added(costs: Sequence[Mapping[Viewer, Composed]]) -> Mapping[Viewer, Compos
     return total
 
 
-__all__ = ["EVALUATION", "FIT", "START", "Found", "Records", "Stage", "costs_of"]
+__all__ = ["EVALUATION", "FIT", "START", "Found", "SplitRecords", "Stage", "costs_of"]

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from unisono.engines.flower import resident
-from unisono.engines.flower.fleet import Request
+from unisono.engines.flower.fleet import FleetRequest
 from unisono.engines.flower.resident import PATIENCE, _Resident, serve
 from unisono.errors import InvalidInput
 
@@ -28,7 +28,7 @@ class Fleet:
         if not self.messages:
             self.stop.set()
             return None
-        return Request(*self.messages.pop(0))
+        return FleetRequest(*self.messages.pop(0))
 
     def beat(self):
         self.beats += 1

@@ -19,9 +19,9 @@ from unisono.attacks.laboratory.cases import CASES, Case
 from unisono.attacks.laboratory.ground import BATCH, Ground
 from unisono.attacks.laboratory.results import (
     Baseline,
-    Laboratory,
-    Membership,
-    Privacy,
+    LaboratoryResults,
+    MembershipScore,
+    PrivacyScore,
     Reconstruction,
     Row,
     Tensor,
@@ -42,7 +42,7 @@ SETTING = {
 }
 
 
-class Effort(NamedTuple):
+class LaboratoryEffort(NamedTuple):
     """How much of everything."""
 
     neurons: tuple[int, ...] = (30_000, 60_000, 120_000)
@@ -57,7 +57,7 @@ class Effort(NamedTuple):
     parties: tuple[int, ...] = (1, 2, 4, 8, 16)
 
 
-QUICK = Effort(
+QUICK = LaboratoryEffort(
     neurons=(20_000, 28_000, 40_000),
     tensor_seeds=1,
     private_batches=2,
@@ -71,10 +71,10 @@ QUICK = Effort(
 )
 
 
-class Outcome(NamedTuple):
+class LaboratoryOutcome(NamedTuple):
     """Numbers, and the rows behind the pictures: defence -> attack -> (5, 64), "truth" first."""
 
-    laboratory: Laboratory
+    laboratory: LaboratoryResults
     gallery: Gallery
 
 
@@ -83,12 +83,12 @@ def run(
     *,
     seed: int = 0,
     quick: bool = False,
-    effort: Effort | None = None,
+    effort: LaboratoryEffort | None = None,
     progress: Progress | None = None,
-) -> Outcome:
+) -> LaboratoryOutcome:
     """Attack everything; `progress(words, done, total)` is called after each piece of work."""
     begin = time.monotonic()
-    effort = effort or (QUICK if quick else Effort())
+    effort = effort or (QUICK if quick else LaboratoryEffort())
     said = progress or (lambda words, done, total: None)
     place, (truth, _) = ground.images(seed), ground.secrets()
     rows, gallery = [], {"truth": {"truth": truth}}
@@ -105,7 +105,7 @@ def run(
     mean = mean_baseline(place.rows, truth, peak=1.0)
     batches = [ground.secrets(number)[0] for number in range(effort.private_batches)]
     blind = np.mean([_blind_ratio(place, own, seed) for own in batches])
-    found = Laboratory(
+    found = LaboratoryResults(
         rows=tuple(rows),
         baseline=Baseline(mean.error, float(np.mean(mean.psnr)), float(blind)),
         by_epsilon=by_epsilon,
@@ -116,10 +116,10 @@ def run(
         seed=seed,
         seconds=time.monotonic() - begin,
     )
-    return Outcome(found, gallery)
+    return LaboratoryOutcome(found, gallery)
 
 
-def _row(case: Case, effort: Effort, seed: int) -> tuple[Row, dict[str, np.ndarray]]:
+def _row(case: Case, effort: LaboratoryEffort, seed: int) -> tuple[Row, dict[str, np.ndarray]]:
     place = ground.images(seed)
     private = isinstance(case.make(place, BATCH), DpSgd)
     batches = effort.private_batches if private else 1
@@ -136,7 +136,7 @@ def _row(case: Case, effort: Effort, seed: int) -> tuple[Row, dict[str, np.ndarr
         inversion=inversion,
         closed_form=closed,
         tensor=tensor,
-        membership=Membership(
+        membership=MembershipScore(
             found.adaptive.area, found.adaptive.advantage, found.naive.area, effort.trials
         ),
         labels_ratio=labels_ratio,
@@ -198,7 +198,7 @@ def _reconstruction(scores: Mapping[bool, Sequence[Score]], mean: float) -> Reco
     )
 
 
-def _tensor(case: Case, effort: Effort, seed: int) -> tuple[Tensor, np.ndarray]:
+def _tensor(case: Case, effort: LaboratoryEffort, seed: int) -> tuple[Tensor, np.ndarray]:
     """Errors of moments by neurons, medians over records and networks; the polish at the least.
 
     The slope is fitted to the networks' own medians, so that its uncertainty is that of networks.
@@ -243,12 +243,14 @@ def _tensor(case: Case, effort: Effort, seed: int) -> tuple[Tensor, np.ndarray]:
     ), np.clip(shown, 0, 1)
 
 
-def _privacy(case: Case, place: Ground, effort: Effort, seed: int, private: bool) -> Privacy:
+def _privacy(
+    case: Case, place: Ground, effort: LaboratoryEffort, seed: int, private: bool
+) -> PrivacyScore:
     small = ground.images(seed, 8)
     runs = effort.private_runs if private else effort.runs
     defence = case.make(small, BATCH)
     shown = members.audited(small, defence, DELTA, runs, private, seed)
-    return Privacy(
+    return PrivacyScore(
         delta=DELTA,
         epsilon_round=defence.epsilon(DELTA, BATCH, 1),
         epsilon_training=training.epsilon_of_training(place, case, effort.rounds, DELTA),

@@ -147,7 +147,7 @@ def _grid(token: str) -> Any:
     return HttpGrid("localhost", True, token=token)
 
 
-class Task:
+class HeldTask:
     """The connection of the process that carries out a run."""
 
     def __init__(self, path: Path, run: int) -> None:

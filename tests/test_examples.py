@@ -9,7 +9,7 @@ import pytest
 
 import unisono
 from unisono.data import read_table
-from unisono.deployment.local_run import Place, prepare
+from unisono.deployment.local_run import RunPlace, prepare
 from unisono.engines import in_process
 from unisono.studies.build import build
 from unisono.studies.file import load_study
@@ -124,7 +124,7 @@ def case_study(folder, file, *pairs):
     study.write_text(text)
     names = load_study(study).names
     data = {name: folder / f"{name}.csv" for name in names}
-    ready = prepare(Place(study, data, folder / f"run-{file}-{len(pairs)}", seed=1))
+    ready = prepare(RunPlace(study, data, folder / f"run-{file}-{len(pairs)}", seed=1))
     with ready.opened() as books:
         shown = ready.run(books, lambda progress: None)
     return shown, ready.built, books

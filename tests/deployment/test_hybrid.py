@@ -8,7 +8,7 @@ import pytest
 from unisono.core.trust import SERVER
 from unisono.deployment import local_run, server
 from unisono.deployment.job import Job
-from unisono.deployment.local_run import Place, prepare
+from unisono.deployment.local_run import RunPlace, prepare
 from unisono.engines.distributed.server import Conditions
 from unisono.problems.gaussian_family import mean
 from unisono.studies.stages import FIT, START
@@ -148,7 +148,7 @@ def test_a_trusted_server_adds_the_noise_to_clipped_updates(tmp_path, monkeypatc
 def test_a_run_in_one_process_goes_on_after_its_start(trial, monkeypatch):
     """Killed between the stages: the start is read from its checkpoint, and not paid for again."""
     data = {name: trial.folder / name / "records.csv" for name in NAMES}
-    place = Place(trial.study, data, trial.folder / "here")
+    place = RunPlace(trial.study, data, trial.folder / "here")
     drive, told = local_run.drive, []
 
     def dies(study, *given, **more):

@@ -15,7 +15,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Party
 from unisono.core.trust import ITERATES, SERVER, Relation, Trust
 from unisono.core.values import Private
-from unisono.deployment.local_run import Place, prepare
+from unisono.deployment.local_run import RunPlace, prepare
 from unisono.engines import in_process
 from unisono.errors import InvalidInput, PrivacyViolation
 from unisono.problems.bayesian import BayesianProblem, GaussianRegression
@@ -84,7 +84,7 @@ def files(folder, study):
         own = values(seed)
         rows = "".join(f"{x},{y}\n" for x, y in zip(own["x"], own["y"], strict=True))
         (folder / f"{name}.csv").write_text("x,y\n" + rows)
-    return Place(
+    return RunPlace(
         folder / "study.toml",
         {name: folder / f"{name}.csv" for name in NAMES},
         folder / "run",

@@ -511,7 +511,7 @@ import unisono
 from unisono import MECHANISMS, PrivacyCurve, Relation, bounded_sum
 from unisono.accounting import gaussian
 from unisono.attacks import defences, linear_recovery
-from unisono.attacks.gradient_inversion import Settings, invert
+from unisono.attacks.gradient_inversion import InversionSettings, invert
 from unisono.attacks.scoring import match
 from unisono.attacks.tensor import ACTIVATIONS, attack
 from unisono.attacks.victim import Victim, attacker_model
@@ -533,7 +533,7 @@ victim = Victim(network.loss, start, rows, targets)
 def inverted(defence):  # by an attacker who knows the defence; 0 is the records themselves
     seen = defence.observe(victim, np.random.default_rng(0))
     model = attacker_model(network.loss, start, seen, 2)
-    found = invert(model, targets, 8, Settings(low=-1.0, high=1.0, restarts=4))
+    found = invert(model, targets, 8, InversionSettings(low=-1.0, high=1.0, restarts=4))
     return match(found.rows, rows).error
 
 def linear_rounds(count):  # rounds of a linear network, all on the same batch

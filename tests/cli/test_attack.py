@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from unisono import cli
-from unisono.attacks.laboratory import experiment, ground
+from unisono.attacks.laboratory import experiment, testbed
 from unisono.attacks.laboratory.results import (
     Baseline,
     LaboratoryResults,
@@ -63,7 +63,7 @@ column = "age"
 def imagined(cases, *, seed, quick, progress):
     """An outcome in which every number is made up; `run` itself is tested beside the attacks."""
     progress("done", 1, 1)
-    truth, _ = ground.secrets()
+    truth, _ = testbed.secrets()
     error = Reconstruction(1e-6, math.inf, 2e-6, 0.3, 20.0, 1)
     tensor = Tensor((10, 20), (0.2, 0.1), -0.5, 0.05, "B sqrt(d/m)", None, None, 0.02, 30.0, 0.4)
     rows = tuple(
@@ -78,7 +78,7 @@ def imagined(cases, *, seed, quick, progress):
             0.95,
             PrivacyScore(
                 1e-5,
-                case.make(ground.images(0, 8), 5).epsilon(1e-5, 5, 1),
+                case.make(testbed.images(0, 8), 5).epsilon(1e-5, 5, 1),
                 1.0,
                 4.0,
                 None,

@@ -11,7 +11,7 @@ import pytest
 import unisono
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.accounting.curve import PrivacyCurve
-from unisono.accounting.translate import COSTS
+from unisono.accounting.law_costs import COSTS
 from unisono.core.events import (
     Event,
     NoNoise,

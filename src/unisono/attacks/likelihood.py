@@ -27,7 +27,7 @@ from unisono.attacks.replay import Replay, first_carry, over_runs
 from unisono.core.algorithm import Aggregate
 from unisono.core.events import Event, Poisson
 from unisono.core.study import Study
-from unisono.engines.naming import assumed_schedule
+from unisono.engines.record_order import assumed_schedule
 from unisono.engines.rounds import Stack, program
 
 

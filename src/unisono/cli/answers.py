@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono.accounting import gaussian, pld, translate
+from unisono.accounting import gaussian, law_costs, pld
 from unisono.accounting.calibrate import smallest_scale
 from unisono.accounting.curve import PrivacyCurve
 from unisono.accounting.validation import require_epsilon
@@ -242,7 +242,7 @@ def picture(question: TypedQuestion, noise: float, points: int = 24) -> Picture:
 def _trade_off(curve: PrivacyCurve, alphas: Sequence[float]) -> tuple[float, ...]:
     """Smallest false negative rates of any test, from one certified curve where there is one."""
     event, count = curve.history.parts[0]
-    pair = translate.pair(event, curve.relation)
-    if pair is None or translate.gaussian_mu(event, curve.relation) is not None:
+    pair = law_costs.pair(event, curve.relation)
+    if pair is None or law_costs.gaussian_mu(event, curve.relation) is not None:
         return tuple(curve.trade_off(alpha) for alpha in alphas)
     return tuple(float(rate) for rate in pld.compose([(pair, count)]).trade_off(alphas))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unisono.cli import inputs, made_up
+from unisono.cli import inputs, synthetic
 from unisono.cli.output import console, write_json
 from unisono.errors import InvalidInput
 
@@ -79,7 +79,7 @@ def attack(
 
     cases = laboratory.chosen(only, quick)
     folder = output or Path("laboratory.run")
-    with made_up.bar(json, "building networks") as progress:
+    with synthetic.bar(json, "building networks") as progress:
         document = in_folder(
             folder,
             "Attack laboratory",
@@ -215,7 +215,7 @@ def _written_linkage(folder: Path, found: "LinkageFound") -> dict[str, Any]:
 def _study(path: Path, quick: bool, seed: int, json: bool) -> None:
     from unisono.cli.attack_study import attacked, words
 
-    with made_up.bar(json) as progress:
+    with synthetic.bar(json) as progress:
         found = attacked(path, quick, seed, progress)
     if json:
         write_json(found)

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from unisono.cli import inputs, made_up
-from unisono.cli.made_up import Progress
+from unisono.cli import inputs, synthetic
 from unisono.cli.output import write_json
+from unisono.cli.synthetic import Progress
 from unisono.errors import AuditFailed
 
 PART = "the rounds alone; the release before them is another algorithm, to be audited by itself"
@@ -40,7 +40,7 @@ def audit(
       unisono audit study.toml
       unisono audit study.toml --seconds 300 --runs 20000 --json
     """
-    with made_up.bar(json) as progress:
+    with synthetic.bar(json) as progress:
         shown = audited(study, runs, seconds, confidence, seed, progress)
     if json:
         write_json(shown)
@@ -68,8 +68,8 @@ def audited(
     file = load_study(study)
     built, privacy = build(file), file.privacy
     attack = attacker(built.study)
-    base = made_up.parties(built, seed)
-    extremes = made_up.encoded(built, made_up.extremes(file, seed))
+    base = synthetic.parties(built, seed)
+    extremes = synthetic.encoded(built, synthetic.extremes(file, seed))
     effort = AuditEffort(runs, seconds, confidence=confidence)
     pair = find_pair(attack, base, extremes, privacy.relation, seed, progress)
     found = audit_pair(attack, pair, privacy.relation, privacy.delta, effort, seed, progress)
@@ -81,7 +81,7 @@ def audited(
         "unit": str(privacy.unit),
         "relation": str(privacy.relation),
         "trust": str(file.trust.mode),
-        "viewer": made_up.viewer(file),
+        "viewer": synthetic.viewer(file),
         "claim": privacy.epsilon,
         "delta": privacy.delta,
         "accounted": ACCOUNTANT.epsilon(history, privacy.relation, privacy.delta),

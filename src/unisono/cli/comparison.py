@@ -11,12 +11,12 @@ from typing import Any
 
 from unisono.accounting import (
     gaussian,
+    law_costs,
     moments,
     pld,
     renyi,
     sampling_without_replacement,
     theorems,
-    translate,
     zcdp,
 )
 from unisono.accounting.curve import PrivacyCurve
@@ -94,9 +94,9 @@ def _exact(question: TypedQuestion, noise: float) -> float:
 def _certified(question: TypedQuestion, noise: float) -> ComparisonLine:
     name = "privacy loss distribution"
     try:
-        pair = translate.pair(question.event(noise), question.relation)
+        pair = law_costs.pair(question.event(noise), question.relation)
         if pair is None:
-            raise translate.unknown(question.event(noise), question.relation)
+            raise law_costs.unknown(question.event(noise), question.relation)
         bracket = pld.compose([(pair, question.count)]).epsilon(question.delta)
     except PrivacyViolation as error:
         return ComparisonLine(name, math.nan, False, str(error))

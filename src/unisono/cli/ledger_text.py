@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from unisono.cli import words
-from unisono.cli.book import Book, PlannedSpending
+from unisono.cli.ledger_reader import Book, PlannedSpending
 from unisono.cli.output import console
 from unisono.core.events import Composed, Event, Poisson, WithoutReplacement
 from unisono.core.policy import Budget, Policy

@@ -299,7 +299,7 @@ def serve(
     A process that is asked to end (SIGTERM), or whoever sets `stop`, lets the party answer what it
     has begun; then it takes its leave and ends.
     """
-    from unisono.engines.flower import resident
+    from unisono.engines.flower import party_client
     from unisono.engines.flower.certificates import load_node_keys
 
     stop = stop or threading.Event()
@@ -325,7 +325,7 @@ def serve(
 
     before = NODE.read(seat.output) or {}
     with ends_by(stop):
-        resident.serve(
+        party_client.serve(
             answer,
             server.address,
             stop=stop,

@@ -35,7 +35,6 @@ from unisono.core.transcript import EVERYONE, Transcript
 from unisono.core.trust import SERVER
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.chunks import JOINT_PARTIES, Chunk, pieces
-from unisono.engines.naming import answered, order_of
 from unisono.engines.payments import (
     Paid,
     authorized,
@@ -46,6 +45,7 @@ from unisono.engines.payments import (
     require_new,
     require_paid,
 )
+from unisono.engines.record_order import answered, order_of
 from unisono.engines.requirements import require_begun
 from unisono.engines.rounds import seen_at_first, stack
 from unisono.errors import InvalidInput

@@ -10,6 +10,7 @@ Shares     a sum of h discrete Gaussians is not one; the divisibility gap tau of
 
 import math
 
+from unisono.accounting.calibrate import calibrate_scale
 from unisono.core.events import (
     DiscreteGaussian,
     Event,
@@ -22,7 +23,6 @@ from unisono.core.trust import Relation
 from unisono.core.values import sum_sensitivity
 from unisono.errors import InvalidInput
 from unisono.mechanisms.mechanism import Mechanism, require_tail
-from unisono.mechanisms.sampling import calibrate_scale
 
 
 def calibrate(

@@ -19,7 +19,7 @@ from typing import ClassVar
 from scipy.special import ndtri
 
 from unisono.accounting import gaussian as exact
-from unisono.accounting.calibrate import smallest_scale
+from unisono.accounting.calibrate import calibrate_scale, smallest_scale
 from unisono.accounting.curve import GAP_SHARE
 from unisono.core.events import (
     Event,
@@ -36,7 +36,6 @@ from unisono.core.noise import rounded_share_gap
 from unisono.core.trust import Relation
 from unisono.errors import InvalidInput
 from unisono.mechanisms.mechanism import Mechanism, NoiseLaw, require_tail
-from unisono.mechanisms.sampling import calibrate_scale
 
 
 def calibrate(

@@ -21,10 +21,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaincinv, ndtr
 
+from unisono.accounting.calibrate import calibrate_scale
 from unisono.core.events import Event, Everyone, Laplace, Sampler, Sensitivity, positive
 from unisono.core.trust import Relation
 from unisono.mechanisms.mechanism import Mechanism, NoiseLaw, require_tail
-from unisono.mechanisms.sampling import calibrate_scale
 
 _POINTS = (np.arange(4096) + 0.5) / 4096
 

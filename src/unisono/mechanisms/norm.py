@@ -11,10 +11,10 @@ Shares     b = scale sqrt(2 G) N(0, I) with G ~ Gamma((p+1)/2): infinitely divis
 
 from scipy.special import gammainccinv
 
+from unisono.accounting.calibrate import calibrate_scale
 from unisono.core.events import Event, Everyone, NormNoise, Sampler, Sensitivity, positive
 from unisono.core.trust import Relation
 from unisono.mechanisms.mechanism import Mechanism, require_tail
-from unisono.mechanisms.sampling import calibrate_scale
 
 
 def calibrate(

@@ -9,12 +9,12 @@ Shares     exact: h honest shares of variance V/h add up to Skellam noise of var
 
 import math
 
+from unisono.accounting.calibrate import calibrate_scale
 from unisono.core.events import Event, Everyone, Sampler, Sensitivity, Skellam, positive
 from unisono.core.trust import Relation
 from unisono.core.values import sum_sensitivity
 from unisono.errors import InvalidInput
 from unisono.mechanisms.mechanism import Mechanism, require_tail
-from unisono.mechanisms.sampling import calibrate_scale
 
 
 def calibrate(

@@ -6,7 +6,7 @@ different things.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from unisono.core.words import jsonable
 from unisono.reports.charts import Bell, DrawnInterval, Level
@@ -22,6 +22,7 @@ class Text:
 
 @dataclass(frozen=True)
 class ReportHeading:
+    kind: ClassVar[str] = "heading"
     words: str
 
 
@@ -34,6 +35,7 @@ class Items:
 class FactList:
     """Names and what they are, in pairs."""
 
+    kind: ClassVar[str] = "facts"
     pairs: Sequence[tuple[str, str]]
 
 
@@ -48,6 +50,7 @@ class Tiles:
 class ReportGrid:
     """A table; the first column names its rows."""
 
+    kind: ClassVar[str] = "grid"
     caption: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -159,11 +162,13 @@ class Part:
         return {
             "title": self.title,
             "anchor": self.anchor,
-            "blocks": [
-                jsonable({"kind": type(block).__name__.lower(), **asdict(block)})
-                for block in self.blocks
-            ],
+            "blocks": [jsonable({"kind": _kind(block), **asdict(block)}) for block in self.blocks],
         }
+
+
+def _kind(block: Block) -> str:
+    """What JSON calls a block: what it says itself, or its class in small letters."""
+    return getattr(block, "kind", type(block).__name__.lower())
 
 
 def shorter(items: Sequence[Any], most: int, words: str) -> tuple[Sequence[Any], list[Block]]:

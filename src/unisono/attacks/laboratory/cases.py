@@ -26,7 +26,7 @@ from unisono.attacks.defences import (
     Pruning,
     SecureSum,
 )
-from unisono.attacks.laboratory.ground import BATCH, Ground
+from unisono.attacks.laboratory.testbed import BATCH, Ground
 from unisono.errors import InvalidInput
 
 STEPS = BATCH  # local steps; with fresh batches one record each

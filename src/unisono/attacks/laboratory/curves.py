@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from unisono.attacks.defences import Defence, DpSgd, SecureSum
-from unisono.attacks.laboratory import ground, reconstruction
-from unisono.attacks.laboratory.ground import Ground
+from unisono.attacks.laboratory import reconstruction, testbed
 from unisono.attacks.laboratory.results import TensorPoint
+from unisono.attacks.laboratory.testbed import Ground
 from unisono.attacks.scoring import match
 
 
@@ -37,7 +37,7 @@ def by_parties(
 def _point(
     place: Ground, defence: Defence, at: float, guesses: int, digits: int, seed: int
 ) -> TensorPoint:
-    rows, labels = ground.secrets()
+    rows, labels = testbed.secrets()
     errors, controls = [], []
     for number in range(digits):
         own = slice(number, number + 1)

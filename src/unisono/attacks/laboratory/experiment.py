@@ -14,9 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from unisono.attacks.defences import DpSgd
-from unisono.attacks.laboratory import curves, ground, members, reconstruction, tensors, training
+from unisono.attacks.laboratory import curves, members, reconstruction, tensors, testbed, training
 from unisono.attacks.laboratory.cases import CASES, Case
-from unisono.attacks.laboratory.ground import BATCH, Ground
 from unisono.attacks.laboratory.results import (
     Baseline,
     LaboratoryResults,
@@ -26,6 +25,7 @@ from unisono.attacks.laboratory.results import (
     Row,
     Tensor,
 )
+from unisono.attacks.laboratory.testbed import BATCH, Ground
 from unisono.attacks.scoring import Score, fit_slope, judge, match, mean_baseline
 
 DELTA = 1e-5
@@ -90,7 +90,7 @@ def run(
     begin = time.monotonic()
     effort = effort or (QUICK if quick else LaboratoryEffort())
     said = progress or (lambda words, done, total: None)
-    place, (truth, _) = ground.images(seed), ground.secrets()
+    place, (truth, _) = testbed.images(seed), testbed.secrets()
     rows, gallery = [], {"truth": {"truth": truth}}
     with _one_thread():
         for number, case in enumerate(cases):
@@ -103,7 +103,7 @@ def run(
         by_parties = curves.by_parties(place, effort.parties, effort.curve_digits, seed)
     said("done", len(cases) + 1, len(cases) + 1)
     mean = mean_baseline(place.rows, truth, peak=1.0)
-    batches = [ground.secrets(number)[0] for number in range(effort.private_batches)]
+    batches = [testbed.secrets(number)[0] for number in range(effort.private_batches)]
     blind = np.mean([_blind_ratio(place, own, seed) for own in batches])
     found = LaboratoryResults(
         rows=tuple(rows),
@@ -120,7 +120,7 @@ def run(
 
 
 def _row(case: Case, effort: LaboratoryEffort, seed: int) -> tuple[Row, dict[str, np.ndarray]]:
-    place = ground.images(seed)
+    place = testbed.images(seed)
     private = isinstance(case.make(place, BATCH), DpSgd)
     batches = effort.private_batches if private else 1
     inversion, image, labels_ratio = _inversion(case, place, batches, seed)
@@ -153,7 +153,7 @@ def _inversion(
     scores: dict[bool, list[Score]] = {True: [], False: []}
     means, labels = [], []
     for number in range(batches):
-        truth, targets = ground.secrets(number)
+        truth, targets = testbed.secrets(number)
         generator = np.random.default_rng([seed, 1, number])
         seen = case.make(place, BATCH).observe(place.victim(truth, targets), generator)
         for adaptive, own in scores.items():
@@ -172,7 +172,7 @@ def _closed_form(
     """Each secret digit alone in a batch; a batch for each local step would need more than one."""
     if case.fresh:
         return None, None
-    truth, targets = ground.secrets()
+    truth, targets = testbed.secrets()
     scores: dict[bool, list[Score]] = {True: [], False: []}
     for number in range(BATCH):
         own = slice(number, number + 1)
@@ -203,15 +203,15 @@ def _tensor(case: Case, effort: LaboratoryEffort, seed: int) -> tuple[Tensor, np
 
     The slope is fitted to the networks' own medians, so that its uncertainty is that of networks.
     """
-    images, labels = ground.secrets()
-    truth, targets = ground.stretched(images), ground.even_or_odd(labels)
+    images, labels = testbed.secrets()
+    truth, targets = testbed.stretched(images), testbed.even_or_odd(labels)
     errors, points = [], []
     for neurons in effort.neurons:
         found = []
         # Private updates are large to make, and their errors scatter little.
         private = case.exponent == 0
         for number in range(1 if private else effort.tensor_seeds):
-            place = ground.moments(neurons, seed + number)
+            place = testbed.moments(neurons, seed + number)
             generator = np.random.default_rng([seed, 3, number])
             seen = case.make(place, BATCH).observe(place.victim(truth, targets), generator)
             start = tensors.by_moments(place, seen, BATCH)
@@ -226,7 +226,7 @@ def _tensor(case: Case, effort: LaboratoryEffort, seed: int) -> tuple[Tensor, np
         errors.append(float(np.median(found)))
     slope = fit_slope(*zip(*points, strict=True))
     judged = None if case.exponent is None else judge(slope, case.exponent)
-    public = ground.digits().rows
+    public = testbed.digits().rows
     typical = np.mean(np.linalg.norm(public - public.mean(axis=0), axis=1))
     shown = public.mean(axis=0) + typical / np.sqrt(truth.shape[1]) * best.matched
     return Tensor(
@@ -246,7 +246,7 @@ def _tensor(case: Case, effort: LaboratoryEffort, seed: int) -> tuple[Tensor, np
 def _privacy(
     case: Case, place: Ground, effort: LaboratoryEffort, seed: int, private: bool
 ) -> PrivacyScore:
-    small = ground.images(seed, 8)
+    small = testbed.images(seed, 8)
     runs = effort.private_runs if private else effort.runs
     defence = case.make(small, BATCH)
     shown = members.audited(small, defence, DELTA, runs, private, seed)

@@ -23,7 +23,7 @@ import numpy as np
 
 from unisono.attacks.audit import Audit, audit
 from unisono.attacks.defences import Defence
-from unisono.attacks.laboratory.ground import BATCH, NOBODY, Ground, digits
+from unisono.attacks.laboratory.testbed import BATCH, NOBODY, Ground, digits
 from unisono.attacks.membership import MeasuredMembership, measured
 from unisono.attacks.victim import Seen, Victim, as_gradient, sender, visible_mask
 

@@ -19,9 +19,9 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 from unisono.attacks.laboratory.experiment import Gallery
-from unisono.attacks.laboratory.ground import BATCH, SIDE
 from unisono.attacks.laboratory.linking import LinkageFound
 from unisono.attacks.laboratory.results import LaboratoryResults, Row, TensorPoint
+from unisono.attacks.laboratory.testbed import BATCH, SIDE
 
 _ATTACKS = {
     "inversion": "gradient inversion",

@@ -20,7 +20,7 @@ import numpy as np
 
 from unisono.attacks import closed_form
 from unisono.attacks.gradient_inversion import InversionSettings, invert_without_labels
-from unisono.attacks.laboratory.ground import CLASSES, FEATURES, Ground
+from unisono.attacks.laboratory.testbed import CLASSES, FEATURES, Ground
 from unisono.attacks.scoring import match
 from unisono.attacks.victim import Seen, as_gradient, attacker_model, length, sender
 

@@ -24,7 +24,7 @@ from unisono.engines.distributed.link import Link
 from unisono.engines.distributed.opening import Attempt, Opening, Spoilt
 from unisono.engines.distributed.presence import Ask, Presence
 from unisono.engines.distributed.results import ResultSigner, result_hash
-from unisono.engines.naming import order_of, schedule_of
+from unisono.engines.record_order import order_of, schedule_of
 from unisono.engines.requirements import require_begun
 from unisono.errors import InvalidInput
 from unisono.secagg.encoding import signed

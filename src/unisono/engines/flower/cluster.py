@@ -31,7 +31,7 @@ from typing import Any, NoReturn, Self
 
 from cryptography.hazmat.primitives import serialization
 
-from unisono.engines.flower import leashed
+from unisono.engines.flower import child_process
 from unisono.engines.flower.certificates import ServerFiles, load_public_key
 from unisono.engines.flower.processes import free_port, marked
 from unisono.engines.flower.refusals import is_loopback
@@ -209,7 +209,7 @@ class SuperLink:
         command = [sys.executable, "-P", "-m", f"{__package__}.{module}", *arguments]
         with self.log.open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, leashed.__file__, str(os.getpid()), *command],
+                [sys.executable, child_process.__file__, str(os.getpid()), *command],
                 env={**os.environ, **_QUIET, **own},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

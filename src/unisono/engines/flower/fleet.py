@@ -46,8 +46,8 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from unisono.engines.flower import mailboxes
-from unisono.engines.flower.careful import CarefulClient
 from unisono.engines.flower.certificates import NodeKeys, statement
+from unisono.engines.flower.http_client import CarefulClient
 from unisono.engines.flower.messages import MESSAGE_TYPE
 from unisono.errors import InvalidInput
 

@@ -29,7 +29,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, NamedTuple
 
-from unisono.engines.flower.door import SHORT, Headers, Receive, Scope, Send
+from unisono.engines.flower.public_gateway import SHORT, Headers, Receive, Scope, Send
 
 # A party's signature for this server (`certificates.statement`), beside Flower's own headers.
 SIGNATURE_HEADER = "flwr-unisono-signature"

@@ -197,7 +197,7 @@ def _cost(event: Event) -> Cost:
     if cost is None:
         raise UnknownEvent(
             f"no accountant knows {type(event.noise).__name__} noise: its cost must be proved in "
-            "unisono.accounting.translate first"
+            "unisono.accounting.law_costs first"
         )
     return cost
 

@@ -35,8 +35,8 @@ from unisono.core.algorithm import Facts
 from unisono.core.events import Poisson
 from unisono.problems.linear import LinearLoss
 from unisono.releases.algorithm import Algorithm, AlgorithmKind, UtilityLaw, rounded
-from unisono.releases.bounds import ClippedSum
 from unisono.releases.release import Priced, Release
+from unisono.releases.scaled_sum import ScaledSum
 
 
 class ConvexDpSgdConfig(DescentConfig):
@@ -67,14 +67,13 @@ class ConvexDpSgdConfig(DescentConfig):
 
 
 def release(config: ConvexDpSgdConfig, problem: LinearLoss, facts: Facts) -> Release:
-    bound = ClippedSum(config.clipping_norm, problem.parameters(facts.features))
+    bound = ScaledSum(config.clipping_norm, facts.features, problem.outputs)
     return Release(bound, config.rounds, Poisson(config.sampling_rate))
 
 
 def build(
     config: ConvexDpSgdConfig, problem: LinearLoss, facts: Facts, priced: Priced
 ) -> Algorithm:
-    gradients = problem.function.gradients
     project = config.project(problem.parameters(facts.features))
     first = start(problem.shape(facts.features))
     first = first._replace(parameters=project(first.parameters))
@@ -88,7 +87,10 @@ def build(
     return Algorithm(
         init=lambda: (first, None),
         ask=lambda state: state.parameters,
-        local=lambda public, own, records: (own, gradients(public, *records.columns)),
+        local=lambda public, own, records: (
+            own,
+            (problem.coefficients(public, *records.columns), records.columns[0]),
+        ),
         merge=lambda state, sums: descend(
             config, state, sums.total / expected(sums.records), project
         ),

@@ -40,8 +40,8 @@ from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust
 from unisono.problems.linear import LinearLoss
 from unisono.releases.algorithm import Algorithm, AlgorithmKind, Records, UtilityLaw, rounded
-from unisono.releases.bounds import ClippedSum
 from unisono.releases.release import Priced, Release
+from unisono.releases.scaled_sum import ScaledSum
 
 
 class GradientPerturbationConfig(DescentConfig, ObjectiveConfig):
@@ -66,7 +66,7 @@ def resolve(
 
 def release(config: GradientPerturbationConfig, problem: LinearLoss, facts: Facts) -> Release:
     norm = config.clipping_norm * largest_weight(config.objective, facts)
-    bound = ClippedSum(norm, problem.parameters(facts.features))
+    bound = ScaledSum(norm, facts.features, problem.outputs)
     counted = effective_records(config.objective, facts)
     return Release(bound, config.rounds, effective_records=counted)
 
@@ -74,11 +74,12 @@ def release(config: GradientPerturbationConfig, problem: LinearLoss, facts: Fact
 def build(
     config: GradientPerturbationConfig, problem: LinearLoss, facts: Facts, priced: Priced
 ) -> Algorithm:
-    gradients, objective = problem.function.gradients, config.objective
+    objective = config.objective
 
     def weighted(public: Any, own: None, records: Records) -> tuple[None, Any]:
         weight = record_weight(objective, facts, records.size)
-        return own, weight * gradients(public, *records.columns)
+        features, labels = records.columns
+        return own, (weight * problem.coefficients(public, features, labels), features)
 
     return Algorithm(
         init=lambda: (start(problem.shape(facts.features)), None),

@@ -41,8 +41,8 @@ from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust
 from unisono.problems.linear import LinearLoss
 from unisono.releases.algorithm import Algorithm, AlgorithmKind, Records, UtilityLaw
-from unisono.releases.bounds import ClippedSum
 from unisono.releases.release import Priced, Release
+from unisono.releases.scaled_sum import ScaledSum
 
 
 class SynchronousSgdConfig(ObjectiveConfig, ProjectedConfig):
@@ -82,7 +82,7 @@ def resolve(
 
 def release(config: SynchronousSgdConfig, problem: LinearLoss, facts: Facts) -> Release:
     norm = config.lipschitz * largest_weight(config.objective, facts)
-    bound = ClippedSum(norm, problem.parameters(facts.features))
+    bound = ScaledSum(norm, facts.features, problem.outputs)
     counted = effective_records(config.objective, facts)
     return Release(bound, config.rounds, effective_records=counted)
 
@@ -91,13 +91,14 @@ def build(
     config: SynchronousSgdConfig, problem: LinearLoss, facts: Facts, priced: Priced
 ) -> Algorithm:
     n, p = sum(facts.records), problem.parameters(facts.features)
-    gradients, project = problem.function.gradients, config.set_of(p).project
+    project = config.set_of(p).project
     convex = jnp.float32(convex_step(config, n, p, priced.noise_std**2))
     zero = project(jnp.zeros(problem.shape(facts.features), jnp.float32))
 
     def weighted(public: Any, own: None, records: Records) -> tuple[None, Any]:
         weight = record_weight(config.objective, facts, records.size)
-        return own, weight * gradients(public, *records.columns)
+        features, labels = records.columns
+        return own, (weight * problem.coefficients(public, features, labels), features)
 
     def merge(state: SynchronousSgdState, sums: Aggregate) -> SynchronousSgdState:
         parameters, average, number = state

@@ -208,6 +208,9 @@ class PricedAlgorithm(NamedTuple):
     come in another batch of the same round. `rows` then names, in place of a mask, whose turn it is
     in a round: row numbers (batch,), the same for every party.
 
+    Where sums are `streamed`, a party's rows are gone through block by block, each in the
+    processor's cache: several large parties take their turns then, and are not stacked.
+
     A contribution is a sum over records, which may be computed in parts, unless it is made from the
     party's records as a `whole` (a minimiser, an update), whose bound holds whatever the records.
 
@@ -242,6 +245,7 @@ class PricedAlgorithm(NamedTuple):
     effective_records: float | None = None
     named: Named | None = None
     begin: Callable[[Facts, Any], tuple[Any, Any]] | None = None
+    streamed: bool = False
 
     def begun(self, found: Any) -> "PricedAlgorithm":
         """The same algorithm at the same price, from the states that `found` tells."""

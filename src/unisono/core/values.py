@@ -225,18 +225,19 @@ def blocked_sum_sensitivity(
     gauges: int = 0,
     gauge: float = 0.0,
     hides_presence: bool = True,
+    clip: float = 1.0,
 ) -> Sensitivity:
     """Sensitivity of sums that are added in float32 within blocks of records, then rounded.
 
-    Every record is scaled to l2 norm at most 1, a block of at most b records is added up in floats
-    (a matrix product, in any order), each coordinate is rounded to the grid, and blocks are added
-    as integers. u = 2^-24. Then:
+    Every record is scaled to l2 norm at most C = `clip`, a block of at most b records is added up
+    in floats (a matrix product, in any order), each coordinate is rounded to the grid, and blocks
+    are added as integers. u = 2^-24. Then:
 
     * The norm of a record is computed from `terms` squares: too small by at most a relative
-      (terms + 16) u, so that the scaled record is longer than 1 by no more; doubled here.
+      (terms + 16) u, so that the scaled record is longer than C by no more; doubled here.
     * A float sum of b products errs in each coordinate by at most γ = 1.01 (b + 4) u times the sum
       of absolute values. By Minkowski's inequality the error of the whole vector is at most γ times
-      the sum of the b norms, γ b. Both worlds have such an error, in the one block that differs:
+      the sum of the b norms, γ b C. Both worlds have such an error, in the one block that differs:
       the others hold the same numbers in the same places, and the same program rounds them alike.
     * Rounding two numbers moves their difference by at most one step: sqrt(d) steps in all.
     * A record that comes or goes touches two blocks (`engines.layout`): its own, where the last
@@ -244,8 +245,8 @@ def blocked_sum_sensitivity(
 
     A record also adds `gauges` numbers of size at most `gauge` each, on the grid.
     """
-    positive(grid=grid, dimension=dimension, block=block, terms=terms)
-    length = 1 + 2 * (terms + 16) * _FLOAT32_UNIT
+    positive(grid=grid, dimension=dimension, block=block, terms=terms, clip=clip)
+    length = clip * (1 + 2 * (terms + 16) * _FLOAT32_UNIT)
     error = 2 * 1.01 * (block + 4) * _FLOAT32_UNIT * block * length
     rounding = grid * math.sqrt(dimension + gauges)
 

@@ -30,6 +30,9 @@ from unisono.engines.layout import (
 )
 from unisono.engines.requirements import rounded_report
 
+# Parties of so many records are not stacked where sums are streamed: blocks would leave the cache.
+_LARGE = 1024
+
 
 class Stack(NamedTuple):
     """All parties' arrays, padded to (parties, most records, ...), and which rows are real."""
@@ -138,7 +141,10 @@ def _clean_values(study: Study) -> Callable[..., Any]:
     between programs, has no part in how the program in between is compiled.
     """
     facts, axes = study.facts, (_public_axis(study), 0, 0, 0, 0)
-    local = _every(study, numbers(partial(study.algorithm.local, facts)), axes)
+    one = numbers(partial(study.algorithm.local, facts))
+    local = _every(study, one, axes)
+    if study.algorithm.streamed and facts.parties > 1 and max(facts.records) >= _LARGE:
+        local = _in_turn(one, axes)
     sizes = np.asarray(facts.records, np.int32)
     size = segment_rows(study)
 
@@ -218,6 +224,21 @@ def _every(study: Study, function: Callable[..., Any], axes: tuple[int | None, .
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], function(*own))
 
     return alone
+
+
+def _in_turn(function: Callable[..., Any], axes: tuple[int | None, ...]) -> Any:
+    """A party's function for one party after the other."""
+
+    def each(*arguments: Any) -> Any:
+        pairs = list(zip(arguments, axes, strict=True))
+
+        def own(given: Any) -> Any:
+            parts = iter(given)
+            return function(*(a if axis is None else next(parts) for a, axis in pairs))
+
+        return jax.lax.map(own, [a for a, axis in pairs if axis is not None])
+
+    return each
 
 
 def _rows(study: Study, data: Any, masks: Any) -> tuple[Any, Any]:

@@ -33,6 +33,15 @@ class LinearLoss:
     def agreed(self) -> dict[str, Any]:
         return {"loss": self.loss, "classes": self.classes}
 
+    @property
+    def outputs(self) -> int:
+        """How many scores a record has."""
+        return self.classes if self.loss == "multinomial" else 1
+
+    def coefficients(self, parameters: Any, features: Any, labels: Any) -> Any:
+        """dl/ds of every record: its gradient is the row times these, (n,) or (n, outputs)."""
+        return self.function.slopes(features @ parameters, labels)
+
     def shape(self, features: int) -> tuple[int, ...]:
         """The shape of the parameters."""
         return (features, self.classes) if self.loss == "multinomial" else (features,)

@@ -47,6 +47,7 @@ from unisono.releases.release import (
     price,
     round_event,
 )
+from unisono.releases.scaled_sum import ScaledSum
 
 
 class Records(NamedTuple):
@@ -343,6 +344,7 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
         begin=None if parts.begin is None else begin,
         effective_records=release.effective_records,
         named=release.named,
+        streamed=isinstance(bound, ScaledSum),
     )
     if isinstance(bound, BandedSum):
         return with_memory(algorithm, bound, facts, privacy)

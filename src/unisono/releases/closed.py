@@ -21,11 +21,12 @@ from unisono.releases.minimiser import Minimiser
 from unisono.releases.perturbed_minimiser import PerturbedMinimiser
 from unisono.releases.release import Release
 from unisono.releases.rows import BallPoint, Interval, Moments, Ones, OuterProduct
+from unisono.releases.scaled_sum import ScaledSum
 from unisono.releases.table import Block, Table
 
 # Whatever is released is bounded by one of these, each with its proof.
 BOUNDS = (
-    *(ClippedSum, BlockedSum, BandedSum, ClippedUpdate),
+    *(ClippedSum, ScaledSum, BlockedSum, BandedSum, ClippedUpdate),
     *(Table, Minimiser, PerturbedMinimiser),
 )
 _SAMPLERS = (Everyone, Poisson, WithoutReplacement)

@@ -82,7 +82,7 @@ def prepare(place: Place) -> "LocalRun":
     }
     for name, policy in policies.items():
         with explained(policy):
-            require_allowed(policy, file, built.study, name, built.costs)
+            require_allowed(policy, file, built.study, name, built.costs, simulated)
     test = read_public_test(built, public_test(file, place.study, place.test), place.data)
     return LocalRun(place, built, sets, records, keys, policies, test)
 

@@ -129,10 +129,9 @@ class Release:
     releases that stay with the party. `turns` is a public schedule of who is asked when; or records
     are `named` by a coordinator, one in every round. `each`: the server keeps the parties' messages
     apart. Of a `run` all rounds are one event together (correlated noise), of the sensitivity that
-    the bound states for all of them. `printed` is the standard deviation that a publication
-    prescribes for a promise: noise is then not calibrated, and charged what it really costs.
-    `effective_records` is how many records count, each by its weight over the largest weight; None
-    where all weigh the same. Privacy does not depend on it: bounds hold for the heaviest record.
+    the bound states for all of them. `effective_records` is how many records count, each by its
+    weight over the largest weight; None where all weigh the same. Privacy does not depend on it:
+    bounds hold for the heaviest record.
     """
 
     bound: Bound
@@ -146,7 +145,6 @@ class Release:
     trusts: frozenset[Trust] = frozenset(Trust)
     effective_records: float | None = None
     named: Named | None = None
-    printed: Callable[[Privacy], float] | None = None
 
     @property
     def sampling_rate(self) -> float:
@@ -185,8 +183,23 @@ class Priced(NamedTuple):
         return self.events[0]
 
 
-def price(release: Release, privacy: Privacy, facts: Facts, trust: Trust) -> Priced:
-    """The quantization step and the noise that keep the promise over the whole run."""
+# The noise that a publication prescribes for a release of this sensitivity.
+PrintedLaw = Callable[[Sensitivity], Gaussian | Laplace]
+
+
+def price(
+    release: Release,
+    privacy: Privacy,
+    facts: Facts,
+    trust: Trust,
+    printed: PrintedLaw | None = None,
+) -> Priced:
+    """The quantization step and the noise that keep the promise over the whole run.
+
+    With `printed` noise nothing is calibrated and no promise is kept: its event has the noise of a
+    publication and the true sensitivity, and is charged what it really costs. As with calibrated
+    noise, it is what is certain: in a secure sum the honest parties' shares alone amount to it.
+    """
     bound = release.bound
     _require(release, privacy, facts, trust)
     if isinstance(release.sampler, Poisson) and bound.unit is Unit.RECORD and release.each:
@@ -199,8 +212,8 @@ def price(release: Release, privacy: Privacy, facts: Facts, trust: Trust) -> Pri
     @lru_cache(maxsize=4096)
     def event(step: float, epsilon: float, turns: int, shares: int) -> Event:
         sensitivity = bound.sensitivity(facts, privacy, step)
-        if release.printed is not None:
-            return Event(Gaussian(release.printed(privacy)), sensitivity)
+        if printed is not None:
+            return as_printed(printed(sensitivity), sensitivity, step, turns, shares)
         if privacy.pure:
             return _pure_event(bound, sensitivity, privacy.relation, epsilon, turns, trust)
         # Of a run all releases together are one, of as many coordinates.
@@ -220,6 +233,25 @@ def price(release: Release, privacy: Privacy, facts: Facts, trust: Trust) -> Pri
             scales=_levels(release),
         )
         return _as_run(found, release.rounds) if release.run else found
+
+    def as_printed(
+        law: Gaussian | Laplace, sensitivity: Sensitivity, step: float, turns: int, shares: int
+    ) -> Event:
+        if isinstance(law, Laplace):
+            return Event(Laplace(law.scale, bound.dimension), sensitivity, release.sampler)
+        if not isinstance(law, Gaussian):
+            raise InvalidInput(f"{law!r} is no noise that is drawn: print Gaussian or Laplace")
+        return gaussian.event_of(
+            law.std,
+            sensitivity,
+            count=turns,
+            sampler=release.sampler,
+            dimension=bound.dimension,
+            grid=step,
+            shares=shares,
+            in_graph=in_graph,
+            missed=missed,
+        )
 
     def turns(party: int | None) -> int:
         """How many releases a party's promise must bear."""

@@ -210,11 +210,6 @@ def _as_printed(relation):
         lambda: methods.gradient_perturbation(2.0, DELTA, rounds=2, **usual),
     )
     yield (
-        "output-perturbation-printed",
-        LABELLED,
-        lambda: methods.output_perturbation(2.0, regularisation=0.1, **usual),
-    )
-    yield (
         "moments-printed",
         ROW,
         lambda: methods.statistics([QUESTIONS["moments"]], 1.0, 1e-6, **usual),
@@ -227,6 +222,11 @@ def _as_printed(relation):
         ),
     )
     if relation is not Relation.ADD_OR_REMOVE:
+        yield (
+            "output-perturbation-printed",
+            LABELLED,
+            lambda: methods.output_perturbation(2.0, regularisation=0.1, **usual),
+        )
         yield (
             "sgd-synchronous-printed",
             LABELLED,

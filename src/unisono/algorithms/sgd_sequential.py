@@ -119,9 +119,7 @@ def release(config: SequentialSgdConfig, problem: LinearLoss, facts: Facts) -> R
     assert config.uses is not None
     n = sum(facts.records)
     bound = ClippedSum(n * config.lipschitz, problem.parameters(facts.features))
-    return Release(
-        bound, config.steps, trusts=frozenset({Trust.LOCAL}), named=Named(config.uses)
-    )
+    return Release(bound, config.steps, trusts=frozenset({Trust.LOCAL}), named=Named(config.uses))
 
 
 def build(

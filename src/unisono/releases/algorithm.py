@@ -138,9 +138,7 @@ class Publication:
 
     def of(self, privacy: Privacy) -> Printed:
         """What is told of a study with this noise."""
-        return Printed(
-            self.where, self.flaw, privacy.epsilon, privacy.delta, self.simulations_only
-        )
+        return Printed(self.where, self.flaw, privacy.epsilon, privacy.delta, self.simulations_only)
 
 
 class UtilityLaw(NamedTuple):

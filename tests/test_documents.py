@@ -44,14 +44,12 @@ SLOW_LINES = (
     "inverted(",
     "run(OUTPUT_PERTURBATION",
     "run(GRADIENT_PERTURBATION",
-    "run(published_laplace",
     "run(CONVEX_DP_SGD",
     "run(DP_SGA",
     "run(CLIPPED_UPDATES",
 )
 # What other work in progress brings; an item leaves this list with its `pending`.
 PENDING = {
-    "`published = true` in study files": 4,
     "the linkage attack": 1,
     "the case study as study files": 5,
 }

@@ -19,8 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import figures
+from unisono.accounting.calibrate import smallest_scale
 from unisono.accounting.pld import GaussianPair, compose
-from unisono.accounting.pld_calibration import calibrate, calibrate_noise
+from unisono.core.events import Composed, Event, Gaussian, Poisson, bounded_sum
+from unisono.core.events import compose as composed
+from unisono.core.trust import Relation
+from unisono.mechanisms.gaussian import calibrate
 
 try:
     import dp_accounting
@@ -36,6 +40,7 @@ PEERS = {"dp-accounting": "dp_accounting", "jax-privacy": "jax_privacy"}
 DELTA = 1e-5
 NOISES = np.random.default_rng(0).uniform(0.8, 2, 100)
 PRECISION = 2e-3
+ONE = bounded_sum(l2=1.0)
 
 
 class Case(NamedTuple):
@@ -90,6 +95,17 @@ def _jax_calibration(rate: float, count: int, guess: float) -> float:
     )
 
 
+def _noise(rate: float, count: int) -> float:
+    """As studies are priced."""
+    event = calibrate(ONE, Relation.ADD_OR_REMOVE, 1.0, DELTA, count=count, sampler=Poisson(rate))
+    assert isinstance(event.noise, Gaussian)
+    return event.noise.std
+
+
+def _events(factor: float) -> Composed:
+    return composed(Event(Gaussian(factor * noise), ONE, Poisson(0.01)) * 1 for noise in NOISES)
+
+
 def _schedule(factor: float) -> list[tuple[GaussianPair, int]]:
     return [(GaussianPair(1 / (factor * noise), 0.01), 1) for noise in NOISES]
 
@@ -130,7 +146,7 @@ def cases() -> list[Case]:
     )
     for rate, count, guess in ((0.01, 10_000, 4.0), (0.001, 100_000, 1.4)):
         name = f"noise for epsilon=1 q={rate} T={count}"
-        ours = lambda rate=rate, count=count: calibrate(1.0, DELTA, rate, count)  # noqa: E731
+        ours = lambda rate=rate, count=count: _noise(rate, count)  # noqa: E731
         found.append(
             Case(
                 name,
@@ -159,7 +175,7 @@ def cases() -> list[Case]:
     found.append(
         Case(
             "factor for epsilon=1 on 100 noises q=0.01",
-            lambda: calibrate_noise(1.0, DELTA, _schedule),
+            lambda: smallest_scale(_events, Relation.ADD_OR_REMOVE, 1.0, DELTA),
             "dp-accounting",
             lambda: _peer_calibration(_peer_schedule, 1.0),
             None,

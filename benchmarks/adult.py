@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 import figures
-from datasets import Dataset, MissingData, adult, breast_cancer, data_folder
+from datasets import MissingData, PublicDataset, adult, breast_cancer, data_folder
 from unisono.accounting import gaussian
 from unisono.data.scaling import scaling
 from unisono.estimators import PrivateLinearSVC, PrivateLogisticRegression, RepeatedFits
@@ -46,7 +46,9 @@ _FEWER = {"dp-sgd-convex": 3}
 Scores = dict[str, list[list[float]]]
 
 
-def private(data: Dataset, relation: str, epsilon: float, seed: int, **options: object) -> float:
+def private(
+    data: PublicDataset, relation: str, epsilon: float, seed: int, **options: object
+) -> float:
     """Test accuracy of one fit of the shipped configuration."""
     cls = options.pop("estimator", PrivateLogisticRegression)
     # The size of the training file is documented; under add-or-remove it is a public estimate.
@@ -64,7 +66,7 @@ def private(data: Dataset, relation: str, epsilon: float, seed: int, **options: 
     return float(model.fit(data.train, data.train_labels).score(data.test, data.test_labels))
 
 
-def ceiling(data: Dataset) -> float:
+def ceiling(data: PublicDataset) -> float:
     """Logistic regression without privacy on the same rows."""
     from sklearn.linear_model import LogisticRegression
 
@@ -92,7 +94,7 @@ print(json.dumps([max((scores(e, C) for C in (1e-3, 1e-2, 1e-1, 1.0)), key=np.me
 """
 
 
-def peer(data: Dataset, seeds: int) -> list[list[float]] | str:
+def peer(data: PublicDataset, seeds: int) -> list[list[float]] | str:
     """diffprivlib's logistic regression (pure epsilon, replace-one) on the same rows, or why not.
 
     Its regularisation is chosen in its favour, for each epsilon on the test file itself.
@@ -135,7 +137,7 @@ def line(name: str, columns: list[list[float]], goal: tuple[float, ...] | None =
     print(f"{name:<50}{cells}{verdict}", flush=True)
 
 
-def accuracy(data: Dataset, seeds: int) -> None:
+def accuracy(data: PublicDataset, seeds: int) -> None:
     print(f"Adult, {len(data.train)} training and {len(data.test)} test records, delta = {DELTA:g}")
     print(f"{'test accuracy':<50}" + "".join(f"{f'epsilon {e:g}':>18}" for e in EPSILONS))
     top = ceiling(data)
@@ -238,7 +240,7 @@ def numpy_rounds_closed(rows: np.ndarray, labels: np.ndarray, rounds: int, clip:
     return parameters
 
 
-def speed(data: Dataset) -> None:
+def speed(data: PublicDataset) -> None:
     """Rounds after compilation, from the difference between a long and a short fit."""
     rows = scaling(data.bounds, data.train.shape[1]).rows(data.train)[0].astype(np.float32)
     labels = (2 * data.train_labels - 1).astype(np.float32)

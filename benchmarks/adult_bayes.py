@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import figures
-from datasets import Dataset, MissingData, adult, breast_cancer, data_folder
+from datasets import MissingData, PublicDataset, adult, breast_cancer, data_folder
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.pvi_natural_gradient import NATURAL_GRADIENT
 from unisono.core.algorithm import Facts
@@ -30,7 +30,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
-from unisono.data.scaling import Scaling, scaling
+from unisono.data.scaling import UnitScaling, scaling
 from unisono.engines import in_process
 from unisono.problems.bayesian import BayesianProblem
 from unisono.problems.gaussian_family import Natural
@@ -96,18 +96,18 @@ NETWORK = {
 }
 
 
-def rows_of(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+def rows_of(data: PublicDataset) -> tuple[np.ndarray, np.ndarray]:
     """Rows in the unit ball, by public bounds: ranges without zero are centred, others start at
     zero so that sparse rows stay short."""
     plain = scaling(data.bounds, data.train.shape[1])
     low, high = data.bounds
     centred = low > 0
     shift = np.where(centred, (low + high) / 2, plain.shift)
-    public = Scaling(shift, np.where(centred, (high - low) / 2, plain.scale), None)
+    public = UnitScaling(shift, np.where(centred, (high - low) / 2, plain.scale), None)
     return public.rows(data.train)[0], public.rows(data.test)[0]
 
 
-def bracketed(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+def bracketed(data: PublicDataset) -> tuple[np.ndarray, np.ndarray]:
     """The same rows, not shortened, with every number also as one of eight equal brackets of its
     public range (of its logarithm, for money)."""
     low, high = data.bounds
@@ -211,7 +211,7 @@ def line(case: Case, found: list[dict[str, float]], floored: list[int], top: flo
     print(f"{cells}{gap:>7}  {verdict:<16}[{seeds}] {lost}, raised {max(floored)}", flush=True)
 
 
-def table(data: Dataset, seeds: int) -> None:
+def table(data: PublicDataset, seeds: int) -> None:
     """Logistic regression: every case, and a calibration picture of three of them."""
     train, test = rows_of(data)
     labels, truth = 2.0 * data.train_labels - 1, 2.0 * data.test_labels - 1
@@ -240,7 +240,7 @@ def table(data: Dataset, seeds: int) -> None:
     print("picture:", picture(curves, truth > 0))
 
 
-def network(data: Dataset, seeds: int) -> None:
+def network(data: PublicDataset, seeds: int) -> None:
     """A network of tanh units and logistic regression on the same bracketed rows, epsilon 2."""
     train, test = bracketed(data)
     labels, truth = 2.0 * data.train_labels - 1, 2.0 * data.test_labels - 1

@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 import figures
-from datasets import Dataset, MissingData, adult, breast_cancer, data_folder, digits
+from datasets import MissingData, PublicDataset, adult, breast_cancer, data_folder, digits
 from unisono.data.scaling import scaling
 from unisono.errors import InvalidInput
 from unisono.estimators import PrivateLogisticRegression, PrivateRidge, RepeatedFits
@@ -36,7 +36,12 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def score(
-    data: Dataset, epsilon: float, seed: int, parties: int, trust: str, algorithm: str = "auto"
+    data: PublicDataset,
+    epsilon: float,
+    seed: int,
+    parties: int,
+    trust: str,
+    algorithm: str = "auto",
 ) -> float:
     """Test accuracy of one fit; records are dealt to parties in turn. No curious party, all
     survive: the noise of the secure sum is then that of one data holder."""
@@ -54,7 +59,7 @@ def score(
     return float(model.score(data.test, data.test_labels))
 
 
-def ceiling(data: Dataset) -> float:
+def ceiling(data: PublicDataset) -> float:
     """Logistic regression without privacy on the same rows."""
     scale = scaling(data.bounds, data.train.shape[1])
     model = LogisticRegression(C=1e3, max_iter=3000, fit_intercept=False)
@@ -123,7 +128,7 @@ def planes(seeds: int) -> None:
         print(f"{f'{records} records':<44}" + "".join(f"{c:>13.3f}" for c in cells), flush=True)
 
 
-def over_parties(data: Dataset, epsilon: float) -> None:
+def over_parties(data: PublicDataset, epsilon: float) -> None:
     top = ceiling(data)
     print(f"\nAdult spread over m parties, epsilon = {epsilon:g}, accuracy (no privacy {top:.4f})")
     print(f"{'m':<12}{'secure sum':>14}{'local noise':>14}")
@@ -166,7 +171,7 @@ def picture_epsilon(curves: dict[tuple[str, str], list[float]]) -> str:
     return _save(figure, "convex_accuracy_epsilon.png")
 
 
-def majority(data: Dataset) -> float:
+def majority(data: PublicDataset) -> float:
     """Accuracy of always saying the larger class."""
     return float(np.bincount(data.test_labels).max() / len(data.test_labels))
 

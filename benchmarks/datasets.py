@@ -12,9 +12,17 @@ from pathlib import Path
 
 import numpy as np
 
-from unisono.experiments.datasets import Dataset, MissingData, adult
+from unisono.experiments.datasets import MissingData, PublicDataset, adult
 
-__all__ = ["Dataset", "MissingData", "adult", "breast_cancer", "data_folder", "digits", "mnist"]
+__all__ = [
+    "MissingData",
+    "PublicDataset",
+    "adult",
+    "breast_cancer",
+    "data_folder",
+    "digits",
+    "mnist",
+]
 
 
 def data_folder(argument: str | None = None) -> Path:
@@ -27,7 +35,7 @@ _MNIST_SIDE = 28
 _MNIST_BOUNDS = (0.0, 1.0)  # grey levels 0 .. 255 over 255
 
 
-def mnist(folder: Path) -> Dataset:
+def mnist(folder: Path) -> PublicDataset:
     """Ten handwritten digits with the official split: rows of 28 x 28 grey levels in [0, 1]."""
     train, test = (
         _idx(folder / f"{part}-images-idx3-ubyte.gz", header=16)
@@ -40,7 +48,7 @@ def mnist(folder: Path) -> Dataset:
         _idx(folder / f"{part}-labels-idx1-ubyte.gz", header=8) for part in ("train", "t10k")
     )
     bounds = np.repeat(np.array(_MNIST_BOUNDS)[:, None], _MNIST_SIDE**2, axis=1)
-    return Dataset("mnist", train, train_labels, test, test_labels, bounds)
+    return PublicDataset("mnist", train, train_labels, test, test_labels, bounds)
 
 
 def _idx(path: Path, header: int) -> np.ndarray:
@@ -91,7 +99,7 @@ _BREAST_CANCER = (
 _DIGITS_BOUNDS = (0.0, 16.0)  # its description: counts of 0 to 16 lit pixels
 
 
-def breast_cancer() -> Dataset:
+def breast_cancer() -> PublicDataset:
     """Every fifth record is for testing; values are clipped to the (rounded) published ranges."""
     from sklearn.datasets import load_breast_cancer
 
@@ -100,7 +108,7 @@ def breast_cancer() -> Dataset:
     return _every_fifth("breast_cancer", np.clip(rows, low, high), labels, bounds)
 
 
-def digits() -> Dataset:
+def digits() -> PublicDataset:
     """Ten classes of 8 x 8 images; every fifth record is for testing."""
     from sklearn.datasets import load_digits
 
@@ -109,6 +117,8 @@ def digits() -> Dataset:
     return _every_fifth("digits", rows, labels, bounds)
 
 
-def _every_fifth(name: str, rows: np.ndarray, labels: np.ndarray, bounds: np.ndarray) -> Dataset:
+def _every_fifth(
+    name: str, rows: np.ndarray, labels: np.ndarray, bounds: np.ndarray
+) -> PublicDataset:
     held = np.arange(len(rows)) % 5 == 0
-    return Dataset(name, rows[~held], labels[~held], rows[held], labels[held], bounds)
+    return PublicDataset(name, rows[~held], labels[~held], rows[held], labels[held], bounds)

@@ -32,8 +32,8 @@ from unisono.engines.flower.certificates import (
 )
 from unisono.engines.flower.cluster import SuperLink
 from unisono.engines.flower.link import GridLink
+from unisono.engines.flower.party_client import serve
 from unisono.engines.flower.processes import free_port, script
-from unisono.engines.flower.resident import serve
 
 PARTIES, VALUES = 3, 100_000
 DEADLINE = 60.0

@@ -30,17 +30,22 @@ import figures
 from datasets import digits
 from unisono.attacks import closed_form
 from unisono.attacks.defences import (
-    Clipping,
+    ClippingDefence,
     Defence,
     DpSgd,
     Dropout,
     GradientNoise,
-    LocalSteps,
+    LocalStepsDefence,
     Nothing,
     Pruning,
     SecureSum,
 )
-from unisono.attacks.gradient_inversion import Inverted, Settings, invert, invert_without_labels
+from unisono.attacks.gradient_inversion import (
+    InversionSettings,
+    Inverted,
+    invert,
+    invert_without_labels,
+)
 from unisono.attacks.scoring import match, mean_baseline
 from unisono.attacks.victim import Seen, Victim, attacker_model
 from unisono.problems.networks import mlp
@@ -49,7 +54,7 @@ PEER = Path(__file__).with_name("gradient_inversion_torch.py")
 FEATURES, HIDDEN, CLASSES, SIDE = 64, 256, 10, 8
 UNITS = ("dense1", "weights")
 DELTA = 1e-5
-BOX = Settings(low=0.0, high=1.0)
+BOX = InversionSettings(low=0.0, high=1.0)
 SHAPES = {"tanh": jnp.tanh, "gelu": jax.nn.gelu, "relu": jax.nn.relu}
 
 
@@ -129,7 +134,7 @@ def relu(data: Any, count: int) -> None:
         alone = closed_form.lone_records(layer["weights"], layer["bias"])
         closed.append(match(alone, task.victim.rows).error if len(alone) else 1.0)
         model = attacker_model(task.victim.loss, task.victim.parameters, seen, 4)
-        settings = Settings(low=0.0, high=1.0, optimiser="adam", steps=1500)
+        settings = InversionSettings(low=0.0, high=1.0, optimiser="adam", steps=1500)
         labels = np.sort(task.victim.targets)
         found = invert(model, labels, FEATURES, settings)
         searched.append(match(found.rows, task.victim.rows).error)
@@ -143,12 +148,12 @@ def defences(data: Any, public: np.ndarray, labels: np.ndarray) -> None:
     victim, records = task.victim, len(public)
     table: list[Defence] = [
         Nothing(),
-        LocalSteps(5, 0.1),
-        LocalSteps(4, 0.1, fresh=True),
+        LocalStepsDefence(5, 0.1),
+        LocalStepsDefence(4, 0.1, fresh=True),
         GradientNoise(1e-4),
         GradientNoise(1e-2),
-        Clipping(0.1),
-        Clipping(0.1, "record"),
+        ClippingDefence(0.1),
+        ClippingDefence(0.1, "record"),
         Dropout(0.5, UNITS),
         Dropout(0.5, UNITS, "record"),
         Pruning(0.3),
@@ -180,8 +185,8 @@ def private(data: Any, public: np.ndarray, labels: np.ndarray, count: int) -> No
     image = (SIDE, SIDE)
     searches = {
         "l2, L-BFGS": BOX,
-        "l2, Adam": Settings(low=0.0, high=1.0, optimiser="adam", steps=500),
-        "cosine and smoothness": Settings(
+        "l2, Adam": InversionSettings(low=0.0, high=1.0, optimiser="adam", steps=500),
+        "cosine and smoothness": InversionSettings(
             low=0.0, high=1.0, distance="cosine", smoothness=0.1, image=image
         ),
     }

@@ -211,7 +211,7 @@ def __getattr__(name: str) -> Any:
 
 def run(folder: Path, parties: int, rounds: int, processes: int) -> dict[str, Any]:
     """One study of so many parties; what was measured in it."""
-    from unisono.deployment.coordinate import Place, authority_of, serving
+    from unisono.deployment.coordinate import ServerPlace, authority_of, serving
     from unisono.deployment.job import Job
     from unisono.engines.distributed.server import Conditions
     from unisono.engines.flower.app import write_app
@@ -226,7 +226,7 @@ def run(folder: Path, parties: int, rounds: int, processes: int) -> dict[str, An
     shares = [names[number::processes] for number in range(min(processes, parties))]
     started: list[subprocess.Popen[bytes]] = []
     began = time.monotonic()
-    with serving(job, Place("127.0.0.1", None, ("127.0.0.1",))) as link:
+    with serving(job, ServerPlace("127.0.0.1", None, ("127.0.0.1",))) as link:
         given = [str(folder), link.address, str(authority_of(job))]
         command = [sys.executable, __file__, "--host", *given]
         try:

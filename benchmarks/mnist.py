@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import figures
-from datasets import Dataset, MissingData, data_folder, mnist
+from datasets import MissingData, PublicDataset, data_folder, mnist
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.dp_sgd import DP_SGD
 from unisono.core.algorithm import Facts
@@ -89,7 +89,7 @@ class Outcome(NamedTuple):
 # --------------------------------------------------------------------- features and model
 
 
-def waves(data: Dataset, full: bool) -> Dataset:
+def waves(data: PublicDataset, full: bool) -> PublicDataset:
     """Scattering features of each image on its own, as rows of length one."""
 
     def rows(pixels: np.ndarray) -> np.ndarray:
@@ -134,7 +134,7 @@ def algorithm(recipe: Recipe, network: Network, features: int) -> Method:
     )
 
 
-def members(data: Dataset, epsilon: float, parties: int, seed: int) -> list[Party]:
+def members(data: PublicDataset, epsilon: float, parties: int, seed: int) -> list[Party]:
     """The records dealt out like cards; other parties, who see less noise, are granted more."""
     found = []
     for j in range(parties):
@@ -150,7 +150,7 @@ def members(data: Dataset, epsilon: float, parties: int, seed: int) -> list[Part
 
 
 def learned(
-    data: Dataset, recipe: Recipe, seed: int, parties: int = 1, network: Network | None = None
+    data: PublicDataset, recipe: Recipe, seed: int, parties: int = 1, network: Network | None = None
 ) -> Outcome:
     """One run: pooled at one party, or a secure sum over several that must all answer."""
     wall, processor = time.perf_counter(), time.process_time()
@@ -193,7 +193,7 @@ def line(title: str, outcomes: Sequence[Outcome], aim: float | None = None) -> N
     )
 
 
-def over_epsilon(data: Dataset, seeds: int, epsilons: Sequence[float]) -> list[list[Outcome]]:
+def over_epsilon(data: PublicDataset, seeds: int, epsilons: Sequence[float]) -> list[list[Outcome]]:
     heading()
     found = []
     for epsilon in epsilons:
@@ -206,7 +206,7 @@ def over_epsilon(data: Dataset, seeds: int, epsilons: Sequence[float]) -> list[l
     return found
 
 
-def over_parties(data: Dataset, seeds: int) -> None:
+def over_parties(data: PublicDataset, seeds: int) -> None:
     heading()
     for parties in (1, 10, 100):
         title = "pooled at one party" if parties == 1 else f"{parties} parties, secure sum"
@@ -247,10 +247,10 @@ def picture(found: Sequence[Sequence[Outcome]], path: str) -> None:
 # --------------------------------------------------------------------- command line
 
 
-def held_out(data: Dataset) -> Dataset:
+def held_out(data: PublicDataset) -> PublicDataset:
     """To choose constants by: the last training records take the place of the test file."""
     rows, labels = data.train, data.train_labels
-    return Dataset(
+    return PublicDataset(
         "held out", rows[:-HELD], labels[:-HELD], rows[-HELD:], labels[-HELD:], data.bounds
     )
 
@@ -260,7 +260,7 @@ def smoke() -> dict[str, float]:
     generator = np.random.default_rng(0)
     rows, labels = generator.random((128, 8)), generator.integers(0, CLASSES, 128)
     bounds = np.repeat([[0.0], [1.0]], 8, axis=1)
-    data = Dataset("noise", rows, labels, rows, labels, bounds)
+    data = PublicDataset("noise", rows, labels, rows, labels, bounds)
     found = learned(data, Recipe(3.0, 2, 1.0), 0)
     return {"epsilon": found.epsilon, "accuracy": found.accuracy}
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import numpy as np
 
 import figures
-from datasets import Dataset, adult, breast_cancer, data_folder, digits
+from datasets import PublicDataset, adult, breast_cancer, data_folder, digits
 from unisono.errors import PrivacyWarning
 from unisono.estimators import PrivateClassifier, PrivateLogisticRegression
 
@@ -24,7 +24,7 @@ SEEDS = range(5)
 
 def accuracy(
     kind: type,
-    data: Dataset,
+    data: PublicDataset,
     relation: str,
     epsilon: float,
     delta: float,

@@ -31,7 +31,7 @@ from unisono.engines import compilation_cache
 from unisono.experiments.adult_parties import (
     DELTA,
     NAMES,
-    Records,
+    AdultRecords,
     learn,
     prepared,
     with_ceiling,
@@ -43,7 +43,7 @@ EPSILONS = (0.1, 0.3, 1.0, 3.0)
 MIDDLE = 100
 
 
-def load(folder: Path) -> Records:
+def load(folder: Path) -> AdultRecords:
     """Adult with its official split, or a noisy plane of the same size."""
     try:
         return prepared(adult(folder))
@@ -71,7 +71,7 @@ def verdict(secure: Sequence[float], pooled: Sequence[float]) -> str:
     return f"{gap:+.4f} ± {error:.4f} {'equal' if equal else 'DIFFERENT'}"
 
 
-def over_parties(records: Records, epsilon: float, seeds: int) -> dict[str, list[float]]:
+def over_parties(records: AdultRecords, epsilon: float, seeds: int) -> dict[str, list[float]]:
     print(
         f"\n{records.name}, epsilon = {epsilon:g}: test accuracy over m "
         f"(no privacy {records.ceiling:.4f}; {seeds} seeds, 1 at m = 10,000)"
@@ -112,7 +112,7 @@ def over_parties(records: Records, epsilon: float, seeds: int) -> dict[str, list
     return curves
 
 
-def over_epsilon(records: Records, seeds: int) -> dict[str, list[float]]:
+def over_epsilon(records: AdultRecords, seeds: int) -> dict[str, list[float]]:
     print(f"\n{records.name}, m = {MIDDLE} parties: test accuracy over epsilon ({seeds} seeds)")
     print(f"{'epsilon':<10}" + "".join(f"{name:>13}" for name in NAMES) + f"{'noise':>9}")
     curves: dict[str, list[float]] = {name: [] for name in NAMES}
@@ -133,7 +133,7 @@ def over_epsilon(records: Records, seeds: int) -> dict[str, list[float]]:
 
 
 def picture(
-    records: Records,
+    records: AdultRecords,
     parties: dict[str, list[float]],
     epsilons: dict[str, list[float]],
     epsilon: float,
@@ -180,7 +180,9 @@ def smoke() -> dict[str, float]:
     rows = generator.normal(size=(400, 5)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     labels = np.where(rows[:, 0] > 0, 1.0, -1.0)
-    found = learn("local noise", Records("smoke", rows, labels, rows, labels, 1.0), 2, 1.0, [0])
+    found = learn(
+        "local noise", AdultRecords("smoke", rows, labels, rows, labels, 1.0), 2, 1.0, [0]
+    )
     return {"accuracy": found.accuracies[0], "noise": found.noise}
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
-from datasets import Dataset, MissingData, adult, breast_cancer, data_folder, digits
+from datasets import MissingData, PublicDataset, adult, breast_cancer, data_folder, digits
 from figures import options as parsed
 from figures import report
 from unisono.accounting.accountant import ACCOUNTANT
@@ -64,7 +64,7 @@ class Case(NamedTuple):
 
     request: PlanRequest
     trust: Trust
-    data: Dataset
+    data: PublicDataset
     seed: int
 
 
@@ -80,7 +80,9 @@ class Seen(NamedTuple):
 # ------------------------------------------------------------- studies of tables
 
 
-def run(request: PlanRequest, name: str, trust: Trust, data: Dataset, seed: int) -> Seen | str:
+def run(
+    request: PlanRequest, name: str, trust: Trust, data: PublicDataset, seed: int
+) -> Seen | str:
     """A study of the request on these records, dealt to the parties in turn."""
     said = document(request, name, trust)
     for number, (low, high) in enumerate(data.bounds.T, start=1):
@@ -109,7 +111,7 @@ def _values(rows: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
     return {**{f"x{n}": column for n, column in enumerate(rows.T, start=1)}, "y": labels}
 
 
-def _party(built: Any, data: Dataset, places: np.ndarray, number: int, seed: int) -> Party:
+def _party(built: Any, data: PublicDataset, places: np.ndarray, number: int, seed: int) -> Party:
     columns = built.posed.encode(_values(data.train[places], data.train_labels[places]))
     event = built.study.algorithm.event(built.study.facts, built.study.trust)
     trusted = built.study.trust is Trust.TRUSTED_SERVER
@@ -170,7 +172,7 @@ def ceiling(request: PlanRequest, name: str, train: Any, test: Any) -> float:
 # ------------------------------------------------------------- made-up records
 
 
-def plane(seed: int, task: Task, records: int, features: int, classes: int) -> Dataset:
+def plane(seed: int, task: Task, records: int, features: int, classes: int) -> PublicDataset:
     """Scores linear in features that are even on [-1, 1]; some planes are harder than others."""
     generator = np.random.default_rng([seed, 7])
     rows = generator.uniform(-1, 1, (records + FRESH, features))
@@ -189,7 +191,7 @@ def plane(seed: int, task: Task, records: int, features: int, classes: int) -> D
         labels = np.clip(scores[:, 0] / 3 + noise, -1, 1)
     bounds = np.repeat([[-1.0], [1.0]], features, axis=1)
     labels = labels.astype(float if not classes else int)
-    return Dataset(
+    return PublicDataset(
         "planes", rows[:records], labels[:records], rows[records:], labels[records:], bounds
     )
 

@@ -42,7 +42,7 @@ from unisono.engines.flower.certificates import (
     public_path,
 )
 from unisono.engines.flower.cluster import SuperLink
-from unisono.engines.flower.resident import serve
+from unisono.engines.flower.party_client import serve
 from unisono.problems.linear import LinearLoss
 from unisono.secagg.roster import Identity, Roster
 

@@ -165,7 +165,7 @@ def unmasking(parties: int, dropouts: int, size: int, repetitions: int) -> None:
         for other in range(dropouts):  # pairs of survivors cancel
             seed = party.pair_seed(attempt, i, other, mask, party.mask_key(table[other]))
             masks.add(masked, seed, 1 if i < other else -1)
-    dealers = server.Dealers(server.Table(session, attempt, crowd.announcements), deals)
+    dealers = server.Dealers(server.ShareTable(session, attempt, crowd.announcements), deals)
     survivors = server.Survivors(dealers, dict.fromkeys(alive, b""), masked)
     answers = {i: shares[i] for i in alive}
     assert not server.open_sum(survivors, answers).any()

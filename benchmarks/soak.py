@@ -198,10 +198,10 @@ class Home:
         )
         worker, release = self.process._worker, self.process._worker.one_release
 
-        def one_release(grant: Any, first: int, public: Any, state: Any, number: int) -> Any:
+        def one_release(*turn_of: Any) -> Any:
             if self.dies_within:
                 raise Killed
-            found = release(grant, first, public, state, number)
+            found, number = release(*turn_of), turn_of[4]
             assert self.process is not None
             turn = self.process.spender.last
             assert turn not in self.turns_made, f"two values in turn {turn}"

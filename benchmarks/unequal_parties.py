@@ -31,7 +31,7 @@ import numpy as np
 
 import figures
 import unisono
-from datasets import Dataset, MissingData, adult, breast_cancer, data_folder
+from datasets import MissingData, PublicDataset, adult, breast_cancer, data_folder
 from unisono.core.trust import Trust
 from unisono.data.scaling import scaling
 from unisono.engines import compilation_cache, in_process
@@ -99,7 +99,7 @@ class Cell(NamedTuple):
         return f"{np.mean(self.scores):.3f} {MARKS[self.grade]:<2}" if self.scores else "-    "
 
 
-def records_of(data: Dataset, task: Task, most: int) -> Records:
+def records_of(data: PublicDataset, task: Task, most: int) -> Records:
     order = np.random.default_rng(0).permutation(len(data.train))[: most or None]
     scale = scaling(data.bounds, data.train.shape[1])
     (train, lengths), (test, _) = scale.rows(data.train[order]), scale.rows(data.test)
@@ -212,7 +212,7 @@ def _line(cells: list[str], markdown: bool, head: bool = False) -> None:
     print(left + "".join(f"{cell:>13}" for cell in cells[3:]), flush=True)
 
 
-def wanted(folder: str | None) -> Iterator[tuple[Dataset, Task, tuple[float, ...]]]:
+def wanted(folder: str | None) -> Iterator[tuple[PublicDataset, Task, tuple[float, ...]]]:
     """What is learnt, and at which epsilons."""
     try:
         data = adult(data_folder(folder))

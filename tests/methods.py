@@ -86,11 +86,11 @@ def _bayesian(kind, usual, relation=Relation.REPLACE_ONE):
     return made
 
 
-def _regression(kind):
+def _regression(kind, relation=Relation.REPLACE_ONE):
     def made(
         epsilon,
         delta,
-        relation=Relation.REPLACE_ONE,
+        relation=relation,
         own=(),
         noise_std=1.0,
         prior_mean=0.0,
@@ -114,3 +114,6 @@ dp_sga = _bayesian(DP_SGA, {})
 clipped_updates = _bayesian(CLIPPED_UPDATES, {}, PARTY_RELATION)
 one_shot_regression = _regression(ONE_SHOT_REGRESSION)
 iterated_regression = _regression(ITERATED_REGRESSION)
+line_by_dp_sga = _regression(DP_SGA)
+line_by_updates = _regression(CLIPPED_UPDATES, PARTY_RELATION)
+line_by_natural_gradient = _regression(NATURAL_GRADIENT)

@@ -167,7 +167,7 @@ def test_the_ridge(monkeypatch):
     facts = Facts((1000, 1000), 3, 2)
     chosen = choose(LinearLoss("logistic"), Privacy(1.0, 1e-6))
     assert chosen.method.bind(facts, Trust.LOCAL).settings["regularisation"] == RIDGE
-    request = configuration.Request("auto", "logistic", 2, 1.0, 1e-6, RELATION, None, 5)
+    request = configuration.FitRequest("auto", "logistic", 2, 1.0, 1e-6, RELATION, None, 5)
     monkeypatch.setattr(configuration, "in_rounds", lambda method, *_: method)
     assert configuration.plan(request, facts, Trust.LOCAL).config.regularisation == RIDGE
     for config in (GradientPerturbationConfig(), ConvexDpSgdConfig()):

@@ -9,12 +9,14 @@ import pytest
 
 import unisono
 from unisono.data import read_table
+from unisono.deployment.local_run import RunPlace, prepare
 from unisono.engines import in_process
 from unisono.studies.build import build
 from unisono.studies.file import load_study
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-NAMES = ("hospitals", "incomes", "drug-response", "digits")
+NAMES = ("hospitals", "incomes", "drug-response", "digits", "case-study")
+CASE_STUDY = sorted(path.name for path in (EXAMPLES / "case-study").glob("*.toml"))
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +112,51 @@ def test_the_effect_of_a_drug_is_found(made):
     for name, truth in effects.items():
         assert abs(shown["mean"][name] - truth) < 3 * shown["std"][name]
     assert shown["mean"]["dose"] + 2 * shown["std"]["dose"] < 0  # the drug works, visibly
+
+
+def case_study(folder, file, *pairs):
+    """What `unisono run` shows of one of its files with simulated noise, with replacements."""
+    text = (folder / file).read_text()
+    for old, new in pairs:
+        assert old in text, old
+        text = text.replace(old, new)
+    study = folder / f"tried-{file}"
+    study.write_text(text)
+    names = load_study(study).names
+    data = {name: folder / f"{name}.csv" for name in names}
+    ready = prepare(RunPlace(study, data, folder / f"run-{file}-{len(pairs)}", seed=1))
+    with ready.opened() as books:
+        shown = ready.run(books, lambda progress: None)
+    return shown, ready.built, books
+
+
+FEWER = (("rounds = 10", "rounds = 1"), ("local_steps = 20", "local_steps = 2"))
+SHORT = {
+    "dp-sga.toml": FEWER,
+    "hybrid.toml": (("rounds = 5", "rounds = 1"), FEWER[1]),
+    "clipped-updates.toml": FEWER[:1],
+    "trusted-server.toml": FEWER[:1],
+    "study.toml": (),
+}
+
+
+@pytest.mark.parametrize("file", CASE_STUDY)
+def test_every_file_of_the_case_study_runs(made, file):
+    """With fewer rounds; what is spent is within what each file, and each party, agreed to."""
+    shown, built, books = case_study(made / "case-study", file, *SHORT[file])
+    assert set(shown["mean"]) == {"x", "intercept"}
+    assert shown["noise_aware"] is (file == "study.toml")
+    for party, book in zip(built.file.parties, books.values(), strict=True):
+        most = built.file.privacy.epsilon if party.epsilon is None else party.epsilon
+        assert 0 < book.spent(unisono.Viewer("iterates")) <= most * (1 + 1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", ["study.toml", "dp-sga.toml", "hybrid.toml"])
+def test_the_case_study_finds_its_line(made, file):
+    """The slope is 2; with this seed within 0.3 of it."""
+    shown, *_ = case_study(made / "case-study", file)
+    assert shown["mean"]["x"] == pytest.approx(2.0, abs=0.3)
 
 
 def test_hospitals_tell_masses_apart(made):

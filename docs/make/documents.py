@@ -511,7 +511,7 @@ import unisono
 from unisono import MECHANISMS, PrivacyCurve, Relation, bounded_sum
 from unisono.accounting import gaussian
 from unisono.attacks import defences, linear_recovery
-from unisono.attacks.gradient_inversion import Settings, invert
+from unisono.attacks.gradient_inversion import InversionSettings, invert
 from unisono.attacks.scoring import match
 from unisono.attacks.tensor import ACTIVATIONS, attack
 from unisono.attacks.victim import Victim, attacker_model
@@ -533,7 +533,7 @@ victim = Victim(network.loss, start, rows, targets)
 def inverted(defence):  # by an attacker who knows the defence; 0 is the records themselves
     seen = defence.observe(victim, np.random.default_rng(0))
     model = attacker_model(network.loss, start, seen, 2)
-    found = invert(model, targets, 8, Settings(low=-1.0, high=1.0, restarts=4))
+    found = invert(model, targets, 8, InversionSettings(low=-1.0, high=1.0, restarts=4))
     return match(found.rows, rows).error
 
 def linear_rounds(count):  # rounds of a linear network, all on the same batch
@@ -815,10 +815,9 @@ print(family.mean(q), family.variances(q))
         item(
             "Chapter 1: anonymisation is not enough: Netflix ratings (Narayanan and Shmatikov "
             "2008), genomes (Gymrek et al. 2013)",
-            "[identification](attacks.md) of a record among candidates",
-            "unisono attack --help",
-            status=ADDED,
-            pending="the linkage attack",
+            "the [linkage attack](attacks.md): two tables that share columns, joined; and the "
+            "identification of a record among candidates",
+            "unisono attack linkage --quick",
         ),
         item(
             "Chapter 1: model inversion attacks (Fredrikson et al. 2015)",
@@ -932,8 +931,10 @@ print(family.mean(q), family.variances(q))
         item(
             "Section 2.1.3: clip at the median norm, falling learning rates, L ≈ √N",
             "`clipping = { quantile = 0.5 }` follows the median privately (Andrew et al. 2021); "
-            "rates and batches by [public rules](defaults.md)",
+            "rates and batches by [public rules](defaults.md); for `pvi-dp-sga` `end_rate` and "
+            '`sampling_rate = "sqrt"`',
             "unisono algorithms dp-sgd",
+            "unisono algorithms pvi-dp-sga",
             status=CORRECTED,
             why="[a median of the data is a release](E003-9)",
         ),
@@ -1089,7 +1090,7 @@ print(family.mean(q), family.variances(q))
             "Section 4.1.1, eqs. (4.1)-(4.3): linear model, prior, Gaussian factors",
             "`GaussianRegression`; model `bayesian-linear-regression`",
             "line.agreed",
-            pending="the case study as study files",
+            "unisono check examples/case-study/study.toml",
         ),
         item(
             "Eqs. (4.4)-(4.5): natural parameters and log normaliser A",
@@ -1132,8 +1133,8 @@ print(family.mean(q), family.variances(q))
             "Section 4.2.1, eq. (4.18): DP-SGA on mean and log variance; thresholds",
             "[`pvi-dp-sga`](algorithms/pvi.md); `in_log_variance`",
             "energy.in_log_variance(q, energy.data_free_gradient(q, prior))",
+            "unisono check examples/case-study/dp-sga.toml",
             "unisono algorithms pvi-dp-sga",
-            pending="the case study as study files",
         ),
         item(
             "Fig. 4.1: results of DP-SGA",
@@ -1159,7 +1160,6 @@ print(family.mean(q), family.variances(q))
             "unisono reproduce one-shot --quick",
             status=BOTH,
             why="[not unbiased](E003-22); [every round buys the same sums again](E003-25)",
-            pending="the case study as study files",
         ),
         item(
             "Fig. 4.3: bias of the tilted posterior",
@@ -1223,18 +1223,18 @@ print(family.mean(q), family.variances(q))
         ),
         item(
             "Section 4.2.3: hybrid scheme, proposed and not run",
-            "`pvi-dp-sga` with `start=` from `one-shot-regression`; "
+            '[`pvi-dp-sga`](algorithms/pvi.md) with `start = "one-shot"`, two stages of a study; '
             "[`reproduce hybrid`](reproduce.md)",
+            "unisono check examples/case-study/hybrid.toml",
             "unisono reproduce hybrid --quick",
-            pending="the case study as study files",
         ),
         item(
             "Section 4.3: dataset-level DP-PVI, without results in the draft",
-            "[`reproduce dataset-level`](reproduce.md)",
+            "`pvi-clipped-updates` for a line; [`reproduce dataset-level`](reproduce.md)",
+            "unisono check examples/case-study/clipped-updates.toml",
             "unisono reproduce dataset-level --quick",
             status=BOTH,
             why="[run with the corrected state, and attacked with the printed one](E003-16)",
-            pending="the case study as study files",
         ),
         item("Chapter 5: conclusions", "none", status=TEXT, why="empty in the draft"),
         item(

@@ -18,7 +18,7 @@ from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party, Study
 from unisono.core.trust import ITERATES, NETWORK, PARTY, SERVER, Relation, Trust, Viewer
 from unisono.core.values import Private
-from unisono.engines import in_process, naming
+from unisono.engines import in_process, record_order
 from unisono.errors import BudgetExceeded, GrantMisused, InvalidInput
 from unisono.releases.release import copies
 
@@ -265,11 +265,11 @@ def test_sgd1_grant_lets_no_record_be_used_beyond_its_cap():
 def test_sgd1_order_is_uniform_and_the_coordinators_alone():
     """A chi-square of 59 degrees of freedom exceeds 120 with probability 5e-6."""
     study = sequential()
-    order = naming.draw_order(study)
+    order = record_order.draw_order(study)
     counts = np.bincount(order, minlength=60)
     assert ((counts - 60) ** 2 / 60).sum() < 120
-    assert not np.array_equal(order, naming.draw_order(study))
-    assert np.array_equal(naming.draw_order(study, 1), naming.draw_order(study, 1))
+    assert not np.array_equal(order, record_order.draw_order(study))
+    assert np.array_equal(record_order.draw_order(study, 1), record_order.draw_order(study, 1))
     transcript = in_process.run(sequential(steps=20), members(toy())).transcript
     assert "order" in {m.name for m in transcript.seen_by(SERVER)}
     for viewer in (PARTY, ITERATES, NETWORK):

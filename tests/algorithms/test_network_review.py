@@ -9,10 +9,10 @@ import pytest
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.algorithm import Facts
 from unisono.core.events import Event, Gaussian, GaussianRun, Poisson, bounded_sum
-from unisono.core.in_graph import run_error
+from unisono.core.in_graph import run_error, share_width
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
-from unisono.core.release import release, share_width
+from unisono.core.release import release
 from unisono.core.study import Party, Study
 from unisono.core.trust import EVERYONE, Relation, Trust
 from unisono.core.values import Private

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.algorithms.noise_law import NoiseLaw
 from unisono.algorithms.statistics import (
     Groups,
     contingency,
@@ -39,6 +38,7 @@ from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.engines.requirements import require_headroom
 from unisono.errors import InvalidInput
+from unisono.mechanisms.laplace import LaplaceSum
 
 from ..methods import statistics
 
@@ -353,7 +353,7 @@ def test_noise_has_the_promised_spread(trust, delta):
 @settings(max_examples=40, deadline=None)
 def test_tail_of_laplace_sums(shape, probability):
     """P(|X| > tail) is at most the probability, and not much less, by the variance-gamma law."""
-    tail = NoiseLaw(False, 1.0, shape).tail(probability)
+    tail = LaplaceSum(1.0, shape).tail(probability)
     gamma = stats.gamma(shape)
     points = gamma.ppf((np.arange(20000) + 0.5) / 20000)
     exact = 2 * stats.norm.sf(tail / np.sqrt(2 * points)).mean()

@@ -169,6 +169,29 @@ def algorithms(relation):
     yield from _as_printed(relation)
     if relation is not Relation.ADD_OR_REMOVE:
         yield (
+            "line-by-dp-sga",
+            LABELLED,
+            lambda: methods.line_by_dp_sga(
+                8.0,
+                DELTA,
+                relation,
+                noise_std=0.5,
+                rounds=2,
+                local_steps=2,
+                sampling_rate="sqrt",
+                variance_weight=0.5,
+                end_rate=0.5,
+                clipping_norm=2.0,
+            ),
+        )
+        yield (
+            "line-by-updates",
+            LABELLED,
+            lambda: methods.line_by_updates(
+                8.0, DELTA, relation, noise_std=0.5, rounds=2, full_covariance=True
+            ),
+        )
+        yield (
             "sgd-sequential",
             LABELLED,
             lambda: methods.sgd_sequential(2.0, DELTA, steps=12, uses=2, relation=relation),
@@ -363,7 +386,10 @@ def _posterior(generator, relation):
     common = {"epsilon": 8.0, "rounds": 2, "relation": relation}
     common["clipping_norm"] = _size(generator, -4, 4)
     if generator.random() < 0.5:
-        return LABELLED, methods.dp_sga(likelihood, local_steps=2, sampling_rate=0.5, **common)
+        weight = 1.0 if generator.random() < 0.5 else _size(generator, -3, 3)
+        return LABELLED, methods.dp_sga(
+            likelihood, local_steps=2, sampling_rate=0.5, variance_weight=weight, **common
+        )
     full = _pick(generator, True, False)
     return LABELLED, methods.natural_gradient(likelihood, full_covariance=full, **common)
 

@@ -9,11 +9,11 @@ import pytest
 
 from unisono.accounting import gaussian
 from unisono.attacks.defences import (
-    Clipping,
+    ClippingDefence,
     DpSgd,
     Dropout,
     GradientNoise,
-    LocalSteps,
+    LocalStepsDefence,
     Nothing,
     Pruning,
     SecureSum,
@@ -47,10 +47,10 @@ def _seen(defence, seed=0):
     "defence",
     [
         Nothing(),
-        LocalSteps(),
+        LocalStepsDefence(),
         GradientNoise(0.1),
-        Clipping(),
-        Clipping(1.0, "record"),
+        ClippingDefence(),
+        ClippingDefence(1.0, "record"),
         Dropout(0.5, UNITS),
         Pruning(0.1),
         SecureSum(3, REST),
@@ -143,9 +143,9 @@ def test_a_secure_sum_is_the_mean_over_parties():
     [
         (lambda: Dropout(0.0, UNITS), "keep = 0.0"),
         (lambda: Dropout(0.5, UNITS, "epoch"), "'epoch' is unknown"),
-        (lambda: Clipping(1.0, "layer"), "choose batch or record"),
-        (lambda: LocalSteps(0), "steps = 0"),
-        (lambda: _seen(LocalSteps(3, 0.1, True)), "4 rows are no multiple of 3"),
+        (lambda: ClippingDefence(1.0, "layer"), "choose batch or record"),
+        (lambda: LocalStepsDefence(0), "steps = 0"),
+        (lambda: _seen(LocalStepsDefence(3, 0.1, True)), "4 rows are no multiple of 3"),
         (lambda: _seen(GradientNoise(-1.0)), "std = -1.0"),
         (lambda: _seen(SecureSum(9, REST)), "9 parties need 32 of 26"),
     ],

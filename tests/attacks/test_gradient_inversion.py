@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 
 from unisono.attacks.defences import (
-    Clipping,
+    ClippingDefence,
     DpSgd,
     Dropout,
-    LocalSteps,
+    LocalStepsDefence,
     Nothing,
     Pruning,
     SecureSum,
 )
 from unisono.attacks.gradient_inversion import (
-    Settings,
+    InversionSettings,
     invert,
     invert_without_labels,
     total_variation,
@@ -39,7 +39,7 @@ def _error(defence, adaptive=True, **choices):
     seen = defence.observe(VICTIM, np.random.default_rng(0))
     model = attacker_model(NETWORK.loss, PARAMETERS, seen, 3, adaptive=adaptive)
     targets = np.resize(LABELS[:3], model.records)
-    found = invert(model, targets, FEATURES, Settings(**{**BOX, **choices}))
+    found = invert(model, targets, FEATURES, InversionSettings(**{**BOX, **choices}))
     return match(found.rows, POOL[:3]).error
 
 
@@ -53,7 +53,7 @@ def test_without_a_known_range():
 
 def test_the_direction_alone_is_enough():
     """A naive attacker with the cosine distance does not care about the clipped length."""
-    clipped = Clipping(0.01)
+    clipped = ClippingDefence(0.01)
     assert _error(clipped, adaptive=False, distance="cosine", tolerance=1e-12) < 1e-2
     assert _error(clipped, adaptive=False) > 0.5
 
@@ -65,8 +65,8 @@ def test_adam_finds_it_too():
 @pytest.mark.parametrize(
     "defence",
     [
-        LocalSteps(3, 1.0),
-        Clipping(0.01, "record"),
+        LocalStepsDefence(3, 1.0),
+        ClippingDefence(0.01, "record"),
         Dropout(0.5, ("dense1", "weights")),
         Pruning(0.3),
     ],
@@ -85,7 +85,7 @@ def test_unseen_masks_are_found_with_the_records():
 
 def test_a_batch_for_each_step():
     """The first steps see other records than the last; all are found."""
-    assert _error(LocalSteps(3, 0.3, fresh=True), steps=1000) < 1e-3
+    assert _error(LocalStepsDefence(3, 0.3, fresh=True), steps=1000) < 1e-3
 
 
 def test_a_secure_sum_of_two_parties_is_a_larger_batch():
@@ -94,7 +94,7 @@ def test_a_secure_sum_of_two_parties_is_a_larger_batch():
     drawn = np.random.default_rng(0).choice(3, 3, replace=False)
     targets = np.concatenate([LABELS[:3], LABELS[3:6][drawn]])
     model = attacker_model(NETWORK.loss, PARAMETERS, seen, 3)
-    found = invert(model, targets, FEATURES, Settings(**{**BOX, "steps": 2000}))
+    found = invert(model, targets, FEATURES, InversionSettings(**{**BOX, "steps": 2000}))
     assert match(found.rows, POOL[:3]).error < 0.05
 
 
@@ -115,7 +115,7 @@ def test_labels_come_with_the_rows():
         seen.update["dense1"]["bias"],
         lambda rows: jax.nn.softmax(NETWORK.predict(PARAMETERS, rows)),
         FEATURES,
-        Settings(**BOX),
+        InversionSettings(**BOX),
     )
     np.testing.assert_array_equal(found.targets, np.sort(LABELS[:3]))
     assert match(found.rows, POOL[:3]).error < 1e-4
@@ -124,7 +124,9 @@ def test_labels_come_with_the_rows():
 def test_a_good_start_is_used_and_one_start_is_enough():
     seen = Nothing().observe(VICTIM, np.random.default_rng(0))
     model = attacker_model(NETWORK.loss, PARAMETERS, seen, 3)
-    found = invert(model, LABELS[:3], FEATURES, Settings(steps=1, restarts=3), start=POOL[:3])
+    found = invert(
+        model, LABELS[:3], FEATURES, InversionSettings(steps=1, restarts=3), start=POOL[:3]
+    )
     assert found.distance < 1e-12
     assert len(found.distances) == 1
 
@@ -146,7 +148,9 @@ def test_smoothness_makes_smoother_images():
     model = attacker_model(NETWORK.loss, PARAMETERS, Seen(noise["update"], {}), 3)
     image = (SIDE, SIDE)
     found = [
-        invert(model, LABELS[:3], FEATURES, Settings(**BOX, smoothness=weight, image=image))
+        invert(
+            model, LABELS[:3], FEATURES, InversionSettings(**BOX, smoothness=weight, image=image)
+        )
         for weight in (0.0, 1.0)
     ]
     rough, smooth = (float(total_variation(one.rows, image)) for one in found)
@@ -165,7 +169,7 @@ def test_smoothness_makes_smoother_images():
 )
 def test_settings_that_cannot_be(choices, words):
     with pytest.raises(InvalidInput, match=words):
-        Settings(**choices)
+        InversionSettings(**choices)
 
 
 def test_wrong_sizes_are_named():
@@ -174,4 +178,4 @@ def test_wrong_sizes_are_named():
     with pytest.raises(InvalidInput, match="2 targets for 3 records"):
         invert(model, LABELS[:2], FEATURES)
     with pytest.raises(InvalidInput, match="not rows of 16"):
-        invert(model, LABELS[:3], FEATURES, Settings(image=(3, 3)))
+        invert(model, LABELS[:3], FEATURES, InversionSettings(image=(3, 3)))

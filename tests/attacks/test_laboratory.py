@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from unisono.attacks import closed_form, laboratory
-from unisono.attacks.laboratory import cases, ground, members, pictures, reconstruction, tensors
+from unisono.attacks.laboratory import cases, members, pictures, reconstruction, tensors, testbed
 from unisono.attacks.laboratory.results import plain
 from unisono.attacks.scoring import match, mean_baseline
 from unisono.errors import InvalidInput
 
-SMALL = laboratory.Effort(
+SMALL = laboratory.LaboratoryEffort(
     neurons=(4000, 6000, 8000),
     tensor_seeds=1,
     private_batches=3,
@@ -120,9 +120,9 @@ def test_curves_start_with_the_record_and_end_with_nothing(outcome):
 
 def test_attacks_read_what_was_seen_and_nothing_else(monkeypatch):
     """The victim's records are destroyed between the exchange and the attack."""
-    place, (truth, targets) = ground.images(), ground.secrets()
-    wide = ground.moments(4000)
-    stretched, signs = ground.stretched(truth), ground.even_or_odd(targets)
+    place, (truth, targets) = testbed.images(), testbed.secrets()
+    wide = testbed.moments(4000)
+    stretched, signs = testbed.stretched(truth), testbed.even_or_odd(targets)
     victims = [place.victim(truth.copy(), targets.copy()), wide.victim(stretched.copy(), signs)]
     nothing = _case("none").make(place, 5)
     seen, moments = (nothing.observe(one, np.random.default_rng(0)) for one in victims)
@@ -132,7 +132,7 @@ def test_attacks_read_what_was_seen_and_nothing_else(monkeypatch):
     def forbidden(*arguments):
         raise AssertionError("an attack asked for the secrets")
 
-    monkeypatch.setattr(ground, "secrets", forbidden)
+    monkeypatch.setattr(testbed, "secrets", forbidden)
     found = reconstruction.inverted(place, seen, 5, adaptive=True)
     assert match(found.rows, truth).error < 1e-4
     start = tensors.by_moments(wide, moments, 5)
@@ -140,7 +140,7 @@ def test_attacks_read_what_was_seen_and_nothing_else(monkeypatch):
 
 
 def test_pruning_falls_to_the_adaptive_attacker_only():
-    place, (truth, targets) = ground.images(), ground.secrets()
+    place, (truth, targets) = testbed.images(), testbed.secrets()
     victim = place.victim(truth, targets)
     seen = _case("pruning").make(place, 5).observe(victim, np.random.default_rng(0))
     errors = [
@@ -152,9 +152,9 @@ def test_pruning_falls_to_the_adaptive_attacker_only():
 
 def test_dp_sgd_at_epsilon_8_shows_no_pixel_and_hardly_a_label():
     """Closed form on 5 records alone, and labels of 40 batches: the ratio's error is about 0.02."""
-    place, case = ground.images(), _case("dp-8")
+    place, case = testbed.images(), _case("dp-8")
     assert case.make(place, 5).epsilon(1e-5, 5, 1) < 8
-    truth, targets = ground.secrets()
+    truth, targets = testbed.secrets()
     mean = mean_baseline(place.rows, truth).error
     for number in range(5):
         own = slice(number, number + 1)
@@ -163,7 +163,7 @@ def test_dp_sgd_at_epsilon_8_shows_no_pixel_and_hardly_a_label():
         assert match(reconstruction.quotient(seen, True)[None], truth[own]).error > mean
     read, blind = [], []
     for number in range(40):
-        truth, targets = ground.secrets(number)
+        truth, targets = testbed.secrets(number)
         mean = mean_baseline(place.rows, truth).error
         victim = place.victim(truth, targets)
         seen = case.make(place, 5).observe(victim, np.random.default_rng(number))
@@ -175,7 +175,7 @@ def test_dp_sgd_at_epsilon_8_shows_no_pixel_and_hardly_a_label():
 
 def test_membership_is_guessing_under_strong_noise():
     """40 pairs: the area of blind guessing scatters by 0.065, so 0.8 is 4.6 deviations away."""
-    place = ground.images(0, 8)
+    place = testbed.images(0, 8)
     strong, weak = (_case(name).make(place, 5) for name in ("dp-1", "dp-weakest"))
     assert members.tested(place, strong, 40, 0).adaptive.area < 0.8
     assert members.tested(place, weak, 40, 0).adaptive.area > 0.95
@@ -185,10 +185,10 @@ def test_membership_is_guessing_under_strong_noise():
 
 
 def _moment_error(name, neurons, number=0):
-    place = ground.moments(neurons, number)
-    images, labels = ground.secrets()
-    truth = ground.stretched(images)
-    victim = place.victim(truth, ground.even_or_odd(labels))
+    place = testbed.moments(neurons, number)
+    images, labels = testbed.secrets()
+    truth = testbed.stretched(images)
+    victim = place.victim(truth, testbed.even_or_odd(labels))
     seen = _case(name).make(place, 5).observe(victim, np.random.default_rng(number))
     return match(tensors.by_moments(place, seen, 5), truth).error
 
@@ -206,10 +206,10 @@ def test_more_neurons_help_unless_there_is_dp_sgd():
 
 @pytest.mark.slow
 def test_masks_of_a_step_are_undone_by_the_adaptive_only():
-    place = ground.moments(16000)
-    images, labels = ground.secrets()
-    truth = ground.stretched(images)
-    victim = place.victim(truth, ground.even_or_odd(labels))
+    place = testbed.moments(16000)
+    images, labels = testbed.secrets()
+    truth = testbed.stretched(images)
+    victim = place.victim(truth, testbed.even_or_odd(labels))
     seen = _case("dropout-step").make(place, 5).observe(victim, np.random.default_rng(0))
     errors = [
         match(tensors.polished(place, seen, tensors.by_moments(place, seen, 5, a), a), truth).error
@@ -238,6 +238,6 @@ def test_names_of_defences():
 
 
 def test_secrets_are_not_public():
-    data, (rows, _) = ground.digits(), ground.secrets()
+    data, (rows, _) = testbed.digits(), testbed.secrets()
     assert not any((data.rows == row).all(axis=1).any() for row in rows)
     assert mean_baseline(data.rows, rows).error == pytest.approx(0.55, abs=0.01)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unisono.attacks import membership
-from unisono.attacks.defences import Clipping, DpSgd, Nothing
+from unisono.attacks.defences import ClippingDefence, DpSgd, Nothing
 from unisono.attacks.victim import Victim, sender
 from unisono.errors import InvalidInput
 from unisono.problems.networks import mlp
@@ -84,7 +84,7 @@ def test_an_update_betrays_the_record_that_was_not_known():
         return np.count_nonzero(found > found[0])
 
     assert place(Nothing(), {}) == 0
-    assert place(Clipping(0.5, "record"), {"clip": 0.5, "clipped": "record"}) == 0
+    assert place(ClippingDefence(0.5, "record"), {"clip": 0.5, "clipped": "record"}) == 0
     assert place(DpSgd(0.5, 4.0, 6), {"clip": 0.5, "clipped": "record"}) > 0
 
 

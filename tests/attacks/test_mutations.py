@@ -23,7 +23,7 @@ from unisono.accounting import gaussian
 from unisono.attacks import replay as replay_module
 from unisono.attacks.audit import audit, check
 from unisono.attacks.replay import Replay
-from unisono.attacks.worlds import Effort, attacker, audit_pair, find_pair
+from unisono.attacks.worlds import AuditEffort, attacker, audit_pair, find_pair
 from unisono.core.algorithm import Facts
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust
@@ -59,7 +59,7 @@ def prepared(made):
 
 
 def found_in(attack, pair, fault=None):
-    effort = Effort(RUNS, 60.0, 0.999)
+    effort = AuditEffort(RUNS, 60.0, 0.999)
     return audit_pair(attack, pair, Relation.ZERO_OUT, DELTA, effort, seed=2, fault=fault)
 
 

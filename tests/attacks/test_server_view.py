@@ -14,7 +14,7 @@ from unisono.studies.file import load_study
 
 with warnings.catch_warnings():  # of Typer about Click, as in tests/cli
     warnings.filterwarnings("ignore", message=r".*removed in Click 9", category=DeprecationWarning)
-    from unisono.cli import attack_inversion, made_up
+    from unisono.cli import attack_inversion, synthetic
 
 NUMBER = '{ kind = "number", bounds = [0, 10] }'
 STUDY = f"""\
@@ -71,7 +71,7 @@ def study(folder, mode="trusted-server", target=CLASSES, records=3, sections=NET
         words = words.replace(old, new)
     path.write_text(words)
     built = build(load_study(path))
-    return built, made_up.parties(built, 0)
+    return built, synthetic.parties(built, 0)
 
 
 @pytest.fixture(scope="module")

@@ -7,22 +7,22 @@ import pytest
 from typer.testing import CliRunner
 
 from unisono import cli
-from unisono.attacks.laboratory import experiment, ground
+from unisono.attacks.laboratory import experiment, testbed
 from unisono.attacks.laboratory.results import (
     Baseline,
-    Laboratory,
-    Membership,
-    Point,
-    Privacy,
+    LaboratoryResults,
+    MembershipScore,
+    PrivacyScore,
     Reconstruction,
     Row,
     Tensor,
+    TensorPoint,
 )
 from unisono.reports.markdown import markdown
 from unisono.runs.folder import read_run
 
 RUNNER = CliRunner()
-TINY = experiment.Effort(
+TINY = experiment.LaboratoryEffort(
     neurons=(2000, 4000),
     tensor_seeds=1,
     private_batches=1,
@@ -63,7 +63,7 @@ column = "age"
 def imagined(cases, *, seed, quick, progress):
     """An outcome in which every number is made up; `run` itself is tested beside the attacks."""
     progress("done", 1, 1)
-    truth, _ = ground.secrets()
+    truth, _ = testbed.secrets()
     error = Reconstruction(1e-6, math.inf, 2e-6, 0.3, 20.0, 1)
     tensor = Tensor((10, 20), (0.2, 0.1), -0.5, 0.05, "B sqrt(d/m)", None, None, 0.02, 30.0, 0.4)
     rows = tuple(
@@ -73,12 +73,12 @@ def imagined(cases, *, seed, quick, progress):
             error,
             None,
             tensor,
-            Membership(1.0, 1.0, 0.9, 3),
+            MembershipScore(1.0, 1.0, 0.9, 3),
             0.7,
             0.95,
-            Privacy(
+            PrivacyScore(
                 1e-5,
-                case.make(ground.images(0, 8), 5).epsilon(1e-5, 5, 1),
+                case.make(testbed.images(0, 8), 5).epsilon(1e-5, 5, 1),
                 1.0,
                 4.0,
                 None,
@@ -89,12 +89,12 @@ def imagined(cases, *, seed, quick, progress):
         )
         for case in cases
     )
-    points = (Point(100.0, 0.1, 0.7), Point(1.0, 0.9, 0.7))
-    found = Laboratory(
+    points = (TensorPoint(100.0, 0.1, 0.7), TensorPoint(1.0, 0.9, 0.7))
+    found = LaboratoryResults(
         rows, Baseline(0.55, 11.0, 0.97), points, points, 0.55, experiment.SETTING, quick, seed, 1.0
     )
     shown = {case.name: {"inversion": truth, "tensor": truth} for case in cases}
-    return experiment.Outcome(found, {"truth": {"truth": truth}, **shown})
+    return experiment.LaboratoryOutcome(found, {"truth": {"truth": truth}, **shown})
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from unisono import cli
-from unisono.cli.plan_advice import Line, best_by_trust, recommended
+from unisono.cli.plan_advice import AdviceLine, best_by_trust, recommended
 from unisono.cli.plan_studies import Candidate, PlanRequest, request_of
 from unisono.core.trust import Trust, Unit
 from unisono.core.values import Private
@@ -217,7 +217,7 @@ def line(trust, likely, grade, name="first", unit=Unit.RECORD, rough=True):
     noise = Noise("Gaussian", 1.0, 1.0, 1, 1, 1.0, 1.0)
     band = Band(likely, likely, likely)
     found = Prediction(Task.CLASSIFICATION, name, trust, unit, noise, band, grade, rough)
-    return Line(Candidate(name, trust, unit, None), found)
+    return AdviceLine(Candidate(name, trust, unit, None), found)
 
 
 GOOD, USABLE, DOUBTFUL, USELESS = Grade

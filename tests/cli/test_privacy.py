@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from unisono.accounting import gaussian
 from unisono.accounting.curve import PrivacyCurve
 from unisono.cli import answers, app, comparison
-from unisono.cli.inputs import MechanismName, Question
+from unisono.cli.inputs import MechanismName, TypedQuestion
 from unisono.core.events import Poisson, WithoutReplacement
 from unisono.core.trust import Relation
 
@@ -112,7 +112,7 @@ def test_large_delta_is_warned_on_stderr_and_still_answered():
 
 
 def test_trade_off_from_one_curve_agrees_with_the_curve_itself():
-    question = Question(MechanismName.GAUSSIAN, 10, Poisson(0.2), Relation.REPLACE_ONE, 1e-5)
+    question = TypedQuestion(MechanismName.GAUSSIAN, 10, Poisson(0.2), Relation.REPLACE_ONE, 1e-5)
     curve = PrivacyCurve(question.history(2.0), question.relation)
     (found,) = answers._trade_off(curve, [0.1])
     # No test beats the line of total variation, and the bound is not vacuous either.
@@ -130,7 +130,9 @@ def test_trade_off_from_one_curve_agrees_with_the_curve_itself():
     relation=st.sampled_from(list(Relation)),
 )
 def test_calibration_never_overshoots_and_wastes_little(epsilon, exponent, count, relation):
-    question = Question(MechanismName.GAUSSIAN, count, relation=relation, delta=10.0**-exponent)
+    question = TypedQuestion(
+        MechanismName.GAUSSIAN, count, relation=relation, delta=10.0**-exponent
+    )
     found = answers.calibrate(question, epsilon)
     assert found.cost.epsilon <= epsilon
     assert found.cost.epsilon >= 0.998 * epsilon
@@ -139,7 +141,7 @@ def test_calibration_never_overshoots_and_wastes_little(epsilon, exponent, count
 @pytest.mark.parametrize("mechanism", list(MechanismName))
 @pytest.mark.parametrize("count", [1, 8])
 def test_every_mechanism_calibrates(mechanism, count):
-    found = answers.calibrate(Question(mechanism, count, delta=1e-6), 1.0)
+    found = answers.calibrate(TypedQuestion(mechanism, count, delta=1e-6), 1.0)
     assert 0.99 <= found.cost.epsilon <= 1.0
     again = run_json(
         "cost", "--mechanism", mechanism, "--noise", str(found.cost.noise), "--count", str(count)
@@ -148,7 +150,7 @@ def test_every_mechanism_calibrates(mechanism, count):
 
 
 def test_sampled_calibration():
-    question = Question(MechanismName.GAUSSIAN, 100, Poisson(0.01), Relation.ZERO_OUT, 1e-5)
+    question = TypedQuestion(MechanismName.GAUSSIAN, 100, Poisson(0.01), Relation.ZERO_OUT, 1e-5)
     found = answers.calibrate(question, 1.0)
     assert 0.997 <= found.cost.epsilon <= 1.0
 
@@ -169,7 +171,7 @@ def test_classical_formula_beside_it():
 # -------------------------------------------------------------------- compare
 
 
-def by_name(question: Question, noise: float) -> dict[str, comparison.Line]:
+def by_name(question: TypedQuestion, noise: float) -> dict[str, comparison.ComparisonLine]:
     return {line.name: line for line in comparison.compare(question, noise)}
 
 
@@ -177,7 +179,7 @@ def by_name(question: Question, noise: float) -> dict[str, comparison.Line]:
 @pytest.mark.parametrize("sampler", [None, Poisson(0.05)])
 def test_no_valid_accountant_claims_less_than_the_certified_lower_bound(relation, sampler):
     arguments = {} if sampler is None else {"sampler": sampler}
-    question = Question(MechanismName.GAUSSIAN, 50, relation=relation, delta=1e-5, **arguments)
+    question = TypedQuestion(MechanismName.GAUSSIAN, 50, relation=relation, delta=1e-5, **arguments)
     lines = comparison.compare(question, 3.0)
     lower = next(line.lower for line in lines if line.lower is not None)
     assert sum(line.valid for line in lines) >= 2
@@ -186,40 +188,40 @@ def test_no_valid_accountant_claims_less_than_the_certified_lower_bound(relation
 
 
 def test_the_published_formulas_that_lie_are_marked():
-    pure = Question(MechanismName.RANDOMIZED_RESPONSE, 1000, delta=1e-5)
+    pure = TypedQuestion(MechanismName.RANDOMIZED_RESPONSE, 1000, delta=1e-5)
     lines = by_name(pure, 1.0)
     published = lines["sqrt(6 T log 1/delta), as published"]
     assert not published.valid  # E001-7: claims 262.8 where the truth is 577.8
     assert published.epsilon == pytest.approx(262.8, abs=0.1)
     assert lines["optimal composition"].epsilon == pytest.approx(577.8, abs=0.1)
 
-    sampled = Question(MechanismName.GAUSSIAN, 100, Poisson(0.01), Relation.REPLACE_ONE, 1e-5)
+    sampled = TypedQuestion(MechanismName.GAUSSIAN, 100, Poisson(0.01), Relation.REPLACE_ONE, 1e-5)
     lines = by_name(sampled, 1.0)
     for name in ("Rényi, tight conversion", "moments accountant, as published (lambda <= 32)"):
         assert not lines[name].valid
         assert "add-or-remove" in lines[name].note
 
-    plain = Question(MechanismName.GAUSSIAN, 1, delta=1e-5)
+    plain = TypedQuestion(MechanismName.GAUSSIAN, 1, delta=1e-5)
     assert not by_name(plain, 1.0)["classical formula, basic composition"].valid
     assert by_name(plain, 20.0)["classical formula, basic composition"].valid
 
 
 def test_a_fixed_size_subset_is_never_accounted_as_poisson():
-    question = Question(MechanismName.GAUSSIAN, 10, WithoutReplacement(10, 100), delta=1e-5)
+    question = TypedQuestion(MechanismName.GAUSSIAN, 10, WithoutReplacement(10, 100), delta=1e-5)
     lines = comparison.compare(question, 2.0)
     claimed = [line for line in lines if "as if Poisson" in line.name]
     assert len(claimed) == 2
     assert not any(line.valid for line in claimed)
     best = min(line.epsilon for line in lines if line.valid)
     assert all(line.epsilon < best for line in claimed)
-    removed = Question(
+    removed = TypedQuestion(
         MechanismName.GAUSSIAN, 10, WithoutReplacement(10, 100), Relation.ADD_OR_REMOVE, 1e-5
     )
     assert not any(line.valid for line in comparison.compare(removed, 2.0))
 
 
 def test_integer_noise_does_not_claim_the_continuous_curve():
-    lines = by_name(Question(MechanismName.DISCRETE_GAUSSIAN, 1, delta=1e-6), 4.0)
+    lines = by_name(TypedQuestion(MechanismName.DISCRETE_GAUSSIAN, 1, delta=1e-6), 4.0)
     assert not lines["exact Gaussian curve"].valid
     assert lines["Rényi bound of the integer law"].valid
 

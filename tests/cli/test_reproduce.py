@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from unisono import cli
 from unisono.experiments import catalogue
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.findings import ExpectedNumber, Findings
 
 RUNNER = CliRunner()
 
@@ -27,9 +27,10 @@ def toys(monkeypatch):
     """Three experiments that cost nothing: right, wrong, and one that must not be run."""
     found = {
         "right": findings(
-            Number("half", 0.5, 0.4, 0.6, "a note"), Number("big", 2.0, 1, float("inf"))
+            ExpectedNumber("half", 0.5, 0.4, 0.6, "a note"),
+            ExpectedNumber("big", 2.0, 1, float("inf")),
         ),
-        "wrong": findings(Number("half", 0.7, 0.4, 0.6)),
+        "wrong": findings(ExpectedNumber("half", 0.7, 0.4, 0.6)),
     }
     asked = []
     for name in ("right", "wrong", "never"):

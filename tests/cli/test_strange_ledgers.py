@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.cli import export
-from unisono.cli.book import check_book, read_book
+from unisono.cli.ledger_reader import check_book, read_book
 from unisono.core import journal
 from unisono.core.costs import everyone
 from unisono.core.events import Event, Gaussian

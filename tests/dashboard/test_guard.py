@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from unisono.dashboard.guard import Door
+from unisono.dashboard.guard import GuardedDoor
 
 from .conftest import TOKEN
 
@@ -65,7 +65,7 @@ def test_links_of_a_page_stay_where_it_was_asked_for(client):
 
 
 def test_every_dashboard_has_a_room_of_its_own():
-    rooms = {Door(TOKEN, "127.0.0.1", 80).room for _ in range(3)}
+    rooms = {GuardedDoor(TOKEN, "127.0.0.1", 80).room for _ in range(3)}
     assert len(rooms) == 3
     assert all(len(room) >= 32 for room in rooms)
 
@@ -161,7 +161,7 @@ def test_a_request_without_a_host_is_refused(client):
     ],
 )
 def test_names_follow_from_where_it_listens(listens, asked, answers):
-    assert Door(TOKEN, listens, 80).named(asked) is answers
+    assert GuardedDoor(TOKEN, listens, 80).named(asked) is answers
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])

@@ -16,7 +16,7 @@ from unisono.core import journal
 from unisono.core.ledger import Ledger
 from unisono.core.trust import Viewer
 from unisono.data import UnreadValues, read_table
-from unisono.deployment.local_run import LocalRun, Place, prepare
+from unisono.deployment.local_run import LocalRun, RunPlace, prepare
 from unisono.deployment.parties_here import find_data
 from unisono.deployment.run_folder import claimed
 from unisono.engines import driver
@@ -53,7 +53,7 @@ def made(tmp_path):
             if not (tmp_path / f"{name}.csv").exists():
                 write_records(tmp_path / f"{name}.csv", number)
         data = find_data(NAMES, tmp_path)
-        return Place(study, data, tmp_path / "run", seed=seed)
+        return RunPlace(study, data, tmp_path / "run", seed=seed)
 
     return place
 
@@ -514,7 +514,7 @@ def test_a_process_that_is_killed_by_signal_leaves_a_folder_that_goes_on(made):
         "import os, signal, sys\n"
         "from pathlib import Path\n"
         "from unisono.engines import driver\n"
-        "from unisono.deployment.local_run import Place, prepare\n"
+        "from unisono.deployment.local_run import RunPlace, prepare\n"
         "whole, done = driver._Work.piece, []\n"
         "def piece(self, *arguments):\n"
         "    done.append(1)\n"
@@ -522,7 +522,7 @@ def test_a_process_that_is_killed_by_signal_leaves_a_folder_that_goes_on(made):
         "    return whole(self, *arguments)\n"
         "driver._Work.piece = piece\n"
         "study, folder, *data = map(Path, sys.argv[1:])\n"
-        "task = prepare(Place(study, {p.stem: p for p in data}, folder))\n"
+        "task = prepare(RunPlace(study, {p.stem: p for p in data}, folder))\n"
         "with task.opened() as books: task.run(books, lambda progress: None)\n"
     )
     arguments = [place.study, place.folder, *place.data.values()]

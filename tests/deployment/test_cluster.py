@@ -27,7 +27,7 @@ from unisono.core.study import Party
 from unisono.core.values import Private
 from unisono.data import read_table
 from unisono.deployment import party
-from unisono.deployment.coordinate import Place, authority_of, run, serving
+from unisono.deployment.coordinate import ServerPlace, authority_of, run, serving
 from unisono.deployment.job import Job
 from unisono.engines import in_process
 from unisono.engines.distributed.server import Conditions
@@ -157,7 +157,7 @@ class Shared:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     made = Shared(tmp_path_factory.mktemp("cluster"))
-    with serving(made.job, Place("127.0.0.1", None, ("127.0.0.1",), stock=True)) as made.link:
+    with serving(made.job, ServerPlace("127.0.0.1", None, ("127.0.0.1",), stock=True)) as made.link:
         yield made
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from unisono.core.trust import FINAL_MODEL
 from unisono.deployment import party
-from unisono.deployment.local_run import Place, prepare
+from unisono.deployment.local_run import RunPlace, prepare
 from unisono.deployment.parties_here import find_data
 from unisono.errors import PrivacyViolation
 from unisono.reports.markdown import markdown
@@ -35,7 +35,7 @@ def allow(trial, name):
 
 def run(trial, seed=None):
     data = find_data(NAMES, trial.folder)
-    task = prepare(Place(trial.study, data, trial.folder / "run", seed=seed))
+    task = prepare(RunPlace(trial.study, data, trial.folder / "run", seed=seed))
     with task.opened() as books:
         return task.run(books, lambda progress: None)
 

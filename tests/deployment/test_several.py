@@ -82,7 +82,7 @@ def test_what_stops_one_stops_none_of_the_others(trial, monkeypatch):
 
 def test_sigterm_ends_all_of_them(trial, monkeypatch):
     """Each answers what it has begun and takes its leave."""
-    resident = pytest.importorskip("unisono.engines.flower.resident", reason="needs flwr")
+    resident = pytest.importorskip("unisono.engines.flower.party_client", reason="needs flwr")
     here, left = threading.Barrier(len(NAMES) + 1), []
 
     def serve(answer, address, *, stop, **options):

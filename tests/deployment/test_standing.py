@@ -56,7 +56,7 @@ def test_a_refused_second_process_leaves_no_trace(trial):
 
 
 def test_sigterm_lets_a_party_take_its_leave(trial, monkeypatch):
-    resident = pytest.importorskip("unisono.engines.flower.resident", reason="needs flwr")
+    resident = pytest.importorskip("unisono.engines.flower.party_client", reason="needs flwr")
     before, left = signal.getsignal(signal.SIGTERM), []
 
     def serve(answer, address, *, stop, **options):
@@ -168,7 +168,7 @@ def test_a_party_that_is_offline_at_the_end_fetches_its_result_later(trial, monk
 
 def test_a_party_that_is_killed_after_the_last_word_has_its_result(trial, monkeypatch):
     """The server believes that it holds it, and hands out nothing more."""
-    resident = pytest.importorskip("unisono.engines.flower.resident", reason="needs flwr")
+    resident = pytest.importorskip("unisono.engines.flower.party_client", reason="needs flwr")
     monkeypatch.setattr("unisono.engines.distributed.server._RETURN", 0.0)
     job = Job.begin(trial.job, trial.study, trial.roster, Conditions(5.0, 5.0))
     members = [member(trial, name) for name in NAMES]

@@ -111,6 +111,35 @@ CASES = {
         Trust.SECURE_SUM,
         {},
     ),
+    "line-by-dp-sga": (
+        methods.line_by_dp_sga(
+            8.0,
+            DELTA,
+            Relation.ZERO_OUT,
+            noise_std=0.5,
+            rounds=5,
+            local_steps=2,
+            sampling_rate="sqrt",
+            end_rate=0.5,
+            clipping_norm=4.0,
+        ),
+        Trust.LOCAL,
+        {},
+    ),
+    "line-by-updates": (
+        methods.line_by_updates(
+            8.0, DELTA, noise_std=0.5, rounds=5, clipping_norm=5.0, full_covariance=True
+        ),
+        Trust.TRUSTED_SERVER,
+        {"unit": Unit.PARTY},
+    ),
+    "line-by-natural-gradient": (
+        methods.line_by_natural_gradient(
+            8.0, DELTA, Relation.ZERO_OUT, noise_std=0.5, rounds=5, full_covariance=True
+        ),
+        Trust.SECURE_SUM,
+        {},
+    ),
     "one-shot": (
         methods.one_shot_regression(8.0, DELTA, Relation.ZERO_OUT, clipping_norm=4.0),
         Trust.SECURE_SUM,
@@ -128,7 +157,10 @@ CASES = {
 
 # In the fast tests: turns and own epsilons, parties' coins, shards that are averaged, full
 # covariances, and one release. The others run the same code with other settings.
-QUICK = ("dp-sga-in-turn", "a-party-by-coins", "local-averaging", "natural-gradient", "one-shot")
+QUICK = (
+    *("dp-sga-in-turn", "a-party-by-coins", "local-averaging", "natural-gradient", "one-shot"),
+    *("line-by-dp-sga", "line-by-updates"),
+)
 
 
 def agreed(name):

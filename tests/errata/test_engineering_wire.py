@@ -117,8 +117,8 @@ def test_a_partys_state_never_sees_its_own_noise():
     def init(facts):
         return algorithm.init(facts)[0], jnp.zeros(2, jnp.int32)
 
-    def local(facts, public, state, data, mask):
-        _, contribution = algorithm.local(facts, public, None, data, mask)
+    def local(facts, public, state, data, mask, size):
+        _, contribution = algorithm.local(facts, public, None, data, mask, size)
         return state + contribution.value, contribution
 
     keeping = algorithm._replace(init=init, local=local, settle=lambda state, accepted: state)

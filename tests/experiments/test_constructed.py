@@ -22,7 +22,7 @@ from unisono.experiments import (
     sgd_bounds,
     simulation,
 )
-from unisono.experiments.findings import Number
+from unisono.experiments.findings import ExpectedNumber
 
 from .. import methods
 
@@ -47,8 +47,8 @@ def test_every_number_is_as_expected_and_can_be_drawn(module):
 
 
 def test_a_number_outside_its_range_is_not_as_expected():
-    assert not Number("error", 0.2, 0.3, 0.4).as_expected
-    assert not Number("error", math.nan, 0.3, 0.4).as_expected
+    assert not ExpectedNumber("error", 0.2, 0.3, 0.4).as_expected
+    assert not ExpectedNumber("error", math.nan, 0.3, 0.4).as_expected
 
 
 def test_simulated_runs_are_those_of_the_engine():

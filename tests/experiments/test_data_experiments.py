@@ -63,8 +63,8 @@ def test_missing_files_are_refused_with_the_way_to_get_them(tmp_path, monkeypatc
 def test_pictures_are_drawn():
     """Of made-up outcomes: the data need not be there."""
     wanted = kddcup.lines(0.5)[:4]
-    found = [kddcup.Outcome(line, [0.1, 0.2], [0.0, 0.1], 0.5) for line in wanted]
-    records = adult_parties.Records("Adult", *(np.ones(3),) * 4, ceiling=0.85)
+    found = [kddcup.KddOutcome(line, [0.1, 0.2], [0.0, 0.1], 0.5) for line in wanted]
+    records = adult_parties.AdultRecords("Adult", *(np.ones(3),) * 4, ceiling=0.85)
     curves = {name: [0.8, 0.7] for name in adult_parties.NAMES}
     for draw in (
         lambda figure: kddcup.draw(figure, found),

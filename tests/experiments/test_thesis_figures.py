@@ -19,7 +19,7 @@ from unisono.algorithms.free_energy import (
     to_coordinates,
 )
 from unisono.experiments import clamp_bias, linear_case
-from unisono.experiments.climb import Plan, climb_all
+from unisono.experiments.climb import ClimbPlan, climb_all
 from unisono.problems.gaussian_family import Natural
 from unisono.problems.likelihoods import linear, logistic
 
@@ -89,7 +89,7 @@ def test_the_gradient_is_that_of_the_free_energy(likelihood):
 def test_a_climb_without_noise_ends_at_the_posterior_and_the_printed_one_does_not():
     """E003-21: with the halves KL vanishes; as printed the precision grows for ever."""
     shards = linear_case.thesis_shards([3], 3, 10, 2.0)
-    right = Plan(2e-3, 0.2, clip=1e9, sigma=0.0, rate=1.0, data_only=True)
+    right = ClimbPlan(2e-3, 0.2, clip=1e9, sigma=0.0, rate=1.0, data_only=True)
     start = Natural(np.full((1, 3), 20.0), np.full((1, 3), 10.0))
     found = climb_all([right, right._replace(printed=2.0)], shards, 150, 2, start)
     assert found.kl[0, 0, -1] < 1e-6
@@ -101,7 +101,7 @@ def test_poisson_lots_have_their_rate():
     """20 000 coins at rate 0.1: five standard errors, false-alarm rate below 1e-6."""
     from unisono.experiments.climb import _lots
 
-    plan = Plan(1.0, 1.0, 1.0, 1.0, rate=0.1)
+    plan = ClimbPlan(1.0, 1.0, 1.0, 1.0, rate=0.1)
     lots = np.asarray(_lots(plan, jax.random.key(0), 2000, 10))
     assert lots.mean() == pytest.approx(0.1, abs=0.011)
     one = np.asarray(_lots(plan._replace(poisson=False), jax.random.key(0), 2000, 10))

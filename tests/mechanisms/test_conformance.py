@@ -41,17 +41,15 @@ from unisono.mechanisms import (
     selection,
     skellam,
 )
-from unisono.mechanisms.sampling import sampled
 
 BOUND = bounded_sum(l1=2.0, l2=1.0, linf=1.0)
 GRID = 2.0**-6
-EXTRA = {"discrete-gaussian": {"grid": GRID}, "skellam": {"grid": GRID}}
-ADDITIVE = ["laplace", "gaussian", "norm", "discrete-gaussian", "skellam"]
+ADDITIVE = [name for name, mechanism in MECHANISMS.items() if mechanism.law.additive]
 
 
 def calibrated(name, epsilon=1.0, delta=1e-5, count=1, **options):
     mechanism = MECHANISMS[name]
-    options = EXTRA.get(name, {}) | options
+    options = {"grid": GRID} | options
     target = 0.0 if mechanism.pure else delta
     return mechanism.calibrate(BOUND, Relation.REPLACE_ONE, epsilon, target, count=count, **options)
 
@@ -99,7 +97,7 @@ def test_calibration_under_sampling(name, sampler):
 def test_unaccountable_sampling_is_refused(name):
     with pytest.raises(InvalidInput, match="under sampling"):
         calibrated(name, sampler=Poisson(0.1))
-    event = sampled(calibrated(name), Poisson(0.1))
+    event = replace(calibrated(name), sampler=Poisson(0.1))
     with pytest.raises(UnknownEvent, match="no accountant"):
         PrivacyCurve(event * 1, Relation.ZERO_OUT).epsilon(1e-5)
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from unisono.algorithms.descent import signal
-from unisono.cli.plan_advice import Line
+from unisono.cli.plan_advice import AdviceLine
 from unisono.cli.plan_studies import PlanRequest, candidate, document, prediction
 from unisono.cli.plan_text import write_plan
 from unisono.core.privacy import Privacy
@@ -60,7 +60,7 @@ def test_check_and_plan_say_what_the_smallest_party_costs(capsys):
         words = [danger.words for danger in explain(found.built.file).dangers]
         assert any("noise follows the smallest, of 50 records" in one for one in words) is said
         seen = prediction(request, found)
-        write_plan(request, Unit.RECORD, [Line(found, seen)], seen, [], None)
+        write_plan(request, Unit.RECORD, [AdviceLine(found, seen)], seen, [], None)
         shown = " ".join(capsys.readouterr().out.split())
         assert ("gradient-perturbation: every party weighs the same" in shown) is said
 

@@ -13,7 +13,7 @@ from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party
 from unisono.core.values import Private
 from unisono.core.words import jsonable
-from unisono.data import Table
+from unisono.data import RecordTable
 from unisono.engines import in_process
 from unisono.runs.folder import SHOWN, TIMELINE_FORMAT, Heading
 from unisono.studies.build import build
@@ -212,7 +212,7 @@ def real_run(tmp_path_factory):
             "age": generator.uniform(0, 100, party.records),
             "diagnosis": np.array(["benign", "malignant"], object)[ill.astype(int)],
         }
-        table = Table(f"{party.name}.csv", columns, party.records)
+        table = RecordTable(f"{party.name}.csv", columns, party.records)
         policy = Policy(party.name, Budget(2.0, privacy.delta), (), privacy.relation, privacy.unit)
         ledger = Ledger.in_memory(policy, ACCOUNTANT)
         parties.append(Party(party.name, Private(built.columns(table, party.name)), ledger))

@@ -21,7 +21,7 @@ CHARTS = {
         reference=(name, 2.0),
     ),
     "intervals": lambda name: charts.intervals(
-        [charts.Interval(name, 2, 1, 3)], title=name, unit=name, reference=(name, 1.5)
+        [charts.DrawnInterval(name, 2, 1, 3)], title=name, unit=name, reference=(name, 1.5)
     ),
     "bells": lambda name: charts.bells([charts.Bell(name, 1.0, 0.5)], title=name, unit=name),
     "guesses": lambda name: charts.guesses(0.732, title=name),
@@ -119,7 +119,7 @@ def test_a_gauge_is_as_full_as_the_budget_is_used():
 
 
 def test_an_interval_lies_where_its_numbers_are():
-    drawing = charts.intervals([charts.Interval("a", 2, 1, 4)], title="t")
+    drawing = charts.intervals([charts.DrawnInterval("a", 2, 1, 4)], title="t")
     scale = marks.ticks(1, 4)
     [whisker] = re.findall(
         r'<line x1="([\d.]+)%" y1="\d+" x2="([\d.]+)%" y2="\d+" class="whisker', drawing
@@ -141,7 +141,9 @@ def test_a_curve_goes_through_its_points():
 
 def test_what_is_not_a_number_is_left_out():
     assert "nothing to draw" in charts.lines({"a": [(0, math.nan)]}, x_label="x", y_label="y")
-    assert "nothing to draw" in charts.intervals([charts.Interval("a", 1, 0, math.inf)], title="t")
+    assert "nothing to draw" in charts.intervals(
+        [charts.DrawnInterval("a", 1, 0, math.inf)], title="t"
+    )
     assert "nothing to draw" in charts.bells([charts.Bell("a", 1, 0.0)], title="t")
     assert "nothing to draw" in charts.bells([], title="t")
     drawing = charts.bells([charts.Bell("a", math.nan, 1.0), charts.Bell("b", 1.0, 1.0)], title="t")

@@ -17,7 +17,7 @@ from unisono.reports.document import report
 from unisono.reports.html import html
 from unisono.reports.laboratory import AXIS, GRID
 from unisono.reports.markdown import markdown
-from unisono.reports.reading import Reading
+from unisono.reports.reading import RunReading
 from unisono.runs.folder import LINES, TIMELINE_FORMAT, read_run
 from unisono.studies.build import build
 from unisono.studies.file import parse_study
@@ -69,7 +69,7 @@ def test_a_simulation_without_a_certificate_promises_nothing(folder, state):
 
 def test_a_real_run_is_no_simulation(folder):
     run = read_run(folder())
-    assert not Reading(run).simulated
+    assert not RunReading(run).simulated
     assert "SIMULATION" not in words(run)
 
 
@@ -89,7 +89,7 @@ def test_the_promise_holds_training_and_test(folder, certified):
     run = read_run(folder(study=study, **changes))
     both = planned(study)
     assert 1.05 < both <= 1.5
-    assert Reading(run).promised["server"].epsilon == pytest.approx(both)
+    assert RunReading(run).promised["server"].epsilon == pytest.approx(both)
     text = words(run)
     assert f"(Epsilon {number(both)} at delta 1 in 10,000, for the training and the private" in text
     assert f"together epsilon is at most {number(both)}" in text
@@ -106,7 +106,7 @@ def test_a_certificate_of_both_is_taken_as_it_is(folder):
     run = read_run(
         folder(study=folder.study + TEST, certificate=folder.certificate(guarantees=lines))
     )
-    assert {one.epsilon for one in Reading(run).guarantees} == {1.75}
+    assert {one.epsilon for one in RunReading(run).guarantees} == {1.75}
     assert "together epsilon is at most 1.75" in words(run)
 
 

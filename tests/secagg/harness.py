@@ -99,7 +99,7 @@ class Run:
     refusals: dict[int, tuple[str, Exception]] = field(default_factory=dict)
     messages: dict[str, dict[int, Any]] = field(default_factory=dict)
     states: dict[str, dict[int, Any]] = field(default_factory=dict)
-    table: server.Table | None = None
+    table: server.ShareTable | None = None
     dealers: server.Dealers | None = None
     survivors: server.Survivors | None = None
 

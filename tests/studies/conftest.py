@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from unisono.data import Table
+from unisono.data import RecordTable
 
 TEXT = """\
 title = "Three hospitals"
@@ -93,7 +93,7 @@ def _section(title: str, lines: str) -> str:
 def table():
     """A party's made-up table, of so many records."""
 
-    def made(records: int, seed: int = 0) -> Table:
+    def made(records: int, seed: int = 0) -> RecordTable:
         generator = np.random.default_rng(seed)
         ill = generator.random(records) < 0.5
         columns = {
@@ -102,6 +102,6 @@ def table():
             "sex": np.array(["f", "m"], object)[generator.integers(0, 2, records)],
             "diagnosis": np.array(["benign", "malignant"], object)[ill.astype(int)],
         }
-        return Table("north.csv", columns, records)
+        return RecordTable("north.csv", columns, records)
 
     return made

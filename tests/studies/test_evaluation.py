@@ -10,7 +10,7 @@ from unisono.core.policy import Budget, Policy
 from unisono.core.study import Party, Result
 from unisono.core.transcript import Transcript
 from unisono.core.values import Private
-from unisono.data import Table
+from unisono.data import RecordTable
 from unisono.data.schema import Category
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
@@ -102,7 +102,7 @@ def test_a_sorted_file_says_nothing_about_who_is_kept_out(change, table):
     def in_order(radius):
         order = np.argsort(radius)
         columns = {n: np.asarray(c)[order] for n, c in {**own.columns, "radius": radius}.items()}
-        return Table("north.csv", columns, 40)
+        return RecordTable("north.csv", columns, 40)
 
     other = own.columns["radius"].copy()
     other[np.argmin(other)] = 29.0

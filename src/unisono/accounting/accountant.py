@@ -3,9 +3,9 @@
 import math
 from functools import lru_cache
 
-from unisono.accounting import gaussian, translate
+from unisono.accounting import gaussian, law_costs
 from unisono.accounting.curve import PrivacyCurve
-from unisono.core.events import Composed, Event, Gaussian
+from unisono.core.events import Composed, Event
 from unisono.core.trust import Relation
 
 
@@ -22,9 +22,9 @@ def _epsilon(history: Composed, relation: Relation, delta: float) -> float:
 @lru_cache(maxsize=65536)
 def _plain_gaussian(event: Event, relation: Relation) -> float | None:
     """mu squared of an unsampled, exactly drawn Gaussian, else None."""
-    if not isinstance(event.noise, Gaussian) or event.noise.gap or event.noise.slack:
+    if event.noise.gap or event.noise.slack:
         return None
-    mu = translate.gaussian_mu(event, relation)
+    mu = law_costs.gaussian_mu(event, relation)
     return None if mu is None else mu * mu
 
 

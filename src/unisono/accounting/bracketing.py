@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unisono.accounting.convolution import Composed, Plan, compose_laws
+from unisono.accounting.convolution import ComposedLoss, ConvolutionPlan, compose_laws
 from unisono.accounting.discretisation import Grid, discretise
 from unisono.accounting.pairs import Pair
 from unisono.accounting.planning import (
@@ -49,7 +49,7 @@ class _Question(NamedTuple):
     """
 
     aim: Callable[..., "_Aim"]
-    read: Callable[[Composed], float]
+    read: Callable[[ComposedLoss], float]
     ceiling: Callable[[float, float], float]
     narrow: Callable[[Bracket], float]
 
@@ -59,7 +59,7 @@ class _Aim(NamedTuple):
 
     law: Sketch
     forward: bool
-    plan: Plan
+    plan: ConvolutionPlan
     step: float
     estimate: float
     cut: float
@@ -105,7 +105,7 @@ def bracket_delta(terms: Terms, epsilon: float, tolerance: float) -> Bracket:
         step = plan_step(law, plan, order, tolerance / min(max(order, 0.1), 1e3))
         return _Aim(law, forward, plan, step, estimate, allowed / float(np.sum(law.counts)))
 
-    def read(curve: Composed) -> float:
+    def read(curve: ComposedLoss) -> float:
         return float(curve.deltas(np.array([epsilon]))[0])
 
     def ceiling(largest: float, lost: float) -> float:
@@ -126,7 +126,7 @@ def estimate_epsilon(terms: Terms, delta: float) -> float:
     )
 
 
-def curve_above(terms: Terms, forward: bool, smallest_delta: float) -> Composed:
+def curve_above(terms: Terms, forward: bool, smallest_delta: float) -> ComposedLoss:
     """One certified upper curve, good for all epsilon with delta above ``smallest_delta``."""
     law = sketch(terms, 1e-3 * smallest_delta / _total(terms), forward=forward)
     estimate, order = epsilon_and_order(law, smallest_delta)
@@ -214,8 +214,14 @@ def _refine(terms: Terms, aim: _Aim, question: _Question, enough: float) -> Brac
 
 
 def _compose(
-    grids: Sequence[Grid], terms: Terms, plan: Plan, step: float, forward: bool, *, upper: bool
-) -> Composed:
+    grids: Sequence[Grid],
+    terms: Terms,
+    plan: ConvolutionPlan,
+    step: float,
+    forward: bool,
+    *,
+    upper: bool,
+) -> ComposedLoss:
     laws = [
         (grid.law_above(forward=forward) if upper else grid.law_below(forward=forward), count)
         for grid, (_, count) in zip(grids, terms, strict=True)

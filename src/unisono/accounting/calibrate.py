@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from unisono.accounting.curve import PrivacyCurve
 from unisono.accounting.validation import require_epsilon
-from unisono.core.events import Composed, positive
+from unisono.core.events import Composed, Event, positive
 from unisono.core.trust import Relation
 from unisono.errors import InvalidInput
 
@@ -83,3 +83,18 @@ def smallest_scale(
             at_low = at_low / 2 if side == 1 else at_low
             side = 1
     return high
+
+
+def calibrate_scale(
+    event: Callable[[float], Event],
+    relation: Relation,
+    epsilon: float,
+    delta: float,
+    count: int,
+    start: float,
+    floor: float = 0.0,
+) -> float:
+    """Smallest noise scale at which `count` releases of `event(scale)` fit (epsilon, delta)."""
+    return smallest_scale(
+        lambda scale: event(scale) * count, relation, epsilon, delta, start=start, floor=floor
+    )

@@ -28,7 +28,7 @@ from unisono.accounting.pairs import UNIT_ROUNDOFF
 from unisono.accounting.validation import FloatArray
 
 
-class Plan(NamedTuple):
+class ConvolutionPlan(NamedTuple):
     """Tilt, window of the composed loss, and the orders at which Chernoff bounds certify it.
 
     ``order_lost`` bounds the mass above the window, ``order_low`` that below it and ``order_high``
@@ -43,7 +43,7 @@ class Plan(NamedTuple):
     order_high: float
 
 
-class Composed(NamedTuple):
+class ComposedLoss(NamedTuple):
     """A certified bound, from above or from below, of the composed curve ``H``.
 
     ``losses``, shape (n,), ascend from ``max(0, window)``; ``tail[i]`` and ``shrunk[i]`` are the
@@ -102,8 +102,8 @@ class Composed(NamedTuple):
 
 
 def compose_laws(
-    laws: Sequence[tuple[GridLaw, int]], plan: Plan, step: float, *, upper: bool
-) -> Composed:
+    laws: Sequence[tuple[GridLaw, int]], plan: ConvolutionPlan, step: float, *, upper: bool
+) -> ComposedLoss:
     """Certified bound of the curve of the composition of ``laws``, each used ``count`` times."""
     infinite = max(_any_infinite(laws), 0.0)
     start = math.floor(plan.low / step)
@@ -114,7 +114,7 @@ def compose_laws(
         losses = np.arange(law.first, law.first + len(law.mass), dtype=np.float64) * step
         tilted, own = _tilt(law.mass, plan.tilt * losses)
         if own == -math.inf:
-            return Composed(np.zeros(1), np.zeros(2), np.zeros(2), infinite, upper)
+            return ComposedLoss(np.zeros(1), np.zeros(2), np.zeros(2), infinite, upper)
         orders = (plan.order_lost,) if upper else (plan.order_low, plan.order_high)
         others = [_tilt(law.mass, order * losses)[1] for order in orders]
         cumulants[: 1 + len(others)] += count * np.array([own, *others])
@@ -151,7 +151,7 @@ def compose_laws(
     known_from = max(float(losses[0]), 0.0) + drift if start > 0 else 0.0
     # Nodes k h are rounded; what all uses together can be off by is moved to the safe side.
     losses = losses + drift if upper else losses - drift
-    return Composed(losses, _suffix(mass), kept, remainder, upper, known_from, wrapped)
+    return ComposedLoss(losses, _suffix(mass), kept, remainder, upper, known_from, wrapped)
 
 
 def _tilt(mass: FloatArray, exponent: FloatArray) -> tuple[FloatArray, float]:

@@ -12,10 +12,10 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from unisono.accounting import gaussian, pld, renyi, translate
+from unisono.accounting import gaussian, law_costs, pld, renyi
 from unisono.accounting.pairs import ApproximatePair, Pair, PurePair
 from unisono.accounting.validation import require_delta, require_epsilon, require_probability
-from unisono.core.events import Composed, Everyone, Gaussian
+from unisono.core.events import Composed, Everyone
 from unisono.core.trust import Relation
 
 # The part of delta that calibration leaves for the gap of rounded shares.
@@ -111,15 +111,15 @@ class PrivacyCurve:
 
     # ------------------------------------------------------------ methods
 
-    @cached_property
+    @property
     def _disclosed(self) -> bool:
-        return any(translate.discloses(event) for event, _ in self.history.parts)
+        return self.history.discloses
 
     @cached_property
     def _mu(self) -> float | None:
         squares = []
         for event, count in self.history.parts:
-            mu = translate.gaussian_mu(event, self.relation)
+            mu = law_costs.gaussian_mu(event, self.relation)
             if mu is None:
                 return None
             squares.append(count * mu * mu)
@@ -130,10 +130,10 @@ class PrivacyCurve:
         """Epsilon at delta 0: the sum over pure events."""
         total = 0.0
         for event, count in self.history.parts:
-            one = translate.pure_epsilon(event, self.relation)
+            one = law_costs.pure_epsilon(event, self.relation)
             if one is None:
                 return math.inf
-            dominating = translate.pair(event, self.relation)
+            dominating = law_costs.pair(event, self.relation)
             if isinstance(dominating, PurePair):
                 one = dominating.epsilon
             elif not isinstance(event.sampler, Everyone):
@@ -143,25 +143,17 @@ class PrivacyCurve:
 
     @cached_property
     def _gap(self) -> float:
-        return math.fsum(count * noise.gap for noise, count in self._gaussians)
+        return math.fsum(count * event.noise.gap for event, count in self.history.parts)
 
     @cached_property
     def _slack(self) -> float:
-        return math.fsum(count * noise.slack for noise, count in self._gaussians)
-
-    @cached_property
-    def _gaussians(self) -> list[tuple[Gaussian, int]]:
-        return [
-            (event.noise, count)
-            for event, count in self.history.parts
-            if isinstance(event.noise, Gaussian)
-        ]
+        return math.fsum(count * event.noise.slack for event, count in self.history.parts)
 
     @cached_property
     def _pairs(self) -> list[tuple[Pair, int]]:
         found = []
         for event, count in self.history.parts:
-            dominating = translate.pair(event, self.relation)
+            dominating = law_costs.pair(event, self.relation)
             if dominating is not None:
                 found.append((dominating, count))
         return found
@@ -179,7 +171,7 @@ class PrivacyCurve:
         """The Rényi curve of everything, or None if some part has none."""
         curves, counts = [], []
         for event, count in self.history.parts:
-            curve = translate.renyi_curve(event, self.relation, _ORDERS)
+            curve = law_costs.renyi_curve(event, self.relation, _ORDERS)
             if curve is None:
                 return None
             curves.append(curve)
@@ -208,10 +200,10 @@ class PrivacyCurve:
         """Pairs where there are any; the rest joined into one (epsilon, delta / 2) pair."""
         curves, counts = [], []
         for event, count in self.history.parts:
-            if translate.pair(event, self.relation) is None:
-                curve = translate.renyi_curve(event, self.relation, _ORDERS)
+            if law_costs.pair(event, self.relation) is None:
+                curve = law_costs.renyi_curve(event, self.relation, _ORDERS)
                 if curve is None:
-                    raise translate.unknown(event, self.relation)
+                    raise law_costs.unknown(event, self.relation)
                 curves.append(curve)
                 counts.append(count)
         rest = renyi.epsilon(_ORDERS, renyi.compose(curves, counts), delta / 2)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unisono.accounting.convolution import Plan
+from unisono.accounting.convolution import ConvolutionPlan
 from unisono.accounting.pairs import Pair
 from unisono.accounting.validation import FloatArray
 
@@ -102,7 +102,7 @@ def _minimise(objective: Callable[[FloatArray], FloatArray]) -> tuple[float, flo
     return float(value[best]), float(orders[best])
 
 
-def plan_window(law: Sketch, order: float, epsilon: float, allowed: float) -> Plan:
+def plan_window(law: Sketch, order: float, epsilon: float, allowed: float) -> ConvolutionPlan:
     """Window and tilt with errors of delta at ``epsilon`` near ``allowed``; short windows win.
 
     ``order`` is the Renyi order of ``epsilon``; the window reaches down to 0.8 ``epsilon`` at
@@ -126,18 +126,18 @@ def plan_window(law: Sketch, order: float, epsilon: float, allowed: float) -> Pl
         width = max(high - min(float(lows[low]), 0.8 * epsilon), float(wraps[wrap]) - epsilon)
         orders = (order_lost, tilt - float(slopes[low]), tilt + float(slopes[wrap]))
         excess = max(here + rounding - log_allowed, 0.0)
-        plans.append((excess, width, Plan(tilt, high - width, high, *orders)))
+        plans.append((excess, width, ConvolutionPlan(tilt, high - width, high, *orders)))
     return min(plans)[2]
 
 
-def widened(law: Sketch, plan: Plan, step: float) -> Plan:
+def widened(law: Sketch, plan: ConvolutionPlan, step: float) -> ConvolutionPlan:
     """``plan`` with room for what the grid itself adds to the spread of the loss."""
     added = law.added_variance(0.0, step) + law.added_variance(plan.tilt, step)
     margin = 6.0 * math.sqrt(added)
     return plan._replace(low=plan.low - margin, high=plan.high + margin)
 
 
-def plan_step(law: Sketch, plan: Plan, order: float, tolerance: float) -> float:
+def plan_step(law: Sketch, plan: ConvolutionPlan, order: float, tolerance: float) -> float:
     """Grid step at which the bracket of epsilon should be about 0.6 ``tolerance`` wide.
 
     The variance that the grid adds costs (1 + order) / 2 of it in epsilon above and twice that

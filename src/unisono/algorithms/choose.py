@@ -25,7 +25,7 @@ from unisono.problems.linear import LinearLoss
 from unisono.releases.algorithm import Method
 
 
-class Choice(NamedTuple):
+class AlgorithmChoice(NamedTuple):
     """What "auto" decided, and why, in a sentence for reports."""
 
     method: Method
@@ -37,7 +37,7 @@ def choose(
     privacy: Privacy,
     most_rounds: int | None = None,
     regularisation: float | None = None,
-) -> Choice:
+) -> AlgorithmChoice:
     """The algorithm of the rule above; equal public facts always give the same choice."""
     if most_rounds is not None and most_rounds < 1:
         raise InvalidInput(f"most_rounds = {most_rounds!r}: learning takes at least one round")
@@ -46,10 +46,12 @@ def choose(
         cause = "pure epsilon was asked for" if privacy.pure else "only one round is possible"
         if not regularisation:  # the sensitivity is in proportion to 1 / it
             given = {}
-        return Choice(
+        return AlgorithmChoice(
             OUTPUT_PERTURBATION.method(problem, privacy, **given), f"{cause}: one noisy average"
         )
     usual = GradientPerturbationConfig.model_fields["rounds"].default
     rounds = min(usual, most_rounds or usual)
     method = GRADIENT_PERTURBATION.method(problem, privacy, rounds=rounds, **given)
-    return Choice(method, f"{rounds} noisy full gradients compose exactly as one Gaussian release")
+    return AlgorithmChoice(
+        method, f"{rounds} noisy full gradients compose exactly as one Gaussian release"
+    )

@@ -152,4 +152,5 @@ LOCAL_DP_SGD = AlgorithmKind(
     trusts=frozenset({Trust.LOCAL}),
     sends="models after many noisy local steps",
     laws={"network": NETWORK_LAW},
+    own_epsilons=True,
 )

@@ -47,7 +47,6 @@ from scipy.special import chdtri
 
 from unisono.core.algorithm import Facts
 from unisono.core.events import Event
-from unisono.core.kinds import Gaussian, Laplace
 from unisono.core.study import Study
 from unisono.core.trust import Trust
 from unisono.errors import InvalidInput
@@ -63,14 +62,10 @@ LEAST_ROUNDS = 8  # fewer are doubted: under much noise, rounds on their way loo
 
 def opened_variance(event: Event, facts: Facts, trust: Trust) -> float:
     """Variance of the noise in one number of the sum that is opened when every party answers."""
-    match event.noise:
-        case Gaussian(std=std):
-            variance = std**2
-        case Laplace(scale=scale):
-            variance = 2 * scale**2
-        case other:
-            raise InvalidInput(f"the variance of {other!r} is not known here: noise_aware=False")
-    return variance * copies(facts, trust)
+    noise = event.noise
+    if not (noise.additive and noise.independent):
+        raise InvalidInput(f"the variance of {noise!r} is not known here: noise_aware=False")
+    return noise.deviation(1) ** 2 * copies(facts, trust)
 
 
 def observed(

@@ -26,6 +26,7 @@ can make a precision negative. Raising it in every statistic, as published, or i
 biases the sum upwards; raising it once, after the sum, does not.
 """
 
+import math
 from typing import Any, Literal
 
 import jax
@@ -50,7 +51,7 @@ from unisono.problems.gaussian_family import (
     project,
     unpack,
 )
-from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind
+from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind, RowScale
 from unisono.releases.bounds import ClippedSum
 from unisono.releases.release import Priced, Release
 
@@ -107,6 +108,11 @@ def release_often(
 
 def _bound(config: OneShotRegressionConfig, facts: Facts) -> ClippedSum:
     return ClippedSum(config.clipping_norm, packed_size(facts.features, True), pure="laplace")
+
+
+def suggest(problem: GaussianRegression, rows: RowScale) -> dict[str, Any]:
+    """Nothing is clipped: |(xy, xxᵀ)|² is at most d + d² where no number is beyond 1."""
+    return {"clipping_norm": math.sqrt(rows.features**2 + rows.features)}
 
 
 def build_once(
@@ -176,6 +182,7 @@ ONE_SHOT_REGRESSION = AlgorithmKind(
     sends="noisy sums of products of all records' columns",
     unit_rows=False,
     noise_aware=aware_of_statistics,
+    suggest=suggest,
 )
 ITERATED_REGRESSION = AlgorithmKind(
     "iterated-regression",
@@ -187,4 +194,5 @@ ITERATED_REGRESSION = AlgorithmKind(
     resolve,
     sends="noisy sums of products of all records' columns",
     unit_rows=False,
+    suggest=suggest,
 )

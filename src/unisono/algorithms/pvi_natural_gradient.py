@@ -60,8 +60,13 @@ from unisono.core.events import Everyone, Poisson
 from unisono.errors import InvalidInput
 from unisono.problems.bayesian import BayesianProblem
 from unisono.problems.gaussian_family import Natural, mean, pack, packed_size, project, unpack
-from unisono.problems.likelihoods import Likelihood, expected_gradients, score_slopes
-from unisono.releases.algorithm import Algorithm, AlgorithmKind, rounded
+from unisono.problems.likelihoods import (
+    Likelihood,
+    expected_gradients,
+    score_slopes,
+    usual_error,
+)
+from unisono.releases.algorithm import Algorithm, AlgorithmKind, RowScale, rounded
 from unisono.releases.bounds import ClippedSum
 from unisono.releases.release import Priced, Release
 
@@ -320,6 +325,32 @@ def for_intervals(
     }
 
 
+def suggest(problem: BayesianProblem, rows: RowScale) -> dict[str, Any]:
+    """Newton steps for a line with normal errors, whose bends are the same everywhere: the first
+    arrives, and the rest of the rounds averages noise.
+
+    Of the squared clipping norm slopes and bends have half each, for rows of the usual length and
+    errors of up to twice the spread of the targets, or half of their range (which is 1). Longer
+    ones are clipped. Errors are as likely above the line as below it, and so clipping does not move
+    the mode.
+    """
+    likelihood = problem.likelihood
+    if not likelihood.exact:
+        return {}
+    error = usual_error(likelihood)
+    return {
+        "rounds": 12,
+        "clipping_norm": rounded(math.sqrt(2) * likelihood.bend_bound * error * rows.length),
+        "curvature_weight": rounded(error / rows.length),
+        "full_covariance": True,
+        "learning_rate": 1.0,
+        "momentum": 0.0,
+        "memory": 0.5,
+        "average_last": 0.625,
+        "noise_damping": 2.0,
+    }
+
+
 def _require_usable(config: NaturalGradientConfig, likelihood: Likelihood) -> None:
     if config.full_covariance and likelihood.scores is None:
         raise InvalidInput(
@@ -353,4 +384,5 @@ NATURAL_GRADIENT = AlgorithmKind(
     sends="noisy sums of all records' gradients and curvatures",
     unit_rows=False,
     noise_aware=aware_of_rounds,
+    suggest=suggest,
 )

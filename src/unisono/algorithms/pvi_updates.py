@@ -76,6 +76,7 @@ from unisono.releases.algorithm import (
     Publication,
     PublishedConfig,
     Records,
+    RowScale,
 )
 from unisono.releases.bounds import ClippedUpdate, power_of_two_step
 from unisono.releases.release import LocalSteps, Priced, Release
@@ -178,6 +179,11 @@ def _with_own_noise(config: ClippedUpdatesConfig, size: int, facts: Facts) -> Lo
     """One noisy release, which the party keeps and reports as it is."""
     step = power_of_two_step(config.clipping_norm, size, facts.parties)
     return LocalSteps(1, step, _LONGEST * config.clipping_norm)
+
+
+def suggest(problem: BayesianProblem, rows: RowScale) -> dict[str, Any]:
+    """For a line with normal errors a full covariance: a party's optimum is then exact."""
+    return {"full_covariance": True} if problem.likelihood.exact else {}
 
 
 def build(
@@ -286,6 +292,7 @@ CLIPPED_UPDATES = AlgorithmKind(
     resolve,
     units=(Unit.PARTY,),
     sends="noisy sums of clipped changes of posteriors",
+    suggest=suggest,
     printed=Publication(
         "Sharma 2019, Algorithm 3",
         "a party's state holds its own secret noise, which it then corrects",

@@ -139,8 +139,8 @@ def estimate(
 
 
 def noise_words(noisy: Noisy, factor: float = 1.0) -> str:
-    kind = "Gaussian" if noisy.law.gaussian else "Laplace"
-    return f"{kind} noise of standard deviation {noisy.law.std * factor:.4g} was added to"
+    law = noisy.law
+    return f"{law.name} noise of standard deviation {law.std * factor:.4g} was added to"
 
 
 # ------------------------------------------------------------------ statistics

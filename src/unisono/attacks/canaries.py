@@ -47,7 +47,7 @@ _STEEP = 1e6
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedOnCanaries:
     """One audited run: the bounds it gives and the model it learned, without the canaries.
 
     `epsilon` is the largest one refuted if the claimed mechanism has another amount of noise: the
@@ -96,7 +96,7 @@ def with_canary_rows(
 def likelihood_ratios(sums: np.ndarray, event: Event) -> np.ndarray:
     """Scores (m,) of canaries from what they moved by at most 1, sums (rounds, m)."""
     rate = 1.0 if isinstance(event.sampler, Everyone) else event.sampler.rate  # type: ignore[union-attr]
-    exponent = (sums - 0.5) / event.noise.std**2  # type: ignore[union-attr]
+    exponent = (sums - 0.5) / event.noise.deviation(1) ** 2
     absent = np.log1p(-rate) if rate < 1 else -np.inf
     return np.logaddexp(absent, np.log(rate) + exponent).sum(axis=0)
 
@@ -109,7 +109,7 @@ def audited_training(
     guesses: int | None = None,
     confidence: float = 0.95,
     seed: int = 0,
-) -> Trained:
+) -> TrainedOnCanaries:
     """Train once with a method of DP-SGD on records and canaries, and guess which canaries were
     there.
 
@@ -156,4 +156,6 @@ def audited_training(
         return refuted(canaries, made, found.correct, curve, 1 - confidence)
 
     epsilon = max(found.epsilon, epsilon_in_family(family, falls, privacy.delta))
-    return Trained(found, epsilon, jax.tree.map(np.asarray, result.value.parameters["model"]))
+    return TrainedOnCanaries(
+        found, epsilon, jax.tree.map(np.asarray, result.value.parameters["model"])
+    )

@@ -2,14 +2,14 @@
 
 A defence turns what a party would send into what the server sees. Only one of them is private:
 
-    Nothing          the mean gradient
-    LocalSteps       θ_k - θ_0 after k steps, on the same batch or on a fresh batch for each
-    GradientNoise    gradient + N(0, σ² I); its sensitivity is unbounded, so that no ε follows
-    Clipping         of the mean gradient ("batch") or of each record's ("record"), without noise
-    DpSgd            (Σ_i clip(g_i) + N(0, (z C)² I)) / B, by training's own clip and noise
-    Dropout          a hidden unit is KEPT with probability p and then divided by it
-    Pruning          only the largest coordinates are sent; the others are zero
-    SecureSum        the mean of the updates of n parties, and nothing else
+    Nothing            the mean gradient
+    LocalStepsDefence  θ_k - θ_0 after k steps, on the same batch or on a fresh batch for each
+    GradientNoise      gradient + N(0, σ² I); its sensitivity is unbounded, so that no ε follows
+    ClippingDefence    of the mean gradient ("batch") or of each record's ("record"), no noise
+    DpSgd              (Σ_i clip(g_i) + N(0, (z C)² I)) / B, by training's own clip and noise
+    Dropout            a hidden unit is KEPT with probability p and then divided by it
+    Pruning            only the largest coordinates are sent; the others are zero
+    SecureSum          the mean of the updates of n parties, and nothing else
 
 `epsilon(delta, records, rounds)` is infinite where a defence is no differential privacy; for DpSgd
 see `private_update`. The bounds of 002's table are upper bounds on the error of one attack and
@@ -31,12 +31,12 @@ from unisono.core.events import positive
 from unisono.errors import InvalidInput
 
 __all__ = [
-    "Clipping",
+    "ClippingDefence",
     "Defence",
     "DpSgd",
     "Dropout",
     "GradientNoise",
-    "LocalSteps",
+    "LocalStepsDefence",
     "Nothing",
     "Pruning",
     "SecureSum",
@@ -59,7 +59,7 @@ class Nothing(Defence):
 
 
 @dataclass(frozen=True)
-class LocalSteps(Defence):
+class LocalStepsDefence(Defence):
     """k steps of gradient descent; with `fresh` the rows are cut into k batches, one a step."""
 
     steps: int = 5
@@ -100,7 +100,7 @@ class GradientNoise(Defence):
 
 
 @dataclass(frozen=True)
-class Clipping(Defence):
+class ClippingDefence(Defence):
     """An l2 bound without noise: on the mean gradient, or on each record's."""
 
     bound: float = 1.0

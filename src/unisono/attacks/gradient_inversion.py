@@ -33,7 +33,7 @@ _TINY = 1e-30
 
 
 @dataclass(frozen=True)
-class Settings:
+class InversionSettings:
     """How to search. `low` and `high` bound the features; `image` is (height, width), needed for
     `smoothness`, the λ of the total variation. A start whose distance is below `tolerance` ends
     the search. `rate` is Adam's."""
@@ -80,11 +80,11 @@ def invert(
     model: Model,
     targets: Any,
     features: int,
-    settings: Settings | None = None,
+    settings: InversionSettings | None = None,
     start: Any | None = None,
 ) -> Inverted:
     """Find rows for given targets (records, ...); `start` (records, d) replaces the first start."""
-    settings = settings or Settings()
+    settings = settings or InversionSettings()
     if len(targets) != model.records:
         raise InvalidInput(
             f"{len(targets)} targets for {model.records} records: give one for each, in any order"
@@ -115,7 +115,7 @@ def invert_without_labels(
     bias_gradient: Any,
     probabilities: Callable[[Any], Any],
     features: int,
-    settings: Settings | None = None,
+    settings: InversionSettings | None = None,
     guess: Any | None = None,
     tries: int = 3,
 ) -> Inverted:
@@ -196,7 +196,9 @@ def total_variation(rows: Any, image: tuple[int, int] | None) -> Any:
     return down + jnp.abs(pictures[:, :, 1:] - pictures[:, :, :-1]).mean()
 
 
-def _starts(sizes: tuple[int, int, int], settings: Settings, start: Any | None) -> np.ndarray:
+def _starts(
+    sizes: tuple[int, int, int], settings: InversionSettings, start: Any | None
+) -> np.ndarray:
     """(restarts, unknowns): uniform in the known range, normal where there is none."""
     records, features, units = sizes
     generator = np.random.default_rng(settings.seed)
@@ -211,7 +213,9 @@ def _starts(sizes: tuple[int, int, int], settings: Settings, start: Any | None) 
     return np.concatenate([rows, masks], axis=1)
 
 
-def _bounds(sizes: tuple[int, int, int], settings: Settings) -> tuple[np.ndarray, np.ndarray]:
+def _bounds(
+    sizes: tuple[int, int, int], settings: InversionSettings
+) -> tuple[np.ndarray, np.ndarray]:
     records, features, units = sizes
     free, known = np.full(records * units, np.inf), np.ones(records * features)
     low = np.concatenate([settings.low * known, -free])

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unisono.attacks.likelihood import Likelihood
+from unisono.attacks.likelihood import AttackLikelihood
 from unisono.attacks.worlds import Columns, with_victim
 from unisono.core.events import Event
 from unisono.engines.rounds import Stack
@@ -45,7 +45,7 @@ class Identified:
 
 
 def identified(
-    attack: Likelihood,
+    attack: AttackLikelihood,
     base: Sequence[Columns],
     candidates: Columns,
     runs: int,
@@ -97,7 +97,7 @@ def largest_share(epsilon: float, delta: float, candidates: int) -> float:
 
 
 def _named(
-    attack: Likelihood,
+    attack: AttackLikelihood,
     worlds: Sequence[Stack],
     truth: int,
     runs: int,

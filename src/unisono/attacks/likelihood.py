@@ -27,7 +27,7 @@ from unisono.attacks.replay import Replay, first_carry, over_runs
 from unisono.core.algorithm import Aggregate
 from unisono.core.events import Event, Poisson
 from unisono.core.study import Study
-from unisono.engines.naming import assumed_schedule
+from unisono.engines.record_order import assumed_schedule
 from unisono.engines.rounds import Stack, program
 
 
@@ -39,7 +39,7 @@ class Scripted(NamedTuple):
     number: Any
 
 
-class Likelihood:
+class AttackLikelihood:
     """Clean sums along seen transcripts, for any data of one shape."""
 
     def __init__(self, replay: Replay, victim: np.ndarray) -> None:
@@ -102,8 +102,7 @@ def mixed(exponents: np.ndarray, events: Sequence[Event]) -> np.ndarray:
 
 
 def _variance(event: Event) -> float:
-    noise: Any = event.noise
-    return float(noise.std**2 if hasattr(noise, "std") else 2 * noise.scale**2)
+    return event.noise.deviation(1) ** 2
 
 
 def _compiled(study: Study) -> Callable[..., Any]:

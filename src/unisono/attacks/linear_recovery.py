@@ -32,7 +32,7 @@ class Statistics(NamedTuple):
     misfit: float = 0.0
 
 
-class Record(NamedTuple):
+class RecoveredRecord(NamedTuple):
     """A row (d,) and its target; (-row, -target) fits as well unless a sign was known."""
 
     row: np.ndarray
@@ -100,14 +100,14 @@ def from_rounds(parameters: Sequence[Any], updates: Sequence[Any], records: int)
     return statistics([direction(*pair) for pair in pairs], sums)
 
 
-def last_record(found: Statistics, rows: Any, targets: Any) -> Record:
+def last_record(found: Statistics, rows: Any, targets: Any) -> RecoveredRecord:
     """The one record that somebody who knows all others, rows (n - 1, d), does not know yet."""
     known = np.asarray(rows, float)
     gram = found.gram - known.T @ known
     return record_of(gram, found.moment - known.T @ np.asarray(targets, float))
 
 
-def record_of(gram: Any, moment: Any) -> Record:
+def record_of(gram: Any, moment: Any) -> RecoveredRecord:
     """The record behind x xᵀ and x y: the largest eigenvector; its first large entry is made
     positive, as an intercept or a pixel is."""
     values, vectors = np.linalg.eigh(np.asarray(gram, float))
@@ -115,10 +115,10 @@ def record_of(gram: Any, moment: Any) -> Record:
         raise InvalidInput(f"the largest eigenvalue of x xᵀ is {values[-1]:.3g}: no record is left")
     row = np.sqrt(values[-1]) * vectors[:, -1]
     row *= np.sign(row[np.argmax(np.abs(row) > 0.5 * np.abs(row).max())])
-    return Record(row, float(row @ np.asarray(moment, float) / values[-1]))
+    return RecoveredRecord(row, float(row @ np.asarray(moment, float) / values[-1]))
 
 
-def singled_out(found: Statistics, column: int, tolerance: float = 1e-6) -> Record:
+def singled_out(found: Statistics, column: int, tolerance: float = 1e-6) -> RecoveredRecord:
     """The record of the only person for whom a binary column is 1."""
     count = found.gram[column, column]
     if abs(count - 1) > tolerance:
@@ -126,4 +126,4 @@ def singled_out(found: Statistics, column: int, tolerance: float = 1e-6) -> Reco
             f"column {column} holds {count:.6g} ones (or is not binary): one is needed to single a "
             "person out"
         )
-    return Record(found.gram[column].copy(), float(found.moment[column]))
+    return RecoveredRecord(found.gram[column].copy(), float(found.moment[column]))

@@ -31,7 +31,7 @@ Train = Callable[[np.ndarray, int], Any]
 """``train(mask, seed)`` -> parameters, from the candidates whose mask (n,) is on."""
 
 
-class Measured(NamedTuple):
+class MeasuredMembership(NamedTuple):
     """How well scores separate: area under the curve, the best (TPR - FPR), and TPR at `rate`."""
 
     area: float
@@ -133,11 +133,11 @@ def update_scores(
     return np.asarray(jax.jit(jax.vmap(score))(jnp.asarray(rows), jnp.asarray(targets)), float)
 
 
-def measured(scores: Any, members: Any, rate: float = 0.05) -> Measured:
+def measured(scores: Any, members: Any, rate: float = 0.05) -> MeasuredMembership:
     """How well scores (n,) tell members from others.
 
     >>> measured([3.0, 2.0, 1.0, 0.0], [True, True, False, False])
-    Measured(area=1.0, advantage=1.0, true_positives=1.0, rate=0.05)
+    MeasuredMembership(area=1.0, advantage=1.0, true_positives=1.0, rate=0.05)
     """
     values, inside = np.asarray(scores, float), np.asarray(members, bool)
     if values.shape != inside.shape or not inside.any() or inside.all():
@@ -152,4 +152,4 @@ def measured(scores: Any, members: Any, rate: float = 0.05) -> Measured:
     false = (values[~inside][:, None] >= thresholds).mean(axis=0)
     allowed = np.append(true[false <= rate], 0.0)
     best = float(max((true - false).max(), 0.0))
-    return Measured(float(area), best, float(allowed.max()), rate)
+    return MeasuredMembership(float(area), best, float(allowed.max()), rate)

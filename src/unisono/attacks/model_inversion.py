@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import minimize
 
-from unisono.attacks.linear_recovery import Record, Statistics, record_of
+from unisono.attacks.linear_recovery import RecoveredRecord, Statistics, record_of
 from unisono.core.events import positive
 from unisono.errors import InvalidInput
 from unisono.problems.gaussian_family import Natural, quotient
@@ -108,7 +108,7 @@ def statistics_of(posterior: Natural, prior: Natural, noise_std: float) -> Stati
     return Statistics(square * np.asarray(likelihood.precision), square * likelihood.shift)
 
 
-def newcomer(before: Natural, after: Natural, noise_std: float) -> Record:
+def newcomer(before: Natural, after: Natural, noise_std: float) -> RecoveredRecord:
     """The record of whoever joined between two posteriors under the same prior."""
     found = statistics_of(after, before, noise_std)
     return record_of(found.gram, found.moment)

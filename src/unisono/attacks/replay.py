@@ -23,7 +23,7 @@ from unisono.core.release import noise_steps
 from unisono.core.study import Study
 from unisono.core.trust import Trust, Unit
 from unisono.engines.layout import batched, in_turn
-from unisono.engines.naming import assumed_schedule
+from unisono.engines.record_order import assumed_schedule
 from unisono.engines.rounds import Stack, abstract_contribution, program, seen_at_first, stack
 from unisono.errors import InvalidInput
 

@@ -30,7 +30,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 from scipy.stats import binom
 
-from unisono.attacks.gradient_inversion import Inverted, Settings, invert
+from unisono.attacks.gradient_inversion import InversionSettings, Inverted, invert
 from unisono.attacks.victim import Loss, Seen, attacker_model
 from unisono.core.transcript import Message
 
@@ -149,7 +149,7 @@ def _searched(
     unit = sight.total @ sight.total / (sight.total.size * known.variance)
     best = None
     for start in range(restarts):
-        settings = Settings(low=-1.0, high=1.0, restarts=1, steps=2000, seed=seed + start)
+        settings = InversionSettings(low=-1.0, high=1.0, restarts=1, steps=2000, seed=seed + start)
         found = invert(model, np.zeros(count), unknown, settings)
         best = found if best is None or found.distance < best.distance else best
         # Without noise there is nothing better than a sum explained up to rounding.

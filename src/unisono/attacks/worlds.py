@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from unisono.attacks.audit import MINIMUM_RUNS, Audit, audit
-from unisono.attacks.likelihood import Likelihood
+from unisono.attacks.likelihood import AttackLikelihood
 from unisono.attacks.replay import Replay
 from unisono.attacks.trade_off import Family, audited_epsilon, curve_refuted, noise_family
 from unisono.core.events import Event
@@ -38,7 +38,7 @@ Columns = tuple[np.ndarray, ...]
 _TOGETHER = 25
 
 
-class Pair(NamedTuple):
+class WorldPair(NamedTuple):
     """Two neighbours, as stacked records."""
 
     inside: Stack
@@ -46,7 +46,7 @@ class Pair(NamedTuple):
     distance: float  # what the victim moves all rounds by, on average and squared, in value units
 
 
-class Effort(NamedTuple):
+class AuditEffort(NamedTuple):
     """At most so many runs in each world, and about so many seconds."""
 
     runs: int = 4000
@@ -55,7 +55,7 @@ class Effort(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditFinding:
     """An audit, and the family of curves that its errors are held against (None for delta 0)."""
 
     audit: Audit
@@ -80,7 +80,7 @@ class Finding:
 Progress = Callable[[str, int, int], None]
 
 
-def attacker(study: Study) -> Likelihood:
+def attacker(study: Study) -> AttackLikelihood:
     """Whoever attacks party 0: its first record, or all of it where parties are protected."""
     facts = study.facts
     loud = facts.honest if study.trust is Trust.SECURE_SUM else 1
@@ -89,17 +89,17 @@ def attacker(study: Study) -> Likelihood:
     held = max(facts.records) if study.algorithm.rows is None else facts.places
     victim = np.zeros((facts.parties, padded_length(study, held)), bool)
     victim[0, slice(facts.records[0]) if unit is Unit.PARTY else 0] = True
-    return Likelihood(replay, victim)
+    return AttackLikelihood(replay, victim)
 
 
 def find_pair(
-    attack: Likelihood,
+    attack: AttackLikelihood,
     base: Sequence[Columns],
     extremes: Columns,
     relation: Relation,
     seed: int,
     progress: Progress | None = None,
-) -> Pair:
+) -> WorldPair:
     """The two neighbours among the extremes (k rows of every column) that differ most."""
     start = attack.replay.world(base)
     nobody = Stack(start.arrays, start.real & ~attack.victim)
@@ -127,19 +127,19 @@ def find_pair(
             "no extreme record changes what is seen: the study ignores its data, or the public "
             "bounds leave it nothing to see"
         )
-    return Pair(worlds[first], worlds[second], distance((first, second)))
+    return WorldPair(worlds[first], worlds[second], distance((first, second)))
 
 
 def audit_pair(
-    attack: Likelihood,
-    pair: Pair,
+    attack: AttackLikelihood,
+    pair: WorldPair,
     relation: Relation,
     delta: float,
-    effort: Effort,
+    effort: AuditEffort,
     seed: int,
     progress: Progress | None = None,
     fault: Callable[[Event], Event] | None = None,
-) -> Finding:
+) -> AuditFinding:
     """Fresh runs of both worlds, scored and audited."""
     keys = [int(key) for key in np.random.SeedSequence(seed).generate_state(2, np.uint64)]
     streams = [
@@ -161,7 +161,7 @@ def audit_pair(
     inside, outside = (np.concatenate(parts)[: effort.runs] for parts in found)
     result = audit(inside, outside, delta, effort.confidence)
     history = attack.replay.study.costs[0][ITERATES]
-    return Finding(result, noise_family(history, relation) if delta > 0 else None)
+    return AuditFinding(result, noise_family(history, relation) if delta > 0 else None)
 
 
 def with_victim(

@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from unisono.accounting import gaussian, pld, translate
+from unisono.accounting import gaussian, law_costs, pld
 from unisono.accounting.calibrate import smallest_scale
 from unisono.accounting.curve import PrivacyCurve
 from unisono.accounting.validation import require_epsilon
-from unisono.cli.inputs import PURE, MechanismName, Question
+from unisono.cli.inputs import GAUSSIAN, TypedQuestion
 from unisono.cli.words import round_up
 from unisono.core.events import Everyone
 from unisono.core.trust import Relation
 from unisono.errors import PrivacyViolation
-from unisono.mechanisms import MECHANISMS
 
 BLIND = (0.001, 0.1)
 
@@ -31,10 +30,10 @@ class UnderRelation:
 
 
 @dataclass(frozen=True)
-class Cost:
+class StatedCost:
     """Every answer about a series of releases; all numbers are upper bounds."""
 
-    question: Question
+    question: TypedQuestion
     noise: float
     epsilon: float
     pure_epsilon: float
@@ -64,19 +63,19 @@ class Cost:
         }
 
 
-def sampler_json(question: Question) -> dict[str, Any]:
+def sampler_json(question: TypedQuestion) -> dict[str, Any]:
     """The sampler and its parameters."""
     return {"kind": type(question.sampler).__name__, **vars(question.sampler)}
 
 
-def cost(question: Question, noise: float) -> Cost:
+def cost(question: TypedQuestion, noise: float) -> StatedCost:
     """What `question` costs with this noise multiplier."""
     history = question.history(noise)
     history.parts[0][0].sensitivity.under(question.relation)
     curve = PrivacyCurve(history, question.relation)
     epsilon = curve.epsilon(question.delta)
     advantage = curve.advantage
-    return Cost(
+    return StatedCost(
         question=question,
         noise=noise,
         epsilon=epsilon,
@@ -92,7 +91,9 @@ def cost(question: Question, noise: float) -> Cost:
     )
 
 
-def _under(question: Question, noise: float, relation: Relation, known: float) -> UnderRelation:
+def _under(
+    question: TypedQuestion, noise: float, relation: Relation, known: float
+) -> UnderRelation:
     if relation is question.relation:
         return UnderRelation(relation, known, "")
     try:
@@ -118,7 +119,7 @@ class Calibration:
     """The least noise multiplier for a target, rounded up, and what it costs."""
 
     target: float
-    cost: Cost
+    cost: StatedCost
     classical: Classical | None
 
     def to_json(self) -> dict[str, Any]:
@@ -126,7 +127,7 @@ class Calibration:
         return {"target_epsilon": self.target, **self.cost.to_json(), "classical": classical}
 
 
-def calibrate(question: Question, epsilon: float) -> Calibration:
+def calibrate(question: TypedQuestion, epsilon: float) -> Calibration:
     """The least noise with which `question` costs at most `epsilon`, to six digits, rounded up."""
     target = require_epsilon(epsilon)
     question.event(1.0).sensitivity.under(question.relation)
@@ -134,32 +135,34 @@ def calibrate(question: Question, epsilon: float) -> Calibration:
     return Calibration(target, cost(question, noise), _classical(question, target))
 
 
-def _least_noise(question: Question, target: float) -> float:
-    name, delta, count = question.mechanism, question.delta, question.count
+def _least_noise(question: TypedQuestion, target: float) -> float:
+    mechanism, delta, count = question.entry, question.delta, question.count
     unsampled = isinstance(question.sampler, Everyone)
-    sensitivity = question.event(1.0).sensitivity
-    if name in PURE and delta == 0 and unsampled:
+    if mechanism.pure and delta == 0 and unsampled:
         return (
             count * PrivacyCurve(question.event(1.0) * 1, question.relation).epsilon(0.0) / target
         )
-    if name in (MechanismName.RANDOMIZED_RESPONSE, MechanismName.SELECTION):
+    if not mechanism.law.additive:
         return smallest_scale(question.history, question.relation, target, delta)
-    options: dict[str, Any] = {"count": count, "sampler": question.sampler}
-    if name in (MechanismName.DISCRETE_GAUSSIAN, MechanismName.SKELLAM):
-        options["grid"] = question.grid
-    if name is MechanismName.DISCRETE_GAUSSIAN:
-        options["dimension"] = question.dimension
-    event = MECHANISMS[name].calibrate(sensitivity, question.relation, target, delta, **options)
-    noise: Any = event.noise
-    return float(noise.scale if name in PURE else noise.std)
+    event = mechanism.calibrate(
+        question.event(1.0).sensitivity,
+        question.relation,
+        target,
+        delta,
+        count=count,
+        sampler=question.sampler,
+        dimension=question.dimension,
+        grid=question.grid,
+    )
+    return event.noise.size
 
 
-def _classical(question: Question, target: float) -> Classical | None:
+def _classical(question: TypedQuestion, target: float) -> Classical | None:
     if not isinstance(question.sampler, Everyone) or question.delta == 0:
         return None
-    if question.mechanism is MechanismName.GAUSSIAN:
+    if question.mechanism == GAUSSIAN:
         return _classical_gaussian(question, target)
-    if question.mechanism in PURE and question.count > 1:
+    if question.entry.pure and question.count > 1:
         one = PrivacyCurve(question.event(1.0) * 1, question.relation).epsilon(0.0)
         return Classical(
             "basic composition",
@@ -171,7 +174,7 @@ def _classical(question: Question, target: float) -> Classical | None:
     return None
 
 
-def _classical_gaussian(question: Question, target: float) -> Classical:
+def _classical_gaussian(question: TypedQuestion, target: float) -> Classical:
     count = question.count
     distance = question.event(1.0).sensitivity.under(question.relation).in_norm("l2")
     each, delta = target / count, question.delta / count
@@ -192,7 +195,7 @@ def _classical_gaussian(question: Question, target: float) -> Classical:
 class Picture:
     """What `privacy curve` draws."""
 
-    question: Question
+    question: TypedQuestion
     noise: float
     rounds: tuple[int, ...]
     epsilons: tuple[float, ...]
@@ -215,7 +218,7 @@ class Picture:
         }
 
 
-def picture(question: Question, noise: float, points: int = 24) -> Picture:
+def picture(question: TypedQuestion, noise: float, points: int = 24) -> Picture:
     """Epsilon after 1 .. count rounds, and the trade-off curve at the first and last of them."""
     event = question.event(noise)
     event.sensitivity.under(question.relation)
@@ -239,7 +242,7 @@ def picture(question: Question, noise: float, points: int = 24) -> Picture:
 def _trade_off(curve: PrivacyCurve, alphas: Sequence[float]) -> tuple[float, ...]:
     """Smallest false negative rates of any test, from one certified curve where there is one."""
     event, count = curve.history.parts[0]
-    pair = translate.pair(event, curve.relation)
-    if pair is None or translate.gaussian_mu(event, curve.relation) is not None:
+    pair = law_costs.pair(event, curve.relation)
+    if pair is None or law_costs.gaussian_mu(event, curve.relation) is not None:
         return tuple(curve.trade_off(alpha) for alpha in alphas)
     return tuple(float(rate) for rate in pld.compose([(pair, count)]).trade_off(alphas))

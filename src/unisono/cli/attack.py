@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unisono.cli import inputs, made_up
+from unisono.cli import inputs, synthetic
 from unisono.cli.output import console, write_json
 from unisono.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from unisono.attacks.laboratory import LinkageFound, Outcome
+    from unisono.attacks.laboratory import LaboratoryOutcome, LinkageFound
 
 _LINKAGE = Path(
     "linkage"
@@ -79,7 +79,7 @@ def attack(
 
     cases = laboratory.chosen(only, quick)
     folder = output or Path("laboratory.run")
-    with made_up.bar(json, "building networks") as progress:
+    with synthetic.bar(json, "building networks") as progress:
         document = in_folder(
             folder,
             "Attack laboratory",
@@ -129,7 +129,7 @@ def in_folder(folder: Path, title: str, work: Callable[[], dict[str, Any]]) -> d
     return document
 
 
-def _written(folder: Path, outcome: "Outcome") -> dict[str, Any]:
+def _written(folder: Path, outcome: "LaboratoryOutcome") -> dict[str, Any]:
     from unisono.attacks.laboratory import document, pictures
     from unisono.reports.laboratory import AXIS, GRID, laboratory_page, markdown
     from unisono.runs.folder import ATTACKS, REPORT_HTML, REPORT_MARKDOWN, write
@@ -215,7 +215,7 @@ def _written_linkage(folder: Path, found: "LinkageFound") -> dict[str, Any]:
 def _study(path: Path, quick: bool, seed: int, json: bool) -> None:
     from unisono.cli.attack_study import attacked, words
 
-    with made_up.bar(json) as progress:
+    with synthetic.bar(json) as progress:
         found = attacked(path, quick, seed, progress)
     if json:
         write_json(found)

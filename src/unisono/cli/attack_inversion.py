@@ -8,8 +8,8 @@ import math
 from functools import lru_cache
 from typing import Any
 
-from unisono.cli import made_up
-from unisono.cli.made_up import Progress
+from unisono.cli import synthetic
+from unisono.cli.synthetic import Progress
 
 
 def inversion(built: Any, base: Any, quick: bool, seed: int, progress: Progress) -> dict[str, Any]:
@@ -51,13 +51,13 @@ def _inverted(
     from unisono.core.trust import ITERATES, SERVER, Trust
 
     study, alone = built.study, party is not None
-    noise = study.algorithm.event(study.facts, study.trust).noise.std
+    noise = study.algorithm.event(study.facts, study.trust).noise.deviation(1)
     if study.trust is Trust.SECURE_SUM:
         noise *= math.sqrt(study.facts.parties / study.facts.honest)
     if study.trust is Trust.TRUSTED_SERVER and alone:
         noise = 0.0
     real = np.concatenate([own[0] for own in (base[:1] if alone else base)])[:, :-1]
-    fresh = made_up.encoded(built, made_up.typical(built.file, 200, seed + 20_011))[0][:, :-1]
+    fresh = synthetic.encoded(built, synthetic.typical(built.file, 200, seed + 20_011))[0][:, :-1]
 
     def rows(run: Any, viewer: Any, std: float) -> Any:
         known = _known(built, party, std)
@@ -120,7 +120,7 @@ def _box(built: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
         else np.where(place == 0, *own.bounds)
         for name, own in columns.items()
     }
-    rows = made_up.encoded(built, values)[0][:, :-1]
+    rows = synthetic.encoded(built, values)[0][:, :-1]
     return tuple(map(float, rows.min(axis=0))), tuple(map(float, rows.max(axis=0)))
 
 

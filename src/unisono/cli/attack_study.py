@@ -7,8 +7,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from unisono.cli import attack_inversion, made_up
-from unisono.cli.made_up import Progress
+from unisono.cli import attack_inversion, synthetic
+from unisono.cli.synthetic import Progress
 
 _CANDIDATES, _RUNS = 20, 200
 
@@ -24,7 +24,7 @@ def attacked(path: Path, quick: bool, seed: int, progress: Progress) -> dict[str
     built = build(file)
     study = built.study
     attack = attacker(study)
-    base = made_up.parties(built, seed)
+    base = synthetic.parties(built, seed)
     found: dict[str, Any] = {
         "title": file.title,
         "study": study.hash,
@@ -52,7 +52,7 @@ def _identification(
     from unisono.core.trust import Relation, Trust
 
     count, runs = (8, 40) if quick else (_CANDIDATES, _RUNS)
-    candidates = made_up.encoded(built, made_up.typical(built.file, count, seed + 10_007))
+    candidates = synthetic.encoded(built, synthetic.typical(built.file, count, seed + 10_007))
     privacy, trust = built.file.privacy, built.study.trust
     # Two steps of presence make one replacement.
     epsilon = privacy.epsilon * (1 if privacy.relation is Relation.REPLACE_ONE else 2)
@@ -60,7 +60,7 @@ def _identification(
     if privacy.relation is not Relation.REPLACE_ONE:
         delta *= 1 + math.exp(min(privacy.epsilon, 700.0))
     viewers: dict[str, Any] = {
-        made_up.viewer(built.file): (None, largest_share(epsilon, delta, count))
+        synthetic.viewer(built.file): (None, largest_share(epsilon, delta, count))
     }
     if trust is Trust.TRUSTED_SERVER:
         grid = built.study.algorithm.grid(built.study.facts, trust)
@@ -88,15 +88,15 @@ def _membership(
     built: Any, attack: Any, base: Any, quick: bool, seed: int, progress: Progress
 ) -> dict[str, Any]:
     """Two worlds that differ in one unit, told apart by likelihood: an area and a bound."""
-    from unisono.attacks.worlds import Effort, audit_pair, find_pair
+    from unisono.attacks.worlds import AuditEffort, audit_pair, find_pair
 
     privacy = built.file.privacy
-    extremes = made_up.encoded(built, made_up.extremes(built.file, seed))
+    extremes = synthetic.encoded(built, synthetic.extremes(built.file, seed))
     pair = find_pair(attack, base, extremes, privacy.relation, seed, progress)
-    effort = Effort(200 if quick else 1000, 20.0 if quick else 60.0, confidence=0.999)
+    effort = AuditEffort(200 if quick else 1000, 20.0 if quick else 60.0, confidence=0.999)
     shown = audit_pair(attack, pair, privacy.relation, privacy.delta, effort, seed, progress)
     return {
-        "viewer": made_up.viewer(built.file),
+        "viewer": synthetic.viewer(built.file),
         "bound": shown.epsilon,
         "bound_direct": shown.audit.epsilon_direct,
         "ceiling_direct": shown.audit.ceiling,

@@ -6,10 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from unisono.cli import inputs, made_up
-from unisono.cli.made_up import Progress
+from unisono.cli import inputs, synthetic
 from unisono.cli.output import write_json
+from unisono.cli.synthetic import Progress
 from unisono.errors import AuditFailed
+
+PART = "the rounds alone; the release before them is another algorithm, to be audited by itself"
 
 
 def audit(
@@ -38,7 +40,7 @@ def audit(
       unisono audit study.toml
       unisono audit study.toml --seconds 300 --runs 20000 --json
     """
-    with made_up.bar(json) as progress:
+    with synthetic.bar(json) as progress:
         shown = audited(study, runs, seconds, confidence, seed, progress)
     if json:
         write_json(shown)
@@ -57,7 +59,7 @@ def audited(
 ) -> dict[str, Any]:
     """Claim, bounds and verdict, as plain JSON."""
     from unisono.accounting.accountant import ACCOUNTANT
-    from unisono.attacks.worlds import Effort, attacker, audit_pair, find_pair
+    from unisono.attacks.worlds import AuditEffort, attacker, audit_pair, find_pair
     from unisono.core.trust import ITERATES
     from unisono.studies.build import build
     from unisono.studies.file import load_study
@@ -66,9 +68,9 @@ def audited(
     file = load_study(study)
     built, privacy = build(file), file.privacy
     attack = attacker(built.study)
-    base = made_up.parties(built, seed)
-    extremes = made_up.encoded(built, made_up.extremes(file, seed))
-    effort = Effort(runs, seconds, confidence=confidence)
+    base = synthetic.parties(built, seed)
+    extremes = synthetic.encoded(built, synthetic.extremes(file, seed))
+    effort = AuditEffort(runs, seconds, confidence=confidence)
     pair = find_pair(attack, base, extremes, privacy.relation, seed, progress)
     found = audit_pair(attack, pair, privacy.relation, privacy.delta, effort, seed, progress)
     history = built.study.costs[0][ITERATES]
@@ -79,7 +81,7 @@ def audited(
         "unit": str(privacy.unit),
         "relation": str(privacy.relation),
         "trust": str(file.trust.mode),
-        "viewer": made_up.viewer(file),
+        "viewer": synthetic.viewer(file),
         "claim": privacy.epsilon,
         "delta": privacy.delta,
         "accounted": ACCOUNTANT.epsilon(history, privacy.relation, privacy.delta),
@@ -91,6 +93,7 @@ def audited(
         "runs": found.audit.runs,
         "verdict": "refuted" if found.epsilon > privacy.epsilon else "not refuted",
         "seconds": time.monotonic() - begin,
+        **({} if built.start is None else {"part": PART}),
     }
 
 
@@ -110,5 +113,7 @@ def _text(shown: dict[str, Any]) -> str:
         + ("" if shown["verdict"] == "refuted" else ": no fault was found; this certifies nothing"),
         "seconds": f"{shown['seconds']:.1f}",
     }
+    if "part" in shown:
+        rows["part"] = shown["part"]
     lines = [f"{shown['title']} ({shown['algorithm']}, {shown['trust']})"]
     return "\n".join(lines + [f"  {name:<12}{value}" for name, value in rows.items()])

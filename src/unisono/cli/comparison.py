@@ -11,23 +11,23 @@ from typing import Any
 
 from unisono.accounting import (
     gaussian,
+    law_costs,
     moments,
     pld,
     renyi,
     sampling_without_replacement,
     theorems,
-    translate,
     zcdp,
 )
 from unisono.accounting.curve import PrivacyCurve
-from unisono.cli.inputs import PURE, MechanismName, Question
-from unisono.core.events import Everyone, Poisson, WithoutReplacement
+from unisono.cli.inputs import GAUSSIAN, TypedQuestion
+from unisono.core.events import DiscreteGaussian, Everyone, Poisson, WithoutReplacement
 from unisono.core.trust import Relation
 from unisono.errors import ConditionViolated, PrivacyViolation
 
 
 @dataclass(frozen=True)
-class Line:
+class ComparisonLine:
     """One accountant: its upper bound (and a lower bound where certified), or why not."""
 
     name: str
@@ -40,21 +40,21 @@ class Line:
         return dict(vars(self))
 
 
-def compare(question: Question, noise: float) -> list[Line]:
+def compare(question: TypedQuestion, noise: float) -> list[ComparisonLine]:
     """All accountants that have something to say, the tightest valid one first."""
     question.event(noise).sensitivity.under(question.relation)
     lines = _lines(question, noise)
     return sorted(lines, key=_rank)
 
 
-def _rank(line: Line) -> tuple[bool, float, str]:
+def _rank(line: ComparisonLine) -> tuple[bool, float, str]:
     return not line.valid, math.inf if math.isnan(line.epsilon) else line.epsilon, line.name
 
 
-def _lines(question: Question, noise: float) -> list[Line]:
-    if question.mechanism in PURE:
+def _lines(question: TypedQuestion, noise: float) -> list[ComparisonLine]:
+    if question.entry.pure:
         return _pure(question, noise)
-    if question.mechanism is not MechanismName.GAUSSIAN:
+    if question.mechanism != GAUSSIAN:
         return _integer(question, noise)
     match question.sampler:
         case Everyone():
@@ -82,28 +82,28 @@ def _lines(question: Question, noise: float) -> list[Line]:
 # ------------------------------------------------------------------- Gaussian
 
 
-def _distance(question: Question) -> float:
+def _distance(question: TypedQuestion) -> float:
     return question.event(1.0).sensitivity.under(question.relation).in_norm("l2")
 
 
-def _exact(question: Question, noise: float) -> float:
+def _exact(question: TypedQuestion, noise: float) -> float:
     mu = _distance(question) * math.sqrt(question.count) / noise
     return gaussian.epsilon(question.delta, mu)
 
 
-def _certified(question: Question, noise: float) -> Line:
+def _certified(question: TypedQuestion, noise: float) -> ComparisonLine:
     name = "privacy loss distribution"
     try:
-        pair = translate.pair(question.event(noise), question.relation)
+        pair = law_costs.pair(question.event(noise), question.relation)
         if pair is None:
-            raise translate.unknown(question.event(noise), question.relation)
+            raise law_costs.unknown(question.event(noise), question.relation)
         bracket = pld.compose([(pair, question.count)]).epsilon(question.delta)
     except PrivacyViolation as error:
-        return Line(name, math.nan, False, str(error))
-    return Line(name, bracket.upper, True, "certified from both sides", bracket.lower)
+        return ComparisonLine(name, math.nan, False, str(error))
+    return ComparisonLine(name, bracket.upper, True, "certified from both sides", bracket.lower)
 
 
-def _without_sampling(question: Question, noise: float, note: str) -> list[Line]:
+def _without_sampling(question: TypedQuestion, noise: float, note: str) -> list[ComparisonLine]:
     """Accountants of the plain Gaussian, at the relation's own distance."""
     count, delta, distance = question.count, question.delta, _distance(question)
     multiplier = noise / distance
@@ -111,14 +111,16 @@ def _without_sampling(question: Question, noise: float, note: str) -> list[Line]
     curve = count * renyi.gaussian(renyi.ORDERS, 1 / multiplier)
     published = moments.epsilon(count * moments.log_moments(1.0, multiplier), delta)
     return [
-        Line("Rényi, tight conversion", renyi.epsilon(renyi.ORDERS, curve, delta), True, note),
-        Line("moments accountant, as published (lambda <= 32)", published, True, note),
-        Line("zCDP, tight conversion", zcdp.epsilon(rho, delta), True, note),
-        Line("zCDP, standard conversion", zcdp.epsilon_standard(rho, delta), True, note),
+        ComparisonLine(
+            "Rényi, tight conversion", renyi.epsilon(renyi.ORDERS, curve, delta), True, note
+        ),
+        ComparisonLine("moments accountant, as published (lambda <= 32)", published, True, note),
+        ComparisonLine("zCDP, tight conversion", zcdp.epsilon(rho, delta), True, note),
+        ComparisonLine("zCDP, standard conversion", zcdp.epsilon_standard(rho, delta), True, note),
     ]
 
 
-def _poisson(question: Question, noise: float, rate: float) -> list[Line]:
+def _poisson(question: TypedQuestion, noise: float, rate: float) -> list[ComparisonLine]:
     """Rényi and moments accountants of the Poisson-sampled Gaussian."""
     valid = question.relation is not Relation.REPLACE_ONE
     note = (
@@ -127,12 +129,14 @@ def _poisson(question: Question, noise: float, rate: float) -> list[Line]:
         else "proved for add-or-remove and zero-out; replacing a record moves the sum twice as far"
     )
     return [
-        Line(name, epsilon, valid, note)
+        ComparisonLine(name, epsilon, valid, note)
         for name, epsilon in _poisson_formulas(question, noise, rate)
     ]
 
 
-def _poisson_formulas(question: Question, noise: float, rate: float) -> list[tuple[str, float]]:
+def _poisson_formulas(
+    question: TypedQuestion, noise: float, rate: float
+) -> list[tuple[str, float]]:
     count, delta = question.count, question.delta
     curve = count * renyi.poisson_gaussian(renyi.ORDERS, rate, noise)
     published = moments.epsilon(count * moments.log_moments(rate, noise), delta)
@@ -142,22 +146,24 @@ def _poisson_formulas(question: Question, noise: float, rate: float) -> list[tup
     ]
 
 
-def _ignoring(question: Question, noise: float) -> Line:
+def _ignoring(question: TypedQuestion, noise: float) -> ComparisonLine:
     name = "exact Gaussian curve, sampling ignored"
     fixed_size = isinstance(question.sampler, WithoutReplacement)
     if fixed_size and question.relation is Relation.ADD_OR_REMOVE:
         # Another record takes the free place in the subset, so the sum moves by two norms.
         note = "in a subset of fixed size, another record takes the place of a removed one"
-        return Line(name, _exact(question, noise), False, note)
+        return ComparisonLine(name, _exact(question, noise), False, note)
     note = "true, but gives away what the secret sampling gains"
-    return Line(name, _exact(question, noise), True, note)
+    return ComparisonLine(name, _exact(question, noise), True, note)
 
 
-def _fixed_size(question: Question, noise: float, size: int, population: int) -> list[Line]:
+def _fixed_size(
+    question: TypedQuestion, noise: float, size: int, population: int
+) -> list[ComparisonLine]:
     names = ("Rényi, fixed-size subset", "amplification, then optimal composition")
     if question.relation is not Relation.REPLACE_ONE:
         note = "a subset of fixed size has a guarantee under replace-one only"
-        return [Line(name, math.nan, False, note) for name in names]
+        return [ComparisonLine(name, math.nan, False, note) for name in names]
     arguments = (question.delta, question.count, size, population, _distance(question), noise)
     return [
         _attempt(names[0], lambda: sampling_without_replacement.epsilon(*arguments)),
@@ -165,13 +171,15 @@ def _fixed_size(question: Question, noise: float, size: int, population: int) ->
     ]
 
 
-def _claimed_poisson(question: Question, noise: float, rate: float) -> list[Line]:
+def _claimed_poisson(question: TypedQuestion, noise: float, rate: float) -> list[ComparisonLine]:
     note = "accounts Poisson sampling, but the subset has a fixed size"
     found = _poisson_formulas(question, noise, rate)
-    return [Line(f"{name}, as if Poisson", epsilon, False, note) for name, epsilon in found]
+    return [
+        ComparisonLine(f"{name}, as if Poisson", epsilon, False, note) for name, epsilon in found
+    ]
 
 
-def _by_theorems(question: Question, noise: float, rate: float | None) -> list[Line]:
+def _by_theorems(question: TypedQuestion, noise: float, rate: float | None) -> list[ComparisonLine]:
     """Each release by the classical or the exact formula, all of them by a composition theorem."""
     # Rounding of count * (delta / count) must not count as overspending.
     count, delta = question.count, question.delta * (1 - 1e-12)
@@ -200,13 +208,13 @@ def _by_theorems(question: Question, noise: float, rate: float | None) -> list[L
 
 
 def _theorem_line(
-    question: Question,
+    question: TypedQuestion,
     name: str,
     single: Callable[[float], float],
     delta_each: float,
     combine: Callable[..., float],
     rate: float | None,
-) -> Line:
+) -> ComparisonLine:
     count, delta = question.count, question.delta
     # Sampling shrinks delta as well, so each release may use delta / rate before it.
     before = delta_each if rate is None else min(delta_each / rate, 0.5)
@@ -223,29 +231,31 @@ def _theorem_line(
                 one, before, rate, sampler="poisson", relation=str(question.relation)
             )[0]
         except PrivacyViolation as error:
-            return Line(name, math.nan, False, str(error))
+            return ComparisonLine(name, math.nan, False, str(error))
     if one == 0:
-        return Line(name, 0.0, not reason, reason)
+        return ComparisonLine(name, 0.0, not reason, reason)
     try:
         epsilon = combine(one, delta_each, count, delta)
     except ConditionViolated as error:
-        return Line(name, math.nan, False, reason or str(error))
-    return Line(name, epsilon, not reason, reason)
+        return ComparisonLine(name, math.nan, False, reason or str(error))
+    return ComparisonLine(name, epsilon, not reason, reason)
 
 
 # --------------------------------------------------------------- other noises
 
 
-def _pure(question: Question, noise: float) -> list[Line]:
+def _pure(question: TypedQuestion, noise: float) -> list[ComparisonLine]:
     """Composition theorems for releases that have a pure epsilon each."""
     count, delta = question.count, question.delta
     each = PrivacyCurve(question.event(noise) * 1, question.relation).epsilon(0.0)
     if delta == 0:
-        return [Line("basic composition", count * each, True, "the only one without a delta")]
+        return [
+            ComparisonLine("basic composition", count * each, True, "the only one without a delta")
+        ]
     table = theorems.compare_composition(each, 0.0, count, delta)
     return [
         *(
-            Line(
+            ComparisonLine(
                 f"{t.name} composition" if "(" not in t.name else f"{t.name}, as published",
                 t.epsilon,
                 t.valid,
@@ -257,25 +267,24 @@ def _pure(question: Question, noise: float) -> list[Line]:
     ]
 
 
-def _integer(question: Question, noise: float) -> list[Line]:
+def _integer(question: TypedQuestion, noise: float) -> list[ComparisonLine]:
     """Integer noise: its own Rényi bound, and the continuous curve that it does not obey."""
     count, delta, distance = question.count, question.delta, _distance(question)
     curve = PrivacyCurve(question.history(noise), question.relation)
     lines = [_attempt("Rényi bound of the integer law", lambda: curve.epsilon(delta))]
-    if question.mechanism is MechanismName.DISCRETE_GAUSSIAN and isinstance(
-        question.sampler, Everyone
-    ):
+    discrete = question.mechanism == DiscreteGaussian.kind
+    if discrete and isinstance(question.sampler, Everyone):
         rho = zcdp.compose([zcdp.gaussian(distance, noise)], [count])
         lines += [
-            Line("zCDP, tight conversion", zcdp.epsilon(rho, delta), True),
-            Line("zCDP, standard conversion", zcdp.epsilon_standard(rho, delta), True),
+            ComparisonLine("zCDP, tight conversion", zcdp.epsilon(rho, delta), True),
+            ComparisonLine("zCDP, standard conversion", zcdp.epsilon_standard(rho, delta), True),
         ]
     note = "the law of integers lies slightly above the continuous curve"
-    return [*lines, Line("exact Gaussian curve", _exact(question, noise), False, note)]
+    return [*lines, ComparisonLine("exact Gaussian curve", _exact(question, noise), False, note)]
 
 
-def _attempt(name: str, compute: Callable[[], float]) -> Line:
+def _attempt(name: str, compute: Callable[[], float]) -> ComparisonLine:
     try:
-        return Line(name, compute(), True)
+        return ComparisonLine(name, compute(), True)
     except PrivacyViolation as error:
-        return Line(name, math.nan, False, str(error))
+        return ComparisonLine(name, math.nan, False, str(error))

@@ -14,7 +14,7 @@ from unisono.errors import InvalidInput
 if TYPE_CHECKING:
     import numpy as np
 
-    from unisono.data import Table
+    from unisono.data import RecordTable
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
@@ -39,7 +39,7 @@ class Condition:
     operator: str = "=="
     value: float | str | bool = True
 
-    def holds(self, table: "Table") -> "np.ndarray":
+    def holds(self, table: "RecordTable") -> "np.ndarray":
         """1 where the condition holds, 0 where not, NaN where it cannot be told: (rows,).
 
         Each cell is read as what the condition compares it with: a number, true or false, or text.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 INTERRUPTED = "interrupted; the same command goes on"
 
 
-class Record:
+class DeploymentRecord:
     """The heading of a run in its folder."""
 
     def __init__(self, folder: Path, heading: "Heading") -> None:
@@ -45,7 +45,7 @@ def recorded(
     engine: Literal["in process", "server", "party"],
     party: str | None = None,
     simulated: bool = False,
-) -> Iterator[Record]:
+) -> Iterator[DeploymentRecord]:
     """Keeps run.json true while a run goes on; whatever stops it is written down.
 
     That it is a simulation is said from the beginning: nobody may take it for a real run.
@@ -58,7 +58,7 @@ def recorded(
     heading = Heading(
         title, engine, "running", began, None, party, command, os.getpid(), simulated=simulated
     )
-    record = Record(folder, heading)
+    record = DeploymentRecord(folder, heading)
     try:
         yield record
     except (KeyboardInterrupt, SystemExit):  # the latter: somebody asked the process to end

@@ -31,7 +31,7 @@ class Trouble(Exception):
         self.remedy, self.state = remedy, state
 
 
-class Finding(NamedTuple):
+class HealthFinding(NamedTuple):
     """One line of the doctor's report."""
 
     check: str
@@ -40,19 +40,21 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-def examine(folder: Path) -> list[Finding]:
+def examine(folder: Path) -> list[HealthFinding]:
     """All checks, in the order in which things depend on each other."""
     return [_try(name, check, folder) for name, check in CHECKS.items()]
 
 
-def _try(name: str, check: Callable[[Path], str], folder: Path) -> Finding:
+def _try(name: str, check: Callable[[Path], str], folder: Path) -> HealthFinding:
     try:
-        return Finding(name, "ok", check(folder))
+        return HealthFinding(name, "ok", check(folder))
     except Trouble as trouble:
-        return Finding(name, trouble.state, str(trouble), trouble.remedy)
+        return HealthFinding(name, trouble.state, str(trouble), trouble.remedy)
     except Exception as error:  # a doctor reports whatever breaks
         words = f"{type(error).__name__}: {error}"
-        return Finding(name, "problem", words, "reinstall: pip install --force-reinstall unisono")
+        return HealthFinding(
+            name, "problem", words, "reinstall: pip install --force-reinstall unisono"
+        )
 
 
 # ------------------------------------------------------------- the installation
@@ -287,4 +289,4 @@ CHECKS: dict[str, Callable[[Path], str]] = {
     "browser": browser,
 }
 
-__all__ = ["CHECKS", "Finding", "State", "Trouble", "examine"]
+__all__ = ["CHECKS", "HealthFinding", "State", "Trouble", "examine"]

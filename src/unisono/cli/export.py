@@ -5,7 +5,7 @@ import io
 import json
 
 from unisono.cli import words
-from unisono.cli.book import Book
+from unisono.cli.ledger_reader import Book
 from unisono.cli.ledger_text import history_words, policy_words
 from unisono.core.trust import describe
 

@@ -9,56 +9,40 @@ import warnings
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from unisono.core.events import (
     Composed,
-    DiscreteGaussian,
-    Distance,
     Event,
     Everyone,
     Gaussian,
-    Laplace,
-    NormNoise,
     Poisson,
-    RandomizedResponse,
     Sampler,
-    Selection,
-    Sensitivity,
-    Skellam,
     WithoutReplacement,
-    bounded_sum,
     positive,
 )
-from unisono.core.trust import Relation, Unit
+from unisono.core.kinds import LAWS
+from unisono.core.trust import Relation
 from unisono.errors import InvalidInput
 
-
-class MechanismName(StrEnum):
-    """Mechanisms that `unisono privacy` knows."""
-
-    GAUSSIAN = "gaussian"
-    LAPLACE = "laplace"
-    NORM = "norm"
-    DISCRETE_GAUSSIAN = "discrete-gaussian"
-    SKELLAM = "skellam"
-    RANDOMIZED_RESPONSE = "randomized-response"
-    SELECTION = "selection"
+if TYPE_CHECKING:
+    from unisono.mechanisms import Mechanism
 
 
-PURE = frozenset(
+# The mechanisms that `unisono privacy` knows: every law that hides something in one release.
+MechanismName = StrEnum(  # type: ignore[misc]
+    "MechanismName",
     {
-        MechanismName.LAPLACE,
-        MechanismName.NORM,
-        MechanismName.RANDOMIZED_RESPONSE,
-        MechanismName.SELECTION,
-    }
+        law.kind.replace("-", "_").upper(): law.kind
+        for law in LAWS
+        if not (law.discloses or law.run)
+    },
 )
-_INTEGER = (MechanismName.DISCRETE_GAUSSIAN, MechanismName.SKELLAM)
 _PICTURES = (".png", ".pdf", ".svg")
 
+GAUSSIAN = MechanismName(Gaussian.kind)
 MechanismOption = Annotated[
     MechanismName,
     typer.Option(metavar="NAME", help=f"How the noise is drawn: {', '.join(MechanismName)}."),
@@ -114,7 +98,7 @@ PlotOption = Annotated[
 
 
 @dataclass(frozen=True)
-class Question:
+class TypedQuestion:
     """Everything about a series of releases except how much noise it has."""
 
     mechanism: MechanismName
@@ -133,58 +117,30 @@ class Question:
                 f"delta = {self.delta!r} lies outside [0, 1): choose one far below "
                 "1 / number of records, such as 1e-6"
             )
-        if self.delta == 0 and self.mechanism not in PURE:
+        if self.delta == 0 and not self.entry.pure:
             raise InvalidInput(
                 f"delta = 0, but {self.mechanism} noise has no guarantee without a delta: choose "
                 "a small one such as 1e-6, or use laplace or norm noise"
             )
 
+    @property
+    def entry(self) -> "Mechanism":
+        """The mechanism's entry in the catalogue."""
+        from unisono.mechanisms import MECHANISMS
+
+        return MECHANISMS[self.mechanism]
+
     def event(self, noise: float) -> Event:
         """One release with this noise multiplier."""
+        from unisono.mechanisms.mechanism import Scale
+
         positive(noise=noise)
-        return Event(self._noise(noise), self._sensitivity(), self.sampler)
+        scale = Scale(noise, self.dimension, self.grid, self.choices)
+        return Event(self.entry.unit(scale), self.entry.unit_sensitivity(scale), self.sampler)
 
     def history(self, noise: float) -> Composed:
         """All releases together."""
         return self.event(noise) * self.count
-
-    def _noise(
-        self, noise: float
-    ) -> (
-        Gaussian | Laplace | NormNoise | DiscreteGaussian | Skellam | RandomizedResponse | Selection
-    ):
-        match self.mechanism:
-            case MechanismName.GAUSSIAN:
-                return Gaussian(noise)
-            case MechanismName.LAPLACE:
-                return Laplace(noise, self.dimension)
-            case MechanismName.NORM:
-                return NormNoise(noise)
-            case MechanismName.DISCRETE_GAUSSIAN:
-                return DiscreteGaussian(noise, self.grid, self.dimension)
-            case MechanismName.SKELLAM:
-                return Skellam(noise, self.grid)
-            case MechanismName.RANDOMIZED_RESPONSE:
-                return RandomizedResponse(1 / noise, self.choices)
-            case MechanismName.SELECTION:
-                return Selection(noise)
-
-    def _sensitivity(self) -> Sensitivity:
-        match self.mechanism:
-            case MechanismName.RANDOMIZED_RESPONSE:
-                return Sensitivity(Unit.RECORD, replace_one=Distance(linf=1.0))
-            case MechanismName.LAPLACE:
-                return bounded_sum(l1=1.0)
-            case MechanismName.SELECTION:
-                return bounded_sum(linf=1.0)
-            case name if name in _INTEGER:
-                # Rounding a record to the grid is part of its sensitivity, and integer
-                # noise cannot round it away again.
-                from unisono.core.values import sum_sensitivity
-
-                return sum_sensitivity(1.0, self.grid, self.dimension)
-            case _:
-                return bounded_sum(l2=1.0)
 
 
 def sampler_from(rate: float | None, subset: str | None) -> Sampler:

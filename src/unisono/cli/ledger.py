@@ -106,7 +106,7 @@ def show(
       unisono ledger show ages.ledger --last 20
     """
     from unisono.cli import ledger_text
-    from unisono.cli.book import read_book
+    from unisono.cli.ledger_reader import read_book
 
     book = read_book(file)
     if json:
@@ -134,7 +134,7 @@ def verify(
       unisono ledger verify ages.ledger --head 3f6c...e1
     """
     from unisono.cli import ledger_text
-    from unisono.cli.book import check_book, check_head
+    from unisono.cli.ledger_reader import check_book, check_head
     from unisono.core.journal import is_torn
     from unisono.errors import LedgerError
 
@@ -164,7 +164,7 @@ def export(
       unisono ledger export ages.ledger --format markdown
     """
     from unisono.cli import export as exporting
-    from unisono.cli.book import read_book
+    from unisono.cli.ledger_reader import read_book
 
     book = read_book(file)
     chosen = Format.JSON if json else format

@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from unisono.cli import words
-from unisono.cli.book import Book, Spending
+from unisono.cli.ledger_reader import Book, PlannedSpending
 from unisono.cli.output import console
-from unisono.core.events import Composed, Event, NoNoise, Poisson, WithoutReplacement
+from unisono.core.events import Composed, Event, Poisson, WithoutReplacement
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import describe
 from unisono.core.verification import Verification
@@ -88,7 +88,7 @@ def write_book(book: Book, last: int) -> None:
     _write_head(out, book.head)
 
 
-def _write_spending(out: Console, spending: Spending) -> None:
+def _write_spending(out: Console, spending: PlannedSpending) -> None:
     who = describe(spending.viewer)
     out.print(f"Against {who} ({words.times(spending.grants, 'grant')}):")
     if math.isinf(spending.budget.epsilon):
@@ -145,10 +145,8 @@ def history_words(history: Composed) -> str:
 
 def _event_words(event: Event) -> str:
     noise = event.noise
-    if isinstance(noise, NoNoise):
+    if noise.discloses:
         return "clean value"
-    sizes = [getattr(noise, name, None) for name in ("std", "scale", "epsilon")]
-    size = next(float(s) for s in sizes if s is not None)
     match event.sampler:
         case Poisson(rate):
             sample = f" at rate {rate:g}"
@@ -156,7 +154,7 @@ def _event_words(event: Event) -> str:
             sample = f" on {drawn} of {population}"
         case _:
             sample = ""
-    return f"{type(noise).__name__} {words.plain(size)}{sample}"
+    return f"{type(noise).__name__} {words.plain(noise.size)}{sample}"
 
 
 def write_verification(file: Path, finding: Verification, compared: bool, torn: bool) -> None:

@@ -12,7 +12,7 @@ from unisono.errors import InvalidInput
 from unisono.planning.tasks import Task
 
 if TYPE_CHECKING:
-    from unisono.cli.plan_advice import Line
+    from unisono.cli.plan_advice import AdviceLine
     from unisono.cli.plan_studies import PlanRequest
 
 _EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -116,7 +116,9 @@ def _answer(request: "PlanRequest", unit: Unit, plot: str | None, json: bool) ->
     from unisono.planning.verdicts import Grade
 
     lines = [
-        plan_advice.Line(one, None if one.built is None else plan_studies.prediction(request, one))
+        plan_advice.AdviceLine(
+            one, None if one.built is None else plan_studies.prediction(request, one)
+        )
         for one in plan_studies.candidates(request)
     ]
     chosen = plan_advice.recommended(lines, unit)
@@ -135,7 +137,7 @@ def _answer(request: "PlanRequest", unit: Unit, plot: str | None, json: bool) ->
         write_plan(request, unit, lines, chosen, fixes, plot)
 
 
-def _curves(request: "PlanRequest", unit: Unit, lines: list["Line"]) -> dict[Trust, Any]:
+def _curves(request: "PlanRequest", unit: Unit, lines: list["AdviceLine"]) -> dict[Trust, Any]:
     """Predictions over epsilon, of the best algorithm under each trust."""
     from dataclasses import replace
 
@@ -164,7 +166,7 @@ def _curves(request: "PlanRequest", unit: Unit, lines: list["Line"]) -> dict[Tru
 def _document(
     request: "PlanRequest",
     unit: Unit,
-    lines: list["Line"],
+    lines: list["AdviceLine"],
     chosen: Any,
     fixes: list[Any],
     plot: str | None,

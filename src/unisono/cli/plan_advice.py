@@ -35,7 +35,7 @@ _WHO = {
 }
 
 
-class Line(NamedTuple):
+class AdviceLine(NamedTuple):
     """A candidate and what is expected of it; no prediction where it cannot run."""
 
     candidate: Candidate
@@ -49,7 +49,7 @@ class Remedy(NamedTuple):
     prediction: Prediction
 
 
-def recommended(lines: Sequence[Line], unit: Unit) -> Prediction | None:
+def recommended(lines: Sequence[AdviceLine], unit: Unit) -> Prediction | None:
     """The study that the rule takes; None where none can run."""
     best = {trust: _prediction(line) for trust, line in best_by_trust(lines, unit).items()}
     local = best.get(Trust.LOCAL)
@@ -62,7 +62,7 @@ def recommended(lines: Sequence[Line], unit: Unit) -> Prediction | None:
     return min(best.values(), default=None, key=lambda one: one.likely)
 
 
-def best_by_trust(lines: Sequence[Line], unit: Unit) -> dict[Trust, Line]:
+def best_by_trust(lines: Sequence[AdviceLine], unit: Unit) -> dict[Trust, AdviceLine]:
     """The study to take under each trust."""
     found = {}
     for trust in Trust:
@@ -76,7 +76,7 @@ def best_by_trust(lines: Sequence[Line], unit: Unit) -> dict[Trust, Line]:
     return found
 
 
-def _prediction(line: Line) -> Prediction:
+def _prediction(line: AdviceLine) -> Prediction:
     assert line.prediction is not None
     return line.prediction
 
@@ -90,7 +90,9 @@ def reason(chosen: Prediction) -> str:
     return _WHO[chosen.trust]
 
 
-def remedies(request: PlanRequest, found: Prediction, lines: Sequence[Line]) -> Iterator[Remedy]:
+def remedies(
+    request: PlanRequest, found: Prediction, lines: Sequence[AdviceLine]
+) -> Iterator[Remedy]:
     """What would make a doubtful or useless study usable, each change by itself."""
     for line in lines:
         other = line.prediction
@@ -144,4 +146,4 @@ def _first(
         times *= 2
 
 
-__all__ = ["USEFUL", "Line", "Remedy", "best_by_trust", "reason", "recommended", "remedies"]
+__all__ = ["USEFUL", "AdviceLine", "Remedy", "best_by_trust", "reason", "recommended", "remedies"]

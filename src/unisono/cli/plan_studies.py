@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from unisono.algorithms.registry import algorithm_named
-from unisono.cli.plan_made_up import even, ranges
+from unisono.cli.plan_synthetic import even, ranges
 from unisono.core.sensitivity import positive
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.errors import ConditionViolated, InvalidInput

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from unisono.cli import words
 from unisono.cli.output import console
-from unisono.cli.plan_advice import Line, Remedy, reason
+from unisono.cli.plan_advice import AdviceLine, Remedy, reason
 from unisono.cli.plan_studies import PlanRequest
 from unisono.core.trust import Unit
 from unisono.planning.predict import MEASURES, Prediction
@@ -68,7 +68,7 @@ def expected(found: Prediction, bare: bool = False) -> str:
 def write_plan(
     request: PlanRequest,
     unit: Unit,
-    lines: Sequence[Line],
+    lines: Sequence[AdviceLine],
     chosen: Prediction | None,
     fixes: Sequence[Remedy],
     plot: str | None,
@@ -106,7 +106,7 @@ def write_plan(
     out.print("No data were read and nothing was spent.")
 
 
-def _weights(line: Line) -> str:
+def _weights(line: AdviceLine) -> str:
     """What weights of parties cost an algorithm in noise, if anything."""
     found = line.prediction
     return f"{found.algorithm}: {found.weights}." if found and found.weights else ""
@@ -147,7 +147,7 @@ def sentence(request: PlanRequest, chosen: Prediction | None) -> str:
     return f"Use {choice}: {what}; {reason(chosen)}."
 
 
-def _table(request: PlanRequest, lines: Sequence[Line]) -> Table:
+def _table(request: PlanRequest, lines: Sequence[AdviceLine]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for head in ("algorithm", "trust", "hides"):
         table.add_column(head, no_wrap=True)

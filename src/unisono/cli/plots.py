@@ -12,8 +12,8 @@ from matplotlib import pyplot, ticker
 
 from unisono.cli import words
 from unisono.cli.answers import Picture
-from unisono.cli.comparison import Line
-from unisono.cli.inputs import Question
+from unisono.cli.comparison import ComparisonLine
+from unisono.cli.inputs import TypedQuestion
 from unisono.cli.privacy_text import describe
 from unisono.core.trust import Relation
 from unisono.errors import InvalidInput
@@ -48,7 +48,7 @@ def draw_picture(found: Picture, path: str) -> None:
         _save(figure, path)
 
 
-def _head(figure: Any, question: Question, noise: float, width: int) -> None:
+def _head(figure: Any, question: TypedQuestion, noise: float, width: int) -> None:
     text = "\n".join(textwrap.wrap(describe(question, noise), width))
     figure.suptitle(text, x=0.01, ha="left", fontsize=10)
 
@@ -117,7 +117,9 @@ def _mark_best(axes: Any, found: Picture) -> None:
     )
 
 
-def draw_comparison(question: Question, noise: float, lines: list[Line], path: str) -> None:
+def draw_comparison(
+    question: TypedQuestion, noise: float, lines: list[ComparisonLine], path: str
+) -> None:
     """One row for each accountant; invalid ones hollow and crossed out in words."""
     shown = [line for line in lines if math.isfinite(line.epsilon)]
     if not shown:
@@ -139,7 +141,7 @@ def draw_comparison(question: Question, noise: float, lines: list[Line], path: s
         _save(figure, path)
 
 
-def _draw_line(axes: Any, row: int, line: Line) -> None:
+def _draw_line(axes: Any, row: int, line: ComparisonLine) -> None:
     colour = _DARK if line.valid else _GRAY
     axes.plot(
         line.epsilon,

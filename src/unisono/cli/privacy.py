@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from unisono.cli import inputs
-from unisono.cli.inputs import MechanismName, Question
+from unisono.cli.inputs import TypedQuestion
 from unisono.cli.output import warn, write_json
 from unisono.core.trust import Relation
 
@@ -26,7 +26,7 @@ app = typer.Typer(
 @app.command()
 def cost(
     noise: inputs.NoiseOption,
-    mechanism: inputs.MechanismOption = MechanismName.GAUSSIAN,
+    mechanism: inputs.MechanismOption = inputs.GAUSSIAN,
     count: inputs.CountOption = 1,
     rate: inputs.RateOption = None,
     subset: inputs.SubsetOption = None,
@@ -47,7 +47,7 @@ def cost(
       unisono privacy cost --mechanism laplace --noise 10 --delta 0
       unisono privacy cost --noise 4 --subset 256/10000 --count 100
     """
-    question = Question(
+    question = TypedQuestion(
         mechanism,
         count,
         inputs.sampler_from(rate, subset),
@@ -70,7 +70,7 @@ def cost(
 @app.command()
 def calibrate(
     epsilon: Annotated[float, typer.Option(help="The promise: at most this epsilon.")],
-    mechanism: inputs.MechanismOption = MechanismName.GAUSSIAN,
+    mechanism: inputs.MechanismOption = inputs.GAUSSIAN,
     count: inputs.CountOption = 1,
     rate: inputs.RateOption = None,
     subset: inputs.SubsetOption = None,
@@ -90,7 +90,7 @@ def calibrate(
       unisono privacy calibrate --epsilon 1 --delta 1e-5 --rate 0.01 --count 1000
       unisono privacy calibrate --epsilon 0.5 --delta 0 --mechanism laplace
     """
-    question = Question(
+    question = TypedQuestion(
         mechanism,
         count,
         inputs.sampler_from(rate, subset),
@@ -113,7 +113,7 @@ def calibrate(
 @app.command()
 def compare(
     noise: inputs.NoiseOption,
-    mechanism: inputs.MechanismOption = MechanismName.GAUSSIAN,
+    mechanism: inputs.MechanismOption = inputs.GAUSSIAN,
     count: inputs.CountOption = 1,
     rate: inputs.RateOption = None,
     subset: inputs.SubsetOption = None,
@@ -135,7 +135,7 @@ def compare(
       unisono privacy compare --mechanism laplace --noise 2 --count 1000
       unisono privacy compare --noise 4 --count 10 --plot compare.png
     """
-    question = Question(
+    question = TypedQuestion(
         mechanism,
         count,
         inputs.sampler_from(rate, subset),
@@ -164,7 +164,7 @@ def compare(
 @app.command()
 def curve(
     noise: inputs.NoiseOption,
-    mechanism: inputs.MechanismOption = MechanismName.GAUSSIAN,
+    mechanism: inputs.MechanismOption = inputs.GAUSSIAN,
     count: inputs.CountOption = 100,
     rate: inputs.RateOption = None,
     subset: inputs.SubsetOption = None,
@@ -185,7 +185,7 @@ def curve(
       unisono privacy curve --noise 1 --rate 0.01 --count 1000 --plot curve.pdf
       unisono privacy curve --noise 40 --count 100 --json
     """
-    question = Question(
+    question = TypedQuestion(
         mechanism,
         count,
         inputs.sampler_from(rate, subset),

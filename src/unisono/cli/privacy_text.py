@@ -6,14 +6,13 @@ from rich.console import Console
 from rich.table import Table
 
 from unisono.cli import words
-from unisono.cli.answers import Calibration, Cost, Picture, UnderRelation
-from unisono.cli.comparison import Line
-from unisono.cli.inputs import MechanismName, Question
+from unisono.cli.answers import Calibration, Picture, StatedCost, UnderRelation
+from unisono.cli.comparison import ComparisonLine
+from unisono.cli.inputs import TypedQuestion
 from unisono.cli.output import console
-from unisono.core.events import RandomizedResponse
 
 
-def write_cost(found: Cost) -> None:
+def write_cost(found: StatedCost) -> None:
     out = console()
     out.print(describe(found.question, found.noise), style="dim")
     out.print()
@@ -46,7 +45,9 @@ def write_calibration(found: Calibration) -> None:
         )
 
 
-def write_comparison(question: Question, noise: float, lines: list[Line], plot: str | None) -> None:
+def write_comparison(
+    question: TypedQuestion, noise: float, lines: list[ComparisonLine], plot: str | None
+) -> None:
     out = console()
     out.print(describe(question, noise), style="dim")
     out.print()
@@ -91,45 +92,32 @@ def write_picture(found: Picture, plot: str | None) -> None:
     _mention_picture(out, plot)
 
 
-def describe(question: Question, noise: float) -> str:
+def describe(question: TypedQuestion, noise: float) -> str:
     """The question in one sentence.
 
-    >>> print(describe(Question(MechanismName.LAPLACE, count=2), 4.0))
+    >>> from unisono.cli.inputs import MechanismName
+    >>> print(describe(TypedQuestion(MechanismName("laplace"), count=2), 4.0))
     2 releases with laplace noise of multiplier 4 (a scale of 4 times the largest norm of one \
 record); every record takes part.
     """
     size = words.plain(noise, 6)
     return (
         f"{words.times(question.count, 'release')} with {question.mechanism} noise of multiplier "
-        f"{size} ({_noise_words(question, size)}); {words.sampler_words(question.sampler)}."
+        f"{size} ({question.entry.measure.format(size)}); {words.sampler_words(question.sampler)}."
     )
 
 
-def _noise_words(question: Question, noise: str) -> str:
-    kind = question.mechanism
-    if kind is MechanismName.RANDOMIZED_RESPONSE:
-        return f"each answer is randomised with epsilon 1 / {noise}"
-    measure = (
-        "scale"
-        if kind in (MechanismName.LAPLACE, MechanismName.NORM, MechanismName.SELECTION)
-        else "standard deviation"
-    )
-    return f"a {measure} of {noise} times the largest norm of one record"
-
-
-def _write_meaning(out: Console, found: Cost) -> None:
+def _write_meaning(out: Console, found: StatedCost) -> None:
     out.print(words.guess_words(found.guess, found.question.relation), style="bold")
     for blind, bound in found.reconstruction:
         out.print(words.reconstruction_words(blind, bound))
     out.print(words.promise_words(found.epsilon, found.question.delta))
-    event = found.question.event(found.noise)
-    if isinstance(event.noise, RandomizedResponse):
-        odds = math.exp(event.noise.epsilon)
-        keep = odds / (odds + event.noise.choices - 1)
-        out.print(f"Each answer is the true one with probability {keep:.3f}.")
+    meaning = found.question.entry.meaning(found.question.event(found.noise).noise)
+    if meaning:
+        out.print(meaning)
 
 
-def _numbers(found: Cost) -> Table:
+def _numbers(found: StatedCost) -> Table:
     table = _table("", "value")
     table.add_row("epsilon", words.number(found.epsilon))
     table.add_row("delta", words.plain(found.question.delta))
@@ -150,7 +138,7 @@ def _under_words(under: UnderRelation) -> str:
     return f"{words.number(under.epsilon)}  ({words.RELATION_WORDS[under.relation]})"
 
 
-def _comparison_table(lines: list[Line], notes: list[str]) -> Table:
+def _comparison_table(lines: list[ComparisonLine], notes: list[str]) -> Table:
     """One row for each accountant, its remark by number."""
     table = _table("accountant", "epsilon", "", right=(1,))
     for line in lines:

@@ -12,7 +12,7 @@ from unisono.algorithms.quantiles import MAXIMUM, MINIMUM, quantiles
 from unisono.algorithms.statistics import Groups, Question
 from unisono.cli.conditions import Condition, parse_condition
 from unisono.core.defaults import warn_of_clipping
-from unisono.data import Bounds, Table
+from unisono.data import Bounds, RecordTable
 from unisono.errors import InvalidInput
 
 
@@ -58,7 +58,7 @@ class Inquiry:
                 named.append(name)
         return list(dict.fromkeys(named))
 
-    def features(self, table: Table) -> np.ndarray:
+    def features(self, table: RecordTable) -> np.ndarray:
         """One party's records as numbers, (rows, slots); NaN for what is missing."""
         columns = []
         for kind, what in self.slots:

@@ -24,7 +24,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
-from unisono.data import Table, read_table
+from unisono.data import RecordTable, read_table
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
 from unisono.studies.data_set import require_apart
@@ -52,7 +52,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Answers:
+class QueryAnswers:
     """Everything that is printed."""
 
     estimates: list[Estimate]
@@ -71,7 +71,7 @@ class Answers:
         }
 
 
-def answer(files: Sequence[Path], asked: Asked, setting: Setting) -> Answers:
+def answer(files: Sequence[Path], asked: Asked, setting: Setting) -> QueryAnswers:
     """Run one query over one file per party."""
     privacy = Privacy(setting.epsilon, setting.delta, setting.relation)
     if not 0 < setting.confidence < 1:
@@ -102,7 +102,7 @@ def answer(files: Sequence[Path], asked: Asked, setting: Setting) -> Answers:
         ]
         result = in_process.run(study, parties)
     paths = {} if setting.seed is not None else dict(zip(names, payers, strict=True))
-    return Answers(
+    return QueryAnswers(
         survey.read(study, result, setting.confidence),
         result.certificate,
         {name: str(one.ledger) for name, one in paths.items()},
@@ -134,7 +134,7 @@ def _facts_before(parties: int, setting: Setting, payers: Sequence[Payer]) -> Fa
     )
 
 
-def _sizes(facts: Facts, tables: Sequence[Table], features: int, setting: Setting) -> Facts:
+def _sizes(facts: Facts, tables: Sequence[RecordTable], features: int, setting: Setting) -> Facts:
     if facts.exact_sizes:
         return replace(facts, records=tuple(t.rows for t in tables), features=features)
     for table in tables:
@@ -147,7 +147,7 @@ def _sizes(facts: Facts, tables: Sequence[Table], features: int, setting: Settin
     return replace(facts, features=features)
 
 
-def _read(files: Sequence[Path], inquiry: Inquiry) -> list[Table]:
+def _read(files: Sequence[Path], inquiry: Inquiry) -> list[RecordTable]:
     columns, multiline = inquiry.columns, inquiry.asked.multiline
     shown: Iterable[Path] = files
     if len(files) >= _MANY_FILES and sys.stderr.isatty():

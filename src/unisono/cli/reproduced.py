@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from unisono.cli.words import jsonable
 from unisono.errors import InvalidInput
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.findings import ExpectedNumber, Findings
 
 # Okabe and Ito's colours, without yellow, which is hard to see on white.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
@@ -92,7 +92,7 @@ def _section(document: dict[str, Any]) -> list[str]:
     lines += [f"![{document['title']}]({document['picture']})", ""]
     lines += ["| number | measured | expected | verdict | |", "|---|---|---|---|---|"]
     for entry in document["numbers"]:
-        number = Number(
+        number = ExpectedNumber(
             entry["name"],
             _float(entry["measured"]),
             _float(entry["low"]),
@@ -110,7 +110,7 @@ def _section(document: dict[str, Any]) -> list[str]:
     return [*lines, "", *(f"- {remark}" for remark in document["remarks"]), ""]
 
 
-def verdict(number: Number) -> str:
+def verdict(number: ExpectedNumber) -> str:
     """The one word that counts."""
     return "as expected" if number.as_expected else "outside"
 
@@ -124,11 +124,13 @@ def shown(value: float) -> str:
     return f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.4g}"
 
 
-def range_words(number: Number) -> str:
+def range_words(number: ExpectedNumber) -> str:
     """Where the number is expected.
 
-    >>> range_words(Number("n", 1, 0, float("inf"))), range_words(Number("n", 18, 18, 18))
-    ('at least 0', '18')
+    >>> range_words(ExpectedNumber("n", 1, 0, float("inf")))
+    'at least 0'
+    >>> range_words(ExpectedNumber("n", 18, 18, 18))
+    '18'
     """
     if number.high == float("inf"):
         return f"at least {shown(number.low)}"

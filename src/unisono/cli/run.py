@@ -75,7 +75,7 @@ def _prepared(
     test: Path | None,
     seed: int | None,
 ) -> "LocalRun":
-    from unisono.deployment.local_run import Place, prepare
+    from unisono.deployment.local_run import RunPlace, prepare
     from unisono.deployment.parties_here import find_data
     from unisono.deployment.run_folder import default_folder
     from unisono.studies.file import load_study
@@ -85,4 +85,4 @@ def _prepared(
     if second_ledgers is not None and seed is None:
         warn(forgotten(second_ledgers, found.values()))
     books = None if second_ledgers is None else second_ledgers.absolute()
-    return prepare(Place(study, found, home, books, test, seed))
+    return prepare(RunPlace(study, found, home, books, test, seed))

@@ -36,7 +36,7 @@ def forgotten(folder: Path, files: Iterable[Path]) -> str:
 
 
 def _spent(ledger: Path) -> str:
-    from unisono.cli.book import read_book
+    from unisono.cli.ledger_reader import read_book
     from unisono.core.trust import describe
 
     spending = read_book(ledger).spending

@@ -15,7 +15,8 @@ that are there may be fewer, or a segment of them.
 Some algorithms do more: parties with budgets of their own (`own_event`), parties that take turns
 (`schedule`), records that a coordinator names one by one (`named`), several noisy local steps
 between two messages (`inner`), noise inside the computation itself (`inside`), noise that changes
-from round to round (`round_event`), and records that arrive as a small batch (`batch`).
+from round to round (`round_event`), records that arrive as a small batch (`batch`), and states that
+begin with what an earlier release found (`begin`).
 """
 
 import hashlib
@@ -31,7 +32,6 @@ from unisono.core.events import (
     Composed,
     Event,
     Everyone,
-    Gaussian,
     NoNoise,
     WithoutReplacement,
     canonical,
@@ -212,6 +212,9 @@ class PricedAlgorithm(NamedTuple):
     A contribution is a sum over records, which may be computed in parts, unless it is made from the
     party's records as a `whole` (a minimiser, an update), whose bound holds whatever the records.
     Noise that was not calibrated says where it was `printed`.
+
+    With `begin` the first states follow from what an earlier stage of the study released, which is
+    public: see `begun`. Price and hash do not depend on it.
     """
 
     name: str
@@ -241,6 +244,14 @@ class PricedAlgorithm(NamedTuple):
     effective_records: float | None = None
     named: Named | None = None
     printed: Printed | None = None
+    begin: Callable[[Facts, Any], tuple[Any, Any]] | None = None
+
+    def begun(self, found: Any) -> "PricedAlgorithm":
+        """The same algorithm at the same price, from the states that `found` tells."""
+        begin = self.begin
+        if begin is None:
+            return self
+        return self._replace(init=lambda facts: begin(facts, found), begin=None)
 
     @property
     def alike(self) -> bool:
@@ -453,9 +464,9 @@ def _with_shares(event: Event, present: int, planned: int) -> Event:
         return event
     if present == 0:
         return replace(event, noise=NoNoise())
-    if not isinstance(event.noise, Gaussian):
+    remaining = event.noise.remaining(present, planned)
+    if remaining is None:
         raise InvalidInput(
             "against one curious party this noise must be planned for: set colluders to 1 or more"
         )
-    std = event.noise.std * math.sqrt(present / planned)
-    return replace(event, noise=replace(event.noise, std=std))
+    return replace(event, noise=remaining)

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from unisono.core.kinds import (
+    LAWS,
     DiscreteGaussian,
     Everyone,
     Gaussian,
@@ -29,6 +30,7 @@ from unisono.core.kinds import (
     Selection,
     Skellam,
     WithoutReplacement,
+    require_known,
 )
 from unisono.core.sensitivity import Distance, Sensitivity, bounded_sum, positive
 from unisono.core.trust import Relation, Unit
@@ -75,7 +77,8 @@ class Event:
     sampler: Sampler = Everyone()
 
     def __post_init__(self) -> None:
-        if isinstance(self.noise, GaussianRun) and not isinstance(self.sampler, Everyone):
+        require_known(self.noise)
+        if self.noise.run and not isinstance(self.sampler, Everyone):
             raise InvalidInput(
                 f"{self.sampler} in a run of releases that are one event: no proof of "
                 "amplification is known for it; use Everyone"
@@ -142,6 +145,11 @@ class Composed:
         )
 
     @cached_property
+    def discloses(self) -> bool:
+        """Whether some part shows the value itself."""
+        return any(event.noise.discloses for event, _ in self.parts)
+
+    @cached_property
     def fingerprint(self) -> str:
         return _fingerprint(composed_to_json(self))
 
@@ -168,17 +176,7 @@ def compose(histories: Iterable[Composed]) -> Composed:
 
 # ----------------------------------------------------------------------- JSON
 
-_NOISE_KINDS: dict[str, type] = {
-    "gaussian": Gaussian,
-    "gaussian-run": GaussianRun,
-    "laplace": Laplace,
-    "norm": NormNoise,
-    "discrete-gaussian": DiscreteGaussian,
-    "skellam": Skellam,
-    "randomized-response": RandomizedResponse,
-    "selection": Selection,
-    "none": NoNoise,
-}
+_NOISE_KINDS: dict[str, type] = {law.kind: law for law in LAWS}
 _SAMPLER_KINDS: dict[str, type] = {
     "everyone": Everyone,
     "poisson": Poisson,

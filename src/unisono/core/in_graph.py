@@ -5,22 +5,18 @@ exp(slack) but for a mass `gap`, proved in `core.noise.in_graph_error`; an event
 part of both. This module imports no JAX, so that noise can be calibrated without it.
 """
 
-import math
 from dataclasses import replace
 from functools import lru_cache
 
-import numpy as np
-
 from unisono.core.events import Event, Gaussian, releases_of
 from unisono.core.noise.in_graph_error import ComposedError, composed_error
+from unisono.core.noise.parameters import single_precision
 from unisono.errors import ConditionViolated, GrantMisused
 
 # Chances of a draw beyond where the sampler's error is proved; times e^epsilon they must stay far
 # below delta. The smallest one at which the error is small is taken; both are accounted for.
 FAILURES = (1e-18, 1e-16, 1e-14, 1e-12, 1e-11)
 _SMALL = 1e-3
-# Ratios of floats are rounded; the noise is drawn this much wider, so never narrower.
-_ROUND_UP = 1 + 2.0**-50
 
 
 def share_width(event: Event, grid: float, shares: int) -> float:
@@ -40,13 +36,7 @@ def _gaussian(event: Event) -> Gaussian:
 
 
 def _width(noise: Gaussian, grid: float, shares: int) -> float:
-    width = noise.std / grid / math.sqrt(shares) * _ROUND_UP
-    nearest = np.float32(width)
-    if not np.isfinite(nearest):
-        return math.inf
-    # As doubles: beside a 32-bit float NumPy would round the width before it compares.
-    upward = np.nextafter(nearest, np.float32(np.inf))
-    return float(nearest) if float(nearest) >= width else float(upward)
+    return single_precision(noise.width(grid, shares))
 
 
 @lru_cache(maxsize=256)

@@ -3,7 +3,7 @@
 It belongs to the study, never to an algorithm's settings: whoever learns, learns within it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from unisono.core.defaults import RELATION
@@ -60,6 +60,38 @@ class Privacy:
                 f"{len(self.own)} epsilons for {parties} parties: give every party its own"
             )
         return self.own[party]
+
+    def split(self, share: float) -> tuple["Privacy", "Privacy"]:
+        """This promise in two: for a first release that takes a share of every epsilon and of
+        delta, and for whatever follows. By basic composition (Dwork and Roth 2014, theorem 3.16)
+        whoever keeps both keeps this one; that is simple, and slightly more careful than needed.
+
+        >>> first, rest = Privacy(2.0, 1e-6).split(0.25)
+        >>> first.epsilon, rest.epsilon
+        (0.5, 1.5)
+        """
+        if not 0 < share < 1:
+            raise InvalidInput(
+                f"share = {share!r}: a first release takes more than 0 and less "
+                "than 1 of the promise"
+            )
+
+        def first(whole: float) -> float:
+            return share * whole
+
+        def rest(whole: float) -> float:
+            return whole - share * whole
+
+        one, other = (
+            replace(
+                self,
+                epsilon=part(self.epsilon),
+                delta=part(self.delta),
+                own=tuple(map(part, self.own)),
+            )
+            for part in (first, rest)
+        )
+        return one, other
 
     def to_json(self) -> dict[str, Any]:
         own = {"own": list(self.own)} if self.own else {}

@@ -14,35 +14,13 @@ from dataclasses import replace
 import numpy as np
 
 from unisono.core.algorithm import Facts, Inside, PricedAlgorithm
-from unisono.core.events import (
-    DiscreteGaussian,
-    Event,
-    Everyone,
-    Gaussian,
-    Laplace,
-    NoNoise,
-    NormNoise,
-    Skellam,
-    releases_of,
-)
+from unisono.core.events import Event, Everyone, Gaussian, releases_of
 from unisono.core.grant import Draw, derive
-from unisono.core.in_graph import share_width
-from unisono.core.noise import (
-    Keystream,
-    discrete_gaussian,
-    discrete_laplace,
-    discrete_laplace_share,
-    rounded_gaussian,
-    rounded_share_gap,
-    skellam,
-)
-from unisono.core.noise.norm import rounded_norm
+from unisono.core.kinds import LAWS, Drawing, require_known
 from unisono.core.trust import SERVER, Trust, Unit
 from unisono.core.values import Contribution, Disclosed, Released, Share, sealed, within
 from unisono.errors import GrantMisused, InvalidInput, UnknownEvent
 
-# Ratios of floats are rounded; the noise is drawn this much wider, so never narrower.
-_ROUND_UP = 1 + 2.0**-50
 _HEADROOM = 2**62
 
 
@@ -74,7 +52,7 @@ def share(draw: Draw, contribution: Contribution, event: Event, honest: int) -> 
 def disclose(draw: Draw, contribution: Contribution, event: Event) -> Disclosed:
     """The clean value, for a server whose ledger entry books an infinite cost."""
     seen = draw.grant.cost.get(SERVER)
-    if seen is None or not any(isinstance(e.noise, NoNoise) for e, _ in seen.parts):
+    if seen is None or not seen.discloses:
         raise GrantMisused(
             "a clean value may go only to a server that the ledger books as trusted: authorize "
             "a cost with NoNoise for the viewer 'server'"
@@ -187,65 +165,19 @@ def noise_steps(
     Several releases may be drawn at once: `shape` then begins with their number, and `one` is
     the shape of each.
     """
-    stream = Keystream(key)
     noise = event.noise
-    dimension = int(np.prod(shape if one is None else one))
-    match noise:
-        case Gaussian(std, gap, slack) if slack == 0:
-            width = std / grid / math.sqrt(honest) * _ROUND_UP
-            if honest > 1 and dimension * rounded_share_gap(width, honest) > gap:
-                raise GrantMisused(
-                    f"{honest} rounded shares of {width:.3g} grid steps differ from a Gaussian by "
-                    f"more than the gap {gap:g} that was authorised: use a finer grid"
-                )
-            return rounded_gaussian(stream, width, shape)
-        case Gaussian():
-            return _in_graph_steps(key, share_width(event, grid, honest), shape)
-        case Laplace(discrete=False):
-            raise UnknownEvent(
-                "continuous Laplace noise is for analysis; releases draw the discrete law"
-            )
-        case Laplace(scale, coordinates) if coordinates != dimension:
-            raise GrantMisused(
-                f"authorised in {coordinates} coordinates, released in {dimension}: authorise what "
-                "is released"
-            )
-        case Laplace(scale) if honest == 1:
-            return discrete_laplace(stream, scale / grid * _ROUND_UP, shape)
-        case Laplace(scale):
-            return discrete_laplace_share(stream, scale / grid * _ROUND_UP, honest, shape)
-        case NormNoise(scale) if honest == 1:
-            count = int(np.prod(shape)) // dimension
-            each = [rounded_norm(stream, scale / grid * _ROUND_UP, dimension) for _ in range(count)]
-            return np.concatenate(each).reshape(shape)
-        case DiscreteGaussian(std, event_grid, event_dimension, shares):
-            if (event_grid, event_dimension, shares) != (grid, dimension, honest):
-                raise GrantMisused(
-                    f"authorised on grid {event_grid:g} with {shares} shares in "
-                    f"{event_dimension} dimensions, released on {grid:g} with {honest} in "
-                    f"{dimension}: authorise what is released"
-                )
-            return discrete_gaussian(stream, std / grid / math.sqrt(honest) * _ROUND_UP, shape)
-        case Skellam(std, event_grid):
-            if event_grid != grid:
-                raise GrantMisused(f"authorised on grid {event_grid:g}, released on {grid:g}")
-            return skellam(stream, (std / grid) ** 2 / honest * _ROUND_UP, shape)
-        case _:
-            raise UnknownEvent(
-                f"{type(noise).__name__} cannot be added to an integer sum in {honest} shares: "
-                "use Gaussian, discrete Laplace, discrete Gaussian or Skellam noise"
-            )
+    require_known(noise)
+    if not noise.additive or (honest > 1 and not noise.shared):
+        shared = ", ".join(law.__name__ for law in LAWS if law.shared and not law.run)
+        raise UnknownEvent(
+            f"{type(noise).__name__} cannot be added to an integer sum in {honest} shares: use one "
+            f"of {shared}"
+        )
+    dimension = math.prod(shape if one is None else one)
+    return noise.steps(Drawing(key, grid, shape, dimension, honest))
 
 
 def party_keys(key: bytes, parties: int) -> np.ndarray:
     """ChaCha20 keys (parties, 8) for noise in the graph: the key itself, or one for each party."""
     keys = [key] if parties == 1 else [derive(key, "party", number) for number in range(parties)]
     return np.stack([np.frombuffer(own, "<u4") for own in keys])
-
-
-def _in_graph_steps(key: bytes, width: float, shape: tuple[int, ...]) -> np.ndarray:
-    """The noise that a compiled program would draw from this key."""
-    from unisono.core.noise.chacha import key_from_bytes
-    from unisono.core.noise.in_graph import gaussian_on_grid
-
-    return np.asarray(gaussian_on_grid(key_from_bytes(key), shape, width), np.int64)

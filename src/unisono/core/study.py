@@ -48,6 +48,14 @@ class Study:
         """The same study for another trust, priced anew."""
         return Study(self.method, self.facts, trust)
 
+    def begun(self, found: Any) -> "Study":
+        """The same study, its price and its hash, begun with what an earlier one released."""
+        if self.algorithm.begin is None:
+            return self
+        started = object.__new__(Study)  # checked before: nothing that is checked differs
+        started.__dict__.update(self.__dict__, algorithm=self.algorithm.begun(found))
+        return started
+
     @property
     def cost(self) -> Mapping[Viewer, Composed]:
         """What the run shows of the first party; of every party, where all are alike."""

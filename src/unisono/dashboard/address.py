@@ -7,7 +7,7 @@ that answers, whatever port the machine gave, and a browser that is quicker than
 import secrets
 import socket
 
-from unisono.dashboard.guard import Door
+from unisono.dashboard.guard import GuardedDoor
 from unisono.errors import InvalidInput
 
 _TOKEN_BYTES = 32
@@ -36,15 +36,17 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def door_of(host: str, listener: socket.socket, token: str | None = None) -> Door:
+def door_of(host: str, listener: socket.socket, token: str | None = None) -> GuardedDoor:
     """The door of a bound socket, with a fresh token unless one is given."""
-    return Door(token or secrets.token_urlsafe(_TOKEN_BYTES), host, listener.getsockname()[1])
+    return GuardedDoor(
+        token or secrets.token_urlsafe(_TOKEN_BYTES), host, listener.getsockname()[1]
+    )
 
 
-def address(door: Door) -> str:
+def address(door: GuardedDoor) -> str:
     """What people open once: it holds the token.
 
-    >>> address(Door("secret", "::1", 8123))
+    >>> address(GuardedDoor("secret", "::1", 8123))
     'http://[::1]:8123/?token=secret'
     """
     name = f"[{door.host}]" if ":" in door.host else door.host

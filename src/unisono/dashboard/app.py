@@ -17,8 +17,8 @@ from starlette.types import ASGIApp
 
 from unisono.core.words import number as upper
 from unisono.dashboard import detail, shapes
-from unisono.dashboard.catalogue import Catalogue, Entry
-from unisono.dashboard.guard import REPORT_POLICY, Door, Guard
+from unisono.dashboard.catalogue import Catalogue, CatalogueEntry
+from unisono.dashboard.guard import REPORT_POLICY, Guard, GuardedDoor
 from unisono.dashboard.parties import viewers
 from unisono.dashboard.summary import moment, summarise
 from unisono.reports.page import STYLE
@@ -36,7 +36,7 @@ _REFUSALS = {
 }
 
 
-def make_app(catalogue: Catalogue, door: Door) -> ASGIApp:
+def make_app(catalogue: Catalogue, door: GuardedDoor) -> ASGIApp:
     """The dashboard of these runs, behind its door."""
     pages = _Pages(catalogue)
     routes = {
@@ -124,7 +124,7 @@ class _Pages:
             raise HTTPException(HTTPStatus.NOT_FOUND)
         return Response(self.files[name], media_type=_STATIC[name])
 
-    def _entry(self, request: Request) -> Entry:
+    def _entry(self, request: Request) -> CatalogueEntry:
         entry = self.catalogue.entry(request.path_params["run"])
         if entry is None:
             raise HTTPException(HTTPStatus.NOT_FOUND)
@@ -134,7 +134,7 @@ class _Pages:
         self,
         request: Request,
         template: str,
-        entries: list[Entry],
+        entries: list[CatalogueEntry],
         values: Callable[[], dict[str, Any]],
     ) -> Response:
         """The page, or a word that it is still the same; then nothing is drawn."""
@@ -188,7 +188,7 @@ def _documents(run: Run) -> dict[str, Any]:
     return {name: getattr(run, name) for name in names}
 
 
-def _refusal(status: HTTPStatus, door: Door, base: str) -> Response:
+def _refusal(status: HTTPStatus, door: GuardedDoor, base: str) -> Response:
     page = _render(
         "refused.html",
         theme="",

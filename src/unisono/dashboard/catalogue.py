@@ -27,7 +27,7 @@ _RESCAN = 1.0  # seconds between looks for new folders
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """A run as it was when last read; `trouble` says why there is no `run`.
 
     `version` changes whenever a file of the run does.
@@ -63,9 +63,9 @@ class Catalogue:
         self._lock = threading.Lock()
         self._next_look = -math.inf
         self._found: dict[str, Path] = {}
-        self._read: dict[str, Entry] = {}
+        self._read: dict[str, CatalogueEntry] = {}
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CatalogueEntry]:
         """Every run there is: those that run first, then the youngest."""
         with self._lock:
             self._look()
@@ -74,7 +74,7 @@ class Catalogue:
         entries.sort(key=_started, reverse=True)
         return sorted(entries, key=lambda one: one.state != "running")
 
-    def entry(self, identifier: str) -> Entry | None:
+    def entry(self, identifier: str) -> CatalogueEntry | None:
         """The run of that name, None if no folder has it."""
         with self._lock:
             if identifier not in self._found:
@@ -101,7 +101,7 @@ class Catalogue:
         end = time.monotonic()
         self._next_look = end + self._rescan * max(1.0, 10 * (end - begin))
 
-    def _entry(self, identifier: str, folder: Path) -> Entry:
+    def _entry(self, identifier: str, folder: Path) -> CatalogueEntry:
         """Read without the lock: a run that takes long keeps nobody from the others."""
         mark = [_mark(folder / name) for name in (*SHOWN_FILES, *PICTURES, REPORT_HTML)]
         version = hashlib.sha256(repr(mark).encode()).hexdigest()[:16]
@@ -118,22 +118,22 @@ def _identifier(folder: Path) -> str:
     return hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
 
 
-def _started(entry: Entry) -> str:
+def _started(entry: CatalogueEntry) -> str:
     return "" if entry.run is None else str(entry.run.heading.started)
 
 
-def _read(identifier: str, folder: Path) -> Entry:
+def _read(identifier: str, folder: Path) -> CatalogueEntry:
     for name in SHOWN_FILES:
         found = _mark(folder / name)
         if found is not None and not found[0]:
             words = f"{name} is a link, no plain file, or larger than {_LARGEST >> 20} MB"
-            return Entry(identifier, folder, None, words)
+            return CatalogueEntry(identifier, folder, None, words)
     try:
         run = read_run(folder)
     except (UnisonoError, AttributeError, TypeError, ValueError, OSError, RecursionError) as error:
-        return Entry(identifier, folder, None, str(error))
+        return CatalogueEntry(identifier, folder, None, str(error))
     report = _mark(folder / REPORT_HTML)
-    return Entry(identifier, folder, run, has_report=report is not None and report[0])
+    return CatalogueEntry(identifier, folder, run, has_report=report is not None and report[0])
 
 
 def _mark(path: Path) -> tuple[bool, int, int, int] | None:
@@ -157,4 +157,4 @@ def content(path: Path) -> bytes | None:
         return file.read(_LARGEST) if plain is not None and plain[0] else None
 
 
-__all__ = ["PICTURES", "Catalogue", "Entry", "content"]
+__all__ = ["PICTURES", "Catalogue", "CatalogueEntry", "content"]

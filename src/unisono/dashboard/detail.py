@@ -12,8 +12,8 @@ from markupsafe import Markup
 
 from unisono.dashboard import shapes
 from unisono.dashboard.catalogue import PICTURES, content
-from unisono.dashboard.eyes import folded, seen
 from unisono.dashboard.parties import attendance, spending, viewers, worst
+from unisono.dashboard.viewer_page import folded, seen
 from unisono.reports.blocks import Laboratory, Part
 from unisono.reports.charts import lines
 from unisono.reports.document import Report, report

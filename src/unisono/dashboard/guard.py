@@ -52,7 +52,7 @@ _HEADERS = {
 
 
 @dataclass(frozen=True)
-class Door:
+class GuardedDoor:
     """The address people may use, and the token they must show."""
 
     token: str
@@ -68,7 +68,7 @@ class Door:
     def base(self, path: str) -> str:
         """What comes before the address of a page: the room, for those who know it.
 
-        >>> door = Door("t", "127.0.0.1", 80, "r00m")
+        >>> door = GuardedDoor("t", "127.0.0.1", 80, "r00m")
         >>> door.base("/r00m/about"), door.base("/about"), door.base("/r00mier")
         ('/r00m', '', '')
         """
@@ -77,9 +77,9 @@ class Door:
     def named(self, host: str) -> bool:
         """Is this what the `Host` header of an honest request says?
 
-        >>> Door("t", "127.0.0.1", 80).named("localhost:80")
+        >>> GuardedDoor("t", "127.0.0.1", 80).named("localhost:80")
         True
-        >>> Door("t", "127.0.0.1", 80).named("evil.example:80")
+        >>> GuardedDoor("t", "127.0.0.1", 80).named("evil.example:80")
         False
         """
         name, colon, port = host.lower().rpartition(":")
@@ -130,7 +130,10 @@ class Guard:
     """Stands before every page; `refuse` writes the page that says why not."""
 
     def __init__(
-        self, app: ASGIApp, door: Door, refuse: Callable[[HTTPStatus, Door, str], Response]
+        self,
+        app: ASGIApp,
+        door: GuardedDoor,
+        refuse: Callable[[HTTPStatus, GuardedDoor, str], Response],
     ) -> None:
         self.app, self.door, self.refuse = app, door, refuse
 
@@ -184,4 +187,4 @@ class Guard:
         return answer
 
 
-__all__ = ["REPORT_POLICY", "Door", "Guard", "is_loopback"]
+__all__ = ["REPORT_POLICY", "Guard", "GuardedDoor", "is_loopback"]

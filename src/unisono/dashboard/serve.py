@@ -7,10 +7,10 @@ import uvicorn
 
 from unisono.dashboard.app import make_app
 from unisono.dashboard.catalogue import Catalogue
-from unisono.dashboard.guard import Door
+from unisono.dashboard.guard import GuardedDoor
 
 
-def server(folders: Sequence[Path], door: Door) -> uvicorn.Server:
+def server(folders: Sequence[Path], door: GuardedDoor) -> uvicorn.Server:
     """The runs under these folders; its `run(sockets=[...])` blocks until Ctrl-C.
 
     It keeps no log of requests: the first one holds the token.

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from unisono.dashboard import shapes
-from unisono.dashboard.catalogue import Entry
+from unisono.dashboard.catalogue import CatalogueEntry
 from unisono.dashboard.parties import alive, party_names, spending, worst
 from unisono.reports.reading import who
 from unisono.reports.state import opened, simulated
@@ -15,7 +15,7 @@ SIGNS = {"running": "▶", "finished": "✓", "failed": "✕", "stopped": "■",
 
 
 @dataclass(frozen=True)
-class Summary:
+class RunSummary:
     """Numbers are None where no document says them."""
 
     id: str
@@ -73,11 +73,11 @@ class Summary:
         return f"{self.state.capitalize()}{rounds}{heard}.{unreal}"
 
 
-def summarise(entry: Entry) -> Summary:
+def summarise(entry: CatalogueEntry) -> RunSummary:
     """The line of a run, whatever state its folder is in."""
     run = entry.run
     if run is None:
-        return Summary(
+        return RunSummary(
             entry.identifier,
             entry.folder.name,
             "",
@@ -104,7 +104,7 @@ def summarise(entry: Entry) -> Summary:
     # What a simulation says it spent, nobody has.
     most = None if simulated(run) else worst(spending(run))
     failed = shapes.text(shapes.mapping(run.result).get("failed"))
-    return Summary(
+    return RunSummary(
         id=entry.identifier,
         title=shapes.text(heading.title) or entry.folder.name,
         engine=shapes.text(heading.engine),

@@ -7,7 +7,7 @@ rows into the unit ball.
 
 from unisono.data.sources import (
     Bounds,
-    Table,
+    RecordTable,
     UnreadValues,
     as_number,
     as_text,
@@ -20,7 +20,7 @@ from unisono.data.sources import (
 
 __all__ = [
     "Bounds",
-    "Table",
+    "RecordTable",
     "UnreadValues",
     "as_number",
     "as_text",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unisono.data.scaling import Scaling, Targets, scaling, target_scaling
+from unisono.data.scaling import Targets, UnitScaling, scaling, target_scaling
 from unisono.data.schema import Category, Number, Schema
 
 # Each column of a study as float64 (records,): numbers in their bounds, categories as places in
@@ -32,7 +32,7 @@ class Frame:
             for value in (column.values[1:] if isinstance(column, Category) else (None,))
         )
 
-    def scaling(self, centred: str = "none") -> Scaling:
+    def scaling(self, centred: str = "none") -> UnitScaling:
         """How rows come into the unit ball, by the public bounds."""
         bounds = [
             pair

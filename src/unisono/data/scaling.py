@@ -22,7 +22,7 @@ from unisono.errors import InvalidInput
 
 
 @dataclass(frozen=True)
-class Scaling:
+class UnitScaling:
     """How rows are brought into the unit ball; `norm` is None for per-feature bounds."""
 
     shift: np.ndarray
@@ -57,7 +57,7 @@ class Scaling:
         return slopes, parameters[:, -1] - slopes @ self.shift
 
 
-def scaling(bounds: Any, features: int, centred: str = "none") -> Scaling:
+def scaling(bounds: Any, features: int, centred: str = "none") -> UnitScaling:
     """The scaling that public bounds define.
 
     Per-feature ranges begin at the bound nearest to zero; with `centred` "away from zero" those
@@ -68,12 +68,12 @@ def scaling(bounds: Any, features: int, centred: str = "none") -> Scaling:
     """
     nothing, one = np.zeros(features), np.ones(features)
     if bounds is None:
-        return Scaling(nothing, one, 1.0)
+        return UnitScaling(nothing, one, 1.0)
     array = require_finite(np.asarray(bounds, dtype=float), "bounds")
     if array.ndim == 0:
         if array <= 0:
             raise InvalidInput(f"bounds = {bounds!r}: a bound on the norm of rows is positive")
-        return Scaling(nothing, one * float(array), float(array))
+        return UnitScaling(nothing, one * float(array), float(array))
     if array.shape == (2,):
         array = np.repeat(array[:, None], features, axis=1)
     if array.shape != (2, features):
@@ -92,7 +92,7 @@ def scaling(bounds: Any, features: int, centred: str = "none") -> Scaling:
     shift = np.where(low > 0, low, np.where(high < 0, high, 0.0))
     if centred != "none":
         shift = np.where((shift != 0) | (centred == "all"), (low + high) / 2, shift)
-    return Scaling(shift, np.maximum(np.abs(low - shift), np.abs(high - shift)), None)
+    return UnitScaling(shift, np.maximum(np.abs(low - shift), np.abs(high - shift)), None)
 
 
 def warn_of_clipped_rows(rows: np.ndarray, bounds: Any, party: str) -> None:
@@ -134,4 +134,4 @@ def target_scaling(bounds: Any) -> Targets:
     return Targets((low + high) / 2, (high - low) / 2)
 
 
-__all__ = ["Scaling", "Targets", "scaling", "target_scaling", "warn_of_clipped_rows"]
+__all__ = ["Targets", "UnitScaling", "scaling", "target_scaling", "warn_of_clipped_rows"]

@@ -223,7 +223,7 @@ def warn_unread(unread: np.ndarray, what: str, kind: str) -> None:
 
 
 @dataclass(frozen=True, repr=False)
-class Table:
+class RecordTable:
     """One party's records, by column, as they stand in its file: what a cell means is asked of it
     alone, by `numbers` or `codes`. It prints its shape and never its values."""
 
@@ -232,7 +232,7 @@ class Table:
     rows: int
 
     def __repr__(self) -> str:
-        return f"<Table {self.name}: {self.rows} records of {len(self.columns)} columns>"
+        return f"<RecordTable {self.name}: {self.rows} records of {len(self.columns)} columns>"
 
     def column(self, name: str) -> Sequence[Any] | np.ndarray:
         """A column, or a refusal that lists what there is."""
@@ -253,7 +253,7 @@ class Table:
 
 def read_table(
     path: str | Path, columns: Sequence[str] | None = None, multiline: bool = False
-) -> Table:
+) -> RecordTable:
     """Read one party's CSV or Parquet file; only `columns` if they are named.
 
     `multiline` declares that quoted cells of a CSV file hold newlines. Then a quote that is not
@@ -273,7 +273,7 @@ def read_table(
         raise InvalidInput(f"{path} cannot be read: {error.strerror or 'it is damaged'}") from None
     if rows == 0:
         raise InvalidInput(f"{path} holds no records: a party without records takes no part")
-    return Table(str(path), cells, rows)
+    return RecordTable(str(path), cells, rows)
 
 
 def _require_columns(file: Any, names: Collection[str], wanted: Sequence[str]) -> None:

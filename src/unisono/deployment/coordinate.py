@@ -27,7 +27,7 @@ _STOCK = "unisono.deployment.stock:app"
 
 
 @dataclass(frozen=True)
-class Place:
+class ServerPlace:
     """Where the server listens, under which names parties reach it, and which kinds of party."""
 
     host: str
@@ -37,12 +37,14 @@ class Place:
     stock: bool = False
 
 
-def place_of(address: str, listen: str | None, names: tuple[str, ...], insecure: bool) -> Place:
+def place_of(
+    address: str, listen: str | None, names: tuple[str, ...], insecure: bool
+) -> ServerPlace:
     """The study's address; a server that listens elsewhere is reached by that address too."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise InvalidInput(f"address {address!r}: write HOST:PORT, as 10.0.0.5:9092")
-    return Place(listen or host, int(port), tuple(dict.fromkeys((host, *names))), insecure)
+    return ServerPlace(listen or host, int(port), tuple(dict.fromkeys((host, *names))), insecure)
 
 
 def authority_of(job: Job) -> Path:
@@ -50,13 +52,13 @@ def authority_of(job: Job) -> Path:
     return job.folder / "tls" / "authority.crt"
 
 
-def certificates(job: Job, place: Place) -> ServerFiles | None:
+def certificates(job: Job, place: ServerPlace) -> ServerFiles | None:
     """TLS files in the job's folder; the authority is made once."""
     return None if place.insecure else issue(job.folder / "tls", list(place.names))
 
 
 @contextmanager
-def serving(job: Job, place: Place) -> Iterator[SuperLink]:
+def serving(job: Job, place: ServerPlace) -> Iterator[SuperLink]:
     """A SuperLink that admits exactly the parties of the roster."""
     members = job.agreement().members
     with _alone(job.folder), _superlink(job, place) as link, _scratch() as scratch:
@@ -102,7 +104,7 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _superlink(job: Job, place: Place) -> SuperLink:
+def _superlink(job: Job, place: ServerPlace) -> SuperLink:
     link = SuperLink(
         job.folder,
         host=place.host,

@@ -50,7 +50,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class JobAgreement:
     """What everybody holds: the study, its parties, and the sessions that follow from both, one for
     each stage of the study, in order."""
 
@@ -64,7 +64,7 @@ class Agreement:
         return self.sessions[[stage.name for stage in self.built.stages].index(FIT)]
 
 
-def agreement(study: Path, roster: Path) -> Agreement:
+def agreement(study: Path, roster: Path) -> JobAgreement:
     """Read and check what the parties agreed on; the same at the server and at every party."""
     built = build(load_study(study))
     members = load_roster(roster).of_study(built.file)
@@ -72,7 +72,7 @@ def agreement(study: Path, roster: Path) -> Agreement:
         session_of(stage.study, members.roster, f"{built.file.hash}{stage.suffix}")
         for stage in built.stages
     )
-    return Agreement(built, members, sessions)
+    return JobAgreement(built, members, sessions)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Job:
         copy = self.folder / f"test{Path(asked.file).suffix.lower()}"
         return built.testable(built.table(copy)), Path(asked.file).name
 
-    def agreement(self) -> Agreement:
+    def agreement(self) -> JobAgreement:
         return agreement(self.folder / STUDY, self.folder / ROSTER)
 
     @property

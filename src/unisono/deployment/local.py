@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from unisono.deployment.coordinate import Place, authority_of, run, serving
+from unisono.deployment.coordinate import ServerPlace, authority_of, run, serving
 from unisono.deployment.files import folder_for
 from unisono.deployment.job import Job, Progress
 from unisono.deployment.parties_here import explained, policy_for, was_made
@@ -64,7 +64,7 @@ def run_local(
         make_roster([keygen(folder / name, name) for name in file.names], roster)
     places = {name: _kept(policy, folder / name) for name, policy in policies.items()}
     job = Job.begin(folder / "server", study, roster, conditions)
-    place = Place(_HOST, _port(file), (_HOST, "localhost"))
+    place = ServerPlace(_HOST, _port(file), (_HOST, "localhost"))
     with serving(job, place) as link, recorded() as record:
         commands = [
             [

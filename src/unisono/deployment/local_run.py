@@ -31,7 +31,7 @@ from unisono.deployment.job import Progress
 from unisono.deployment.parties_here import explained, policy_for
 from unisono.deployment.public_test import Test, public_test, read_public_test
 from unisono.deployment.record import Budgets, RunLog, model_so_far, write_transcript
-from unisono.deployment.run_folder import Place, begin, claimed, require_folder
+from unisono.deployment.run_folder import RunPlace, begin, claimed, require_folder
 from unisono.engines import compilation_cache
 from unisono.engines.driver import RunOutcome, drive
 from unisono.engines.in_process import IDEAL
@@ -51,12 +51,13 @@ from unisono.studies.order import found_key, keep_key, new_key, simulated_key
 from unisono.studies.policy import require_allowed
 from unisono.studies.policy_file import PolicyFile
 from unisono.studies.schema import StudyFile
-from unisono.studies.stages import FIT, Found, Records, Stage, costs_of
+from unisono.studies.stages import EVALUATION as EVALUATION_STAGE
+from unisono.studies.stages import FIT, START, Found, SplitRecords, Stage, costs_of
 
 Follow = Callable[[Progress], None]
 
 
-def prepare(place: Place) -> "LocalRun":
+def prepare(place: RunPlace) -> "LocalRun":
     """Read and check all files; nothing is written and nothing is spent."""
     file = load_study(place.study)
     built = build(file)
@@ -77,12 +78,13 @@ def prepare(place: Place) -> "LocalRun":
     }
     if not simulated:
         keys = {name: found_key(_order(policies[name], file)) or keys[name] for name in file.names}
-    records = {
-        name: built.records(built.table(place.data[name]), name, keys[name]) for name in file.names
-    }
     for name, policy in policies.items():
         with explained(policy):
             require_allowed(policy, file, built.study, name, built.costs, simulated)
+    # Whoever does not allow the study has not had a record read.
+    records = {
+        name: built.records(built.table(place.data[name]), name, keys[name]) for name in file.names
+    }
     test = read_public_test(built, public_test(file, place.study, place.test), place.data)
     return LocalRun(place, built, sets, records, keys, policies, test)
 
@@ -91,10 +93,10 @@ def prepare(place: Place) -> "LocalRun":
 class LocalRun:
     """A study that may begin: records are read and encoded, policies allow it."""
 
-    place: Place
+    place: RunPlace
     built: Built
     sets: Mapping[str, DataSet]
-    records: Mapping[str, Records]
+    records: Mapping[str, SplitRecords]
     keys: Mapping[str, bytes]
     policies: Mapping[str, PolicyFile]
     test: Test | None
@@ -126,6 +128,7 @@ class LocalRun:
         diary = RunLog(folder, study.algorithm.rounds)
         budgets = Budgets(folder, list(study.cost), books)
         redrawn = self._keep_order(books)
+        start: tuple[int, ...] | None = None
 
         def watch(done: int, server: Any, words: str) -> None:
             last = done == study.algorithm.rounds
@@ -139,8 +142,14 @@ class LocalRun:
             follow(Progress(done, study.algorithm.rounds, words))
 
         follow(Progress(0, study.algorithm.rounds, "compiling"))
-        outcome = self._stage(built.stages[0], books, {}, watch)
-        write_transcript(folder, study, outcome.shape, outcome.value, study.algorithm.rounds)
+        found: dict[str, Any] = {}
+        if built.start is not None:
+            begun = self._stage(built.stage(START), books, found)
+            found[START] = begun.value
+            start = begun.shape
+        outcome = self._stage(built.stage(FIT), books, found, watch)
+        found[FIT] = outcome.value
+        self._write_transcript(outcome, start)
         if built.test is not None:
             write(folder / PENDING, b"")
         shown = save_result(
@@ -149,7 +158,7 @@ class LocalRun:
         if not outcome.opened:
             shown = RESULT.write(folder, shown | {"failed": _ALL_LOST})
         if "failed" not in shown:
-            words = self._evaluate(outcome, books, redrawn)
+            words = self._evaluate(outcome, books, found, redrawn, start)
             if built.test is not None:
                 budgets.write()
                 certificate = self._certificate(study, books)
@@ -192,27 +201,37 @@ class LocalRun:
         ]
         checkpoint = None if self.place.seed is not None else self.place.folder / _saved(stage)
         name = f"{self._name}{stage.suffix}"
-        return drive(stage.study, parties, name, checkpoint=checkpoint, watch=watch)
+        return drive(stage.begun(found), parties, name, checkpoint=checkpoint, watch=watch)
 
-    def _evaluate(self, outcome: RunOutcome, books: Mapping[str, Ledger], redrawn: bool) -> str:
+    def _write_transcript(
+        self,
+        outcome: RunOutcome,
+        start: tuple[int, ...] | None,
+        test: tuple[int, ...] | None = None,
+    ) -> None:
+        folder, study = self.place.folder, self.built.study
+        rounds, shape = study.algorithm.rounds, outcome.shape
+        write_transcript(folder, study, shape, outcome.value, rounds, test=test, start=start)
+
+    def _evaluate(
+        self,
+        outcome: RunOutcome,
+        books: Mapping[str, Ledger],
+        known: Found,
+        redrawn: bool,
+        start: tuple[int, ...] | None,
+    ) -> str:
         """How good the result is, by whatever test there is; words about a test that failed."""
         built, folder, words = self.built, self.place.folder, ""
         found = [] if self.test is None else [built.judge(outcome.value, *self.test)]
         if built.test is not None:
             try:
-                tested = self._stage(built.stages[1], books, {FIT: outcome.value})
+                tested = self._stage(built.stage(EVALUATION_STAGE), books, known)
             except (BudgetExceeded, PrivacyViolation) as error:
                 words = f"the result was not tested: {error}"
             else:
                 if tested.opened:
-                    write_transcript(
-                        folder,
-                        built.study,
-                        outcome.shape,
-                        outcome.value,
-                        built.study.algorithm.rounds,
-                        test=tested.shape,
-                    )
+                    self._write_transcript(outcome, start, tested.shape)
                     certificate = certify(built.test.study, books, ACCOUNTANT)
                     found.insert(0, built.tested(tested.value, certificate, redrawn))
                 else:
@@ -223,7 +242,8 @@ class LocalRun:
         return words
 
     def _certificate(self, study: Study, books: Mapping[str, Ledger]) -> Certificate:
-        """What was shown of every party: the training, and the test if it was ever paid for."""
+        """What was shown of every party: the training, and the other stages if they were ever paid
+        for."""
         begun = [stage for stage in self.built.stages if self._paid(stage, books)]
         costs = costs_of(begun) if len(begun) > 1 else study.costs
         secure_sum = IDEAL if study.trust is Trust.SECURE_SUM else ""
@@ -249,9 +269,10 @@ class LocalRun:
 
     def _require_payable(self, books: Mapping[str, Ledger]) -> None:
         """Refuse a run that some ledger could not pay to its end, the test included."""
-        if (self.place.folder / CHECKPOINT).exists():
+        if any((self.place.folder / _saved(stage)).exists() for stage in self.built.stages):
             return  # what is left of a run that goes on is checked where it is known
-        require_new(self._name, list(books.values()))
+        for stage in self.built.stages:
+            require_new(f"{self._name}{stage.suffix}", list(books.values()))
         for name, book in books.items():
             with explained(self.policies[name]):
                 book.check(self.built.costs[self.built.file.party(name)])
@@ -273,4 +294,4 @@ _ALL_LOST = (
 )
 
 
-__all__ = ["LocalRun", "Place", "prepare"]
+__all__ = ["LocalRun", "RunPlace", "prepare"]

@@ -23,7 +23,7 @@ from unisono.core.certificate import certify
 from unisono.core.study import Party
 from unisono.core.values import Private
 from unisono.deployment.files import folder_for, locked, save_result
-from unisono.deployment.job import Agreement, agreement
+from unisono.deployment.job import JobAgreement, agreement
 from unisono.deployment.public_test import public_test, require_public
 from unisono.deployment.record import Budgets, RunLog
 from unisono.deployment.run_folder import require_folder
@@ -88,13 +88,13 @@ class Member:
         *,
         transport: str = RESIDENT,
         turn: Callable[[int], None] = lambda number: None,
-        agreed: Agreement | None = None,
+        agreed: JobAgreement | None = None,
     ) -> None:
         self.seat, self._transport, self._turn = seat, transport, turn
         self._diary: RunLog | None = None
         self._budgets: Budgets | None = None
         # Parties of one process share what everybody holds, and so what is compiled for it.
-        self.agreed: Agreement = agreed or agreement(seat.study, seat.roster)
+        self.agreed: JobAgreement = agreed or agreement(seat.study, seat.roster)
         built, session = self.agreed.built, self.agreed.session
         self._policy: PolicyFile = load_policy(seat.policy)
         own = data_set(seat.data)
@@ -157,10 +157,11 @@ class Member:
 
     @property
     def finished(self) -> bool:
-        """Whether this party knows all that will come of the study: where a stage found nothing,
-        none follows."""
-        last = len(self._responders) == len(self.agreed.sessions) or not self.responder.opened
-        return self.responder.finished and last
+        """Whether this party knows all that will come of the study: where a stage found nothing
+        that the next ones need, none follows."""
+        number, stages = len(self._responders), self.agreed.built.stages
+        lost = not self.responder.opened and stages[number - 1].last_if_lost
+        return self.responder.finished and (number == len(stages) or lost)
 
     def _begin(self) -> None:
         """The next stage: the records, as it reads them, given what the stages before found."""
@@ -169,7 +170,7 @@ class Member:
         found = {one.name: r.result for one, r in zip(stages, self._responders, strict=False)}
         columns = stage.prepare(self._records, found)
         responder = Responder(
-            stage.study,
+            stage.begun(found),
             Party(name, Private(columns, name), self.ledger),
             self._identity,
             session,
@@ -180,6 +181,8 @@ class Member:
         responder.authority = self.authority
         self._shapes = [column.shape for column in columns]
         self._responders.append(responder)
+        if number and stage.name == FIT:  # compiled before anybody waits for a round of it
+            responder.prepare(self._shapes)
 
     def answer(self, data: bytes) -> bytes:
         """Bytes in, bytes out, by whoever answers for the stage that is asked about."""
@@ -296,7 +299,7 @@ def serve(
     A process that is asked to end (SIGTERM), or whoever sets `stop`, lets the party answer what it
     has begun; then it takes its leave and ends.
     """
-    from unisono.engines.flower import resident
+    from unisono.engines.flower import party_client
     from unisono.engines.flower.certificates import load_node_keys
 
     stop = stop or threading.Event()
@@ -322,7 +325,7 @@ def serve(
 
     before = NODE.read(seat.output) or {}
     with ends_by(stop):
-        resident.serve(
+        party_client.serve(
             answer,
             server.address,
             stop=stop,

@@ -165,13 +165,20 @@ def write_transcript(
     value: Any,
     done: int,
     test: Sequence[int] | None = None,
+    start: Sequence[int] | None = None,
 ) -> None:
-    """Which messages each viewer sees, in a run whose first `done` rounds are over; `test` is the
-    shape of what a party sends in the test of the result, if there was one."""
+    """Which messages each viewer sees, in a run whose first `done` rounds are over; `test` and
+    `start` are the shapes of what a party sends in the test of the result, and in a release before
+    the first round, if there were such."""
     server, _ = study.algorithm.init(study.facts)
     single = viewers_of_contribution(study.trust)
     rounds = [0, max(done - 1, 0)]
-    messages = [("public", rounds, _shape(study.algorithm.ask(server)), EVERYONE)]
+    messages: list[tuple[str, list[int], list[int], frozenset[Viewer]]] = []
+    if start is not None:
+        if single:
+            messages.append(("start messages", [0, 0], [study.facts.parties, *start], single))
+        messages.append(("start", [0, 0], list(start), EVERYONE))
+    messages.append(("public", rounds, _shape(study.algorithm.ask(server)), EVERYONE))
     if single:
         messages.append(("messages", rounds, [study.facts.parties, *shape], single))
     messages.append(("sum", rounds, list(shape), EVERYONE))

@@ -21,7 +21,7 @@ from unisono.studies.schema import StudyFile
 
 
 @dataclass(frozen=True)
-class Place:
+class RunPlace:
     """Which study, whose files, and where everything goes; a seed makes it a simulation.
 
     `second_ledgers` is a folder for new books of parties that bring no policy: what the records'
@@ -103,7 +103,7 @@ def begin(folder: Path) -> None:
 
 
 __all__ = [
-    "Place",
+    "RunPlace",
     "begin",
     "claimed",
     "default_folder",

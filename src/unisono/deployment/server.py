@@ -14,16 +14,16 @@ from unisono.core.study import Study
 from unisono.core.transcript import LastMessages, Transcript
 from unisono.core.trust import Trust
 from unisono.deployment.files import save_result
-from unisono.deployment.job import Agreement, Job, Progress
+from unisono.deployment.job import Job, JobAgreement, Progress
 from unisono.deployment.record import RunLog, model_so_far, write_transcript
 from unisono.engines import compilation_cache
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.distributed.link import Link
-from unisono.engines.distributed.server import Outcome, coordinate
+from unisono.engines.distributed.server import StageOutcome, coordinate
 from unisono.errors import InvalidInput
 from unisono.runs import folder as runs
 from unisono.secagg.session import Session
-from unisono.studies.stages import EVALUATION, FIT, Stage, costs_of
+from unisono.studies.stages import EVALUATION, FIT, START, Stage, costs_of
 
 _PAUSE = 0.5  # seconds between looks at who is there
 _FIRST_REST, _LONGEST_REST = 5.0, 60.0  # seconds after failed exchanges, doubled each time
@@ -49,7 +49,7 @@ class _Server:
         self.rounds = self.study.algorithm.rounds
         self.done = job.progress.rounds
         self.diary, self.test = RunLog(job.folder, self.rounds), job.test(self.agreed.built)
-        self.outcomes: dict[str, Outcome] = {}
+        self.outcomes: dict[str, StageOutcome] = {}
 
     def main(self) -> None:
         """Run all stages, or go on with them; of a study that is over, hand out what was found."""
@@ -65,19 +65,20 @@ class _Server:
             if late is not None and not job.checkpoint(stage).exists():
                 break
             waits = late
-            if waits is None and stage.name == FIT and job.pending:
+            if waits is None and stage.name != EVALUATION and job.pending:
                 waits = []  # it is over: whoever missed it is told before the next stage
             outcome = self._stage(stage, session, waits)
-            if late is None:
+            if late is None and FIT in self.outcomes:
                 self._write(stage, session, outcome, time.monotonic() - began)
-            if not outcome.opened:
+            if not outcome.opened and stage.last_if_lost:
                 break
         last = list(self.outcomes.values())[-1:]
         job.inform(self.names[party] for outcome in last for party in outcome.informed)
         job.end()
 
-    def _stage(self, stage: Stage, session: Session, late: Collection[int] | None) -> Outcome:
-        study, noise = stage.study, None
+    def _stage(self, stage: Stage, session: Session, late: Collection[int] | None) -> StageOutcome:
+        study = stage.begun({name: outcome.value for name, outcome in self.outcomes.items()})
+        noise = None
         if study.trust is Trust.TRUSTED_SERVER:
             noise = server_noise(study.algorithm, study.facts, study.trust, seed=None)
         if stage.name != FIT and late is None:
@@ -110,7 +111,7 @@ class _Server:
             score = self.agreed.built.judge(model_so_far(study, state), *self.test)["value"]
         self.diary.step(number, study.algorithm.ask(state), answered=answered, score=score)
 
-    def _write(self, stage: Stage, session: Session, outcome: Outcome, seconds: float) -> None:
+    def _write(self, stage: Stage, session: Session, outcome: StageOutcome, seconds: float) -> None:
         """The documents, as far as the study is. A result is there before its test begins: a test
         that fails costs no model."""
         built, folder, study = self.agreed.built, self.job.folder, self.study
@@ -138,7 +139,7 @@ class _Server:
                     "session": session.id.hex(),
                 },
             )
-            if len(built.stages) > 1 and outcome.opened:
+            if built.test is not None and outcome.opened:
                 self.job.pend()
         tests = []
         if EVALUATION in self.outcomes and outcome.opened:
@@ -152,7 +153,10 @@ class _Server:
             runs.EVALUATION.write(folder, tests[0] | also)
         test = _shape(stage.study, outcome.transcript) if stage.name == EVALUATION else None
         shape = _shape(study, fit.transcript)
-        write_transcript(folder, study, shape, fit.value, self.rounds, test=test)
+        start = None
+        if built.start is not None:
+            start = _shape(built.start.study, self.outcomes[START].transcript)
+        write_transcript(folder, study, shape, fit.value, self.rounds, test=test, start=start)
         save_result(folder, built, fit.value, fit.opened, certificate)
 
 
@@ -200,7 +204,7 @@ def _await_parties(
         time.sleep(_PAUSE)
 
 
-def _standing(job: Job, agreed: Agreement, number: int) -> tuple[Any, list[str]]:
+def _standing(job: Job, agreed: JobAgreement, number: int) -> tuple[Any, list[str]]:
     """The server's state after so many rounds, and whose answers are in the last: both are in the
     checkpoint that was just written."""
     study = agreed.built.study

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from unisono.deployment.job import Agreement, agreement
+from unisono.deployment.job import JobAgreement, agreement
 from unisono.deployment.party import Connection, Member, PartyConfig, ends_by, serve
 from unisono.errors import InvalidInput
 
@@ -21,7 +21,7 @@ def members(seats: Sequence[PartyConfig], server: str) -> list[Member]:
     names = [seat.name for seat in seats]
     if len(set(names)) != len(names):
         raise InvalidInput(f"a party stands twice in {', '.join(names)}: name each once")
-    shared: dict[tuple[Any, Any], Agreement] = {}
+    shared: dict[tuple[Any, Any], JobAgreement] = {}
     made: list[Member] = []
     try:
         for seat in seats:

@@ -26,7 +26,7 @@ from unisono.core.release import (
 from unisono.core.study import Study
 from unisono.core.trust import Trust, Unit
 from unisono.engines.layout import chosen_rows, in_turn, wider
-from unisono.engines.naming import answered, schedule_of
+from unisono.engines.record_order import answered, schedule_of
 from unisono.engines.requirements import (
     drawn_in_graph,
     require_headroom,

@@ -35,7 +35,6 @@ from unisono.core.transcript import EVERYONE, Transcript
 from unisono.core.trust import SERVER
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.chunks import JOINT_PARTIES, Chunk, pieces
-from unisono.engines.naming import answered, order_of
 from unisono.engines.payments import (
     Paid,
     authorized,
@@ -46,6 +45,8 @@ from unisono.engines.payments import (
     require_new,
     require_paid,
 )
+from unisono.engines.record_order import answered, order_of
+from unisono.engines.requirements import require_begun
 from unisono.engines.rounds import seen_at_first, stack
 from unisono.errors import InvalidInput
 
@@ -86,6 +87,7 @@ def drive(
     is a viewer of iterates.
     """
     require_same_kind(study, parties)
+    require_begun(study)
     ledgers = [party.ledger for party in parties]
     server, state = study.algorithm.init(study.facts)
     states = jax.tree.map(lambda leaf: jnp.stack([jnp.asarray(leaf)] * len(parties)), state)

@@ -16,6 +16,15 @@ from unisono.errors import InvalidInput
 MODULUS_BITS = 32
 
 
+def require_begun(study: Study) -> None:
+    """Refuse a study that waits for what an earlier stage releases."""
+    if study.algorithm.begin is not None:
+        raise InvalidInput(
+            f"{study.algorithm.name} begins with what an earlier stage of the study releases: "
+            "run it from a study file, which runs both, or give its result to `Study.begun`"
+        )
+
+
 def require_headroom(study: Study) -> None:
     """The sum of all contributions and noises must fit the modulus, by public bounds.
 

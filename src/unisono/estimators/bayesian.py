@@ -41,7 +41,7 @@ from unisono.core.events import positive
 from unisono.core.privacy import Privacy
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust
-from unisono.data.scaling import Scaling, scaling, target_scaling
+from unisono.data.scaling import UnitScaling, scaling, target_scaling
 from unisono.errors import InvalidInput
 from unisono.estimators.classifiers import public_classes
 from unisono.estimators.documentation import documented
@@ -142,7 +142,7 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
         positive(noise_std=self.noise_std)
         return self.noise_std / self._targets.half
 
-    def _scale(self, features: int) -> Scaling:
+    def _scale(self, features: int) -> UnitScaling:
         return scaling(self.bounds, features, centred="all")
 
     def _method(self, facts: Facts, trust: Trust, relation: Relation) -> tuple["Method", Refine]:
@@ -251,7 +251,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         check_is_fitted(self)
         return self._scaling.whole(validate_data(self, X, dtype=np.float64, reset=False))
 
-    def _scale(self, features: int) -> Scaling:
+    def _scale(self, features: int) -> UnitScaling:
         return scaling(self.bounds, features, centred="away from zero")
 
     def _method(self, facts: Facts, trust: Trust, relation: Relation) -> tuple["Method", Refine]:

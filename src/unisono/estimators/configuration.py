@@ -21,7 +21,7 @@ ENGINES = ("in-process", "flower")
 
 
 @dataclass(frozen=True)
-class Request:
+class FitRequest:
     """What an estimator asks for: all of it public. `regularisation` None: the rule's own."""
 
     algorithm: str
@@ -46,14 +46,14 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FitPlan:
     """What a run costs each viewer, and the run itself."""
 
     cost: Mapping[Viewer, Composed]
     run: Callable[[Sequence[Party]], Result]
 
 
-def plan(request: Request, facts: Facts, trust: Trust) -> Plan:
+def plan(request: FitRequest, facts: Facts, trust: Trust) -> FitPlan:
     """The published rule: an algorithm, its settings and what they cost."""
     name = request.algorithm
     if name == "auto":
@@ -71,10 +71,10 @@ def plan(request: Request, facts: Facts, trust: Trust) -> Plan:
     return _in_rounds(request, facts, trust)
 
 
-def in_rounds(algorithm: Any, facts: Facts, trust: Trust, engine: str = "in-process") -> Plan:
+def in_rounds(algorithm: Any, facts: Facts, trust: Trust, engine: str = "in-process") -> FitPlan:
     """A plan for an engine; JAX has been imported by the algorithm already."""
     run, study = runner(engine), Study(algorithm, facts, trust)
-    return Plan(study.cost, lambda parties: run(study, parties))
+    return FitPlan(study.cost, lambda parties: run(study, parties))
 
 
 def runner(engine: str) -> Callable[[Study, Sequence[Party]], Result]:
@@ -95,7 +95,7 @@ def runner(engine: str) -> Callable[[Study, Sequence[Party]], Result]:
     return loopback.run
 
 
-def _in_rounds(request: Request, facts: Facts, trust: Trust) -> Plan:
+def _in_rounds(request: FitRequest, facts: Facts, trust: Trust) -> FitPlan:
     """Algorithms of the registry: their settings are those that the estimator has too."""
     from unisono.algorithms.registry import algorithm_named
     from unisono.problems.linear import linear_loss
@@ -117,4 +117,4 @@ def _in_rounds(request: Request, facts: Facts, trust: Trust) -> Plan:
 _ROUNDS = ("gradient-perturbation", "output-perturbation", "dp-sgd-convex")
 ALGORITHMS = ("auto", *_ROUNDS, "objective-perturbation")
 
-__all__ = ["ALGORITHMS", "ENGINES", "Plan", "Request", "in_rounds", "plan", "runner"]
+__all__ = ["ALGORITHMS", "ENGINES", "FitPlan", "FitRequest", "in_rounds", "plan", "runner"]

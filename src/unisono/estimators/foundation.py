@@ -15,9 +15,9 @@ from unisono.core.policy import Budget
 from unisono.core.study import Party, Result
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
-from unisono.data.scaling import Scaling, scaling, warn_of_clipped_rows
+from unisono.data.scaling import UnitScaling, scaling, warn_of_clipped_rows
 from unisono.errors import InvalidInput, warn
-from unisono.estimators.configuration import Plan, Request, plan
+from unisono.estimators.configuration import FitPlan, FitRequest, plan
 from unisono.estimators.members import (
     Membership,
     facts_of,
@@ -69,7 +69,7 @@ class PrivateEstimator(BaseEstimator):
         X: np.ndarray,
         labels: np.ndarray,
         parties: Any,
-        planned: Callable[[Facts, Trust, Relation], Plan],
+        planned: Callable[[Facts, Trust, Relation], FitPlan],
     ) -> Result:
         """Run the planned study on rows (n, d) and labels (n,).
 
@@ -102,7 +102,7 @@ class PrivateEstimator(BaseEstimator):
         return result
 
     def _ledgers(
-        self, members: Membership, plan: Plan, budget: Budget, relation: Relation
+        self, members: Membership, plan: FitPlan, budget: Budget, relation: Relation
     ) -> list[Ledger]:
         """The given ones, or one in memory for each party, which is worth a warning."""
         seed, fits = self._seed(), self._count()[0]
@@ -115,11 +115,11 @@ class PrivateEstimator(BaseEstimator):
         parties = len(members.names)
         return fresh_ledgers(members, [plan.cost] * parties, [budget] * parties, relation, seed)
 
-    def _scale(self, features: int) -> Scaling:
+    def _scale(self, features: int) -> UnitScaling:
         return scaling(self.bounds, features)
 
     def _in_the_ball(
-        self, scale: Scaling, X: np.ndarray, labels: np.ndarray
+        self, scale: UnitScaling, X: np.ndarray, labels: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """What the algorithm reads: rows of norm at most 1, and their labels."""
         return scale.rows(X)[0], labels
@@ -144,7 +144,7 @@ class PrivateEstimator(BaseEstimator):
             return None if self.random_state is None else int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _state(self, scale: Scaling, certificate: Certificate, ledgers: list[Ledger]) -> None:
+    def _state(self, scale: UnitScaling, certificate: Certificate, ledgers: list[Ledger]) -> None:
         """Fitted attributes, and what the user must be told."""
         self._scaling = scale
         self.certificate_ = certificate
@@ -180,8 +180,8 @@ class PrivateLinear(PrivateEstimator):
     ) -> np.ndarray:
         """Parameters (k, d + 1) from rows (n, d) and labels (n,)."""
 
-        def planned(facts: Facts, trust: Trust, relation: Relation) -> Plan:
-            request = Request(
+        def planned(facts: Facts, trust: Trust, relation: Relation) -> FitPlan:
+            request = FitRequest(
                 self.algorithm,
                 loss,
                 classes,

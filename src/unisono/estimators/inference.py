@@ -8,8 +8,8 @@ from unisono.algorithms.noise_aware import Refine
 from unisono.core.algorithm import Facts
 from unisono.core.events import positive
 from unisono.core.trust import Relation, Trust
-from unisono.data.scaling import Scaling
-from unisono.estimators.configuration import Plan, in_rounds
+from unisono.data.scaling import UnitScaling
+from unisono.estimators.configuration import FitPlan, in_rounds
 from unisono.estimators.documentation import PARTIES
 from unisono.estimators.foundation import PrivateEstimator
 from unisono.estimators.statements import DrownedByNoise, NotConverged
@@ -49,7 +49,7 @@ class BayesianEstimator(PrivateEstimator):
         raise NotImplementedError
 
     def _in_the_ball(
-        self, scale: Scaling, X: np.ndarray, labels: np.ndarray
+        self, scale: UnitScaling, X: np.ndarray, labels: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Rows (u, 1) as they are: dividing them by their length would change the model."""
         return scale.whole(X), labels
@@ -59,7 +59,7 @@ class BayesianEstimator(PrivateEstimator):
         positive(prior_variance=self.prior_variance)
         chosen: list[tuple[Method, Refine]] = []
 
-        def planned(facts: Facts, trust: Trust, relation: Relation) -> Plan:
+        def planned(facts: Facts, trust: Trust, relation: Relation) -> FitPlan:
             chosen.append(self._method(facts, trust, relation))
             return in_rounds(chosen[0][0], facts, trust, self.engine)
 

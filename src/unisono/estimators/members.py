@@ -11,7 +11,7 @@ import numpy as np
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.algorithm import Facts
 from unisono.core.defaults import default_colluders
-from unisono.core.events import Composed, NoNoise
+from unisono.core.events import Composed
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import Relation, Trust, Unit, Viewer
@@ -182,7 +182,7 @@ def _exceptions(
     """Viewers who by the agreed trust see more than `budget`, each with what it sees."""
     found = []
     for viewer, history in cost.items():
-        if any(isinstance(event.noise, NoNoise) for event, _ in history.parts):
+        if history.discloses:
             found.append((viewer, Budget(math.inf, budget.delta)))
         elif not ACCOUNTANT.fits(history, relation, budget.epsilon, budget.delta):
             epsilon = ACCOUNTANT.epsilon(history, relation, budget.delta)

@@ -20,10 +20,10 @@ from unisono.core.defaults import RELATION
 from unisono.core.events import positive
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation, Trust
-from unisono.data.scaling import Scaling, scaling, target_scaling
+from unisono.data.scaling import UnitScaling, scaling, target_scaling
 from unisono.errors import InvalidInput
 from unisono.estimators.classifiers import public_classes
-from unisono.estimators.configuration import Plan, in_rounds
+from unisono.estimators.configuration import FitPlan, in_rounds
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateEstimator
 from unisono.estimators.schedules import (
@@ -72,14 +72,14 @@ class PrivateNetwork(PrivateEstimator):
         """Sets `parameters_`; `classes` is 0 for regression."""
         layers = (X.shape[1] + 1, _sizes(self.hidden), classes, self.activation)
 
-        def planned(facts: Facts, trust: Trust, relation: Relation) -> Plan:
+        def planned(facts: Facts, trust: Trust, relation: Relation) -> FitPlan:
             return self._plan(facts, trust, relation, layers)
 
         value = self._run(X, labels, parties, planned).value
         require_converged(value.parameters, self.learning_rate_)
         self.parameters_, self._layers = value.parameters, layers
 
-    def _plan(self, facts: Facts, trust: Trust, relation: Relation, layers: Any) -> Plan:
+    def _plan(self, facts: Facts, trust: Trust, relation: Relation, layers: Any) -> FitPlan:
         import jax
 
         from unisono.algorithms.dp_sgd import DP_SGD
@@ -114,11 +114,11 @@ class PrivateNetwork(PrivateEstimator):
         )
         return in_rounds(method, facts, trust, self.engine)
 
-    def _scale(self, features: int) -> Scaling:
+    def _scale(self, features: int) -> UnitScaling:
         return scaling(self.bounds, features, centred="away from zero")
 
     def _in_the_ball(
-        self, scale: Scaling, X: np.ndarray, labels: np.ndarray
+        self, scale: UnitScaling, X: np.ndarray, labels: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         return scale.whole(X), labels
 

@@ -7,7 +7,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unisono.core.defaults import RELATION
-from unisono.data.scaling import Scaling, target_scaling
+from unisono.data.scaling import UnitScaling, target_scaling
 from unisono.estimators.classifiers import ALGORITHM, COEFFICIENTS
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateLinear
@@ -68,7 +68,7 @@ class PrivateRidge(RegressorMixin, PrivateLinear):
         return self
 
     def _in_the_ball(
-        self, scale: Scaling, X: np.ndarray, labels: np.ndarray
+        self, scale: UnitScaling, X: np.ndarray, labels: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         rows, lengths = scale.rows(X)
         return rows, labels / lengths

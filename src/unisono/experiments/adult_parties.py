@@ -34,8 +34,8 @@ from unisono.core.values import Private
 from unisono.data.scaling import scaling
 from unisono.engines import in_process
 from unisono.experiments import datasets
-from unisono.experiments.datasets import Dataset
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.datasets import PublicDataset
+from unisono.experiments.findings import ExpectedNumber, Findings
 from unisono.problems.linear import LinearLoss
 from unisono.releases.algorithm import Method
 
@@ -44,7 +44,7 @@ PARTIES, QUICK_PARTIES = (1, 10, 100, 1_000), (1, 10, 100)
 NAMES = ("pooled", "secure sum", "local noise", "SGD2")
 
 
-class Records(NamedTuple):
+class AdultRecords(NamedTuple):
     """Rows in the unit ball (n, d), labels -1 / +1, and the accuracy without privacy."""
 
     name: str
@@ -55,14 +55,14 @@ class Records(NamedTuple):
     ceiling: float
 
 
-class Outcome(NamedTuple):
+class AdultOutcome(NamedTuple):
     """Test accuracies over seeds, and the standard deviation of the noise in the sum."""
 
     accuracies: list[float]
     noise: float
 
 
-def prepared(data: Dataset) -> Records:
+def prepared(data: PublicDataset) -> AdultRecords:
     """Rows scaled into the unit ball by public bounds, with the accuracy to reach."""
     scale = scaling(data.bounds, data.train.shape[1])
     train, test = scale.rows(data.train)[0], scale.rows(data.test)[0]
@@ -72,13 +72,13 @@ def prepared(data: Dataset) -> Records:
 
 def with_ceiling(
     name: str, train: np.ndarray, labels: np.ndarray, test: np.ndarray, test_labels: np.ndarray
-) -> Records:
+) -> AdultRecords:
     """The accuracy without privacy is that of a hardly regularised logistic regression."""
     from sklearn.linear_model import LogisticRegression
 
     model = LogisticRegression(C=1e4, max_iter=3000, fit_intercept=False).fit(train, labels)
     top = float(model.score(test, test_labels))
-    return Records(name, train.astype(np.float32), labels, test, test_labels, top)
+    return AdultRecords(name, train.astype(np.float32), labels, test, test_labels, top)
 
 
 def method_named(name: str, epsilon: float) -> Method:
@@ -88,7 +88,9 @@ def method_named(name: str, epsilon: float) -> Method:
     return choose(problem, privacy, most_rounds=ROUNDS).method
 
 
-def learn(name: str, records: Records, count: int, epsilon: float, seeds: Sequence[int]) -> Outcome:
+def learn(
+    name: str, records: AdultRecords, count: int, epsilon: float, seeds: Sequence[int]
+) -> AdultOutcome:
     """Runs of one method over `count` parties, one per seed."""
     count = 1 if name == "pooled" else count
     trust = Trust.SECURE_SUM if name == "secure sum" and count > 1 else Trust.LOCAL
@@ -121,7 +123,7 @@ def learn(name: str, records: Records, count: int, epsilon: float, seeds: Sequen
         parameters = np.asarray(in_process.run(study, parties).value, float)
         right = np.where(records.test @ parameters >= 0, 1, -1) == records.test_labels
         scores.append(float(right.mean()))
-    return Outcome(scores, event.noise.std * math.sqrt(spread))
+    return AdultOutcome(scores, event.noise.std * math.sqrt(spread))
 
 
 # ------------------------------------------------------------- findings
@@ -147,29 +149,33 @@ def run(quick: bool) -> Findings:
     ratios = [one.noise / pooled.noise for one in curves["secure sum"]]
     growth = curves["local noise"][-1].noise / pooled.noise / math.sqrt(most)
     numbers = (
-        Number("accuracy without privacy", records.ceiling, 0.84, 0.855),
-        Number("accuracy of the pooled run", base, 0.838, 0.852, f"always the larger: {share:.3f}"),
-        Number(
+        ExpectedNumber("accuracy without privacy", records.ceiling, 0.84, 0.855),
+        ExpectedNumber(
+            "accuracy of the pooled run", base, 0.838, 0.852, f"always the larger: {share:.3f}"
+        ),
+        ExpectedNumber(
             "secure sum: largest distance from the pooled run",
             max(abs(value - base) for value in mean["secure sum"]),
             0,
             0.006,
             f"to {most:,} parties",
         ),
-        Number("secure sum: largest noise over the pooled run's", max(ratios), 0.999, 1.001),
-        Number(
+        ExpectedNumber(
+            "secure sum: largest noise over the pooled run's", max(ratios), 0.999, 1.001
+        ),
+        ExpectedNumber(
             f"local noise over √m times the pooled run's, m = {most:,}",
             growth,
             0.999,
             1.001,
         ),
-        Number(
+        ExpectedNumber(
             f"accuracy that local noise loses against the secure sum, m = {most:,}",
             mean["secure sum"][-1] - mean["local noise"][-1],
             0.003,
             0.4,
         ),
-        Number(
+        ExpectedNumber(
             f"accuracy that SGD2 loses against the secure sum, m = {most:,}",
             mean["secure sum"][-1] - mean["SGD2"][-1],
             0.003,
@@ -199,7 +205,7 @@ def run(quick: bool) -> Findings:
 
 
 def draw(
-    figure: Any, counts: Sequence[int], curves: dict[str, list[float]], records: Records
+    figure: Any, counts: Sequence[int], curves: dict[str, list[float]], records: AdultRecords
 ) -> None:
     """Test accuracy over the number of parties."""
     axes = figure.subplots()

@@ -28,7 +28,7 @@ from unisono.experiments.fig4_4 import (
     measure,
     medians,
 )
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.findings import ExpectedNumber, Findings
 from unisono.experiments.linear_case import (
     NOISE_STD,
     PRIOR,
@@ -89,10 +89,16 @@ def run(quick: bool) -> Findings:
         for total in SUMS
     )
     numbers = (
-        Number("bias at Σ = 1, C = 0.25", float(clamp_bias(1.0, scales[0])), 0.15025, 0.15027),
-        Number("bias at Σ = 10, C = 1", float(clamp_bias(10.0, scales[1])), 0.04245, 0.04246),
-        Number("bias at Σ = 10, C = 64", float(clamp_bias(10.0, scales[-1])), 122.72, 122.73),
-        Number(
+        ExpectedNumber(
+            "bias at Σ = 1, C = 0.25", float(clamp_bias(1.0, scales[0])), 0.15025, 0.15027
+        ),
+        ExpectedNumber(
+            "bias at Σ = 10, C = 1", float(clamp_bias(10.0, scales[1])), 0.04245, 0.04246
+        ),
+        ExpectedNumber(
+            "bias at Σ = 10, C = 64", float(clamp_bias(10.0, scales[-1])), 122.72, 122.73
+        ),
+        ExpectedNumber(
             "largest gap of closed form and simulation, in noise deviations",
             worst,
             0,
@@ -100,7 +106,7 @@ def run(quick: bool) -> Findings:
             "five standard errors",
         ),
         *(
-            Number(
+            ExpectedNumber(
                 f"precision ratio of figure 4.4 over the predicted one, C = {clip:g}",
                 float(one / other),
                 0.93,
@@ -109,7 +115,7 @@ def run(quick: bool) -> Findings:
             )
             for clip, one, other in zip(CLIPS, seen, expected, strict=True)
         ),
-        Number(
+        ExpectedNumber(
             "share of sums raised, Σ = 10, C = 64",
             float(atom(10.0, scales[-1])),
             0.48,

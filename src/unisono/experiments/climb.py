@@ -36,7 +36,7 @@ LIKELIHOOD = linear(NOISE_STD)
 THRESHOLD = 1000.0  # the thesis reduces private gradients to this magnitude
 
 
-class Plan(NamedTuple):
+class ClimbPlan(NamedTuple):
     """Public numbers of a climb; arrays of equal shape stand for several climbs at once.
 
     Steps are for the mean and for log v. `poisson` chooses between Poisson lots of rate `rate`
@@ -58,7 +58,7 @@ class Plan(NamedTuple):
     weight: Any = 1.0
 
 
-class Climb(NamedTuple):
+class HillClimb(NamedTuple):
     """The server's q after every round, and its KL from the posterior: (rounds,) each."""
 
     q: Natural
@@ -66,8 +66,15 @@ class Climb(NamedTuple):
 
 
 def climb(
-    plan: Plan, x: Any, y: Any, true: Natural, key: Any, rounds: int, steps: int, start: Natural
-) -> Climb:
+    plan: ClimbPlan,
+    x: Any,
+    y: Any,
+    true: Natural,
+    key: Any,
+    rounds: int,
+    steps: int,
+    start: Natural,
+) -> HillClimb:
     """One run on one data set x, y (parties, points); `start` holds the parties' first factors."""
 
     def one_round(factors: Natural, inputs: Any) -> tuple[Natural, tuple[Natural, Any]]:
@@ -80,12 +87,16 @@ def climb(
         return factors, (q, divergence(q, true))
 
     inputs = (jnp.arange(rounds), jax.random.split(key, (rounds, len(x), 2)))
-    return Climb(*jax.lax.scan(one_round, start, inputs)[1])
+    return HillClimb(*jax.lax.scan(one_round, start, inputs)[1])
 
 
 def climb_all(
-    plans: Sequence[Plan], shards: Shards, rounds: int, steps: int, start: Natural | None = None
-) -> Climb:
+    plans: Sequence[ClimbPlan],
+    shards: Shards,
+    rounds: int,
+    steps: int,
+    start: Natural | None = None,
+) -> HillClimb:
     """Every plan on every data set, in one compiled program: (plans, seeds, rounds) each.
 
     `start` holds factors (seeds, parties); without it nobody has said anything yet.
@@ -102,9 +113,16 @@ def climb_all(
 
 @partial(jax.jit, static_argnames=("rounds", "steps"))
 def _program(
-    plans: Plan, x: Any, y: Any, true: Natural, keys: Any, start: Natural, rounds: int, steps: int
-) -> Climb:
-    def one(plan: Plan, x: Any, y: Any, true: Natural, key: Any, start: Natural) -> Climb:
+    plans: ClimbPlan,
+    x: Any,
+    y: Any,
+    true: Natural,
+    keys: Any,
+    start: Natural,
+    rounds: int,
+    steps: int,
+) -> HillClimb:
+    def one(plan: ClimbPlan, x: Any, y: Any, true: Natural, key: Any, start: Natural) -> HillClimb:
         return climb(plan, x, y, true, key, rounds, steps, start)
 
     sets = jax.vmap(one, in_axes=(None, 0, 0, 0, 0, 0))
@@ -116,7 +134,7 @@ def _posterior(factors: Natural) -> Natural:
 
 
 def _local(
-    plan: Plan, pace: Any, q: Natural, own: Natural, x: Any, y: Any, keys: Any, steps: int
+    plan: ClimbPlan, pace: Any, q: Natural, own: Natural, x: Any, y: Any, keys: Any, steps: int
 ) -> Natural:
     """A party's new factor after its noisy steps."""
     cavity = Natural(*(jnp.atleast_1d(part) for part in quotient(q, own)))
@@ -137,7 +155,7 @@ def _local(
 
 
 def _private_gradient(
-    plan: Plan, q: Natural, cavity: Natural, x: Any, y: Any, noise: Any, lot: Any
+    plan: ClimbPlan, q: Natural, cavity: Natural, x: Any, y: Any, noise: Any, lot: Any
 ) -> Any:
     """Clipped, summed over the lot, noised: with respect to (m, v)."""
     scale = jnp.stack([1.0, plan.weight])
@@ -150,7 +168,7 @@ def _private_gradient(
     return jnp.where(plan.data_only, total / plan.rate + rest, total)
 
 
-def _lots(plan: Plan, key: Any, steps: int, points: int) -> Any:
+def _lots(plan: ClimbPlan, key: Any, steps: int, points: int) -> Any:
     """Which records each step looks at: (steps, points) of zeros and ones."""
     coins = jax.random.uniform(key, (steps, points))
     one = coins == coins.max(axis=1, keepdims=True)  # the largest of iid coins: one at random

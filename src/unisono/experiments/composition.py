@@ -20,7 +20,7 @@ import numpy as np
 
 from unisono.accounting.composition import optimal, published_sqrt6
 from unisono.accounting.theorems import compare_composition
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.findings import ExpectedNumber, Findings
 
 DELTA = 1e-5
 EPSILONS = (0.1, 1.0)
@@ -45,17 +45,21 @@ def run(quick: bool) -> Findings:
     breaks = {e: first_false(e) for e in EPSILONS}
     last = 4.287 * np.log(1 / DELTA)
     numbers = (
-        Number("exact, epsilon 1, T 1000", large["optimal"], 577.82, 577.84),
-        Number("sqrt 6 claims", published_sqrt6(1.0, 1000, DELTA), 262.82, 262.84, "false there"),
-        Number("basic", large["basic"], 1000, 1000),
-        Number("zCDP, classic", large["zCDP, standard"], 651.6, 651.8),
-        Number("zCDP, tight / exact", large["zCDP, tight"] / large["optimal"], 1.0, 1.05),
-        Number("advanced (DRV)", large["advanced"], 1869.9, 1870.1, "worse than basic"),
-        Number("epsilon 0.1, T 1000: basic / exact", small["basic"] / small["optimal"], 5.0, 8.0),
-        Number(
+        ExpectedNumber("exact, epsilon 1, T 1000", large["optimal"], 577.82, 577.84),
+        ExpectedNumber(
+            "sqrt 6 claims", published_sqrt6(1.0, 1000, DELTA), 262.82, 262.84, "false there"
+        ),
+        ExpectedNumber("basic", large["basic"], 1000, 1000),
+        ExpectedNumber("zCDP, classic", large["zCDP, standard"], 651.6, 651.8),
+        ExpectedNumber("zCDP, tight / exact", large["zCDP, tight"] / large["optimal"], 1.0, 1.05),
+        ExpectedNumber("advanced (DRV)", large["advanced"], 1869.9, 1870.1, "worse than basic"),
+        ExpectedNumber(
+            "epsilon 0.1, T 1000: basic / exact", small["basic"] / small["optimal"], 5.0, 8.0
+        ),
+        ExpectedNumber(
             "sqrt 6 first false at T, epsilon 1", breaks[1.0], last, 200, f"proved up to {last:.0f}"
         ),
-        Number(
+        ExpectedNumber(
             "sqrt 6 first false at T, epsilon 0.1",
             breaks[0.1],
             100 * last,

@@ -32,7 +32,7 @@ class MissingData(InvalidInput):
     """The files are not on this machine."""
 
 
-class Dataset(NamedTuple):
+class PublicDataset(NamedTuple):
     """A split, and the public bounds (2, d) of its features: lowest, highest."""
 
     name: str
@@ -121,11 +121,11 @@ _ADULT_COLUMNS = (
 )
 
 
-def adult(folder: Path) -> Dataset:
+def adult(folder: Path) -> PublicDataset:
     """Adult with its official split; an unknown category ("?") is a row of zeros."""
     train, train_labels = _adult_part(folder / "adult.data.gz")
     test, test_labels = _adult_part(folder / "adult.test.gz")
-    return Dataset("adult", train, train_labels, test, test_labels, _adult_bounds())
+    return PublicDataset("adult", train, train_labels, test, test_labels, _adult_bounds())
 
 
 def _adult_bounds() -> np.ndarray:

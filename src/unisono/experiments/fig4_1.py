@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from unisono.accounting import moments, pld
-from unisono.experiments.climb import Climb, Plan, climb_all
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.climb import ClimbPlan, HillClimb, climb_all
+from unisono.experiments.findings import ExpectedNumber, Findings
 from unisono.experiments.linear_case import DELTA, posterior, thesis_shards
 
 PARTIES, POINTS, SLOPE = 5, 10, 2.0
 STEPS, CLIP, SIGMA, RATE = 50, 10.0, 1.0, 0.1
 STATED_ROUND = 573  # where the thesis's accountant says 500
-THESIS = Plan(1e-5, 1e-2, CLIP, SIGMA, RATE, poisson=False)
+THESIS = ClimbPlan(1e-5, 1e-2, CLIP, SIGMA, RATE, poisson=False)
 PLANS = {
     "lots without replacement": THESIS,
     "Poisson lots": THESIS._replace(poisson=True),
@@ -53,16 +53,22 @@ def run(quick: bool) -> Findings:
     plain, poisson, printed, slow = (float(kl[at]) for kl in middle.values())
     start = middle["lots without replacement"]
     numbers = (
-        Number("median KL at round 573", plain, low, high),
-        Number("median KL at round 573, Poisson lots", poisson, low, high),
-        Number("median KL at round 100", float(start[99]), 80, 140),
-        Number("median KL at round 300", float(start[299]), 2, 6),
-        Number("10th percentile of KL at the end", good, 1e-4, 4e-3, "the thesis's 1e-3"),
-        Number("median KL at round 573, (4.17) as printed", printed, 100, 1000, "diverges"),
-        Number("median KL at round 573, one step size", slow, 25, 50, "not what the figure shows"),
-        Number("ε of the thesis's accountant at round 573", by_thesis(STATED_ROUND), 499.5, 500),
-        Number("certified ε, add-or-remove", certified(STATED_ROUND), 301.1, 301.3),
-        Number("certified ε, replace-one", certified(STATED_ROUND, "replace-one"), 706.6, 706.8),
+        ExpectedNumber("median KL at round 573", plain, low, high),
+        ExpectedNumber("median KL at round 573, Poisson lots", poisson, low, high),
+        ExpectedNumber("median KL at round 100", float(start[99]), 80, 140),
+        ExpectedNumber("median KL at round 300", float(start[299]), 2, 6),
+        ExpectedNumber("10th percentile of KL at the end", good, 1e-4, 4e-3, "the thesis's 1e-3"),
+        ExpectedNumber("median KL at round 573, (4.17) as printed", printed, 100, 1000, "diverges"),
+        ExpectedNumber(
+            "median KL at round 573, one step size", slow, 25, 50, "not what the figure shows"
+        ),
+        ExpectedNumber(
+            "ε of the thesis's accountant at round 573", by_thesis(STATED_ROUND), 499.5, 500
+        ),
+        ExpectedNumber("certified ε, add-or-remove", certified(STATED_ROUND), 301.1, 301.3),
+        ExpectedNumber(
+            "certified ε, replace-one", certified(STATED_ROUND, "replace-one"), 706.6, 706.8
+        ),
     )
     remarks = (
         "The thesis says KL 1e-3 at ε about 500. That is a good run: the median over data sets is "
@@ -86,7 +92,7 @@ def run(quick: bool) -> Findings:
     )
 
 
-def _draw(figure: Any, found: Climb, true: Any) -> None:
+def _draw(figure: Any, found: HillClimb, true: Any) -> None:
     """The thesis's three panels: natural parameters of one run, KL, and ε."""
     natural, divergence, price = figure.subplots(3, 1, sharex=True)
     rounds = np.arange(1, found.kl.shape[-1] + 1)

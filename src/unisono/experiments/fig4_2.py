@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from unisono.accounting import moments, pld
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.findings import ExpectedNumber, Findings
 
 RATES = (0.001, 0.01, 0.05, 0.1, 0.5)
 EPOCHS = (1, 10, 100, 1000)
@@ -41,11 +41,13 @@ def run(quick: bool) -> Findings:
         for epoch, seen in zip(EPOCHS, THESIS[rate], strict=True):
             half = 0.5 if seen > 500 else 0.05 if seen > 100 else 0.005
             name = f"thesis, q {rate:g}, {epoch} epochs"
-            numbers.append(Number(name, thesis_epsilon(rate, epoch), seen - half, seen + half))
+            numbers.append(
+                ExpectedNumber(name, thesis_epsilon(rate, epoch), seen - half, seen + half)
+            )
     for rate, seen in CERTIFIED.items():
         bracket = certified_epsilon(rate, 10)
         numbers.append(
-            Number(
+            ExpectedNumber(
                 f"certified, q {rate:g}, 10 epochs",
                 bracket.upper,
                 seen - 1e-3 * max(1, seen),
@@ -56,7 +58,9 @@ def run(quick: bool) -> Findings:
     published = {q: [thesis_epsilon(q, int(e)) for e in epochs] for q in RATES}
     tight = {q: [certified_epsilon(q, int(e)).upper for e in epochs] for q in RATES}
     numbers.append(
-        Number("least step up in q or epochs", _least_rise(published), 0.0, np.inf, "monotone")
+        ExpectedNumber(
+            "least step up in q or epochs", _least_rise(published), 0.0, np.inf, "monotone"
+        )
     )
     remarks = (
         "At q = 0.001 and 10 epochs the certified lower and upper bounds lie between 0.4750 and "

@@ -22,7 +22,7 @@ from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm, trim_mean
 
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.findings import ExpectedNumber, Findings
 from unisono.experiments.linear_case import PRIOR_STD, PRIOR_VARIANCES
 
 DRAWS, SLOPE, ERROR = 10_000, 2.0, 0.5
@@ -31,7 +31,7 @@ SQUARES = float(POINTS @ POINTS)
 TRIM_MEAN, TRIM_VARIANCE = 0.05, 0.001
 
 
-class Posterior(NamedTuple):
+class ExactPosterior(NamedTuple):
     """Means and variances from noisy statistics, and the noise in the natural parameters."""
 
     means: np.ndarray
@@ -46,39 +46,39 @@ def run(quick: bool) -> Findings:
     sizes, spreads = biases(PRIOR_STD**2)
     narrow_sizes, narrow_spreads = biases(PRIOR_VARIANCES["variance 5"])
     noise = np.concatenate([found[sign].noise for sign in found])
-    numbers: tuple[Number, ...] = (
-        Number("|mean|: median bias", float(np.median(sizes)), -0.025, 0.025),
-        Number(
+    numbers: tuple[ExpectedNumber, ...] = (
+        ExpectedNumber("|mean|: median bias", float(np.median(sizes)), -0.025, 0.025),
+        ExpectedNumber(
             "|mean|: trimmed bias",
             trim_mean(sizes, TRIM_MEAN),
             0.06,
             0.10,
             "5 % at each end left out",
         ),
-        Number(
+        ExpectedNumber(
             "|mean|: most likely value, bias",
             mode_of_mean() - true_mean,
             -0.21,
             -0.18,
             "from the density",
         ),
-        Number("|mean|: peak of the draws, bias", peak(sizes), -0.30, -0.08),
-        Number("variance: median bias", float(np.median(spreads)), -5e-4, 5e-4),
-        Number(
+        ExpectedNumber("|mean|: peak of the draws, bias", peak(sizes), -0.30, -0.08),
+        ExpectedNumber("variance: median bias", float(np.median(spreads)), -5e-4, 5e-4),
+        ExpectedNumber(
             "variance: trimmed bias",
             trim_mean(spreads, TRIM_VARIANCE),
             0.0038,
             0.0050,
             "0.1 % at each end left out",
         ),
-        Number(
+        ExpectedNumber(
             "variance: most likely value, bias",
             mode_of_variance() - true_variance,
             -0.0065,
             -0.0055,
             "from the density",
         ),
-        Number(
+        ExpectedNumber(
             "natural parameters: largest bias",
             float(np.abs(noise.mean(axis=0)).max()),
             0.0,
@@ -87,14 +87,14 @@ def run(quick: bool) -> Findings:
         ),
     )
     numbers += (
-        Number(
+        ExpectedNumber(
             "|mean|: trimmed bias, prior of variance 5",
             trim_mean(narrow_sizes, TRIM_MEAN),
             0.06,
             0.10,
             "the other reading of N(0, 5)",
         ),
-        Number(
+        ExpectedNumber(
             "variance: trimmed bias, prior of variance 5",
             trim_mean(narrow_spreads, TRIM_VARIANCE),
             0.0036,
@@ -152,12 +152,12 @@ def biases(prior_variance: float) -> tuple[np.ndarray, np.ndarray]:
 
 def noisy_posteriors(
     slope: float, draws: int, seed: int, prior_variance: float = PRIOR_STD**2
-) -> Posterior:
+) -> ExactPosterior:
     """Means and variances from noisy sums, shape (draws,) each."""
     noise = np.random.default_rng([seed, int(slope > 0)]).normal(size=(draws, 2))
     denominators = denominator(prior_variance) + noise[:, 0]
     means = (slope * SQUARES + noise[:, 1]) / denominators
-    return Posterior(means, ERROR**2 / denominators, noise)
+    return ExactPosterior(means, ERROR**2 / denominators, noise)
 
 
 def mode_of_mean() -> float:
@@ -188,7 +188,7 @@ def peak(values: np.ndarray, share: float = 0.2) -> float:
     return float((ordered[start] + ordered[start + held]) / 2)
 
 
-def _draw(figure: Any, found: dict[int, Posterior]) -> None:
+def _draw(figure: Any, found: dict[int, ExactPosterior]) -> None:
     panels = figure.subplots(2, 2)
     for row, (sign, posterior) in zip(panels, found.items(), strict=True):
         mean, variance = exact_posterior(sign * SLOPE)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono.accounting import gaussian, moments
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.findings import ExpectedNumber, Findings
 from unisono.experiments.linear_case import (
     DELTA,
     PLACEMENTS,
@@ -38,7 +38,7 @@ SEEDS, PARTIES, POINTS = range(1, 51), 20, 10
 ROUNDS, DAMPING, SIGMA, LAST = 78, 0.1, 5.0, 10
 
 
-class Measured(NamedTuple):
+class MeasuredFit(NamedTuple):
     """KL and precision ratio over the last rounds: (draws, clips, seeds) each."""
 
     kl: Any
@@ -53,7 +53,7 @@ def measure(
     true: Natural,
     clips: tuple[float, ...] = CLIPS,
     prior_variance: float = PRIOR_STD**2,
-) -> dict[str, Measured]:
+) -> dict[str, MeasuredFit]:
     """The damped iteration under every placement, on the same `draws` of the noise."""
     with jax.enable_x64(True):
         keys = jax.random.split(jax.random.key(0), draws)
@@ -80,13 +80,13 @@ def _all_draws(
     true: Natural,
     prior_variance: Any,
     placements: tuple[str, ...],
-) -> dict[str, Measured]:
+) -> dict[str, MeasuredFit]:
     sums = jax.vmap(lambda clip: clipped_sums(rows, clip))(clips)
     scale = sigma * clips[:, None, None, None]
 
-    def one(key: Any) -> dict[str, Measured]:
+    def one(key: Any) -> dict[str, MeasuredFit]:
         return {
-            name: Measured(*_measure_one(sums, scale, key, true, prior_variance, name))
+            name: MeasuredFit(*_measure_one(sums, scale, key, true, prior_variance, name))
             for name in placements
         }
 
@@ -98,7 +98,7 @@ _program = jax.jit(_all_draws, static_argnames="placements")
 
 def measure_with_prior(
     prior_variance: float, sigma: float, draws: int, placements: tuple[str, ...]
-) -> dict[str, Measured]:
+) -> dict[str, MeasuredFit]:
     """The same data sets and noise under another reading of N(0, 5): the slopes are drawn from it,
     learnt with it and judged by it."""
     shards = thesis_shards(SEEDS, PARTIES, POINTS, prior_variance=prior_variance)
@@ -128,63 +128,65 @@ def run(quick: bool) -> Findings:
     mean_over_median = np.min(local.kl.mean((0, 2)) / medians(local.kl))
     spread = np.median(local.kl.std(-1), axis=0)
     numbers = (
-        Number(
+        ExpectedNumber(
             "median KL at C = 0.25, local factor raised",
             float(medians(local.kl)[0]),
             17,
             34,
             "the thesis says 22",
         ),
-        Number(
+        ExpectedNumber(
             "median KL at C = 0.25, statistic raised (4.20)",
             float(medians(statistic.kl)[0]),
             105,
             155,
         ),
-        Number("precision ratio at C = 0.25, local", float(medians(local.ratio)[0]), 0.08, 0.095),
-        Number(
+        ExpectedNumber(
+            "precision ratio at C = 0.25, local", float(medians(local.ratio)[0]), 0.08, 0.095
+        ),
+        ExpectedNumber(
             "precision ratio at C = 64, local",
             float(medians(local.ratio)[-1]),
             4.8,
             5.8,
             "the raised precisions bias the sum",
         ),
-        Number(
+        ExpectedNumber(
             "precision ratio at C = 64, statistic", float(medians(statistic.ratio)[-1]), 13, 14.5
         ),
-        Number(
+        ExpectedNumber(
             "precision ratio at C = 64, sum",
             float(medians(ours.ratio)[-1]),
             0.7,
             1.3,
             "no bias when raised after the sum",
         ),
-        Number(
+        ExpectedNumber(
             "median KL at C = 0.25, N(0, 5) of variance 5, local",
             narrow_kl["local"],
             6,
             10,
             "the other reading of the prior",
         ),
-        Number(
+        ExpectedNumber(
             "median KL at C = 0.25, N(0, 5) of variance 5, statistic",
             narrow_kl["statistic"],
             12,
             20,
             "everything as printed",
         ),
-        Number("draws in which C >= 4 is best", float(np.mean(best >= 2)), 0, 0.1),
-        Number("smallest mean KL over median KL", float(mean_over_median), 2, math.inf),
-        Number(
+        ExpectedNumber("draws in which C >= 4 is best", float(np.mean(best >= 2)), 0, 0.1),
+        ExpectedNumber("smallest mean KL over median KL", float(mean_over_median), 2, math.inf),
+        ExpectedNumber(
             "standard deviation of KL at C = 64 over that at 0.25",
             float(spread[-1] / spread[0]),
             5,
             20,
         ),
-        Number("median KL at |θ| > 5 over |θ| < 2, C = 0.25", float(steep), 5, math.inf),
-        Number("ε by the thesis's accountant", thesis_cost, 10.077, 10.079, "78 rounds"),
-        Number("exact ε, add-or-remove", gaussian.epsilon(DELTA, mu), 8.587, 8.588),
-        Number("exact ε, replace-one", gaussian.epsilon(DELTA, 2 * mu), 20.653, 20.654),
+        ExpectedNumber("median KL at |θ| > 5 over |θ| < 2, C = 0.25", float(steep), 5, math.inf),
+        ExpectedNumber("ε by the thesis's accountant", thesis_cost, 10.077, 10.079, "78 rounds"),
+        ExpectedNumber("exact ε, add-or-remove", gaussian.epsilon(DELTA, mu), 8.587, 8.588),
+        ExpectedNumber("exact ε, replace-one", gaussian.epsilon(DELTA, 2 * mu), 20.653, 20.654),
     )
     low, high = np.quantile(per_draw[:, 0], [0.05, 0.95])
     best_at_smallest = int(np.sum(best == 0))
@@ -227,7 +229,7 @@ def run(quick: bool) -> Findings:
     )
 
 
-def draw(figure: Any, slope: Any, variants: dict[str, Measured]) -> None:
+def draw(figure: Any, slope: Any, variants: dict[str, MeasuredFit]) -> None:
     """The thesis's four panels over θ and C for each variant, of the first draw of the noise."""
     parts = np.atleast_1d(figure.subfigures(len(variants), 1))
     for part, (title, found) in zip(parts, variants.items(), strict=True):
@@ -235,7 +237,7 @@ def draw(figure: Any, slope: Any, variants: dict[str, Measured]) -> None:
         _draw_panels(part, slope, found)
 
 
-def _draw_panels(figure: Any, slope: Any, found: Measured) -> None:
+def _draw_panels(figure: Any, slope: Any, found: MeasuredFit) -> None:
     (ratios, scatter), (middle, spread) = figure.subplots(2, 2)
     colours = [f"C{index}" for index in range(len(CLIPS))]
     for index, clip in enumerate(CLIPS):

@@ -23,7 +23,7 @@ from unisono.experiments.fig4_4 import (
     measure,
     medians,
 )
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.findings import ExpectedNumber, Findings
 from unisono.experiments.linear_case import (
     Shards,
     clipped_sums,
@@ -71,22 +71,26 @@ def run(quick: bool) -> Findings:
         gaps += list((np.abs(mean(q) - mean(true)) * np.sqrt(true.precision))[order])
         pairs += [(true, q, n, f"C = {clip:g}, KL = {kl[n]:.0f}") for n in order]
         numbers += [
-            Number(
+            ExpectedNumber(
                 f"median KL at C = {clip:g}",
                 float(kls[index]),
                 *kl_expected,
                 f"5-95 % of the draws: {low[index]:.0f} to {high[index]:.0f}; the text: 22",
             ),
-            Number(
+            ExpectedNumber(
                 f"draws whose median KL is at most the text's 22, C = {clip:g}",
                 float(below[index]),
                 0.1,
                 0.9,
                 "outside, the text would not fit this clip",
             ),
-            Number(f"precision ratio at C = {clip:g}", float(ratios[index]), *ratio_expected),
-            Number(f"data sets whose private posterior is wider, C = {clip:g}", float(wider), 1, 1),
-            Number(
+            ExpectedNumber(
+                f"precision ratio at C = {clip:g}", float(ratios[index]), *ratio_expected
+            ),
+            ExpectedNumber(
+                f"data sets whose private posterior is wider, C = {clip:g}", float(wider), 1, 1
+            ),
+            ExpectedNumber(
                 f"data sets with |θ| > 1 whose private mean is nearer to zero, C = {clip:g}",
                 float(nearer),
                 0.5,

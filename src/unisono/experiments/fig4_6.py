@@ -18,7 +18,7 @@ from unisono.experiments.fig4_4 import (
     measure_with_prior,
     medians,
 )
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.findings import ExpectedNumber, Findings
 from unisono.experiments.linear_case import PRIOR_VARIANCES, posterior, thesis_shards
 
 EXPECTED = ((11, 16), (2.2, 2.7), (0.15, 0.28), (0.025, 0.06), (5e-4, 4e-3), (0, 1e-6), (0, 1e-6))
@@ -35,25 +35,27 @@ def run(quick: bool) -> Findings:
     narrow = measure_with_prior(PRIOR_VARIANCES["variance 5"], 0.0, 1, ("local",))["local"]
     numbers = (
         *(
-            Number(f"median KL at C = {clip:g}", float(value), *limits)
+            ExpectedNumber(f"median KL at C = {clip:g}", float(value), *limits)
             for clip, value, limits in zip(CLIPS, kl, EXPECTED, strict=True)
         ),
         *(
-            Number(f"median KL at C = {clip:g}, N(0, 5) of variance 5", float(value), *limits)
+            ExpectedNumber(
+                f"median KL at C = {clip:g}, N(0, 5) of variance 5", float(value), *limits
+            )
             for clip, value, limits in zip(CLIPS, medians(narrow.kl), NARROW, strict=True)
         ),
-        Number(
+        ExpectedNumber(
             "median KL at C = 64, thesis's posterior", float(medians(thesis.kl)[-1]), 5e-5, 2e-4
         ),
-        Number("largest precision ratio", float(found.ratio.max()), 0.99, 1.0),
-        Number(
+        ExpectedNumber("largest precision ratio", float(found.ratio.max()), 0.99, 1.0),
+        ExpectedNumber(
             "smallest fall of the median KL to the next clip",
             float(np.min(-np.diff(kl))),
             -1e-9,
             np.inf,
             "never rises",
         ),
-        Number("precision ratio at C = 0.25", float(medians(found.ratio)[0]), 0.08, 0.09),
+        ExpectedNumber("precision ratio at C = 0.25", float(medians(found.ratio)[0]), 0.08, 0.09),
     )
     remarks = (
         "Without noise a larger clip is always better, and the precision is only ever "

@@ -11,7 +11,7 @@ import numpy as np
 
 from unisono.experiments.fig4_4 import CLIPS, PARTIES, POINTS, SEEDS
 from unisono.experiments.fig4_5 import draw, last_answers
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.findings import ExpectedNumber, Findings
 from unisono.experiments.linear_case import posterior, thesis_shards
 from unisono.problems.gaussian_family import mean
 
@@ -36,15 +36,15 @@ def run(quick: bool) -> Findings:
         ratios[clip] = float(np.median(q.precision / true.precision))
         nearer[clip] = float(np.mean(np.abs(mean(q)) < np.abs(mean(true))))
         numbers += [
-            Number(f"median KL at C = {clip:g}", float(np.median(kl)), *kl_range),
-            Number(f"median precision ratio at C = {clip:g}", ratios[clip], *ratio_range),
+            ExpectedNumber(f"median KL at C = {clip:g}", float(np.median(kl)), *kl_range),
+            ExpectedNumber(f"median precision ratio at C = {clip:g}", ratios[clip], *ratio_range),
         ]
         if nearer_range:
             words = f"data sets whose mean is nearer to zero at C = {clip:g}"
-            numbers.append(Number(words, nearer[clip], *nearer_range))
+            numbers.append(ExpectedNumber(words, nearer[clip], *nearer_range))
     small, caption, large = SHOWN
     numbers.append(
-        Number(
+        ExpectedNumber(
             f"largest KL at C = {large:g}",
             float(found[large][1].max()),
             0,

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
-class Number(NamedTuple):
+class ExpectedNumber(NamedTuple):
     """One number that must be seen: measured, and the range in which it is expected.
 
-    >>> Number("median KL", 0.03, 0.025, 0.06).as_expected
+    >>> ExpectedNumber("median KL", 0.03, 0.025, 0.06).as_expected
     True
     """
 
@@ -38,7 +38,7 @@ class Findings:
     name: str
     title: str
     source: str
-    numbers: tuple[Number, ...]
+    numbers: tuple[ExpectedNumber, ...]
     remarks: tuple[str, ...]
     draw: Callable[[Any], None]
     size: tuple[float, float] = (8.0, 4.5)

@@ -19,7 +19,7 @@ import numpy as np
 from unisono.core.events import Event, Laplace, bounded_sum
 from unisono.core.release import noise_steps
 from unisono.core.trust import Relation
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.findings import ExpectedNumber, Findings
 from unisono.mechanisms import laplace
 
 EPSILON, FAILURE, FACTOR = 0.5, 0.05, 0.1
@@ -39,35 +39,35 @@ def run(quick: bool) -> Findings:
     large = large_enough(32)
     share = float(np.mean(relative_errors(10**6, large, draws) <= FACTOR))
     numbers = (
-        Number(
+        ExpectedNumber(
             "failure rate of Cor 2.3, largest",
             fine,
             0.0,
             FAILURE + error,
             f"grid 2^-8, nearly continuous; promised {FAILURE:g}",
         ),
-        Number(
+        ExpectedNumber(
             "on the integers: distance to the exact law",
             float(np.abs(np.subtract(rates, theory)).max()),
             0.0,
             error,
         ),
-        Number(
+        ExpectedNumber(
             "mean relative error of a cell of 1",
             float(np.mean(rare)),
             0.95 * mean_error(),
             1.05 * mean_error(),
             "averaged over n",
         ),
-        Number(
+        ExpectedNumber(
             "the same, largest n over smallest n",
             rare[-1] / rare[0],
             0.9,
             1.1,
             "the claim would have it fall to 0",
         ),
-        Number(f"cells of {large} right within {FACTOR:.0%}", share, 1 - FAILURE, 1.0),
-        Number(
+        ExpectedNumber(f"cells of {large} right within {FACTOR:.0%}", share, 1 - FAILURE, 1.0),
+        ExpectedNumber(
             "largest error / n at n = 10^6",
             errors(32, draws).max() / 10**6,
             0.0,

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono.accounting import pld
-from unisono.experiments.climb import Plan, climb_all
+from unisono.experiments.climb import ClimbPlan, climb_all
 from unisono.experiments.fig4_1 import (
     PARTIES,
     POINTS,
@@ -32,7 +32,7 @@ from unisono.experiments.fig4_1 import (
     THESIS,
     certified,
 )
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.findings import ExpectedNumber, Findings
 from unisono.experiments.linear_case import (
     DELTA,
     Shards,
@@ -48,7 +48,7 @@ from unisono.problems.gaussian_family import Natural
 
 START_CLIP, START_MU = 2.0, 1.0
 ROUNDS, SIGMA, KEPT = 100, 1.25, 0.9
-PLAN = Plan(
+PLAN = ClimbPlan(
     mean_step=3e-3, variance_step=0.2, clip=6.0, sigma=SIGMA, rate=1.0, data_only=True, weight=0.25
 )
 TARGET = 1e-2
@@ -93,15 +93,15 @@ def run(quick: bool) -> Findings:
     arrived = int(np.argmax(pure_kl <= TARGET)) + 1
     cost, pure_cost = price(ROUNDS), certified(arrived)
     numbers = (
-        Number("median KL of the hybrid", float(np.median(answer)), 0, TARGET),
-        Number("certified ε of the hybrid", cost, 66, 66.2, "add-or-remove, δ = 1e-5"),
-        Number(
+        ExpectedNumber("median KL of the hybrid", float(np.median(answer)), 0, TARGET),
+        ExpectedNumber("certified ε of the hybrid", cost, 66, 66.2, "add-or-remove, δ = 1e-5"),
+        ExpectedNumber(
             "certified ε of pure ascent at the same KL, over the hybrid's", pure_cost / cost, 5, 8
         ),
-        Number(
+        ExpectedNumber(
             "median KL of pure ascent at round 573", float(pure_kl[STATED_ROUND - 1]), 0.02, 0.06
         ),
-        Number("median KL of the start alone", float(np.median(at_start)), 2, 12),
+        ExpectedNumber("median KL of the start alone", float(np.median(at_start)), 2, 12),
     )
     remarks = (
         f"An analytic start and {ROUNDS} steps reach a median KL of {np.median(answer):.2g} at a "

@@ -35,7 +35,7 @@ from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.experiments import datasets
 from unisono.experiments.datasets import TRAIN, Split
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.findings import ExpectedNumber, Findings
 from unisono.problems.linear import LinearLoss
 from unisono.problems.losses import loss_named
 from unisono.releases import solver
@@ -47,7 +47,7 @@ DELTA, LOOSE_DELTA = 1 / TRAIN**2, 1e-5
 LOSS = loss_named("logistic")
 
 
-class Line(NamedTuple):
+class KddLine(NamedTuple):
     """A line of the table; `alone` takes the first party's records only."""
 
     name: str
@@ -81,7 +81,7 @@ def minimisers(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
         return np.asarray(jax.jit(jax.vmap(one))(features, labels))
 
 
-def lines(epsilon: float) -> list[Line]:
+def lines(epsilon: float) -> list[KddLine]:
     """Everything compared; step sizes and rounds follow from public numbers."""
     problem, privacy = LinearLoss("logistic"), Privacy(epsilon, DELTA)
 
@@ -107,19 +107,21 @@ def lines(epsilon: float) -> list[Line]:
     chosen = choose(problem, privacy, regularisation=LAMBDA).method
     local, secure = Trust.LOCAL, Trust.SECURE_SUM
     return [
-        Line("one party alone, output, pure", pure, local, pure=True, alone=True),
-        Line("averaging, one party's noise (Pathak)", None, secure, pure=True, private=False),
-        Line("averaging local noisy models, pure", pure, local, pure=True),
-        Line("averaging local noisy models, Gaussian", approximate, local),
-        Line("local gradient, 100 rounds", plain, local),
-        Line("local gradient, shipped rule", chosen, local),
-        Line("secure output, as published", published, secure, pure=True, private=False),
-        Line("secure output, pure (Laplace shares)", pure, secure, pure=True),
-        Line("secure output, pure (norm, one place)", pure, Trust.TRUSTED_SERVER, pure=True),
-        Line("secure output, Gaussian", approximate, secure),
-        Line(f"secure output, Gaussian, delta {LOOSE_DELTA:g}", loose, secure, delta=LOOSE_DELTA),
-        Line("secure gradient, 100 rounds", plain, secure),
-        Line("secure gradient, shipped rule", chosen, secure),
+        KddLine("one party alone, output, pure", pure, local, pure=True, alone=True),
+        KddLine("averaging, one party's noise (Pathak)", None, secure, pure=True, private=False),
+        KddLine("averaging local noisy models, pure", pure, local, pure=True),
+        KddLine("averaging local noisy models, Gaussian", approximate, local),
+        KddLine("local gradient, 100 rounds", plain, local),
+        KddLine("local gradient, shipped rule", chosen, local),
+        KddLine("secure output, as published", published, secure, pure=True, private=False),
+        KddLine("secure output, pure (Laplace shares)", pure, secure, pure=True),
+        KddLine("secure output, pure (norm, one place)", pure, Trust.TRUSTED_SERVER, pure=True),
+        KddLine("secure output, Gaussian", approximate, secure),
+        KddLine(
+            f"secure output, Gaussian, delta {LOOSE_DELTA:g}", loose, secure, delta=LOOSE_DELTA
+        ),
+        KddLine("secure gradient, 100 rounds", plain, secure),
+        KddLine("secure gradient, shipped rule", chosen, secure),
     ]
 
 
@@ -130,7 +132,7 @@ def deal(split: Split, parties: int) -> tuple[np.ndarray, np.ndarray]:
     return split.train[order], split.train_labels[order]
 
 
-def learn(line: Line, facts: Facts, dealt: Any, allowed: float, seed: int) -> np.ndarray:
+def learn(line: KddLine, facts: Facts, dealt: Any, allowed: float, seed: int) -> np.ndarray:
     """The parameters that one run releases."""
     features, labels = dealt
     assert line.method is not None
@@ -158,7 +160,7 @@ def learn(line: Line, facts: Facts, dealt: Any, allowed: float, seed: int) -> np
     return np.asarray(in_process.run(study, parties).value, float)
 
 
-def charged(line: Line, facts: Facts) -> float:
+def charged(line: KddLine, facts: Facts) -> float:
     """The accountant's epsilon for whoever sees the model."""
     assert line.method is not None
     if line.alone:
@@ -167,10 +169,10 @@ def charged(line: Line, facts: Facts) -> float:
     return ACCOUNTANT.epsilon(cost, Relation.REPLACE_ONE, 0.0 if line.pure else line.delta)
 
 
-class Outcome(NamedTuple):
+class KddOutcome(NamedTuple):
     """Gaps of J and lost accuracies over seeds, and the epsilon that is really paid."""
 
-    line: Line
+    line: KddLine
     gaps: list[float]
     lost: list[float]
     true_epsilon: float
@@ -192,8 +194,8 @@ def baselines(split: Split, dealt: Any) -> Baselines:
 
 
 def outcome(
-    line: Line, split: Split, dealt: Any, base: Baselines, epsilon: float, seeds: int
-) -> Outcome:
+    line: KddLine, split: Split, dealt: Any, base: Baselines, epsilon: float, seeds: int
+) -> KddOutcome:
     """One line of the table, over seeds."""
     parties, size, p = dealt[0].shape
     facts = Facts((size,) * parties, p, parties, colluders=1)
@@ -207,7 +209,7 @@ def outcome(
             found = learn(line, facts, dealt, epsilon if line.private else truth, seed)
         gaps.append(objective(found, split) - base.lowest)
         lost.append(base.top - accuracy(found, split))
-    return Outcome(line, gaps, lost, truth)
+    return KddOutcome(line, gaps, lost, truth)
 
 
 # ------------------------------------------------------------- findings
@@ -243,35 +245,35 @@ def run(quick: bool) -> Findings:
     best = min(private, key=lambda one: float(np.mean(one.gaps)))
     zero = objective(np.zeros(dealt[0].shape[2]), split)
     numbers = (
-        Number("test accuracy without privacy", base.top, 0.985, 1.0),
-        Number(
+        ExpectedNumber("test accuracy without privacy", base.top, 0.985, 1.0),
+        ExpectedNumber(
             "gap of secure gradient perturbation",
             gap[_BEST],
             0,
             GOAL,
             "the shipped rule, whose goal is 6e-3",
         ),
-        Number(
+        ExpectedNumber(
             "accuracy lost by secure gradient perturbation",
             float(np.mean(found[_BEST].lost)),
             -0.005,
             0.02,
         ),
-        Number(
+        ExpectedNumber(
             "local over secure gradient perturbation, gap",
             gap["local gradient, shipped rule"] / gap[_BEST],
             1.5,
             math.inf,
             "what the secure sum is worth",
         ),
-        Number(
+        ExpectedNumber(
             "true over claimed epsilon of output perturbation as published",
             found[_PUBLISHED].true_epsilon / EPSILON,
             0.99 * root,
             1.01 * root,
             "√122: Laplace noise beside an L2 sensitivity",
         ),
-        Number(
+        ExpectedNumber(
             "largest true over claimed epsilon of the others",
             max(one.true_epsilon for one in private) / EPSILON,
             0.9,
@@ -300,7 +302,7 @@ def run(quick: bool) -> Findings:
     )
 
 
-def draw(figure: Any, found: list[Outcome]) -> None:
+def draw(figure: Any, found: list[KddOutcome]) -> None:
     """Gaps of all methods, those that do not keep their promise in another colour."""
     axes = figure.subplots()
     names = [one.line.name for one in found][::-1]

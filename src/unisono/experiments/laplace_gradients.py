@@ -31,7 +31,7 @@ from unisono.accounting import gaussian as exact
 from unisono.core.events import Gaussian, Laplace, Poisson, bounded_sum
 from unisono.core.trust import Relation
 from unisono.experiments import two_layer
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.findings import ExpectedNumber, Findings
 from unisono.experiments.two_layer import Weights
 from unisono.mechanisms import gaussian, laplace
 
@@ -60,51 +60,53 @@ def run(quick: bool) -> Findings:
     drawn, middle = _drawn_length(OTHER, OTHER), sizes.index(OTHER)
     coordinate = math.sqrt(2) * table[OTHER, OTHER, "tanh"]["bound 1"] / EPSILON
     numbers = (
-        Number("found / bound of Δ1, most", _share(table, 1), 0.25, 1.0, "all networks"),
-        Number("found / bound of Δ2, most", _share(table, 2), 0.25, 1.0, "all networks"),
-        Number("relu: found Δ1 / (√m + √d)², least", min(order), 1.3, 2.6, "so of order m + d"),
-        Number("relu: found Δ1 / (√m + √d)², most", max(order), 1.3, 2.6),
-        Number(
+        ExpectedNumber("found / bound of Δ1, most", _share(table, 1), 0.25, 1.0, "all networks"),
+        ExpectedNumber("found / bound of Δ2, most", _share(table, 2), 0.25, 1.0, "all networks"),
+        ExpectedNumber(
+            "relu: found Δ1 / (√m + √d)², least", min(order), 1.3, 2.6, "so of order m + d"
+        ),
+        ExpectedNumber("relu: found Δ1 / (√m + √d)², most", max(order), 1.3, 2.6),
+        ExpectedNumber(
             "relu: worst pair / 200 typical ones",
             worst["found 1"] / worst["typical"],
             3.0,
             20.0,
             f"m = {OTHER}, d = {sizes[-1]}",
         ),
-        Number(
+        ExpectedNumber(
             "length drawn / (√2 m^1.5 d/ε)",
             drawn / (math.sqrt(2) * OTHER**2.5 / EPSILON),
             0.98,
             1.04,
             "Δ1 = m√d, as printed",
         ),
-        Number(
+        ExpectedNumber(
             "length drawn / (d√m/ε²)",
             drawn / (OTHER**1.5 / EPSILON**2),
             54.0,
             60.0,
             "as printed; √2 m ε is expected",
         ),
-        Number("Laplace noise, one coordinate", coordinate, 1200, 1600, f"m = d = {OTHER}"),
-        Number(
+        ExpectedNumber("Laplace noise, one coordinate", coordinate, 1200, 1600, f"m = d = {OTHER}"),
+        ExpectedNumber(
             "Laplace noise / gradient, lengths",
             ratios["Laplace"][middle],
             4.0,
             12.0,
             f"{RECORDS} records, m = d = {OTHER}",
         ),
-        Number(
+        ExpectedNumber(
             "Gaussian noise / clipped gradient",
             ratios["Gaussian"][middle],
             0.1,
             0.5,
             f"clip {CLIP:g}, delta {DELTA:g}",
         ),
-        Number("error left: no noise", left["no noise"], 0.18, 0.3, "1 is always the mean"),
-        Number("error left: clip, Gaussian", left["clip, Gaussian"], 0.2, 0.32, "DP-SGD"),
-        Number("error left: clip, Laplace", left["clip, Laplace"], 0.3, 0.85),
-        Number("error left: Laplace", left["Laplace"], 0.65, 1.0, f"m = {UNITS}"),
-        Number("error left: Laplace, few units", narrow, 0.45, 0.85, f"m = {NARROW}"),
+        ExpectedNumber("error left: no noise", left["no noise"], 0.18, 0.3, "1 is always the mean"),
+        ExpectedNumber("error left: clip, Gaussian", left["clip, Gaussian"], 0.2, 0.32, "DP-SGD"),
+        ExpectedNumber("error left: clip, Laplace", left["clip, Laplace"], 0.3, 0.85),
+        ExpectedNumber("error left: Laplace", left["Laplace"], 0.65, 1.0, f"m = {UNITS}"),
+        ExpectedNumber("error left: Laplace, few units", narrow, 0.45, 0.85, f"m = {NARROW}"),
     )
     remarks = (
         "The lecture bounds a typical record. One that lies along the weights moves the gradient "

@@ -24,7 +24,7 @@ from unisono.accounting import gaussian as exact
 from unisono.core.events import Distance, Event, Sensitivity
 from unisono.core.release import noise_steps
 from unisono.core.trust import Relation, Unit
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.findings import ExpectedNumber, Findings
 from unisono.mechanisms import gaussian, laplace, norm
 
 EPSILON, DELTA, GRID = 1.0, 1e-6, 2.0**-8
@@ -43,17 +43,21 @@ def run(quick: bool) -> Findings:
     gaps = [abs(mean - formula[name][p - 1]) / error for (name, p), (mean, error) in drawn.items()]
     last = {name: drawn[name, 100][0] for name in NAMES}
     numbers = (
-        Number("Gaussian beats norm from p =", first_win("norm"), 18, 18, "epsilon 1, delta 1e-6"),
-        Number("Gaussian beats Laplace from p =", first_win("Laplace"), 8, 11),
-        Number(
+        ExpectedNumber(
+            "Gaussian beats norm from p =", first_win("norm"), 18, 18, "epsilon 1, delta 1e-6"
+        ),
+        ExpectedNumber("Gaussian beats Laplace from p =", first_win("Laplace"), 8, 11),
+        ExpectedNumber(
             "Laplace / norm at p = 100",
             last["Laplace"] / last["norm"],
             1.38,
             1.44,
             "towards sqrt(2)",
         ),
-        Number("norm / Gaussian at p = 100", last["norm"] / last["Gaussian"], 2.3, 2.45),
-        Number("samplers against formula, largest gap", max(gaps), 0.0, 4.5, "standard errors"),
+        ExpectedNumber("norm / Gaussian at p = 100", last["norm"] / last["Gaussian"], 2.3, 2.45),
+        ExpectedNumber(
+            "samplers against formula, largest gap", max(gaps), 0.0, 4.5, "standard errors"
+        ),
     )
     remarks = (
         "Below p = 18 the norm mechanism is both shorter and pure (delta = 0); above, the Gaussian "

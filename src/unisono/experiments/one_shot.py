@@ -19,7 +19,7 @@ import numpy as np
 
 from unisono.accounting import gaussian
 from unisono.experiments.fig4_4 import PARTIES, POINTS, SEEDS, medians
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.findings import ExpectedNumber, Findings
 from unisono.experiments.linear_case import (
     DELTA,
     NOISE_STD,
@@ -97,7 +97,7 @@ def run(quick: bool) -> Findings:
         ("secure", "replace-one"): (0.9, 1.6),
     }
     numbers = [
-        Number(
+        ExpectedNumber(
             f"best median KL, {place}, {relation}",
             float(thesis[place, relation].min()),
             *limit,
@@ -106,10 +106,10 @@ def run(quick: bool) -> Findings:
         for (place, relation), limit in limits.items()
     ]
     numbers += [
-        Number(
+        ExpectedNumber(
             "fresh data, local, add-or-remove", float(fresh["local", "add-or-remove"].min()), 4, 9
         ),
-        Number(
+        ExpectedNumber(
             "fresh data, secure, add-or-remove",
             float(fresh["secure", "add-or-remove"].min()),
             0.5,

@@ -24,7 +24,7 @@ from unisono.core.events import Gaussian
 from unisono.core.privacy import Privacy
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.findings import ExpectedNumber, Findings
 from unisono.experiments.simulation import (
     Records,
     least_risk,
@@ -54,7 +54,7 @@ def run(quick: bool) -> Findings:
         for kind in KINDS
     }
     numbers = [
-        Number(
+        ExpectedNumber(
             f"{kind}: slope by {name}",
             _slope(name, axes[name], curves[name, kind]),
             -2.25,
@@ -69,21 +69,21 @@ def run(quick: bool) -> Findings:
     predicted = _predicted(by_epsilon)
     ratio = np.divide(curves["epsilon", "output"], curves["epsilon", "gradient"])
     numbers += [
-        Number(
+        ExpectedNumber(
             "output: measured / tr(H) σ²/2",
             measured / predicted,
             0.75,
             1.3,
             f"at epsilon {by_epsilon:g}",
         ),
-        Number(
+        ExpectedNumber(
             "output / gradient",
             float(ratio.mean()),
             2.0,
             8.0,
             f"lambda {REGULARISATION:g}, {ROUNDS} rounds",
         ),
-        Number("averaging without noise", _floor(), 0.0, 1e-4),
+        ExpectedNumber("averaging without noise", _floor(), 0.0, 1e-4),
     ]
     remarks = (
         "No source ran this, so the ranges are ours: slope -2 from the formulas (in epsilon a "

@@ -42,7 +42,7 @@ from unisono.core.trust import ITERATES, Relation, Trust
 from unisono.core.words import number
 from unisono.engines import in_process
 from unisono.experiments.dataset_level import PARTIES, POINTS, SLOPE
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.findings import ExpectedNumber, Findings
 from unisono.experiments.linear_case import (
     DELTA,
     NOISE_STD,
@@ -157,12 +157,19 @@ def _study(
 
 
 def _gradient(quick: bool) -> Comparison:
-    settings = {"rounds": 50, "clipping_norm": 1.0, "learning_rate": 4.0, "momentum": 0.0}
     make = partial(
-        *(_study, GRADIENT_PERTURBATION, Trust.SECURE_SUM, (200,) * 10, 5, DELTA),
+        _study,
+        GRADIENT_PERTURBATION,
+        Trust.SECURE_SUM,
+        (200,) * 10,
+        5,
+        DELTA,
         average_last=0.0,
         regularisation=RIDGE,
-        **settings,
+        rounds=50,
+        clipping_norm=1.0,
+        learning_rate=4.0,
+        momentum=0.0,
     )
     lose = partial(_excess, 60 if quick else 400, 10, 200, 5, RIDGE)
     setting = "10 parties of 200, 50 rounds, δ = 1e-5, secure sum"
@@ -171,7 +178,12 @@ def _gradient(quick: bool) -> Comparison:
 
 def _output(quick: bool) -> Comparison:
     make = partial(
-        *(_study, OUTPUT_PERTURBATION, Trust.TRUSTED_SERVER, (400,) * 10, 20, 0.0),
+        _study,
+        OUTPUT_PERTURBATION,
+        Trust.TRUSTED_SERVER,
+        (400,) * 10,
+        20,
+        0.0,
         regularisation=0.1,
     )
     lose = partial(_excess, 40 if quick else 200, 10, 400, 20, 0.1)
@@ -182,7 +194,7 @@ def _output(quick: bool) -> Comparison:
 def _sgd1(quick: bool) -> Comparison:
     size = 20 if quick else 60
     n = 5 * size
-    make = partial(*(_study, SEQUENTIAL_SGD, Trust.LOCAL, (size,) * 5, 2, 0.5 / n**3), radius=2.0)
+    make = partial(_study, SEQUENTIAL_SGD, Trust.LOCAL, (size,) * 5, 2, 0.5 / n**3, radius=2.0)
     lose = partial(_excess, 12 if quick else 24, 5, size, 2, 0.0, radius=2.0)
     setting = f"{n} records, {n}² steps, δ = 1/(2n³), against the coordinator"
     return compared("SGD1, equation (3)", setting, "excess risk", 4.0, make, lose)
@@ -190,7 +202,7 @@ def _sgd1(quick: bool) -> Comparison:
 
 def _sgd2(quick: bool) -> Comparison:
     make = partial(
-        *(_study, SYNCHRONOUS_SGD, Trust.LOCAL, (1000,) * 5, 3, 1e-6), rounds=50, radius=2.0
+        _study, SYNCHRONOUS_SGD, Trust.LOCAL, (1000,) * 5, 3, 1e-6, rounds=50, radius=2.0
     )
     lose = partial(_excess, 40 if quick else 200, 5, 1000, 3, 0.0, radius=2.0)
     setting = "5 parties of 1,000, 50 rounds, δ = 1e-6, local noise"
@@ -199,7 +211,12 @@ def _sgd2(quick: bool) -> Comparison:
 
 def _moments(quick: bool) -> Comparison:
     make = partial(
-        *(_study, CONVEX_DP_SGD, Trust.SECURE_SUM, (400,) * 5, 5, DELTA),
+        _study,
+        CONVEX_DP_SGD,
+        Trust.SECURE_SUM,
+        (400,) * 5,
+        5,
+        DELTA,
         rounds=100,
         sampling_rate=0.1,
         clipping_norm=1.0,
@@ -282,9 +299,9 @@ def least_epsilon(setting: Setting, runs: int) -> float:
     95 %, as if the pair of worlds were a Gaussian's (as in `dataset_level`, with 20 parties)."""
     rounds, _, damping, sigma = setting
     weights = 1 + damping * np.arange(rounds)
-    scores = []
-    for number, victim in enumerate((1e6, 0.0)):
-        generator = np.random.default_rng(7 + number)
+    scores: list[np.ndarray] = []
+    for world, victim in enumerate((1e6, 0.0)):
+        generator = np.random.default_rng(7 + world)
         statistic = np.array([victim, *[0.0] * (PARTIES - 1)])
         state, earlier, score = np.zeros((runs, PARTIES)), np.zeros(runs), np.zeros(runs)
         for weight in weights:
@@ -294,7 +311,8 @@ def least_epsilon(setting: Setting, runs: int) -> float:
             score += weight * (sent.sum(1) + damping * earlier)
             earlier += sent.sum(1)
         scores.append(score)
-    return float(audit(*scores, DELTA).epsilon_model_based or 0.0)
+    inside, outside = scores
+    return float(audit(inside, outside, DELTA).epsilon_model_based or 0.0)
 
 
 def _algorithm_3(quick: bool, claim: float = 10.0) -> Comparison:
@@ -339,16 +357,24 @@ def run(quick: bool) -> Findings:
     few, many, gradient, output, sgd1, sgd2, moments, third = found
     scatter = 0.35 if quick else 0.15
     numbers = (
-        Number("classical Gaussian, claimed 0.5: true ε", few.most, 0.3, 0.5, "too much noise"),
-        Number("classical Gaussian, claimed 16: true ε", many.most, 18.85, 18.95, "too little"),
-        Number("gradient perturbation, claimed 16: true ε", gradient.most, 19.1, 19.3),
-        Number("output perturbation: true over claimed ε", output.most, 4.47, 4.50, "√20"),
-        Number("SGD1: true over claimed ε", sgd1.most / sgd1.claim, 1.0, 2.5, sgd1.setting),
-        Number("SGD2: true over claimed ε", sgd2.most / sgd2.claim, 0.1, 0.3, "generous"),
-        Number("moments accountant: true over claimed ε", moments.most / moments.claim, 1.2, 2.5),
-        Number("Algorithm 3, claimed 10: true ε, at least", third.least or 0.0, 20, third.most),
+        ExpectedNumber(
+            "classical Gaussian, claimed 0.5: true ε", few.most, 0.3, 0.5, "too much noise"
+        ),
+        ExpectedNumber(
+            "classical Gaussian, claimed 16: true ε", many.most, 18.85, 18.95, "too little"
+        ),
+        ExpectedNumber("gradient perturbation, claimed 16: true ε", gradient.most, 19.1, 19.3),
+        ExpectedNumber("output perturbation: true over claimed ε", output.most, 4.47, 4.50, "√20"),
+        ExpectedNumber("SGD1: true over claimed ε", sgd1.most / sgd1.claim, 1.0, 2.5, sgd1.setting),
+        ExpectedNumber("SGD2: true over claimed ε", sgd2.most / sgd2.claim, 0.1, 0.3, "generous"),
+        ExpectedNumber(
+            "moments accountant: true over claimed ε", moments.most / moments.claim, 1.2, 2.5
+        ),
+        ExpectedNumber(
+            "Algorithm 3, claimed 10: true ε, at least", third.least or 0.0, 20, third.most
+        ),
         *(
-            Number(
+            ExpectedNumber(
                 f"{one.name}: corrected over printed {one.measure}, at one true ε",
                 one.equal / one.printed,
                 0.0,
@@ -357,20 +383,20 @@ def run(quick: bool) -> Findings:
             )
             for one in (many, gradient, output, sgd1, sgd2, moments)
         ),
-        Number(
+        ExpectedNumber(
             "Algorithm 3: corrected over printed KL, at one nominal ε",
             third.nominal / third.printed,
             1.5,
             30.0,
             "what the false promise hid",
         ),
-        Number(
+        ExpectedNumber(
             "Algorithm 3: corrected over printed KL, at the least true ε",
             (third.again or math.inf) / third.printed,
             0.5,
             3.0,
         ),
-        Number(
+        ExpectedNumber(
             "Algorithm 3: corrected over printed KL, at the most",
             third.equal / third.printed,
             0.2,

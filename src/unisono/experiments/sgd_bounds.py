@@ -30,7 +30,7 @@ from unisono.core.events import Gaussian
 from unisono.core.privacy import Privacy
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.findings import ExpectedNumber, Findings
 from unisono.experiments.simulation import (
     Records,
     least_risk,
@@ -49,7 +49,7 @@ ORDERS = (100, 300, 1000, 3000)
 KINDS = ("SGD1", "SGD2, local noise", "SGD2, secure sum")
 
 
-class Point(NamedTuple):
+class RiskPoint(NamedTuple):
     """Mean excess risk of the summed loss and the bound on it."""
 
     excess: float
@@ -109,18 +109,22 @@ def _numbers(axes: Any, curves: Any, views: Any, quick: bool) -> Any:
                 if name == kind and ("strongly" in regime) == bent
                 for point in points
             ]
-            yield Number(f"{kind}: largest excess / bound {equation}", max(ratios), 0.0, 1.0)
+            yield ExpectedNumber(
+                f"{kind}: largest excess / bound {equation}", max(ratios), 0.0, 1.0
+            )
     middle = [curves["epsilon", kind][axes["epsilon"].index(4.0)] for kind in KINDS]
     useless = bounds.trivial(int(BASE["records"]), 1.0, 2 * RADIUS)
-    yield Number(
+    yield ExpectedNumber(
         "SGD1: bound (9) / trivial bound",
         middle[0].bound / useless,
         1.0,
         np.inf,
         "epsilon 4: says nothing",
     )
-    yield Number("SGD2, local noise: bound / trivial bound", middle[1].bound / useless, 0.0, 1.0)
-    yield Number(
+    yield ExpectedNumber(
+        "SGD2, local noise: bound / trivial bound", middle[1].bound / useless, 0.0, 1.0
+    )
+    yield ExpectedNumber(
         "SGD1 / SGD2 with secure sum, excess risk",
         middle[0].excess / middle[2].excess,
         2.0,
@@ -130,22 +134,22 @@ def _numbers(axes: Any, curves: Any, views: Any, quick: bool) -> Any:
     known = {300: 0.73, 1000: 1.27, 3000: 2.12}  # E_k of the exact curve, k ~ Bin(n², 1/n)
     for n, found in views.items():
         if n in known:
-            yield Number(
+            yield ExpectedNumber(
                 f"(b) the order is known, n = {n}",
                 found["b"],
                 known[n] - 0.006,
                 known[n] + 0.006,
                 f"claimed {CLAIM:g}",
             )
-    yield Number("(a) the order is hidden, n = 100", views[100]["a"], 0.084, 0.089)
-    yield Number(
+    yield ExpectedNumber("(a) the order is hidden, n = 100", views[100]["a"], 0.084, 0.089)
+    yield ExpectedNumber(
         "(c) the party is seen, n = 300: (a) < (c) < (b)",
         views[300]["c"],
         views[300]["a"],
         views[300]["b"],
     )
     if not quick:
-        yield Number(
+        yield ExpectedNumber(
             "(a) the order is hidden, n = 1000",
             views[1000]["a"],
             0.0755,
@@ -189,7 +193,7 @@ def _records(records: int, features: int, bend: float) -> tuple[Records, float]:
 
 
 @lru_cache(maxsize=128)
-def _point(kind: str, regime: str, value: float, bend: float, seeds: int) -> Point:
+def _point(kind: str, regime: str, value: float, bend: float, seeds: int) -> RiskPoint:
     place = {**BASE, regime.split(",")[0]: value}
     n, p, epsilon = int(place["records"]), int(place["features"]), place["epsilon"]
     data, least = _records(n, p, bend)
@@ -199,7 +203,7 @@ def _point(kind: str, regime: str, value: float, bend: float, seeds: int) -> Poi
     models = simulate(study, data, seeds if kind == "SGD1" else 10 * seeds)
     bound = _bound(study, bend)
     excess = float(np.mean(logistic_risks(models, data, bend, summed=True)) - least)
-    return Point(excess, bound)
+    return RiskPoint(excess, bound)
 
 
 def _study(kind: str, facts: Facts, epsilon: float, bend: float) -> Study:

@@ -22,7 +22,7 @@ from unisono.core.release import noise_steps
 from unisono.core.study import Party, Study
 from unisono.core.trust import Trust
 from unisono.core.values import Private
-from unisono.engines import naming, rounds
+from unisono.engines import record_order, rounds
 
 Records = Sequence[tuple[np.ndarray, np.ndarray]]
 
@@ -127,11 +127,11 @@ def _simulate_named(study: Study, stack: rounds.Stack, noise: np.ndarray, seed: 
     algorithm, facts = study.algorithm, study.facts
     grid, (server, state) = algorithm.grid(facts, study.trust), algorithm.init(facts)
     local = numbers(partial(algorithm.local, facts))
-    orders = [naming.draw_order(study, seed + draw) for draw in range(len(noise))]
-    schedules = [naming.schedule_of(study, order) for order in orders]
+    orders = [record_order.draw_order(study, seed + draw) for draw in range(len(noise))]
+    schedules = [record_order.schedule_of(study, order) for order in orders]
     owners = np.stack([schedule.asked.argmax(axis=1) for schedule in schedules])
     rows = np.stack([np.asarray(schedule.rows) for schedule in schedules])
-    answers = np.stack([naming.answered(study, order) for order in orders])
+    answers = np.stack([record_order.answered(study, order) for order in orders])
 
     def step(arrays: Any, server: Any, inputs: Any) -> Any:
         steps, owner, row, answer = inputs

@@ -28,7 +28,7 @@ import numpy as np
 
 from unisono.attacks.scoring import Slope, fit_slope, judge, match
 from unisono.attacks.tensor import ACTIVATIONS, Neurons, array_neurons, attack, gaussian_neurons
-from unisono.experiments.findings import Findings, Number
+from unisono.experiments.findings import ExpectedNumber, Findings
 
 SHAPE = ACTIVATIONS["selu"]
 
@@ -36,7 +36,7 @@ SHAPE = ACTIVATIONS["selu"]
 # ------------------------------------------------------------- a batch and its gradient
 
 
-class Problem(NamedTuple):
+class RecoveryProblem(NamedTuple):
     """Records (B, d), their residuals (B,), the neurons, and σ(w_j · x_i) as shares (m, B)."""
 
     rows: np.ndarray
@@ -52,7 +52,7 @@ class Problem(NamedTuple):
 
 def problem(
     m: int, seed: int, d: int = 64, batch: int = 4, network: bool = False, stored: bool = False
-) -> Problem:
+) -> RecoveryProblem:
     """A batch and its gradient. `network`: residuals of f(x) = Σ a_j σ(w_j · x), a ~ N(0, 1/m),
     with labels ±1, some of which are nearly 0. `stored`: weights in memory, where they fit."""
     generator = np.random.default_rng([seed, d, batch])
@@ -65,7 +65,9 @@ def problem(
     values = np.concatenate(shares)
     signs = generator.choice((-1.0, 1.0), batch)
     outputs = generator.normal(size=m) / np.sqrt(m)
-    return Problem(rows, 2 * (outputs @ values - signs) if network else signs, neurons, values)
+    return RecoveryProblem(
+        rows, 2 * (outputs @ values - signs) if network else signs, neurons, values
+    )
 
 
 def weights_of(neurons: Neurons) -> np.ndarray:
@@ -73,7 +75,7 @@ def weights_of(neurons: Neurons) -> np.ndarray:
     return np.concatenate([block for _, block in neurons.blocks()])
 
 
-def errors(one: Problem, gradient: np.ndarray) -> np.ndarray:
+def errors(one: RecoveryProblem, gradient: np.ndarray) -> np.ndarray:
     """Relative errors (B,) of the tensor method's moments, without the polish."""
     batch = len(one.rows)
     found = attack(gradient, one.neurons, SHAPE, batch, polished=False, polish_neurons=1000)
@@ -83,17 +85,17 @@ def errors(one: Problem, gradient: np.ndarray) -> np.ndarray:
 # ------------------------------------------------------------- what the server sees instead
 
 
-def noisy(one: Problem, std: float, seed: int) -> np.ndarray:
+def noisy(one: RecoveryProblem, std: float, seed: int) -> np.ndarray:
     """ℓ2 noise: N(0, std²) in every coordinate of the gradient."""
     return one.gradient + std * np.random.default_rng([seed, 1]).normal(size=len(one.shares))
 
 
-def batch_clipped(one: Problem, bound: float) -> np.ndarray:
+def batch_clipped(one: RecoveryProblem, bound: float) -> np.ndarray:
     """The batch's gradient scaled to this length at most."""
     return one.gradient * min(1.0, bound / np.linalg.norm(one.gradient))
 
 
-def dp_sgd(one: Problem, std: float, seed: int, clip: float = 1.0) -> np.ndarray:
+def dp_sgd(one: RecoveryProblem, std: float, seed: int, clip: float = 1.0) -> np.ndarray:
     """Each record's gradient clipped to s = `clip`, and Gaussian noise of this deviation."""
     own = one.shares * one.residuals
     norms = np.linalg.norm(own, axis=0)
@@ -101,7 +103,7 @@ def dp_sgd(one: Problem, std: float, seed: int, clip: float = 1.0) -> np.ndarray
     return clipped + std * np.random.default_rng([seed, 2]).normal(size=len(clipped))
 
 
-def dropout_errors(one: Problem, keep: float, seed: int) -> np.ndarray:
+def dropout_errors(one: RecoveryProblem, keep: float, seed: int) -> np.ndarray:
     """One public mask for the step: the attacker leaves out the neurons that were silent."""
     kept = np.random.default_rng([seed, 3]).random(len(one.shares)) < keep
     left = one._replace(
@@ -110,7 +112,7 @@ def dropout_errors(one: Problem, keep: float, seed: int) -> np.ndarray:
     return errors(left, left.gradient)
 
 
-def local_steps(one: Problem, steps: int, seed: int, rate: float = 0.02) -> np.ndarray:
+def local_steps(one: RecoveryProblem, steps: int, seed: int, rate: float = 0.02) -> np.ndarray:
     """The change of a after plain descent on (f - y)²/2 of one batch, by the learning rate, which
     is `rate`/m; W moves too."""
     m = one.neurons.count
@@ -191,28 +193,28 @@ Attacked = Callable[..., np.ndarray]  # (problem, seed, **strength) -> errors
 def sweeps(scale: Scale) -> Iterator[Sweep]:
     """Every exponent that Table 1 states, row by row."""
 
-    def at(seed: int, m: float = scale.neurons, **options: Any) -> Problem:
+    def at(seed: int, m: float = scale.neurons, **options: Any) -> RecoveryProblem:
         given = {"d": scale.features, "batch": scale.batch, "stored": scale.stored} | options
         return problem(int(m), seed, **given)
 
-    def clean(one: Problem, seed: int) -> np.ndarray:
+    def clean(one: RecoveryProblem, seed: int) -> np.ndarray:
         return errors(one, one.gradient)
 
-    def clipped(one: Problem, seed: int) -> np.ndarray:
+    def clipped(one: RecoveryProblem, seed: int) -> np.ndarray:
         return errors(one, batch_clipped(one, 1.0))
 
-    def local(one: Problem, seed: int, steps: int = 4) -> np.ndarray:
+    def local(one: RecoveryProblem, seed: int, steps: int = 4) -> np.ndarray:
         return errors(one, local_steps(one, steps, seed))
 
-    def with_noise(one: Problem, seed: int, std: float = scale.stds[0]) -> np.ndarray:
+    def with_noise(one: RecoveryProblem, seed: int, std: float = scale.stds[0]) -> np.ndarray:
         return errors(one, noisy(one, std, seed))
 
     def private(
-        one: Problem, seed: int, std: float = scale.private[0], clip: float = CLIPS[-1]
+        one: RecoveryProblem, seed: int, std: float = scale.private[0], clip: float = CLIPS[-1]
     ) -> np.ndarray:
         return errors(one, dp_sgd(one, std, seed, clip))
 
-    def dropped(one: Problem, seed: int, keep: float = 0.5) -> np.ndarray:
+    def dropped(one: RecoveryProblem, seed: int, keep: float = 0.5) -> np.ndarray:
         return dropout_errors(one, keep, seed)
 
     def over_m(row: str, shown: Attacked, power: float = -0.5, **options: Any) -> Sweep:
@@ -239,7 +241,7 @@ def sweeps(scale: Scale) -> Iterator[Sweep]:
         power: float,
         expected: tuple[float, float],
         sizes: tuple[float, ...],
-        shown: Callable[[Problem, int, float], np.ndarray],
+        shown: Callable[[RecoveryProblem, int, float], np.ndarray],
     ) -> Sweep:
         def found(size: float, seed: int) -> np.ndarray:
             return shown(at(seed), seed, size)
@@ -308,7 +310,7 @@ def run(quick: bool) -> Findings:
     found = [fitted(sweep, scale.seeds) for sweep in sweeps(scale)]
     numbers = [_number(one) for one in found]
     numbers.append(
-        Number(
+        ExpectedNumber(
             "clipping: largest change of an error, over d and B",
             clipping_changes(scale),
             0,
@@ -360,10 +362,10 @@ def _name(sweep: Sweep) -> str:
     return f"{sweep.defence} in {sweep.what}"
 
 
-def _number(one: Fitted) -> Number:
+def _number(one: Fitted) -> ExpectedNumber:
     sweep, slope = one.sweep, one.slope
     note = f"table {sweep.predicted:+g}: {one.verdict} (± {slope.uncertainty:.2f})"
-    return Number(f"exponent of {_name(sweep)}", slope.exponent, *sweep.expected, note)
+    return ExpectedNumber(f"exponent of {_name(sweep)}", slope.exponent, *sweep.expected, note)
 
 
 _AXES = {

@@ -6,14 +6,13 @@
     discrete_gaussian    (epsilon, delta), l2, integers, shares
     skellam              (epsilon, delta), l2, integers, shares
 
-Every module has `calibrate`, which returns the `Event` to authorise and to release, and
-`tail`, which bounds the error. `MECHANISMS` lists them for tests and for the command line.
+Every module has `calibrate`, which returns the `Event` to authorise and to release, `tail`, which
+bounds the error, and its entry of the catalogue, `MECHANISM`. `MECHANISMS` has them by name;
+whoever holds noise asks for its `mechanism_of`, and need not know which law it is.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
-
-from unisono.core.events import Event
+from unisono.core.kinds import Law
+from unisono.errors import UnknownEvent
 from unisono.mechanisms import (
     discrete_gaussian,
     gaussian,
@@ -23,87 +22,39 @@ from unisono.mechanisms import (
     selection,
     skellam,
 )
+from unisono.mechanisms.mechanism import Mechanism
+
+_MODULES = (
+    laplace,
+    gaussian,
+    norm,
+    discrete_gaussian,
+    skellam,
+    randomized_response,
+    selection,
+)
+MECHANISMS: dict[str, Mechanism] = {module.MECHANISM.name: module.MECHANISM for module in _MODULES}
+_BY_LAW = {law: m for m in MECHANISMS.values() for law in (m.law, *m.also)}
 
 
-class Mechanism(NamedTuple):
-    """One entry of the catalogue."""
-
-    name: str
-    releases: str
-    norm: str
-    pure: bool
-    shares: str
-    calibrate: Callable[..., Event]
-    tail: Callable[..., float]
+def mechanism_of(noise: Law) -> Mechanism:
+    """The mechanism that adds this noise, by the exact type of its law."""
+    found = _BY_LAW.get(type(noise))
+    if found is None:
+        raise UnknownEvent(
+            f"no mechanism adds {type(noise).__name__} noise: use one of {', '.join(MECHANISMS)}"
+        )
+    return found
 
 
-MECHANISMS: dict[str, Mechanism] = {
-    m.name: m
-    for m in (
-        Mechanism(
-            "laplace",
-            "a vector",
-            "l1",
-            True,
-            "differences of Pólya variables",
-            laplace.calibrate,
-            laplace.tail,
-        ),
-        Mechanism(
-            "gaussian",
-            "a vector",
-            "l2",
-            False,
-            "rounded Gaussians",
-            gaussian.calibrate,
-            gaussian.tail,
-        ),
-        Mechanism(
-            "norm",
-            "a vector",
-            "l2",
-            True,
-            "over the reals only (gamma mixture)",
-            norm.calibrate,
-            norm.tail,
-        ),
-        Mechanism(
-            "discrete-gaussian",
-            "an integer vector",
-            "l2",
-            False,
-            "with a divisibility gap",
-            discrete_gaussian.calibrate,
-            discrete_gaussian.tail,
-        ),
-        Mechanism(
-            "skellam",
-            "an integer vector",
-            "l2",
-            False,
-            "exact: sums stay Skellam",
-            skellam.calibrate,
-            skellam.tail,
-        ),
-        Mechanism(
-            "randomized-response",
-            "one answer out of k",
-            "linf",
-            True,
-            "none",
-            randomized_response.calibrate,
-            randomized_response.tail,
-        ),
-        Mechanism(
-            "selection",
-            "one of several candidates",
-            "linf",
-            True,
-            "none",
-            selection.calibrate,
-            selection.tail,
-        ),
-    )
-}
+def tail(noise: Law, dimension: int, probability: float) -> float:
+    """How far a release in so many coordinates errs, but for `probability`, as its mechanism says.
 
-__all__ = ["MECHANISMS", "Mechanism"]
+    >>> from unisono.core.events import Gaussian, Laplace
+    >>> round(tail(Gaussian(1.0), 1, 0.05), 3), round(tail(Laplace(1.0), 1, 0.05), 3)
+    (1.96, 2.996)
+    """
+    return mechanism_of(noise).tail(noise, dimension, probability)
+
+
+__all__ = ["MECHANISMS", "Mechanism", "mechanism_of", "tail"]

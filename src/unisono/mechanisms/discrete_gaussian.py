@@ -10,19 +10,19 @@ Shares     a sum of h discrete Gaussians is not one; the divisibility gap tau of
 
 import math
 
+from unisono.accounting.calibrate import calibrate_scale
 from unisono.core.events import (
     DiscreteGaussian,
     Event,
     Everyone,
-    Gaussian,
     Sampler,
     Sensitivity,
     positive,
 )
 from unisono.core.trust import Relation
+from unisono.core.values import sum_sensitivity
 from unisono.errors import InvalidInput
-from unisono.mechanisms import gaussian
-from unisono.mechanisms.sampling import calibrate_scale
+from unisono.mechanisms.mechanism import Mechanism, require_tail
 
 
 def calibrate(
@@ -61,5 +61,19 @@ def tail(noise: DiscreteGaussian, dimension: int, probability: float) -> float:
     A discrete Gaussian is sub-Gaussian with its std, and so are sums of them:
     std sqrt(2 log(2 d / probability)).
     """
-    gaussian.tail(Gaussian(noise.std), dimension, probability)
+    require_tail(dimension, probability)
     return noise.std * math.sqrt(2 * math.log(2 * dimension / probability))
+
+
+MECHANISM = Mechanism(
+    law=DiscreteGaussian,
+    releases="an integer vector",
+    pure=False,
+    shares="with a divisibility gap",
+    calibrate=calibrate,
+    tail=tail,
+    unit=lambda scale: DiscreteGaussian(scale.multiplier, scale.grid, scale.dimension),
+    # Rounding a record to the grid is part of its sensitivity, and integer noise cannot round it
+    # away again.
+    unit_bound=lambda scale: sum_sensitivity(1.0, scale.grid, scale.dimension),
+)

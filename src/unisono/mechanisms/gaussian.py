@@ -13,17 +13,19 @@ Shares     h honest parties each add round(N(0, std^2 / h)); the sum differs fro
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from scipy.special import ndtri
 
 from unisono.accounting import gaussian as exact
-from unisono.accounting.calibrate import smallest_scale
+from unisono.accounting.calibrate import calibrate_scale, smallest_scale
 from unisono.accounting.curve import GAP_SHARE
 from unisono.core.events import (
     Event,
     Everyone,
     Gaussian,
+    GaussianRun,
     Sampler,
     Sensitivity,
     compose,
@@ -33,7 +35,7 @@ from unisono.core.in_graph import in_graph_event
 from unisono.core.noise import rounded_share_gap
 from unisono.core.trust import Relation
 from unisono.errors import InvalidInput
-from unisono.mechanisms.sampling import calibrate_scale
+from unisono.mechanisms.mechanism import Mechanism, NoiseLaw, require_tail
 
 
 def calibrate(
@@ -138,8 +140,40 @@ def tail(noise: Gaussian, dimension: int, probability: float) -> float:
     >>> round(tail(Gaussian(1.0), 1, 0.05), 3)
     1.96
     """
-    if not 0 < probability < 1 or dimension < 1:
-        raise InvalidInput(
-            f"probability {probability!r}, dimension {dimension!r}: need (0, 1), >= 1"
-        )
+    require_tail(dimension, probability)
     return -noise.std * float(ndtri(probability / (2 * dimension)))
+
+
+@dataclass(frozen=True)
+class GaussianSum(NoiseLaw):
+    """`shape` shares of variance scale² each."""
+
+    name: ClassVar[str] = "Gaussian"
+    gaussian: ClassVar[bool] = True
+
+    @property
+    def std(self) -> float:
+        return self.scale * math.sqrt(self.shape)
+
+    def _single(self, probability: float) -> float:
+        return self.std * -float(ndtri(probability / 2))
+
+
+def summed(noise: Gaussian, shares: float, drawn: int, grid: float) -> GaussianSum:
+    """The law of a sum of so many shares, which `drawn` parties rounded: every rounded Gaussian has
+    a twelfth of a squared step more variance."""
+    variance = shares * noise.std**2 + drawn * grid**2 / 12
+    return GaussianSum(math.sqrt(variance / shares), shares, grid)
+
+
+MECHANISM = Mechanism(
+    law=Gaussian,
+    releases="a vector",
+    pure=False,
+    shares="rounded Gaussians",
+    calibrate=calibrate,
+    tail=tail,
+    unit=lambda scale: Gaussian(scale.multiplier),
+    summed=summed,
+    also=(GaussianRun,),
+)

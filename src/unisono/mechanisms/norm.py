@@ -11,10 +11,10 @@ Shares     b = scale sqrt(2 G) N(0, I) with G ~ Gamma((p+1)/2): infinitely divis
 
 from scipy.special import gammainccinv
 
+from unisono.accounting.calibrate import calibrate_scale
 from unisono.core.events import Event, Everyone, NormNoise, Sampler, Sensitivity, positive
 from unisono.core.trust import Relation
-from unisono.errors import InvalidInput
-from unisono.mechanisms.sampling import calibrate_scale
+from unisono.mechanisms.mechanism import Mechanism, require_tail
 
 
 def calibrate(
@@ -25,6 +25,8 @@ def calibrate(
     *,
     count: int = 1,
     sampler: Sampler = Everyone(),
+    dimension: int = 1,
+    grid: float | None = None,
 ) -> Event:
     """The event whose `count` releases together cost at most (epsilon, delta)."""
     positive(epsilon=epsilon, count=count)
@@ -34,7 +36,7 @@ def calibrate(
         return Event(NormNoise(scale), sensitivity, sampler)
 
     if delta == 0 and isinstance(sampler, Everyone):
-        return event(distance * count / epsilon * (1 + 2.0**-50))
+        return event(distance / (epsilon / count) * (1 + 2.0**-50))
     return event(calibrate_scale(event, relation, epsilon, delta, count, start=distance / epsilon))
 
 
@@ -44,8 +46,17 @@ def tail(noise: NormNoise, dimension: int, probability: float) -> float:
     >>> round(tail(NormNoise(1.0), 1, 0.05), 3)
     2.996
     """
-    if not 0 < probability < 1 or dimension < 1:
-        raise InvalidInput(
-            f"probability {probability!r}, dimension {dimension!r}: need (0, 1), >= 1"
-        )
+    require_tail(dimension, probability)
     return noise.scale * float(gammainccinv(dimension, probability))
+
+
+MECHANISM = Mechanism(
+    law=NormNoise,
+    releases="a vector",
+    pure=True,
+    shares="over the reals only (gamma mixture)",
+    calibrate=calibrate,
+    tail=tail,
+    unit=lambda scale: NormNoise(scale.multiplier),
+    measure="a scale of {} times the largest norm of one record",
+)

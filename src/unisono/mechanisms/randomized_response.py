@@ -24,6 +24,7 @@ from unisono.core.grant import Draw
 from unisono.core.noise import Keystream, bernoulli, uniform_below
 from unisono.core.trust import Relation, Unit
 from unisono.errors import InvalidInput
+from unisono.mechanisms.mechanism import Mechanism, require_tail
 
 ANSWER = Sensitivity(Unit.RECORD, replace_one=Distance(linf=1.0))
 
@@ -37,6 +38,8 @@ def calibrate(
     count: int = 1,
     choices: int = 2,
     sampler: Sampler = Everyone(),
+    dimension: int = 1,
+    grid: float | None = None,
 ) -> Event:
     """The event of one answer, when a person gives `count` of them."""
     positive(epsilon=epsilon, count=count)
@@ -81,11 +84,26 @@ def tail(noise: RandomizedResponse, dimension: int, probability: float) -> float
 
     Hoeffding's bound over all answers.
     """
-    if not 0 < probability < 1 or dimension < 1:
-        raise InvalidInput(
-            f"probability {probability!r}, dimension {dimension!r}: need (0, 1), >= 1"
-        )
+    require_tail(dimension, probability)
     keep = keep_probability(noise)
     lie = (1 - keep) / (noise.choices - 1)
     level = math.log(2 * noise.choices / probability)
     return math.sqrt(dimension * level / 2) / (keep - lie)
+
+
+def _meaning(noise: RandomizedResponse) -> str:
+    return f"Each answer is the true one with probability {keep_probability(noise):.3f}."
+
+
+MECHANISM = Mechanism(
+    law=RandomizedResponse,
+    releases="one answer out of k",
+    pure=True,
+    shares="none",
+    calibrate=calibrate,
+    tail=tail,
+    unit=lambda scale: RandomizedResponse(1 / scale.multiplier, scale.choices),
+    unit_bound=lambda scale: ANSWER,
+    measure="each answer is randomised with epsilon 1 / {}",
+    meaning=_meaning,
+)

@@ -26,6 +26,7 @@ from unisono.core.noise import Keystream, bernoulli_exp, uniform_below
 from unisono.core.trust import Relation
 from unisono.core.values import require_finite
 from unisono.errors import InvalidInput
+from unisono.mechanisms.mechanism import Mechanism, require_tail
 
 # Scores are rounded to multiples of scale * _STEP, so that their differences are exact.
 _STEP = 2.0**-20
@@ -39,6 +40,8 @@ def calibrate(
     *,
     count: int = 1,
     sampler: Sampler = Everyone(),
+    dimension: int = 1,
+    grid: float | None = None,
 ) -> Event:
     """The event whose `count` selections together cost at most epsilon."""
     positive(epsilon=epsilon, count=count)
@@ -85,10 +88,7 @@ def tail(noise: Selection, dimension: int, probability: float) -> float:
 
     2 scale log(candidates / probability).
     """
-    if not 0 < probability < 1 or dimension < 1:
-        raise InvalidInput(
-            f"probability {probability!r}, dimension {dimension!r}: need (0, 1), >= 1"
-        )
+    require_tail(dimension, probability)
     return 2 * noise.scale * math.log(dimension / probability)
 
 
@@ -103,3 +103,15 @@ def _exponents(scores: np.ndarray, event: Event) -> np.ndarray:
     if np.abs(steps).max() >= 2.0**52:
         raise InvalidInput("scores are too large for their sensitivity: rescale them")
     return (steps.max() - steps) * (_STEP / 2)
+
+
+MECHANISM = Mechanism(
+    law=Selection,
+    releases="one of several candidates",
+    pure=True,
+    shares="none",
+    calibrate=calibrate,
+    tail=tail,
+    unit=lambda scale: Selection(scale.multiplier),
+    measure="a scale of {} times the largest norm of one record",
+)

@@ -9,10 +9,12 @@ Shares     exact: h honest shares of variance V/h add up to Skellam noise of var
 
 import math
 
+from unisono.accounting.calibrate import calibrate_scale
 from unisono.core.events import Event, Everyone, Sampler, Sensitivity, Skellam, positive
 from unisono.core.trust import Relation
+from unisono.core.values import sum_sensitivity
 from unisono.errors import InvalidInput
-from unisono.mechanisms.sampling import calibrate_scale
+from unisono.mechanisms.mechanism import Mechanism, require_tail
 
 
 def calibrate(
@@ -24,6 +26,7 @@ def calibrate(
     grid: float,
     count: int = 1,
     sampler: Sampler = Everyone(),
+    dimension: int = 1,
 ) -> Event:
     """The event whose `count` releases together cost at most (epsilon, delta)."""
     positive(epsilon=epsilon, count=count)
@@ -45,9 +48,20 @@ def tail(noise: Skellam, dimension: int, probability: float) -> float:
     Bernstein's bound for a difference of Poissons: with L = log(2 d / probability) and variance V,
     sqrt(2 V L) + L/3 grid steps.
     """
-    if not 0 < probability < 1 or dimension < 1:
-        raise InvalidInput(
-            f"probability {probability!r}, dimension {dimension!r}: need (0, 1), >= 1"
-        )
+    require_tail(dimension, probability)
     level = math.log(2 * dimension / probability)
     return noise.std * math.sqrt(2 * level) + noise.grid * level / 3
+
+
+MECHANISM = Mechanism(
+    law=Skellam,
+    releases="an integer vector",
+    pure=False,
+    shares="exact: sums stay Skellam",
+    calibrate=calibrate,
+    tail=tail,
+    unit=lambda scale: Skellam(scale.multiplier, scale.grid),
+    # Rounding a record to the grid is part of its sensitivity, and integer noise cannot round it
+    # away again.
+    unit_bound=lambda scale: sum_sensitivity(1.0, scale.grid, scale.dimension),
+)

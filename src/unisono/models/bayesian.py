@@ -5,7 +5,6 @@ the law of the noise in the answer is known, the posterior allows for it (`algor
 where not, the result says that it has no intervals.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -17,7 +16,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
 from unisono.data.encoding import Frame, Values
-from unisono.data.scaling import Scaling
+from unisono.data.scaling import UnitScaling
 from unisono.data.schema import Schema
 from unisono.models.linear import SCORES
 from unisono.models.model import (
@@ -32,7 +31,7 @@ from unisono.models.model import (
 from unisono.models.posterior import Posterior, posterior_of
 from unisono.problems.bayesian import BayesianProblem, GaussianRegression
 from unisono.problems.likelihoods import likelihood_named
-from unisono.releases.algorithm import AlgorithmKind
+from unisono.releases.algorithm import AlgorithmKind, RowScale
 
 
 class BayesianLinearConfig(ModelConfig):
@@ -65,7 +64,8 @@ class BayesianLogisticConfig(ModelConfig):
 def pose_linear(
     config: BayesianLinearConfig, schema: Schema, algorithm: AlgorithmKind, privacy: Privacy
 ) -> Posed:
-    """Rows (u, 1) with every range centred; nothing inside the bounds is clipped unless asked."""
+    """Rows (u, 1) with every range centred, as they are: divided by their lengths they would pose
+    another regression."""
     frame, scale = Frame(schema), Frame(schema).scaling("all")
     targets, features = frame.targets, len(frame.names) + 1
     spread = 1.0 if config.noise_std is None else config.noise_std / targets.half
@@ -82,7 +82,7 @@ def pose_linear(
         rows, labels = arrays
         return share_of_range(rows @ _posterior(value, frame, problem).mean, labels)
 
-    settings = {"clipping_norm": math.sqrt(features**2 + features)}
+    settings = algorithm.suggest(problem, RowScale(features, frame.mean_square))
     return Posed(problem, features, encode, present, score=score, settings=settings)
 
 
@@ -121,7 +121,7 @@ def pose_logistic(
 
 def choose_linear(config: Any, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:
     """One release suffices: what it measures does not depend on the posterior so far."""
-    return Choice("one-shot-regression", "one noisy release of all sums and products")
+    return Choice("one-shot-regression", "one noisy release of all sums and products", final=True)
 
 
 def choose_logistic(config: Any, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:
@@ -173,7 +173,7 @@ BAYESIAN_LOGISTIC_REGRESSION = ModelKind(
 def _posterior(
     value: Any,
     frame: Frame,
-    problem: BayesianProblem | GaussianRegression,
+    problem: BayesianProblem,
     algorithm: AlgorithmKind | None = None,
     study: Study | None = None,
 ) -> Posterior:
@@ -184,7 +184,7 @@ def _posterior(
     return posterior_of(value, names, problem.prior(len(names), full=True), refine)
 
 
-def _in_units(found: Posterior, scale: Scaling, factor: float, offset: float) -> Posterior:
+def _in_units(found: Posterior, scale: UnitScaling, factor: float, offset: float) -> Posterior:
     """The posterior of factor · θ + (0, ..., offset) as weights of unscaled features."""
     slopes, intercepts = scale.coefficients(np.eye(len(found.mean)))
     matrix = factor * np.concatenate([slopes, intercepts[:, None]], axis=1).T

@@ -11,7 +11,7 @@ _COLUMN = "The column that is asked about."
 _BY = "A category: the question is answered for each of its values."
 
 
-class Question(Config):
+class ModelQuestion(Config):
     """What all questions share: their part of the budget, relative to the others."""
 
     weight: PositiveFloat = Field(
@@ -19,7 +19,7 @@ class Question(Config):
     )
 
 
-class Moment(Question):
+class Moment(ModelQuestion):
     """Mean, variance or standard deviation of a number, or its sum; of each group of `by`."""
 
     ask: Literal["mean", "variance", "standard deviation", "sum"] = Field(description=_ASK)
@@ -27,7 +27,7 @@ class Moment(Question):
     by: str | None = Field(None, description=_BY)
 
 
-class Share(Question):
+class ShareQuestion(ModelQuestion):
     """How many records have a category's value, or which part of them; of each group of `by`."""
 
     ask: Literal["count", "proportion"] = Field(description=_ASK)
@@ -36,7 +36,7 @@ class Share(Question):
     by: str | None = Field(None, description=_BY)
 
 
-class Histogram(Question):
+class Histogram(ModelQuestion):
     """Counts by category, or of a number in `bins` of equal width; of each group of `by`."""
 
     ask: Literal["histogram"] = Field(description=_ASK)
@@ -47,7 +47,7 @@ class Histogram(Question):
     by: str | None = Field(None, description=_BY)
 
 
-class Quantiles(Question):
+class Quantiles(ModelQuestion):
     """Quantiles of a number, each level between 0 and 1."""
 
     ask: Literal["quantiles"] = Field(description=_ASK)
@@ -57,4 +57,4 @@ class Quantiles(Question):
     )
 
 
-AnyQuestion = Annotated[Moment | Share | Histogram | Quantiles, Field(discriminator="ask")]
+AnyQuestion = Annotated[Moment | ShareQuestion | Histogram | Quantiles, Field(discriminator="ask")]

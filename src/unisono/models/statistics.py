@@ -21,7 +21,7 @@ from unisono.data.encoding import Values
 from unisono.data.schema import Category, Number, Schema
 from unisono.errors import InvalidInput
 from unisono.models.model import Choice, Fault, ModelConfig, ModelKind, Posed, Target
-from unisono.models.questions import AnyQuestion, Histogram, Moment, Quantiles, Share
+from unisono.models.questions import AnyQuestion, Histogram, Moment, Quantiles, ShareQuestion
 from unisono.releases.algorithm import AlgorithmKind
 
 _SPREAD = ("mean", "variance", "standard deviation")
@@ -104,7 +104,7 @@ def _in_words(question: AnyQuestion) -> str:
     by = getattr(question, "by", None)
     suffix = f" by {by}" if by else ""
     match question:
-        case Share():
+        case ShareQuestion():
             return f"{question.ask} of {question.column} = {question.value}{suffix}"
         case Quantiles():
             levels = ", ".join(f"{level:g}" for level in question.levels)
@@ -118,7 +118,9 @@ def faults(config: StatisticsModelConfig, schema: Schema) -> Iterator[Fault]:
     for number, question in enumerate(config.questions):
         place = ("model", "questions", number)
         needed = "number"
-        if isinstance(question, Share) or (isinstance(question, Histogram) and not question.bins):
+        if isinstance(question, ShareQuestion) or (
+            isinstance(question, Histogram) and not question.bins
+        ):
             needed = "category"
         for key, kind in (("column", needed), ("by", "category")):
             name = getattr(question, key, None)
@@ -130,7 +132,7 @@ def faults(config: StatisticsModelConfig, schema: Schema) -> Iterator[Fault]:
                 yield (*place, key), f"{words}{hint}"
         column = columns.get(question.column)
         known = column.values if isinstance(column, Category) else ()
-        if isinstance(question, Share) and known and question.value not in known:
+        if isinstance(question, ShareQuestion) and known and question.value not in known:
             yield (*place, "value"), f"'{question.value}' is none of {', '.join(known)}"
 
 
@@ -186,10 +188,10 @@ def _question(
     suffix = "" if by is None else f" by {asked.by}"  # type: ignore[union-attr]
     name = f"{asked.column}{suffix}"
     match asked:
-        case Share(ask="count"):
+        case ShareQuestion(ask="count"):
             title = f"count of {asked.column} = {asked.value}{suffix}"
             made = statistics.count(slots.value(asked.column, asked.value), name=title, by=by)
-        case Share():
+        case ShareQuestion():
             title = f"proportion of {asked.column} = {asked.value}{suffix}"
             made = statistics.proportion(slots.value(asked.column, asked.value), name=title, by=by)
         case Histogram(bins=None):

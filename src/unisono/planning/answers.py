@@ -25,7 +25,7 @@ _MOVED = 64
 Present = Callable[[Study, Any], Mapping[str, Any]]
 
 
-class Answer(NamedTuple):
+class PlannedError(NamedTuple):
     """One question's error: of the worst of its numbers, where it has several."""
 
     name: str
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
 
 def answers_of(
     study: Study, present: Present, columns: tuple[np.ndarray, ...], std: float
-) -> list[Answer]:
+) -> list[PlannedError]:
     """The errors of all answers; `columns` are made-up records, as the algorithm reads them, and
     stand for those of every party."""
     total = _clean_sum(study, columns)
@@ -75,17 +75,19 @@ def _slopes(study: Study, present: Present, total: np.ndarray, std: float) -> li
     return [np.stack(one, axis=-1) for one in zip(*columns, strict=True)]
 
 
-def _answer(found: Mapping[str, Any], slopes: np.ndarray | None, std: float) -> Answer:
+def _answer(found: Mapping[str, Any], slopes: np.ndarray | None, std: float) -> PlannedError:
     low, high = (np.ravel(np.asarray(end, float)) for end in found["interval"])
     margins = (high - low) / 2
     worst = int(np.argmax(margins))
     error = None if slopes is None else std * float(np.sqrt((slopes**2).sum(-1)).max())
     value = float(_numbers(found)[worst])
-    return Answer(found["name"], value, error, float(margins[worst]), float(found["confidence"]))
+    return PlannedError(
+        found["name"], value, error, float(margins[worst]), float(found["confidence"])
+    )
 
 
 def _numbers(found: Mapping[str, Any]) -> np.ndarray:
     return np.ravel(np.asarray(found["value"], float))
 
 
-__all__ = ["Answer", "answers_of"]
+__all__ = ["PlannedError", "answers_of"]

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unisono.algorithms.noise_law import sum_law
-from unisono.core.events import Event, Laplace, NormNoise, Poisson
-from unisono.core.kinds import GaussianRun
+from unisono.core.events import Event, Poisson
 from unisono.core.study import Study
-from unisono.core.trust import Relation, Trust, Unit
+from unisono.core.trust import Relation, Unit
+from unisono.releases.release import copies
 
 _COEFFICIENTS = 2**12  # dp-ftrl states its coefficients in these parts
 
@@ -59,7 +59,7 @@ def noise_of(study: Study) -> Noise:
     numbers = released_numbers(study)
     scale, std = _spread(event, study, numbers)
     bound = event.sensitivity.under(Relation.ZERO_OUT).in_norm("l2")
-    if isinstance(event.noise, GaussianRun):
+    if event.noise.run:
         std, bound = std * _remaining(algorithm.settings, algorithm.rounds), 1.0
     return Noise(
         type(event.noise).__name__,
@@ -90,14 +90,12 @@ def released_numbers(study: Study) -> int:
 
 def _spread(event: Event, study: Study, numbers: int) -> tuple[float, float]:
     """Scale of the event, and standard deviation of one opened number."""
-    facts, trust = study.facts, study.trust
-    if isinstance(event.noise, NormNoise):  # E ||b||² = p (p + 1) scale², shared by p numbers
-        copies = facts.parties if trust is Trust.LOCAL else 1
-        return event.noise.scale, event.noise.scale * math.sqrt((numbers + 1) * copies)
+    facts, trust, noise = study.facts, study.trust, event.noise
+    if not noise.independent:
+        return noise.size, noise.deviation(numbers) * math.sqrt(copies(facts, trust))
     answering = facts.parties if study.algorithm.named is None else 1
     law = sum_law(event, facts, trust, answering, study.algorithm.grid(facts, trust))
-    own = event.noise.scale if isinstance(event.noise, Laplace) else event.noise.std  # type: ignore[union-attr]
-    return own, law.std
+    return noise.size, law.std
 
 
 def _units(event: Event, study: Study) -> float:
@@ -105,7 +103,7 @@ def _units(event: Event, study: Study) -> float:
     if study.algorithm.named is not None:
         return 1.0
     rate = event.sampler.rate if isinstance(event.sampler, Poisson) else 1.0
-    if isinstance(event.noise, GaussianRun):
+    if event.noise.run:
         rate = 1 / study.algorithm.settings["separation"]
     if event.sensitivity.unit is Unit.PARTY:
         return rate * facts.parties

@@ -22,7 +22,7 @@ from unisono.core.study import Study
 from unisono.core.trust import Trust, Unit
 from unisono.errors import InvalidInput
 from unisono.planning import laws
-from unisono.planning.answers import Answer, Present, answers_of
+from unisono.planning.answers import PlannedError, Present, answers_of
 from unisono.planning.laws import Band
 from unisono.planning.noise import Noise, noise_of, weights_in_words
 from unisono.planning.posteriors import width_of
@@ -52,7 +52,7 @@ class Prediction:
     band: Band
     grade: Grade
     rough: bool
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[PlannedError, ...] = ()
     weights: str = ""
 
     @property
@@ -123,7 +123,7 @@ def _made(
     band: Band,
     grade: Grade,
     rough: bool,
-    answers: tuple[Answer, ...] = (),
+    answers: tuple[PlannedError, ...] = (),
 ) -> Prediction:
     unit = study.algorithm.event(study.facts, study.trust).sensitivity.unit
     name = study.algorithm.name

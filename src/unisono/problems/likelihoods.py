@@ -190,6 +190,16 @@ def linear(noise_std: float) -> Likelihood:
     return _of_scores(name, scores, lambda s, v: s, math.inf, precision, exact=True)
 
 
+def usual_error(likelihood: Likelihood) -> float:
+    """How far targets within [-1, 1] usually lie from the line, for a likelihood of normal errors:
+    within two of their standard deviations, and half of the range.
+
+    >>> usual_error(linear(0.25)), usual_error(linear(2.0))
+    (0.5, 1.0)
+    """
+    return min(1.0, 2 * likelihood.bend_bound**-0.5)
+
+
 @cache
 def logistic() -> Likelihood:
     """P(y | x) = 1 / (1 + exp(-y x·θ)), y in {-1, +1}."""

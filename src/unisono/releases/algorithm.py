@@ -71,7 +71,8 @@ class Algorithm(NamedTuple):
     `init` returns the server's first state and a party's. `settle(own, sent, accepted)` is called
     after a round: `sent` is what the bound made of this party's update, where it remembers it.
     `absorb(public, own, noisy)` and `report(own)` are for releases that stay with the party: they
-    see no records.
+    see no records. `begin(found)` stands for `init` where an earlier stage comes first
+    (`AlgorithmKind.earlier`), and gets what that one released.
     """
 
     init: Callable[[], tuple[Any, Any]]
@@ -82,6 +83,7 @@ class Algorithm(NamedTuple):
     settle: Callable[[Any, Any, Any], Any] | None = None
     absorb: Callable[[Any, Any, Any], Any] | None = None
     report: Callable[[Any], Any] | None = None
+    begin: Callable[[Any], tuple[Any, Any]] | None = None
 
 
 class AlgorithmConfig(Config):
@@ -151,6 +153,34 @@ class UtilityLaw(NamedTuple):
     by_class: bool = False
 
 
+class Earlier(NamedTuple):
+    """Another algorithm that learns the same problem first, for a share of the promise."""
+
+    kind: "AlgorithmKind"
+    share: float
+
+
+def _nothing_earlier(config: Any, problem: Any) -> Earlier | None:
+    return None
+
+
+class RowScale(NamedTuple):
+    """What is public of the rows (u, 1) that a model makes of records: how many numbers a row has,
+    none of them beyond 1, and |u|² of a usual one."""
+
+    features: int
+    mean_square: float
+
+    @property
+    def length(self) -> float:
+        """|(u, 1)| of a usual row."""
+        return float((1 + self.mean_square) ** 0.5)
+
+
+def _no_suggestion(problem: Any, rows: RowScale) -> Mapping[str, Any]:
+    return {}
+
+
 def _keep(config: Any, problem: Any, facts: Facts, privacy: Privacy, trust: Trust) -> Any:
     return config
 
@@ -166,8 +196,11 @@ class AlgorithmKind:
     records are scaled to unit length for it. `noise_aware(study)` turns its result into one that
     counts the noise in, where the law of its effect is known. `remarks(study)` are what people
     would be surprised by later, each with a remedy, for `check`. `laws` tell the planner what noise
-    costs, by task (see `planning.laws`). `printed` is its noise as a publication has it, for
-    configurations with a field `published`, and no others.
+    costs, by task (see `planning.laws`). `suggest(problem, rows)` are the settings that suit a
+    problem over rows of a public scale, where nobody says otherwise. `earlier(config, problem)` is
+    the stage that it begins with, if any. `own_epsilons`: parties may have epsilons of their own,
+    since each makes all of the noise of what it sends. `printed` is its noise as a publication has
+    it, for configurations with a field `published`, and no others.
     """
 
     name: str
@@ -185,6 +218,9 @@ class AlgorithmKind:
     noise_aware: Callable[[Any], Callable[[Any], Any]] | None = None
     remarks: Callable[[Any], Iterable[tuple[str, str]]] | None = None
     laws: Mapping[str, UtilityLaw] = field(default_factory=dict, hash=False)
+    suggest: Callable[[Any, RowScale], Mapping[str, Any]] = _no_suggestion
+    earlier: Callable[[Any, Any], Earlier | None] = _nothing_earlier
+    own_epsilons: bool = False
     printed: Publication | None = None
 
     def __post_init__(self) -> None:
@@ -236,6 +272,11 @@ class Method:
     def trusts(self) -> frozenset[Trust]:
         own = self.kind.trusts
         return own if self.publication is None else own & self.publication.trusts
+
+    @property
+    def earlier(self) -> Earlier | None:
+        """The stage that it begins with, if any."""
+        return self.kind.earlier(self.config, self.problem)
 
     def bind(self, facts: Facts, trust: Trust) -> engine.PricedAlgorithm:
         """The algorithm as engines run it: resolved, priced and built for one study."""
@@ -299,9 +340,16 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
         contribution, sent = here.integers(facts, privacy, priced.step, raw, mask)
         return ((own, sent) if remembers else own), contribution
 
-    def init(_: Facts) -> tuple[Any, Any]:
-        state, own = parts.init()
+    def with_memory_of_sent(first: tuple[Any, Any]) -> tuple[Any, Any]:
+        state, own = first
         return state, (own, _nothing_sent(release)) if remembers else own
+
+    def init(_: Facts) -> tuple[Any, Any]:
+        return with_memory_of_sent(parts.init())
+
+    def begin(_: Facts, found: Any) -> tuple[Any, Any]:
+        assert parts.begin is not None
+        return with_memory_of_sent(parts.begin(found))
 
     def settle(party: Any, accepted: Any) -> Any:
         if parts.settle is None:
@@ -367,6 +415,7 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
         privacy=privacy,
         dimension=bound.dimension,
         inside=inside,
+        begin=None if parts.begin is None else begin,
         effective_records=release.effective_records,
         named=release.named,
         printed=printed,

@@ -58,7 +58,7 @@ class Minimiser:
     whole = True
     batched = False
     in_graph = False
-    pure = "l2-norm"
+    pure = "norm"
 
     def __post_init__(self) -> None:
         positive(regularisation=self.regularisation, tolerance=self.tolerance)

@@ -8,7 +8,7 @@ sum. Nobody else calibrates noise for a run.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -20,7 +20,6 @@ from unisono.core.events import (
     Gaussian,
     GaussianRun,
     Laplace,
-    NormNoise,
     Poisson,
     Sampler,
     Sensitivity,
@@ -29,7 +28,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import Contribution
 from unisono.errors import ConditionViolated, InvalidInput
-from unisono.mechanisms import gaussian, laplace, norm
+from unisono.mechanisms import MECHANISMS, gaussian, laplace
 
 # Above this epsilon noise is too narrow to be drawn inside a compiled program.
 IN_GRAPH_EPSILON = 15.0
@@ -42,7 +41,7 @@ class Bound(Protocol):
     contribution is made from all of a party's records at once (an update, a minimiser), others are
     sums that may be computed in parts. `batched` bounds get the rows that a sample chose, padded to
     a public number; others get all rows and a mask. `in_graph`: long vectors, whose noise is drawn
-    inside the compiled program. `pure` is the law of the noise for delta = 0.
+    inside the compiled program. `pure` is the mechanism for delta = 0, by its name.
     """
 
     @property
@@ -418,13 +417,14 @@ def _pure_event(
     count: int,
     trust: Trust,
 ) -> Event:
-    """Discrete Laplace noise, which comes in shares; where one place adds all of it, l2-norm
-    (gamma) noise for what is bounded in l2 (Chaudhuri et al. 2011)."""
-    if bound.pure == "laplace" or trust is Trust.SECURE_SUM:
-        return laplace.calibrate(
-            sensitivity, relation, epsilon, count=count, dimension=bound.dimension
-        )
-    return norm.calibrate(sensitivity, relation, epsilon / count)
+    """The noise that the bound names, or discrete Laplace noise where it must come in shares:
+    l2-norm (gamma) noise, for what is bounded in l2 (Chaudhuri et al. 2011), does not."""
+    mechanism = MECHANISMS[bound.pure]
+    if trust is Trust.SECURE_SUM and not mechanism.law.shared:
+        mechanism = laplace.MECHANISM
+    return mechanism.calibrate(
+        sensitivity, relation, epsilon, count=count, dimension=bound.dimension
+    )
 
 
 def _levels(release: Release) -> list[tuple[float, int]]:
@@ -437,7 +437,9 @@ def _levels(release: Release) -> list[tuple[float, int]]:
 
 def _as_run(event: Event, rounds: int) -> Event:
     """The event of so many releases with correlated noise."""
-    return replace(event, noise=GaussianRun(**asdict(event.noise), rounds=rounds))
+    noise = event.noise
+    assert isinstance(noise, Gaussian)
+    return replace(event, noise=GaussianRun(noise.std, noise.gap, noise.slack, rounds=rounds))
 
 
 def _proved(steps: list[float], priced: Callable[[float], Event]) -> float:
@@ -459,13 +461,4 @@ def _proved(steps: list[float], priced: Callable[[float], Event]) -> float:
 
 
 def _opened_std(event: Event, dimension: int, together: float) -> float:
-    times = math.sqrt(together)
-    match event.noise:
-        case Gaussian(std):
-            return std * times
-        case Laplace(scale):
-            return math.sqrt(2) * scale * times
-        case NormNoise(scale):  # E ||b||² = p (p + 1) scale², shared by p numbers
-            return scale * math.sqrt(dimension + 1) * times
-        case other:
-            raise InvalidInput(f"{type(other).__name__} noise is not priced here")
+    return event.noise.deviation(dimension) * math.sqrt(together)

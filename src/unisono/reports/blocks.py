@@ -6,10 +6,10 @@ different things.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from unisono.core.words import jsonable
-from unisono.reports.charts import Bell, Interval, Level
+from unisono.reports.charts import Bell, DrawnInterval, Level
 
 Tone = Literal["", "lead", "note", "warning"]
 
@@ -21,7 +21,8 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Heading:
+class ReportHeading:
+    kind: ClassVar[str] = "heading"
     words: str
 
 
@@ -31,9 +32,10 @@ class Items:
 
 
 @dataclass(frozen=True)
-class Facts:
+class FactList:
     """Names and what they are, in pairs."""
 
+    kind: ClassVar[str] = "facts"
     pairs: Sequence[tuple[str, str]]
 
 
@@ -45,9 +47,10 @@ class Tiles:
 
 
 @dataclass(frozen=True)
-class Grid:
+class ReportGrid:
     """A table; the first column names its rows."""
 
+    kind: ClassVar[str] = "grid"
     caption: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -97,7 +100,7 @@ class Curves:
 @dataclass(frozen=True)
 class Intervals:
     title: str
-    items: Sequence[Interval]
+    items: Sequence[DrawnInterval]
     caption: str = ""
     unit: str = ""
     reference: Level | None = None
@@ -131,11 +134,11 @@ class Laboratory:
 
 Block = (
     Text
-    | Heading
+    | ReportHeading
     | Items
-    | Facts
+    | FactList
     | Tiles
-    | Grid
+    | ReportGrid
     | Code
     | Gauges
     | Guesses
@@ -159,11 +162,13 @@ class Part:
         return {
             "title": self.title,
             "anchor": self.anchor,
-            "blocks": [
-                jsonable({"kind": type(block).__name__.lower(), **asdict(block)})
-                for block in self.blocks
-            ],
+            "blocks": [jsonable({"kind": _kind(block), **asdict(block)}) for block in self.blocks],
         }
+
+
+def _kind(block: Block) -> str:
+    """What JSON calls a block: what it says itself, or its class in small letters."""
+    return getattr(block, "kind", type(block).__name__.lower())
 
 
 def shorter(items: Sequence[Any], most: int, words: str) -> tuple[Sequence[Any], list[Block]]:

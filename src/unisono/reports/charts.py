@@ -21,7 +21,7 @@ PALETTE = 6  # classes s1 to s6
 Level = tuple[str, float]
 
 
-class Interval(NamedTuple):
+class DrawnInterval(NamedTuple):
     """An estimate and where the truth lies with the stated confidence."""
 
     label: str
@@ -110,7 +110,7 @@ def lines(
 
 
 def intervals(
-    items: Sequence[Interval], *, title: str, unit: str = "", reference: Level | None = None
+    items: Sequence[DrawnInterval], *, title: str, unit: str = "", reference: Level | None = None
 ) -> Markup:
     """Estimates with their intervals on a shared axis; `reference` is a value to compare with."""
     items = [one for one in items if all(map(math.isfinite, one[1:]))]
@@ -193,4 +193,4 @@ def _with_unit(foot: float, title: str, told: str, parts: list[Markup], unit: st
     return marks.chart(foot + (42 if unit else 26), title, told, [*parts, *named])
 
 
-__all__ = ["Bell", "Interval", "bells", "gauge", "guesses", "intervals", "lines"]
+__all__ = ["Bell", "DrawnInterval", "bells", "gauge", "guesses", "intervals", "lines"]

@@ -15,7 +15,7 @@ from unisono.reports.endnotes import attacks, limits, reproduction
 from unisono.reports.findings import findings
 from unisono.reports.guarantees import guarantees
 from unisono.reports.quality import course, quality
-from unisono.reports.reading import Reading
+from unisono.reports.reading import RunReading
 from unisono.reports.spending import growth, spending
 from unisono.reports.state import SIMULATED, alive
 from unisono.reports.summary import summary
@@ -23,7 +23,7 @@ from unisono.reports.viewers import viewers
 from unisono.runs.folder import Run
 
 FORMAT = "unisono-report-1"
-_SECTIONS: Sequence[tuple[str, str, Callable[[Reading], Part | None]]] = (
+_SECTIONS: Sequence[tuple[str, str, Callable[[RunReading], Part | None]]] = (
     ("Summary", "summary", summary),
     ("Result", "result", findings),
     ("How good is it?", "quality", quality),
@@ -52,7 +52,7 @@ class Report(NamedTuple):
 def report(run: Run) -> Report:
     """The report of a run, at any moment of its life."""
     run = sound(run)
-    reading = Reading(run)
+    reading = RunReading(run)
     wanted = [
         one for one in _SECTIONS if run.heading.engine != "laboratory" or one[1] in _LABORATORY
     ]
@@ -106,7 +106,7 @@ def sound(run: Run) -> Run:
 
 
 def _guarded(
-    reading: Reading, title: str, anchor: str, make: Callable[[Reading], Part | None]
+    reading: RunReading, title: str, anchor: str, make: Callable[[RunReading], Part | None]
 ) -> Part | None:
     """A section, or a section that says which it would have been."""
     try:
@@ -124,7 +124,7 @@ def unshown(error: Exception) -> Text:
     )
 
 
-def _subtitle(reading: Reading) -> str:
+def _subtitle(reading: RunReading) -> str:
     heading = reading.run.heading
     where = {
         "party": f"report of {heading.party or 'a party'}",
@@ -145,7 +145,7 @@ def _day(moment: str) -> str:
     return f"{day.day} {day:%B %Y}"
 
 
-def _notice(reading: Reading) -> str:
+def _notice(reading: RunReading) -> str:
     """What must not be overlooked."""
     run, found = reading.run, []
     if reading.simulated:

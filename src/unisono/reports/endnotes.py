@@ -5,15 +5,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from unisono.core.words import times
-from unisono.reports.blocks import Block, Code, Facts, Grid, Items, Laboratory, Part, Text, shorter
-from unisono.reports.blocks import Heading as Title
+from unisono.reports.blocks import (
+    Block,
+    Code,
+    FactList,
+    Items,
+    Laboratory,
+    Part,
+    ReportGrid,
+    Text,
+    shorter,
+)
+from unisono.reports.blocks import ReportHeading as Title
 from unisono.reports.linkage import CAPTION, linkage_table, linkage_words
-from unisono.reports.reading import Reading
+from unisono.reports.reading import RunReading
 
 _HEADS = 12  # ledger heads that are shown
 
 
-def attacks(reading: Reading) -> Part | None:
+def attacks(reading: RunReading) -> Part | None:
     """What attacks and audits found; nothing where nobody tried."""
     found = reading.run.attacks
     if not found:
@@ -25,7 +35,7 @@ def attacks(reading: Reading) -> Part | None:
         elif name == "audit":
             blocks += [Title("Audit"), *_audit(document)]
         elif name == "linkage":
-            blocks += [Text(linkage_words(document)), Grid(CAPTION, *linkage_table(document))]
+            blocks += [Text(linkage_words(document)), ReportGrid(CAPTION, *linkage_table(document))]
         else:
             blocks.append(Code(str(name), _indented(document)))
     return Part("Attacks and audits", "attacks", blocks)
@@ -50,10 +60,10 @@ def _audit(found: Mapping[str, Any]) -> list[Block]:
         for key, value in found.items()
         if isinstance(value, (str, int, float, bool))
     ]
-    return [Text(words, "warning" if refuted else ""), Facts(plain)]
+    return [Text(words, "warning" if refuted else ""), FactList(plain)]
 
 
-def reproduction(reading: Reading) -> Part:
+def reproduction(reading: RunReading) -> Part:
     """Hashes, versions, the command and the file itself."""
     run, given = reading.run, reading.certificate
     result = run.result or {}
@@ -71,7 +81,7 @@ def reproduction(reading: Reading) -> Part:
             "could be drawn again would protect nobody. What can be checked is that the study is "
             "the one that was agreed on, and that the ledgers hold what it cost."
         ),
-        Facts([(name, words) for name, words in pairs if words]),
+        FactList([(name, words) for name, words in pairs if words]),
     ]
     heads = list((given.get("ledger_heads") or {}).items())
     if heads:
@@ -82,7 +92,7 @@ def reproduction(reading: Reading) -> Part:
                 "“unisono ledger verify --head” tells whether a ledger still goes back to its "
                 "head: that nothing which was spent has been forgotten."
             ),
-            Facts([(str(name), str(head)) for name, head in shown]),
+            FactList([(str(name), str(head)) for name, head in shown]),
             *note,
         ]
     if run.study:
@@ -92,7 +102,7 @@ def reproduction(reading: Reading) -> Part:
     return Part("How to reproduce it", "reproduce", blocks)
 
 
-def _checked(reading: Reading, study: Any) -> str:
+def _checked(reading: RunReading, study: Any) -> str:
     """Whether the copy of the file still builds the study that ran."""
     if reading.built is None:
         return (

@@ -18,17 +18,17 @@ from unisono.reports.blocks import (
     Bells,
     Block,
     Code,
-    Facts,
-    Grid,
+    FactList,
     Intervals,
     Part,
+    ReportGrid,
     Text,
     shorter,
 )
-from unisono.reports.blocks import Heading as Title
-from unisono.reports.charts import Bell, Interval
+from unisono.reports.blocks import ReportHeading as Title
+from unisono.reports.charts import Bell, DrawnInterval
 from unisono.reports.marks import short
-from unisono.reports.reading import Reading, listed, share
+from unisono.reports.reading import RunReading, listed, share
 from unisono.studies.schema import StudyFile
 
 MOST = 30  # weights, or numbers of one answer, that a picture shows
@@ -36,12 +36,12 @@ _PICTURES = 12  # answers that get a picture each
 _Z = 1.959964  # 95 % of a normal distribution lie within so many standard deviations
 
 
-def findings(reading: Reading) -> Part:
+def findings(reading: RunReading) -> Part:
     """What came out, or why nothing did."""
     return Part("Result", "result", _blocks(reading))
 
 
-def _blocks(reading: Reading) -> Sequence[Block]:
+def _blocks(reading: RunReading) -> Sequence[Block]:
     result = reading.run.result
     if reading.failed:
         return [Text(f"Nothing came out: {reading.failed}. What was paid stays paid.", "warning")]
@@ -65,7 +65,7 @@ def _blocks(reading: Reading) -> Sequence[Block]:
 # ------------------------------------------------------------- statistics
 
 
-def _answers(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
+def _answers(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     answers = result["answers"]
     blocks: list[Block] = [
         Text(
@@ -97,12 +97,12 @@ def _answers(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
     return [
         *blocks,
         Title("All answers"),
-        Grid("Answers with their intervals", header, shown),
+        ReportGrid("Answers with their intervals", header, shown),
         *note,
     ]
 
 
-def _flat(answer: Mapping[str, Any]) -> list[Interval]:
+def _flat(answer: Mapping[str, Any]) -> list[DrawnInterval]:
     values = _numbers(answer["value"])
     low, high = (_numbers(end) for end in answer["interval"])
     labels = answer.get("labels") or (
@@ -111,15 +111,15 @@ def _flat(answer: Mapping[str, Any]) -> list[Interval]:
     # A table by groups has fewer labels than numbers: they are numbered on.
     labels = [*labels, *(str(k + 1) for k in range(len(labels), len(values)))]
     pairs = zip(labels, values, low, high, strict=False)
-    return [Interval(str(label), *ends) for label, *ends in pairs]
+    return [DrawnInterval(str(label), *ends) for label, *ends in pairs]
 
 
-def _alone(answer: Mapping[str, Any], one: Interval) -> list[Interval]:
+def _alone(answer: Mapping[str, Any], one: DrawnInterval) -> list[DrawnInterval]:
     """A single number, for these records and for the population that they were drawn from."""
     found = [one._replace(label="these records")]
     if answer.get("population_interval") is not None:
         low, high = (_numbers(end)[0] for end in answer["population_interval"])
-        found.append(Interval("the population", one.middle, low, high))
+        found.append(DrawnInterval("the population", one.middle, low, high))
     return found
 
 
@@ -140,7 +140,7 @@ def _numbers(value: Any) -> list[float]:
 # ------------------------------------------------------------- linear models
 
 
-def _weights(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
+def _weights(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     target = str(result.get("target", ""))
     words = (
         f"A high score speaks for {result['positive']}, a low one for {result['negative']}."
@@ -154,7 +154,7 @@ def _weights(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
     ]
 
 
-def _classes(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
+def _classes(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     blocks: list[Block] = [
         Text("The class with the largest score is predicted."),
         Text(_sentence(result.get("note", "")), "note"),
@@ -173,7 +173,7 @@ def _scored(model: Mapping[str, Any], what: str, most: int = MOST) -> list[Block
             "Scores for prediction, not effects or log-odds. They hold the noise that privacy "
             "added, have no intervals, and cannot be ranked."
         ),
-        Grid(
+        ReportGrid(
             f"Weights {what}, intercept {short(float(model['intercept']))}",
             ["column", "weight per unit"],
             shown,
@@ -196,7 +196,7 @@ def public_widths(file: StudyFile | None) -> dict[str, float]:
 # ------------------------------------------------------------- posteriors
 
 
-def _posterior(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
+def _posterior(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     for_class = f" for {result['positive']}" if "positive" in result else ""
     note = Text(_sentence(result.get("note", "")), "note")
     if not result.get("noise_aware"):
@@ -208,7 +208,7 @@ def _posterior(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
                 "would be far too small.",
                 "warning",
             ),
-            Grid(f"Means of the weights{for_class}", ["column", "mean"], shown),
+            ReportGrid(f"Means of the weights{for_class}", ["column", "mean"], shown),
             *left,
             note,
         ]
@@ -229,11 +229,11 @@ def _posterior(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
         [*_coefficients(result, known), *rows], 2 * MOST, "weights; result.json has all"
     )
     head = ["column", "mean", "standard deviation", "95 % interval", "chance to be above 0"]
-    return [*blocks, Grid("Weights in the columns' own units", head, shown), *left, note]
+    return [*blocks, ReportGrid("Weights in the columns' own units", head, shown), *left, note]
 
 
 def _hills(
-    reading: Reading, result: Mapping[str, Any], known: Sequence[str], for_class: str
+    reading: RunReading, result: Mapping[str, Any], known: Sequence[str], for_class: str
 ) -> list[Block]:
     ranges = public_widths(reading.file)
     bells = [
@@ -277,7 +277,7 @@ def _above(mean: float, std: float) -> str:
 # ------------------------------------------------------------- networks and clusters
 
 
-def _network(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
+def _network(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     layers = [int(size) for size in result["layers"]]
     count = sum((a + 1) * b for a, b in pairwise(layers))
     pairs = [
@@ -299,16 +299,18 @@ def _network(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
             "A network's single parameters mean nothing to people; what counts is how well it "
             "does, which the next section says."
         ),
-        Facts(pairs),
+        FactList(pairs),
     ]
 
 
-def _clusters(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
+def _clusters(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     groups = result["clusters"]
     margin, sure = float(result["size_margin"]), f"{share(result['confidence'])} confidence"
     names = [f"group {number + 1}" for number in range(len(groups))]
     sizes = [
-        Interval(name, float(one["size"]), max(0.0, one["size"] - margin), one["size"] + margin)
+        DrawnInterval(
+            name, float(one["size"]), max(0.0, one["size"] - margin), one["size"] + margin
+        )
         for name, one in zip(names, groups, strict=True)
     ]
     columns = list(groups[0]["centre"]) if groups else []
@@ -321,7 +323,7 @@ def _clusters(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
     ]
     for column in columns[:8]:
         items = [
-            Interval(
+            DrawnInterval(
                 name,
                 one["centre"][column],
                 one["centre"][column] - one["margin"][column],
@@ -338,7 +340,7 @@ def _clusters(reading: Reading, result: Mapping[str, Any]) -> list[Block]:
         ]
         for name, one in zip(names, groups, strict=True)
     ]
-    return [*blocks, Grid("Groups: sizes and centres", ["group", "records", *columns], rows)]
+    return [*blocks, ReportGrid("Groups: sizes and centres", ["group", "records", *columns], rows)]
 
 
 _KINDS = {

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from unisono.core.trust import Relation
 from unisono.core.words import number, one_in, percent, promise_words, times
-from unisono.reports.blocks import Block, Grid, Items, Part, Text
-from unisono.reports.blocks import Heading as Title
-from unisono.reports.reading import Guarantee, Reading, who
+from unisono.reports.blocks import Block, Items, Part, ReportGrid, Text
+from unisono.reports.blocks import ReportHeading as Title
+from unisono.reports.reading import RunReading, ShownGuarantee, who
 from unisono.reports.summary import split, tells
 
 RELATIONS = {
@@ -28,7 +28,7 @@ _SERVER_SEES = {
 }
 
 
-def guarantees(reading: Reading) -> Part:
+def guarantees(reading: RunReading) -> Part:
     """Viewer by viewer, relation by relation."""
     if not reading.guarantees:
         return Part(
@@ -64,7 +64,7 @@ def guarantees(reading: Reading) -> Part:
     )
 
 
-def _loud(reading: Reading) -> list[Block]:
+def _loud(reading: RunReading) -> list[Block]:
     if reading.simulated:
         return [
             Text(
@@ -79,13 +79,13 @@ def _loud(reading: Reading) -> list[Block]:
     return []
 
 
-def _printed(reading: Reading) -> list[Block]:
+def _printed(reading: RunReading) -> list[Block]:
     if not reading.printed:
         return []
     return [Text(f"{reading.printed[:1].upper()}{reading.printed[1:]}.", "warning")]
 
 
-def _covered(reading: Reading) -> list[Block]:
+def _covered(reading: RunReading) -> list[Block]:
     if reading.tested is None:
         return []
     return [
@@ -97,9 +97,9 @@ def _covered(reading: Reading) -> list[Block]:
     ]
 
 
-def _words(reading: Reading) -> list[Block]:
+def _words(reading: RunReading) -> list[Block]:
     protects, exposes = split(reading)
-    groups: dict[tuple[float, float], list[Guarantee]] = {}
+    groups: dict[tuple[float, float], list[ShownGuarantee]] = {}
     for one in protects:
         groups.setdefault((one.epsilon, one.delta), []).append(one)
     blocks: list[Block] = [
@@ -112,7 +112,9 @@ def _words(reading: Reading) -> list[Block]:
     return blocks
 
 
-def _in_words(reading: Reading, epsilon: float, delta: float, members: Sequence[Guarantee]) -> str:
+def _in_words(
+    reading: RunReading, epsilon: float, delta: float, members: Sequence[ShownGuarantee]
+) -> str:
     names = "; ".join(who(one.viewer) for one in members)
     promise = promise_words(epsilon, delta)
     unit = "one record" if reading.unit == "record" else "one party's data"
@@ -120,7 +122,7 @@ def _in_words(reading: Reading, epsilon: float, delta: float, members: Sequence[
     return f"Against {names}: {promise[:1].lower()}{promise[1:]}"
 
 
-def _table(reading: Reading) -> Grid:
+def _table(reading: RunReading) -> ReportGrid:
     known = {(one.viewer, one.relation): one for one in reading.guarantees}
     relations = [str(r) for r in Relation if any(one.relation == r for one in reading.guarantees)]
     viewers = list(dict.fromkeys(one.viewer for one in reading.guarantees))
@@ -139,7 +141,7 @@ def _table(reading: Reading) -> Grid:
         )
     unit = "one record" if reading.unit == "record" else "all data of one party"
     real = "With real noise, not as it is: how" if reading.simulated else "How"
-    return Grid(
+    return ReportGrid(
         f"{real} often the best guess is right when somebody has to tell {tells(reading)}; and "
         f"epsilon of this run, at most, for {unit}",
         [
@@ -156,7 +158,7 @@ def shown(epsilon: float) -> str:
     return "no protection" if math.isinf(epsilon) else number(epsilon)
 
 
-def sees(reading: Reading, viewer: str) -> str:
+def sees(reading: RunReading, viewer: str) -> str:
     """What a viewer sees, by where noise is added."""
     server = _SERVER_SEES.get(reading.trust, "what the parties send it")
     if viewer == "server":
@@ -167,7 +169,7 @@ def sees(reading: Reading, viewer: str) -> str:
     return SEES.get(viewer, "what it is sent")
 
 
-def assumptions(reading: Reading) -> list[str]:
+def assumptions(reading: RunReading) -> list[str]:
     """What has to be true for the certificate to be true."""
     given, found = reading.certificate, []
     survivors = given.get("minimum_parties") or (reading.file and reading.file.survivors)
@@ -204,7 +206,7 @@ def assumptions(reading: Reading) -> list[str]:
     return found
 
 
-def _declared(reading: Reading) -> list[str]:
+def _declared(reading: RunReading) -> list[str]:
     said, found = reading.certificate.get("declarations") or {}, []
     many = said.get("records_per_person")
     if many is not None and reading.unit == "record":

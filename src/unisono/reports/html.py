@@ -106,7 +106,7 @@ def _(block: blocks.Text) -> Markup:
 
 
 @drawn.register
-def _(block: blocks.Heading) -> Markup:
+def _(block: blocks.ReportHeading) -> Markup:
     return Markup("<h3>{}</h3>").format(block.words)
 
 
@@ -116,7 +116,7 @@ def _(block: blocks.Items) -> Markup:
 
 
 @drawn.register
-def _(block: blocks.Facts) -> Markup:
+def _(block: blocks.FactList) -> Markup:
     return render("facts.html", pairs=block.pairs)
 
 
@@ -126,7 +126,7 @@ def _(block: blocks.Tiles) -> Markup:
 
 
 @drawn.register
-def _(block: blocks.Grid) -> Markup:
+def _(block: blocks.ReportGrid) -> Markup:
     return table(block.header, block.rows, block.caption)
 
 

@@ -70,7 +70,7 @@ def _(block: blocks.Text) -> str:
 
 
 @written.register
-def _(block: blocks.Heading) -> str:
+def _(block: blocks.ReportHeading) -> str:
     return f"### {plain(block.words)}"
 
 
@@ -79,14 +79,14 @@ def _(block: blocks.Items) -> str:
     return "\n".join(f"- {plain(one)}" for one in block.words)
 
 
-@written.register(blocks.Facts)
+@written.register(blocks.FactList)
 @written.register(blocks.Tiles)
-def _(block: blocks.Facts | blocks.Tiles) -> str:
+def _(block: blocks.FactList | blocks.Tiles) -> str:
     return "\n".join(f"- **{plain(name)}** {plain(words)}" for name, words in block.pairs)
 
 
 @written.register
-def _(block: blocks.Grid) -> str:
+def _(block: blocks.ReportGrid) -> str:
     return grid(block.header, block.rows, block.caption)
 
 

@@ -5,16 +5,25 @@ from typing import Any
 
 from unisono.core.words import times
 from unisono.models.model import Target
-from unisono.reports.blocks import Block, Curves, Facts, Grid, Intervals, Part, Text, shorter
-from unisono.reports.charts import Interval
+from unisono.reports.blocks import (
+    Block,
+    Curves,
+    FactList,
+    Intervals,
+    Part,
+    ReportGrid,
+    Text,
+    shorter,
+)
+from unisono.reports.charts import DrawnInterval
 from unisono.reports.marks import short
-from unisono.reports.reading import Reading, listed, number, share
+from unisono.reports.reading import RunReading, listed, number, share
 from unisono.reports.state import opened
 
 _ABSENT = 20  # parties that missed rounds and are named
 
 
-def quality(reading: Reading) -> Part:
+def quality(reading: RunReading) -> Part:
     """The score, with its interval, beside what needs no study at all."""
     given = reading.run.evaluation
     measured = [given, *given.get("also", ())] if given else []
@@ -58,14 +67,14 @@ def _measured(found: Mapping[str, Any]) -> list[Block]:
         Text(" ".join(words)),
         Intervals(
             f"{name}, with its {kind} interval",
-            [Interval(name, value, low, high)],
+            [DrawnInterval(name, value, low, high)],
             reference=None if base is None else ("without any study", base),
         ),
         Text(f"{where}: {found['how']}." if found.get("how") else f"{where}.", "note"),
     ]
 
 
-def _nobody(reading: Reading) -> list[Block]:
+def _nobody(reading: RunReading) -> list[Block]:
     if reading.file and reading.file.model_kind.target is Target.NONE:
         return [
             Text(
@@ -85,10 +94,10 @@ def _nobody(reading: Reading) -> list[Block]:
     ]
 
 
-def course(reading: Reading) -> Part:
+def course(reading: RunReading) -> Part:
     """How the run went: who answered, and how the public result moved."""
     run = reading.run
-    blocks: list[Block] = [Facts(_times(reading))]
+    blocks: list[Block] = [FactList(_times(reading))]
     change = _curve(run.timeline, "change")
     score = _curve(run.timeline, "score")
     if len(change) > 1:
@@ -113,7 +122,7 @@ def _curve(timeline: Sequence[Mapping[str, Any]], key: str) -> list[tuple[float,
     ]
 
 
-def _times(reading: Reading) -> list[tuple[str, str]]:
+def _times(reading: RunReading) -> list[tuple[str, str]]:
     heading, progress = reading.run.heading, reading.run.progress or {}
     state = f"{heading.state}: {heading.error}" if heading.error else heading.state
     found = [
@@ -145,7 +154,7 @@ def _moment(given: str | None) -> str:
     )
 
 
-def _answered(reading: Reading) -> list[Block]:
+def _answered(reading: RunReading) -> list[Block]:
     asked = [line["answered"] for line in reading.run.timeline if line.get("answered") is not None]
     if not asked or not reading.names:
         return []
@@ -168,7 +177,7 @@ def _answered(reading: Reading) -> list[Block]:
             "answer is not opened, and the noise is planned for the fewest that may answer."
             f"{part}"
         ),
-        Grid("Who missed answers", ["party", "missed", "of"], rows),
+        ReportGrid("Who missed answers", ["party", "missed", "of"], rows),
         *note,
     ]
 

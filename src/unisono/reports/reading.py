@@ -25,7 +25,7 @@ from unisono.studies.schema import StudyFile
 
 
 @dataclass(frozen=True)
-class Guarantee:
+class ShownGuarantee:
     """Epsilon at a delta, against one viewer, under one relation."""
 
     viewer: str
@@ -40,7 +40,7 @@ class Guarantee:
 
 
 @dataclass(frozen=True)
-class Reading:
+class RunReading:
     """A run, and what follows from its documents; see the properties."""
 
     run: Run
@@ -65,12 +65,12 @@ class Reading:
         return self.run.certificate is None
 
     @cached_property
-    def guarantees(self) -> Sequence[Guarantee]:
+    def guarantees(self) -> Sequence[ShownGuarantee]:
         """As certified; before there is a certificate, as planned. Both hold the whole run: the
         training and, where the study asks for one, the private test."""
         if self.run.certificate is not None:
             certified = [
-                Guarantee(
+                ShownGuarantee(
                     str(one["viewer"]),
                     str(one["relation"]),
                     number(one["epsilon"]),
@@ -83,13 +83,13 @@ class Reading:
             return []
         delta, costs = self.built.file.privacy.delta, self.built.costs
         return [
-            Guarantee(str(viewer), str(relation), epsilon, delta)
+            ShownGuarantee(str(viewer), str(relation), epsilon, delta)
             for viewer, history in costs[0].items()
             for relation in history.relations
             for epsilon in _epsilon(costs, viewer, relation, delta)
         ]
 
-    def _whole(self, certified: Guarantee) -> Guarantee:
+    def _whole(self, certified: ShownGuarantee) -> ShownGuarantee:
         """With the private test, which certificates of older versions left out."""
         costs = self.built.costs if self.built else ()
         found = [
@@ -109,7 +109,7 @@ class Reading:
         return self.guarantees[0].relation if self.guarantees else str(Relation.REPLACE_ONE)
 
     @cached_property
-    def promised(self) -> Mapping[str, Guarantee]:
+    def promised(self) -> Mapping[str, ShownGuarantee]:
         """The guarantee against each viewer, under the study's own relation."""
         return {one.viewer: one for one in self.guarantees if one.relation == self.relation}
 
@@ -247,4 +247,4 @@ def listed(words: Sequence[str], most: int = 6) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-__all__ = ["Guarantee", "Reading", "built_from", "listed", "number", "share", "who"]
+__all__ = ["RunReading", "ShownGuarantee", "built_from", "listed", "number", "share", "who"]

@@ -11,7 +11,7 @@ from unisono.core.words import number as upper
 from unisono.core.words import times
 from unisono.errors import UnisonoError
 from unisono.reports.blocks import Block, Curves, Gauge, Gauges, Part, Text, shorter
-from unisono.reports.reading import Reading, built_from, listed, number, who
+from unisono.reports.reading import RunReading, built_from, listed, number, who
 from unisono.studies.build import Built
 
 EVERYONE = "*"  # all viewers saw equally much
@@ -40,7 +40,7 @@ class Account(NamedTuple):
         return f"{group}{self.parties[0]}"
 
 
-def spending(reading: Reading) -> Part:
+def spending(reading: RunReading) -> Part:
     """Gauges, the fullest first."""
     accounts = sorted(accounts_of(reading), key=lambda one: -_used(one))
     if not accounts:
@@ -72,7 +72,7 @@ def spending(reading: Reading) -> Part:
     return Part("Budgets", "budgets", blocks)
 
 
-def accounts_of(reading: Reading) -> list[Account]:
+def accounts_of(reading: RunReading) -> list[Account]:
     """From the parties' ledgers, or from what the certificate says of them."""
     if reading.run.budgets is not None:
         found = [_account((str(one["party"]),), 1, one["viewers"]) for one in reading.run.budgets]
@@ -151,7 +151,7 @@ class Growth(NamedTuple):
     points: tuple[tuple[float, float], ...]
 
 
-def growth(reading: Reading) -> Part:
+def growth(reading: RunReading) -> Part:
     """How the promise weakens, round by round."""
     built = reading.built
     if built is None:
@@ -163,7 +163,7 @@ def growth(reading: Reading) -> Part:
     return Part("Epsilon over the rounds", "rounds", _growing(built, reading))
 
 
-def _growing(built: Built, reading: Reading) -> list[Block]:
+def _growing(built: Built, reading: RunReading) -> list[Block]:
     if built.study.facts.attempts(built.study.algorithm.rounds) == 1:
         return [
             Text("This study makes one release: there are no rounds to add up."),
@@ -204,7 +204,7 @@ def _growing(built: Built, reading: Reading) -> list[Block]:
     ]
 
 
-def _added(reading: Reading) -> list[Block]:
+def _added(reading: RunReading) -> list[Block]:
     """What the rounds do not hold: the private test after them, and that there is no promise."""
     words = []
     if reading.simulated:

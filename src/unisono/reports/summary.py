@@ -7,7 +7,7 @@ from unisono.core.trust import Relation
 from unisono.core.words import number, one_in, percent, times
 from unisono.reports.blocks import Block, Guesses, Part, Text, Tiles
 from unisono.reports.marks import hundredths, short
-from unisono.reports.reading import Guarantee, Reading, listed, who
+from unisono.reports.reading import RunReading, ShownGuarantee, listed, who
 from unisono.reports.state import opened
 from unisono.studies.schema import StudyFile
 
@@ -27,7 +27,7 @@ _SHORT = {
 _ALMOST = 0.99  # a best guess that is right so often is hardly hindered
 
 
-def summary(reading: Reading) -> Part:
+def summary(reading: RunReading) -> Part:
     """One paragraph, one picture, a few figures."""
     protects, exposes = split(reading)
     blocks: list[Block] = [Text(_learned(reading), "lead")]
@@ -40,14 +40,14 @@ def summary(reading: Reading) -> Part:
     return Part("Summary", "summary", [*blocks, *([Tiles(figures)] if figures else [])])
 
 
-def split(reading: Reading) -> tuple[list[Guarantee], list[Guarantee]]:
+def split(reading: RunReading) -> tuple[list[ShownGuarantee], list[ShownGuarantee]]:
     """Against whom there is a promise, the weakest first, and against whom there is none."""
     known = reading.promised.values()
     protects = sorted((g for g in known if math.isfinite(g.epsilon)), key=lambda g: -g.epsilon)
     return protects, [g for g in known if math.isinf(g.epsilon)]
 
 
-def tells(reading: Reading) -> str:
+def tells(reading: RunReading) -> str:
     """What an adversary would like to tell, as the study's relation and unit say."""
     given = (reading.relation, reading.unit)
     return next(
@@ -56,7 +56,7 @@ def tells(reading: Reading) -> str:
     )
 
 
-def _learned(reading: Reading) -> str:
+def _learned(reading: RunReading) -> str:
     state, file = reading.run.heading.state, reading.file
     verb = {"running": "are learning", "finished": "learned"}.get(state, "tried to learn")
     if reading.failed:
@@ -79,7 +79,7 @@ def learned(file: StudyFile) -> str:
     return file.model_kind.learns(file.model_settings, file.data)
 
 
-def _kept(reading: Reading) -> str:
+def _kept(reading: RunReading) -> str:
     alone = reading.run.heading.engine == "in process"
     stayed = "All records lay on one machine" if alone else "No record left its party"
     return {
@@ -90,7 +90,7 @@ def _kept(reading: Reading) -> str:
     }.get(reading.trust, "")
 
 
-def _promise(reading: Reading, protects: Sequence[Guarantee]) -> str:
+def _promise(reading: RunReading, protects: Sequence[ShownGuarantee]) -> str:
     if not protects:
         return (
             ""
@@ -112,11 +112,11 @@ def _promise(reading: Reading, protects: Sequence[Guarantee]) -> str:
     )
 
 
-def _covers(reading: Reading) -> str:
+def _covers(reading: RunReading) -> str:
     return "" if reading.tested is None else ", for the training and the private test together"
 
 
-def _people(reading: Reading) -> str:
+def _people(reading: RunReading) -> str:
     """The promise is for one record; a person may have more of them."""
     if reading.unit != "record":
         return ""
@@ -147,7 +147,7 @@ def _short_name(viewer: str) -> str:
     return _SHORT.get(viewer) or who(viewer)
 
 
-def _not(reading: Reading, exposes: Sequence[Guarantee]) -> str:
+def _not(reading: RunReading, exposes: Sequence[ShownGuarantee]) -> str:
     if reading.simulated:
         return (
             "What is NOT promised: anything. This is a simulation with seeded noise, which "
@@ -163,7 +163,7 @@ def _not(reading: Reading, exposes: Sequence[Guarantee]) -> str:
     return f"What is NOT promised: protection against {'; '.join(against)}."
 
 
-def _picture(reading: Reading, protects: Sequence[Guarantee]) -> Guesses:
+def _picture(reading: RunReading, protects: Sequence[ShownGuarantee]) -> Guesses:
     right = protects[0].guess
     best = (
         "The best possible adversary may get almost all of them right, in the worst case."
@@ -178,7 +178,7 @@ def _picture(reading: Reading, protects: Sequence[Guarantee]) -> Guesses:
     )
 
 
-def _figures(reading: Reading, protects: Sequence[Guarantee]) -> list[tuple[str, str]]:
+def _figures(reading: RunReading, protects: Sequence[ShownGuarantee]) -> list[tuple[str, str]]:
     run, found = reading.run, []
     if protects and not reading.simulated:
         worst = protects[0]

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unisono.core.words import percent, times
-from unisono.reports.blocks import Block, Flow, Grid, Part, Text
+from unisono.reports.blocks import Block, Flow, Part, ReportGrid, Text
 from unisono.reports.guarantees import sees, shown
-from unisono.reports.reading import Reading, who
+from unisono.reports.reading import RunReading, who
 from unisono.reports.state import opened
 
 MESSAGES = {
@@ -14,6 +14,8 @@ MESSAGES = {
     "messages": "single messages of parties",
     "sum": "opened sums",
     "result": "the result",
+    "start": "the noisy sum that the run began with",
+    "start messages": "single messages of that release",
     "test": "the noisy test of it",
     "test messages": "single messages of the test",
 }
@@ -27,7 +29,7 @@ _CAPTIONS = {
 }
 
 
-def viewers(reading: Reading) -> Part:
+def viewers(reading: RunReading) -> Part:
     blocks: list[Block] = []
     if reading.trust:
         blocks.append(
@@ -50,7 +52,7 @@ def viewers(reading: Reading) -> Part:
     ]
     rows = [_row(reading, viewer, messages) for viewer in known]
     if rows:
-        blocks.append(Grid("Who sees what", header, rows))
+        blocks.append(ReportGrid("Who sees what", header, rows))
     if not messages:
         blocks.append(
             Text(
@@ -62,7 +64,9 @@ def viewers(reading: Reading) -> Part:
     return Part("What each adversary sees", "viewers", blocks)
 
 
-def _row(reading: Reading, viewer: str, messages: Sequence[Mapping[str, Any]] | None) -> list[str]:
+def _row(
+    reading: RunReading, viewer: str, messages: Sequence[Mapping[str, Any]] | None
+) -> list[str]:
     one = reading.promised.get(viewer)
     price = [percent(one.guess), shown(one.epsilon)] if one else ["–", "–"]
     if reading.simulated:

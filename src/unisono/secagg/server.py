@@ -39,7 +39,7 @@ class TooFew(UnisonoError):
 
 
 @dataclass(frozen=True)
-class Table:
+class ShareTable:
     """Who announced which keys."""
 
     session: Session
@@ -59,7 +59,7 @@ class Table:
 class Dealers:
     """Who dealt shares of its secrets."""
 
-    table: Table
+    table: ShareTable
     deals: Mapping[int, Deal]
 
     @property
@@ -89,7 +89,7 @@ class Survivors:
 
 def collect_keys(
     session: Session, round_number: int, attempt: int, announcements: Mapping[int, Announcement]
-) -> Table:
+) -> ShareTable:
     """The keys of all who announced properly; keys that can share nothing are left out."""
     name = session.attempt(round_number, attempt)
     fine = {
@@ -99,10 +99,10 @@ def collect_keys(
         and session.roster.verify(party, one.signature, announced(name, party, one.keys))
         and all(masks.is_usable(key) for key in (mask_key(one.keys), box_key(one.keys)))
     }
-    return Table(session, name, _enough(session, fine, "announced keys"))
+    return ShareTable(session, name, _enough(session, fine, "announced keys"))
 
 
-def collect_deals(table: Table, deals: Mapping[int, Deal]) -> Dealers:
+def collect_deals(table: ShareTable, deals: Mapping[int, Deal]) -> Dealers:
     """Those who dealt shares and signed these keys."""
     session, expected = table.session, table.digest
     fine = {

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from unisono.algorithms.registry import algorithm_named
+from unisono.algorithms.registry import algorithm_named, algorithms
 from unisono.core.algorithm import Facts, agree_facts
 from unisono.core.certificate import Certificate
 from unisono.core.events import Composed
@@ -23,7 +23,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.transcript import Transcript
 from unisono.core.trust import Viewer
-from unisono.data import Table, read_table
+from unisono.data import RecordTable, read_table
 from unisono.data.encoding import Values
 from unisono.errors import InvalidInput, PrivacyViolation
 from unisono.models.model import Posed
@@ -35,8 +35,15 @@ from unisono.releases.algorithm import AlgorithmKind
 from unisono.studies.evaluation import Examination, examination, read_private, read_public
 from unisono.studies.order import new_key, secret_order
 from unisono.studies.schema import AUTO, StudyFile
-from unisono.studies.stages import EVALUATION, FIT, Records, Stage, costs_of
+from unisono.studies.stages import EVALUATION, FIT, START, SplitRecords, Stage, costs_of
 from unisono.studies.table import public_values, values_of
+
+
+class Start(NamedTuple):
+    """What a study releases before it learns, for the algorithm to begin with."""
+
+    study: Study
+    posed: Posed
 
 
 @dataclass(frozen=True)
@@ -52,13 +59,14 @@ class Built:
     algorithm: AlgorithmKind
     reason: str = ""
     test: Examination | None = None
+    start: Start | None = None
 
     @property
     def column_names(self) -> tuple[str, ...]:
         """The columns of a party's file that are read."""
         return tuple(self.file.data.columns)
 
-    def table(self, path: str | Path) -> Table:
+    def table(self, path: str | Path) -> RecordTable:
         """The study's columns of a file of records."""
         return read_table(path, self.column_names, self.file.data.multiline)
 
@@ -66,21 +74,33 @@ class Built:
     def stages(self) -> tuple[Stage, ...]:
         """What is released, in this order."""
 
-        def rows(records: Records, found: Any) -> tuple[np.ndarray, ...]:
+        def rows(records: SplitRecords, found: Any) -> tuple[np.ndarray, ...]:
             return self._encoded(records.learnt)
 
-        def scores(records: Records, found: Any) -> tuple[np.ndarray, ...]:
+        def first(records: SplitRecords, found: Any) -> tuple[np.ndarray, ...]:
+            assert self.start is not None
+            return _as_arrays(self.start.posed, records.learnt)
+
+        def scores(records: SplitRecords, found: Any) -> tuple[np.ndarray, ...]:
             assert self.posed.score is not None
             return (self.posed.score(found[FIT], self._encoded(records.kept))[:, None],)
 
-        fit = Stage(FIT, self.study, rows)
-        return (fit,) if self.test is None else (fit, Stage(EVALUATION, self.test.study, scores))
+        stages = [Stage(FIT, self.study, rows)]
+        if self.start is not None:  # without it the algorithm begins as it usually does
+            stages.insert(0, Stage(START, self.start.study, first, last_if_lost=False))
+        if self.test is not None:
+            stages.append(Stage(EVALUATION, self.test.study, scores))
+        return tuple(stages)
 
-    def columns(self, table: Table, party: str) -> tuple[np.ndarray, ...]:
+    def stage(self, name: str) -> Stage:
+        """One of them."""
+        return next(stage for stage in self.stages if stage.name == name)
+
+    def columns(self, table: RecordTable, party: str) -> tuple[np.ndarray, ...]:
         """A party's records as the algorithm that learns reads them: float32, a row for each."""
-        return self.stages[0].prepare(self.records(table, party), {})
+        return self.stage(FIT).prepare(self.records(table, party), {})
 
-    def records(self, table: Table, party: str, key: bytes | None = None) -> Records:
+    def records(self, table: RecordTable, party: str, key: bytes | None = None) -> SplitRecords:
         """A party's records: those to learn from, and those that are kept to test the result.
 
         Refuses wrong columns and sizes; clips numbers, takes what cannot be read for missing, and
@@ -94,14 +114,14 @@ class Built:
             order = secret_order(size, new_key() if key is None else key)
             values = {name: column[order] for name, column in values.items()}
         learnt = {name: column[held:] for name, column in values.items()}
-        return Records(learnt, {name: column[:held] for name, column in values.items()})
+        return SplitRecords(learnt, {name: column[:held] for name, column in values.items()})
 
     def _encoded(self, values: Values) -> tuple[np.ndarray, ...]:
-        return tuple(array.astype(np.float32) for array in self.posed.encode(values))
+        return _as_arrays(self.posed, values)
 
     @property
     def costs(self) -> Sequence[Mapping[Viewer, Composed]]:
-        """What all of it shows of each party to each viewer: the training, and the test."""
+        """What all of it shows of each party to each viewer: start, training and test."""
         return costs_of(self.stages)
 
     def judge(self, value: Any, values: Values, name: str) -> dict[str, Any]:
@@ -116,7 +136,7 @@ class Built:
         result = Result(value, certificate, Transcript())
         return read_private(self.file, self.test, result, redrawn)
 
-    def testable(self, table: Table) -> Values:
+    def testable(self, table: RecordTable) -> Values:
         """The values of public records, where there is something to test on them."""
         if self.posed.score is None:
             raise InvalidInput(
@@ -143,6 +163,10 @@ class Built:
         return dict(self.posed.arrays(result.value))
 
 
+def _as_arrays(posed: Posed, values: Values) -> tuple[np.ndarray, ...]:
+    return tuple(array.astype(np.float32) for array in posed.encode(values))
+
+
 def chosen(file: StudyFile) -> tuple[AlgorithmKind, str]:
     """The algorithm of a study: the one that it names, or the one that "auto" takes and why.
 
@@ -155,7 +179,8 @@ def chosen(file: StudyFile) -> tuple[AlgorithmKind, str]:
         raise InvalidInput(f"{usual.name} cannot learn a {model.name}: choose {known} or auto")
     if file.algorithm.name != AUTO or _grade(file, usual) is not Grade.USELESS:
         return usual, file.choice.reason
-    others = {one.name: _grade(file, one) for one in algorithms_for(model) if one is not usual}
+    able = [] if file.choice.final else algorithms_for(model)
+    others = {one.name: _grade(file, one) for one in able if one is not usual}
     for grade in (Grade.GOOD, Grade.USABLE, Grade.DOUBTFUL):
         for name, found in others.items():
             if found is grade:
@@ -185,19 +210,34 @@ def _grade(file: StudyFile, kind: AlgorithmKind) -> Grade | None:
 def build(file: StudyFile) -> Built:
     """The study that the file describes; what the algorithm refuses is an error of the file."""
     kind, reason = _placed(file, ("algorithm",), file.algorithm.name, lambda: chosen(file))
-    posed, study = _placed(file, ("algorithm",), kind.name, lambda: _study(file, kind))
+    posed, study, start = _placed(file, ("algorithm",), kind.name, lambda: _study(file, kind))
     _placed(file, ("privacy", "unit"), "privacy.unit", lambda: _require_unit(file, study))
+    own = [number for number, party in enumerate(file.parties) if party.epsilon is not None]
+    for number in own[:1]:
+        place = ("parties", number, "epsilon")
+        _placed(file, place, "an epsilon of its own", lambda: _require_own_noise(kind))
     test = _placed(file, ("evaluation", "epsilon"), "evaluation", lambda: examination(file))
-    return Built(file, study, posed, kind, reason, test)
+    return Built(file, study, posed, kind, reason, test, start)
 
 
-def _study(file: StudyFile, kind: AlgorithmKind) -> tuple[Posed, Study]:
-    posed = file.model_kind.pose(file.model_settings, file.data, kind, file.promise)
-    settings = {**posed.settings, **file.algorithm_settings}
-    method = kind.method(posed.problem, file.promise, **settings)
-    study = Study(method, facts_of(file, posed.features), file.trust.mode)
-    study.costs  # noqa: B018  (what cannot be paid for is refused here, before anyone joins)
-    return posed, study
+def _study(file: StudyFile, kind: AlgorithmKind) -> tuple[Posed, Study, Start | None]:
+    """The study that learns, and what comes before it: the promise is for both together."""
+
+    def made(kind: AlgorithmKind, promise: Privacy, said: Mapping[str, Any]) -> tuple[Posed, Study]:
+        posed = file.model_kind.pose(file.model_settings, file.data, kind, promise)
+        method = kind.method(posed.problem, promise, **{**posed.settings, **said})
+        study = Study(method, facts_of(file, posed.features), file.trust.mode)
+        study.costs  # noqa: B018  (what cannot be paid for is refused here, before anyone joins)
+        return posed, study
+
+    said, promise, start = file.algorithm_settings, file.promise, None
+    posed = file.model_kind.pose(file.model_settings, file.data, kind, promise)
+    method = kind.method(posed.problem, promise, **{**posed.settings, **said})
+    if method.earlier is not None:
+        first, promise = promise.split(method.earlier.share)
+        own_posed, own_study = made(method.earlier.kind, first, {})
+        start = Start(own_study, own_posed)
+    return *made(kind, promise, said), start
 
 
 def _require_unit(file: StudyFile, study: Study) -> None:
@@ -211,7 +251,19 @@ def _require_unit(file: StudyFile, study: Study) -> None:
             )
 
 
-def _placed(file: StudyFile, place: tuple[str, ...], what: str, made: Callable[[], Any]) -> Any:
+def _require_own_noise(kind: AlgorithmKind) -> None:
+    """Refuse epsilons of their own where the noise is for all parties together."""
+    if not kind.own_epsilons:
+        able = [one.name for one in algorithms().values() if one.own_epsilons]
+        raise InvalidInput(
+            f"{kind.name} opens sums with noise for all parties together: leave it out, or choose "
+            f"an algorithm whose parties release on their own ({', '.join(able)})"
+        )
+
+
+def _placed(
+    file: StudyFile, place: tuple[str | int, ...], what: str, made: Callable[[], Any]
+) -> Any:
     """What is made, or its refusal with the line of the file that it is about."""
     try:
         return made()
@@ -237,7 +289,7 @@ def facts_of(file: StudyFile, features: int) -> Facts:
     return replace(facts, retries=file.trust.retries)
 
 
-def columns(file: StudyFile, table: Table, party: str) -> tuple[np.ndarray, ...]:
+def columns(file: StudyFile, table: RecordTable, party: str) -> tuple[np.ndarray, ...]:
     """A party's records as the study's algorithm reads them (see `Built.columns`)."""
     return build(file).columns(table, party)
 

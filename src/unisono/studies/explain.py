@@ -139,6 +139,12 @@ def _learnt(built: Built, worst: Mapping[str, float]) -> list[str]:
         finite = [value for value in worst.values() if math.isfinite(value)]
         words = built.study.algorithm.printed.words(max(finite, default=math.inf))
         lines.append(f"{words[:1].upper()}{words[1:]}.")
+    if built.start is not None and (first := built.study.method.earlier) is not None:
+        lines.append(
+            f"It begins with the answer of {first.kind.name}: "
+            f"{times(built.start.study.algorithm.rounds, 'release')} before the first round, for "
+            f"{first.share:.0%} of epsilon and delta. The costs below are for both."
+        )
     lines += file.model_kind.notes(file.model_settings, built.algorithm)
     if built.test is not None and file.evaluation is not None:
         lines.append(

@@ -52,6 +52,10 @@ def _people(file: StudyFile) -> Iterator[Fault]:
     for number, name in enumerate(file.names):
         if name in file.names[:number]:
             yield ("parties", number, "name"), f"'{name}' stands twice: give each party its own"
+        own, most = file.parties[number].epsilon, file.privacy.epsilon
+        if own is not None and own > most:
+            words = f"{own:g} is above the study's {most:g}, which is stated for all parties"
+            yield ("parties", number, "epsilon"), f"{words}: raise privacy.epsilon, or lower this"
     survivors, parties, mode = file.survivors, len(file.parties), file.trust.mode
     if survivors > parties:
         words = f"{survivors} of {parties} parties: it lies between 1 and {parties}"

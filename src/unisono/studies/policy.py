@@ -15,7 +15,7 @@ from typing import Any
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core import policy as core
 from unisono.core.costs import counted
-from unisono.core.events import Composed, NoNoise
+from unisono.core.events import Composed
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit, Viewer, describe
 from unisono.errors import InvalidInput, PrivacyViolation, UnisonoError
@@ -40,6 +40,7 @@ class Request:
     server: str | None
     unit: Unit
     relation: Relation
+    earlier: tuple[str, ...] = ()  # algorithms of stages before
 
 
 def require_allowed(
@@ -66,6 +67,7 @@ def require_allowed(
         None if file.server is None else file.server.address,
         file.privacy.unit,
         file.privacy.relation,
+        () if study.method.earlier is None else (study.method.earlier.kind.name,),
     )
     known = party in file.names
     cost = (study.costs if costs is None else costs)[file.party(party)] if known else {}
@@ -132,7 +134,7 @@ def _named(policy: PolicyFile, request: Request) -> Iterator[str]:
     lists: list[tuple[str, Any, tuple[str, ...]]] = [
         ("trust", allow.trust, (request.trust,)),
         ("models", allow.models, (request.model,)),
-        ("algorithms", allow.algorithms, (request.algorithm,)),
+        ("algorithms", allow.algorithms, (request.algorithm, *request.earlier)),
         ("plugins", allow.plugins, _plugins(request)),
         ("columns", allow.columns, request.columns),
         ("servers", allow.servers, () if request.server is None else (request.server,)),
@@ -148,7 +150,7 @@ def _named(policy: PolicyFile, request: Request) -> Iterator[str]:
 
 def _plugins(request: Request) -> tuple[str, ...]:
     """The distributions whose code would run here."""
-    return tuple(name for name, _ in plugins_of(request.model, request.algorithm))
+    return tuple(name for name, _ in plugins_of(request.model, request.algorithm, *request.earlier))
 
 
 def _crowd(policy: PolicyFile, study: Study) -> Iterator[str]:
@@ -209,7 +211,7 @@ def _cost(policy: PolicyFile, request: Request, cost: Mapping[Viewer, Composed])
 
 
 def _shown(history: Any, relation: Relation, delta: float) -> str:
-    if any(isinstance(event.noise, NoNoise) for event, _ in history.parts):
+    if history.discloses:
         return "everything (no noise)"
     epsilon = ACCOUNTANT.epsilon(history, relation, delta)
     return f"epsilon {epsilon:.4g}" if math.isfinite(epsilon) else "more than any epsilon"

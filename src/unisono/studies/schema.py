@@ -39,6 +39,11 @@ class Participant(Config):
     records: PositiveInt = Field(
         description="The party's public number of records, or an estimate where sizes are hidden."
     )
+    epsilon: PositiveFloat | None = Field(
+        None,
+        description="An epsilon of its own, not above the study's, where every party adds all of "
+        "its noise; left out: the study's.",
+    )
 
 
 class PrivacySection(Config):
@@ -233,8 +238,11 @@ class StudyFile(Config):
 
     @property
     def promise(self) -> Privacy:
-        """What the whole study promises."""
-        return Privacy(self.privacy.epsilon, self.privacy.delta, self.privacy.relation)
+        """What the whole study promises, and where parties have epsilons of their own, to each."""
+        said = self.privacy
+        given = [party.epsilon for party in self.parties]
+        own = tuple(said.epsilon if one is None else one for one in given) if any(given) else ()
+        return Privacy(said.epsilon, said.delta, said.relation, own)
 
     @cached_property
     def choice(self) -> Choice:
@@ -268,6 +276,9 @@ class StudyFile(Config):
             suggested, own = self.posed.settings, self.algorithm_settings
             said["algorithm"] |= {name: suggested[name] for name in suggested.keys() - own.keys()}
         said["format"] = FORMAT
+        for party in said["parties"]:  # files that name none mean what they meant before
+            if party["epsilon"] is None:
+                del party["epsilon"]
         said["data"]["columns"] = [list(item) for item in said["data"]["columns"].items()]
         said["trust"] |= {"minimum_parties": self.survivors, "colluders": self.colluders}
         said["plugins"] = dict(plugins_of(self.model.name, *self._candidates))

@@ -7,7 +7,9 @@ depend on the model that was learnt.
 
     found = {}
     for stage in stages:
-        found[stage.name] = run(stage.study, stage.prepare(records, found))
+        found[stage.name] = run(stage.begun(found), stage.prepare(records, found))
+
+A stage may also begin with what an earlier one found (`start`): its price does not depend on that.
 
 Ledgers add up all stages (sequential composition, adaptive): a later stage may depend on earlier
 results in any way.
@@ -26,10 +28,10 @@ from unisono.data.encoding import Values
 
 # What the stages before have released, by their names.
 Found = Mapping[str, Any]
-FIT, EVALUATION = "fit", "evaluation"
+START, FIT, EVALUATION = "start", "fit", "evaluation"
 
 
-class Records(NamedTuple):
+class SplitRecords(NamedTuple):
     """A party's records, read and checked: those to learn from, and those that are kept to test."""
 
     learnt: Values
@@ -39,11 +41,17 @@ class Records(NamedTuple):
 @dataclass(frozen=True)
 class Stage:
     """One release of a study, or one run of rounds. `prepare` makes of a party's records the arrays
-    that the stage's algorithm reads, given what earlier stages found."""
+    that the stage's algorithm reads, given what earlier stages found. `last_if_lost`: where it
+    opened nothing, no stage follows."""
 
     name: str
     study: Study
-    prepare: Callable[[Records, Found], tuple[np.ndarray, ...]]
+    prepare: Callable[[SplitRecords, Found], tuple[np.ndarray, ...]]
+    last_if_lost: bool = True
+
+    def begun(self, found: Found) -> Study:
+        """Its study, from the states that the stage before told, if there is one."""
+        return self.study.begun(found[START]) if START in found else self.study
 
     @property
     def suffix(self) -> str:
@@ -70,4 +78,4 @@ def _added(costs: Sequence[Mapping[Viewer, Composed]]) -> Mapping[Viewer, Compos
     return total
 
 
-__all__ = ["EVALUATION", "FIT", "Found", "Records", "Stage", "costs_of"]
+__all__ = ["EVALUATION", "FIT", "START", "Found", "SplitRecords", "Stage", "costs_of"]

@@ -16,14 +16,14 @@ import warnings
 
 import numpy as np
 
-from unisono.data import Table
+from unisono.data import RecordTable
 from unisono.data.encoding import Values
 from unisono.data.schema import Category, Number
 from unisono.errors import ClippedValues, InvalidInput
 from unisono.studies.schema import StudyFile
 
 
-def values_of(file: StudyFile, table: Table, party: str) -> Values:
+def values_of(file: StudyFile, table: RecordTable, party: str) -> Values:
     """Each column of the study as float64 (records,): numbers in their bounds, categories as
     places in their lists, NaN where a cell is neither."""
     _require_size(file, table, party)
@@ -34,7 +34,7 @@ def values_of(file: StudyFile, table: Table, party: str) -> Values:
     return values
 
 
-def public_values(file: StudyFile, table: Table) -> Values:
+def public_values(file: StudyFile, table: RecordTable) -> Values:
     """As `values_of`, for public records: of any number, and refused where a cell is missing."""
     values = {name: _read(table, name, column) for name, column in file.data.columns.items()}
     for name, own in values.items():
@@ -48,7 +48,7 @@ def public_values(file: StudyFile, table: Table) -> Values:
     return values
 
 
-def _read(table: Table, name: str, column: Number | Category) -> np.ndarray:
+def _read(table: RecordTable, name: str, column: Number | Category) -> np.ndarray:
     if isinstance(column, Number):
         return _numbers(table, name, column)
     places = table.codes(name, column.values)
@@ -61,7 +61,7 @@ def _kind(column: Number | Category) -> str:
     return f"any of {', '.join(column.values)} (letters, spaces and case count)"
 
 
-def _require_size(file: StudyFile, table: Table, party: str) -> None:
+def _require_size(file: StudyFile, table: RecordTable, party: str) -> None:
     """Where sizes are hidden a party may hold any number of records, and nobody is told."""
     stated = file.parties[file.party(party)].records
     if file.data.sizes == "exact" and table.rows != stated:
@@ -72,7 +72,7 @@ def _require_size(file: StudyFile, table: Table, party: str) -> None:
         )
 
 
-def _numbers(table: Table, name: str, column: Number) -> np.ndarray:
+def _numbers(table: RecordTable, name: str, column: Number) -> np.ndarray:
     numbers, (low, high) = table.numbers(name), column.bounds
     outside = int(np.count_nonzero((numbers < low) | (numbers > high)))
     if outside:

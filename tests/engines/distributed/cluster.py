@@ -17,7 +17,7 @@ from unisono.core.trust import Relation, Trust, Viewer
 from unisono.core.values import Private
 from unisono.engines import wire
 from unisono.engines.distributed.party import Responder
-from unisono.engines.distributed.server import Conditions, Outcome, coordinate
+from unisono.engines.distributed.server import Conditions, StageOutcome, coordinate
 from unisono.engines.distributed.sessions import session_of
 from unisono.secagg.roster import Identity, Roster
 
@@ -155,7 +155,7 @@ class Cluster:
         *,
         ahead: bool = True,
         progress: Callable[[int], None] | None = None,
-    ) -> Outcome:
+    ) -> StageOutcome:
         return coordinate(
             self.study,
             link or self.link,

@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from unisono.engines import wire
-from unisono.engines.flower import careful
-from unisono.engines.flower.careful import _SHORT
+from unisono.engines.flower import http_client
 from unisono.engines.flower.fleet import Fleet
+from unisono.engines.flower.http_client import _SHORT
 from unisono.engines.flower.refusals import explain
 from unisono.errors import InvalidInput
 
@@ -119,7 +119,7 @@ def test_an_endless_answer_is_cut_off():
 
 
 def test_an_answer_that_comes_byte_by_byte_is_given_up(monkeypatch):
-    monkeypatch.setattr(careful, "_WHOLE", 0.3)
+    monkeypatch.setattr(http_client, "_WHOLE", 0.3)
     written = []
 
     def dripping(handler):

@@ -23,10 +23,10 @@ from unisono.engines.flower.certificates import (
     public_path,
 )
 from unisono.engines.flower.cluster import SuperLink
-from unisono.engines.flower.door import SHORT, Door
 from unisono.engines.flower.fleet import Fleet
 from unisono.engines.flower.mailboxes import PARTYS_PATH, SERVERS_PATH
 from unisono.engines.flower.processes import marked
+from unisono.engines.flower.public_gateway import SHORT, Door
 from unisono.engines.flower.superlink import Control, _patient_for
 
 pytestmark = pytest.mark.cluster

@@ -6,7 +6,6 @@ import time
 import pytest
 
 from unisono.engines.flower import mailboxes
-from unisono.engines.flower.door import SHORT
 from unisono.engines.flower.mailboxes import (
     ANSWERED,
     ASKED,
@@ -19,6 +18,7 @@ from unisono.engines.flower.mailboxes import (
     OUT,
     Mailboxes,
 )
+from unisono.engines.flower.public_gateway import SHORT
 
 NODE, OTHER = 7, 9
 

@@ -17,7 +17,7 @@ from unisono.engines.flower.certificates import (
 from unisono.engines.flower.cluster import SuperLink
 from unisono.engines.flower.fleet import Fleet
 from unisono.engines.flower.mailboxes import LONGEST_WAIT
-from unisono.engines.flower.resident import _Resident
+from unisono.engines.flower.party_client import _Resident
 
 pytestmark = pytest.mark.cluster
 

@@ -6,9 +6,9 @@ import time
 import httpx
 import pytest
 
-from unisono.engines.flower import resident
-from unisono.engines.flower.fleet import Request
-from unisono.engines.flower.resident import PATIENCE, _Resident, serve
+from unisono.engines.flower import party_client
+from unisono.engines.flower.fleet import FleetRequest
+from unisono.engines.flower.party_client import PATIENCE, _Resident, serve
 from unisono.errors import InvalidInput
 
 
@@ -28,7 +28,7 @@ class Fleet:
         if not self.messages:
             self.stop.set()
             return None
-        return Request(*self.messages.pop(0))
+        return FleetRequest(*self.messages.pop(0))
 
     def beat(self):
         self.beats += 1
@@ -40,7 +40,7 @@ def message(identifier, data):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(resident, "_SHORTEST_RETRY", 0.01)
+    monkeypatch.setattr(party_client, "_SHORTEST_RETRY", 0.01)
 
 
 def answered(messages, answer=bytes.upper, breaks=()):
@@ -115,14 +115,14 @@ def test_the_last_reply_is_handed_over_before_the_party_leaves():
 
 
 def test_while_an_answer_takes_long_the_party_says_that_it_is_there(monkeypatch):
-    monkeypatch.setattr(resident, "_BEAT", 0.02)
-    monkeypatch.setattr(resident, "_LOOK", 0.01)
+    monkeypatch.setattr(party_client, "_BEAT", 0.02)
+    monkeypatch.setattr(party_client, "_LOOK", 0.01)
     fleet = answered([message(b"1", b"a")], lambda data: time.sleep(0.3) or data)
     assert 2 <= fleet.beats <= 15
 
 
 def test_a_server_that_does_not_wait_is_not_asked_without_end(monkeypatch):
-    monkeypatch.setattr(resident, "_SHORTEST_RETRY", 0.05)
+    monkeypatch.setattr(party_client, "_SHORTEST_RETRY", 0.05)
     stop = threading.Event()
 
     class Hasty(Fleet):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from unisono.engines.flower.app import note
-from unisono.engines.flower.runs import Run, ServerFailed
+from unisono.engines.flower.runs import ServerFailed, SubmittedRun
 
 SERVER = SimpleNamespace(alive=lambda: True, tail=lambda: "the last words")
 
@@ -19,7 +19,7 @@ SERVER = SimpleNamespace(alive=lambda: True, tail=lambda: "the last words")
 def running(folder, code="import time; time.sleep(60)", server=SERVER):
     process = subprocess.Popen([sys.executable, "-c", code])
     try:
-        yield Run(server, 7, folder, process)
+        yield SubmittedRun(server, 7, folder, process)
     finally:
         process.kill()
         process.wait()

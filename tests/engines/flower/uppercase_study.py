@@ -15,7 +15,7 @@ from pathlib import Path
 from unisono.engines.flower.app import client_app, server_app
 from unisono.engines.flower.certificates import load_node_keys
 from unisono.engines.flower.link import GridLink
-from unisono.engines.flower.resident import serve
+from unisono.engines.flower.party_client import serve
 from unisono.errors import UnisonoError
 
 

@@ -1,18 +1,18 @@
 """The built-in laboratory: attacks on defences, of updates (digits) and of tables (linkage)."""
 
 from unisono.attacks.laboratory.cases import CASES, Case, chosen
-from unisono.attacks.laboratory.experiment import QUICK, Effort, Outcome, run
+from unisono.attacks.laboratory.experiment import QUICK, LaboratoryEffort, LaboratoryOutcome, run
 from unisono.attacks.laboratory.linking import LinkageFound, linkage_document, run_linkage
-from unisono.attacks.laboratory.results import Laboratory, Row, document
+from unisono.attacks.laboratory.results import LaboratoryResults, Row, document
 
 __all__ = [
     "CASES",
     "QUICK",
     "Case",
-    "Effort",
-    "Laboratory",
+    "LaboratoryEffort",
+    "LaboratoryOutcome",
+    "LaboratoryResults",
     "LinkageFound",
-    "Outcome",
     "Row",
     "chosen",
     "document",

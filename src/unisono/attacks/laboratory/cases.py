@@ -16,17 +16,17 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from unisono.attacks.defences import (
-    Clipping,
+    ClippingDefence,
     Defence,
     DpSgd,
     Dropout,
     GradientNoise,
-    LocalSteps,
+    LocalStepsDefence,
     Nothing,
     Pruning,
     SecureSum,
 )
-from unisono.attacks.laboratory.ground import BATCH, Ground
+from unisono.attacks.laboratory.testbed import BATCH, Ground
 from unisono.errors import InvalidInput
 
 STEPS = BATCH  # local steps; with fresh batches one record each
@@ -62,14 +62,14 @@ CASES = (
     Case(
         "local-same",
         f"{STEPS} local steps, same batch",
-        lambda g, b: LocalSteps(STEPS, g.rate),
+        lambda g, b: LocalStepsDefence(STEPS, g.rate),
         "k B sqrt(d/m)",
         -0.5,
     ),
     Case(
         "local-fresh",
         f"{STEPS} local steps, fresh batches",
-        lambda g, b: LocalSteps(STEPS, g.rate, fresh=True),
+        lambda g, b: LocalStepsDefence(STEPS, g.rate, fresh=True),
         "k B sqrt(d/m)",
         -0.5,
         True,
@@ -79,14 +79,14 @@ CASES = (
     Case(
         "clip-batch",
         "batch clipped to half",
-        lambda g, b: Clipping(g.batch_length / 2),
+        lambda g, b: ClippingDefence(g.batch_length / 2),
         _PLAIN,
         -0.5,
     ),
     Case(
         "clip-record",
         "each record clipped to half",
-        lambda g, b: Clipping(g.record_length / 2, "record"),
+        lambda g, b: ClippingDefence(g.record_length / 2, "record"),
         _PLAIN,
         -0.5,
     ),

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from unisono.attacks.defences import Defence, DpSgd, SecureSum
-from unisono.attacks.laboratory import ground, reconstruction
-from unisono.attacks.laboratory.ground import Ground
-from unisono.attacks.laboratory.results import Point
+from unisono.attacks.laboratory import reconstruction, testbed
+from unisono.attacks.laboratory.results import TensorPoint
+from unisono.attacks.laboratory.testbed import Ground
 from unisono.attacks.scoring import match
 
 
 def by_epsilon(
     place: Ground, multipliers: Sequence[float], digits: int, delta: float, seed: int
-) -> tuple[Point, ...]:
+) -> tuple[TensorPoint, ...]:
     """Points by epsilon of the round, for somebody who knows who took part."""
     found = []
     for multiplier in multipliers:
@@ -27,15 +27,17 @@ def by_epsilon(
     return tuple(found)
 
 
-def by_parties(place: Ground, parties: Sequence[int], digits: int, seed: int) -> tuple[Point, ...]:
+def by_parties(
+    place: Ground, parties: Sequence[int], digits: int, seed: int
+) -> tuple[TensorPoint, ...]:
     pool = (place.rows, place.targets)
     return tuple(_point(place, SecureSum(n, pool), n, n, digits, seed) for n in parties)
 
 
 def _point(
     place: Ground, defence: Defence, at: float, guesses: int, digits: int, seed: int
-) -> Point:
-    rows, labels = ground.secrets()
+) -> TensorPoint:
+    rows, labels = testbed.secrets()
     errors, controls = [], []
     for number in range(digits):
         own = slice(number, number + 1)
@@ -46,4 +48,4 @@ def _point(
         for _ in range(20):
             drawn = place.rows[generator.choice(len(place.rows), guesses, replace=False)]
             controls.append(match(drawn, rows[own]).error)
-    return Point(float(at), float(np.mean(errors)), float(np.mean(controls)))
+    return TensorPoint(float(at), float(np.mean(errors)), float(np.mean(controls)))

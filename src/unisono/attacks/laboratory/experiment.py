@@ -14,18 +14,18 @@ from typing import NamedTuple
 import numpy as np
 
 from unisono.attacks.defences import DpSgd
-from unisono.attacks.laboratory import curves, ground, members, reconstruction, tensors, training
+from unisono.attacks.laboratory import curves, members, reconstruction, tensors, testbed, training
 from unisono.attacks.laboratory.cases import CASES, Case
-from unisono.attacks.laboratory.ground import BATCH, Ground
 from unisono.attacks.laboratory.results import (
     Baseline,
-    Laboratory,
-    Membership,
-    Privacy,
+    LaboratoryResults,
+    MembershipScore,
+    PrivacyScore,
     Reconstruction,
     Row,
     Tensor,
 )
+from unisono.attacks.laboratory.testbed import BATCH, Ground
 from unisono.attacks.scoring import Score, fit_slope, judge, match, mean_baseline
 
 DELTA = 1e-5
@@ -42,7 +42,7 @@ SETTING = {
 }
 
 
-class Effort(NamedTuple):
+class LaboratoryEffort(NamedTuple):
     """How much of everything."""
 
     neurons: tuple[int, ...] = (30_000, 60_000, 120_000)
@@ -57,7 +57,7 @@ class Effort(NamedTuple):
     parties: tuple[int, ...] = (1, 2, 4, 8, 16)
 
 
-QUICK = Effort(
+QUICK = LaboratoryEffort(
     neurons=(20_000, 28_000, 40_000),
     tensor_seeds=1,
     private_batches=2,
@@ -71,10 +71,10 @@ QUICK = Effort(
 )
 
 
-class Outcome(NamedTuple):
+class LaboratoryOutcome(NamedTuple):
     """Numbers, and the rows behind the pictures: defence -> attack -> (5, 64), "truth" first."""
 
-    laboratory: Laboratory
+    laboratory: LaboratoryResults
     gallery: Gallery
 
 
@@ -83,14 +83,14 @@ def run(
     *,
     seed: int = 0,
     quick: bool = False,
-    effort: Effort | None = None,
+    effort: LaboratoryEffort | None = None,
     progress: Progress | None = None,
-) -> Outcome:
+) -> LaboratoryOutcome:
     """Attack everything; `progress(words, done, total)` is called after each piece of work."""
     begin = time.monotonic()
-    effort = effort or (QUICK if quick else Effort())
+    effort = effort or (QUICK if quick else LaboratoryEffort())
     said = progress or (lambda words, done, total: None)
-    place, (truth, _) = ground.images(seed), ground.secrets()
+    place, (truth, _) = testbed.images(seed), testbed.secrets()
     rows, gallery = [], {"truth": {"truth": truth}}
     with _one_thread():
         for number, case in enumerate(cases):
@@ -103,9 +103,9 @@ def run(
         by_parties = curves.by_parties(place, effort.parties, effort.curve_digits, seed)
     said("done", len(cases) + 1, len(cases) + 1)
     mean = mean_baseline(place.rows, truth, peak=1.0)
-    batches = [ground.secrets(number)[0] for number in range(effort.private_batches)]
+    batches = [testbed.secrets(number)[0] for number in range(effort.private_batches)]
     blind = np.mean([_blind_ratio(place, own, seed) for own in batches])
-    found = Laboratory(
+    found = LaboratoryResults(
         rows=tuple(rows),
         baseline=Baseline(mean.error, float(np.mean(mean.psnr)), float(blind)),
         by_epsilon=by_epsilon,
@@ -116,11 +116,11 @@ def run(
         seed=seed,
         seconds=time.monotonic() - begin,
     )
-    return Outcome(found, gallery)
+    return LaboratoryOutcome(found, gallery)
 
 
-def _row(case: Case, effort: Effort, seed: int) -> tuple[Row, dict[str, np.ndarray]]:
-    place = ground.images(seed)
+def _row(case: Case, effort: LaboratoryEffort, seed: int) -> tuple[Row, dict[str, np.ndarray]]:
+    place = testbed.images(seed)
     private = isinstance(case.make(place, BATCH), DpSgd)
     batches = effort.private_batches if private else 1
     inversion, image, labels_ratio = _inversion(case, place, batches, seed)
@@ -136,7 +136,7 @@ def _row(case: Case, effort: Effort, seed: int) -> tuple[Row, dict[str, np.ndarr
         inversion=inversion,
         closed_form=closed,
         tensor=tensor,
-        membership=Membership(
+        membership=MembershipScore(
             found.adaptive.area, found.adaptive.advantage, found.naive.area, effort.trials
         ),
         labels_ratio=labels_ratio,
@@ -153,7 +153,7 @@ def _inversion(
     scores: dict[bool, list[Score]] = {True: [], False: []}
     means, labels = [], []
     for number in range(batches):
-        truth, targets = ground.secrets(number)
+        truth, targets = testbed.secrets(number)
         generator = np.random.default_rng([seed, 1, number])
         seen = case.make(place, BATCH).observe(place.victim(truth, targets), generator)
         for adaptive, own in scores.items():
@@ -172,7 +172,7 @@ def _closed_form(
     """Each secret digit alone in a batch; a batch for each local step would need more than one."""
     if case.fresh:
         return None, None
-    truth, targets = ground.secrets()
+    truth, targets = testbed.secrets()
     scores: dict[bool, list[Score]] = {True: [], False: []}
     for number in range(BATCH):
         own = slice(number, number + 1)
@@ -198,20 +198,20 @@ def _reconstruction(scores: Mapping[bool, Sequence[Score]], mean: float) -> Reco
     )
 
 
-def _tensor(case: Case, effort: Effort, seed: int) -> tuple[Tensor, np.ndarray]:
+def _tensor(case: Case, effort: LaboratoryEffort, seed: int) -> tuple[Tensor, np.ndarray]:
     """Errors of moments by neurons, medians over records and networks; the polish at the least.
 
     The slope is fitted to the networks' own medians, so that its uncertainty is that of networks.
     """
-    images, labels = ground.secrets()
-    truth, targets = ground.stretched(images), ground.even_or_odd(labels)
+    images, labels = testbed.secrets()
+    truth, targets = testbed.stretched(images), testbed.even_or_odd(labels)
     errors, points = [], []
     for neurons in effort.neurons:
         found = []
         # Private updates are large to make, and their errors scatter little.
         private = case.exponent == 0
         for number in range(1 if private else effort.tensor_seeds):
-            place = ground.moments(neurons, seed + number)
+            place = testbed.moments(neurons, seed + number)
             generator = np.random.default_rng([seed, 3, number])
             seen = case.make(place, BATCH).observe(place.victim(truth, targets), generator)
             start = tensors.by_moments(place, seen, BATCH)
@@ -226,7 +226,7 @@ def _tensor(case: Case, effort: Effort, seed: int) -> tuple[Tensor, np.ndarray]:
         errors.append(float(np.median(found)))
     slope = fit_slope(*zip(*points, strict=True))
     judged = None if case.exponent is None else judge(slope, case.exponent)
-    public = ground.digits().rows
+    public = testbed.digits().rows
     typical = np.mean(np.linalg.norm(public - public.mean(axis=0), axis=1))
     shown = public.mean(axis=0) + typical / np.sqrt(truth.shape[1]) * best.matched
     return Tensor(
@@ -243,12 +243,14 @@ def _tensor(case: Case, effort: Effort, seed: int) -> tuple[Tensor, np.ndarray]:
     ), np.clip(shown, 0, 1)
 
 
-def _privacy(case: Case, place: Ground, effort: Effort, seed: int, private: bool) -> Privacy:
-    small = ground.images(seed, 8)
+def _privacy(
+    case: Case, place: Ground, effort: LaboratoryEffort, seed: int, private: bool
+) -> PrivacyScore:
+    small = testbed.images(seed, 8)
     runs = effort.private_runs if private else effort.runs
     defence = case.make(small, BATCH)
     shown = members.audited(small, defence, DELTA, runs, private, seed)
-    return Privacy(
+    return PrivacyScore(
         delta=DELTA,
         epsilon_round=defence.epsilon(DELTA, BATCH, 1),
         epsilon_training=training.epsilon_of_training(place, case, effort.rounds, DELTA),

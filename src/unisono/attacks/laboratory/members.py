@@ -23,14 +23,14 @@ import numpy as np
 
 from unisono.attacks.audit import Audit, audit
 from unisono.attacks.defences import Defence
-from unisono.attacks.laboratory.ground import BATCH, NOBODY, Ground, digits
-from unisono.attacks.membership import Measured, measured
+from unisono.attacks.laboratory.testbed import BATCH, NOBODY, Ground, digits
+from unisono.attacks.membership import MeasuredMembership, measured
 from unisono.attacks.victim import Seen, Victim, as_gradient, sender, visible_mask
 
 
 class Tested(NamedTuple):
-    adaptive: Measured
-    naive: Measured
+    adaptive: MeasuredMembership
+    naive: MeasuredMembership
 
 
 def tested(ground: Ground, defence: Defence, trials: int, seed: int) -> Tested:

@@ -19,9 +19,9 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 from unisono.attacks.laboratory.experiment import Gallery
-from unisono.attacks.laboratory.ground import BATCH, SIDE
 from unisono.attacks.laboratory.linking import LinkageFound
-from unisono.attacks.laboratory.results import Laboratory, Point, Row
+from unisono.attacks.laboratory.results import LaboratoryResults, Row, TensorPoint
+from unisono.attacks.laboratory.testbed import BATCH, SIDE
 
 _ATTACKS = {
     "inversion": "gradient inversion",
@@ -39,7 +39,7 @@ _STYLE: Any = {
 }
 
 
-def grid(found: Laboratory, gallery: Gallery) -> bytes:
+def grid(found: LaboratoryResults, gallery: Gallery) -> bytes:
     """True digits in the first row, then one row for each defence; errors under each strip."""
     rows = found.rows
     with pyplot.rc_context(_STYLE):
@@ -64,7 +64,7 @@ def grid(found: Laboratory, gallery: Gallery) -> bytes:
         return _png(figure)
 
 
-def axis(found: Laboratory) -> bytes:
+def axis(found: LaboratoryResults) -> bytes:
     """Two panels that share the axis of errors, and the line of the mean image through both."""
     with pyplot.rc_context(_STYLE):
         figure, (left, right) = pyplot.subplots(
@@ -148,7 +148,7 @@ def linked(found: LinkageFound) -> bytes:
 
 
 def _line(
-    panel: Any, points: tuple[Point, ...], colour: str, marker: str, line: str, label: str
+    panel: Any, points: tuple[TensorPoint, ...], colour: str, marker: str, line: str, label: str
 ) -> None:
     where, errors = [p.at for p in points], [p.error for p in points]
     panel.plot(where, errors, color=colour, marker=marker, linestyle=line, label=label)

@@ -19,12 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from unisono.attacks import closed_form
-from unisono.attacks.gradient_inversion import Settings, invert_without_labels
-from unisono.attacks.laboratory.ground import CLASSES, FEATURES, Ground
+from unisono.attacks.gradient_inversion import InversionSettings, invert_without_labels
+from unisono.attacks.laboratory.testbed import CLASSES, FEATURES, Ground
 from unisono.attacks.scoring import match
 from unisono.attacks.victim import Seen, as_gradient, attacker_model, length, sender
 
-SETTINGS = Settings(low=0.0, high=1.0, restarts=2, steps=400)
+SETTINGS = InversionSettings(low=0.0, high=1.0, restarts=2, steps=400)
 _LAST, _FIRST = "dense1", "dense0"
 
 
@@ -36,7 +36,7 @@ class Attempt(NamedTuple):
 
 
 def inverted(
-    ground: Ground, seen: Seen, records: int, adaptive: bool, settings: Settings = SETTINGS
+    ground: Ground, seen: Seen, records: int, adaptive: bool, settings: InversionSettings = SETTINGS
 ) -> Attempt:
     """Gradient inversion without labels, within the public range of grey values."""
     model = attacker_model(ground.network.loss, ground.parameters, seen, records, adaptive=adaptive)

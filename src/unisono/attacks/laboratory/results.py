@@ -42,7 +42,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Membership:
+class MembershipScore:
     """Area under the curve (1/2 is guessing) and the best TPR - FPR, on one update."""
 
     area: float
@@ -52,7 +52,7 @@ class Membership:
 
 
 @dataclass(frozen=True)
-class Privacy:
+class PrivacyScore:
     """Epsilon at `delta`, presence of one record: the accountant's of the attacked round, by
     somebody who knows who took part, and of the whole training with secret coins; and what an audit
     of the round's code shows at least. `ceiling` is the most that so many runs can show."""
@@ -77,14 +77,14 @@ class Row:
     inversion: Reconstruction
     closed_form: Reconstruction | None
     tensor: Tensor
-    membership: Membership
+    membership: MembershipScore
     labels_ratio: float
     accuracy: float
-    privacy: Privacy
+    privacy: PrivacyScore
 
 
 @dataclass(frozen=True)
-class Point:
+class TensorPoint:
     """Mean error of one record's inversion, by epsilon of a round or by number of parties, and of
     the best of as many public images as there were guesses."""
 
@@ -103,11 +103,11 @@ class Baseline:
 
 
 @dataclass(frozen=True)
-class Laboratory:
+class LaboratoryResults:
     rows: tuple[Row, ...]
     baseline: Baseline
-    by_epsilon: tuple[Point, ...]
-    by_parties: tuple[Point, ...]
+    by_epsilon: tuple[TensorPoint, ...]
+    by_parties: tuple[TensorPoint, ...]
     single_baseline: float
     setting: dict[str, str]
     quick: bool
@@ -115,7 +115,7 @@ class Laboratory:
     seconds: float
 
 
-def document(found: Laboratory) -> dict[str, Any]:
+def document(found: LaboratoryResults) -> dict[str, Any]:
     """Plain JSON, as it lies in attacks.json under "laboratory"."""
     return {"format": "unisono-laboratory-1", **plain(asdict(found))}
 

@@ -13,7 +13,7 @@ an attacker would do next, and knows no such bound.
 
 import numpy as np
 
-from unisono.attacks.laboratory.ground import FEATURES, Ground
+from unisono.attacks.laboratory.testbed import FEATURES, Ground
 from unisono.attacks.tensor import ACTIVATIONS, Neurons, attack
 from unisono.attacks.tensor.polish import polish
 from unisono.attacks.victim import Seen, as_gradient, visible_mask

@@ -16,7 +16,7 @@ import optax
 
 from unisono.attacks.defences import Defence, DpSgd
 from unisono.attacks.laboratory.cases import Case
-from unisono.attacks.laboratory.ground import FEATURES, NOBODY, Ground, digits
+from unisono.attacks.laboratory.testbed import FEATURES, NOBODY, Ground, digits
 from unisono.attacks.victim import as_gradient
 
 EXPECTED = 60

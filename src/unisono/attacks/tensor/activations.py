@@ -42,7 +42,7 @@ class Activation(NamedTuple):
     kinks: tuple[float, ...] = ()
 
 
-class Plan(NamedTuple):
+class ActivationPlan(NamedTuple):
     """The orders to estimate, all coefficients c_0 ... c_4, and whether signs stay unknown."""
 
     orders: tuple[int, ...]
@@ -122,7 +122,7 @@ def hermite_coefficients(activation: str | Activation, scale: float = 1.0) -> tu
     return found, math.sqrt(mass @ left**2)
 
 
-def plan(activation: str | Activation, scale: float = 1.0, outputs: int = 1) -> Plan:
+def plan(activation: str | Activation, scale: float = 1.0, outputs: int = 1) -> ActivationPlan:
     """The orders that show the records, or a refusal with its reason.
 
     Several outputs have a second-order matrix each, and three (hence two independent ones, as
@@ -145,11 +145,11 @@ def plan(activation: str | Activation, scale: float = 1.0, outputs: int = 1) -> 
     second, third, fourth = (sizes[p] > USABLE * left for p in (2, 3, 4))
     if second and (third or fourth):
         higher = 3 if (third and sizes[3] >= sizes[4]) or not fourth else 4
-        return Plan((2, higher), coefficients, not (third and higher == 3) and not first)
+        return ActivationPlan((2, higher), coefficients, not (third and higher == 3) and not first)
     if third:
-        return Plan((3,), coefficients, True)
+        return ActivationPlan((3,), coefficients, True)
     if second and outputs >= 3:
-        return Plan((2,), coefficients, not first)
+        return ActivationPlan((2,), coefficients, not first)
     shares = ", ".join(f"{size / left:.1e}" for size in sizes[2:])
     raise InvalidInput(
         f"{shape.name} at scale {scale:g} shows no record: of its curved part orders 2, 3 and 4 "

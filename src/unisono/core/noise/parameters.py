@@ -68,3 +68,13 @@ def whole_number(name: str, value: int, smallest: int, largest: int) -> int:
             f"{name} must be a whole number in [{smallest}, {largest}], got {value!r}"
         )
     return int(value)
+
+
+def single_precision(width: float) -> float:
+    """The least 32-bit float that is no smaller: a width as a compiled program receives it."""
+    nearest = np.float32(width)
+    if not np.isfinite(nearest):
+        return math.inf
+    # As doubles: beside a 32-bit float NumPy would round the width before it compares.
+    upward = np.nextafter(nearest, np.float32(np.inf))
+    return float(nearest) if float(nearest) >= width else float(upward)

@@ -19,7 +19,7 @@ from unisono.engines.distributed import packets
 from unisono.engines.distributed.answers import agreeing, read
 from unisono.engines.distributed.presence import Ask, Presence
 from unisono.secagg import server as secure_sum
-from unisono.secagg.server import Dealers, Survivors, Table, TooFew
+from unisono.secagg.server import Dealers, ShareTable, Survivors, TooFew
 from unisono.secagg.session import Session
 
 _PAUSE = 0.2
@@ -29,7 +29,7 @@ class Spoilt(TooFew):
     """Shares that could not be opened; nothing was sent, so the same attempt may begin anew."""
 
 
-class Place(NamedTuple):
+class Attempt(NamedTuple):
     """A round, and how many retries of the run were used before."""
 
     round: int
@@ -56,7 +56,7 @@ class Opening:
             connect_timeout,
             say,
         )
-        self._ready: dict[Place, Dealers] = {}
+        self._ready: dict[Attempt, Dealers] = {}
         # Left out from then on, while enough others remain: who dealt shares that cannot be opened.
         self._blamed: set[int] = set()
         # Who did not take part when last asked for this round alone: nobody waits for them.
@@ -67,7 +67,7 @@ class Opening:
         fine = [party for party in self.present.parties if party not in self._blamed]
         return fine if len(fine) >= self.session.minimum else self.present.parties
 
-    def set_up(self, place: Place) -> Dealers | None:
+    def set_up(self, place: Attempt) -> Dealers | None:
         """Who takes part: set up before, or now, anew until enough are here or the time is over.
 
         What was set up before serves if everybody who is here is in it: who missed one round is
@@ -87,7 +87,7 @@ class Opening:
                 time.sleep(_PAUSE)
                 self.present.meet()
 
-    def _set_up_now(self, place: Place) -> Dealers:
+    def _set_up_now(self, place: Attempt) -> Dealers:
         announce = _announce(place)
         replies = self.present.exchange({party: [announce] for party in self._trusted})
         table = self._table(place, replies.get("announce", {}))
@@ -99,11 +99,11 @@ class Opening:
 
     def open(
         self,
-        place: Place,
+        place: Attempt,
         dealers: Dealers,
         public: Sequence[np.ndarray],
         counted: Sequence[int],
-        coming: Place | None,
+        coming: Attempt | None,
         seen: Callable[[Any], None],
     ) -> tuple[np.ndarray, list[int]]:
         """The sum over the survivors, and who they are; raises TooFew if it cannot be opened, and
@@ -169,18 +169,20 @@ class Opening:
             {party: [*asks.get(party, []), *extra.get(party, [])] for party in {*asks, *extra}}
         )
 
-    def _table(self, place: Place, replies: Mapping[int, wire.Packet]) -> Table:
+    def _table(self, place: Attempt, replies: Mapping[int, wire.Packet]) -> ShareTable:
         keys = read(replies, lambda p, arrays: packets.read_announcements(arrays)[p])
         return secure_sum.collect_keys(self.session, place.round, place.attempt, keys)
 
-    def _table_of(self, coming: Place | None, replies: Mapping[int, wire.Packet]) -> Table | None:
+    def _table_of(
+        self, coming: Attempt | None, replies: Mapping[int, wire.Packet]
+    ) -> ShareTable | None:
         """Keys for the round to come; too few, and it is set up in its own time."""
         if coming is not None:
             with contextlib.suppress(TooFew):
                 return self._table(coming, replies)
         return None
 
-    def _keep(self, coming: Place, table: Table, replies: Mapping[int, wire.Packet]) -> None:
+    def _keep(self, coming: Attempt, table: ShareTable, replies: Mapping[int, wire.Packet]) -> None:
         """Shares for the round to come; too few, and it is set up in its own time."""
         self._ready.clear()
         with contextlib.suppress(TooFew):
@@ -198,9 +200,9 @@ def _survivors(
     return secure_sum.collect_vectors(dealers, both)
 
 
-def _announce(place: Place) -> Ask:
+def _announce(place: Attempt) -> Ask:
     return Ask("announce", place.scalars, [], "announce")
 
 
-def _deal(place: Place, table: Table) -> Ask:
+def _deal(place: Attempt, table: ShareTable) -> Ask:
     return Ask("deal", place.scalars, packets.announcements(table.announcements), "deal")

@@ -24,7 +24,7 @@ from unisono.engines.distributed.envelope import seal
 from unisono.engines.distributed.results import Signed, require_signed, result_hash
 from unisono.engines.distributed.spender import Spender
 from unisono.engines.distributed.work import Worker
-from unisono.engines.requirements import asked
+from unisono.engines.requirements import asked, require_begun
 from unisono.errors import InvalidInput, PrivacyViolation
 from unisono.secagg import party as secure_sum
 from unisono.secagg.roster import Identity
@@ -54,6 +54,7 @@ class Responder:
         memory: Path | None = None,
         keep: Callable[[bytes], None] | None = None,
     ) -> None:
+        require_begun(study)
         self.study, self.party, self.session = study, party, session
         self.index = session.roster.require(identity)
         self._identity, self._allow, self._keep = identity, allow, keep

@@ -21,10 +21,11 @@ from unisono.core.trust import SERVER, Trust
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.distributed.answers import agreeing, read
 from unisono.engines.distributed.link import Link
-from unisono.engines.distributed.opening import Opening, Place, Spoilt
+from unisono.engines.distributed.opening import Attempt, Opening, Spoilt
 from unisono.engines.distributed.presence import Ask, Presence
 from unisono.engines.distributed.results import ResultSigner, result_hash
-from unisono.engines.naming import order_of, schedule_of
+from unisono.engines.record_order import order_of, schedule_of
+from unisono.engines.requirements import require_begun
 from unisono.errors import InvalidInput
 from unisono.secagg.encoding import signed
 from unisono.secagg.server import TooFew
@@ -47,7 +48,7 @@ class Conditions:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StageOutcome:
     """What came of a run: the result, what the server saw, which rounds were opened, who has said
     that it holds the result, and the message by which it was `told`."""
 
@@ -76,7 +77,7 @@ def coordinate(
     uninformed: Collection[int] | None = None,
     earlier: Sequence[bytes] = (),
     order: np.ndarray | None = None,
-) -> Outcome:
+) -> StageOutcome:
     """Run all rounds of one stage.
 
     `server_noise` draws the noise of a trusted server, in grid steps; `signer` signs the result for
@@ -111,6 +112,7 @@ class _Run:
         order: np.ndarray | None = None,
     ) -> None:
         algorithm, facts, trust = study.algorithm, study.facts, study.trust
+        require_begun(study)
         if session.parties != facts.parties:
             raise InvalidInput(
                 f"a roster of {session.parties} parties for a study of {facts.parties}: use the "
@@ -140,7 +142,7 @@ class _Run:
         progress: Callable[[int], None] | None,
         signer: ResultSigner | None = None,
         uninformed: Collection[int] | None = None,
-    ) -> Outcome:
+    ) -> StageOutcome:
         algorithm = self.study.algorithm
         begun = self.saved is not None and self.saved.exists()
         first = self._resume()
@@ -161,7 +163,7 @@ class _Run:
         told = Ask("finish", {"opened": int(self.opened)}, [*leaves, *beside], "finish")
         informed = self._inform(told, uninformed)
         traffic = {"sent": self.present.bytes_sent, "received": self.present.bytes_received}
-        return Outcome(
+        return StageOutcome(
             value,
             self.transcript,
             int(self.opened),
@@ -240,7 +242,7 @@ class _Run:
 
     def _plain(self, number: int, public: list[Any]) -> tuple[np.ndarray, list[int]] | None:
         """One exchange; every party sends all of its noise, or trusts the server."""
-        place = Place(number, int(self.attempt))
+        place = Attempt(number, int(self.attempt))
         scalars = {**place.scalars, "counted": self.counted.tolist()}
         expected = "released" if self.study.trust is Trust.LOCAL else "disclosed"
         parties = self.present.parties
@@ -260,7 +262,7 @@ class _Run:
 
     def _secure(self, number: int, public: list[Any]) -> tuple[np.ndarray, list[int]] | None:
         """The server learns the sum over the survivors."""
-        place, rounds = Place(number, int(self.attempt)), self.study.algorithm.rounds
+        place, rounds = Attempt(number, int(self.attempt)), self.study.algorithm.rounds
         ahead = self.conditions.ahead and number + 1 < rounds
         while True:
             dealers = self.opening.set_up(place)
@@ -273,7 +275,7 @@ class _Run:
                     dealers,
                     public,
                     self.counted.tolist(),
-                    Place(number + 1, place.attempt) if ahead else None,
+                    Attempt(number + 1, place.attempt) if ahead else None,
                     lambda masked: self._saw(number, masked),
                 )
             except Spoilt as error:

@@ -31,11 +31,11 @@ from typing import Any, NoReturn, Self
 
 from cryptography.hazmat.primitives import serialization
 
-from unisono.engines.flower import leashed
+from unisono.engines.flower import child_process
 from unisono.engines.flower.certificates import ServerFiles, load_public_key
 from unisono.engines.flower.processes import free_port, marked
 from unisono.engines.flower.refusals import is_loopback
-from unisono.engines.flower.runs import Run, ServerFailed
+from unisono.engines.flower.runs import ServerFailed, SubmittedRun
 from unisono.errors import InvalidInput
 
 _START, _END = 60.0, 5.0  # seconds to come up, and to go down by itself
@@ -179,7 +179,7 @@ class SuperLink:
             for key in keys:
                 control.register(key)
 
-    def submit(self, app: Path) -> Run:
+    def submit(self, app: Path) -> SubmittedRun:
         """Starts the server's part of a study, as `write_app` wrote it."""
         from unisono.engines.flower.superlink import Control
 
@@ -190,7 +190,7 @@ class SuperLink:
             number = control.start(app)
         process = self._started("serverapp", str(self.inside), str(number), component, job)
         self._runs.append(process)
-        return Run(self, number, Path(job), process)
+        return SubmittedRun(self, number, Path(job), process)
 
     def alive(self) -> bool:
         """Whether the process is there."""
@@ -209,7 +209,7 @@ class SuperLink:
         command = [sys.executable, "-P", "-m", f"{__package__}.{module}", *arguments]
         with self.log.open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, leashed.__file__, str(os.getpid()), *command],
+                [sys.executable, child_process.__file__, str(os.getpid()), *command],
                 env={**os.environ, **_QUIET, **own},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

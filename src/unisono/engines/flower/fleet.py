@@ -46,8 +46,8 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from unisono.engines.flower import mailboxes
-from unisono.engines.flower.careful import CarefulClient
 from unisono.engines.flower.certificates import NodeKeys, statement
+from unisono.engines.flower.http_client import CarefulClient
 from unisono.engines.flower.messages import MESSAGE_TYPE
 from unisono.errors import InvalidInput
 
@@ -57,7 +57,7 @@ _UNKNOWN = 0  # Flower's code for an error that says nothing
 _OBJECTS_OF_A_MESSAGE = 3  # message, record list, record
 
 
-class Request(NamedTuple):
+class FleetRequest(NamedTuple):
     """A message from the server, and for how many seconds somebody waits for the answer."""
 
     identifier: bytes
@@ -127,7 +127,7 @@ class Fleet:
         """Closes the connection."""
         self._client.close()
 
-    def next_message(self, identifier: bytes, reply: bytes, wait: bool) -> Request | None:
+    def next_message(self, identifier: bytes, reply: bytes, wait: bool) -> FleetRequest | None:
         """Hands over the reply to a message and returns the next one; None if there is none yet.
 
         An empty reply says that there will be none. Handing over a reply again does no harm.
@@ -142,7 +142,7 @@ class Fleet:
         name, lifetime = mailboxes.ANSWERED.unpack_from(answer)
         if not lifetime >= 0:
             raise InvalidInput(f"a message that lives for {lifetime} s")
-        return Request(name, min(lifetime, _LONGEST_LIFE), answer[mailboxes.ANSWERED.size :])
+        return FleetRequest(name, min(lifetime, _LONGEST_LIFE), answer[mailboxes.ANSWERED.size :])
 
     def beat(self) -> None:
         """Says that this party is there, while it is busy with an answer."""

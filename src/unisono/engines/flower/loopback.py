@@ -23,7 +23,7 @@ from unisono.engines.distributed.server import Conditions, coordinate
 from unisono.engines.distributed.sessions import session_of
 from unisono.engines.flower.app import client_app
 from unisono.engines.flower.link import GridLink
-from unisono.engines.naming import order_of
+from unisono.engines.record_order import order_of
 from unisono.errors import InvalidInput
 from unisono.secagg.roster import Identity, Roster
 

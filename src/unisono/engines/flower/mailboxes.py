@@ -29,7 +29,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, NamedTuple
 
-from unisono.engines.flower.door import SHORT, Headers, Receive, Scope, Send
+from unisono.engines.flower.public_gateway import SHORT, Headers, Receive, Scope, Send
 
 # A party's signature for this server (`certificates.statement`), beside Flower's own headers.
 SIGNATURE_HEADER = "flwr-unisono-signature"
@@ -54,7 +54,7 @@ DEADLINE, OUT, BACK = struct.Struct(">d"), struct.Struct(">QQ"), struct.Struct("
 NOTHING = bytes(16)
 
 
-class Message(NamedTuple):
+class HeldMessage(NamedTuple):
     """A message, and where its reply goes."""
 
     identifier: bytes
@@ -68,9 +68,9 @@ class _Box:
     """One party's messages. A node that does not ask for them is a stock SuperNode."""
 
     def __init__(self) -> None:
-        self.messages: dict[bytes, Message] = {}
+        self.messages: dict[bytes, HeldMessage] = {}
         self._upload: tuple[bytes, bytearray] | None = None  # the long reply that is coming in
-        self.waiting: asyncio.Future[Message | None] | None = None
+        self.waiting: asyncio.Future[HeldMessage | None] | None = None
         self.heard = -float("inf")
         self.stock = False
 
@@ -79,11 +79,11 @@ class _Box:
         """Whether it has asked lately: it may come back as a SuperNode."""
         return time.monotonic() < self.heard + 2 * HEARTBEAT_INTERVAL
 
-    def put(self, message: Message) -> None:
+    def put(self, message: HeldMessage) -> None:
         self.messages[message.identifier] = message
         self._wake(message)
 
-    def take(self, identifier: bytes) -> Message | None:
+    def take(self, identifier: bytes) -> HeldMessage | None:
         """The message is over: answered, or nobody waits for it."""
         if self._upload is not None and self._upload[0] == identifier:
             self._drop()
@@ -115,7 +115,7 @@ class _Box:
         """The newest request of a party counts: it has given up the one before."""
         self._wake(None)
 
-    async def next(self) -> Message | None:
+    async def next(self) -> HeldMessage | None:
         """The oldest message that is not answered, now or as soon as there is one."""
         if self.messages:
             return next(iter(self.messages.values()))
@@ -124,7 +124,7 @@ class _Box:
             return await asyncio.wait_for(own, LONGEST_WAIT)
         return None
 
-    def _wake(self, message: Message | None) -> None:
+    def _wake(self, message: HeldMessage | None) -> None:
         if self.waiting is not None and not self.waiting.done():
             self.waiting.set_result(message)
         self.waiting = None
@@ -192,7 +192,7 @@ class Mailboxes:
     async def for_server(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hands out messages, and passes replies on until all are there or the deadline is over."""
         buffer = bytearray()
-        waiting: dict[int, Message] = {}
+        waiting: dict[int, HeldMessage] = {}
         replies: asyncio.Queue[tuple[int, bytearray]] = asyncio.Queue()
         end = 0.0
         try:
@@ -202,7 +202,7 @@ class Mailboxes:
                     end = time.monotonic() + DEADLINE.unpack_from(buffer)[0]
                     del buffer[: DEADLINE.size]
                 for node, data in _cut(buffer) if end else ():
-                    message = Message(secrets.token_bytes(16), node, data, end, replies)
+                    message = HeldMessage(secrets.token_bytes(16), node, data, end, replies)
                     waiting[node] = message
                     self._boxes.setdefault(node, _Box()).put(message)
             await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -222,7 +222,7 @@ class Mailboxes:
 
     async def _settled(
         self,
-        waiting: dict[int, Message],
+        waiting: dict[int, HeldMessage],
         replies: "asyncio.Queue[tuple[int, bytearray]]",
         end: float,
         gone: "asyncio.Future[None]",

@@ -18,7 +18,7 @@ class ServerFailed(UnisonoError):
     """A process of the server did not do what was asked."""
 
 
-class Server(Protocol):
+class ServerProcess(Protocol):
     """What a run needs to know of the server it runs on."""
 
     def alive(self) -> bool:
@@ -28,11 +28,11 @@ class Server(Protocol):
         """The last lines of its log."""
 
 
-class Run:
+class SubmittedRun:
     """A run and the process that carries it out."""
 
     def __init__(
-        self, server: Server, identifier: int, job: Path, process: subprocess.Popen[bytes]
+        self, server: ServerProcess, identifier: int, job: Path, process: subprocess.Popen[bytes]
     ) -> None:
         self._server, self.identifier, self.job, self.process = server, identifier, job, process
 

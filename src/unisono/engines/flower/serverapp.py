@@ -16,7 +16,7 @@ from typing import NoReturn
 from flwr.serverapp import ServerApp
 
 from unisono.engines.flower.app import note
-from unisono.engines.flower.superlink import Task
+from unisono.engines.flower.superlink import HeldTask
 from unisono.errors import InvalidInput
 
 
@@ -25,7 +25,7 @@ def main(socket: str, run: str, component: str, job: str) -> None:
     signal.signal(signal.SIGTERM, _stopped)
     try:
         app = _loaded(component)
-        task = Task(Path(socket), int(run))
+        task = HeldTask(Path(socket), int(run))
     except Exception:
         note(Path(job), int(run), "failed", traceback.format_exc(limit=-2))
         raise

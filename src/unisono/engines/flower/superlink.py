@@ -2,7 +2,7 @@
 
 One process holds Flower's server (SuperLink). It listens twice:
 
-    public address   what parties ask for, through the door (`door`), over TLS
+    public address   what parties ask for, through a gateway (`public_gateway`), over TLS
     unix socket      everything, for processes of the same user: its folder admits nobody else
 
 Over the socket `Control` registers keys and begins runs, and `Task` is a run's connection, for the
@@ -60,7 +60,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from unisono.engines import wire
 from unisono.engines.flower import mailboxes
 from unisono.engines.flower.certificates import statement
-from unisono.engines.flower.door import Application, Door, Headers, Receive, Scope, Send
+from unisono.engines.flower.public_gateway import Application, Door, Headers, Receive, Scope, Send
 from unisono.errors import InvalidInput
 
 # Requests of a party, besides those for its messages.
@@ -147,7 +147,7 @@ def _grid(token: str) -> Any:
     return HttpGrid("localhost", True, token=token)
 
 
-class Task:
+class HeldTask:
     """The connection of the process that carries out a run."""
 
     def __init__(self, path: Path, run: int) -> None:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import httpx
 
 from unisono.engines.flower.certificates import NodeKeys
-from unisono.engines.flower.fleet import Fleet, Request
+from unisono.engines.flower.fleet import Fleet, FleetRequest
 from unisono.engines.flower.refusals import explain, require_address
 from unisono.errors import InvalidInput
 
@@ -148,7 +148,7 @@ class _Resident:
             except Exception as error:  # the loop that asks for messages meets it too, and acts
                 log.debug("heartbeat: %s", error)
 
-    def _next(self, reply: _Reply) -> Request | None:
+    def _next(self, reply: _Reply) -> FleetRequest | None:
         """Hands over a reply, through an interrupted connection if need be, until nobody waits for
         it any more; returns the next message, if there is one."""
         for pause in _retries():
@@ -162,14 +162,14 @@ class _Resident:
                 self._waits = False
         raise AssertionError("pauses never end")
 
-    def _reply(self, request: Request) -> _Reply:
+    def _reply(self, request: FleetRequest) -> _Reply:
         """One message in, one reply out. A message that comes again was answered, or lost with the
         process that began to answer it: nobody need wait for it."""
         expiry = time.monotonic() + request.lifetime
         data = self._answered(request) if self._is_new(request) else b""
         return _Reply(request.identifier, data, expiry)
 
-    def _answered(self, request: Request) -> bytes:
+    def _answered(self, request: FleetRequest) -> bytes:
         """The answer, or nothing; why there is none could depend on the records and stays here."""
         try:
             return self._answer(request.data)
@@ -177,7 +177,7 @@ class _Resident:
             log.error("a message without an answer: %s", error)
             return b""
 
-    def _is_new(self, request: Request) -> bool:
+    def _is_new(self, request: FleetRequest) -> bool:
         if request.identifier in self._seen:
             return False
         self._seen[request.identifier] = None

@@ -1,6 +1,6 @@
 """Starts a program that ends when the process that wanted it ends, however that happens.
 
-    python leashed.py PARENT PROGRAM ARGUMENTS...
+    python child_process.py PARENT PROGRAM ARGUMENTS...
 
 Linux tells a process when its parent dies (PR_SET_PDEATHSIG); elsewhere the program simply runs.
 """

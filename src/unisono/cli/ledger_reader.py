@@ -17,7 +17,7 @@ from unisono.errors import InvalidInput, UnisonoError
 
 
 @dataclass(frozen=True)
-class Spending:
+class PlannedSpending:
     """What one viewer has been shown, against what is allowed."""
 
     viewer: Viewer
@@ -40,7 +40,7 @@ class Book:
     head: str
     torn: bool
     summary: Summary
-    spending: tuple[Spending, ...]
+    spending: tuple[PlannedSpending, ...]
 
     def alone(self, entry: Entry, viewer: Viewer) -> float:
         """Epsilon of one entry by itself, at the delta of the viewer's budget."""
@@ -95,7 +95,7 @@ def read_book(file: Path) -> Book:
     lines, head = read(file)
     found = summary(lines)
     spending = tuple(
-        Spending(
+        PlannedSpending(
             viewer,
             found.policy.budget_for(viewer),
             _epsilon(found, viewer, history),

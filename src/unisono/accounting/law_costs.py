@@ -1,0 +1,253 @@
+"""From events to what accountants understand: dominating pairs and Rényi curves.
+
+Each function answers for one event under one relation, or says `None` where the theory has
+no such form. An event neither can express is unknown, and unknown is never free. What is known of
+each law stands in one place, `COSTS`.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from unisono.accounting import integer_noise, renyi, sampling_without_replacement
+from unisono.accounting.pairs import Pair, PurePair
+from unisono.accounting.shift_pairs import GaussianPair, LaplacePair
+from unisono.accounting.theorems import amplify_by_sampling
+from unisono.core.events import (
+    DiscreteGaussian,
+    Event,
+    Everyone,
+    Gaussian,
+    GaussianRun,
+    Laplace,
+    NoNoise,
+    NormNoise,
+    Poisson,
+    RandomizedResponse,
+    Selection,
+    Skellam,
+    WithoutReplacement,
+)
+from unisono.core.kinds import Law
+from unisono.core.trust import Relation
+from unisono.errors import UndefinedRelation, UnknownEvent
+
+# The bound for fixed-size subsets sums over all orders below; beyond this one it takes seconds.
+_LARGEST_SUBSET_ORDER = 128
+
+
+class Cost(NamedTuple):
+    """What theory knows of one law: functions of an event and a relation, None where it has no
+    such form.
+
+    `mu`: the event is exactly, or is dominated by, a Gaussian pair N(0, 1), N(mu, 1); without
+    sampling only. `pure`: epsilon at delta 0, before sampling. `pair`: a dominating pair, with
+    sampling; of a law that has `pure` and no pair of its own it follows from that. `curve`: a bound
+    on the Rényi divergence at whole orders, with sampling; it too may follow from the others.
+    """
+
+    mu: Callable[[Event, Relation], float | None] = lambda event, relation: None
+    pure: Callable[[Event, Relation], float | None] = lambda event, relation: None
+    pair: Callable[[Event, Relation], Pair | None] = lambda event, relation: None
+    curve: Callable[[Event, Relation, np.ndarray], np.ndarray | None] = (
+        lambda event, relation, orders: None
+    )
+
+
+def gaussian_mu(event: Event, relation: Relation) -> float | None:
+    """mu of an unsampled Gaussian, else None."""
+    return _cost(event).mu(event, relation) if _rate(event) == 1 else None
+
+
+def pure_epsilon(event: Event, relation: Relation) -> float | None:
+    """Epsilon of a pure mechanism before sampling, else None."""
+    return _cost(event).pure(event, relation)
+
+
+def pair(event: Event, relation: Relation) -> Pair | None:
+    """A pair of distributions that dominates the event, if one is known."""
+    if isinstance(event.sampler, WithoutReplacement) and relation is not Relation.REPLACE_ONE:
+        raise UndefinedRelation(
+            f"a subset of fixed size has a guarantee under replace-one only, not {relation!s}: "
+            "the size of the population is public"
+        )
+    mu = gaussian_mu(event, relation)
+    if mu is not None:
+        return GaussianPair(mu)
+    own = _cost(event).pair(event, relation)
+    if own is not None:
+        return own
+    epsilon, rate = pure_epsilon(event, relation), _rate(event)
+    if epsilon is None:
+        return None
+    return PurePair(epsilon if rate == 1 else _amplified(event, relation, epsilon, rate))
+
+
+def renyi_curve(event: Event, relation: Relation, orders: np.ndarray) -> np.ndarray | None:
+    """An upper bound on the Rényi divergence at whole orders, if one is known."""
+    mu = gaussian_mu(event, relation)
+    if mu is not None:
+        return renyi.gaussian(orders, mu)
+    own = _cost(event).curve(event, relation, orders)
+    if own is not None:
+        return own
+    dominating = pair(event, relation)
+    if isinstance(dominating, PurePair):
+        return renyi.pure(orders, dominating.epsilon)
+    if isinstance(dominating, LaplacePair) and isinstance(event.sampler, Everyone):
+        return renyi.laplace(orders, dominating.epsilon)
+    return None
+
+
+# ------------------------------------------------------------------- the laws
+
+
+def _gaussian_pair(event: Event, relation: Relation) -> Pair | None:
+    noise = event.noise
+    assert isinstance(noise, Gaussian)
+    if not isinstance(event.sampler, Poisson):
+        return None
+    # Replace-one compares two sampled records, each of at most its zero-out norm.
+    own = _own_norm(event, relation, "l2")
+    return GaussianPair(own / noise.std, event.sampler.rate, relation.value)
+
+
+def _gaussian_curve(event: Event, relation: Relation, orders: np.ndarray) -> np.ndarray | None:
+    noise, distance = event.noise, event.sensitivity.under(relation)
+    assert isinstance(noise, Gaussian)
+    match event.sampler:
+        case Poisson(rate) if relation is not Relation.REPLACE_ONE:
+            return renyi.poisson_gaussian(orders, rate, noise.std / distance.in_norm("l2"))
+        case WithoutReplacement(size, population) if relation is Relation.REPLACE_ONE:
+            low = orders <= _LARGEST_SUBSET_ORDER
+            curve = np.full(len(orders), np.inf)
+            curve[low] = sampling_without_replacement.renyi_curve(
+                orders[low], size, population, distance.in_norm("l2"), noise.std
+            )
+            return curve
+    return None
+
+
+def _laplace_pair(event: Event, relation: Relation) -> Pair | None:
+    """The continuous law in one dimension has a pair of its own, tighter than its epsilon."""
+    noise = event.noise
+    assert isinstance(noise, Laplace)
+    if noise.discrete or noise.dimension != 1:
+        return None
+    match event.sampler:
+        case Everyone():
+            return LaplacePair(event.sensitivity.under(relation).in_norm("l1") / noise.scale)
+        case Poisson(rate):
+            return LaplacePair(_own_norm(event, relation, "l1") / noise.scale, rate, relation.value)
+    return None
+
+
+def _skellam_curve(event: Event, relation: Relation, orders: np.ndarray) -> np.ndarray | None:
+    noise, distance = event.noise, event.sensitivity.under(relation)
+    assert isinstance(noise, Skellam)
+    if not isinstance(event.sampler, Everyone):
+        return None
+    l1, l2 = distance.in_norm("l1") / noise.grid, distance.in_norm("l2") / noise.grid
+    return integer_noise.skellam(orders, (noise.std / noise.grid) ** 2, l1, l2)
+
+
+def _discrete_gaussian_curve(
+    event: Event, relation: Relation, orders: np.ndarray
+) -> np.ndarray | None:
+    noise, distance = event.noise, event.sensitivity.under(relation)
+    assert isinstance(noise, DiscreteGaussian)
+    if not isinstance(event.sampler, Everyone):
+        return None
+    l1, l2 = distance.in_norm("l1") / noise.grid, distance.in_norm("l2") / noise.grid
+    share = noise.std / noise.grid / math.sqrt(noise.shares)
+    return integer_noise.distributed_discrete_gaussian(
+        orders, share, noise.shares, l1, l2, noise.dimension
+    )
+
+
+def _ratio(event: Event, relation: Relation) -> float:
+    """Sensitivity, in the norm of the law, over the size of the noise."""
+    return event.sensitivity.under(relation).in_norm(event.noise.norm) / event.noise.size
+
+
+def _response_epsilon(event: Event, relation: Relation) -> float:
+    event.sensitivity.under(relation)  # refuses a relation under which an answer has none
+    return event.noise.size
+
+
+_GAUSSIAN = Cost(mu=_ratio, pair=_gaussian_pair, curve=_gaussian_curve)
+COSTS: dict[type[Law], Cost] = {
+    Gaussian: _GAUSSIAN,
+    GaussianRun: _GAUSSIAN,
+    Laplace: Cost(pure=_ratio, pair=_laplace_pair),
+    NormNoise: Cost(pure=_ratio),
+    Selection: Cost(pure=_ratio),
+    RandomizedResponse: Cost(pure=_response_epsilon),
+    Skellam: Cost(curve=_skellam_curve),
+    DiscreteGaussian: Cost(curve=_discrete_gaussian_curve),
+    NoNoise: Cost(),
+}
+
+
+def _cost(event: Event) -> Cost:
+    """By exact type: what is derived from a known law has another law, and unknown is not free."""
+    cost = COSTS.get(type(event.noise))
+    if cost is None:
+        raise UnknownEvent(
+            f"no accountant knows {type(event.noise).__name__} noise: its cost must be proved in "
+            "unisono.accounting.law_costs first"
+        )
+    return cost
+
+
+# ------------------------------------------------------------------- details
+
+
+def unknown(event: Event, relation: Relation) -> UnknownEvent:
+    """The error for an event no accountant can express."""
+    return UnknownEvent(
+        f"no accountant knows {type(event.noise).__name__} noise with "
+        f"{type(event.sampler).__name__} sampling under {relation!s}: use Gaussian noise with "
+        "Poisson sampling, or no sampling"
+    )
+
+
+def _rate(event: Event) -> float:
+    match event.sampler:
+        case Everyone():
+            return 1.0
+        case Poisson(rate):
+            return rate
+        case WithoutReplacement(size, population):
+            return size / population
+
+
+def _amplified(event: Event, relation: Relation, epsilon: float, rate: float) -> float:
+    """A pure epsilon after secret sampling."""
+    if isinstance(event.sampler, WithoutReplacement):
+        return amplify_by_sampling(
+            epsilon, 0.0, rate, sampler="without-replacement", relation=relation.value
+        )[0]
+    if relation is Relation.REPLACE_ONE:
+        # Replacing a record is removing one and adding another: twice the zero-out cost.
+        own = pure_epsilon(event, Relation.ZERO_OUT)
+        assert own is not None
+        return 2 * _amplified(event, Relation.ZERO_OUT, own, rate)
+    return amplify_by_sampling(epsilon, 0.0, rate, sampler="poisson", relation=relation.value)[0]
+
+
+def _own_norm(event: Event, relation: Relation, norm: str) -> float:
+    """The norm of one record's own contribution, which sampling amplifies."""
+    if relation is Relation.REPLACE_ONE and event.sensitivity.zero_out is None:
+        raise UndefinedRelation(
+            "sampling under replace-one needs a bound on a single record's contribution: "
+            "release a sum of clipped records"
+        )
+    own = event.sensitivity.under(
+        Relation.ZERO_OUT if relation is Relation.REPLACE_ONE else relation
+    ).in_norm(norm)
+    if relation is Relation.REPLACE_ONE:
+        own = max(own, event.sensitivity.under(relation).in_norm(norm) / 2)
+    return own

@@ -30,13 +30,14 @@ from pydantic import Field
 from unisono.core import algorithm as engine
 from unisono.core.algorithm import Aggregate, Facts, Inner
 from unisono.core.config import AddedLater, Config
-from unisono.core.events import Event, Gaussian, Laplace
+from unisono.core.events import Event
 from unisono.core.printed import Printed
 from unisono.core.privacy import Privacy
 from unisono.core.sensitivity import Sensitivity
 from unisono.core.trust import Trust, Unit
 from unisono.core.values import Contribution
 from unisono.errors import InvalidInput
+from unisono.mechanisms.printed import PrintedNoise
 from unisono.releases.apart import require_apart
 from unisono.releases.banded import BandedSum, with_memory
 from unisono.releases.bounds import ClippedUpdate
@@ -121,7 +122,7 @@ class Publication:
 
     where: str
     flaw: str
-    noise: Callable[[Any, Any, Facts, Privacy, Sensitivity], Gaussian | Laplace]
+    noise: Callable[[Any, Any, Facts, Privacy, Sensitivity], PrintedNoise]
     pure: bool = False
     trusts: frozenset[Trust] = frozenset(Trust)
     simulations_only: bool = False

@@ -19,7 +19,6 @@ from unisono.core.events import (
     Everyone,
     Gaussian,
     GaussianRun,
-    Laplace,
     Poisson,
     Sampler,
     Sensitivity,
@@ -29,6 +28,7 @@ from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import Contribution
 from unisono.errors import ConditionViolated, InvalidInput
 from unisono.mechanisms import MECHANISMS, gaussian, laplace
+from unisono.mechanisms.printed import PrintedNoise, event_as_printed
 
 # Above this epsilon noise is too narrow to be drawn inside a compiled program.
 IN_GRAPH_EPSILON = 15.0
@@ -183,7 +183,7 @@ class Priced(NamedTuple):
 
 
 # The noise that a publication prescribes for a release of this sensitivity.
-PrintedLaw = Callable[[Sensitivity], Gaussian | Laplace]
+PrintedLaw = Callable[[Sensitivity], PrintedNoise]
 
 
 def price(
@@ -212,7 +212,17 @@ def price(
     def event(step: float, epsilon: float, turns: int, shares: int) -> Event:
         sensitivity = bound.sensitivity(facts, privacy, step)
         if printed is not None:
-            return as_printed(printed(sensitivity), sensitivity, step, turns, shares)
+            return event_as_printed(
+                printed(sensitivity),
+                sensitivity,
+                count=turns,
+                sampler=release.sampler,
+                dimension=bound.dimension,
+                shares=shares,
+                grid=step,
+                in_graph=in_graph,
+                missed=missed,
+            )
         if privacy.pure:
             return _pure_event(bound, sensitivity, privacy.relation, epsilon, turns, trust)
         # Of a run all releases together are one, of as many coordinates.
@@ -232,25 +242,6 @@ def price(
             scales=_levels(release),
         )
         return _as_run(found, release.rounds) if release.run else found
-
-    def as_printed(
-        law: Gaussian | Laplace, sensitivity: Sensitivity, step: float, turns: int, shares: int
-    ) -> Event:
-        if isinstance(law, Laplace):
-            return Event(Laplace(law.scale, bound.dimension), sensitivity, release.sampler)
-        if not isinstance(law, Gaussian):
-            raise InvalidInput(f"{law!r} is no noise that is drawn: print Gaussian or Laplace")
-        return gaussian.event_of(
-            law.std,
-            sensitivity,
-            count=turns,
-            sampler=release.sampler,
-            dimension=bound.dimension,
-            grid=step,
-            shares=shares,
-            in_graph=in_graph,
-            missed=missed,
-        )
 
     def turns(party: int | None) -> int:
         """How many releases a party's promise must bear."""

@@ -46,8 +46,8 @@ sgd_sequential = _linear(SEQUENTIAL_SGD, {})
 sgd_synchronous = _linear(SYNCHRONOUS_SGD, {})
 
 
-def statistics(questions, epsilon, delta=0.0, relation=Relation.REPLACE_ONE):
-    return STATISTICS.method(Survey(questions), Privacy(epsilon, delta, relation))
+def statistics(questions, epsilon, delta=0.0, relation=Relation.REPLACE_ONE, **settings):
+    return STATISTICS.method(Survey(questions), Privacy(epsilon, delta, relation), **settings)
 
 
 def k_means(bounds, clusters, epsilon, delta, relation=Relation.REPLACE_ONE, **settings):

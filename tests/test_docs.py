@@ -192,6 +192,13 @@ def test_files_are_read(block):
             assert block.strip() in (ROOT / "examples" / "plugin" / "pyproject.toml").read_text()
 
 
+def test_the_page_about_printed_noise_says_what_the_kinds_say():
+    """`python docs/make/printed.py` measures anew; all but its table follows from the registry."""
+    made = runpy.run_path(str(DOCS / "make" / "printed.py"))
+    page = (DOCS / "printed-and-corrected.md").read_text(encoding="utf-8")
+    assert page == made["page"](made["measured"](page))
+
+
 def test_tables_of_models_and_algorithms_are_what_the_registries_say():
     """`python docs/make/registries.py` after a change."""
     written = runpy.run_path(str(DOCS / "make" / "registries.py"))["written"]

@@ -63,13 +63,13 @@ import unisono
 from unisono import MECHANISMS, Facts, Privacy, PrivacyCurve, Relation, Study, Trust, bounded_sum
 from unisono.accounting import gaussian, published_gaussian, theorems, zcdp
 from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION, prefix_epsilon
-from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION, published_laplace
+from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION
 from unisono.engines import in_process
 from unisono.problems.linear import LinearLoss
 from unisono.problems.losses import loss_named
 
 def ledger(name):  # in memory; unisono.open_ledger keeps one on disk
-    policy = unisono.Policy(name, unisono.Budget(4.0, 1e-5))
+    policy = unisono.Policy(name, unisono.Budget(4.0, 1e-5), published=True)
     return unisono.Ledger.in_memory(policy, unisono.ACCOUNTANT)
 
 def party(name, size=400):
@@ -217,15 +217,14 @@ print(PrivacyCurve(noise * 1, Relation.REPLACE_ONE).epsilon(1e-6))
         ),
         item(
             "Theorem: θ̂ᵖʳⁱᵛ is ε-DP with Lap(2G/(m n₍₁₎ λ ε))",
-            "`output-perturbation` with `delta = 0`; as printed: `published_laplace`, whose true "
-            "epsilon is charged",
-            "run(published_laplace(OUTPUT_PERTURBATION.method(logistic, Privacy(0.5, 0.0), "
-            "regularisation=0.1)), Trust.LOCAL).value",
+            "`output-perturbation` with `delta = 0`; as printed: "
+            "[`published = true`](printed-and-corrected.md), at its true epsilon",
+            "run(OUTPUT_PERTURBATION.method(logistic, Privacy(0.5, 0.0), regularisation=0.1, "
+            "published=True), Trust.LOCAL).certificate.printed",
             "theorems.published_laplace_true_epsilon(1.0, 1000)  # 31.62",
             "unisono reproduce noise-by-dimension --quick",
             status=BOTH,
             why="[independent Laplace noise on an L2 bound costs √p times ε](E000-8)",
-            pending="`published = true` in study files",
         ),
         item(
             "Proof of that theorem",
@@ -272,14 +271,15 @@ print(PrivacyCurve(noise * 1, Relation.REPLACE_ONE).epsilon(1e-6))
         item(
             "Theorem: σ² = 8G²T log(1/δ)/(m² n₍₁₎² ε²)",
             "`gradient-perturbation`: σ = 2G√T/(m n₍₁₎ μ*); as printed: "
-            "`published_gradient_perturbation_sigma`",
+            "[`published = true`](printed-and-corrected.md)",
+            "run(GRADIENT_PERTURBATION.method(logistic, Privacy(1.0, 1e-6), rounds=20, "
+            "published=True)).certificate.printed",
             "published_gaussian.published_gradient_perturbation_sigma(1.0, 1e-6, parties=10, "
             "smallest_party=100, lipschitz=1.0, rounds=100)  # 0.1051",
             "published_gaussian.published_gradient_perturbation_true_epsilon(16.0, 1e-5)  # 19.14",
             "unisono reproduce output-or-gradient --quick",
             status=BOTH,
             why="[the cited lemmas give more than ε, and above 7.96 it is false](E000-9)",
-            pending="`published = true` in study files",
         ),
         item(
             "Remark: nothing is learnt from intermediate computations",
@@ -788,13 +788,13 @@ def shard(seed, size=10):  # y = 2x + N(0, 0.5²), as in chapter 4
     rows = generator.normal(size=(size, 1))
     return rows, 2.0 * rows[:, 0] + 0.5 * generator.normal(size=size)
 
-def run(method, trust=Trust.LOCAL):  # check, pay, compute and certify, in one process
+def run(method, trust=Trust.LOCAL, seed=None):  # a seed makes it a simulation
     parties, trusted = [], ()
     if trust is Trust.TRUSTED_SERVER:  # clients who trust the server say so
         trusted = ((unisono.Viewer("server"), unisono.Budget(float("inf"))),)
     for number, own in enumerate(shards):
         policy = unisono.Policy(f"client {number}", unisono.Budget(30.0, 1e-4), trusted)
-        ledger = unisono.Ledger.in_memory(policy, unisono.ACCOUNTANT)
+        ledger = unisono.Ledger.in_memory(policy, unisono.ACCOUNTANT, seed)
         parties.append(unisono.Party(f"client {number}", unisono.Private(own), ledger))
     facts = Facts(records=(10,) * 5, features=1, minimum_parties=5)
     return in_process.run(Study(method, facts, trust), parties)
@@ -1013,16 +1013,18 @@ print(family.mean(q), family.variances(q))
         ),
         item(
             "Section 3.2.2, Algorithm 3, eqs. (3.1)-(3.6): dataset-level DP-PVI",
-            '[`pvi-clipped-updates`](algorithms/pvi.md) with `unit = "party"`; as printed in '
-            "`reproduce`",
+            '[`pvi-clipped-updates`](algorithms/pvi.md) with `unit = "party"`; as printed: '
+            "[`published = true`](printed-and-corrected.md), in simulations",
             "run(CLIPPED_UPDATES.method(problem, privacy, rounds=5), Trust.SECURE_SUM)"
             ".value.natural",
             "published_gaussian.published_secret_state_mu(78, 0.1, 5.0)  # (6.8, 9.445)",
+            "run(CLIPPED_UPDATES.method(problem, privacy, rounds=5, published=True), seed=1)"
+            ".certificate.printed",
             "unisono reproduce dataset-level --quick",
+            "unisono reproduce printed --quick",
             status=BOTH,
             why="[secret noise kept in the state is no longer noise: 8.59 is really 84]"
             '(E003-16); [slips in lines 8 and (3.6)](E003-14); ["until convergence"](E003-27)',
-            pending="`published = true` in study files",
         ),
         item(
             "Eq. (3.7): the equivalent update; the learning rate in [0, 1]",
@@ -1274,7 +1276,7 @@ def party(name, size=20):
     generator = np.random.default_rng(len(name))
     rows = generator.normal(size=(size, 3)) / 3
     labels = np.where(rows @ [2.0, -1.0, 0.5] > 0, 1.0, -1.0)
-    policy = unisono.Policy(name, unisono.Budget(9.0, 1e-4))
+    policy = unisono.Policy(name, unisono.Budget(9.0, 1e-4), published=True)
     ledger = unisono.Ledger.in_memory(policy, unisono.ACCOUNTANT)
     return unisono.Party(name, unisono.Private((rows, labels)), ledger)
 
@@ -1331,7 +1333,8 @@ print(sgd_sequential.views(sequential))
         ),
         item(
             "Eq. (3): noise σ² of SGD1",
-            "`hidden_order.published_sigma`, or `published=True`; else calibrated",
+            "`hidden_order.published_sigma`, or [`published = true`](printed-and-corrected.md); "
+            "else calibrated",
             "hidden_order.published_sigma(0.5, 1e-10, 1000, 1.0)  # 2.965e+05",
             "in_process.run(Study(SEQUENTIAL_SGD.method(logistic, Privacy(0.5, 1e-6), "
             "published=True), facts, Trust.LOCAL), owners()).value",
@@ -1408,15 +1411,16 @@ print(sgd_sequential.views(sequential))
         ),
         item(
             "Theorem 3: SGD2 is (ε, δ)-private; proof in five steps",
-            "σ = 2L√T/μ*; as printed: `published_synchronous_sgd_sigma`",
+            "σ = 2L√T/μ*; as printed: [`published = true`](printed-and-corrected.md)",
             "published_gaussian.published_synchronous_sgd_sigma(1.0, 1e-6, lipschitz=1.0, "
             "rounds=100)  # 453.9",
+            "in_process.run(Study(SYNCHRONOUS_SGD.method(logistic, privacy, rounds=5, "
+            "published=True), facts, Trust.LOCAL), owners()).certificate.printed",
             "2 * 100**0.5 / gaussian.mu_for(1.0, 1e-6)  # 84.49",
             "published_gaussian.published_synchronous_sgd_proved(1.0, 1e-6)  # (1.487, 2e-06)",
             status=BOTH,
             why="[the parts compose to √2 ε and 2δ](E004-7); [the worst party's ε counts, "
             "whether or not records are independent](E004-8)",
-            pending="`published = true` in study files",
         ),
         item(
             "Theorem 4, eq. (11): utility of SGD2",

@@ -166,6 +166,7 @@ def algorithms(relation):
             relation=relation,
         ),
     )
+    yield from _as_printed(relation)
     if relation is not Relation.ADD_OR_REMOVE:
         yield (
             "line-by-dp-sga",
@@ -221,6 +222,49 @@ def algorithms(relation):
                     epsilon=8.0, rounds=2, unit=u, shards=s, relation=relation
                 ),
             )
+
+
+def _as_printed(relation):
+    """Noise of publications beside true sensitivities."""
+    usual = {"relation": relation, "published": True}
+    yield (
+        "gradient-perturbation-printed",
+        LABELLED,
+        lambda: methods.gradient_perturbation(2.0, DELTA, rounds=2, **usual),
+    )
+    yield (
+        "moments-printed",
+        ROW,
+        lambda: methods.statistics([QUESTIONS["moments"]], 1.0, 1e-6, **usual),
+    )
+    yield (
+        "dp-sgd-printed",
+        LABELLED,
+        lambda: methods.dp_sgd(
+            LOGISTIC, optax.sgd(0.1), 2.0, DELTA, rounds=2, sampling_rate=0.5, **usual
+        ),
+    )
+    if relation is not Relation.ADD_OR_REMOVE:
+        yield (
+            "output-perturbation-printed",
+            LABELLED,
+            lambda: methods.output_perturbation(2.0, regularisation=0.1, **usual),
+        )
+        yield (
+            "sgd-synchronous-printed",
+            LABELLED,
+            lambda: methods.sgd_synchronous(2.0, DELTA, rounds=2, **usual),
+        )
+        yield (
+            "sgd-sequential-printed",
+            LABELLED,
+            lambda: methods.sgd_sequential(2.0, DELTA, steps=12, uses=2, **usual),
+        )
+        yield (
+            "clipped-updates-printed",
+            LABELLED,
+            lambda: methods.clipped_updates(epsilon=2.0, rounds=2, **usual),
+        )
 
 
 def cases():

@@ -75,6 +75,12 @@ ALGORITHMS = {
             ("objective-perturbation", methods.objective_perturbation, {}),
         )
     },
+    "gradient-perturbation-printed": methods.gradient_perturbation(
+        2.0, 1e-5, rounds=12, published=True
+    ),
+    "clipped-updates-printed": methods.clipped_updates(
+        epsilon=0.5, rounds=3, relation=Relation.REPLACE_ONE, published=True
+    ),
     "dp-sgd-convex": methods.dp_sgd_convex(2.0, 1e-5, rounds=12),
     "sgd-synchronous": methods.sgd_synchronous(2.0, 1e-5, rounds=12),
     "sgd-sequential": methods.sgd_sequential(2.0, 1e-5, steps=40, uses=5),

@@ -13,7 +13,8 @@ Unisono was built from five public documents. Several formulas in them promise m
 they give, and several ways of programming a correct formula make it false. Each line below says
 where, what is wrong, what Unisono does instead, and which test shows the published version fail
 and ours hold. Run them all with `pytest tests/errata`; tests named with a folder, and
-`test_estimators.py`, lie beside it in `tests`.
+`test_estimators.py`, lie beside it in `tests`. What was corrected also runs as it was printed, at
+its true cost: [as printed, and corrected](printed-and-corrected.md) compares the two.
 
 Of {total} errata {serious} touch privacy. The others cost accuracy or a reader's time, or are
 claims that hold and only needed a condition or a constant; they have tables of their own.

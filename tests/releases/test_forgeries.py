@@ -9,6 +9,7 @@ import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.algorithm import Facts, Named, Schedule
+from unisono.core.events import Gaussian, NoNoise
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.privacy import Privacy
@@ -21,11 +22,18 @@ from unisono.problems.columns import BoundedColumns
 from unisono.problems.linear import LinearLoss, MarginLoss
 from unisono.problems.losses import loss_named
 from unisono.problems.record_loss import RecordLoss
-from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind
+from unisono.releases.algorithm import (
+    Algorithm,
+    AlgorithmConfig,
+    AlgorithmKind,
+    Publication,
+    PublishedConfig,
+)
 from unisono.releases.banded import COEFFICIENT_UNIT, BandedSum
 from unisono.releases.blocked_sum import BlockedSum, Clipping
 from unisono.releases.bounds import ClippedSum, ClippedUpdate
 from unisono.releases.minimiser import Minimiser
+from unisono.releases.perturbed_minimiser import PerturbedMinimiser
 from unisono.releases.release import LocalSteps, Poisson, Release
 from unisono.releases.rows import Interval, Moments, Ones, OuterProduct, Size
 from unisono.releases.table import Block, Table
@@ -39,7 +47,11 @@ class Nothing(AlgorithmConfig):
     """No settings."""
 
 
-def forged(release, local=None, problem=BoundedColumns, own=None, **functions):
+class Printable(PublishedConfig):
+    """Noise as printed, or calibrated."""
+
+
+def forged(release, local=None, problem=BoundedColumns, own=None, printed=None, **functions):
     """A registry entry whose release and functions are up to the forger."""
     made = release if callable(release) else lambda config, problem, facts: release
 
@@ -55,7 +67,8 @@ def forged(release, local=None, problem=BoundedColumns, own=None, **functions):
             | functions
         )
 
-    return AlgorithmKind("forged", "forges", Nothing, problem, made, build)
+    config = Nothing if printed is None else Printable
+    return AlgorithmKind("forged", "forges", config, problem, made, build, printed=printed)
 
 
 def study_of(kind, problem=COLUMNS, privacy=None, trust=Trust.LOCAL, parties=1, records=N, **facts):
@@ -221,21 +234,54 @@ def test_records_are_named_where_the_cost_of_their_uses_is_proved():
         Release(ROWS, 4, local_steps=LocalSteps(2, 0.1, 1.0), named=Named(2), trusts=local),
         Release(banded, 4, run=True, named=Named(2), trusts=local),
         Release(Minimiser(LinearLoss(), D, 0.1), named=Named(1), trusts=local),
-        Release(ROWS, 4, Poisson(0.5), printed=lambda privacy: 3.0),
-        Release(Minimiser(LinearLoss(), D, 0.1), printed=lambda privacy: 3.0),
     ):
-        with pytest.raises(UnisonoError, match=r"named|printed|order"):
+        with pytest.raises(UnisonoError, match=r"named|order"):
             study_of(forged(release))
 
 
 def test_printed_noise_is_asked_for_once_and_charged_what_it_costs():
     told = iter([0.5, 50.0])
-    study = study_of(forged(Release(ROWS, 4, printed=lambda privacy: next(told))))
+    study = printed_study(Release(ROWS, 4), lambda: Gaussian(next(told)))
     assert study.algorithm.event(study.facts, study.trust).noise.std == 0.5
     assert ACCOUNTANT.epsilon(study.cost[ITERATES], Relation.REPLACE_ONE, 1e-6) > 10
     assert next(told) == 50.0
-    with pytest.raises(UnisonoError):
-        study_of(forged(Release(ROWS, 4, printed=lambda privacy: 0.0)))
+    for nothing in (lambda: Gaussian(0.0), NoNoise, lambda: None):
+        with pytest.raises(UnisonoError):
+            printed_study(Release(ROWS, 4), nothing)
+
+
+def printed_study(release, noise, **promise):
+    """A study of a forger who prints a noise."""
+    publication = Publication("a paper", "it is forged", lambda *_: noise())
+    kind = forged(release, printed=publication)
+    privacy = Privacy(**{"epsilon": 1.0, "delta": 1e-6, **promise})
+    return Study(kind.method(COLUMNS, privacy, published=True), Facts((N, N), D, 2), Trust.LOCAL)
+
+
+def test_printed_noise_is_the_same_for_everybody_and_in_every_round():
+    """Of other releases its event would say too little."""
+    banded = BandedSum(BlockedSum(RECORD_LOSS.plan, Clipping()), (COEFFICIENT_UNIT, 512), 4, 2)
+    every_other = np.arange(8).reshape(4, 2) % 2 == 0
+    for release in (
+        Release(ROWS, 4, scales=(1.0, 2.0)),
+        Release(banded, 4, run=True),
+        Release(ROWS, 4, turns=lambda facts: Schedule(every_other)),
+        Release(PerturbedMinimiser(LinearLoss(), D, 0.1), trusts=frozenset({Trust.LOCAL})),
+    ):
+        with pytest.raises(UnisonoError, match="published = true"):
+            printed_study(release, lambda: Gaussian(1.0))
+    with pytest.raises(UnisonoError, match="published = true"):
+        printed_study(Release(ROWS, 4), lambda: Gaussian(1.0), own=(1.0, 2.0))
+    with pytest.raises(UnisonoError, match="pure epsilon"):
+        printed_study(Release(ROWS, 4), lambda: Gaussian(1.0), delta=0.0)
+
+
+def test_a_kind_has_a_field_for_its_printed_noise_and_no_other():
+    publication = Publication("a paper", "it is forged", lambda *_: Gaussian(1.0))
+    usual = ("forged", "forges", BoundedColumns, Release(ROWS), None)
+    for config, printed in ((Nothing, publication), (Printable, None)):
+        with pytest.raises(UnisonoError, match="if and only if"):
+            AlgorithmKind(*usual[:2], config, *usual[2:], printed=printed)
 
 
 def test_a_schedule_is_asked_for_once():

@@ -193,6 +193,38 @@ def test_code_of_others_runs_only_where_it_is_listed(policy, text, monkeypatch):
     require_allowed(policy(both), file, build(file).study, "north")
 
 
+def test_printed_noise_is_allowed_by_whoever_says_so(policy, text):
+    """A real party; in a simulation nobody relies on it."""
+    printed = text.replace("rounds = 20", "rounds = 20\npublished = true")
+    file = parse_study(printed)
+    study = build(file).study
+    [found] = objections(policy(), printed)
+    assert "published = true: noise as printed in Chen 2019" in found
+    assert "is not allowed" in found
+    assert not policy().core_policy().published
+    require_allowed(policy(), file, study, "north", simulated=True)
+    allowed = policy(("[allow]", "[allow]\npublished = true"))
+    require_allowed(allowed, file, study, "north")
+    assert allowed.core_policy().published
+
+
+def test_what_is_for_simulations_only_is_allowed_by_nobody(policy, study):
+    pairs = (
+        ('unit = "record"\nrelation = "replace-one"', 'unit = "party"\nrelation = "zero-out"'),
+        ('mode = "secure-sum"', 'mode = "local"'),
+    )
+    algorithm = "pvi-clipped-updates\nrounds = 2\npublished = true"
+    text = study("bayesian-logistic-regression", algorithm, *pairs)
+    own = policy(
+        ("[allow]", "[allow]\npublished = true"),
+        ("maximum_epsilon = 1.0", "maximum_epsilon = 2.5"),
+        ('trust = ["secure-sum", "trusted-server"]\n', ""),
+        ('algorithms = ["gradient-perturbation", "statistics"]\n', ""),
+    )
+    found = objections(own, text)
+    assert any("Algorithm 3 it is for simulations only" in one for one in found)
+
+
 def test_a_model_and_an_algorithm_of_one_name_may_come_from_two_distributions(monkeypatch):
     """Or the one that a policy lists would speak for the other."""
 

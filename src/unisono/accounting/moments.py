@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import brentq
 
 from unisono.accounting.renyi import log_moment_integer
 from unisono.accounting.validation import (
@@ -120,6 +121,37 @@ def steps_within(
         middle = (low + high) // 2
         low, high = (middle, high) if convert(middle * step, delta) <= target else (low, middle)
     return low
+
+
+def noise_multiplier_for(
+    target_epsilon: float, delta: float, sampling_rate: float, steps: int
+) -> float:
+    """The least noise multiplier, rounded up, for which the source's eq. 2.10 says epsilon.
+
+    >>> round(noise_multiplier_for(9.997641822, 1e-5, 1, 77), 6)
+    5.0
+    """
+    target, count = require_epsilon(target_epsilon), require_count("steps", steps)
+
+    def excess(noise: float) -> float:
+        return epsilon(count * log_moments(sampling_rate, noise), delta) - target
+
+    # However much noise there is, so few moments prove no less than this.
+    least = -math.log(require_delta(delta)) / LARGEST_LAMBDA
+    if target <= least:
+        raise InvalidInput(
+            f"epsilon is {target:g}: moments up to lambda = {LARGEST_LAMBDA} prove nothing below "
+            f"{least:.3g} at delta {delta:g}; choose a larger one"
+        )
+    low = high = 1.0
+    while excess(high) > 0:
+        high *= 2
+    while excess(low) <= 0:
+        low /= 2
+    root = float(brentq(excess, low, high, rtol=1e-12))
+    while excess(root) > 0:
+        root *= 1 + 1e-12
+    return root
 
 
 def _with_powers(moments: ArrayLike) -> tuple[FloatArray, FloatArray]:

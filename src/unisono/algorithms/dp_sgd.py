@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 from pydantic import Field, model_validator
 
+from unisono.algorithms.moments_noise import MOMENTS_ACCOUNTANT
 from unisono.algorithms.optimise import (
     NETWORK_LAW,
     Averaging,
@@ -35,12 +36,12 @@ from unisono.algorithms.optimise import (
 )
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.problems.record_loss import RecordLoss
-from unisono.releases.algorithm import Algorithm, AlgorithmKind, Records
+from unisono.releases.algorithm import Algorithm, AlgorithmKind, PublishedConfig, Records
 from unisono.releases.blocked_sum import BlockedSum, moved, read
 from unisono.releases.release import Priced, Release, sampler_of
 
 
-class DpSgdConfig(NetworkConfig):
+class DpSgdConfig(NetworkConfig, PublishedConfig):
     """Noisy gradients of secret Poisson batches."""
 
     rounds: Rounds = Field(150, description="Noisy steps in all; the budget covers them.")
@@ -132,4 +133,5 @@ DP_SGD = AlgorithmKind(
     sends="noisy sums of sampled records' gradients",
     invertible=True,
     laws={"network": NETWORK_LAW},
+    printed=MOMENTS_ACCOUNTANT,
 )

@@ -30,16 +30,23 @@ from unisono.algorithms.descent import (
     stable_rate,
     start,
 )
+from unisono.algorithms.moments_noise import MOMENTS_ACCOUNTANT
 from unisono.algorithms.projections import ConvexSet, convex_set, with_shape
 from unisono.core.algorithm import Facts
 from unisono.core.events import Poisson
 from unisono.problems.linear import LinearLoss
-from unisono.releases.algorithm import Algorithm, AlgorithmKind, UtilityLaw, rounded
+from unisono.releases.algorithm import (
+    Algorithm,
+    AlgorithmKind,
+    PublishedConfig,
+    UtilityLaw,
+    rounded,
+)
 from unisono.releases.release import Priced, Release
 from unisono.releases.scaled_sum import ScaledSum
 
 
-class ConvexDpSgdConfig(DescentConfig):
+class ConvexDpSgdConfig(DescentConfig, PublishedConfig):
     """Noisy gradients of secret Poisson batches."""
 
     sampling_rate: float = Field(
@@ -121,4 +128,5 @@ CONVEX_DP_SGD = AlgorithmKind(
         "classification": UtilityLaw(1.34, 1.02, 1.56, 1.52),
         "regression": UtilityLaw(10.6, 1.26, 2.83, 2.59),
     },
+    printed=MOMENTS_ACCOUNTANT,
 )

@@ -11,9 +11,10 @@ the average has 2 G / (m n_(1) λ): the printed theorem, in which a small party 
 all.
 
 Noise: Gaussian for (ε, δ) under every trust; for pure ε (δ = 0) l2-norm (gamma) noise where one
-place adds all of it, discrete Laplace shares against the l1 sensitivity under a secure sum. The
-slides' iid Laplace noise against the l2 sensitivity is `published_laplace`: its true cost, sqrt(p)
-ε, is what it is charged.
+place adds all of it, discrete Laplace shares against the l1 sensitivity under a secure sum. As
+printed (Chen 2019), every coordinate of the average has Laplace noise of scale 2 G / (m n_(1) λ ε),
+which is in proportion to the l2 sensitivity: with `published = true` it runs, and is charged its
+true cost, sqrt(p) ε.
 
 The ridge λ, where it is left out, follows from the q of `descent`: b / q, which keeps the noise at
 a length of about G / b. Of squares G is itself 1 + λ^(-1/2) (`releases.solver`), so that the noise
@@ -30,16 +31,16 @@ from unisono.algorithms.descent import signal
 from unisono.algorithms.objectives import DESCRIPTION, Objective, effective_records
 from unisono.core import algorithm as engine
 from unisono.core.algorithm import Facts
-from unisono.core.events import Event, Laplace
+from unisono.core.events import Laplace
 from unisono.core.privacy import Privacy
+from unisono.core.sensitivity import Sensitivity
 from unisono.core.trust import Trust
-from unisono.errors import InvalidInput
 from unisono.problems.linear import LinearLoss
 from unisono.releases.algorithm import (
     Algorithm,
-    AlgorithmConfig,
     AlgorithmKind,
-    Method,
+    Publication,
+    PublishedConfig,
     UtilityLaw,
     rounded,
 )
@@ -49,7 +50,7 @@ from unisono.releases.release import Priced, Release
 _BALANCE, _SQUARES = 0.3, 0.04
 
 
-class OutputPerturbationConfig(AlgorithmConfig):
+class OutputPerturbationConfig(PublishedConfig):
     """One noisy average of local minimisers; delta = 0 gives pure epsilon."""
 
     regularisation: float | None = Field(
@@ -116,6 +117,21 @@ def build(
     )
 
 
+def printed_noise(
+    config: OutputPerturbationConfig,
+    problem: LinearLoss,
+    facts: Facts,
+    privacy: Privacy,
+    sensitivity: Sensitivity,
+) -> Laplace:
+    """The printed scale, of the sum of minimisers: m times that of their average. Where they are
+    weighted by n_j / n_(1) the sum moves just as far."""
+    bound = release(config, problem, facts).bound
+    assert isinstance(bound, Minimiser)
+    far = 2 * bound.steepness / (min(facts.records) * bound.regularisation)
+    return Laplace(far / privacy.epsilon, bound.dimension)
+
+
 OUTPUT_PERTURBATION = AlgorithmKind(
     "output-perturbation",
     "one noisy average of local minimisers; also for pure epsilon",
@@ -129,37 +145,13 @@ OUTPUT_PERTURBATION = AlgorithmKind(
         "classification": UtilityLaw(0.454, 0.302, 1.19, 1.32),
         "regression": UtilityLaw(77.1, 0.484, 1.98, 2.02),
     },
+    printed=Publication(
+        "Chen 2019, theorem on output perturbation",
+        "its Laplace noise is in proportion to an L2 bound, and costs sqrt(p) times as much",
+        printed_noise,
+        pure=True,
+    ),
 )
 
 
-# ------------------------------------------------------------- as it was printed
-
-
-class PublishedLaplace(Method):
-    """The theorem of the slides as printed: iid Laplace noise of scale Δ2 / epsilon.
-
-    NOT private at its epsilon: the true pure epsilon, about sqrt(p) times as much, is stated in the
-    settings and charged to every ledger. For comparison only.
-    """
-
-    def bind(self, facts: Facts, trust: Trust) -> engine.PricedAlgorithm:
-        if self.privacy.delta:
-            raise InvalidInput("the published theorem is about pure epsilon: leave delta at 0")
-        bound = super().bind(facts, trust)
-        p = self.problem.parameters(facts.features)
-        sensitivity = bound.event(facts, trust).sensitivity
-        distance = sensitivity.under(self.privacy.relation).in_norm("l2")
-        event = Event(Laplace(distance / self.privacy.epsilon, p), sensitivity)
-        return bound._replace(
-            name="output-perturbation-published-laplace",
-            settings={**bound.settings, "true_epsilon": math.sqrt(p) * self.privacy.epsilon},
-            event=lambda *_: event,
-        )
-
-
-def published_laplace(method: Method) -> Method:
-    """The printed version of output perturbation with these settings."""
-    return PublishedLaplace(**method.__dict__)
-
-
-__all__ = ["OUTPUT_PERTURBATION", "OutputPerturbationConfig", "published_laplace"]
+__all__ = ["OUTPUT_PERTURBATION", "OutputPerturbationConfig"]

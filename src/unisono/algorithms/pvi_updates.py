@@ -7,9 +7,10 @@ and offers the change of its factor in natural parameters:
     S       = Σ_j Δ_j  +  N(0, σ² I)                     in shares through the secure sum
     λ(q)   <- λ(q) + ρ S,            t_j <- t_j + ρ Δ_j           *without the noise*
 
-As published (Sharma 2019), the party adds its own share of noise to t_j and corrects it
-later. Then the query of a round depends on secret noise, composition does not apply, and the true
-epsilon is about six times the stated one (shown by `unisono reproduce dataset-level`). Here t_j is
+As published (Sharma 2019, Algorithm 3), the party adds its own share of noise to t_j and corrects
+it later. Then the query of a round depends on secret noise, composition does not apply, and the
+true epsilon is about six times the stated one (shown by `unisono reproduce dataset-level`; see
+below for how it runs). Here t_j is
 a function of its own records, of public values and of its own sampling masks, which are fresh in
 every round; so T rounds compose: μ = sqrt(T) Δ / σ, whatever the server asks. The price: noise
 stays in q, with variance ρ² σ² T.
@@ -25,16 +26,25 @@ stays in q, with variance ρ² σ² T.
   and the guesses are averaged (local averaging); otherwise every shard is a virtual party with its
   own factor (perturbed local parameters); both after Heikkilä et al. 2022. Row numbers assign
   shards.
+
+Algorithm 3 as printed (`published = true`; unit PARTY, trust LOCAL, simulations only). In every
+round party j sends Δ_j + N(0, σ²/m I), and t_j <- t_j + ρ (Δ_j + its share of noise); σ is what
+sqrt(T) Δ / σ = μ*(ε, δ) gives for the sum of all shares, which is all that is printed of it. What
+can be proved: t_j is a function of what the party sent before, so everybody who reads its messages,
+and not only their sum, sees T Gaussian releases of standard deviation σ / sqrt(m), and the true
+cost is at most sqrt(m T) Δ / σ against anybody. That is charged; attacks on the sums alone show
+about six times ε for many parties (`published_gaussian.published_secret_state_mu`).
 """
 
 import math
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from pydantic import Field, model_validator
 
+from unisono.accounting import gaussian
 from unisono.algorithms.descent import Rounds
 from unisono.algorithms.posterior import (
     PosteriorConfig,
@@ -45,8 +55,9 @@ from unisono.algorithms.posterior import (
 )
 from unisono.algorithms.pvi import Climb, local_optimum
 from unisono.core.algorithm import Aggregate, Facts, Schedule
-from unisono.core.events import Everyone, Poisson
+from unisono.core.events import Everyone, Gaussian, Poisson
 from unisono.core.privacy import Privacy
+from unisono.core.sensitivity import Sensitivity
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.errors import InvalidInput
 from unisono.problems.bayesian import BayesianProblem
@@ -59,12 +70,22 @@ from unisono.problems.gaussian_family import (
     unpack,
 )
 from unisono.problems.per_record import finite_records
-from unisono.releases.algorithm import Algorithm, AlgorithmKind, Records, RowScale
-from unisono.releases.bounds import ClippedUpdate
-from unisono.releases.release import Priced, Release
+from unisono.releases.algorithm import (
+    Algorithm,
+    AlgorithmKind,
+    Publication,
+    PublishedConfig,
+    Records,
+    RowScale,
+)
+from unisono.releases.bounds import ClippedUpdate, power_of_two_step
+from unisono.releases.release import LocalSteps, Priced, Release
+
+# Of Algorithm 3 as printed: no message is longer than so many clipping norms.
+_LONGEST = 2.0**12
 
 
-class ClippedUpdatesConfig(PosteriorConfig):
+class ClippedUpdatesConfig(PosteriorConfig, PublishedConfig):
     """What the parties agree on about updates and who sends them."""
 
     unit: Unit = Field(Unit.PARTY, description="What is hidden: a whole party, or one record.")
@@ -96,6 +117,11 @@ class ClippedUpdatesConfig(PosteriorConfig):
         if sampled and (self.unit is Unit.RECORD or both):
             raise InvalidInput(
                 "parties are sampled by `sampling_rate` or by `subset`, and for unit PARTY"
+            )
+        if self.published and (sampled or self.unit is not Unit.PARTY):
+            raise InvalidInput(
+                "published = true: Algorithm 3 hides whole parties, all of which take part in "
+                "every round; leave sampling_rate and subset out, and hide a party"
             )
         return self
 
@@ -145,7 +171,14 @@ def release(config: ClippedUpdatesConfig, problem: BayesianProblem, facts: Facts
         config.rounds,
         Everyone() if config.sampling_rate is None else Poisson(config.sampling_rate),
         turns=None if config.subset is None else config.turns,
+        local_steps=_with_own_noise(config, size, facts) if config.published else None,
     )
+
+
+def _with_own_noise(config: ClippedUpdatesConfig, size: int, facts: Facts) -> LocalSteps:
+    """One noisy release, which the party keeps and reports as it is."""
+    step = power_of_two_step(config.clipping_norm, size, facts.parties)
+    return LocalSteps(1, step, _LONGEST * config.clipping_norm)
 
 
 def suggest(problem: BayesianProblem, rows: RowScale) -> dict[str, Any]:
@@ -191,6 +224,19 @@ def build(
         return PublicPosterior(product(server.q, moved), server.round + 1)
 
     nothing = jnp.zeros((config.shards, packed_size(size, full)), jnp.float32)
+    if config.published:
+        return Algorithm(
+            init=lambda: (PublicPosterior(start, jnp.int32(0)), NoisyFactor(nothing, nothing[0])),
+            ask=lambda server: PublicPosterior(usable(config, problem, server.q)[0], server.round),
+            local=lambda public, own, records: (own, local(public, own.factors, records)[1]),
+            merge=merge,
+            result=lambda server: answer_of(config, problem, server.q),
+            absorb=lambda public, own, noisy: NoisyFactor(own.factors, noisy),
+            report=lambda own: own.sent,
+            settle=lambda own, _, accepted: NoisyFactor(
+                own.factors + jnp.where(accepted, config.damping * own.sent, 0.0), 0 * own.sent
+            ),
+        )
     return Algorithm(
         init=lambda: (PublicPosterior(start, jnp.int32(0)), nothing),
         ask=lambda server: PublicPosterior(usable(config, problem, server.q)[0], server.round),
@@ -201,6 +247,27 @@ def build(
             factors + jnp.where(accepted, config.damping * sent, 0.0)
         ),
     )
+
+
+class NoisyFactor(NamedTuple):
+    """A party's, of Algorithm 3 as printed: its factor, and what it sent last; both are functions
+    of its messages."""
+
+    factors: Any
+    sent: Any
+
+
+def printed_noise(
+    config: ClippedUpdatesConfig,
+    problem: BayesianProblem,
+    facts: Facts,
+    privacy: Privacy,
+    sensitivity: Sensitivity,
+) -> Gaussian:
+    """A party's share of a noise that would do for the sum, if parties kept none of it in mind."""
+    distance = sensitivity.under(privacy.relation).in_norm("l2")
+    together = distance * math.sqrt(config.rounds) / gaussian.mu_for(privacy.epsilon, privacy.delta)
+    return Gaussian(together / math.sqrt(facts.parties))
 
 
 def _in_shards(data: Any, mask: Any, shards: int) -> tuple[Any, Any]:
@@ -226,4 +293,11 @@ CLIPPED_UPDATES = AlgorithmKind(
     units=(Unit.PARTY,),
     sends="noisy sums of clipped changes of posteriors",
     suggest=suggest,
+    printed=Publication(
+        "Sharma 2019, Algorithm 3",
+        "a party's state holds its own secret noise, which it then corrects",
+        printed_noise,
+        trusts=frozenset({Trust.LOCAL}),
+        simulations_only=True,
+    ),
 )

@@ -38,19 +38,26 @@ from unisono.algorithms.projections import ProjectedConfig, uniform_point, with_
 from unisono.core.algorithm import Aggregate, Facts, Named
 from unisono.core.events import Gaussian
 from unisono.core.privacy import Privacy
+from unisono.core.sensitivity import Sensitivity
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust
 from unisono.core.words import number
 from unisono.errors import InvalidInput
 from unisono.problems.linear import LinearLoss
-from unisono.releases.algorithm import Algorithm, AlgorithmKind
+from unisono.releases.algorithm import (
+    PUBLISHED,
+    Algorithm,
+    AlgorithmKind,
+    Publication,
+    PublishedConfig,
+)
 from unisono.releases.bounds import ClippedSum
 from unisono.releases.release import Priced, Release
 
 MOST_RECORDS = 2000
 
 
-class SequentialSgdConfig(ProjectedConfig):
+class SequentialSgdConfig(ProjectedConfig, PublishedConfig):
     """Noisy gradients of single records; `strong_convexity` = 0 chooses the convex regime."""
 
     steps: int | None = Field(
@@ -70,11 +77,8 @@ class SequentialSgdConfig(ProjectedConfig):
     start_seed: int = Field(
         0, ge=0, description="The public seed of the starting point, drawn uniformly from the set."
     )
-    published: bool = Field(
-        False,
-        description="Noise as it was published for a hidden order: ledgers are charged what it "
-        "really costs, not epsilon.",
-    )
+    # Part of every hash: it came with the algorithm.
+    published: bool = Field(False, description=PUBLISHED)
 
     def steepness(self, parameters: int) -> float:
         """L': the largest gradient of one record's loss with its regulariser on the set."""
@@ -115,17 +119,7 @@ def release(config: SequentialSgdConfig, problem: LinearLoss, facts: Facts) -> R
     assert config.uses is not None
     n = sum(facts.records)
     bound = ClippedSum(n * config.lipschitz, problem.parameters(facts.features))
-
-    def printed(privacy: Privacy) -> float:
-        return hidden_order.published_sigma(privacy.epsilon, privacy.delta, n, config.lipschitz)
-
-    return Release(
-        bound,
-        config.steps,
-        trusts=frozenset({Trust.LOCAL}),
-        named=Named(config.uses),
-        printed=printed if config.published else None,
-    )
+    return Release(bound, config.steps, trusts=frozenset({Trust.LOCAL}), named=Named(config.uses))
 
 
 def build(
@@ -193,6 +187,19 @@ def remarks(study: Study) -> Iterator[tuple[str, str]]:
     )
 
 
+def printed_noise(
+    config: SequentialSgdConfig,
+    problem: LinearLoss,
+    facts: Facts,
+    privacy: Privacy,
+    sensitivity: Sensitivity,
+) -> Gaussian:
+    """Equation (3), which counts on an order that nobody knows."""
+    n = sum(facts.records)
+    sigma = hidden_order.published_sigma(privacy.epsilon, privacy.delta, n, config.lipschitz)
+    return Gaussian(sigma)
+
+
 SEQUENTIAL_SGD = AlgorithmKind(
     "sgd-sequential",
     "noisy gradients of single records, which a coordinator names one by one (SGD1)",
@@ -204,4 +211,9 @@ SEQUENTIAL_SGD = AlgorithmKind(
     trusts=frozenset({Trust.LOCAL}),
     sends="noisy gradients of single records",
     remarks=remarks,
+    printed=Publication(
+        "the write-up of SGD1 and SGD2, equation (3)",
+        "it counts on an order that the coordinator knows",
+        printed_noise,
+    ),
 )

@@ -4,6 +4,8 @@
     answer = what each question reads in its block                   post-processing only
 
 The noise is discrete Laplace for pure epsilon (δ = 0; Pólya shares in a secure sum), else Gaussian.
+With `published = true` it is the classical Gaussian, σ = Δ sqrt(2 log(1.25/δ)) / ε, as textbooks
+print it for ε < 1: too much there, and too little above 8.42 (δ = 1e-5).
 
     survey = Survey([mean(0, (0, 120), name="age"), count(1, name="flu")])
     method = STATISTICS.method(survey, Privacy(1.0, 1e-6))
@@ -18,13 +20,17 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from unisono.accounting import gaussian
 from unisono.algorithms.estimates import Estimate
 from unisono.algorithms.readings import Noisy, read_blocks
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.certificate import Certificate
+from unisono.core.events import Gaussian
+from unisono.core.privacy import Privacy
+from unisono.core.sensitivity import Sensitivity
 from unisono.core.study import Result, Study
 from unisono.errors import InvalidInput
-from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind
+from unisono.releases.algorithm import Algorithm, AlgorithmKind, Publication, PublishedConfig
 from unisono.releases.release import Priced, Release
 from unisono.releases.table import Block, Table
 
@@ -115,8 +121,8 @@ def unpack(value: np.ndarray) -> Opened:
     return Opened(np.asarray(value[:-2], np.float64), survivors, records)
 
 
-class StatisticsConfig(AlgorithmConfig):
-    """The questions say everything."""
+class StatisticsConfig(PublishedConfig):
+    """The questions say everything else."""
 
 
 def release(config: StatisticsConfig, problem: Survey, facts: Facts) -> Release:
@@ -142,6 +148,21 @@ def build(config: StatisticsConfig, problem: Survey, facts: Facts, priced: Price
     )
 
 
+def printed_noise(
+    config: StatisticsConfig,
+    problem: Survey,
+    facts: Facts,
+    privacy: Privacy,
+    sensitivity: Sensitivity,
+) -> Gaussian:
+    """The classical Gaussian, whatever epsilon: its condition is seldom remembered."""
+    distance = sensitivity.under(privacy.relation).in_norm("l2")
+    sigma = gaussian.published_classical_sigma(
+        privacy.epsilon, privacy.delta, distance, beyond_its_condition=True
+    )
+    return Gaussian(sigma)
+
+
 STATISTICS = AlgorithmKind(
     "statistics",
     "one noisy release that answers all questions; also for pure epsilon",
@@ -150,6 +171,11 @@ STATISTICS = AlgorithmKind(
     release,
     build,
     sends="noisy counts and sums",
+    printed=Publication(
+        "the theorem on the Gaussian mechanism, sqrt(2 log(1.25/delta))",
+        "it is proved for epsilon below 1, where it is more than enough, and false for large ones",
+        printed_noise,
+    ),
 )
 
 __all__ = ["STATISTICS", "Opened", "Question", "StatisticsConfig", "Survey", "pack", "unpack"]

@@ -38,6 +38,7 @@ from unisono.core.events import (
     compose,
     releases_of,
 )
+from unisono.core.printed import Printed
 from unisono.core.privacy import Privacy
 from unisono.core.trust import EVERYONE, PARTY, SERVER, Trust, Unit, Viewer
 from unisono.errors import InvalidInput
@@ -213,6 +214,7 @@ class PricedAlgorithm(NamedTuple):
 
     A contribution is a sum over records, which may be computed in parts, unless it is made from the
     party's records as a `whole` (a minimiser, an update), whose bound holds whatever the records.
+    Noise that was not calibrated says where it was `printed`.
 
     With `begin` the first states follow from what an earlier stage of the study released, which is
     public: see `begun`. Price and hash do not depend on it.
@@ -244,6 +246,7 @@ class PricedAlgorithm(NamedTuple):
     inside: Inside | None = None
     effective_records: float | None = None
     named: Named | None = None
+    printed: Printed | None = None
     begin: Callable[[Facts, Any], tuple[Any, Any]] | None = None
     streamed: bool = False
 

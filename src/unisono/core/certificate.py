@@ -65,6 +65,7 @@ class Certificate:
     transport: str = ""
     file: str = ""
     result: str = ""
+    printed: str = ""
 
     def epsilon(self, viewer: Viewer, relation: Relation) -> float:
         """Epsilon of the whole run against a viewer."""
@@ -112,6 +113,7 @@ class Certificate:
             "transport": self.transport,
             "ledger_heads": dict(self.heads),
             "versions": dict(self.versions),
+            **({"printed": self.printed} if self.printed else {}),
         }
 
     def save(self, path: str) -> None:
@@ -129,6 +131,7 @@ class Certificate:
                 if self.result
                 else []
             ),
+            *([f"  AS PRINTED {self.printed}"] if self.printed else []),
             f"  trust      {self.trust}: {TRUST_WORDS[self.trust]}",
             f"  parties    {self.parties}, at least {self.minimum_parties} answer, "
             f"{self.colluders} may collude",
@@ -256,7 +259,18 @@ def certify(
         transport=transport,
         file=file,
         result=result,
+        printed=_printed(study.algorithm, lines),
     )
+
+
+def _printed(algorithm: Any, lines: Sequence[Line]) -> str:
+    """What a publication claims of this noise, beside the most that is lost to anybody against
+    whom something is promised."""
+    if algorithm.printed is None:
+        return ""
+    own = [line.epsilon for line in lines if line.relation is algorithm.privacy.relation]
+    finite = [epsilon for epsilon in own if math.isfinite(epsilon)]
+    return str(algorithm.printed.words(max(finite, default=math.inf)))
 
 
 def _declarations(books: Collection[Ledger], unit: Unit) -> dict[str, Any]:

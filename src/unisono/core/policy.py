@@ -7,7 +7,7 @@ moving or renaming the file changes nothing, and no other policy can be slipped 
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -58,6 +58,9 @@ class Policy:
     coalitions are not counted. `records_per_person` and `parties_disjoint` are declarations
     that certificates print: a person with several records, or at two parties, is protected
     less.
+
+    `published` allows noise as a publication prints it (`core.printed`), at its true cost. It is a
+    permission that may be given and taken back, and no part of the ledger's identity.
     """
 
     dataset: str
@@ -68,6 +71,7 @@ class Policy:
     colluders: int = 0
     records_per_person: int = 1
     parties_disjoint: bool = True
+    published: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.dataset or not isinstance(self.dataset, str):

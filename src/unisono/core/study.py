@@ -12,6 +12,7 @@ from unisono.core.certificate import Certificate
 from unisono.core.events import Composed
 from unisono.core.grant import Draw, Grant
 from unisono.core.ledger import Ledger
+from unisono.core.printed import require_printed_allowed
 from unisono.core.transcript import Transcript
 from unisono.core.trust import Trust, Unit, Viewer, named
 from unisono.core.values import Private
@@ -147,4 +148,5 @@ def require_same_kind(study: Study, parties: Sequence[Party]) -> bool:
         raise InvalidInput(
             "some ledgers are simulated (seeded) and some are real: a run is one or the other"
         )
+    require_printed_allowed(study, (party.ledger for party in parties))
     return simulated.pop()

@@ -80,7 +80,7 @@ def prepare(place: RunPlace) -> "LocalRun":
         keys = {name: found_key(_order(policies[name], file)) or keys[name] for name in file.names}
     for name, policy in policies.items():
         with explained(policy):
-            require_allowed(policy, file, built.study, name, built.costs)
+            require_allowed(policy, file, built.study, name, built.costs, simulated)
     # Whoever does not allow the study has not had a record read.
     records = {
         name: built.records(built.table(place.data[name]), name, keys[name]) for name in file.names

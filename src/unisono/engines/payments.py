@@ -18,6 +18,7 @@ import numpy as np
 from unisono.core.costs import Cost
 from unisono.core.grant import Grant
 from unisono.core.ledger import Ledger
+from unisono.core.printed import require_printed_allowed
 from unisono.core.study import Party, Study
 from unisono.core.trust import SERVER, Trust, Viewer
 from unisono.errors import GrantMisused, InvalidInput, LedgerCorrupted
@@ -28,6 +29,7 @@ def authorized(
 ) -> list[Grant]:
     """A grant of each party's ledger for a whole run, where all parties pay alike: all pay, or
     none. The payment is on the disk when this returns; `purpose` is said beside the study."""
+    require_printed_allowed(study, ledgers)
     words = f"study {study.hash[:16]}"
     return Ledger.authorize_all(
         ledgers,

@@ -35,6 +35,7 @@ CONSTRUCTED = {
     "composition": _HERE + "composition",
     "laplace-gradients": _HERE + "laplace_gradients",
     "table-1": _HERE + "table_1",
+    "printed": _HERE + "printed",
 }
 # Comparisons on public data, which the user must have: run when they are named.
 DATA = {

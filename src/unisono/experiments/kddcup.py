@@ -24,7 +24,7 @@ import numpy as np
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.choose import choose
 from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
-from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION, published_laplace
+from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
@@ -85,12 +85,14 @@ def lines(epsilon: float) -> list[KddLine]:
     """Everything compared; step sizes and rounds follow from public numbers."""
     problem, privacy = LinearLoss("logistic"), Privacy(epsilon, DELTA)
 
-    def output(delta: float) -> Method:
+    def output(delta: float, published: bool = False) -> Method:
         promise = Privacy(epsilon, delta)
-        return OUTPUT_PERTURBATION.method(problem, promise, regularisation=LAMBDA)
+        return OUTPUT_PERTURBATION.method(
+            problem, promise, regularisation=LAMBDA, published=published
+        )
 
     pure, approximate, loose = output(0.0), output(DELTA), output(LOOSE_DELTA)
-    published = published_laplace(pure)
+    published = output(0.0, published=True)
     # The paper's descent, step 1 / smoothness; and the rule that the estimators use.
     plain = GRADIENT_PERTURBATION.method(
         problem,

@@ -74,17 +74,19 @@ def calibrate(
     factors = [factor for factor, _ in scales] or [1.0]
 
     def event(std: float, factor: float = 1.0) -> Event:
-        """With the rounding gap of the narrowest noise of the run, and the sampler's error as if
-        all noise were the widest."""
-        gap = missed
-        if shares > 1 and grid is not None:
-            narrowest = std * min(factors) / grid / math.sqrt(shares)
-            gap += dimension * rounded_share_gap(narrowest, shares)
-        ideal = Event(Gaussian(std * max(factors), gap), sensitivity, sampler)
-        if in_graph and grid is not None:
-            ideal = in_graph_event(ideal, grid, dimension, count, shares)
-        assert isinstance(ideal.noise, Gaussian)
-        return replace(ideal, noise=replace(ideal.noise, std=std * factor))
+        return event_of(
+            std,
+            sensitivity,
+            count=count,
+            sampler=sampler,
+            dimension=dimension,
+            shares=shares,
+            grid=grid,
+            in_graph=in_graph,
+            missed=missed,
+            factor=factor,
+            factors=factors,
+        )
 
     plain = isinstance(sampler, Everyone) and not in_graph and not scales
     if plain:
@@ -103,6 +105,33 @@ def calibrate(
             )
         )
     return event(calibrate_scale(event, relation, epsilon, target, count, start))
+
+
+def event_of(
+    std: float,
+    sensitivity: Sensitivity,
+    *,
+    count: int = 1,
+    sampler: Sampler = Everyone(),
+    dimension: int = 1,
+    shares: int = 1,
+    grid: float | None = None,
+    in_graph: bool = False,
+    missed: float = 0.0,
+    factor: float = 1.0,
+    factors: Sequence[float] = (1.0,),
+) -> Event:
+    """The event of noise of this standard deviation, whatever it costs: with the rounding gap of
+    the narrowest noise of the run, and the sampler's error as if all noise were the widest."""
+    gap = missed
+    if shares > 1 and grid is not None:
+        narrowest = std * min(factors) / grid / math.sqrt(shares)
+        gap += dimension * rounded_share_gap(narrowest, shares)
+    ideal = Event(Gaussian(std * max(factors), gap), sensitivity, sampler)
+    if in_graph and grid is not None:
+        ideal = in_graph_event(ideal, grid, dimension, count, shares)
+    assert isinstance(ideal.noise, Gaussian)
+    return replace(ideal, noise=replace(ideal.noise, std=std * factor))
 
 
 def tail(noise: Gaussian, dimension: int, probability: float) -> float:

@@ -19,25 +19,29 @@ makes the functions, and may read the price.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any, NamedTuple
+from functools import lru_cache, partial
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import numpy as np
 import pydantic
+from pydantic import Field
 
 from unisono.core import algorithm as engine
 from unisono.core.algorithm import Aggregate, Facts, Inner
-from unisono.core.config import Config
+from unisono.core.config import AddedLater, Config
 from unisono.core.events import Event
+from unisono.core.printed import Printed
 from unisono.core.privacy import Privacy
+from unisono.core.sensitivity import Sensitivity
 from unisono.core.trust import Trust, Unit
 from unisono.core.values import Contribution
 from unisono.errors import InvalidInput
+from unisono.mechanisms.printed import PrintedNoise
 from unisono.releases.apart import require_apart
 from unisono.releases.banded import BandedSum, with_memory
 from unisono.releases.bounds import ClippedUpdate
-from unisono.releases.closed import require_closed
+from unisono.releases.closed import require_closed, require_printable
 from unisono.releases.release import (
     Bound,
     Priced,
@@ -92,6 +96,53 @@ class AlgorithmConfig(Config):
     def agreed(self, problem: Any) -> dict[str, Any]:
         """These settings as plain JSON; what is a function, by a fingerprint of its program."""
         return self.hashed
+
+
+PUBLISHED = (
+    "Noise as it is printed in the publication, not calibrated: ledgers are charged what it really "
+    "costs, and pay only where their policy allows it."
+)
+
+
+class PublishedConfig(AlgorithmConfig):
+    """For algorithms whose kind says how their noise is `printed`."""
+
+    published: Annotated[bool, AddedLater] = Field(False, description=PUBLISHED)
+
+
+@dataclass(frozen=True)
+class Publication:
+    """An algorithm's noise as it is printed somewhere, which is not what its promise takes.
+
+    `noise(config, problem, facts, privacy, sensitivity)` is the law that is printed for a promise:
+    `price` takes it in place of calibrating, where the configuration says `published`. `where` it
+    is printed and its `flaw`, as a clause, are told to whoever reads what it costs. A theorem about
+    `pure` epsilon says nothing of others, and the other way round; `trusts` are those for which the
+    cost of what is printed is proved.
+    """
+
+    where: str
+    flaw: str
+    noise: Callable[[Any, Any, Facts, Privacy, Sensitivity], PrintedNoise]
+    pure: bool = False
+    trusts: frozenset[Trust] = frozenset(Trust)
+    simulations_only: bool = False
+
+    def require(self, privacy: Privacy, name: str) -> None:
+        """Refuse a promise about which the publication says nothing."""
+        if privacy.pure and not self.pure:
+            raise InvalidInput(
+                f"{name} with published = true: {self.where} is about a delta in (0, 1), not about "
+                "pure epsilon; give one"
+            )
+        if self.pure and not privacy.pure:
+            raise InvalidInput(
+                f"{name} with published = true: {self.where} is about pure epsilon; set delta to 0"
+            )
+
+    def of(self, privacy: Privacy) -> Printed:
+        """What is told of a study with this noise."""
+        return Printed(self.where, self.flaw, privacy.epsilon, privacy.delta, self.simulations_only)
 
 
 class UtilityLaw(NamedTuple):
@@ -150,7 +201,8 @@ class AlgorithmKind:
     costs, by task (see `planning.laws`). `suggest(problem, rows)` are the settings that suit a
     problem over rows of a public scale, where nobody says otherwise. `earlier(config, problem)` is
     the stage that it begins with, if any. `own_epsilons`: parties may have epsilons of their own,
-    since each makes all of the noise of what it sends.
+    since each makes all of the noise of what it sends. `printed` is its noise as a publication has
+    it, for configurations with a field `published`, and no others.
     """
 
     name: str
@@ -171,6 +223,14 @@ class AlgorithmKind:
     suggest: Callable[[Any, RowScale], Mapping[str, Any]] = _no_suggestion
     earlier: Callable[[Any, Any], Earlier | None] = _nothing_earlier
     own_epsilons: bool = False
+    printed: Publication | None = None
+
+    def __post_init__(self) -> None:
+        if (self.printed is not None) != issubclass(self.config, PublishedConfig):
+            raise InvalidInput(
+                f"{self.name}: a kind says how its noise is `printed` if and only if its "
+                "configuration is a PublishedConfig"
+            )
 
     def configured(self, **settings: Any) -> Any:
         """The configuration with these settings; whatever is wrong is refused in words."""
@@ -206,8 +266,14 @@ class Method:
         return self.kind.name
 
     @property
+    def publication(self) -> Publication | None:
+        """Where its noise is from, if it is not calibrated."""
+        return self.kind.printed if getattr(self.config, "published", False) else None
+
+    @property
     def trusts(self) -> frozenset[Trust]:
-        return self.kind.trusts
+        own = self.kind.trusts
+        return own if self.publication is None else own & self.publication.trusts
 
     @property
     def earlier(self) -> Earlier | None:
@@ -238,17 +304,27 @@ def _bound(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgorithm
 
 def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgorithm:
     kind, problem, privacy = method.kind, method.problem, method.privacy
-    if trust not in kind.trusts:
+    publication = method.publication
+    if trust not in method.trusts:
         raise InvalidInput(
-            f"{kind.name} cannot run with trust {trust!s}: choose one of "
-            + ", ".join(sorted(kind.trusts))
-            + ("" if Trust.SECURE_SUM in kind.trusts else "; its noise cannot come in shares")
+            f"{kind.name}{'' if publication is None else ' with published = true'} cannot run with "
+            f"trust {trust!s}: choose one of "
+            + ", ".join(sorted(method.trusts))
+            + ("" if Trust.SECURE_SUM in method.trusts else "; its noise cannot come in shares")
         )
     config = kind.resolve(method.config, problem, facts, privacy, trust)
     release = kind.release(config, problem, facts)
     require_closed(release, kind.name)
     release = _fixed(release, facts)
-    priced = price(release, privacy, facts, trust)
+    printed = None
+    if publication is not None:
+        publication.require(privacy, kind.name)
+        require_printable(release, privacy, kind.name)
+        law = partial(publication.noise, config, problem, facts, privacy)
+        priced = price(release, privacy, facts, trust, law)
+        printed = publication.of(privacy)
+    else:
+        priced = price(release, privacy, facts, trust)
     parts = kind.build(config, problem, facts, priced)
     bound, inside = priced.bound, priced.inside
     remembers = parts.settle is not None and release.local_steps is None
@@ -318,7 +394,7 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
     algorithm = engine.PricedAlgorithm(
         name=kind.name,
         settings=settings_of(method, config),
-        trusts=kind.trusts & release.trusts,
+        trusts=method.trusts & release.trusts,
         combine="each" if release.each else "sum",
         rounds=release.rounds,
         grid=lambda *_: priced.step,
@@ -345,6 +421,7 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
         effective_records=release.effective_records,
         named=release.named,
         streamed=isinstance(bound, ScaledSum),
+        printed=printed,
     )
     if isinstance(bound, BandedSum):
         return with_memory(algorithm, bound, facts, privacy)

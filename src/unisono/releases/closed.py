@@ -10,6 +10,7 @@ from typing import Any
 
 from unisono.core.algorithm import Named
 from unisono.core.events import Everyone, Poisson, WithoutReplacement
+from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust, Unit
 from unisono.errors import InvalidInput
 from unisono.problems.linear import LinearLoss, MarginLoss
@@ -102,8 +103,8 @@ def _require_run(release: Release, name: str) -> None:
 
 
 def _require_named(release: Release, name: str) -> None:
-    """Records that are named one by one, and noise that was printed, are for plain sums whose noise
-    their owner adds: for nothing else is the cost proved."""
+    """Records that are named one by one are for plain sums whose noise their owner adds: for
+    nothing else is the cost proved."""
     plain = isinstance(release.sampler, Everyone) and not (
         release.scales or release.turns or release.local_steps or release.each or release.run
     )
@@ -117,10 +118,17 @@ def _require_named(release: Release, name: str) -> None:
             f"{name}: records are named for a ClippedSum of trust local, everybody's noise the "
             f"same in every round, and used 1 to {release.rounds} times (once a round at most)"
         )
-    if release.printed is not None and not (isinstance(release.bound, ClippedSum) and plain):
+
+
+def require_printable(release: Release, privacy: Privacy, name: str) -> None:
+    """Refuse printed noise where an event of it would not say what really happens: noise inside a
+    computation, correlated or scheduled noise, parties that take turns or have an epsilon each."""
+    changing = release.scales or release.turns or release.run or privacy.own
+    if changing or isinstance(release.bound, (PerturbedMinimiser, BandedSum)):
         raise InvalidInput(
-            f"{name}: printed noise is for a ClippedSum of everybody, the same in every round"
+            f"{name} with published = true: what is printed is one noise for everybody and every "
+            "round; leave out schedules of noise, subsets of parties and epsilons of their own"
         )
 
 
-__all__ = ["BOUNDS", "require_closed"]
+__all__ = ["BOUNDS", "require_closed", "require_printable"]

@@ -28,6 +28,7 @@ from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import Contribution
 from unisono.errors import ConditionViolated, InvalidInput
 from unisono.mechanisms import MECHANISMS, gaussian, laplace
+from unisono.mechanisms.printed import PrintedNoise, event_as_printed
 
 # Above this epsilon noise is too narrow to be drawn inside a compiled program.
 IN_GRAPH_EPSILON = 15.0
@@ -127,10 +128,9 @@ class Release:
     releases that stay with the party. `turns` is a public schedule of who is asked when; or records
     are `named` by a coordinator, one in every round. `each`: the server keeps the parties' messages
     apart. Of a `run` all rounds are one event together (correlated noise), of the sensitivity that
-    the bound states for all of them. `printed` is the standard deviation that a publication
-    prescribes for a promise: noise is then not calibrated, and charged what it really costs.
-    `effective_records` is how many records count, each by its weight over the largest weight; None
-    where all weigh the same. Privacy does not depend on it: bounds hold for the heaviest record.
+    the bound states for all of them. `effective_records` is how many records count, each by its
+    weight over the largest weight; None where all weigh the same. Privacy does not depend on it:
+    bounds hold for the heaviest record.
     """
 
     bound: Bound
@@ -144,7 +144,6 @@ class Release:
     trusts: frozenset[Trust] = frozenset(Trust)
     effective_records: float | None = None
     named: Named | None = None
-    printed: Callable[[Privacy], float] | None = None
 
     @property
     def sampling_rate(self) -> float:
@@ -183,8 +182,23 @@ class Priced(NamedTuple):
         return self.events[0]
 
 
-def price(release: Release, privacy: Privacy, facts: Facts, trust: Trust) -> Priced:
-    """The quantization step and the noise that keep the promise over the whole run."""
+# The noise that a publication prescribes for a release of this sensitivity.
+PrintedLaw = Callable[[Sensitivity], PrintedNoise]
+
+
+def price(
+    release: Release,
+    privacy: Privacy,
+    facts: Facts,
+    trust: Trust,
+    printed: PrintedLaw | None = None,
+) -> Priced:
+    """The quantization step and the noise that keep the promise over the whole run.
+
+    With `printed` noise nothing is calibrated and no promise is kept: its event has the noise of a
+    publication and the true sensitivity, and is charged what it really costs. As with calibrated
+    noise, it is what is certain: in a secure sum the honest parties' shares alone amount to it.
+    """
     bound = release.bound
     _require(release, privacy, facts, trust)
     if isinstance(release.sampler, Poisson) and bound.unit is Unit.RECORD and release.each:
@@ -197,8 +211,18 @@ def price(release: Release, privacy: Privacy, facts: Facts, trust: Trust) -> Pri
     @lru_cache(maxsize=4096)
     def event(step: float, epsilon: float, turns: int, shares: int) -> Event:
         sensitivity = bound.sensitivity(facts, privacy, step)
-        if release.printed is not None:
-            return Event(Gaussian(release.printed(privacy)), sensitivity)
+        if printed is not None:
+            return event_as_printed(
+                printed(sensitivity),
+                sensitivity,
+                count=turns,
+                sampler=release.sampler,
+                dimension=bound.dimension,
+                shares=shares,
+                grid=step,
+                in_graph=in_graph,
+                missed=missed,
+            )
         if privacy.pure:
             return _pure_event(bound, sensitivity, privacy.relation, epsilon, turns, trust)
         # Of a run all releases together are one, of as many coordinates.

@@ -8,6 +8,9 @@ is ||x|| ||c|| and the sum over a block of records is one matrix product (`probl
 Nothing of the size of all gradients is ever made. Records are added up in floats in blocks of 128,
 every block is rounded, and blocks are added as integers: a block lies in the processor's cache, and
 its float error, which is part of the sensitivity, stays below half a percent of it.
+
+Where sizes are hidden a record that comes or goes moves others to other blocks, in which they would
+be rounded in other company. There every gradient is made and rounded on its own, as for `ClippedSum`.
 """
 
 from collections.abc import Iterator
@@ -21,7 +24,13 @@ from unisono.core.algorithm import Facts
 from unisono.core.privacy import Privacy
 from unisono.core.sensitivity import Sensitivity, positive
 from unisono.core.trust import Unit
-from unisono.core.values import _BOUNDED_ONLY, Contribution, blocked_sum_sensitivity
+from unisono.core.values import (
+    _BOUNDED_ONLY,
+    Contribution,
+    blocked_sum_sensitivity,
+    clipped_sum,
+    sum_sensitivity,
+)
 from unisono.errors import InvalidInput
 from unisono.releases.bounds import power_of_two_step
 from unisono.releases.release import Release
@@ -61,13 +70,11 @@ class ScaledSum:
         yield power_of_two_step(self.clipping_norm, self.dimension, records)
 
     def sensitivity(self, facts: Facts, privacy: Privacy, step: float) -> Sensitivity:
+        if not facts.exact_sizes:
+            return sum_sensitivity(self.clipping_norm, step, self.dimension)
+        terms = self.features + self.outputs
         return blocked_sum_sensitivity(
-            step,
-            self.dimension,
-            BLOCK,
-            self.features + self.outputs,
-            hides_presence=not facts.exact_sizes,
-            clip=self.clipping_norm,
+            step, self.dimension, BLOCK, terms, hides_presence=False, clip=self.clipping_norm
         )
 
     def sum_bound(self, release: Release, facts: Facts, privacy: Privacy) -> float:
@@ -83,6 +90,9 @@ class ScaledSum:
                 "each record has one of each"
             )
         outputs = coefficients.reshape(len(rows), self.outputs)
+        if not facts.exact_sizes:
+            gradients = (rows[:, :, None] * outputs[:, None, :]).reshape(len(rows), -1)
+            return clipped_sum(gradients, self.clipping_norm, step, mask), None
         total = _added(rows, outputs, mask, self.clipping_norm, step)
         bound = self.sensitivity(facts, privacy, step)
         return Contribution(total.reshape(-1), step, bound, maker=_BOUNDED_ONLY), None

@@ -47,6 +47,7 @@ def guarantees(reading: RunReading) -> Part:
         "guarantees",
         [
             *_loud(reading),
+            *_printed(reading),
             *([] if reading.simulated else _words(reading)),
             *_covered(reading),
             Title("In numbers"),
@@ -76,6 +77,12 @@ def _loud(reading: RunReading) -> list[Block]:
     if reading.planned:
         return [Text("The run has no certificate yet. These are the numbers of its plan.", "note")]
     return []
+
+
+def _printed(reading: RunReading) -> list[Block]:
+    if not reading.printed:
+        return []
+    return [Text(f"{reading.printed[:1].upper()}{reading.printed[1:]}.", "warning")]
 
 
 def _covered(reading: RunReading) -> list[Block]:

@@ -130,6 +130,18 @@ class RunReading:
         return str(found or (self.file.algorithm.name if self.file else ""))
 
     @cached_property
+    def printed(self) -> str:
+        """What a publication claims of the run's noise, and the truth; empty if it was calibrated.
+        Before there is a certificate, as planned."""
+        if self.run.certificate is not None:
+            return str(self.certificate.get("printed", ""))
+        printed = None if self.built is None else self.built.study.algorithm.printed
+        if printed is None:
+            return ""
+        finite = [one.epsilon for one in self.promised.values() if math.isfinite(one.epsilon)]
+        return printed.words(max(finite, default=math.inf))
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The parties that are known by name."""
         if self.file is not None:

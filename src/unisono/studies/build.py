@@ -154,6 +154,7 @@ class Built:
             "algorithm": self.algorithm.name,
             "study": self.study.hash,
             "file": self.file.hash,
+            **({"printed": result.certificate.printed} if result.certificate.printed else {}),
             **shown,
         }
 

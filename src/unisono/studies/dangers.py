@@ -69,6 +69,11 @@ def _privacy(built: Built, epsilons: dict[str, float]) -> Iterator[Danger]:
         remedy = f"choose delta far below 1 / {units:,}, as {small_delta(units):g}"
         yield Danger("warning", words, remedy, ("privacy", "delta"))
     finite = [value for value in epsilons.values() if math.isfinite(value)]
+    printed = built.study.algorithm.printed
+    if printed is not None:
+        remedy = "leave published out: noise is then calibrated, and the promise holds"
+        words = printed.words(max(finite, default=math.inf))
+        yield Danger("warning", words, remedy, ("algorithm", "published"))
     if finite and max(finite) > WEAK_EPSILON:
         words = f"epsilon {number(max(finite), 3)} is weak: in the worst case whoever sees the "
         words += "result can nearly always tell one record from another"

@@ -82,7 +82,7 @@ def explain(file: StudyFile) -> Explanation:
     worst = _worst(file, costs)
     return Explanation(
         built,
-        tuple(_learnt(built)),
+        tuple(_learnt(built, worst)),
         costs,
         tuple(_promise(file, worst)),
         noise,
@@ -123,7 +123,7 @@ def _answering(built: Built) -> str:
     )
 
 
-def _learnt(built: Built) -> list[str]:
+def _learnt(built: Built, worst: Mapping[str, float]) -> list[str]:
     file, facts = built.file, built.study.facts
     names = file.names if len(file.names) <= 6 else (*file.names[:5], f"{len(file.names) - 5} more")
     people = f"{times(len(file.names), 'party', 'parties')} ({', '.join(names)}) with "
@@ -135,6 +135,10 @@ def _learnt(built: Built) -> list[str]:
     ]
     if built.reason:
         lines.append(f"The algorithm was left open; {built.algorithm.name}: {built.reason}.")
+    if built.study.algorithm.printed is not None:
+        finite = [value for value in worst.values() if math.isfinite(value)]
+        words = built.study.algorithm.printed.words(max(finite, default=math.inf))
+        lines.append(f"{words[:1].upper()}{words[1:]}.")
     if built.start is not None and (first := built.study.method.earlier) is not None:
         lines.append(
             f"It begins with the answer of {first.kind.name}: "

@@ -44,11 +44,17 @@ class Request:
 
 
 def require_allowed(
-    policy: PolicyFile, file: StudyFile, study: Study, party: str, costs: Costs | None = None
+    policy: PolicyFile,
+    file: StudyFile,
+    study: Study,
+    party: str,
+    costs: Costs | None = None,
+    simulated: bool = False,
 ) -> None:
     """Refuse a study that this party does not allow, with every reason.
 
-    `costs` is what is paid where that is more than the study's own (`Built.costs`). Mistakes (a
+    `costs` is what is paid where that is more than the study's own (`Built.costs`). In a simulation
+    noise may be as a publication prints it, which nobody relies on. Mistakes (a
     name that is not in the study) alone are `InvalidInput`; whatever would show more than the party
     allows is a `PrivacyViolation`.
     """
@@ -65,7 +71,7 @@ def require_allowed(
     )
     known = party in file.names
     cost = (study.costs if costs is None else costs)[file.party(party)] if known else {}
-    limits = _objections(policy, request, study, cost)
+    limits = _objections(policy, request, study, cost, simulated)
     mistakes = [f"the study has no party {party!r}: it names {', '.join(file.names)}"]
     _refuse(policy, request, [] if known else mistakes, limits)
 
@@ -78,10 +84,34 @@ def require_question_allowed(
 
 
 def _objections(
-    policy: PolicyFile, request: Request, study: Study, cost: Mapping[Viewer, Composed]
+    policy: PolicyFile,
+    request: Request,
+    study: Study,
+    cost: Mapping[Viewer, Composed],
+    simulated: bool = False,
 ) -> list[str]:
     """Whatever would show more than the policy allows."""
-    return [*_named(policy, request), *_crowd(policy, study), *_cost(policy, request, cost)]
+    return [
+        *_named(policy, request),
+        *([] if simulated else _printed(policy, study)),
+        *_crowd(policy, study),
+        *_cost(policy, request, cost),
+    ]
+
+
+def _printed(policy: PolicyFile, study: Study) -> Iterator[str]:
+    """Noise that was not calibrated."""
+    printed = study.algorithm.printed
+    if printed is None:
+        return
+    if printed.refusal:
+        yield f"published = true: {printed.refusal}"
+    elif not policy.allow.published:
+        yield (
+            f"published = true: noise as printed in {printed.where}, which keeps no promise of "
+            f"epsilon {printed.epsilon:g}, is not allowed "
+            f"({policy.source.where(('allow', 'published'))})"
+        )
 
 
 def _refuse(

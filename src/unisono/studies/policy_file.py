@@ -101,6 +101,10 @@ class Allowed(Config):
     columns: tuple[str, ...] | None = Field(
         None, description="The columns that a study may read; left out: all."
     )
+    published: bool = Field(
+        False,
+        description="Whether a study may take noise as a publication prints it, at its true cost.",
+    )
     servers: tuple[str, ...] | None = Field(
         None, description="Which servers a study may use, as HOST:PORT; left out: any."
     )
@@ -137,6 +141,7 @@ class PolicyFile(Config):
             budget.colluders,
             dataset.records_per_person,
             dataset.parties_disjoint,
+            self.allow.published,
         )
 
     def open_ledger(self) -> Ledger:

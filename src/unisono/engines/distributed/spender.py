@@ -17,6 +17,7 @@ import numpy as np
 
 from unisono.core.events import releases_of
 from unisono.core.grant import Grant
+from unisono.core.printed import require_printed_allowed
 from unisono.core.study import Party, Study
 from unisono.engines.requirements import asked
 from unisono.errors import GrantMisused
@@ -29,6 +30,7 @@ class Spender:
         self, study: Study, party: Party, index: int, session: bytes, at_once: bool
     ) -> None:
         self.study, self._party, self._index = study, party, index
+        require_printed_allowed(study, [party.ledger])
         event = study.algorithm.event_of(study.facts, study.trust, index)
         named = study.algorithm.named
         self._at_once = at_once or releases_of(event) > 1 or named is not None

@@ -10,7 +10,7 @@ every block is rounded, and blocks are added as integers: a block lies in the pr
 its float error, which is part of the sensitivity, stays below half a percent of it.
 
 Where sizes are hidden a record that comes or goes moves others to other blocks, in which they would
-be rounded in other company. There every gradient is made and rounded on its own, as for `ClippedSum`.
+be rounded in other company. There each gradient is made and rounded on its own, as in `ClippedSum`.
 """
 
 from collections.abc import Iterator

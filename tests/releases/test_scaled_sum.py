@@ -1,0 +1,129 @@
+"""Sums of rows times coefficients: what they are, and how far one record moves them."""
+
+from functools import lru_cache
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unisono.core.algorithm import Facts
+from unisono.core.privacy import Privacy
+from unisono.core.trust import Relation
+from unisono.errors import InvalidInput
+from unisono.releases.bounds import ClippedSum
+from unisono.releases.release import Release
+from unisono.releases.scaled_sum import BLOCK, ScaledSum
+
+PRIVACY, STEP = Privacy(1.0, 1e-6), 2.0**-12
+SIZES = (1, 5, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 7)
+
+
+def facts(records, features=3, exact=True):
+    return Facts((records,), features, 1, exact_sizes=exact)
+
+
+@lru_cache
+def program(bound, given):
+    return jax.jit(lambda *raw: bound.integers(given, PRIVACY, STEP, raw[:2], raw[2])[0].value)
+
+
+def summed(bound, coefficients, rows, mask=None, exact=True):
+    mask = np.ones(len(rows), bool) if mask is None else mask
+    compiled = program(bound, facts(len(rows), rows.shape[1], exact))
+    return np.asarray(compiled(coefficients, rows, mask), np.int64)
+
+
+def exactly(clip, coefficients, rows, mask):
+    """The same in doubles, without rounding: (features · outputs,)."""
+    given = coefficients.reshape(len(rows), -1).astype(float)
+    gradients = rows.astype(float)[:, :, None] * given[:, None, :]
+    flat = gradients.reshape(len(rows), -1)[mask]
+    norms = np.linalg.norm(flat, axis=1, keepdims=True)
+    return (flat * np.minimum(1, clip / np.maximum(norms, 1e-30))).sum(axis=0)
+
+
+def records(generator, size, features, outputs):
+    rows = generator.normal(size=(size, features)).astype(np.float32)
+    return generator.normal(size=(size, outputs)).astype(np.float32), rows
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("outputs", [1, 4])
+def test_it_is_the_sum_of_clipped_gradients(size, outputs):
+    generator = np.random.default_rng(size)
+    coefficients, rows = records(generator, size, 3, outputs)
+    mask = generator.random(size) < 0.7
+    bound = ScaledSum(0.8, 3, outputs)
+    total = STEP * summed(bound, coefficients, rows, mask)
+    blocks = -(-size // BLOCK)
+    error = np.abs(total - exactly(0.8, coefficients, rows, mask))
+    assert error.max() <= blocks * STEP / 2 + 1e-4 * size
+    alone = ClippedSum(0.8, 3 * outputs)
+    gradients = (rows[:, :, None] * coefficients[:, None, :]).reshape(size, -1)
+    found, _ = alone.integers(facts(size), PRIVACY, STEP, gradients, mask)
+    assert np.abs(total - STEP * np.asarray(found.value)).max() <= STEP * (size + blocks) / 2 + 1e-4
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_hidden_sizes_round_every_record_on_its_own(size):
+    """In any order, to the last bit."""
+    generator = np.random.default_rng(size)
+    coefficients, rows = records(generator, size, 3, 1)
+    order = generator.permutation(size)
+    bound = ScaledSum(0.8, 3)
+    one = summed(bound, coefficients, rows, exact=False)
+    assert np.array_equal(one, summed(bound, coefficients[order], rows[order], exact=False))
+    hidden = facts(size, exact=False)
+    assert bound.sensitivity(hidden, PRIVACY, STEP) == ClippedSum(0.8, 3).sensitivity(
+        hidden, PRIVACY, STEP
+    )
+
+
+STRANGE = st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-30, 1e20, -1e30, 3e38, np.nan, np.inf, -np.inf])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(SIZES), st.integers(0, 2**31), st.lists(STRANGE, min_size=8, max_size=8))
+def test_one_record_moves_it_no_further_than_it_says(size, seed, odd):
+    generator = np.random.default_rng(seed)
+    coefficients, rows = records(generator, size, 3, 1)
+    coefficients *= generator.choice([0.0, 1e-3, 1.0, 1e6], (size, 1)).astype(np.float32)
+    bound, place = ScaledSum(0.5, 3), int(generator.integers(size))
+    others, moved = coefficients.copy(), rows.copy()
+    others[place], moved[place] = odd[0], odd[1:4]
+    coefficients[place], rows[place] = odd[4], odd[5:8]
+    change = summed(bound, others, moved) - summed(bound, coefficients, rows)
+    said = bound.sensitivity(facts(size), PRIVACY, STEP).under(Relation.REPLACE_ONE)
+    assert STEP * np.linalg.norm(change) <= said.in_norm("l2")
+    zeroed = summed(bound, coefficients, rows, np.arange(size) != place)
+    said = bound.sensitivity(facts(size), PRIVACY, STEP).under(Relation.ZERO_OUT)
+    assert STEP * np.linalg.norm(zeroed - summed(bound, coefficients, rows)) <= said.in_norm("l2")
+
+
+def test_opposite_records_nearly_reach_what_it_says():
+    """A claim of half as much would be refuted."""
+    rows = np.zeros((2 * BLOCK, 3), np.float32)
+    rows[:, 0] = 1
+    coefficients = np.ones((2 * BLOCK, 1), np.float32)
+    other = coefficients.copy()
+    other[7] = -1
+    bound = ScaledSum(0.5, 3)
+    change = summed(bound, other, rows) - summed(bound, coefficients, rows)
+    said = bound.sensitivity(facts(2 * BLOCK), PRIVACY, STEP).under(Relation.REPLACE_ONE)
+    assert 0.99 * said.in_norm("l2") <= STEP * np.linalg.norm(change) <= said.in_norm("l2")
+
+
+@pytest.mark.parametrize("features", [1, 10, 100, 1000])
+def test_blocks_add_at_most_half_a_percent_to_the_sensitivity(features):
+    bound, given = ScaledSum(1.0, features), facts(10_000, features)
+    [step] = bound.steps(Release(bound), given, PRIVACY)
+    said = bound.sensitivity(given, PRIVACY, step).under(Relation.ZERO_OUT)
+    assert 1.0 <= said.in_norm("l2") <= 1.005
+
+
+def test_every_record_has_one_row_and_one_coefficient():
+    bound = ScaledSum(1.0, 3)
+    with pytest.raises(InvalidInput, match="each record has one of each"):
+        bound.integers(facts(4), PRIVACY, STEP, (np.ones(3), np.ones((4, 3))), np.ones(4, bool))

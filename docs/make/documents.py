@@ -711,8 +711,8 @@ print(unisono.total(ages, bounds=(0, 100), epsilon=0.5, ledger=ledger("ages")))
         ),
         item(
             "Table 1, k-local aggregation: kB√(d/m)",
-            "`defences.LocalSteps`",
-            "inverted(defences.LocalSteps(2, 0.1))",
+            "`defences.LocalStepsDefence`",
+            "inverted(defences.LocalStepsDefence(2, 0.1))",
             "unisono attack --quick --only local-same",
         ),
         item(
@@ -724,7 +724,7 @@ print(unisono.total(ages, bounds=(0, 100), epsilon=0.5, ledger=ledger("ages")))
         item(
             "Table 1, gradient clipping: B√(d/m)",
             "`defences.Clipping`, of batches or records",
-            "inverted(defences.Clipping(0.01))",
+            "inverted(defences.ClippingDefence(0.01))",
             "unisono attack --quick --only clip-batch",
         ),
         item(

@@ -24,7 +24,7 @@ from unisono.engines import layout
 from unisono.engines.distributed import work
 from unisono.errors import ConditionViolated, InvalidInput, PrivacyViolation
 from unisono.problems.record_loss import RecordLoss
-from unisono.releases import algorithm, blocked_sum, minimiser, table
+from unisono.releases import algorithm, blocked_sum, minimiser, scaled_sum, table
 from unisono.studies.schema import ALGORITHM_SECTIONS
 
 from .. import methods
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:party . holds:UserWarning")
 def test_there_are_enough_pairs_and_few_enough_programs():
     assert sum(HEAVY.get(name, FAST) for name in CASES) >= 20_000
     assert sum(SLOW * HEAVY.get(name, FAST) // FAST for name in CASES) >= 1_000_000
-    assert len(CASES) <= 49
+    assert len(CASES) <= 59
 
 
 def fuzzed(name, pairs, seed):
@@ -138,6 +138,16 @@ def test_a_clip_that_is_twice_as_wide_is_noticed(monkeypatch):
         "_clipped_steps",
         lambda rows, clip, grid, mask=None: honest(rows, 2 * clip, grid, mask),
     )
+    assert caught("gradient-perturbation-hidden")
+
+
+def test_a_clip_of_blocks_that_is_twice_as_wide_is_noticed(monkeypatch):
+    honest = scaled_sum._block
+    monkeypatch.setattr(
+        scaled_sum,
+        "_block",
+        lambda rows, given, mask, clip, step: honest(rows, given, mask, 2 * clip, step),
+    )
     assert caught("gradient-perturbation-public")
 
 
@@ -206,12 +216,12 @@ def test_a_gradient_weighed_after_its_clip_is_noticed(monkeypatch):
     build, facts, shapes = CASES[name]
     study, relations = study_of(build, facts)
     weight = sum(SIZES) / 3 / min(SIZES)
-    honest = values._clipped_steps
+    honest = scaled_sum._block
 
-    def weighed_after(rows, clip, grid, mask=None):
-        return jnp.round(weight * honest(rows, clip, grid, mask)).astype(np.int32)
+    def weighed_after(*block):
+        return jnp.round(weight * honest(*block)).astype(np.int32)
 
-    monkeypatch.setattr(values, "_clipped_steps", weighed_after)
+    monkeypatch.setattr(scaled_sum, "_block", weighed_after)
     assert [pair for pair in search(study, shapes, relations, 300, 3, index=0) if pair is not None]
 
 

@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
+from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION
+from unisono.algorithms.statistics import count
+from unisono.algorithms.survey import STATISTICS, Survey
 from unisono.core.algorithm import Facts, Named, Schedule
-from unisono.core.events import Gaussian, NoNoise
+from unisono.core.costs import everyone
+from unisono.core.events import Event, Gaussian, NoNoise, bounded_sum
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.privacy import Privacy
@@ -400,3 +404,47 @@ def test_methods_that_differ_are_priced_apart():
         once.algorithm.event(once.facts, once.trust).noise.std
     )
     assert math.isfinite(wider.algorithm.event(once.facts, once.trust).noise.std)
+
+
+def test_rows_are_tried_at_every_end_of_the_sizes():
+    """Only the larger party would mix its records."""
+
+    def local(public, own, records):
+        (rows,) = records.columns
+        return own, jnp.where(records.size > 32, rows - rows.mean(axis=0), rows)
+
+    kind = forged(Release(ROWS), local)
+    study = Study(kind.method(COLUMNS, Privacy(1.0, 1e-6)), Facts((32, N), D, 2), Trust.LOCAL)
+    with pytest.raises(UnisonoError, match="record"):
+        run(study, np.zeros((N, D), np.float32))
+
+
+def test_a_name_that_counts_as_an_index_is_counted_as_it():
+    """Not as an object of its own each time."""
+
+    class Zero:
+        def __index__(self):
+            return 0
+
+    event = Event(Gaussian(1.0), bounded_sum(l2=1.0))
+    ledger = Ledger.in_memory(Policy("data", Budget(100.0, 1e-3)), ACCOUNTANT, seed=1)
+    grant = ledger.authorize(everyone(event * 2), 2, "named", records=3)
+    for index in range(2):
+        grant.draw(index, record=Zero()).take(event)
+    with pytest.raises(UnisonoError):
+        grant.draw(1, record=Zero()).take(event)
+
+
+def test_statistics_have_one_epsilon_for_all_parties():
+    method = STATISTICS.method(Survey([count(0)]), Privacy(1.0, 1e-6, own=(0.1, 1.0)))
+    with pytest.raises(UnisonoError, match="epsilons of their own"):
+        Study(method, Facts((N, N), 1, 2), Trust.LOCAL).costs  # noqa: B018
+
+
+def test_minimisers_of_several_classes_need_exact_sizes():
+    """Whether a party answers would depend on how many records it holds."""
+    method = OUTPUT_PERTURBATION.method(
+        LinearLoss("multinomial", 3), Privacy(1.0, 0.0, Relation.ADD_OR_REMOVE), regularisation=0.1
+    )
+    with pytest.raises(UnisonoError, match="several classes under nominal sizes"):
+        Study(method, Facts((N, N), D, 2, exact_sizes=False), Trust.LOCAL).costs  # noqa: B018

@@ -145,9 +145,14 @@ def test_a_line_is_found_in_the_user_s_units(algorithm, trust, unit, aware):
     assert ("will not know of the noise" in said) is not aware
 
 
-def test_the_rule_still_takes_one_release():
-    assert built('name = "auto"').algorithm.name == "one-shot-regression"
-    assert built('name = "auto"', epsilon=0.01).algorithm.name == "one-shot-regression"
+def test_the_rule_takes_one_release_unless_it_is_called_useless():
+    assert built('name = "auto"', epsilon=8.0).algorithm.name == "one-shot-regression"
+    better = built('name = "auto"', epsilon=4.0)
+    assert better.algorithm.name == "pvi-natural-gradient"
+    assert better.reason.startswith("one-shot-regression is predicted to be useless here")
+    drowned = built('name = "auto"', epsilon=0.01)
+    assert drowned.algorithm.name == "one-shot-regression"
+    assert "drown any answer" in drowned.reason
 
 
 def test_steps_follow_public_facts():

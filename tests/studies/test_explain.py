@@ -142,3 +142,12 @@ def test_whole_parties_are_few(study):
     remedies = " ".join(danger.remedy for danger in found.dangers if danger.level == "warning")
     assert "hiding whole parties takes hundreds of them" in remedies
     assert "your party's records" in " ".join(found.promise)
+
+
+def test_a_plan_that_is_useless_is_said_although_messages_are_clear(study):
+    """Noise in a minimiser is small beside the bound that it is sent within, and decides."""
+    text = text_of(study, "logistic-regression", "output-perturbation")
+    said = "noise is predicted to drown the result"
+    assert said in words(text.replace("epsilon = 1\n", "epsilon = 4\n"), "warning")
+    other = text_of(study, "logistic-regression", "gradient-perturbation")
+    assert said not in words(other.replace("epsilon = 1\n", "epsilon = 4\n"))

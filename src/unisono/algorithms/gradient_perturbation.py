@@ -34,6 +34,7 @@ from unisono.algorithms.descent import (
 )
 from unisono.algorithms.objectives import (
     ObjectiveConfig,
+    as_printed,
     effective_records,
     largest_weight,
     mean_of,
@@ -70,6 +71,7 @@ def resolve(
     trust: Trust,
 ) -> GradientPerturbationConfig:
     """The learning rate of the published rule, where none is given."""
+    config = as_printed(config)
     if config.learning_rate is not None or privacy.pure:
         return config
     counted = effective_records(config.objective, facts)

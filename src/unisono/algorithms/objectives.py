@@ -33,6 +33,13 @@ class ObjectiveConfig(AlgorithmConfig):
     objective: Annotated[Objective, AddedLater] = Field("pooled", description=DESCRIPTION)
 
 
+def as_printed(config: Any) -> Any:
+    """Theorems of Chen (2019) are about parties that weigh the same: so is what runs as printed."""
+    if not config.published:
+        return config
+    return config.model_copy(update={"objective": "equal-parties"})
+
+
 def record_weight(objective: Objective, facts: Facts, size: Any) -> Any:
     """w_j of a party of this public size.
 
@@ -73,6 +80,7 @@ __all__ = [
     "DESCRIPTION",
     "Objective",
     "ObjectiveConfig",
+    "as_printed",
     "effective_records",
     "largest_weight",
     "mean_of",

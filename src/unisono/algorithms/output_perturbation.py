@@ -28,7 +28,12 @@ import jax.numpy as jnp
 from pydantic import Field
 
 from unisono.algorithms.descent import signal
-from unisono.algorithms.objectives import DESCRIPTION, Objective, effective_records
+from unisono.algorithms.objectives import (
+    DESCRIPTION,
+    Objective,
+    as_printed,
+    effective_records,
+)
 from unisono.core import algorithm as engine
 from unisono.core.algorithm import Facts
 from unisono.core.events import Laplace
@@ -74,6 +79,7 @@ def resolve(
     trust: Trust,
 ) -> OutputPerturbationConfig:
     """The ridge of the published rule, where none is given."""
+    config = as_printed(config)
     if config.regularisation is not None:
         return config
     parameters = problem.parameters(facts.features)

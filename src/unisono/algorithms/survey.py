@@ -131,6 +131,11 @@ def release(config: StatisticsConfig, problem: Survey, facts: Facts) -> Release:
 
 def build(config: StatisticsConfig, problem: Survey, facts: Facts, priced: Priced) -> Algorithm:
     width = problem.table(facts).dimension
+    if any(event != priced.event for event in priced.events):
+        raise InvalidInput(
+            "statistics of parties with epsilons of their own: intervals and guarantees are stated "
+            "for noise that is the same for all; give every party the same epsilon"
+        )
 
     def merge(state: Opened, sums: Aggregate) -> Opened:
         return Opened(

@@ -226,10 +226,11 @@ def certify(
     """
     facts, trust = study.facts, study.trust
     costs = study.costs if costs is None else costs
-    cost: Mapping[Viewer, Composed] = costs[0]
-    kinds = {id(one): one for one in costs}.values()  # parties may pay differently
+    kinds = list({id(one): one for one in costs}.values())  # parties may pay differently
     books = ledgers.values()
     policies = {(b.policy.budget, b.policy.exceptions): b.policy for b in books}.values()
+    stated = min((p.budget.delta for p in policies), default=delta or 0.0)
+    cost = _largest(accountant, kinds, stated)
     lines = [
         Line(viewer, relation, epsilon, at)
         for viewer, history in cost.items()
@@ -271,6 +272,25 @@ def _printed(algorithm: Any, lines: Sequence[Line]) -> str:
     own = [line.epsilon for line in lines if line.relation is algorithm.privacy.relation]
     finite = [epsilon for epsilon in own if math.isfinite(epsilon)]
     return str(algorithm.printed.words(max(finite, default=math.inf)))
+
+
+def _largest(
+    accountant: Accountant, kinds: Sequence[Mapping[Viewer, Composed]], delta: float
+) -> Mapping[Viewer, Composed]:
+    """The cost of a party of which most is shown: its events are stated."""
+    if len(kinds) == 1:
+        return kinds[0]
+
+    def shown(cost: Mapping[Viewer, Composed]) -> float:
+        found = (
+            epsilon
+            for history in cost.values()
+            for relation in history.relations
+            for epsilon in _worst(accountant, [history], relation, delta)
+        )
+        return max((epsilon for epsilon in found if math.isfinite(epsilon)), default=math.inf)
+
+    return max(kinds, key=shown)
 
 
 def _declarations(books: Collection[Ledger], unit: Unit) -> dict[str, Any]:

@@ -99,8 +99,9 @@ class Grant(_Uncopyable):
         are released one at a time, of this `record` alone."""
         self._here()
         index = operator.index(index)
+        record = None if record is None else operator.index(record)
         if (record is None) != (self.records is None) or (
-            record is not None and not 0 <= operator.index(record) < (self.records or 0)
+            record is not None and not 0 <= record < (self.records or 0)
         ):
             what = "all records together" if self.records is None else f"{self.records} records"
             raise GrantMisused(

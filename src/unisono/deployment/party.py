@@ -251,7 +251,7 @@ class Member:
             self.ledger.accountant,
             secure_sum=session.describe() if session.masked else "",
             transport=self._transport,
-            costs=costs_of(begun),
+            costs=[costs_of(begun)[built.file.party(self.seat.name)]],
             file=built.file.hash,
             result=answered.result_hash,
         )

@@ -21,12 +21,12 @@ def event_as_printed(
 ) -> Event:
     """One of `count` releases with this noise, with what shares, samplers and batches add to its
     cost; only the size of the noise is the publication's."""
-    if isinstance(law, Laplace):
-        return Event(Laplace(law.scale, dimension), sensitivity, sampler)
-    if not isinstance(law, Gaussian):
+    if type(law) is Laplace:
+        return Event(Laplace(float(law.scale), dimension), sensitivity, sampler)
+    if type(law) is not Gaussian:
         raise InvalidInput(f"{law!r} is no noise that is drawn here: print Gaussian or Laplace")
     return gaussian.event_of(
-        law.std,
+        float(law.std),  # a plain number, whatever a plugin made of it
         sensitivity,
         count=count,
         sampler=sampler,

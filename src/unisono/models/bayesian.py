@@ -121,7 +121,7 @@ def pose_logistic(
 
 def choose_linear(config: Any, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:
     """One release suffices: what it measures does not depend on the posterior so far."""
-    return Choice("one-shot-regression", "one noisy release of all sums and products", final=True)
+    return Choice("one-shot-regression", "one noisy release of all sums and products")
 
 
 def choose_logistic(config: Any, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:

@@ -41,12 +41,11 @@ class ModelConfig(Config):
 
 
 class Choice(NamedTuple):
-    """The algorithm that a published rule of public facts takes, and why. Unless it is `final`,
-    another one is taken where the planner calls it useless and that one better."""
+    """The algorithm that a published rule of public facts takes, and why; another one is taken
+    where the planner calls it useless and that one better."""
 
     algorithm: str
     reason: str
-    final: bool = False
 
 
 def _no_arrays(value: Any) -> dict[str, np.ndarray]:

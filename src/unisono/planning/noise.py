@@ -26,6 +26,10 @@ from unisono.releases.release import copies
 _COEFFICIENTS = 2**12  # dp-ftrl states its coefficients in these parts
 
 
+# Below these a run's sums weigh so little beside their noise that it swamps them, or is large.
+SWAMPED, ROUGH = 2.0, 10.0
+
+
 class Noise(NamedTuple):
     """The noise of one number of the sum that is opened in a round when every party answers.
 

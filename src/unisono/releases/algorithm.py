@@ -328,7 +328,7 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
     parts = kind.build(config, problem, facts, priced)
     bound, inside = priced.bound, priced.inside
     remembers = parts.settle is not None and release.local_steps is None
-    raw_of = _apart(kind.name, parts, bound, min(facts.records))
+    raw_of = _apart(kind.name, parts, bound, facts)
 
     def local(
         _: Facts, public: Any, party: Any, data: Any, mask: Any, size: Any = None
@@ -447,7 +447,7 @@ def _batch(release: Release, facts: Facts) -> Callable[[Facts], int] | None:
 
 
 def _apart(
-    name: str, parts: Algorithm, bound: Bound, size: int
+    name: str, parts: Algorithm, bound: Bound, facts: Facts
 ) -> Callable[[Any, Any, Records], tuple[Any, Any]]:
     """A party's function, tried on synthetic records when it is first traced; whole parties are
     bounded whatever is made of their records."""
@@ -461,11 +461,12 @@ def _apart(
             with jax.ensure_compile_time_eval():
                 server, first = parts.init()
                 asked = parts.ask(server)
-            require_apart(
-                name,
-                lambda rows, mask: parts.local(asked, first, Records(rows, mask, size))[1],
-                records[0],
-            )
+
+            def rows_of(size: int, rows: Any, mask: Any) -> Any:
+                return parts.local(asked, first, Records(rows, mask, size))[1]
+
+            for size in sorted({min(facts.records), max(facts.records)}):
+                require_apart(name, partial(rows_of, size), records[0])
             tried.add(shapes)
         after, raw = parts.local(public, own, records)
         if not _same(own, after):

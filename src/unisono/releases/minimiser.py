@@ -114,6 +114,12 @@ class Minimiser:
                 "the number of records is exact and public; use exact sizes, or gradient "
                 "perturbation"
             )
+        if self.problem.loss == "multinomial" and not facts.exact_sizes:
+            raise InvalidInput(
+                "several classes under nominal sizes: a party with far more records than agreed "
+                "may miss the solver's tolerance, and whether it answers would depend on one "
+                "record; use exact sizes, or gradient perturbation"
+            )
         p = self.dimension
 
         def far(changed: int) -> Distance:

@@ -28,6 +28,7 @@ from unisono.data.encoding import Values
 from unisono.errors import InvalidInput, PrivacyViolation
 from unisono.models.model import Posed
 from unisono.models.registry import algorithms_for
+from unisono.planning.noise import SWAMPED, noise_of
 from unisono.planning.predict import predict
 from unisono.planning.tasks import Task
 from unisono.planning.verdicts import Grade
@@ -148,6 +149,8 @@ class Built:
     def present(self, result: Result) -> dict[str, Any]:
         """The result as plain JSON, in the user's words and units."""
         shown = self.posed.present(self.study, result)
+        if "note" in shown and noise_of(self.study).total < SWAMPED:
+            shown["note"] = f"{_SWAMPED} {shown['note']}".strip()
         return {
             "title": self.file.title,
             "model": self.file.model.name,
@@ -167,6 +170,12 @@ def _as_arrays(posed: Posed, values: Values) -> tuple[np.ndarray, ...]:
     return tuple(array.astype(np.float32) for array in posed.encode(values))
 
 
+_SWAMPED = (
+    "Noise was expected to swamp this result, as its study said beforehand: these numbers may be "
+    "nothing but noise."
+)
+
+
 def chosen(file: StudyFile) -> tuple[AlgorithmKind, str]:
     """The algorithm of a study: the one that it names, or the one that "auto" takes and why.
 
@@ -177,10 +186,11 @@ def chosen(file: StudyFile) -> tuple[AlgorithmKind, str]:
     if not model.solved_by(usual):
         known = ", ".join(one.name for one in algorithms_for(model))
         raise InvalidInput(f"{usual.name} cannot learn a {model.name}: choose {known} or auto")
-    if file.algorithm.name != AUTO or _grade(file, usual) is not Grade.USELESS:
+    if file.algorithm.name != AUTO or planned_grade(file, usual) is not Grade.USELESS:
         return usual, file.choice.reason
-    able = [] if file.choice.final else algorithms_for(model)
-    others = {one.name: _grade(file, one) for one in able if one is not usual}
+    others = {
+        one.name: planned_grade(file, one) for one in algorithms_for(model) if one is not usual
+    }
     for grade in (Grade.GOOD, Grade.USABLE, Grade.DOUBTFUL):
         for name, found in others.items():
             if found is grade:
@@ -190,7 +200,7 @@ def chosen(file: StudyFile) -> tuple[AlgorithmKind, str]:
     return usual, f"{file.choice.reason}; {drowned}"
 
 
-def _grade(file: StudyFile, kind: AlgorithmKind) -> Grade | None:
+def planned_grade(file: StudyFile, kind: AlgorithmKind) -> Grade | None:
     """What the planner expects of an algorithm in this study; None where it expects nothing, or
     the algorithm cannot run."""
     task = file.model_kind.task
@@ -294,4 +304,4 @@ def columns(file: StudyFile, table: RecordTable, party: str) -> tuple[np.ndarray
     return build(file).columns(table, party)
 
 
-__all__ = ["Built", "build", "chosen", "columns", "facts_of", "privacy_of"]
+__all__ = ["Built", "build", "chosen", "columns", "facts_of", "planned_grade", "privacy_of"]

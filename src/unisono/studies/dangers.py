@@ -14,15 +14,14 @@ from unisono.core.trust import PARTY, Trust, Unit
 from unisono.core.words import number, times
 from unisono.data.schema import Number
 from unisono.models.model import Target
-from unisono.planning.noise import Noise, weights_in_words
-from unisono.studies.build import Built
+from unisono.planning.noise import ROUGH, SWAMPED, Noise, weights_in_words
+from unisono.planning.verdicts import Grade
+from unisono.studies.build import Built, planned_grade
 from unisono.studies.schema import StudyFile
 from unisono.studies.source import Place
 from unisono.studies.template import small_delta
 
 WEAK_EPSILON = 8.0
-# Signal over noise of a whole run: below the first nothing is learnt, below the second little.
-SWAMPED, ROUGH = 2.0, 10.0
 _WIDE, _RATIO, _MANY_VALUES = 1e6, 1e4, 50
 
 
@@ -71,7 +70,7 @@ def _privacy(built: Built, epsilons: dict[str, float]) -> Iterator[Danger]:
     finite = [value for value in epsilons.values() if math.isfinite(value)]
     printed = built.study.algorithm.printed
     if printed is not None:
-        remedy = "leave published out: noise is then calibrated, and the promise holds"
+        remedy = "leave published out: noise is then calibrated, and the promise holds exactly"
         words = printed.words(max(finite, default=math.inf))
         yield Danger("warning", words, remedy, ("algorithm", "published"))
     if finite and max(finite) > WEAK_EPSILON:
@@ -84,7 +83,7 @@ def _privacy(built: Built, epsilons: dict[str, float]) -> Iterator[Danger]:
         remedy = 'use mode = "secure-sum", unless everybody may show the server everything'
         yield Danger("warning", words, remedy, ("trust", "mode"))
     against = epsilons.get(str(PARTY), 0.0)
-    if against > privacy.epsilon * (1 + 1e-6) and file.evaluation is None:
+    if against > privacy.epsilon * (1 + 1e-6) and file.evaluation is None and printed is None:
         words = f"against another party epsilon is {number(against)}, more than the "
         words += f"{privacy.epsilon:g} of the file: a party knows its own share of the noise"
         yield Danger("warning", words, "set colluders = 1 or more", ("trust", "colluders"))
@@ -96,7 +95,7 @@ def _privacy(built: Built, epsilons: dict[str, float]) -> Iterator[Danger]:
     if not whole:
         words = "one record is hidden, not one person: whoever has k records, or records at "
         words += "several parties, is protected about k times less"
-        remedy = "keep one record for each person, or hide whole parties (fed-avg)"
+        remedy = 'keep one record for each person, or hide whole parties (unit = "party")'
         yield Danger("note", words, remedy, ("privacy", "unit"))
 
 
@@ -147,10 +146,13 @@ def _failures(built: Built) -> Iterator[Danger]:
 
 
 def _noise(built: Built, noise: Noise) -> Iterator[Danger]:
-    file = built.file
+    file, swamped = built.file, noise.total < SWAMPED
+    if not swamped and planned_grade(file, built.algorithm) is Grade.USELESS:
+        words = "noise is predicted to drown the result, though it is smaller than what is sent"
+        remedy = "more records, fewer columns, a larger epsilon; see `unisono plan`"
+        yield Danger("warning", words, remedy, ("privacy", "epsilon"))
     if noise.total >= ROUGH:
         return
-    swamped = noise.total < SWAMPED
     words = "noise will swamp the result" if swamped else "expect a rough result: noise is large"
     unit = file.privacy.unit
     of_all = f"all {number(noise.units, 3)} {'parties' if unit is Unit.PARTY else 'records'} "

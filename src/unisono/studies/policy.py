@@ -109,8 +109,8 @@ def _printed(policy: PolicyFile, study: Study) -> Iterator[str]:
     elif not policy.allow.published:
         yield (
             f"published = true: noise as printed in {printed.where}, which keeps no promise of "
-            f"epsilon {printed.epsilon:g}, is not allowed "
-            f"({policy.source.where(('allow', 'published'))})"
+            f"epsilon {printed.epsilon:g}, is not allowed: leave published out, run it as a "
+            "simulation (--seed), or write published = true under [allow] of a policy of your own"
         )
 
 

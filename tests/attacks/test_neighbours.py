@@ -142,10 +142,10 @@ def test_a_clip_that_is_twice_as_wide_is_noticed(monkeypatch):
 
 
 def test_a_clip_of_blocks_that_is_twice_as_wide_is_noticed(monkeypatch):
-    honest = scaled_sum._block
+    honest = scaled_sum._turn
     monkeypatch.setattr(
         scaled_sum,
-        "_block",
+        "_turn",
         lambda rows, given, mask, clip, step: honest(rows, given, mask, 2 * clip, step),
     )
     assert caught("gradient-perturbation-public")
@@ -216,12 +216,12 @@ def test_a_gradient_weighed_after_its_clip_is_noticed(monkeypatch):
     build, facts, shapes = CASES[name]
     study, relations = study_of(build, facts)
     weight = sum(SIZES) / 3 / min(SIZES)
-    honest = scaled_sum._block
+    honest = scaled_sum._turn
 
     def weighed_after(*block):
         return jnp.round(weight * honest(*block)).astype(np.int32)
 
-    monkeypatch.setattr(scaled_sum, "_block", weighed_after)
+    monkeypatch.setattr(scaled_sum, "_turn", weighed_after)
     assert [pair for pair in search(study, shapes, relations, 300, 3, index=0) if pair is not None]
 
 

@@ -17,7 +17,7 @@ from unisono.releases.release import Release
 from unisono.releases.scaled_sum import BLOCK, ScaledSum
 
 PRIVACY, STEP = Privacy(1.0, 1e-6), 2.0**-12
-SIZES = (1, 5, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 7)
+SIZES = (1, 5, BLOCK - 1, BLOCK, 2 * BLOCK + 1, 5 * BLOCK + 7)
 
 
 def facts(records, features=3, exact=True):

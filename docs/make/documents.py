@@ -455,7 +455,7 @@ print(answer)
         ),
         item(
             "Fact 2.7: accuracy of Gaussian noise",
-            '`MECHANISMS["gaussian"].tail`: σ√(2 log(2d/η))',
+            '`MECHANISMS["gaussian"].tail`: the exact quantile, below σ√(2 log(2d/η))',
             'MECHANISMS["gaussian"].tail(Gaussian(1.0), 10, 0.05)  # 2.807',
             status=CORRECTED,
             why="[√log(1/δ) is missing](E001-6): the σ that was drawn is used",
@@ -1374,7 +1374,8 @@ print(sgd_sequential.views(sequential))
         ),
         item(
             "Lemma 1, eq. (7): strong composition theorem",
-            "`theorems.strong` (Kairouz, Oh and Viswanath 2015), which is at least as tight",
+            "`theorems.strong` (Kairouz, Oh and Viswanath 2015), tighter than the 6.257 of "
+            "eq. (7) here; `theorems.advanced` (Dwork and Roth 2014) is a little looser",
             "theorems.strong(0.1, 0.0, 100, 1e-6)  # 5.756",
             "theorems.advanced(0.1, 0.0, 100, 1e-6)  # 6.308",
             why="[valid](E004-6); [a bracket is misplaced](E004-1)",

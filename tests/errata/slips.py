@@ -86,7 +86,7 @@ LINES = (
         WRONG,
         "Fact 2.7, accuracy of Gaussian noise",
         "√log(1/δ) is missing for noise that is calibrated to (ε, δ).",
-        "σ√(2 log(2d/η)) with the σ that was drawn.",
+        "The exact quantile, below σ√(2 log(2d/η)), with the σ that was drawn.",
         (EARLY + "test_gaussian_accuracy_needs_the_noise_that_was_added",),
         (),
     ),

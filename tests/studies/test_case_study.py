@@ -361,3 +361,8 @@ def test_an_epsilon_of_its_own_is_refused_where_noise_is_for_all():
 
 def test_own_epsilons_are_for_noise_of_their_own():
     assert built(DP_SGA, parties=OWN).study.trust is Trust.LOCAL
+
+
+def test_a_share_belongs_to_a_start():
+    with pytest.raises(InvalidInput, match=r"start_share = 0.5 without a start"):
+        built(f"{DP_SGA}\nstart_share = 0.5")

@@ -31,12 +31,12 @@ mean and the diagonal of the precision, the mean-field density that is nearest t
 """
 
 import math
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from unisono.algorithms.descent import Rounds
 from unisono.algorithms.free_energy import (
@@ -134,6 +134,15 @@ class DpSgaConfig(PosteriorConfig):
     start_share: float = Field(
         0.3, gt=0, lt=1, description="The share of the promise that a start by one-shot takes."
     )
+
+    @model_validator(mode="after")
+    def _shared(self) -> Self:
+        if "start_share" in self.model_fields_set and self.start != "one-shot":
+            raise InvalidInput(
+                f'start_share = {self.start_share:g} without a start: say start = "one-shot", or '
+                "leave it out"
+            )
+        return self
 
     def turns(self, facts: Facts) -> Schedule:
         return schedule(self.order, self.rounds, facts.parties)

@@ -61,7 +61,8 @@ def algorithms(
         typer.echo(f"{kind.name}: {kind.summary}")
         for key, field in schema["properties"].items():
             if key != "name":
-                typer.echo(f"  {key:<20}{field['description']} [{_default(field)}]")
+                default = _default(field, key in schema.get("required", ()))
+                typer.echo(f"  {key:<20}{field['description']} [{default}]")
         return
     if json:
         write_json([{"name": one.name, "summary": one.summary} for one in known().values()])
@@ -72,10 +73,10 @@ def algorithms(
         typer.echo(f"{one.name:<24}{one.summary}{hides}{trusts}")
 
 
-def _default(field: dict[str, Any]) -> str:
+def _default(field: dict[str, Any], needed: bool) -> str:
     """What holds where a setting is left out, as a study file would say it."""
     from unisono.studies.template import toml_value
 
-    if "default" not in field:
-        return "required"
+    if "default" not in field:  # made anew for each, as a section with defaults of its own
+        return "required" if needed else "its own defaults"
     return "rule" if field["default"] is None else toml_value(field["default"])

@@ -134,7 +134,7 @@ class Member:
         try:
             self._begin()
             self.responder.spender.check()
-            if self.responder.spender.last < 0:
+            if not self.responder.spender.begun:
                 self.ledger.check(built.costs[built.file.party(seat.name)])
         except BaseException:
             self.close()
@@ -202,7 +202,7 @@ class Member:
         """Whether the server runs another study: it greets the parties of another session, and
         never asked this one for anything."""
         sessions = {session.id.hex() for session in self.agreed.sessions}
-        return self._responders[0].spender.last < 0 and _greets_others(data, sessions)
+        return not self._responders[0].spender.begun and _greets_others(data, sessions)
 
     def close(self) -> None:
         """Let go of the ledger and of this party's place; nothing that was paid is lost."""

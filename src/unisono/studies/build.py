@@ -220,12 +220,12 @@ def planned_grade(file: StudyFile, kind: AlgorithmKind) -> Grade | None:
 def build(file: StudyFile) -> Built:
     """The study that the file describes; what the algorithm refuses is an error of the file."""
     kind, reason = _placed(file, ("algorithm",), file.algorithm.name, lambda: chosen(file))
-    posed, study, start = _placed(file, ("algorithm",), kind.name, lambda: _study(file, kind))
-    _placed(file, ("privacy", "unit"), "privacy.unit", lambda: _require_unit(file, study))
     own = [number for number, party in enumerate(file.parties) if party.epsilon is not None]
     for number in own[:1]:
         place = ("parties", number, "epsilon")
         _placed(file, place, "an epsilon of its own", lambda: _require_own_noise(kind))
+    posed, study, start = _placed(file, ("algorithm",), kind.name, lambda: _study(file, kind))
+    _placed(file, ("privacy", "unit"), "privacy.unit", lambda: _require_unit(file, study))
     test = _placed(file, ("evaluation", "epsilon"), "evaluation", lambda: examination(file))
     return Built(file, study, posed, kind, reason, test, start)
 

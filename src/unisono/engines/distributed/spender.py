@@ -42,10 +42,17 @@ class Spender:
         self._grant: Grant | None = None
         self.last, self.paid = self._paid_before()
 
+    @property
+    def begun(self) -> bool:
+        """Whether anything of the run was ever paid for: a turn of it, or all of it at once."""
+        return self.last >= 0 or self._name in self._party.ledger.purposes()
+
     def check(self) -> None:
-        """Refuse, before the party joins, a run that its ledger could not pay to the end."""
+        """Refuse, before the party joins, a run that its ledger could not pay to the end. Of one
+        that was begun what is left is checked turn by turn; one that was paid for at once is over
+        for this party, which may still fetch the result."""
         algorithm, facts, trust = self.study.algorithm, self.study.facts, self.study.trust
-        if self._at_once or self.last < 0:
+        if not self.begun:
             self._party.ledger.check(algorithm.cost(facts, trust, party=self._index))
 
     def turn(self, number: int, attempt: int) -> int | None:

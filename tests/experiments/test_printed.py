@@ -25,9 +25,9 @@ def test_the_classical_gaussian_wastes_noise_and_then_lacks_it():
 def test_one_round_of_algorithm_3_has_no_state_to_spoil():
     """Later rounds do: then noise is corrected, and the printed version is nearer at one noise."""
     shards = thesis_shards(range(1, 6), 20, 10, 2.0)
-    once = printed.Setting(1, 10.0, 1.0, 2.0)
+    once = printed.PrintedSetting(1, 10.0, 1.0, 2.0)
     assert printed.learn(shards, once, True) == printed.learn(shards, once, False)
-    often = printed.Setting(60, 10.0, 0.5, 2.0)
+    often = printed.PrintedSetting(60, 10.0, 0.5, 2.0)
     assert printed.learn(shards, often, True) < printed.learn(shards, often, False) / 5
 
 
@@ -35,7 +35,7 @@ def test_an_attack_finds_more_than_algorithm_3_claims_and_no_more_than_is_proved
     """An audit at 95 %, with a fixed seed."""
     epsilon, rounds = 2.0, 60
     sigma = math.sqrt(rounds) / gaussian.mu_for(epsilon, DELTA)
-    found = printed.least_epsilon(printed.Setting(rounds, 1.0, 0.5, sigma), 1000)
+    found = printed.least_epsilon(printed.PrintedSetting(rounds, 1.0, 0.5, sigma), 1000)
     proved = gaussian.epsilon(DELTA, math.sqrt(rounds * printed.PARTIES) / sigma)
     assert 2 * epsilon < found < proved
 

@@ -251,7 +251,7 @@ def _classical(claim: float) -> Comparison:
 # ------------------------------------------------------------- Algorithm 3: another state
 
 
-class Setting(NamedTuple):
+class PrintedSetting(NamedTuple):
     """Rounds T, clip C, damping η; noise of standard deviation σ C in every sum."""
 
     rounds: int
@@ -268,7 +268,7 @@ GRID = tuple(
 )
 
 
-def learn(shards: Shards, setting: Setting, printed: bool) -> float:
+def learn(shards: Shards, setting: PrintedSetting, printed: bool) -> float:
     """Median KL of the thesis's case study; as printed, a party's state holds its own noise."""
     rounds, clip, damping, sigma = setting
     factors = records(shards).sum(-2) / NOISE_STD**2  # (seeds, parties, 2)
@@ -286,15 +286,15 @@ def learn(shards: Shards, setting: Setting, printed: bool) -> float:
         return float(np.median(divergence(found, posterior(shards))))
 
 
-def best(shards: Shards, epsilon: float, printed: bool) -> tuple[float, Setting]:
+def best(shards: Shards, epsilon: float, printed: bool) -> tuple[float, PrintedSetting]:
     """The least median KL on the grid, with the noise that sqrt(T) / σ = μ*(ε, δ) says: which is
     true of the corrected state alone."""
     mu = gaussian.mu_for(epsilon, DELTA)
-    settings = [Setting(t, c, eta, math.sqrt(t) / mu) for t, c, eta in GRID]
+    settings = [PrintedSetting(t, c, eta, math.sqrt(t) / mu) for t, c, eta in GRID]
     return min((learn(shards, one, printed), one) for one in settings)
 
 
-def least_epsilon(setting: Setting, runs: int) -> float:
+def least_epsilon(setting: PrintedSetting, runs: int) -> float:
     """What an attack shows of Algorithm 3 as printed: by the sums alone, an audit's lower bound at
     95 %, as if the pair of worlds were a Gaussian's (as in `dataset_level`, with 20 parties)."""
     rounds, _, damping, sigma = setting

@@ -133,7 +133,7 @@ def local_steps(one: RecoveryProblem, steps: int, seed: int, rate: float = 0.02)
 # ------------------------------------------------------------- sweeps
 
 
-class Scale(NamedTuple):
+class AxisScale(NamedTuple):
     """Sizes of a run: sweeps over m take `counts`, all others m = `neurons`. Noise stands in `stds`
     for ℓ2 noise and in `private` for DP-SGD; sweeps over something else take the first of each."""
 
@@ -150,7 +150,7 @@ class Scale(NamedTuple):
 
 
 # DP-SGD's noise is in clipping norms; at the usual multiplier of 1 the attack finds nothing.
-QUICK = Scale(
+QUICK = AxisScale(
     features=16,
     batch=3,
     counts=(10_000, 20_000, 40_000, 80_000),
@@ -161,7 +161,7 @@ QUICK = Scale(
     private=(0.008, 0.012, 0.018),
     seeds=6,
 )
-FULL = Scale(
+FULL = AxisScale(
     features=32,
     batch=4,
     counts=(20_000, 40_000, 80_000, 160_000),
@@ -190,7 +190,7 @@ class Sweep(NamedTuple):
 Attacked = Callable[..., np.ndarray]  # (problem, seed, **strength) -> errors
 
 
-def sweeps(scale: Scale) -> Iterator[Sweep]:
+def sweeps(scale: AxisScale) -> Iterator[Sweep]:
     """Every exponent that Table 1 states, row by row."""
 
     def at(seed: int, m: float = scale.neurons, **options: Any) -> RecoveryProblem:
@@ -346,7 +346,7 @@ def run(quick: bool) -> Findings:
     )
 
 
-def clipping_changes(scale: Scale) -> float:
+def clipping_changes(scale: AxisScale) -> float:
     """How much a batch clip moves any error, relative to it, over the d and B of a scale."""
     shapes = [(d, scale.batch) for d in scale.dimensions]
     shapes += [(scale.features, batch) for batch in scale.batches]

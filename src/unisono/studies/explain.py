@@ -22,7 +22,7 @@ from unisono.studies.schema import StudyFile
 
 
 @dataclass(frozen=True)
-class Cost:
+class ExplainedCost:
     """What the whole study shows of some parties' records to one viewer, under one relation."""
 
     parties: tuple[str, ...]
@@ -38,7 +38,7 @@ class Explanation:
 
     built: Built
     learnt: tuple[str, ...]
-    costs: tuple[Cost, ...]
+    costs: tuple[ExplainedCost, ...]
     promise: tuple[str, ...]
     noise: Noise
     noise_words: str
@@ -98,7 +98,7 @@ def warnings_of(built: Built) -> list[Danger]:
     return [danger for danger in found if danger.level == "warning"]
 
 
-def _worst(file: StudyFile, costs: tuple[Cost, ...]) -> dict[str, float]:
+def _worst(file: StudyFile, costs: tuple[ExplainedCost, ...]) -> dict[str, float]:
     """The largest cost of any party against each viewer, under the study's own relation."""
     worst: dict[str, float] = {}
     for cost in costs:
@@ -166,7 +166,7 @@ def _aim(built: Built) -> str:
 # ------------------------------------------------------------- what it costs
 
 
-def _costs(built: Built) -> list[Cost]:
+def _costs(built: Built) -> list[ExplainedCost]:
     """Parties that pay alike are one line."""
     groups: dict[tuple[Any, ...], list[str]] = {}
     kinds: dict[tuple[Any, ...], Mapping[Viewer, Any]] = {}
@@ -176,7 +176,9 @@ def _costs(built: Built) -> list[Cost]:
         kinds[key] = cost
     delta = built.file.privacy.delta
     return [
-        Cost(tuple(names), viewer, relation, ACCOUNTANT.epsilon(history, relation, delta), delta)
+        ExplainedCost(
+            tuple(names), viewer, relation, ACCOUNTANT.epsilon(history, relation, delta), delta
+        )
         for key, names in groups.items()
         for viewer, history in kinds[key].items()
         for relation in history.relations
@@ -224,4 +226,4 @@ def _noise_words(file: StudyFile, noise: Noise) -> str:
     )
 
 
-__all__ = ["Cost", "Explanation", "explain", "warnings_of"]
+__all__ = ["ExplainedCost", "Explanation", "explain", "warnings_of"]

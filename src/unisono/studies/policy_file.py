@@ -46,7 +46,7 @@ class Exempt(Config):
     delta: Delta = Field(0.0, description="The delta at which it is counted.")
 
 
-class Budget(Config):
+class BudgetSection(Config):
     """What all studies together may cost, against every viewer but the exceptions."""
 
     epsilon: Annotated[float, Field(gt=0)] = Field(
@@ -114,7 +114,9 @@ class PolicyFile(Config):
     """The whole file."""
 
     dataset: Dataset = Field(description="Whose records, and where the ledger of their budget is.")
-    budget: Budget = Field(description="What all studies together may cost, against every viewer.")
+    budget: BudgetSection = Field(
+        description="What all studies together may cost, against every viewer."
+    )
     allow: Allowed = Field(description="What one study may be.")
     _source: Source = PrivateAttr(default=Source())
 

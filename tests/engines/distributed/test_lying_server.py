@@ -12,7 +12,7 @@ from unisono.core.trust import SERVER, Trust
 from unisono.engines import wire
 from unisono.engines.distributed import packets
 from unisono.engines.distributed.envelope import HEAD_BYTES
-from unisono.engines.distributed.opening import Attempt
+from unisono.engines.distributed.opening import SumAttempt
 from unisono.engines.distributed.presence import Ask
 from unisono.engines.distributed.server import Conditions, _Run
 
@@ -152,7 +152,7 @@ def test_an_older_attempt_is_over_once_the_next_has_begun(tmp_path):
     """Vectors of attempt 0 were sent but not opened; after attempt 1 nobody helps to open them."""
     cluster = Cluster(descent(retries=1), tmp_path)
     run = liar(cluster)
-    place = Attempt(0, 0)
+    place = SumAttempt(0, 0)
     dealers = run.opening.set_up(place)
     asks = {
         party: [

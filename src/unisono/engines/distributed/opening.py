@@ -29,7 +29,7 @@ class Spoilt(TooFew):
     """Shares that could not be opened; nothing was sent, so the same attempt may begin anew."""
 
 
-class Attempt(NamedTuple):
+class SumAttempt(NamedTuple):
     """A round, and how many retries of the run were used before."""
 
     round: int
@@ -56,7 +56,7 @@ class Opening:
             connect_timeout,
             say,
         )
-        self._ready: dict[Attempt, Dealers] = {}
+        self._ready: dict[SumAttempt, Dealers] = {}
         # Left out from then on, while enough others remain: who dealt shares that cannot be opened.
         self._blamed: set[int] = set()
         # Who did not take part when last asked for this round alone: nobody waits for them.
@@ -67,7 +67,7 @@ class Opening:
         fine = [party for party in self.present.parties if party not in self._blamed]
         return fine if len(fine) >= self.session.minimum else self.present.parties
 
-    def set_up(self, place: Attempt) -> Dealers | None:
+    def set_up(self, place: SumAttempt) -> Dealers | None:
         """Who takes part: set up before, or now, anew until enough are here or the time is over.
 
         What was set up before serves if everybody who is here is in it: who missed one round is
@@ -87,7 +87,7 @@ class Opening:
                 time.sleep(_PAUSE)
                 self.present.meet()
 
-    def _set_up_now(self, place: Attempt) -> Dealers:
+    def _set_up_now(self, place: SumAttempt) -> Dealers:
         announce = _announce(place)
         replies = self.present.exchange({party: [announce] for party in self._trusted})
         table = self._table(place, replies.get("announce", {}))
@@ -99,11 +99,11 @@ class Opening:
 
     def open(
         self,
-        place: Attempt,
+        place: SumAttempt,
         dealers: Dealers,
         public: Sequence[np.ndarray],
         counted: Sequence[int],
-        coming: Attempt | None,
+        coming: SumAttempt | None,
         seen: Callable[[Any], None],
     ) -> tuple[np.ndarray, list[int]]:
         """The sum over the survivors, and who they are; raises TooFew if it cannot be opened, and
@@ -169,12 +169,12 @@ class Opening:
             {party: [*asks.get(party, []), *extra.get(party, [])] for party in {*asks, *extra}}
         )
 
-    def _table(self, place: Attempt, replies: Mapping[int, wire.Packet]) -> ShareTable:
+    def _table(self, place: SumAttempt, replies: Mapping[int, wire.Packet]) -> ShareTable:
         keys = read(replies, lambda p, arrays: packets.read_announcements(arrays)[p])
         return secure_sum.collect_keys(self.session, place.round, place.attempt, keys)
 
     def _table_of(
-        self, coming: Attempt | None, replies: Mapping[int, wire.Packet]
+        self, coming: SumAttempt | None, replies: Mapping[int, wire.Packet]
     ) -> ShareTable | None:
         """Keys for the round to come; too few, and it is set up in its own time."""
         if coming is not None:
@@ -182,7 +182,9 @@ class Opening:
                 return self._table(coming, replies)
         return None
 
-    def _keep(self, coming: Attempt, table: ShareTable, replies: Mapping[int, wire.Packet]) -> None:
+    def _keep(
+        self, coming: SumAttempt, table: ShareTable, replies: Mapping[int, wire.Packet]
+    ) -> None:
         """Shares for the round to come; too few, and it is set up in its own time."""
         self._ready.clear()
         with contextlib.suppress(TooFew):
@@ -200,9 +202,9 @@ def _survivors(
     return secure_sum.collect_vectors(dealers, both)
 
 
-def _announce(place: Attempt) -> Ask:
+def _announce(place: SumAttempt) -> Ask:
     return Ask("announce", place.scalars, [], "announce")
 
 
-def _deal(place: Attempt, table: ShareTable) -> Ask:
+def _deal(place: SumAttempt, table: ShareTable) -> Ask:
     return Ask("deal", place.scalars, packets.announcements(table.announcements), "deal")

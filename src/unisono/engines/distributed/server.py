@@ -21,7 +21,7 @@ from unisono.core.trust import SERVER, Trust
 from unisono.engines.checkpoint import Checkpoint
 from unisono.engines.distributed.answers import agreeing, read
 from unisono.engines.distributed.link import Link
-from unisono.engines.distributed.opening import Attempt, Opening, Spoilt
+from unisono.engines.distributed.opening import Opening, Spoilt, SumAttempt
 from unisono.engines.distributed.presence import Ask, Presence
 from unisono.engines.distributed.results import ResultSigner, result_hash
 from unisono.engines.record_order import order_of, schedule_of
@@ -242,7 +242,7 @@ class _Run:
 
     def _plain(self, number: int, public: list[Any]) -> tuple[np.ndarray, list[int]] | None:
         """One exchange; every party sends all of its noise, or trusts the server."""
-        place = Attempt(number, int(self.attempt))
+        place = SumAttempt(number, int(self.attempt))
         scalars = {**place.scalars, "counted": self.counted.tolist()}
         expected = "released" if self.study.trust is Trust.LOCAL else "disclosed"
         parties = self.present.parties
@@ -262,7 +262,7 @@ class _Run:
 
     def _secure(self, number: int, public: list[Any]) -> tuple[np.ndarray, list[int]] | None:
         """The server learns the sum over the survivors."""
-        place, rounds = Attempt(number, int(self.attempt)), self.study.algorithm.rounds
+        place, rounds = SumAttempt(number, int(self.attempt)), self.study.algorithm.rounds
         ahead = self.conditions.ahead and number + 1 < rounds
         while True:
             dealers = self.opening.set_up(place)
@@ -275,7 +275,7 @@ class _Run:
                     dealers,
                     public,
                     self.counted.tolist(),
-                    Attempt(number + 1, place.attempt) if ahead else None,
+                    SumAttempt(number + 1, place.attempt) if ahead else None,
                     lambda masked: self._saw(number, masked),
                 )
             except Spoilt as error:

@@ -603,7 +603,7 @@ def test_bad_choices():
 def test_arguments_of_other_algorithms():
     local = {"algorithm": "local-dp-sgd", "clipping": None}
     ftrl = {"algorithm": "dp-ftrl", "rate": None}
-    refused("dp-sgd does not know 'bands' .it belongs to dp-ftrl.*takes noise_scales", bands=3)
+    refused("dp-sgd does not know 'bands' .it belongs to dp-ftrl.*takes .*noise_scales", bands=3)
     refused("dp-sgd does not know 'learning_rates' .nor does train", learning_rates=0.1)
     refused("local-dp-sgd does not know 'noise_scales'", noise_scales=(2.0, 1.0), **local)
     refused("'home' .it belongs to fed-avg.*separation, bands", home=optax.sgd(1.0), **ftrl)

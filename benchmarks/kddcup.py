@@ -6,7 +6,7 @@ Task: normal or attack. 70,000 records of the 10 % file drawn with a public seed
 on and 20,000 to test on, dealt to the parties in turn: as in the paper. J is the mean logistic loss
 of all training records + (λ/2)||θ||², λ = 1e-3, 122 features, rows projected onto the unit ball.
 Features are scaled by the constants below, none of which is read from records. Replace-one,
-delta = 1/n² (the paper's own code takes 1e-3: no protection among 50,000 records, E000-2).
+delta = 1/n² (the paper's own code takes 1e-3: no protection among 50,000 records).
 
     gap         J(θ) - J(θ*), θ* the exact minimiser over all training records
     lost        test accuracy of θ* minus that of θ

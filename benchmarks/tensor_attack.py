@@ -8,7 +8,7 @@ error is the median, over records and seeds, of ||x̂ - x|| / ||x|| before the p
 zero scores 1. Residuals are +1 or -1, so that no record is fainter than another; the line "network"
 has those of f(x) = Σ a_j σ(w_j · x) with a ~ N(0, 1/m) and labels ±1, some of which are nearly 0.
 
-Exponents are fitted to logarithms and judged against 002's Table 1, which bounds one attack's error
+Exponents are fitted and judged by Table 1 of lecture 13, which bounds one attack's error
 from above (E002-14): holds (within 0.1 or two standard errors), loose (the error grows more
 slowly), violated (faster).
 """

@@ -152,7 +152,7 @@ def optimal(epsilon: float, delta_each: float, count: int, delta: float) -> floa
 
 
 def published_sqrt6(epsilon: float, count: int, delta: float) -> float:
-    """Source 001, Theorem 3.1(iii): ``eps sqrt(6 T log 1/delta)`` with no condition.
+    """Lecture 16, Theorem 3.1(iii): ``eps sqrt(6 T log 1/delta)`` with no condition.
 
     Not private in general; kept for comparison (claims 262.8 where the truth is 577.8).
     """

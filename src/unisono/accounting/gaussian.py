@@ -269,7 +269,7 @@ def loss_tail(epsilon: float, mu: float) -> float:
 def published_classical_sigma(
     epsilon: float, delta: float, sensitivity: float = 1.0, *, beyond_its_condition: bool = False
 ) -> float:
-    """Source 000's ``sigma = Delta sqrt(2 log(1.25/delta)) / epsilon``; kept for comparison.
+    """Chen 2019's ``sigma = Delta sqrt(2 log(1.25/delta)) / epsilon``; kept for comparison.
 
     Proved only for epsilon <= 1, where it wastes noise; outside, it raises
     ConditionViolated unless the caller says that it wants the number, not a guarantee. It is not

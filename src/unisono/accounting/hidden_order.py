@@ -1,4 +1,4 @@
-r"""Sequential SGD with a hidden order (source 004, SGD1): what each viewer may be told.
+r"""Sequential SGD with a hidden order (the SGD write-up, SGD1): what each viewer may be told.
 
 A coordinator B draws a sequence pi uniformly from [n]^T, T = n^2, and in step i the owner of record
 pi(i) releases ``n grad + N(0, sigma^2 I)``, of replace-one sensitivity ``2 n L``. Three views:
@@ -178,7 +178,7 @@ def _inverse(delta: float, curve: Callable[[float], float], start: float) -> flo
 
 
 def published_sigma(epsilon: float, delta: float, records: int, lipschitz: float) -> float:
-    """Source 004, eq. (3): ``sigma = 4 n L log(1.25 n^2 / delta) / epsilon``.
+    """The SGD write-up, eq. (3): ``sigma = 4 n L log(1.25 n^2 / delta) / epsilon``.
 
     More than enough in view (a), not private against B in view (b); kept for comparison.
     """
@@ -189,7 +189,7 @@ def published_sigma(epsilon: float, delta: float, records: int, lipschitz: float
 
 
 def published_equation6_delta(delta: float, records: int) -> float:
-    """Left side of source 004's eq. (6), ``1 - (1 - delta/n^2)^{n^2} (1 - delta^{1/3})``.
+    """Left side of the SGD write-up's eq. (6), ``1 - (1 - delta/n^2)^{n^2} (1 - delta^{1/3})``.
 
     The source claims that it is at most delta; it is at least delta^{1/3}. Not private.
     """

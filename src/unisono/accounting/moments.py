@@ -1,4 +1,4 @@
-r"""The moments accountant exactly as source 003 states it (eq. 2.5-2.16), plus a tight conversion.
+r"""The moments accountant exactly as Sharma 2019 states it (eq. 2.5-2.16), plus a tight conversion.
 
 Log moments of the Poisson-sampled Gaussian at lambda = 1..32,
 

@@ -31,7 +31,7 @@ def classical_limit(delta: float) -> float:
 
 
 def published_gradient_perturbation_limit(delta: float) -> float:
-    """epsilon*(delta): source 000's theorem holds exactly iff epsilon <= epsilon*.
+    """epsilon*(delta): Chen 2019's theorem holds exactly iff epsilon <= epsilon*.
 
     >>> round(published_gradient_perturbation_limit(1e-5), 3)
     7.968
@@ -64,7 +64,7 @@ def published_gradient_perturbation_sigma(
     lipschitz: float,
     rounds: int,
 ) -> float:
-    """Source 000: ``sigma^2 = 8 G^2 T log(1/delta) / (m n_(1) epsilon)^2``.
+    """Chen 2019: ``sigma^2 = 8 G^2 T log(1/delta) / (m n_(1) epsilon)^2``.
 
     Not private for epsilon > epsilon*(delta), and "by zCDP lemmas" proves it for no epsilon. Right:
     ``2 G sqrt(T) / (m n_(1) mu_for(epsilon, delta))``, replace-one.
@@ -77,7 +77,7 @@ def published_gradient_perturbation_sigma(
 
 
 def published_gradient_perturbation_true_epsilon(epsilon: float, delta: float) -> float:
-    """Exact epsilon of source 000's gradient perturbation when it claims ``epsilon``.
+    """Exact epsilon of Chen 2019's gradient perturbation when it claims ``epsilon``.
 
     Its mu is ``epsilon / sqrt(2 log(1/delta))`` whatever the other parameters are.
 
@@ -91,7 +91,7 @@ def published_gradient_perturbation_true_epsilon(epsilon: float, delta: float) -
 def published_synchronous_sgd_sigma(
     epsilon: float, delta: float, *, lipschitz: float, rounds: int
 ) -> float:
-    """Source 004, Theorem 3 read literally: each round ``(epsilon/sqrt(T log 1/delta), delta/T)``.
+    """The SGD write-up, Theorem 3 literally: each round ``(epsilon/sqrt(T log 1/delta), delta/T)``.
 
     ``sigma = 2 L sqrt(2 log(1.25 T/delta)) sqrt(T log(1/delta)) / epsilon`` under replace-one. Its
     own composition claims too much, though this much noise is more than enough:
@@ -109,7 +109,7 @@ def published_synchronous_sgd_sigma(
 
 
 def published_synchronous_sgd_proved(epsilon: float, delta: float) -> tuple[float, float]:
-    """What source 004's step 5 really proves: ``(sqrt2 eps + eps^2/log(1/delta), 2 delta)``.
+    """What the SGD write-up's step 5 really proves: ``(sqrt2 eps + eps^2/log(1/delta), 2 delta)``.
 
     Not the (epsilon, delta) that Theorem 3 states.
     """
@@ -120,7 +120,7 @@ def published_synchronous_sgd_proved(epsilon: float, delta: float) -> tuple[floa
 def published_secret_state_mu(
     rounds: int, damping: float, noise_multiplier: float
 ) -> tuple[float, float]:
-    """True mu (final model, transcript) of source 003's Algorithm 3 with many parties.
+    """True mu (final model, transcript) of Sharma 2019's Algorithm 3 with many parties.
 
     Each client feeds its own secret noise share back into its state and then corrects it, so its
     contribution accumulates while the noise stays fresh: the gap in round i is

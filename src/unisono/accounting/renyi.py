@@ -5,7 +5,7 @@ orders of the neighbours. The divergence has ``dP/dQ`` in it,
 
     D_a(P || Q) = 1/(a-1) log E_P[(dP/dQ)^{a-1}] = 1/(a-1) log E_Q[(dP/dQ)^a],
 
-which source 001 prints inverted. Curves add under adaptive composition, and every order
+which lecture 16 prints inverted. Curves add under adaptive composition, and every order
 yields a valid bound, so a coarse grid of orders costs tightness and never truth.
 """
 
@@ -56,7 +56,7 @@ def divergence(order: float, first: ArrayLike, second: ArrayLike) -> float:
 
 
 def published_inverted_renyi(order: float, first: ArrayLike, second: ArrayLike) -> float:
-    """Source 001's Definition 2.4, ``1/(a-1) log E_P[(dQ/dP)^{a-1}]``. Not private; for comparison.
+    """Lecture 16's Definition 2.4, ``1/(a-1) log E_P[(dQ/dP)^{a-1}]``. Not private; for comparison.
 
     It equals ``(a-2)/(a-1) D_{a-1}(Q || P)``: never positive for a <= 2, and minus infinity for
     disjoint supports, so publishing the data satisfies it.

@@ -151,7 +151,7 @@ def amplify_by_sampling(
 
 
 def published_laplace_true_epsilon(epsilon: float, dimension: int) -> float:
-    """True pure epsilon of source 000's output perturbation: ``sqrt(p) epsilon``.
+    """True pure epsilon of Chen 2019's output perturbation: ``sqrt(p) epsilon``.
 
     The source scales iid Laplace noise by an *L2* sensitivity; not private as claimed for p > 1.
     Attained by flipping the label of ``x = (1, ..., 1)/sqrt(p)``.
@@ -182,7 +182,7 @@ def compare_composition(
     candidates = [
         ("basic", lambda: basic(*arguments), "Dwork et al. 2006"),
         ("advanced", lambda: advanced(*arguments), "Dwork-Rothblum-Vadhan 2010"),
-        ("sqrt(6 T log 1/delta)", lambda: sqrt6(*arguments), "source 001, Theorem 3.1(iii)"),
+        ("sqrt(6 T log 1/delta)", lambda: sqrt6(*arguments), "lecture 16, Theorem 3.1(iii)"),
         ("strong", lambda: strong(*arguments), "Kairouz-Oh-Viswanath 2015, Theorem 3.4"),
         (
             "zCDP, standard",

@@ -37,7 +37,7 @@ def gaussian(sensitivity: float, standard_deviation: float) -> float:
 
 
 def standard_deviation(sensitivity: float, rho: float) -> float:
-    """Gaussian noise for a target rho: ``Delta_2 / sqrt(2 rho)`` (source 001, Theorem 2.6)."""
+    """Gaussian noise for a target rho: ``Delta_2 / sqrt(2 rho)`` (lecture 16, Theorem 2.6)."""
     return require_positive("sensitivity", sensitivity) / math.sqrt(
         2 * require_positive("rho", rho)
     )

@@ -1,4 +1,4 @@
-"""Utility bounds of SGD1 and SGD2 (source 004, eqs. 9-12), with every constant written out.
+"""Utility bounds of SGD1 and SGD2 (the SGD write-up, eqs. 9-12), with every constant written out.
 
 All are bounds on the expected excess risk of the *summed* loss, E[F(θ) - F(θ*)], over a convex set
 of diameter |C|, for records whose loss (with its regulariser) is L-Lipschitz there. With n records,

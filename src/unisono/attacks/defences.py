@@ -1,4 +1,4 @@
-"""Defences of a gradient, each composable with any attack (002 Table 1), and what they cost.
+"""Defences of a gradient, composable with any attack (lecture 13, Table 1), and what they cost.
 
 A defence turns what a party would send into what the server sees. Only one of them is private:
 
@@ -12,7 +12,7 @@ A defence turns what a party would send into what the server sees. Only one of t
     SecureSum          the mean of the updates of n parties, and nothing else
 
 `epsilon(delta, records, rounds)` is infinite where a defence is no differential privacy; for DpSgd
-see `private_update`. The bounds of 002's table are upper bounds on the error of one attack and
+see `private_update`. The bounds of that table are upper bounds on the error of one attack and
 certify no defence; p KEEPS in B sqrt(d / (m p)).
 """
 

@@ -1,4 +1,4 @@
-"""Gradient inversion: look for records whose update is the one that was seen (002 eq. 5.1).
+"""Gradient inversion: look for records whose update is the one that was seen (lecture 13, eq. 5.1).
 
     minimise over x̂    D(send(x̂, ŷ), seen) + λ TV(x̂)        within the known range of features
 

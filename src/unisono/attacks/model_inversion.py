@@ -8,7 +8,7 @@ From a classifier's confidences (Fredrikson et al. 2014, 2015, the attack that m
                         maximising prior(v) L(confidence seen; model(x with v))
 
 From a Bayesian posterior N(mean, Σ) of y = θ·x + N(0, σ_e²) with a public Gaussian prior the
-likelihood's natural parameters are the sufficient statistics themselves (003 eq. 4.19-4.21):
+likelihood's natural parameters are the sufficient statistics (Sharma 2019, eq. 4.19-4.21):
 
     XᵀX = σ_e² (Σ⁻¹ - Σ_0⁻¹)            Xᵀy = σ_e² (Σ⁻¹ mean - Σ_0⁻¹ mean_0)
 

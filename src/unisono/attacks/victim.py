@@ -2,7 +2,7 @@
 
 A party with records (x_i, y_i), i = 1..B, and public parameters θ sends, before any defence,
 
-    g(θ) = (1/B) Σ_i grad l(θ; x_i, y_i)                                     (002 eq. 4.2, 5.1)
+    g(θ) = (1/B) Σ_i grad l(θ; x_i, y_i)                         (lecture 13, eq. 4.2, 5.1)
 
 or, after k local steps at rate η, the difference θ_k - θ_0, where θ_{s+1} = θ_s - η g(θ_s). The
 recipe of a defence is public (`Seen.public`), its records and coins are not. `sender` follows the

@@ -164,7 +164,7 @@ def _print_table(document: dict[str, Any]) -> None:
     baseline = document["baseline"]
     screen.print(
         f"\nRelative errors; the mean image errs by {baseline['error']:.2f} (tensor: by 1). Slopes "
-        "of the tensor method in m beside the exponent of 002. Epsilon at delta "
+        "of the tensor method in m beside the exponent of lecture 13. Epsilon at delta "
         f"{document['rows'][0]['privacy']['delta']:g}: one record, add-or-remove, one round, by "
         "somebody who knows who took part; and what an audit shows at least.\n"
         "An attack that fails certifies nothing.",

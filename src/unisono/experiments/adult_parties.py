@@ -6,7 +6,7 @@ unit ball, ε = 1, δ = 1e-5, replace-one, judged on the official test file.
     pooled          one holder of all records, gradient perturbation by the shipped rule
     secure sum      the same over m parties; no colluders, all survive
     local noise     the same, every party adds all of its noise
-    SGD2            as in source 004: local noise, convex step sizes, plain average, radius 10
+    SGD2            as in the SGD write-up: local noise, convex step sizes, plain average, radius 10
 
 Without colluders the sum holds m shares of σ²/m, the noise of the pooled run exactly, so that their
 accuracies differ by chance only; local noise grows as √m in the sum. A curious party that knows its
@@ -180,7 +180,7 @@ def run(quick: bool) -> Findings:
             mean["secure sum"][-1] - mean["SGD2"][-1],
             0.003,
             0.6,
-            "source 004: local noise, plain average",
+            "the SGD write-up: local noise, plain average",
         ),
     )
     remarks = (

@@ -12,7 +12,7 @@ from unisono.experiments.findings import Findings
 
 _HERE = "unisono.experiments."
 
-# Figures of source 003, and the experiments it announced or lacked.
+# Figures of Sharma 2019, and the experiments it announced or lacked.
 THESIS = {
     "fig4.1": _HERE + "fig4_1",
     "fig4.2": _HERE + "fig4_2",

@@ -1,4 +1,4 @@
-"""Private stochastic gradient ascent on the local free energies (003 section 4.2.1), simulated.
+"""Private stochastic gradient ascent on the local free energies (Sharma 2019, 4.2.1), simulated.
 
 In each round every party starts at the server's q and takes some noisy steps on its own local free
 energy in (m, log v); its factor becomes t = q_local / cavity, with a negative precision set to

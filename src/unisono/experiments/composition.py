@@ -10,7 +10,7 @@ someone who sees all of them; no sampling. Total epsilon at δ = 1e-5:
                     ρ = T ε tanh(ε/2), tight conversion
     exact           randomized response is the worst case: a binomial sum
 
-Source 001 states the third without its condition: at ε = 1, T = 1000 it claims 262.8, where a
+Lecture 16 states the third without its condition: at ε = 1, T = 1000 it claims 262.8, where a
 thousand randomized responses really cost 577.8.
 """
 
@@ -68,7 +68,7 @@ def run(quick: bool) -> Findings:
         ),
     )
     remarks = (
-        "The square-root formula of source 001 is safe for few or small releases and false beyond: "
+        "The square-root formula of lecture 16 is safe for few or small releases and false beyond: "
         f"at epsilon 1 from T = {breaks[1.0]} on, at epsilon 0.1 from T = {breaks[0.1]} on.",
         "Tight zCDP stays within a few per cent of the exact answer, which no accountant beats for "
         "parts of which only epsilon is known.",
@@ -80,7 +80,7 @@ def run(quick: bool) -> Findings:
     return Findings(
         "composition",
         "What T private releases cost together",
-        "Source 001, Theorem 3.1",
+        "Lecture 16, Theorem 3.1",
         numbers,
         remarks,
         draw,
@@ -124,7 +124,7 @@ def _draw(figure: Any, counts: Any, curves: Any, breaks: Any) -> None:
             )
         claims = np.array([published_sqrt6(epsilon, int(t), DELTA) for t in counts])
         false = counts >= breaks[epsilon]
-        panel.loglog(counts, claims, color="0.4", linewidth=1, label="sqrt 6, source 001")
+        panel.loglog(counts, claims, color="0.4", linewidth=1, label="sqrt 6, lecture 16")
         panel.loglog(counts[false], claims[false], "kx", label="sqrt 6 where it is false")
         panel.set(
             xlabel="number of releases T",

@@ -1,4 +1,4 @@
-"""Figure 4.2 of source 003: privacy cost over the epochs of DP-SGD, for five lot sizes.
+"""Figure 4.2 of Sharma 2019: privacy cost over the epochs of DP-SGD, for five lot sizes.
 
 N = 1000 records, lots of expected size L in {1, 10, 50, 100, 500}, so rates q = L/N; every record
 joins a lot by a secret coin (Poisson); Gaussian noise of one clip (σ = 1); 1/q steps make an epoch;
@@ -78,7 +78,7 @@ def run(quick: bool) -> Findings:
     return Findings(
         "fig4.2",
         "Privacy cost over the epochs of DP-SGD",
-        "Source 003, figure 4.2",
+        "Sharma 2019, figure 4.2",
         tuple(numbers),
         remarks,
         draw,

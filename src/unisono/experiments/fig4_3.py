@@ -1,4 +1,4 @@
-"""Figure 4.3 of source 003: noise on natural parameters biases the mean and variance they give.
+"""Figure 4.3 of Sharma 2019: noise on natural parameters biases the mean and variance they give.
 
 One client, y = θ x + N(0, σ_e²), prior N(0, σ_θ²), σ_e = 0.5, ten points x spread evenly over
 [-1, 1], y = θ x with θ = ±2; noise of standard deviation 1 on sum x² and on sum x y; no clipping,
@@ -122,7 +122,7 @@ def run(quick: bool) -> Findings:
     return Findings(
         "fig4.3",
         "Bias of the tilted posterior",
-        "Source 003, figure 4.3",
+        "Sharma 2019, figure 4.3",
         numbers,
         remarks,
         draw,

@@ -1,4 +1,4 @@
-"""How accurate is a private histogram? Source 001, Corollary 2.3, and the claim built on it.
+"""How accurate is a private histogram? Lecture 16, Corollary 2.3, and the claim built on it.
 
 n records fall into k cells. Replacing one record moves two counts by one, so Δ1 = 2 (replace-one, n
 public); every cell gets discrete Laplace noise of scale b = 2/ε, once, for anyone to see: pure ε.
@@ -88,7 +88,7 @@ def run(quick: bool) -> Findings:
     return Findings(
         "histogram-accuracy",
         "Accuracy of a private histogram",
-        "Source 001, Corollary 2.3 and its example",
+        "Lecture 16, Corollary 2.3 and its example",
         numbers,
         remarks,
         draw,
@@ -164,7 +164,7 @@ def _draw(figure: Any, cells: Any, rates: Any, theory: Any, rare: Any) -> None:
     left.legend(loc="lower left")
     claim = np.log(32) / (EPSILON * np.array(SIZES))
     right.loglog(SIZES, rare, "o-", label="measured, a cell that holds 1 record")
-    right.loglog(SIZES, claim, "s--", label="claimed in source 001 (false)")
+    right.loglog(SIZES, claim, "s--", label="claimed in lecture 16 (false)")
     right.loglog(SIZES, bound(32) / np.array(SIZES), "^:", label="true: error / n, any cell")
     right.set(
         xlabel="records in all",

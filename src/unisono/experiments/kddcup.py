@@ -1,7 +1,7 @@
 """KDDCup99 over many parties: the comparison of Jayaraman et al. (2018), with noise that is right.
 
 Task: normal or attack. 50,000 records of the 10 % file to train on and 20,000 to test on, dealt to
-1,000 parties in turn, as in the paper that source 000 presents. J is the mean logistic loss of all
+1,000 parties in turn, as in the paper that Chen 2019 presents. J is the mean logistic loss of all
 training records + (λ/2)||θ||², λ = 1e-3, 122 features, rows in the unit ball, scaled by public
 constants. Replace-one, ε = 0.5, δ = 1/n² (the paper's own code takes 1e-3, which protects
 nobody among 50,000 records).
@@ -294,7 +294,7 @@ def run(quick: bool) -> Findings:
     return Findings(
         "kddcup",
         f"KDDCup99 over {parties:,} parties, ε = {EPSILON:g}",
-        "Source 000, after Jayaraman et al. 2018",
+        "Chen 2019, after Jayaraman et al. 2018",
         numbers,
         remarks,
         lambda figure: draw(figure, list(found.values())),

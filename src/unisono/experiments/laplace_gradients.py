@@ -1,6 +1,6 @@
 """Laplace noise on a network's gradients drowns most of them; clipping and Gaussian noise do not.
 
-Source 002 (section 4.3) adds Laplace noise to the summed gradient of a two-layer network with m
+Lecture 13 (section 4.3) adds Laplace noise to the summed gradient of a two-layer network with m
 hidden units on d features, p = m (d + 1) numbers, of which one record moves Δ1 in the L1 norm when
 it is replaced; no sampling, and anyone may see the result:
 
@@ -128,7 +128,7 @@ def run(quick: bool) -> Findings:
     return Findings(
         "laplace-gradients",
         "Laplace noise on gradients, or clipping?",
-        "Source 002, section 4.3 corrected",
+        "Lecture 13, section 4.3 corrected",
         numbers,
         remarks,
         draw,

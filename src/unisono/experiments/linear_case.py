@@ -1,6 +1,6 @@
 """The thesis's case study: one unknown slope, y = θx + N(0, σ_e²), spread over parties.
 
-The posterior needs two sums only, S = Σ x² and R = Σ xy (003 eq. 4.9-4.10):
+The posterior needs two sums only, S = Σ x² and R = Σ xy (Sharma 2019, eq. 4.9-4.10):
 
     precision = 1/σ_θ² + S/σ_e²,      shift = precision · mean = R/σ_e²
 
@@ -76,7 +76,7 @@ def records(shards: Shards) -> Any:
 
 
 def clipped_sums(rows: Any, clip: Any) -> Any:
-    """Σ over a party's records of the statistic scaled to norm at most `clip` (003 eq. 4.19)."""
+    """Σ over a party's records of the statistic, clipped to norm `clip` (Sharma 2019, eq. 4.19)."""
     norms = jnp.linalg.norm(rows, axis=-1, keepdims=True)
     return jnp.sum(rows / jnp.maximum(1.0, norms / clip), axis=-2)
 

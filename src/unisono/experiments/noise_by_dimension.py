@@ -9,7 +9,7 @@ anyone; no sampling. The error is the mean length of the noise b:
     Gaussian, σ = Δ2/μ*(ε, δ)                     E||b|| = σ sqrt(2) Γ((p+1)/2)/Γ(p/2)   (ε, δ)
 
 A Gaussian grows as sqrt(p) only, so it wins from some p on: p = 18 at ε = 1, δ = 1e-6.
-Laplace noise of scale Δ2/ε, as source 000 prints, would be shorter, but costs sqrt(p) ε.
+Laplace noise of scale Δ2/ε, as Chen 2019 prints, would be shorter, but costs sqrt(p) ε.
 """
 
 import math
@@ -63,7 +63,7 @@ def run(quick: bool) -> Findings:
         "Below p = 18 the norm mechanism is both shorter and pure (delta = 0); above, the Gaussian "
         "wins by sqrt(p).",
         "Laplace noise never wins against an L2 bound for p > 1: it must be scaled by sqrt(p). "
-        "Scaled by the L2 bound itself, as printed in source 000, its true epsilon at p = 100 "
+        "Scaled by the L2 bound itself, as printed in Chen 2019, its true epsilon at p = 100 "
         "is 10, not 1.",
     )
 
@@ -73,7 +73,7 @@ def run(quick: bool) -> Findings:
     return Findings(
         "noise-by-dimension",
         "Laplace, norm or Gaussian noise by dimension",
-        "Source 000, output perturbation",
+        "Chen 2019, output perturbation",
         numbers,
         remarks,
         draw,

@@ -1,4 +1,4 @@
-"""Output against gradient perturbation: excess risk by parties, records and epsilon (source 000).
+"""Output against gradient perturbation: excess risk by parties, records and epsilon (Chen 2019).
 
 Both protect one record (replace-one, sizes public) with Gaussian noise in a secure sum, at (ε, δ)
 for whoever sees the released models; every record takes part. With m parties of n records:
@@ -100,7 +100,7 @@ def run(quick: bool) -> Findings:
     return Findings(
         "output-or-gradient",
         "Output or gradient perturbation?",
-        "Source 000, both theorems corrected",
+        "Chen 2019, both theorems corrected",
         tuple(numbers),
         remarks,
         draw,

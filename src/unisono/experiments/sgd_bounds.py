@@ -1,4 +1,4 @@
-"""SGD1 against SGD2: excess risk by epsilon, n and p beneath the bounds (9) to (11) of source 004.
+"""SGD1 against SGD2: excess risk by epsilon, n and p, beneath the write-up's bounds (9) to (11).
 
 Logistic loss *summed* over n records of five parties, in the ball of radius 1 (diameter |C| = 2).
 One record is protected (replace-one, sizes public) by Gaussian noise that its owner adds.
@@ -9,7 +9,7 @@ One record is protected (replace-one, sizes public) by Gaussian noise that its o
                                                                     bound (11) and its sharper forms
 
 A bound that exceeds n L |C|, which any fixed point achieves, says nothing. The noise that source
-004's eq. (3) prescribes for SGD1 is worth, to different viewers:
+the SGD write-up's eq. (3) prescribes for SGD1 is worth, to different viewers:
 
     (a) who does not know the order   (b) who knows it, as the coordinator does: no amplification
     (c) who sees which party works: amplification among that party's records only
@@ -88,7 +88,7 @@ def run(quick: bool) -> Findings:
     return Findings(
         "sgd-bounds",
         "SGD1 and SGD2 beneath their utility bounds",
-        "Source 004, eqs. 3 and 9 to 11",
+        "The SGD write-up, eqs. 3 and 9 to 11",
         numbers,
         remarks,
         draw,

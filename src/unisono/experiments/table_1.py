@@ -1,4 +1,4 @@
-"""Table 1 of source 002: how the error of the tensor attack grows with m, d, B and each defence.
+"""Table 1 of lecture 13: how the error of the tensor attack grows with m, d, B and each defence.
 
 A server that sees the gradient of the output weights of a two-layer network with m hidden neurons
 can recover the batch of B records in d dimensions that made it (Wang, Lee and Lei 2023). The
@@ -338,7 +338,7 @@ def run(quick: bool) -> Findings:
     return Findings(
         "table_1",
         "Error of the tensor attack: every exponent of Table 1",
-        "Source 002, Table 1",
+        "Lecture 13, Table 1",
         tuple(numbers),
         remarks,
         lambda figure: draw(figure, found),

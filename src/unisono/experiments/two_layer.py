@@ -48,7 +48,7 @@ class Weights(NamedTuple):
 
 
 def as_published(units: int, features: int, shape: str, seed: int = 0) -> Weights:
-    """Source 002's model: w_j ~ N(0, I) and a_j = 1/m."""
+    """Lecture 13's model: w_j ~ N(0, I) and a_j = 1/m."""
     hidden = np.random.default_rng([seed, units, features]).normal(size=(units, features))
     return Weights(hidden, np.full(units, 1 / units), shape)
 

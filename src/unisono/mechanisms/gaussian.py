@@ -1,7 +1,7 @@
 """The Gaussian mechanism, calibrated exactly.
 
 Releases   a vector: value + round(N(0, std^2 I)) on the integer grid
-Sensitivity  l2 (source 000-8)
+Sensitivity  l2 (Chen 2019)
 Guarantee  (epsilon, delta) iff dG(epsilon; mu) <= delta with mu = Δ2 sqrt(count) / std: the exact
            curve of Balle and Wang, not the classical sqrt(2 log(1.25/delta)), which is false above
            epsilon ~ 8 and wasteful below 1. An integer x plus a rounded Gaussian is the

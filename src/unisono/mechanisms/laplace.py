@@ -1,7 +1,7 @@
 """The Laplace mechanism: independent noise in proportion to the l1 sensitivity.
 
 Releases   a vector: value + b, b_i with P(k) ∝ exp(-|k| / scale) on the integer grid
-Sensitivity  l1 (source 000-7, 001 Theorem 2.1); per-coordinate noise against an l2 bound would
+Sensitivity  l1 (Chen 2019; lecture 16, Theorem 2.1); per-coordinate noise against an l2 bound would
            cost sqrt(p) times the epsilon
 Guarantee  epsilon = Δ1 / scale, delta = 0, under the relation of Δ1: on the grid the ratio of two
            probabilities is exp((|k - x'| - |k - x|) / scale) <= exp(Δ1 / scale), and there is no
@@ -53,7 +53,7 @@ def calibrate(
 
 
 def tail(noise: Laplace, dimension: int, probability: float) -> float:
-    """Every coordinate errs by less than this, but for `probability` (001 Corollary 2.3).
+    """Every coordinate errs by less than this, but for `probability` (lecture 16, Corollary 2.3).
 
     scale * log(d / probability), exact for one continuous coordinate.
 

@@ -1,7 +1,7 @@
 """The vector norm mechanism (L2 gamma): pure epsilon from an l2 bound.
 
 Releases   a vector: value + b with density ∝ exp(-||b||_2 / scale), rounded to the grid
-Sensitivity  l2 (source 000-13)
+Sensitivity  l2 (Chen 2019, after Chaudhuri et al. 2011)
 Guarantee  epsilon = Δ2 / scale, delta = 0: the ratio of densities is at most
            exp(||Δ|| / scale). ||b|| ~ Gamma(p, scale), uniform direction
 Shares     b = scale sqrt(2 G) N(0, I) with G ~ Gamma((p+1)/2): infinitely divisible over the reals,

@@ -3,7 +3,7 @@
 A factor is exp(θ·a - ½ θᵀ P θ), with shift a = P·mean and precision P. Densities multiply where
 natural parameters add, so a posterior over parties is a sum:
 
-    q(θ) ∝ p(θ) Π_m t_m(θ)          (a, P)_q = (a, P)_p + Σ_m (a, P)_m          (003 eq. 2.17)
+    q(θ) ∝ p(θ) Π_m t_m(θ)          (a, P)_q = (a, P)_p + Σ_m (a, P)_m      (Sharma 2019, eq. 2.17)
 
 A precision of shape (d,) is diagonal (mean-field), of shape (d, d) full. A factor need not be
 normalisable; a *density* has positive precision. log ∫ exp(θ·a - ½ θᵀPθ) dθ carries + ½ log|P⁻¹|
@@ -59,12 +59,12 @@ def flat(like: Natural) -> Natural:
 
 
 def product(*factors: Natural) -> Natural:
-    """The product of factors: natural parameters add (003 eq. 4.6)."""
+    """The product of factors: natural parameters add (Sharma 2019, eq. 4.6)."""
     return Natural(sum(f.shift for f in factors), sum(f.precision for f in factors))
 
 
 def quotient(above: Natural, below: Natural) -> Natural:
-    """above / below (003 eq. 4.7); a density only where the precision stays positive."""
+    """above / below (Sharma 2019, eq. 4.7); a density only where the precision stays positive."""
     return Natural(above.shift - below.shift, above.precision - below.precision)
 
 

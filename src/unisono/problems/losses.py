@@ -87,7 +87,7 @@ def _linear(
 
 
 def _logistic() -> Loss:
-    """log(1 + exp(-y θ·x)), y in {-1, +1}: each gradient at most ||x|| long (000-11)."""
+    """log(1 + exp(-y θ·x)), y in {-1, +1}: each gradient at most ||x|| long."""
 
     def costs(scores: Any, labels: Any) -> Any:
         return jnp.logaddexp(0.0, -labels * scores)

@@ -5,7 +5,7 @@ sum over records is the sum of gradients of one record each, and a clip bounds e
 loss that mixes the records of a batch has no such gradients: see `from_batched`.
 
     logistic        scores = Wᵀx + b
-    two_layer       f(x) = Σ_j a_j σ(w_j · x)                              (source 002, eq. 4.3)
+    two_layer       f(x) = Σ_j a_j σ(w_j · x)                              (lecture 13, eq. 4.3)
     mlp             x -> σ(Wᵀx + b) -> ... -> scores
     convolutional   two convolutions, each with a pool, and two dense layers: 26,010 numbers
 
@@ -85,7 +85,7 @@ def two_layer(
 
     The task "squares" costs (f - y)²; "classes" costs log(1 + exp(-s f)), where s is +1 for
     labels above one half and -1 for others: 0 / 1 and -1 / +1 both will do. `fixed_output` leaves
-    a_j at 1/m, as source 002 does from eq. (4.7) on.
+    a_j at 1/m, as lecture 13 does from eq. (4.7) on.
     """
     _require_sizes(features=features, hidden=hidden)
     shape = _activation(activation)

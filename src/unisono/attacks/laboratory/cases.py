@@ -2,7 +2,7 @@
 
 Clipping bounds are a part of the typical length of a gradient, noise is a multiple of its typical
 coordinate, so that one row of the table means the same for every attack. The exponent is that of m
-in 002's Table 1, which bounds the error of the tensor method from above:
+in lecture 13's Table 1, which bounds the error of the tensor method from above:
 
     none, clipping, dropout     B sqrt(d/m),  B sqrt(d/(m p)): p KEEPS            -1/2
     k local steps               k B sqrt(d/m)                                     -1/2
@@ -34,7 +34,7 @@ STEPS = BATCH  # local steps; with fresh batches one record each
 
 class Case(NamedTuple):
     """A row: a short name for `--only`, words, the defence for batches of a size on a ground, the
-    bound of 002 and its exponent in m (None where there is none)."""
+    bound of lecture 13 and its exponent in m (None where there is none)."""
 
     name: str
     words: str

@@ -27,7 +27,7 @@ class Reconstruction:
 @dataclass(frozen=True)
 class Tensor:
     """The tensor method: errors of moments by number of neurons, their slope with its standard
-    error (None for two points) against 002's bound, and the errors after the polish."""
+    error (None for two points) against lecture 13's bound, and the errors after the polish."""
 
     neurons: tuple[int, ...]
     errors: tuple[float, ...]

@@ -7,7 +7,7 @@ Both read the gradient by the output weights out of what was seen. The adaptive 
     secure sum           looks for the records of all parties
 
 and goes on with all else as if it were plain: clips and local steps change residuals, and the
-method finds those anyway. The error of moments is what 002's bounds are about; the polish is what
+method finds those anyway. The error of moments is what lecture 13 bounds; the polish is what
 an attacker would do next, and knows no such bound.
 """
 

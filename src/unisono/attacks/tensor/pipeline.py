@@ -1,4 +1,4 @@
-"""The tensor method: the records of a batch from one gradient of a two-layer network (002, 5.2).
+"""The tensor method: the records of a batch from one gradient of a network (lecture 13, 5.2).
 
     f(x) = Σ_j a_j σ(w_j · x)            w_j ~ N(0, s² I), public, at the start of training
     g_j  = dL/da_j = Σ_i r_i σ(w_j · x_i)            r_i: slope of the loss, 2 (f - y) for squares
@@ -15,7 +15,7 @@ the batch size, and sees g alone. Steps, each a module of this package:
 The records are taken to have one known length (`norm`). Where lengths differ, directions are still
 consistent, as order p then holds c_p(s ||x_i||) r_i: lengths and residuals are wrong until a polish
 with `free_lengths`, which a homogeneous σ (relu) can never give. The error before the polish is
-that of sample means over neurons, and falls as sqrt(1/m): the bound B sqrt(d/m) of 002 (5.2) is
+that of sample means over neurons, and falls as sqrt(1/m): the bound B sqrt(d/m) of (5.2) there is
 about this estimate; it is no bound on the attacker, whom the polish leaves no error.
 """
 

@@ -203,6 +203,7 @@ def test_single_keys(browser, client):
         assert page.evaluate("document.activeElement.getAttribute('aria-current')") == "true"
         page.keyboard.press("u")
         expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
+        page.wait_for_load_state()  # the heading is there before the script that reads keys
         page.keyboard.press("?")
         expect(page.get_by_role("heading", level=1)).to_have_text("Help")
         page.get_by_role("button", name="Turn these keys off").click()

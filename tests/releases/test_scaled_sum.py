@@ -102,6 +102,18 @@ def test_one_record_moves_it_no_further_than_it_says(size, seed, odd):
     assert STEP * np.linalg.norm(zeroed - summed(bound, coefficients, rows)) <= said.in_norm("l2")
 
 
+@pytest.mark.parametrize("tiny", [1e-30, 1e-25, 1e-22, 1e-20, 1e-19, 1e-18])
+def test_a_tiny_row_with_a_huge_coefficient_is_no_short_gradient(tiny):
+    """Its squares underflow, so that its norm seems to be zero. Either way round."""
+    bound = ScaledSum(0.5, 3)
+    said = bound.sensitivity(facts(5), PRIVACY, STEP).under(Relation.ZERO_OUT)
+    for row, coefficient in ((tiny, 3e38), (3e18, tiny), (tiny, 1e15), (3e38, tiny)):
+        rows, coefficients = np.zeros((5, 3), np.float32), np.zeros((5, 1), np.float32)
+        rows[2], coefficients[2] = row, coefficient
+        total = summed(bound, coefficients, rows)
+        assert STEP * np.linalg.norm(total) <= said.in_norm("l2")
+
+
 def test_opposite_records_nearly_reach_what_it_says():
     """A claim of half as much would be refuted."""
     rows = np.zeros((2 * BLOCK, 3), np.float32)

@@ -40,7 +40,9 @@ BLOCK = 64
 TURN = 2 * BLOCK
 # Float errors of norms let a sum exceed its bound by far less than this.
 _FLOAT_SLACK = 1.01
-_TINY = 1e-30
+# Squares of norms outside this range have lost digits to underflow or overflow; the underflow of
+# d squares is below d 2^-126, far less than the (d + 16) 2^-24 that the sensitivity allows for.
+_LEAST_SQUARE, _MOST_SQUARE = 2.0**-90, 2.0**90
 
 
 @dataclass(frozen=True)
@@ -124,13 +126,14 @@ def _added(rows: Any, coefficients: Any, mask: Any, clip: float, step: float) ->
 
 
 def _turn(rows: Any, coefficients: Any, mask: Any, clip: float, step: float) -> Any:
-    """The sum (outputs, features) of some blocks, each rounded once. A record whose norm is not
-    finite adds exactly zero."""
-    norms = jnp.sqrt(jnp.sum(rows * rows, axis=1)) * jnp.sqrt(
-        jnp.sum(coefficients * coefficients, axis=1)
-    )
-    keep = (mask & jnp.isfinite(norms))[:, None]
-    scale = jnp.minimum(1.0, clip / jnp.maximum(norms, _TINY)) / step
+    """The sum (outputs, features) of some blocks, each rounded once. A record whose norms are
+    not numbers, or too large or small to be measured in floats, adds exactly zero: a tiny row times
+    a huge coefficient would pass for short where the squares of the row underflow."""
+    squares = (jnp.sum(rows * rows, axis=1), jnp.sum(coefficients * coefficients, axis=1))
+    measured = [(_LEAST_SQUARE <= one) & (one <= _MOST_SQUARE) for one in squares]
+    keep = (mask & measured[0] & measured[1])[:, None]
+    norms = jnp.where(keep[:, 0], jnp.sqrt(squares[0]) * jnp.sqrt(squares[1]), 1.0)
+    scale = jnp.minimum(1.0, clip / norms) / step
     weights = jnp.where(keep, coefficients * scale[:, None], 0.0)
     rows = jnp.where(keep, rows, 0.0)
     total = jnp.zeros((coefficients.shape[1], rows.shape[1]), jnp.int32)

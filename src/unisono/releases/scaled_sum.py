@@ -130,7 +130,7 @@ def _turn(rows: Any, coefficients: Any, mask: Any, clip: float, step: float) -> 
     not numbers, or too large or small to be measured in floats, adds exactly zero: a tiny row times
     a huge coefficient would pass for short where the squares of the row underflow."""
     squares = (jnp.sum(rows * rows, axis=1), jnp.sum(coefficients * coefficients, axis=1))
-    measured = [(_LEAST_SQUARE <= one) & (one <= _MOST_SQUARE) for one in squares]
+    measured = [(one >= _LEAST_SQUARE) & (one <= _MOST_SQUARE) for one in squares]
     keep = (mask & measured[0] & measured[1])[:, None]
     norms = jnp.where(keep[:, 0], jnp.sqrt(squares[0]) * jnp.sqrt(squares[1]), 1.0)
     scale = jnp.minimum(1.0, clip / norms) / step

@@ -170,6 +170,8 @@ TOML = {
 def test_files_are_read(block):
     """Whole studies and policies are parsed, and studies built; of parts, every section is what the
     registries or the policy's format say."""
+    from unisono.data.encoding import Frame
+    from unisono.data.schema import Schema
     from unisono.studies import schema
     from unisono.studies.build import build
     from unisono.studies.file import parse_study
@@ -188,6 +190,8 @@ def test_files_are_read(block):
             known[section["name"]].model_validate(section, strict=False)
         elif name == "allow":
             Allowed.model_validate(section, strict=False)
+        elif name == "data":
+            assert Frame(Schema.model_validate(section, strict=False)).names
         else:
             assert block.strip() in (ROOT / "examples" / "plugin" / "pyproject.toml").read_text()
 

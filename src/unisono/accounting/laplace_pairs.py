@@ -35,7 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unisono.accounting.pairs import LARGEST_LOSS, AtomPair, Pair, PurePair
-from unisono.accounting.shift_pairs import LaplacePair, Relation
+from unisono.accounting.shift_pairs import LaplacePair, Relation, require_relation
 from unisono.accounting.validation import (
     FloatArray,
     require_count,
@@ -65,6 +65,7 @@ class DiscreteLaplacePair(AtomPair):
         require_count("units", self.units)
         require_positive("scale", self.scale)
         require_probability("rate", self.rate, zero=False)
+        require_relation(self.relation)
 
     def _lists(self, first: int) -> tuple[FloatArray, ...]:
         """The noise as it is, moved up, moved down: ``k <= first``, single k, ``k >= units``."""

@@ -138,15 +138,15 @@ def test_one_coordinate_is_the_worst_case_of_samples(rate):
 
 
 @pytest.mark.parametrize(("units", "scale"), [(1, 0.5), (2, 2.0), (7, 3.0), (40, 25.0)])
-def test_continuous_noise_a_little_closer_dominates(units, scale):
-    closest = continuous_epsilon(units, scale)
-    spare = closest - units / scale
-    below, exceeded = LaplacePair(closest), False
+def test_continuous_noise_moved_a_little_further_dominates(units, scale):
+    distance = continuous_epsilon(units, scale)
+    spare = distance - units / scale
+    below, exceeded = LaplacePair(distance), False
     for epsilon in np.linspace(0.0, 1.01 * units / scale, 997):
         truth = DiscreteLaplacePair(units, scale).hockey_stick(epsilon)[0]
         assert truth <= below.hockey_stick(epsilon)[0] + 1e-14
-        exceeded |= truth > LaplacePair(closest - 0.02 * spare).hockey_stick(epsilon)[0] + 1e-12
-    assert exceeded  # no closer pair would do: neither n/s nor anything just above it
+        exceeded |= truth > LaplacePair(distance - 0.02 * spare).hockey_stick(epsilon)[0] + 1e-12
+    assert exceeded  # no smaller distance would do: neither n/s nor anything just above it
 
 
 def test_which_pair_is_chosen():
@@ -173,7 +173,7 @@ def test_which_pair_is_chosen():
 # ------------------------------------------------------------------ from events
 
 
-def on_grid(units, scale, sampler=None, dimension=1, **bounds):
+def on_grid(units, scale, sampler=None, dimension=1):
     """A sum of records of l1 norm 1, in so many steps of a grid; the scale in steps, too."""
     rest = () if sampler is None else (sampler,)
     return Event(Laplace(scale / units, dimension, grid=1 / units), ONE, *rest)
@@ -225,10 +225,10 @@ def test_noise_is_drawn_on_the_grid_that_was_accounted():
 
 def test_beyond_the_pure_epsilon_delta_is_nothing():
     for event in (on_grid(8, 20.0), on_grid(1000, 2000.0), on_grid(8, 20.0, Poisson(0.2))):
-        curve = PrivacyCurve(event * 3, REPLACE)
-        assert curve.epsilon(1e-30) <= curve.epsilon(0.0) < math.inf
+        curve = PrivacyCurve(event * 3, ADD)
+        assert curve.epsilon(1e-9) <= curve.epsilon(0.0) < math.inf
         assert curve.delta(curve.epsilon(0.0)) == 0
-        assert curve.delta(0.99 * curve.epsilon(0.0)) > 0
+        assert curve.delta(0.99 * curve.epsilon(0.0)) > 1e-6
 
 
 @pytest.mark.parametrize("relation", [ADD, REPLACE])
@@ -245,6 +245,24 @@ def test_renyi_bounds_are_above_the_noise(units, relation):
 
 
 # ------------------------------------------------------------------ compositions
+
+
+@pytest.mark.parametrize(
+    ("units", "rate", "relation", "count", "epsilon"),
+    [
+        (1, 1.0, ADD, 30, 12.984),
+        (2, 1.0, ADD, 30, 12.457),
+        (8, 1.0, ADD, 30, 12.223),
+        (1024, 1.0, ADD, 30, 12.205),
+        (3, 0.1, ADD, 30, 0.982),
+        (3, 0.1, REPLACE, 30, 1.8105),
+        (3, 0.1, ZERO, 30, 0.982),
+    ],
+)
+def test_what_thirty_releases_cost(units, rate, relation, count, epsilon):
+    """Of scale twice the bound, on grids of so many steps to it, at delta 1e-5."""
+    event = on_grid(units, 2.0 * units, None if rate == 1.0 else Poisson(rate))
+    assert PrivacyCurve(event * count, relation).epsilon(1e-5) == pytest.approx(epsilon, abs=6e-4)
 
 
 def convolved(units, scale, count, epsilon):

@@ -5,11 +5,12 @@ one coordinate, the trade-off function is called ``f_n`` (``f_D`` for continuous
 by ``D`` scales). Three facts carry what is accounted here.
 
 *One coordinate is the worst case.* Let a vector move by ``v``, ``|v|_1 <= n``, with independent
-noise in each coordinate. Moving the coordinates one after the other, ``T(P, R) >= g(1 - f)`` where
-``T(P, Q) >= f`` and ``T(Q, R) >= g`` (Dong, Roth and Su 2022, Lemma A.5) gives ``T >= f_{|v_d|}(1 -
-... f_{|v_1|})``. A half-line is the most powerful test between any two places of a symmetric
-log-concave law (Neyman and Pearson; at a whole number by the toss of a coin), so the same half-line
-attains all of these in turn: the right side *is* ``f_{|v|_1}``, which falls with ``|v|_1``.
+noise in each coordinate. Move the coordinates one after the other: ``T(P, R) >= g(1 - f)`` where
+``T(P, Q) >= f`` and ``T(Q, R) >= g`` (as for groups in Dong, Roth and Su 2022), so in two of them
+``T >= f_{|v_2|}(1 - f_{|v_1|})``, and so on. A half-line is the most powerful test between any two
+places of a symmetric log-concave law (Neyman and Pearson; at a whole number by the toss of a coin),
+so the same half-line attains each step in turn: the right side *is* ``f_{|v|_1}``, which falls with
+``|v|_1``.
 Dimension is no part of the cost. With ``f_n`` for every pair of a sampled record and none, the
 sampled pairs of :mod:`unisono.accounting.shift_pairs` hold in any dimension too: a test of size
 ``a`` without the record has power at most ``1 - f_n(a)`` with one record, and at least
@@ -20,10 +21,10 @@ constant beyond: outcomes ``k <= 0`` are one, and so are those ``k >= n``. At ``
 randomized response, the worst of all mechanisms with this epsilon; so nothing better can be said of
 noise on an unknown grid.
 
-*Continuous noise a little closer dominates it.* With a threshold ``t``, by arithmetic and geometric
-mean,
+*Continuous noise, moved a little further, dominates it.* The best test of ``H(x)`` is ``k > t`` for
+some ``t``, so by arithmetic and geometric mean
 
-    H(e) = 1 - (p^(n-t) + e^e p^(t+1)) / (1 + p) <= 1 - e^(e/2) p^(n/2) / cosh(1/(2s))
+    H(x) = 1 - (p^(n-t) + exp(x) p^(t+1)) / (1 + p) <= 1 - exp(x/2) p^(n/2) / cosh(1/(2s))
 
 and the right side is ``H`` of continuous Laplace noise moved by ``n/s + 2 log cosh(1/(2s))``. What
 the grid costs, ``1/(4 s^2)``, vanishes as the grid gets finer.

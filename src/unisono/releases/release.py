@@ -224,7 +224,7 @@ def price(
                 missed=missed,
             )
         if privacy.pure:
-            return _pure_event(bound, sensitivity, privacy.relation, epsilon, turns, trust)
+            return _pure_event(bound, sensitivity, privacy.relation, epsilon, turns, trust, step)
         # Of a run all releases together are one, of as many coordinates.
         together = release.rounds if release.run else 1
         found = gaussian.calibrate(
@@ -407,6 +407,7 @@ def _pure_event(
     epsilon: float,
     count: int,
     trust: Trust,
+    step: float,
 ) -> Event:
     """The noise that the bound names, or discrete Laplace noise where it must come in shares:
     l2-norm (gamma) noise, for what is bounded in l2 (Chaudhuri et al. 2011), does not."""
@@ -414,7 +415,7 @@ def _pure_event(
     if trust is Trust.SECURE_SUM and not mechanism.law.shared:
         mechanism = laplace.MECHANISM
     return mechanism.calibrate(
-        sensitivity, relation, epsilon, count=count, dimension=bound.dimension
+        sensitivity, relation, epsilon, count=count, dimension=bound.dimension, grid=step
     )
 
 

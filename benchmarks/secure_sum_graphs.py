@@ -16,7 +16,7 @@ import figures
 from secure_sum import BITS, People, alternating, deals_for_the_first, people, share
 from unisono.engines import wire
 from unisono.engines.distributed import packets
-from unisono.secagg import neighbours, party, shamir
+from unisono.secagg import neighbours, party, server, shamir
 from unisono.secagg.roster import KEY_BYTES, SIGNATURE_BYTES
 from unisono.secagg.session import Session
 
@@ -29,6 +29,7 @@ def traffic(session: Session, size: int) -> tuple[int, int]:
     keys = {i: party.Announcement(2 * key, signature) for i in everyone}
     boxes = {i: bytes(party.BOX_BYTES) for i in around}
     deals = {i: party.Deal(key, signature, {0: boxes[i]} if i in boxes else {}) for i in everyone}
+    dealers = server.Dealers(server.ShareTable(session, key, keys), deals)
     sent = dict.fromkeys(everyone, signature)
     votes = dict.fromkeys(range(session.minimum), signature)
     pieces = {i: bytes(shamir.SHARE_BYTES) for i in session.holders(0)}
@@ -37,7 +38,7 @@ def traffic(session: Session, size: int) -> tuple[int, int]:
     asked = [
         wire.encode("announce", place),
         wire.encode("deal", place, packets.announcements(keys)),
-        wire.encode("ask", {**place, "counted": [0] * n}, packets.deals(deals, 0)),
+        wire.encode("ask", {**place, "counted": [0] * n}, packets.deals(dealers)(0)),
         wire.encode("agree", place, packets.signatures(sent)),
         wire.encode("unmask", place, packets.signatures(votes)),
     ]

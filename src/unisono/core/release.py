@@ -140,7 +140,8 @@ def _noised(draw: Draw, contribution: Contribution, event: Event, honest: int) -
     require_paid_for(contribution, event, getattr(contribution, "grid", 0.0))
     require_sampled(draw, contribution, event)
     value = np.asarray(contribution.value)
-    if value.size and int(np.abs(value.astype(object)).max()) >= _HEADROOM:
+    # As Python's integers: the absolute value of the least 64-bit integer is none of them.
+    if value.size and max(int(value.max()), -int(value.min())) >= _HEADROOM:
         raise InvalidInput(
             "the contribution overflows 62-bit integers: use a coarser grid or a smaller clip"
         )

@@ -8,6 +8,7 @@ to this learns the sum of the survivors' vectors, and so does one that does not.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -46,11 +47,11 @@ class ShareTable:
     attempt: bytes
     announcements: Mapping[int, Announcement]
 
-    @property
+    @cached_property
     def keys(self) -> Mapping[int, bytes]:
         return {party: one.keys for party, one in self.announcements.items()}
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         return digest_of_table(self.attempt, self.keys)
 
@@ -62,14 +63,24 @@ class Dealers:
     table: ShareTable
     deals: Mapping[int, Deal]
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         return digest_of_dealers(self.table.digest, self.deals)
 
+    @cached_property
+    def boxes(self) -> Mapping[int, Mapping[int, bytes]]:
+        """The boxes for each receiver, by dealer."""
+        found: dict[int, dict[int, bytes]] = {}
+        for dealer, deal in self.deals.items():
+            for receiver, box in deal.boxes.items():
+                found.setdefault(receiver, {})[dealer] = box
+        return found
+
     def for_party(self, party: int) -> dict[int, Deal]:
         """What one party is shown: all signatures, and the boxes meant for it."""
+        own = self.boxes.get(party, {})
         return {
-            other: deal._replace(boxes={party: deal.boxes[party]} if party in deal.boxes else {})
+            other: deal._replace(boxes={party: own[other]} if other in own else {})
             for other, deal in self.deals.items()
         }
 
@@ -156,8 +167,8 @@ def open_sum(survivors: Survivors, shares: Mapping[int, Mapping[int, bytes]]) ->
     session, attempt = table.session, table.attempt
     total, found = survivors.masked.copy(), []
     for party, deal in dealers.deals.items():
-        holders = set(session.holders(party)) & survivors.signatures.keys()
-        held = {h: own[party] for h, own in shares.items() if party in own and h in holders}
+        holders = [h for h in session.holders(party) if h in survivors.signatures]
+        held = {h: shares[h][party] for h in holders if party in shares.get(h, ())}
         for secret in _candidates(held, session.threshold):
             if party in survivors.signatures:
                 if digest("self-mask", attempt, party, secret) == deal.commitment:

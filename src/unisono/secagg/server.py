@@ -26,7 +26,7 @@ from unisono.secagg.party import (
     digest_of_dealers,
     digest_of_table,
     mask_key,
-    pair_seed,
+    pair_seed_of,
     sent,
 )
 from unisono.secagg.roster import KEY_BYTES, digest
@@ -188,15 +188,14 @@ def open_sum(survivors: Survivors, shares: Mapping[int, Mapping[int, bytes]]) ->
 
 def _left_behind(survivors: Survivors, dropout: int, secret: bytes) -> list[tuple[bytes, int]]:
     """What takes back the masks that survivors share with a dropout."""
-    table = survivors.dealers.table
-    return [
-        (
-            pair_seed(table.attempt, dropout, other, secret, mask_key(table.keys[other])),
-            other - dropout,
-        )
-        for other in table.session.neighbours(dropout)
-        if other in survivors.signatures
-    ]
+    table, own = survivors.dealers.table, masks.private_key(secret)
+    found = []
+    for other in table.session.neighbours(dropout):
+        if other in survivors.signatures:
+            agreement = masks.exchanged(own, mask_key(table.keys[other]))
+            seed = pair_seed_of(table.attempt, dropout, other, agreement)
+            found.append((seed, other - dropout))
+    return found
 
 
 def _candidates(held: Mapping[int, bytes], threshold: int) -> Iterator[bytes]:
@@ -207,10 +206,9 @@ def _candidates(held: Mapping[int, bytes], threshold: int) -> Iterator[bytes]:
     holders = sorted(held)
     if len(holders) < threshold:
         return
-    subsets = [holders[:threshold]]
-    if len(holders) > threshold:
-        subsets += [[h for h in holders if h != liar][:threshold] for liar in holders[:threshold]]
-    for subset in subsets:
+    liars: list[int | None] = [None, *holders[:threshold]] if len(holders) > threshold else [None]
+    for liar in liars:
+        subset = [holder for holder in holders if holder != liar][:threshold]
         secret = shamir.join({holder: held[holder] for holder in subset})
         if secret is not None:
             yield secret

@@ -73,7 +73,7 @@ def _weights(holders: tuple[int, ...]) -> tuple[int, ...]:
     (Montgomery 1987): one inverse of their product, from which the others follow.
     """
     points = [holder + 1 for holder in holders]
-    over = math.prod(points)
+    over = math.prod(points) % PRIME
     under = [
         own * math.prod([other - own for other in points if other != own]) % PRIME for own in points
     ]

@@ -580,7 +580,8 @@ def plain_round(costs: Sequence[Cost], carried: Transport, n: int) -> Round:
 
 
 def neighbourly_round(costs: Sequence[Cost], carried: Transport, n: int) -> Round:
-    """On paper: a party is told of its k neighbours, and of each with a path in a hash tree.
+    """On paper: a party is told of its k neighbours, and of each with a path in a hash tree, and
+    which rounds counted for itself, not for all.
 
     The laws with k rows in place of n; a path is log2 n hashes of 32 bytes, for each of four
     tables (keys, dealers, survivors, signatures), and is counted as so many rows more.
@@ -664,7 +665,7 @@ def _ranged(found: Estimate, units: Sequence[tuple[float, str]]) -> str:
     """Two digits, and the range where it is wider than they show."""
     if found.value == 0.0:
         return "0"
-    fitting = [unit for unit in units if found.value >= 1.5 * unit[0]]
+    fitting = [unit for unit in units if found.value >= unit[0]]
     scale, unit = fitting[-1] if fitting else units[0]
     shown = [_digits(number / scale) for number in found]
     around = f" ({shown[1]} to {shown[2]})" if shown[1] != shown[2] else ""
@@ -679,12 +680,17 @@ def _digits(value: float) -> str:
 
 def laws(costs: Sequence[Cost]) -> str:
     lines = [
-        "| what | exponent of n, measured | law | misses a measurement by, at most |",
-        "|---|--:|---|--:|",
+        "| what | exponent of n, measured | law | misses a measurement by, at most |"
+        f" through smaller sizes, foretells {costs[-1].parties:,} parties within |",
+        "|---|--:|---|--:|--:|",
     ]
     for name, (words, formula, _) in LAWS.items():
-        off = missed(costs, name)
-        lines.append(f"| {words} | {exponent(costs, name):.2f} | {formula} | {100 * off:.1f} % |")
+        *smaller, largest = costs
+        foretold = law(smaller, name, largest.parties).value / getattr(largest, name) - 1
+        lines.append(
+            f"| {words} | {exponent(costs, name):.2f} | {formula} | "
+            f"{100 * missed(costs, name):.1f} % | {100 * abs(foretold):.1f} % |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -758,25 +764,26 @@ def picture(costs: Sequence[Cost], carried: Transport, place: Path) -> None:
     )
     for axes, title, unit in (
         (times, "A round on one processor and a line of 1 Gbit/s", "seconds"),
-        (amounts, "Traffic of the server in a round", "GB"),
+        (amounts, "Bytes through the server in a round", "GB"),
     ):
         axes.set(xscale="log", yscale="log", xlabel="parties", ylabel=unit, title=title)
         axes.grid(alpha=0.3)
         axes.axvline(max(counts), color="grey", linewidth=0.8)
-        axes.legend(fontsize=7.5, loc="upper left")
+        axes.legend(fontsize=7.5, loc="lower right")
+        for words, side, away in (("measured", "right", -4), ("extrapolated", "left", 4)):
+            axes.annotate(
+                words,
+                (max(counts), 1.0),
+                xycoords=("data", "axes fraction"),
+                xytext=(away, -11),
+                textcoords="offset points",
+                fontsize=8,
+                ha=side,
+                color="grey",
+            )
     for number, words in ((60, "a minute"), (3600, "an hour"), (86400, "a day")):
         times.axhline(number, color="grey", linewidth=0.6, linestyle=(0, (1, 3)))
-        times.annotate(words, (1.05e6, number), fontsize=7, ha="right", va="bottom", color="grey")
-    for axes in (times, amounts):
-        axes.annotate(
-            "measured",
-            (max(counts), axes.get_ylim()[0]),
-            xytext=(-3, 3),
-            textcoords="offset points",
-            fontsize=7,
-            ha="right",
-            color="grey",
-        )
+        times.annotate(words, (125, number), fontsize=8, va="bottom", color="grey")
     figure.savefig(place, dpi=130)
 
 
@@ -795,8 +802,8 @@ def written(page: str, name: str, text: str) -> str:
 
 
 def smoke() -> dict[str, float]:
-    """A ring and its law from two small sizes; no SuperLink, nothing written."""
-    costs = [cost(parties, 100) for parties in (101, 120)]
+    """A ring and its law from three small sizes; no SuperLink, nothing written."""
+    costs = [cost(parties, 100) for parties in (101, 110, 120)]
     carried = Transport(2e-3, 1e-9, 1e5)
     found = secure_round(costs, carried, 1_000_000)
     assert chances()

@@ -791,7 +791,7 @@ def picture(costs: Sequence[Cost], carried: Transport, place: Path) -> None:
 
 
 def block(name: str) -> tuple[str, str]:
-    return f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+    return f"<!-- {name} -->\n\n", f"\n<!-- end of {name} -->\n"
 
 
 def written(page: str, name: str, text: str) -> str:

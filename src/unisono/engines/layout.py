@@ -138,16 +138,14 @@ def chosen_rows(study: Study, draw: Draw, event: Event, records: Sequence[int]) 
     for; with hidden ones they fill further segments.
     """
     assert study.algorithm.batch is not None
-    size = study.algorithm.batch(study.facts)
+    size, cut = study.algorithm.batch(study.facts), segment_rows(study) is None
     ends = np.cumsum(records)
-    coins = np.split(np.asarray(draw.sample(event.sampler, int(ends[-1]))), ends[:-1])
+    everyone = draw.chosen(event.sampler, int(ends[-1]))
+    begins = ends - records
     found = []
-    for party, own in enumerate(coins):
-        chosen = np.flatnonzero(own)
-        chosen = chosen[draw.order(len(chosen), party)]
-        if segment_rows(study) is None:
-            chosen = chosen[:size]
-        found.append(spread(chosen, draw.places(size, party), size))
+    for party, own in enumerate(np.split(everyone, np.searchsorted(everyone, begins[1:]))):
+        chosen = (own - begins[party])[draw.order(len(own), party)]
+        found.append(spread(chosen[:size] if cut else chosen, draw.places(size, party), size))
     most = max(map(len, found))
     return np.stack([wider(rows, most) for rows in found])
 
@@ -173,6 +171,8 @@ def in_turn(study: Study, number: int) -> np.ndarray:
 def wider(rows: np.ndarray, length: int) -> np.ndarray:
     """Row numbers (..., rows) with as many more that name nobody."""
     missing = length - rows.shape[-1]
+    if not missing:
+        return rows
     return np.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(0, missing)], constant_values=_NOBODY)
 
 

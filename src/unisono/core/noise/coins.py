@@ -55,9 +55,11 @@ def successes(
     digits = np.frombuffer(stream.bytes(count), np.uint8)
     found = (digits <= digit).nonzero()[0]
     tied = (digits[found] == digit).nonzero()[0]
-    if tied.size:
-        found = np.delete(found, tied[~_by_words(stream, rest, tied.size, always_exact)])
-    return found
+    if not tied.size:
+        return found
+    kept = np.ones(found.size, np.bool_)
+    kept[tied] = _by_words(stream, rest, tied.size, always_exact)
+    return found[kept]
 
 
 def _probability(probability: float) -> float:

@@ -29,7 +29,7 @@ from unisono.core.events import (
     WithoutReplacement,
     releases_of,
 )
-from unisono.core.noise import Keystream, bernoulli
+from unisono.core.noise import Keystream, bernoulli, successes
 from unisono.core.noise.subset import permutation, subset
 from unisono.core.trust import ITERATES, Viewer
 from unisono.errors import GrantMisused
@@ -220,23 +220,35 @@ class Draw(_Uncopyable):
 
     def sample(self, sampler: Sampler, units: int) -> SamplingMask:
         """Secret coins: which of `units` take part. The event paid for must name this sampler."""
-        if self._sampler is not None:
-            raise GrantMisused("the coins of this draw were tossed already: one sample per release")
-        stream = Keystream(self._key("coins"))
-        self._sampler = sampler
+        stream = self._coins(sampler, units)
         match sampler:
             case Everyone():
                 chosen = np.ones(units, dtype=bool)
             case Poisson(rate):
                 chosen = bernoulli(stream, rate, units)
-            case WithoutReplacement(size, population):
-                if population != units:
-                    raise GrantMisused(
-                        f"the sampler draws from {population} units, but there are {units}: "
-                        "the event would claim another population"
-                    )
+            case WithoutReplacement(size):
                 chosen = subset(stream, size, units)
         return SamplingMask.of(self, chosen)
+
+    def chosen(self, sampler: Sampler, units: int) -> np.ndarray:
+        """The numbers of those who take part, in increasing order: what `sample` would choose, in
+        less time where they are few."""
+        if isinstance(sampler, Poisson):
+            return successes(self._coins(sampler, units), sampler.rate, units)
+        return np.flatnonzero(self.sample(sampler, units))
+
+    def _coins(self, sampler: Sampler, units: int) -> Keystream:
+        """The bits that choose, once, for the sampler that the event must then name."""
+        if self._sampler is not None:
+            raise GrantMisused("the coins of this draw were tossed already: one sample per release")
+        stream = Keystream(self._key("coins"))
+        self._sampler = sampler
+        if isinstance(sampler, WithoutReplacement) and sampler.population != units:
+            raise GrantMisused(
+                f"the sampler draws from {sampler.population} units, but there are {units}: "
+                "the event would claim another population"
+            )
+        return stream
 
     def order(self, units: int, party: int = 0) -> np.ndarray:
         """A secret uniform order of the units that were chosen for this release."""

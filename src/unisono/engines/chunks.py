@@ -25,7 +25,7 @@ from unisono.core.release import (
 )
 from unisono.core.study import Study
 from unisono.core.trust import Trust, Unit
-from unisono.engines.layout import chosen_rows, in_turn, wider
+from unisono.engines.layout import batch_width, chosen_rows, in_turn, wider
 from unisono.engines.record_order import answered, schedule_of
 from unisono.engines.requirements import (
     drawn_in_graph,
@@ -124,9 +124,7 @@ class Chunk:
                     rows, part = self._chosen(draw, event, mine, number)
                     if rows.shape[-1] > masks.shape[-1]:  # a batch of several segments
                         masks = wider(masks, rows.shape[-1])
-                    elif rows.shape[-1] < masks.shape[-1]:
-                        rows = wider(rows, masks.shape[-1])
-                    masks[row, step, mine] = rows
+                    masks[row, step, mine, ..., : rows.shape[-1]] = rows
                     takes[row, mine] &= part
                     jobs.append((row, step, mine, event, draw.take(event)))
         if study.trust is not Trust.TRUSTED_SERVER:
@@ -139,7 +137,7 @@ class Chunk:
         real, batch = self.data.real, study.algorithm.batch
         masks = np.zeros((rounds, steps, *real.shape), bool)
         if batch is not None:
-            masks = np.full((rounds, steps, len(real), batch(study.facts)), -1, np.int32)
+            masks = np.full((rounds, steps, len(real), batch_width(study)), -1, np.int32)
         if study.trust is Trust.TRUSTED_SERVER:
             return masks, np.zeros((rounds, steps, len(real), *[1] * len(self.shape)), np.int32)
         if self.in_graph:

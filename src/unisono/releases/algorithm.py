@@ -19,7 +19,7 @@ makes the functions, and may read the price.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -47,9 +47,9 @@ from unisono.releases.release import (
     Priced,
     Release,
     SizedBound,
-    batch_size,
     price,
     round_event,
+    segment_size,
 )
 from unisono.releases.scaled_sum import ScaledSum
 
@@ -443,7 +443,8 @@ def _batch(release: Release, facts: Facts) -> Callable[[Facts], int] | None:
     """How many rows of a party reach its function, where not all of them do."""
     if release.named is not None:
         return lambda _: 1
-    return (lambda _: batch_size(release, facts)) if release.bound.batched else None
+    size = cache(lambda: segment_size(release, facts))
+    return (lambda _: size()) if release.bound.batched else None
 
 
 def _apart(

@@ -335,6 +335,9 @@ def _price_perturbed(
 
 # A batch overflows with at most this probability; times e^epsilon it vanishes beside any delta.
 _OVERFLOW = 1e-18
+# Where sizes are hidden, at most so many batches take a second segment.
+_SECOND_SEGMENT = 1 / 10
+_BLOCK = 128
 
 
 def batch_size(release: Release, facts: Facts) -> int:
@@ -342,16 +345,38 @@ def batch_size(release: Release, facts: Facts) -> int:
     return _batch_size(release.sampling_rate, facts)
 
 
+def segment_size(release: Release, facts: Facts) -> int:
+    """How many rows of a party's batch reach the compiled program at once.
+
+    Where sizes are public, all of them. Where they are hidden, a batch that is larger fills several
+    segments and nobody is left out (`engines.layout`), so a segment need not have room for the
+    largest batch in 10^18: fewer than one in ten takes two, and the others spare the work on rows
+    that are empty.
+    Whole blocks of 128 rows; a batch of a block or two has nothing to spare.
+    """
+    most = batch_size(release, facts)
+    if facts.exact_sizes or most <= 2 * _BLOCK or release.sampling_rate == 1:
+        return most
+    usual = _enough(release.sampling_rate, max(facts.records), facts.parties, _SECOND_SEGMENT)
+    return min(most, _BLOCK * max(-(-usual // _BLOCK), -(-most // (2 * _BLOCK))))
+
+
 @lru_cache(maxsize=64)
 def _batch_size(rate: float, facts: Facts) -> int:
     """A multiple of 64, so that a compiled program treats all rows alike (`engines.layout`)."""
+    return 64 * -(-_enough(rate, facts.places, facts.parties, _OVERFLOW) // 64)
+
+
+@lru_cache(maxsize=64)
+def _enough(rate: float, records: int, parties: int, chance: float) -> int:
+    """The smallest batch that is exceeded, by any of the parties, with at most this chance."""
     import numpy as np
     from scipy.stats import binom
 
-    sizes = np.arange(int(rate * facts.places), facts.places + 1)
-    chance = facts.parties * binom.sf(sizes, facts.places, rate)
-    enough = facts.places if rate == 1 else int(sizes[np.argmax(chance <= _OVERFLOW)])
-    return 64 * -(-enough // 64)
+    if rate == 1:
+        return records
+    sizes = np.arange(int(rate * records), records + 1)
+    return int(sizes[np.argmax(parties * binom.sf(sizes, records, rate) <= chance)])
 
 
 def overflow(release: Release, facts: Facts) -> float:

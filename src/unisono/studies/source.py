@@ -21,6 +21,7 @@ from unisono.core.config import Config
 from unisono.errors import InvalidInput
 
 Place = tuple[str | int, ...]
+TODO = "TODO"  # stands where people are to fill in what a draft cannot know
 Fault = tuple[Place, str]
 _LARGEST_FILE, _PARTS, _MOST_FAULTS, _LONGEST_VALUE = 2**20, 32, 50, 200
 _LONG_KEY = re.compile(
@@ -86,6 +87,8 @@ def parse(
     """The model that a text says; `path` is what errors call it."""
     source = Source(path, text)
     document, plain = _document(text, path)
+    if unfilled := list(_unfilled(document)):
+        raise source.refusal(unfilled[:_MOST_FAULTS], len(unfilled) - _MOST_FAULTS)
     try:
         made = model.model_validate_json(plain)
     except ValidationError as error:
@@ -120,6 +123,20 @@ def _document(text: str, path: str) -> tuple[dict[str, Any], str]:
         raise InvalidInput(f"{path}: lists or tables lie too deep in each other") from None
     except ValueError:
         raise InvalidInput(f"{path}: a number has too many digits: write a smaller one") from None
+
+
+def _unfilled(said: Any, place: Place = ()) -> Iterator[Fault]:
+    """Everything that a draft left open."""
+    if said == TODO:
+        words = (
+            "fill in what is public knowledge (a codebook, a guideline), never what records show"
+        )
+        yield place, f"is still {TODO}: {words}"
+    inner: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(said, dict | list):
+        inner = said.items() if isinstance(said, dict) else enumerate(said)
+    for key, own in inner:
+        yield from _unfilled(own, (*place, key))
 
 
 # ------------------------------------------------------------- lines
@@ -309,4 +326,4 @@ def _fields(schema: Any) -> set[str]:
     return found.union(*(_fields(inner) for inner in schema.get("$defs", {}).values()))
 
 
-__all__ = ["NAME", "Fault", "Place", "Source", "parse", "read"]
+__all__ = ["NAME", "TODO", "Fault", "Place", "Source", "parse", "read"]

@@ -347,6 +347,12 @@ class Ledger(_Uncopyable):
     def _refusal(self, viewer: Viewer, budget: Budget, asked: Composed) -> str:
         spent = self.spent(viewer, budget.delta)
         alone = self.accountant.epsilon(asked, self.policy.relation, budget.delta)
+        if math.isinf(alone):
+            return (
+                f"refused before reading {self.policy.dataset!r}: against {describe(viewer)} this "
+                f"has no finite epsilon at the budget's delta {budget.delta:g}: "
+                f"{_no_epsilon(budget.delta)}"
+            )
         fitting = self._largest_fitting(viewer, budget, asked)
         return (
             f"refused before reading {self.policy.dataset!r}: against {describe(viewer)} this "
@@ -575,3 +581,14 @@ def _now() -> str:
 @lru_cache(maxsize=1)
 def _written_time(second: int) -> str:
     return datetime.datetime.fromtimestamp(second, datetime.UTC).isoformat()
+
+
+def _no_epsilon(delta: float) -> str:
+    """What to do where a release has no finite epsilon, by the delta of the budget."""
+    if delta == 0:
+        return (
+            "Gaussian noise, and whatever is sampled, needs a delta above 0; give the budget one, "
+            "such as 1e-6, when its ledger begins, or ask for pure epsilon (delta = 0), for which "
+            "noise is Laplace"
+        )
+    return "it would see values without noise; change the trust, or exempt this viewer"

@@ -41,8 +41,10 @@ def require_headroom(study: Study) -> None:
     steps = (reach + 12 * std * spread**0.5) / grid
     if steps >= 2 ** (MODULUS_BITS - 1):
         raise InvalidInput(
-            f"sums may reach {steps:.3g} grid steps, beyond a {MODULUS_BITS}-bit modulus: "
-            "use a coarser grid, a smaller clip or fewer records"
+            f"the sum of all parties with its noise may be {steps / 2 ** (MODULUS_BITS - 1):.3g} "
+            f"times too large for the {MODULUS_BITS}-bit numbers in which parties add: choose a "
+            "larger epsilon, so that there is less noise, a smaller clipping norm or narrower "
+            "bounds, or fewer records"
         )
 
 

@@ -22,6 +22,10 @@ from unisono.errors import ClippedValues, InvalidInput
 from unisono.studies.schema import StudyFile
 
 
+class OneClass(UserWarning):
+    """All targets of this party are the same; only it is told."""
+
+
 def values_of(file: StudyFile, table: RecordTable, party: str) -> Values:
     """Each column of the study as float64 (records,): numbers in their bounds, categories as
     places in their lists, NaN where a cell is neither."""
@@ -30,7 +34,25 @@ def values_of(file: StudyFile, table: RecordTable, party: str) -> Values:
     for name, column in file.data.columns.items():
         values[name] = own = _read(table, name, column)
         table.warn_unread(np.isnan(own), name, column.wanted)
+    _warn_of_one_class(file, values, table.name)
     return values
+
+
+def _warn_of_one_class(file: StudyFile, values: Values, name: str) -> None:
+    """Tell whoever holds the records, and nobody else."""
+    classes = file.data.classes
+    if not classes:
+        return
+    targets = values[file.data.target or ""]
+    found = np.unique(targets[np.isfinite(targets)])
+    if len(found) == 1:
+        warnings.warn(
+            f"{name}: every {file.data.target!r} is {classes[int(found[0])]!r}, one of "
+            f"{len(classes)} classes: the other parties must hold the rest; check that it is the "
+            "right column. Nobody else is told",
+            OneClass,
+            stacklevel=2,
+        )
 
 
 def public_values(file: StudyFile, table: RecordTable) -> Values:
@@ -78,4 +100,4 @@ def _clipped(
     return np.clip(numbers, low, high)
 
 
-__all__ = ["Values", "public_values", "values_of"]
+__all__ = ["OneClass", "Values", "public_values", "values_of"]

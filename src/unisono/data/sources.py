@@ -174,6 +174,8 @@ def _read_parquet(file: Path, columns: Sequence[str] | None) -> tuple[dict[str, 
     except pyarrow.ArrowException as error:  # its further words may quote records
         reason = str(error).partition(":")[0][:100]
         raise InvalidInput(f"{file} cannot be read: {reason}; is it a Parquet file?") from None
+    except (UnicodeDecodeError, OverflowError, MemoryError):
+        raise InvalidInput(f"{file} cannot be read: it is damaged; write it again") from None
 
 
 __all__ = ["Bounds", "RecordTable", "UnreadValues", "read_table", "warn_unread"]

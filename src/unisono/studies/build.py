@@ -271,7 +271,9 @@ def _offered(file: StudyFile, kind: AlgorithmKind) -> bool:
     """Whether an algorithm could run in this study, with its usual settings."""
     if file.trust.mode not in kind.trusts or file.privacy.unit not in kind.units:
         return False
-    said = file.model_copy(update={"algorithm": ALGORITHM_SECTIONS[kind.name](name=kind.name)})
+    said = file.model_copy(
+        update={"algorithm": ALGORITHM_SECTIONS[kind.name].model_validate({"name": kind.name})}
+    )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -114,7 +114,7 @@ def _parquet_rows(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
         raise InvalidInput(f"{file}: no such file; check the name")
     try:
         schema = pyarrow.parquet.read_schema(file)
-    except pyarrow.ArrowException:
+    except (pyarrow.ArrowException, UnicodeDecodeError, MemoryError):
         raise InvalidInput(f"{file} cannot be read: is it a Parquet file?") from None
     for field in schema:
         yield f"{file}: column {field.name!r}", {"name": field.name, "type": str(field.type)}

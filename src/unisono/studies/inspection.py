@@ -186,7 +186,7 @@ def _parquet_names(path: Path) -> list[str]:
         return _refused(path)
     try:
         return list(pyarrow.parquet.read_schema(path).names)
-    except (pyarrow.ArrowException, OSError):
+    except (pyarrow.ArrowException, OSError, ValueError, MemoryError):
         return _refused(path)
 
 

@@ -350,14 +350,17 @@ class _Reading:
                 self.unreadable, words, 'each counts as "(other)", as declared', problem=False
             )
             return
+        problem = target or getattr(self.column, "missing", None) is None
         remedy = f"correct the cells; as it is, {fate}{self._hint(decimal)}"
+        if not problem:
+            remedy = f"{fate}; correct the cells if they are mistakes{self._hint(decimal)}"
         if isinstance(self.column, Category):
             remedy += f". If other values occur, declare other = true {_AGREED}"
         yield self._finding(
             self.unreadable,
             f"{_cells(self.unreadable)} not {self.column.wanted}",
             remedy,
-            problem=target or getattr(self.column, "missing", None) is None,
+            problem=problem,
         )
 
     def _finding(

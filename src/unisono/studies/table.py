@@ -56,11 +56,12 @@ def _warn_of_one_class(file: StudyFile, values: Values, name: str) -> None:
 
 
 def public_values(file: StudyFile, table: RecordTable) -> Values:
-    """As `values_of`, for public records: of any number, and refused where a cell is missing."""
+    """As `values_of`, for public records: of any number, and refused where a cell is missing that
+    no declaration covers."""
     values = {name: _read(table, name, column) for name, column in file.data.columns.items()}
     for name, own in values.items():
         missing = np.flatnonzero(np.isnan(own))
-        if len(missing):
+        if len(missing) and (file.data.columns[name].drops or name == file.data.target):
             raise InvalidInput(
                 f"{table.name}: {len(missing)} values of {name!r} are not "
                 f"{file.data.columns[name].wanted}, first in record {missing[0] + 1}: correct or "

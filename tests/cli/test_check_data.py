@@ -1,11 +1,15 @@
 """`unisono check --data` and `join --dry-run`: all that is wrong with one's own file, at once."""
 
+import contextlib
 import json
 
 import pytest
 from typer.testing import CliRunner
 
 from unisono.cli import app
+from unisono.studies.build import build
+from unisono.studies.file import load_study
+from unisono.studies.policy_file import load_policy
 
 RUNNER = CliRunner()
 STUDY = """\
@@ -215,3 +219,22 @@ def test_whose_file_it_is(place):
     done = RUNNER.invoke(app, ["check", "study.toml", "--data", "mine.csv", "--party", "east"])
     assert done.exit_code == 2
     assert "no party 'east'" in done.stderr
+
+
+def test_a_ledger_that_cannot_pay_or_is_broken_is_told_and_left_as_it_is(place):
+    declare(place)
+    written(place, FINE, FINE, FINE, FINE.replace("yes", "no"))
+    policy = place / "clinic.policy.toml"
+    allowed = POLICY.replace("EPSILON", "1.5").replace("MODELS", '"logistic-regression"')
+    policy.write_text(allowed)
+    built = build(load_study(place / "study.toml"))
+    with contextlib.closing(load_policy(policy).open_ledger()) as ledger:
+        ledger.authorize(built.costs[0], built.study.algorithm.rounds, "an earlier study")
+    own = place / "clinic.ledger"
+    before = own.read_bytes()
+    assert "is spent at delta 0.001" in check()
+    assert own.read_bytes() == before
+    assert not list(place.glob("*.source"))
+    own.write_bytes(before.replace(b"an earlier study", b"another    study"))
+    found = json.loads(check("--json"))
+    assert (found["ready"], found["takes_part"], found["problems"]) == (False, False, [])

@@ -81,7 +81,8 @@ def rehearse(
 
             terms = refused(lambda: policy_for(built, own, party, None, False), refusals)
         if terms is not None:
-            refusals += filter(None, [refusal(built, terms, party)])
+            reason = refused(lambda: refusal(built, terms, party), refusals)
+            refusals += [reason] if reason else []
             allowed = f"{terms.source.path} allows it, and the budget suffices"
     return Rehearsal(found, allowed, tuple(refusals))
 

@@ -39,13 +39,14 @@ def values_of(file: StudyFile, table: RecordTable, party: str) -> Values:
 
 
 def _warn_of_one_class(file: StudyFile, values: Values, name: str) -> None:
-    """Tell whoever holds the records, and nobody else."""
+    """Tell whoever holds the records, and nobody else; those with targets that cannot be read have
+    been told of the column already."""
     classes = file.data.classes
     if not classes:
         return
     targets = values[file.data.target or ""]
-    found = np.unique(targets[np.isfinite(targets)])
-    if len(found) == 1:
+    found = np.unique(targets)
+    if len(found) == 1 and np.isfinite(found[0]):
         warnings.warn(
             f"{name}: every {file.data.target!r} is {classes[int(found[0])]!r}, one of "
             f"{len(classes)} classes: the other parties must hold the rest; check that it is the "

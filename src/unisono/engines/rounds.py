@@ -18,6 +18,7 @@ from unisono.core.grant import Grant
 from unisono.core.noise.chacha import CHACHA20
 from unisono.core.noise.in_graph import gaussian_on_grid
 from unisono.core.noise.in_graph_error import MAX_STD, MIN_STD
+from unisono.core.stacked import StackedColumn
 from unisono.core.study import Study
 from unisono.core.values import Contribution
 from unisono.engines.layout import (
@@ -144,7 +145,7 @@ def _clean_values(study: Study) -> Callable[..., Any]:
     one = numbers(partial(study.algorithm.local, facts))
     local = _every(study, one, axes)
     if study.algorithm.streamed and facts.parties > 1 and max(facts.records) >= _LARGE:
-        local = _in_turn(one, axes)
+        local = _in_turn(one, stale=axes[0] is not None)
     sizes = np.asarray(facts.records, np.int32)
     size = segment_rows(study)
 
@@ -226,17 +227,17 @@ def _every(study: Study, function: Callable[..., Any], axes: tuple[int | None, .
     return alone
 
 
-def _in_turn(function: Callable[..., Any], axes: tuple[int | None, ...]) -> Any:
-    """A party's function for one party after the other."""
+def _in_turn(function: Callable[..., Any], stale: bool) -> Any:
+    """A party's function for one party after the other, whose columns stay where they lie."""
 
-    def each(*arguments: Any) -> Any:
-        pairs = list(zip(arguments, axes, strict=True))
-
+    def each(public: Any, states: Any, arrays: Any, masks: Any, sizes: Any) -> Any:
         def own(given: Any) -> Any:
-            parts = iter(given)
-            return function(*(a if axis is None else next(parts) for a, axis in pairs))
+            party, held, state, mask, size = given
+            columns = tuple(StackedColumn(array, party) for array in arrays)
+            return function(held if stale else public, state, columns, mask, size)
 
-        return jax.lax.map(own, [a for a, axis in pairs if axis is not None])
+        held = public if stale else None
+        return jax.lax.map(own, (jnp.arange(len(masks)), held, states, masks, sizes))
 
     return each
 

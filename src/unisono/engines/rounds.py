@@ -5,14 +5,14 @@ by whoever is entitled to; records are arguments too, so no compiled program hol
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono.core.algorithm import Aggregate
+from unisono.core.algorithm import Aggregate, PricedAlgorithm
 from unisono.core.compiled import abstract, numbers
 from unisono.core.grant import Grant
 from unisono.core.noise.chacha import CHACHA20
@@ -24,10 +24,10 @@ from unisono.core.values import Contribution
 from unisono.engines.layout import (
     gathered,
     laid_out,
-    padded,
     padded_length,
     program_rows,
     segment_rows,
+    stacked,
 )
 from unisono.engines.requirements import rounded_report
 
@@ -51,8 +51,8 @@ def stack(
     most = padded_length(study, max(len(real) for _, real in own))
     arrays = zip(*(arrays for arrays, _ in own), strict=True)
     return Stack(
-        tuple(np.stack([padded(part, most) for part in parts]) for parts in arrays),
-        np.stack([padded(real, most) for _, real in own]),
+        tuple(stacked(parts, most) for parts in arrays),
+        stacked([real for _, real in own], most),
     )
 
 
@@ -94,7 +94,25 @@ def program(
     """One compiled scan over a chunk of rounds.
 
     `recorded` tells the parties' own messages, `remembered` what everybody saw in every round.
+    Equal studies share a program, so that only the first of them waits for its compilation.
     """
+    made = _shared_program if _can_be_shared(study) else _program
+    return made(study, grid, recorded, remembered)
+
+
+def _can_be_shared(study: Study) -> bool:
+    """Whether equal studies run the same functions: not if the problem holds arrays, which are not
+    compared, nor if one has begun with what an earlier stage released."""
+    if isinstance(study.method, PricedAlgorithm):
+        return False
+    try:
+        hash(study)
+    except TypeError:
+        return False
+    return study.algorithm is study.method.bind(study.facts, study.trust)
+
+
+def _program(study: Study, grid: float, recorded: bool, remembered: bool) -> Callable[..., Any]:
     algorithm, facts = study.algorithm, study.facts
     stale = algorithm.schedule is not None and algorithm.schedule(facts).stale
     each = algorithm.combine == "each"
@@ -132,6 +150,10 @@ def program(
         return jax.lax.scan(partial(one_round, data, sizes), carry, inputs)
 
     return chunk
+
+
+# Programs hold functions and public numbers, never records.
+_shared_program = lru_cache(maxsize=16)(_program)
 
 
 def _clean_values(study: Study) -> Callable[..., Any]:

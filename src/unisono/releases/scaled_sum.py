@@ -35,7 +35,7 @@ from unisono.core.values import (
     sum_sensitivity,
 )
 from unisono.errors import InvalidInput
-from unisono.releases.bounds import power_of_two_step
+from unisono.releases.bounds import power_of_two_steps
 from unisono.releases.release import Release
 
 BLOCK = 64
@@ -77,7 +77,7 @@ class ScaledSum:
         """Twice as fine as for single records: roundings of a block may differ by a whole step."""
         records = release.summed(facts.records, facts)
         finer = 2 if facts.exact_sizes else 1
-        yield power_of_two_step(self.clipping_norm, finer**2 * self.dimension, records)
+        yield from power_of_two_steps(self.clipping_norm, finer**2 * self.dimension, records)
 
     def sensitivity(self, facts: Facts, privacy: Privacy, step: float) -> Sensitivity:
         if not facts.exact_sizes:

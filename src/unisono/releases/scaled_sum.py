@@ -168,7 +168,7 @@ def _turn(rows: Any, coefficients: Any, mask: Any, clip: float, step: float) -> 
     """The sum (outputs, features) of some blocks, each rounded once. A record whose norms are
     not numbers, or too large or small to be measured in floats, adds exactly zero: a tiny row times
     a huge coefficient would pass for short where the squares of the row underflow."""
-    squares = [jnp.einsum("ij,ij->i", one, one) for one in (rows, coefficients)]
+    squares = [_row_sums(one * one) for one in (rows, coefficients)]
     measured = [(one >= _LEAST_SQUARE) & (one <= _MOST_SQUARE) for one in squares]
     keep = (mask & measured[0] & measured[1])[:, None]
     norms = jnp.where(keep[:, 0], jnp.sqrt(squares[0]) * jnp.sqrt(squares[1]), 1.0)
@@ -187,6 +187,11 @@ def _turn(rows: Any, coefficients: Any, mask: Any, clip: float, step: float) -> 
         left = weights[whole_blocks:].T @ rows[whole_blocks:]
         parts.append(jnp.round(left).astype(jnp.int32))
     return sum(parts)
+
+
+def _row_sums(rows: Any) -> Any:
+    """(n, k) -> (n,). Products of a vector and a transposed matrix are those that compile best."""
+    return jnp.ones(rows.shape[1], rows.dtype) @ rows.T
 
 
 __all__ = ["BLOCK", "ScaledSum"]

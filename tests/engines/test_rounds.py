@@ -64,9 +64,7 @@ def test_large_parties_of_unequal_sizes_sum_to_what_each_computes():
     data = stack(large, columns)
     algorithm = large.algorithm
     public = algorithm.ask(algorithm.init(large.facts)[0])
-    _, together, valid = jax.jit(rounds._clean_values(large))(
-        public, None, tuple(data), data.real
-    )
+    _, together, valid = jax.jit(rounds._clean_values(large))(public, None, tuple(data), data.real)
     assert np.all(valid)
     for party, (rows, labels) in enumerate(columns):
         local = jax.jit(lambda *given: algorithm.local(large.facts, *given)[1].value)

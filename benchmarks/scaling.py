@@ -72,7 +72,9 @@ def draw(found: dict[str, tuple[Sequence[int], list[float]]], place: Path) -> No
     for axis, (name, (sizes, costs)) in zip(axes, found.items(), strict=True):
         axis.loglog(sizes, costs, "o-", color="#3f51b5")
         axis.set(xlabel=name, title=f"exponent {exponent(sizes, costs):.2f}")
-        axis.grid(which="both", alpha=0.2)
+        axis.set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=45)
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
     axes[0].set_ylabel("processor time of a fit, s")
     figure.tight_layout()
     figure.savefig(place, dpi=120)

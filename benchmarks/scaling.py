@@ -73,7 +73,7 @@ def draw(found: dict[str, tuple[Sequence[int], list[float]]], place: Path) -> No
         axis.loglog(sizes, costs, "o-", color="#3f51b5")
         axis.set(xlabel=name, title=f"exponent {exponent(sizes, costs):.2f}")
         axis.set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=45)
-        axis.minorticks_off()
+        axis.set_xticks([], minor=True)
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("processor time of a fit, s")
     figure.tight_layout()

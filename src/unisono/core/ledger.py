@@ -26,7 +26,7 @@ from unisono.core import journal
 from unisono.core.costs import Cost, KnownCost, checked_cost, cost_name, counted_again
 from unisono.core.events import NOTHING, Composed, composed_from_json
 from unisono.core.grant import _LEDGERS_ONLY, Grant, _Uncopyable, derive
-from unisono.core.journal import Journal, MemoryJournal
+from unisono.core.journal import Held, Journal, MemoryJournal
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import Relation, Viewer, describe
 from unisono.errors import (
@@ -80,7 +80,7 @@ class Ledger(_Uncopyable):
         self._histories: dict[Viewer, Composed] | None = {}
         self._last: tuple[Any, Any] = (None, None)
         self._room: tuple[KnownCost | None, int] = (None, 0)
-        self._times: Counter[str] = Counter()
+        self._times: dict[str, int] = {}
         self._purposes: set[str] = set()
         self._grants = 0
         self._dispatched: set[tuple[int, int]] = set()
@@ -203,12 +203,9 @@ class Ledger(_Uncopyable):
         self._journal.sync(written)
         return grant
 
-    @contextlib.contextmanager
-    def _up_to_date(self) -> Iterator[None]:
+    def _up_to_date(self) -> Held[None]:
         """Hold the book alone, with what others have written in it: only then is it read."""
-        with self._journal.locked() as news:
-            self._learn(news)
-            yield
+        return Held(self._journal, self._learn)
 
     def _make_room(self, known: KnownCost) -> None:
         """Refuse if the cost does not fit; else remember for how many equal ones it would.
@@ -248,7 +245,7 @@ class Ledger(_Uncopyable):
         )
         self._journal.write(lines)
         self._costs.setdefault(known.name, known.counted)
-        self._times[known.name] += 1
+        self._times[known.name] = self._times.get(known.name, 0) + 1
         self._purposes.add(purpose)
         self._grants += 1
         self._histories = None
@@ -484,6 +481,8 @@ class Ledger(_Uncopyable):
 
     def _learn(self, lines: list[dict[str, Any]]) -> None:
         """Take in lines written by others; nothing written before can be redefined."""
+        if not lines:
+            return
         pending: Counter[str] = Counter()
         with journal.understood("a line"):
             for line in lines:
@@ -510,10 +509,10 @@ class Ledger(_Uncopyable):
                             f"a line of kind {other!r} cannot stand where it "
                             "does: it was written by hand or by another version; it is never free"
                         )
-        self._times.update(pending)
+        for name, times in pending.items():
+            self._times[name] = self._times.get(name, 0) + times
         self._grants += pending.total()
-        if lines:
-            self._histories, self._room = None, (None, 0)
+        self._histories, self._room = None, (None, 0)
 
     def _fresh_secret(self, number: int) -> bytes:
         if self._seed is None:

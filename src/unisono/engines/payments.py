@@ -9,6 +9,7 @@ NAME rounds 4-8              a piece of it
 NAME rounds 4-8 again 0      the same piece once more, after 0 rounds that were tried again
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ def opened(
 def require_columns(study: Study, index: int, columns: Sequence[np.ndarray]) -> None:
     """Widths, and sizes where they are exact, are public facts: refuse what does not fit."""
     facts = study.facts
-    rows, width = len(columns[0]), int(np.prod(np.shape(columns[0])[1:]))
+    rows, width = len(columns[0]), math.prod(np.shape(columns[0])[1:])
     promised = facts.records[index]
     if (rows != promised and facts.exact_sizes) or width != facts.features:
         raise InvalidInput(

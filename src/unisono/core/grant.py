@@ -82,7 +82,9 @@ class Grant(_Uncopyable):
                 "cost down first"
             )
         self.ledger, self.number, self.releases = ledger, number, releases
-        self.cost: Mapping[Viewer, Composed] = MappingProxyType(dict(cost))
+        # What a ledger checked once is shared by all its grants, and nobody can change it.
+        shared = cost if isinstance(cost, MappingProxyType) else MappingProxyType(dict(cost))
+        self.cost: Mapping[Viewer, Composed] = shared
         self._secret = secret
         self._next = 0
         self._lock = threading.RLock()

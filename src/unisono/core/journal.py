@@ -263,12 +263,16 @@ class Journal:
 
 
 class MemoryJournal:
-    """The same chain without a file, for simulations and short-lived books."""
+    """The same chain without a file, for simulations and short-lived books.
+
+    `first` makes its first line, when somebody looks at lines: of a hundred thousand books that are
+    simulated nobody does.
+    """
 
     path = None
 
-    def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
+    def __init__(self, first: Callable[[], dict[str, Any]] | None = None) -> None:
+        self._first, self._later = first, list[dict[str, Any]]()
         self._head, self._linked = GENESIS, 0
         self._thread_lock, self._process = threading.RLock(), os.getpid()
 
@@ -282,8 +286,17 @@ class MemoryJournal:
             return self._head
 
     @property
+    def lines(self) -> list[dict[str, Any]]:
+        with self._thread_lock:
+            if self._first is not None:
+                self._later.insert(0, self._first())
+                self._first = None
+            return self._later
+
+    @property
     def length(self) -> int:
-        return len(self.lines)
+        with self._thread_lock:
+            return len(self._later) + (self._first is not None)
 
     @property
     def place(self) -> tuple[int, ...]:
@@ -309,10 +322,10 @@ class MemoryJournal:
 
     @property
     def written(self) -> int:
-        return len(self.lines)
+        return self.length
 
     def write(self, documents: Sequence[dict[str, Any]]) -> None:
-        self.lines.extend(documents)
+        self._later.extend(documents)
 
     append = write
 
@@ -320,7 +333,7 @@ class MemoryJournal:
         """Memory needs no waiting."""
 
     def close(self) -> None:
-        self.lines = []
+        self._first, self._later = None, []
 
 
 class Held(Generic[T]):

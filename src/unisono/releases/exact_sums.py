@@ -118,7 +118,7 @@ class ColumnSums:
         # Where all lie within ±m, clipping would change nothing; NaN lies nowhere.
         if not (mask.all() and steps.min() >= -most and steps.max() <= most):
             steps[:, ~(np.isfinite(rows).all(axis=1) & mask)] = 0.0
-            np.clip(steps, -most, most, out=steps)
+            steps = np.clip(steps, -most, most)
         return steps.sum(axis=1).astype(np.int64)
 
     def _most(self, step: float) -> int:

@@ -55,6 +55,7 @@ BENCHMARKS = (
     Benchmark("accounting", ("--quick", "--repetitions", "2")),
     Benchmark("exact_samplers", ("--draws", "200000", "--repeats", "3")),
     Benchmark("in_graph_noise", ("262144", "10", "5")),
+    Benchmark("everyday", ("--repeats", "3")),
     Benchmark("ledger", ()),
     Benchmark("secure_sum", ("--quick",), peer="UNISONO_PEER_MPYC", reads="UNISONO_MPYC_PYTHON"),
     Benchmark("secure_sum_graphs", ("--quick",)),

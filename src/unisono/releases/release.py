@@ -409,13 +409,13 @@ def _enough(rate: float, records: int, parties: int, chance: float) -> int:
 def overflow(release: Release, facts: Facts) -> float:
     """The chance that some party's batch is cut short: larger than what it is padded to, where
     sizes are public. Where they are hidden it fills several batches, and nobody is left out."""
-    from scipy.stats import binom
-
     if not release.bound.batched or not isinstance(release.sampler, Poisson):
         return 0.0
     size = batch_size(release, facts)
     if size >= facts.places or not facts.exact_sizes:
         return 0.0
+    from scipy.stats import binom  # a second to import
+
     return float(facts.parties * binom.sf(size, facts.places, release.sampling_rate))
 
 

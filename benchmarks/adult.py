@@ -28,6 +28,8 @@ from unisono.accounting import gaussian
 from unisono.data.scaling import scaling
 from unisono.estimators import PrivateLinearSVC, PrivateLogisticRegression, RepeatedFits
 
+SCORECARD = figures.Benchmark(quick=("--seeds", "1"), peer="diffprivlib")
+
 DELTA = 1e-5
 EPSILONS = (0.1, 0.5, 1.0)
 INSTALL = "python -m venv peer && peer/bin/pip install diffprivlib==0.6.6 'scikit-learn<1.6'"

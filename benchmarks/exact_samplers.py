@@ -27,6 +27,8 @@ from unisono.core.noise import (
     uniform_below,
 )
 
+SCORECARD = figures.Benchmark(quick=("--draws", "200000", "--repeats", "3"))
+
 Call = Callable[[Keystream, int], object]
 
 CALLS: list[tuple[str, Call]] = [

@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 import figures
 from networks_common import TASKS, shrink
 
+SCORECARD = figures.Benchmark(quick=("--quick", "--models", "logistic"), seconds=5400, peer="torch")
+
 HERE = Path(__file__).parent
 SIDES = {
     "networks_peer_jax.py": (

@@ -25,6 +25,8 @@ from unisono.problems import gaussian_family as family
 from unisono.problems import likelihoods
 from unisono.problems.gaussian_family import Natural
 
+SCORECARD = figures.Benchmark(quick=())
+
 RECORDS, FEATURES, STEPS = 10, 5, 5
 CLIMB = Climb(steps=STEPS)
 

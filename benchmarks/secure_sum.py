@@ -29,6 +29,8 @@ from unisono.secagg import masks, party, server, shamir
 from unisono.secagg.roster import Identity, Roster
 from unisono.secagg.session import Session
 
+SCORECARD = figures.Benchmark(peer="mpyc")
+
 BITS = 32
 WITHIN, SLOWER = 3.0, 100.0
 PEER = Path(__file__).with_name("secure_sum_mpyc.py")
@@ -249,7 +251,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the integers")
     parser.add_argument(
         "--peer",
-        default=os.environ.get("UNISONO_MPYC_PYTHON"),
+        default=os.environ.get("UNISONO_PEER_PYTHON"),
         help="a Python interpreter with mpyc, numpy and gmpy2",
     )
     arguments = figures.options(parser, smoke, ("mpyc",))

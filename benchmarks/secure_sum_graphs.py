@@ -20,6 +20,8 @@ from unisono.secagg import neighbours, party, shamir
 from unisono.secagg.roster import KEY_BYTES, SIGNATURE_BYTES
 from unisono.secagg.session import Session
 
+SCORECARD = figures.Benchmark()
+
 
 def traffic(session: Session, size: int) -> tuple[int, int]:
     """Bytes that one party sends and receives in a round, as they go over the wire."""

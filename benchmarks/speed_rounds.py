@@ -31,6 +31,8 @@ import numpy as np
 import figures
 import flower_ray
 
+SCORECARD = figures.Benchmark(peer="ray")
+
 HERE = Path(__file__).parent
 PARTIES = (100, 500)
 GOALS = {100: 100.0, 500: 300.0}

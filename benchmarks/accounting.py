@@ -231,6 +231,9 @@ def measure(case: Case, repetitions: int, quick: bool) -> tuple[str, bool]:
             aim=case.factor,
             peer=case.peer_name,
             ratio=True,
+            ours=ours,
+            theirs=theirs,
+            measure="s",
         )
     return (
         f"{case.name:42s} {shown:18s} {ours * 1e3:9.1f} ms   {case.peer_name:13s} "

@@ -117,6 +117,9 @@ def main() -> None:
                 "times faster",
                 peer="OpenDP",
                 ratio=True,
+                ours=each / 1e9,
+                theirs=other / 1e9,
+                measure="s",
             )
     if not peer:
         figures.missing("OpenDP", "pip install 'unisono[bench]'")

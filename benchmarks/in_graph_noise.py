@@ -119,6 +119,10 @@ def main(elements: int = 2**20, steps: int = 20, repetitions: int = 10) -> None:
         "of its processor time",
         peer="jax.random.normal",
         lower=True,
+        ratio=True,
+        ours=processor[grid] / steps,
+        theirs=processor[plain] / steps,
+        measure="s",
     )
     model_noise(steps, repetitions)
     draws = elements * steps

@@ -157,6 +157,9 @@ def verdicts(model: str, found: Found) -> None:
             print(f"  not measured  {aim.text}")
             if "Opacus" in aim.text and not any(name.startswith("sgd") for name in found):
                 figures.missing("Opacus", INSTALL)
+            side = TITLES[(aim.above if aim.least else aim.below).partition("+")[0]]
+            why = "left to the full form, or a side that is missing"
+            figures.unmeasured(f"{model}: {aim.text}", why, aim=aim.bound, peer=side)
             continue
         ratio = parts[0] / parts[1]
         reached = ratio >= aim.bound if aim.least else ratio <= aim.bound
@@ -173,7 +176,10 @@ def verdicts(model: str, found: Found) -> None:
             aim=aim.bound,
             peer=title,
             lower=not aim.least,
-            ratio=aim.least,
+            ratio=True,
+            ours=parts[1 if aim.least else 0],
+            theirs=parts[0 if aim.least else 1],
+            measure="s" if aim.quantity == "processor" else "MB",
         )
 
 

@@ -122,14 +122,14 @@ def run(
         code, text = peers.ended(command, limit, known)
         lines = place.read_text().splitlines() if place.exists() else []
     found = [json.loads(line) for line in lines]
-    state = _state(code, limit)
+    state, handed = _state(code, limit), [one for one in found if "name" in one]
     return {
         "state": state,
         "seconds": round(time.monotonic() - began, 1),
         "command": " ".join(["python", f"benchmarks/{name}.py", *options]),
-        "figures": [one for one in found if "name" in one],
+        "figures": handed,
         "missing": [one for one in found if "missing" in one] + _absent(text),
-        "last": "" if state == "done" else without_paths(peers.last_line(text)),
+        "last": without_paths(_last(state, text, handed)),
         "printed": text,
         "load": load,
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -138,6 +138,14 @@ def run(
         "machine": scorecard.machine(),
         "versions": {**scorecard.versions(), **own.versions, **peer.versions},
     }
+
+
+def _last(state: str, text: str, handed: list[Any]) -> str:
+    """The last words of what failed, and why what did not fail has nothing to show."""
+    if state != "done":
+        return peers.last_line(text)
+    skipped = [line.strip() for line in text.splitlines() if "skipped" in line]
+    return skipped[0] if skipped and not handed else ""
 
 
 def without_paths(text: str) -> str:

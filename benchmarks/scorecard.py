@@ -258,6 +258,7 @@ def _run_rows(card: Card) -> list[list[str]]:
             rows.append([name, "not run", "-", "-", "-", "-", f"`python benchmarks/{name}.py`"])
             continue
         state = f"{run['state']} ({form})" + ("" if run["figures"] else ", no figures")
+        state += f"; {run['last']}" if run["last"] else ""
         took, load = f"{run['seconds']:.0f} s", f"{run['load']:g}"
         rows.append([name, state, took, load, run["date"], run["commit"], _code(run)])
     return rows

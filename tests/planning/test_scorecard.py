@@ -194,6 +194,8 @@ def test_failures_and_time_limits_are_failures(tmp_path, monkeypatch):
     assert (
         str(tmp_path) not in small(tmp_path, monkeypatch, f"raise OSError('{tmp_path}/x')")["last"]
     )
+    found = small(tmp_path, monkeypatch, f"print('skipped: a.gz is not in {tmp_path}/data')")
+    assert (found["state"], found["last"]) == ("done", "skipped: a.gz is not in data")
     found = small(tmp_path, monkeypatch, "import time; time.sleep(60)", limit=1)
     assert found["state"] == "failed: not done after 1 s"
 

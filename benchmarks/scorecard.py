@@ -223,28 +223,30 @@ def _peers(card: Card) -> list[str]:
     return sorted(names, key=lambda peer: (peer == ALONE, peer.lower()))
 
 
-def number(value: float) -> str:
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
+def number(value: float, digits: int = 3) -> str:
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.{digits}g}"
 
 
 def amount(value: float, measure: str) -> str:
     """Seconds in the unit that is read most easily; anything else as it is."""
-    if measure == "s" and 0 < value < 1:
-        return f"{value * 1e3:.3g} ms" if value >= 1e-3 else f"{value * 1e6:.3g} µs"
-    return f"{number(value)} {measure}".rstrip()
+    if measure == "s":
+        for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")):
+            if value >= size:
+                return f"{number(value / size)} {unit}"
+    return f"{number(value, 4)} {measure}".rstrip()
 
 
 def _rows(figures: Sequence[Figure]) -> list[list[str]]:
     rows = []
     for one in figures:
-        value = "-" if one.value is None else f"{number(one.value)} {one.unit}".rstrip()
-        ours = "-" if one.ratio else value
-        if one.ours is not None:
-            ours = amount(one.ours, one.measure)
-        theirs = "-" if one.theirs is None else amount(one.theirs, one.measure)
-        ratio = value if one.ratio or one.ours is not None else "-"
-        command = f"`{one.command}`"
-        rows.append([one.name, ours, theirs, ratio, one.aimed, one.verdict, one.measured, command])
+        # A figure that is no ratio is ours itself, unless it compares what ours and theirs are.
+        compared = one.ratio or one.ours is not None
+        ratio = "-" if one.value is None or not compared else f"{number(one.value)} {one.unit}"
+        ours = one.ours if compared else one.value
+        measure = one.measure if compared else one.unit
+        sides = ["-" if x is None else amount(x, measure) for x in (ours, one.theirs)]
+        judged = [one.aimed, one.verdict, one.measured, f"`{one.command}`"]
+        rows.append([one.name, *sides, ratio, *judged])
     return rows
 
 

@@ -40,7 +40,7 @@ ROOT = HERE.parent
 PRINTED = ROOT / "build" / "bench"
 QUICK_MINUTES = 20.0
 QUICK_SECONDS = 240  # for one benchmark of the quick form
-INSTALL_SECONDS = {"quick": 300, "full": 1200}  # for one environment
+INSTALL_SECONDS = 1200  # for one environment of the full form; the quick form has half its time
 MACHINERY = ("figures", "peers", "run", "scorecard")
 
 Environments = Mapping[str, peers.Made]
@@ -215,19 +215,18 @@ def kept(
 
 
 def environments_of(
-    names: Sequence[str], known: Mapping[str, Benchmark], form: str
+    names: Sequence[str], known: Mapping[str, Benchmark], full: bool
 ) -> dict[str, peers.Made]:
     """The environments that these benchmarks need; those that cannot be made are told."""
-    wanted = {peers.IN_PROCESS, *(known[name].peer for name in names)}
-    wanted |= {
-        peer.name for peer in peers.PEERS for name in names if peer.variable in _source(name)
-    }
-    found = {}
+    run = [name for name in names if full or known[name].quick is not None]
+    wanted = {peers.IN_PROCESS, *(known[name].peer for name in run)}
+    wanted |= {peer.name for peer in peers.PEERS for name in run if peer.variable in _source(name)}
+    found, until = {}, time.monotonic() + 30 * QUICK_MINUTES
     for peer in peers.PEERS:
         if peer.name in wanted:
             began = time.monotonic()
             print(f"== environment {peer.name} ... ", end="", flush=True)
-            one = peers.made(peer, INSTALL_SECONDS[form])
+            one = peers.made(peer, INSTALL_SECONDS if full else until - began)
             found[peer.name] = one._replace(why=without_paths(one.why))
             told = ", ".join(f"{name} {version}" for name, version in one.versions.items())
             took = time.monotonic() - began
@@ -245,7 +244,7 @@ def measure(
     """Run them in turn; the store is written after each, so nothing is lost by stopping."""
     form, began = ("full" if full else "quick"), time.monotonic()
     left = float("inf") if full else 60 * QUICK_MINUTES
-    environments = environments_of(names, known, form)
+    environments = environments_of(names, known, full)
     store = scorecard.read(place)
     store["peers"] |= {
         name: {"why": one.why, "install": next(p.install for p in peers.PEERS if p.name == name)}

@@ -244,6 +244,22 @@ def test_what_ran_on_the_same_code_is_kept(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "build" / "small.txt").exists()
 
 
+def test_only_environments_that_are_needed_are_made(monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(run.peers, "made", lambda peer, _: asked.append(peer.name) or peers.Made())
+    known = {
+        "ledger": figures.Benchmark(),
+        "networks": figures.Benchmark(peer="torch"),
+        "mnist": figures.Benchmark(quick=None, peer="ray"),
+    }
+    run.environments_of(list(known), known, False)
+    assert asked == ["in-process", "torch"]
+    assert "torch ... not installed" in capsys.readouterr().out
+    asked.clear()
+    run.environments_of(["mnist"], known, True)
+    assert asked == ["in-process", "ray"]
+
+
 def test_the_quick_form_ends_in_time(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(run, "PRINTED", tmp_path)
     monkeypatch.setattr(run, "environments_of", lambda *_: {})

@@ -88,7 +88,8 @@ def resident(address: str, key: str, authority: str, told: str) -> None:
 
 def run(folder: Path, rounds: int, times: int) -> dict[str, list[float]]:
     """Seconds of each exchange by kind of party."""
-    os.environ["PYTHONPATH"] = str(Path(__file__).parent)
+    here = str(Path(__file__).parent)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     os.environ["FLWR_HOME"] = str(folder / "home")  # of the stock nodes
     tls = issue(folder / "tls", ["127.0.0.1"])
     names = [f"{kind}{index}" for kind in ("resident", "stock") for index in range(PARTIES)]

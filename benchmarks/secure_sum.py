@@ -50,10 +50,10 @@ class People:
         return {i: one.keys for i, one in self.announcements.items()}
 
 
-def people(parties: int, minimum: int) -> People:
+def people(parties: int, minimum: int, colluders: int = 0) -> People:
     identities = [Identity.fresh(f"party {i}") for i in range(parties)]
     roster = Roster(tuple(p.name for p in identities), tuple(p.public for p in identities))
-    session = Session(roster, b"benchmark", minimum, 0, BITS)
+    session = Session(roster, b"benchmark", minimum, colluders, BITS)
     begun = [
         party.announce(session, own, i, 0, 0, os.urandom(32)) for i, own in enumerate(identities)
     ]

@@ -38,7 +38,7 @@ PARTIES = (100, 500)
 GOALS = {100: 100.0, 500: 300.0}
 # Whole chunks of the engine, so that nothing is compiled after the first.
 CHUNK, ROUNDS = 64, 640
-SCALE_SECONDS = 20.0
+SCALE_SECONDS = 10.0
 FLOWER = "Flower's Ray simulation"
 INSTALL = "python -m venv peer && peer/bin/pip install 'flwr[simulation]==1.41.0' numpy"
 

@@ -444,8 +444,7 @@ def test_missing_file_and_column(write, tmp_path):
         read_table(write(GOOD), ["height"])
     with pytest.raises(InvalidInput, match="no column 'age'"):
         read_table(write(GOOD), ["income"]).numbers("age")
-    with pytest.raises(InvalidInput, match="separated by ';'"):
-        read_table(write(GOOD.replace(",", ";")), ["age"])
+    assert len(read_table(write(GOOD.replace(",", ";")), ["age"]).numbers("age")) == 3
 
 
 def test_the_party_is_told_what_was_not_read(write):

@@ -170,6 +170,8 @@ TOML = {
 def test_files_are_read(block):
     """Whole studies and policies are parsed, and studies built; of parts, every section is what the
     registries or the policy's format say."""
+    from unisono.data.encoding import Frame
+    from unisono.data.schema import Schema
     from unisono.studies import schema
     from unisono.studies.build import build
     from unisono.studies.file import parse_study
@@ -188,6 +190,8 @@ def test_files_are_read(block):
             known[section["name"]].model_validate(section, strict=False)
         elif name == "allow":
             Allowed.model_validate(section, strict=False)
+        elif name == "data":
+            assert Frame(Schema.model_validate(section, strict=False)).names
         else:
             assert block.strip() in (ROOT / "examples" / "plugin" / "pyproject.toml").read_text()
 
@@ -197,6 +201,14 @@ def test_the_page_about_printed_noise_says_what_the_kinds_say():
     made = runpy.run_path(str(DOCS / "make" / "printed.py"))
     page = (DOCS / "printed-and-corrected.md").read_text(encoding="utf-8")
     assert page == made["page"](made["measured"](page))
+
+
+def test_chances_beyond_one_machine_are_what_the_product_computes(monkeypatch):
+    """`python benchmarks/scaling_out.py --write` after a change of how neighbours are chosen."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    made = runpy.run_path(str(ROOT / "benchmarks" / "scaling_out.py"))
+    page = (DOCS / "scaling-out.md").read_text(encoding="utf-8")
+    assert page == made["written"](page, "chances", made["chances"]())
 
 
 def test_tables_of_models_and_algorithms_are_what_the_registries_say():

@@ -19,7 +19,8 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.trust import Trust, Unit
 from unisono.core.values import Private
-from unisono.data.schema import Category, Schema
+from unisono.data.columns import Category
+from unisono.data.schema import Schema
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
 from unisono.models.model import Target, target_faults

@@ -11,7 +11,7 @@ from unisono.core.study import Party, Result
 from unisono.core.transcript import Transcript
 from unisono.core.values import Private
 from unisono.data import RecordTable
-from unisono.data.schema import Category
+from unisono.data.columns import Category
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
 from unisono.planning.noise import noise_of

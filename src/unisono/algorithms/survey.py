@@ -51,6 +51,16 @@ class Question:
         """The same question with another part of the budget."""
         return replace(self, share=share)
 
+    def counting(self) -> "Question":
+        """The same question about values some of which are missing: their number is not public, as
+        if sizes were hidden, so it is released with the answer, and divided by."""
+
+        def read(noisy: Noisy, probability: float, certificate: Certificate) -> Sequence[Any]:
+            return self.read(replace(noisy, exact_sizes=False), probability, certificate)
+
+        settings = (*self.settings, ("counted", True))
+        return replace(self, build=lambda hidden: self.build(True), read=read, settings=settings)
+
 
 @dataclass(frozen=True)
 class Survey:

@@ -109,15 +109,15 @@ def _box(built: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The least and the largest values of features as the network reads them, by public bounds."""
     import numpy as np
 
-    from unisono.data.schema import Category
+    from unisono.data.columns import NumericColumn
 
     columns = built.file.data.columns
-    most = max(len(own.values) if isinstance(own, Category) else 2 for own in columns.values())
+    most = max(2 if isinstance(own, NumericColumn) else len(own.even) for own in columns.values())
     place = np.arange(most)  # every value of a category occurs, and both ends of a number
     values = {
-        name: np.minimum(place, len(own.values) - 1.0)
-        if isinstance(own, Category)
-        else np.where(place == 0, *own.bounds)
+        name: np.where(place == 0, *own.span)
+        if isinstance(own, NumericColumn)
+        else np.minimum(place, len(own.even) - 1.0)
         for name, own in columns.items()
     }
     rows = synthetic.encoded(built, values)[0][:, :-1]

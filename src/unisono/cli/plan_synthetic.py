@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono.data.schema import Number
+from unisono.data.columns import NumericColumn
 from unisono.models.questions import AnyQuestion, Quantiles
 from unisono.studies.schema import StudyFile
 
@@ -15,10 +15,7 @@ def even(file: StudyFile) -> dict[str, np.ndarray]:
     """Columns that are even over their public ranges; nobody's records."""
     place = np.arange(_MADE_UP)
     return {
-        name: column.bounds[0] + (column.bounds[1] - column.bounds[0]) * (place + 0.5) / _MADE_UP
-        if isinstance(column, Number)
-        else (place % len(column.values)).astype(float)
-        for name, column in file.data.columns.items()
+        name: column.even[place % len(column.even)] for name, column in file.data.columns.items()
     }
 
 
@@ -41,9 +38,9 @@ def _range(file: StudyFile, question: AnyQuestion) -> float:
     records = float(sum(party.records for party in file.parties))
     if question.ask in ("count", "histogram"):
         return records
-    if question.ask == "proportion" or not isinstance(column, Number):
+    if question.ask == "proportion" or not isinstance(column, NumericColumn):
         return 1.0
-    width = column.bounds[1] - column.bounds[0]
+    width = column.span[1] - column.span[0]
     return {"variance": width**2 / 4, "sum": records * width}.get(question.ask, width)
 
 

@@ -30,13 +30,13 @@ def typical(file: "StudyFile", records: int, seed: int) -> dict[str, Any]:
     """Records anywhere within the public bounds, by column: numbers, and places of categories."""
     import numpy as np
 
-    from unisono.data.schema import Category
+    from unisono.data.columns import NumericColumn
 
     generator = np.random.default_rng([seed, 1])
     return {
-        name: generator.integers(0, len(column.values), records).astype(float)
-        if isinstance(column, Category)
-        else generator.uniform(*column.bounds, records)
+        name: generator.uniform(*column.span, records)
+        if isinstance(column, NumericColumn)
+        else generator.integers(0, len(column.even), records).astype(float)
         for name, column in file.data.columns.items()
     }
 
@@ -45,10 +45,10 @@ def extremes(file: "StudyFile", seed: int) -> dict[str, Any]:
     """Corners of the public box, each with both ends of the target."""
     import numpy as np
 
-    from unisono.data.schema import Category
+    from unisono.data.columns import NumericColumn
 
     ends = {
-        name: (0.0, len(column.values) - 1.0) if isinstance(column, Category) else column.bounds
+        name: column.span if isinstance(column, NumericColumn) else (0.0, len(column.even) - 1.0)
         for name, column in file.data.columns.items()
     }
     generator = np.random.default_rng([seed, 2])

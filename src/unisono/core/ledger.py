@@ -10,6 +10,7 @@ accountant, so it depends on nothing above `core`.
 
 import contextlib
 import datetime
+import gc
 import hashlib
 import hmac
 import math
@@ -19,14 +20,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 from unisono.core import journal
 from unisono.core.costs import Cost, KnownCost, checked_cost, cost_name, counted_again
 from unisono.core.events import NOTHING, Composed, composed_from_json
 from unisono.core.grant import _LEDGERS_ONLY, Grant, _Uncopyable, derive
-from unisono.core.journal import Journal, MemoryJournal
+from unisono.core.journal import Held, Journal, MemoryJournal
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import Relation, Viewer, describe
 from unisono.errors import (
@@ -80,7 +81,7 @@ class Ledger(_Uncopyable):
         self._histories: dict[Viewer, Composed] | None = {}
         self._last: tuple[Any, Any] = (None, None)
         self._room: tuple[KnownCost | None, int] = (None, 0)
-        self._times: Counter[str] = Counter()
+        self._times: dict[str, int] = {}
         self._purposes: set[str] = set()
         self._grants = 0
         self._dispatched: set[tuple[int, int]] = set()
@@ -97,14 +98,13 @@ class Ledger(_Uncopyable):
         seed: int | None = None,
     ) -> "Ledger":
         """A new book at `path`; a seed makes it, and all it pays for, a simulation."""
-        journal.create(path, [_policy_line(policy, seed)])
+        journal.create(path, [_policy_line(policy, seed, _now())])
         return cls.open(path, accountant, policy, seed)
 
     @classmethod
     def in_memory(cls, policy: Policy, accountant: Accountant, seed: int | None = None) -> "Ledger":
         """A book that is forgotten with the process: for simulations and trying out."""
-        book = MemoryJournal()
-        book.write([_policy_line(policy, seed)])
+        book = MemoryJournal(partial(_policy_line, policy, seed, _now()))
         return cls(_LEDGERS_ONLY, book, policy, accountant, seed)
 
     @classmethod
@@ -203,12 +203,9 @@ class Ledger(_Uncopyable):
         self._journal.sync(written)
         return grant
 
-    @contextlib.contextmanager
-    def _up_to_date(self) -> Iterator[None]:
+    def _up_to_date(self) -> Held[None]:
         """Hold the book alone, with what others have written in it: only then is it read."""
-        with self._journal.locked() as news:
-            self._learn(news)
-            yield
+        return Held(self._journal, self._learn)
 
     def _make_room(self, known: KnownCost) -> None:
         """Refuse if the cost does not fit; else remember for how many equal ones it would.
@@ -248,7 +245,7 @@ class Ledger(_Uncopyable):
         )
         self._journal.write(lines)
         self._costs.setdefault(known.name, known.counted)
-        self._times[known.name] += 1
+        self._times[known.name] = self._times.get(known.name, 0) + 1
         self._purposes.add(purpose)
         self._grants += 1
         self._histories = None
@@ -267,7 +264,7 @@ class Ledger(_Uncopyable):
         """
         _require_whole(releases)
         now = _now()
-        with _all_held(ledgers):
+        with _collector_paused(), _all_held(ledgers):
             checked = Ledger._ask_all(ledgers, cost)
             grants = [
                 ledger._grant(known, releases, purpose, now)
@@ -484,6 +481,8 @@ class Ledger(_Uncopyable):
 
     def _learn(self, lines: list[dict[str, Any]]) -> None:
         """Take in lines written by others; nothing written before can be redefined."""
+        if not lines:
+            return
         pending: Counter[str] = Counter()
         with journal.understood("a line"):
             for line in lines:
@@ -510,16 +509,29 @@ class Ledger(_Uncopyable):
                             f"a line of kind {other!r} cannot stand where it "
                             "does: it was written by hand or by another version; it is never free"
                         )
-        self._times.update(pending)
+        for name, times in pending.items():
+            self._times[name] = self._times.get(name, 0) + times
         self._grants += pending.total()
-        if lines:
-            self._histories, self._room = None, (None, 0)
+        self._histories, self._room = None, (None, 0)
 
     def _fresh_secret(self, number: int) -> bytes:
         if self._seed is None:
             return os.urandom(32)
         seed = hashlib.sha256(f"simulation {self._seed}".encode()).digest()
         return derive(seed, "grant", self.identity.encode(), number)
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Without automatic garbage collection: a hundred thousand new grants are all kept, and walking
+    through everything that lives, again and again as they grow, takes longer than making them."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextlib.contextmanager
@@ -556,7 +568,7 @@ def header(lines: Sequence[Mapping[str, Any]], path: object) -> tuple[Policy, st
         return Policy.from_json(lines[0]["policy"]), str(lines[0]["entropy"])
 
 
-def _policy_line(policy: Policy, seed: int | None) -> dict[str, Any]:
+def _policy_line(policy: Policy, seed: int | None, now: str) -> dict[str, Any]:
     """The first line of every ledger."""
     entropy = "os" if seed is None else "simulation"
     return {
@@ -564,7 +576,7 @@ def _policy_line(policy: Policy, seed: int | None) -> dict[str, Any]:
         "format": FORMAT,
         "policy": policy.to_json(),
         "entropy": entropy,
-        "time": _now(),
+        "time": now,
     }
 
 

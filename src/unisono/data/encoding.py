@@ -1,20 +1,22 @@
 """From checked values to the rows and labels of a model, by the public schema.
 
-number      itself, scaled later by its public bounds
-category    one column of 0 and 1 for each value but the first, which is the reference
-missing     NaN: a record that misses anything teaches a model nothing at all, not half
+Every column makes its own features (`columns`); interactions are products of the features of two.
+Where a record misses what it needs all of its row is NaN: it teaches a model nothing at all, not
+half. The public number of records stays what it is.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from unisono.data.columns import Feature, NumericColumn
 from unisono.data.scaling import Targets, UnitScaling, scaling, target_scaling
-from unisono.data.schema import Category, Number, Schema
+from unisono.data.schema import Schema
 
 # Each column of a study as float64 (records,): numbers in their bounds, categories as places in
-# their lists, NaN where a cell is neither.
+# their lists, NaN where a cell is missing.
 Values = Mapping[str, np.ndarray]
 
 
@@ -24,50 +26,52 @@ class Frame:
 
     schema: Schema
 
+    @cached_property
+    def features(self) -> tuple[Feature, ...]:
+        """All of them, with their public ranges."""
+        own = {name: column.features(name) for name, column in self.schema.features.items()}
+        made = [feature for features in own.values() for feature in features]
+        for first, second in self.schema.interactions:
+            made += [_product(a, b) for a in own[first] for b in own[second]]
+        return tuple(made)
+
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(
-            name if isinstance(column, Number) else f"{name}={value}"
-            for name, column in self.schema.features.items()
-            for value in (column.values[1:] if isinstance(column, Category) else (None,))
-        )
+        return tuple(feature.name for feature in self.features)
 
     def scaling(self, centred: str = "none") -> UnitScaling:
         """How rows come into the unit ball, by the public bounds."""
-        bounds = [
-            pair
-            for column in self.schema.features.values()
-            for pair in (
-                [column.bounds]
-                if isinstance(column, Number)
-                else [(0.0, 1.0)] * (len(column.values) - 1)
-            )
-        ]
-        low, high = zip(*bounds, strict=True)
-        return scaling((low, high), len(bounds), centred)
+        low, high = zip(*(feature.bounds for feature in self.features), strict=True)
+        return scaling((low, high), len(low), centred)
 
     @property
     def mean_square(self) -> float:
         """|u|² of a scaled row whose numbers are even over their ranges, and values alike often."""
-        return sum(
-            1 / 3 if isinstance(column, Number) else 1 - 1 / len(column.values)
-            for column in self.schema.features.values()
+        columns = self.schema.features
+        products = (
+            columns[first].mean_square * columns[second].mean_square
+            for first, second in self.schema.interactions
         )
+        return sum(column.mean_square for column in columns.values()) + sum(products)
 
     def rows(self, values: Values) -> np.ndarray:
         """One party's features (n, d), in their own units; NaN where a record is incomplete."""
-        columns = []
-        for name, column in self.schema.features.items():
-            if isinstance(column, Number):
-                columns.append(values[name])
-            else:
-                places = range(1, len(column.values))
-                columns.extend((values[name] == place).astype(float) for place in places)
-        return np.where(self._complete(values)[:, None], np.column_stack(columns), np.nan)
+        own = {name: column.encoded(values[name]) for name, column in self.schema.features.items()}
+        columns = list(own.values())
+        for first, second in self.schema.interactions:
+            products = own[first][:, :, None] * own[second][:, None, :]
+            columns.append(products.reshape(len(products), -1))
+        return np.where(self._complete(values)[:, None], np.concatenate(columns, axis=1), np.nan)
 
     def _complete(self, values: Values) -> np.ndarray:
-        """Which records miss nothing (n,); of the others a model learns nothing, not half."""
-        return np.all([np.isfinite(values[name]) for name in self.schema.columns], axis=0)
+        """Which records miss nothing that they need (n,); a target is always needed."""
+        needed = [
+            np.isfinite(values[name])
+            for name, column in self.schema.columns.items()
+            if column.drops or name == self.schema.target
+        ]
+        size = len(next(iter(values.values())))
+        return np.all(needed, axis=0) if needed else np.ones(size, bool)
 
     # --------------------------------------------------------- the target
 
@@ -85,7 +89,7 @@ class Frame:
     def targets(self) -> Targets:
         """The scaling of a number to [-1, 1]."""
         column = self.schema.columns[self.target]
-        return target_scaling(column.bounds if isinstance(column, Number) else None)
+        return target_scaling(column.span if isinstance(column, NumericColumn) else None)
 
     def labels(self, values: Values, signed: bool) -> np.ndarray:
         """Places of classes, or -1 and +1 where two are `signed`; numbers in [-1, 1]; NaN where a
@@ -94,3 +98,9 @@ class Frame:
         if not self.classes:
             return self.targets.scaled(own)
         return 2 * own - 1 if signed else own
+
+
+def _product(one: Feature, other: Feature) -> Feature:
+    """The product of two features, whose range lies between products of their ends."""
+    ends = [a * b for a in one.bounds for b in other.bounds]
+    return Feature(f"{one.name}:{other.name}", min(ends), max(ends))

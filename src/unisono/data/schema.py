@@ -1,60 +1,22 @@
-"""What is declared about columns, all of it public: kinds, bounds, values, and the target."""
+"""What is declared about a study's records, all of it public: columns, target, sizes, and how
+files are written."""
 
+from itertools import combinations
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, model_validator
 
-from unisono.core.config import Config
+from unisono.core.config import AddedLater, Config
+from unisono.data.columns import AnyColumn, ColumnKind, NamedColumn
+from unisono.data.csv_file import USUAL, CsvDialect
 from unisono.errors import InvalidInput
-
-
-class Number(Config):
-    """A column of numbers; what lies outside the public bounds is clipped. `integer` numbers are
-    added exactly in statistics."""
-
-    kind: Literal["number"] = Field(description="A column of numbers.")
-    bounds: tuple[float, float] = Field(
-        description="The public lowest and highest value; values outside are clipped."
-    )
-    integer: bool = Field(False, description="Whole numbers, which statistics add exactly.")
-
-    @field_validator("bounds")
-    @classmethod
-    def _range(cls, bounds: tuple[float, float]) -> tuple[float, float]:
-        low, high = bounds
-        if not low < high:
-            raise InvalidInput(
-                f"bounds {low:g} to {high:g} are no range: give the public lowest and highest "
-                "value, never read from the data"
-            )
-        return bounds
-
-
-class Category(Config):
-    """A column of named values, all of them public."""
-
-    kind: Literal["category"] = Field(description="A column of named values.")
-    values: tuple[str, ...] = Field(
-        min_length=2,
-        description="All values that occur, in an agreed order; the first is the reference.",
-    )
-
-    @field_validator("values")
-    @classmethod
-    def _distinct(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(values)) < len(values) or not all(values):
-            raise InvalidInput(f"values {', '.join(values)!r}: name each value once, none empty")
-        return values
-
-
-Column = Annotated[Number | Category, Field(discriminator="kind")]
 
 
 class Schema(Config):
     """Columns in an agreed order; the target is the one to predict. `multiline` allows newlines in
     quoted cells of CSV files, and gives up that one record never decides where others end."""
 
-    columns: dict[str, Column] = Field(
+    columns: dict[str, AnyColumn] = Field(
         min_length=1, description="The columns that are read, by name, in an agreed order."
     )
     target: str | None = Field(None, description="The column to predict, where a model has one.")
@@ -65,9 +27,29 @@ class Schema(Config):
     multiline: bool = Field(
         False, description="Whether quoted cells of CSV files may hold newlines."
     )
+    interactions: Annotated[tuple[tuple[str, str], ...], AddedLater] = Field(
+        (), description="Pairs of columns whose products models see too."
+    )
+    csv: Annotated[CsvDialect, AddedLater] = Field(
+        USUAL, description="How the parties' CSV files are written."
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Schema":
+        for pair in self.interactions:
+            for name in pair:
+                if name not in self.features:
+                    raise InvalidInput(
+                        f"interactions: {name!r} is no feature: there are "
+                        f"{', '.join(self.features)}"
+                    )
+        for one, other in combinations(map(frozenset, self.interactions), 2):
+            if one == other:
+                raise InvalidInput(f"interactions: {' and '.join(sorted(one))} stand there twice")
+        return self
 
     @property
-    def features(self) -> dict[str, Number | Category]:
+    def features(self) -> dict[str, ColumnKind]:
         """All columns but the target."""
         return {name: column for name, column in self.columns.items() if name != self.target}
 
@@ -75,4 +57,4 @@ class Schema(Config):
     def classes(self) -> tuple[str, ...]:
         """The target's values; none where it is a number or missing."""
         column = self.columns.get(self.target or "")
-        return column.values if isinstance(column, Category) else ()
+        return column.levels if isinstance(column, NamedColumn) else ()

@@ -10,8 +10,9 @@ from unisono.algorithms import clustering
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
+from unisono.data.columns import NumericColumn
 from unisono.data.encoding import Values
-from unisono.data.schema import Number, Schema
+from unisono.data.schema import Schema
 from unisono.models.model import (
     Choice,
     Fault,
@@ -35,8 +36,8 @@ def pose(
     config: KMeansModelConfig, schema: Schema, algorithm: AlgorithmKind, privacy: Privacy
 ) -> Posed:
     """Clusters of all columns, each scaled by its public bounds."""
-    columns = {n: c for n, c in schema.columns.items() if isinstance(c, Number)}
-    bounds = tuple(column.bounds for column in columns.values())
+    columns = {n: c for n, c in schema.columns.items() if isinstance(c, NumericColumn)}
+    bounds = tuple(column.span for column in columns.values())
     problem = ClusteredColumns(bounds, config.clusters)
 
     def encode(values: Values) -> tuple[np.ndarray, ...]:
@@ -68,8 +69,8 @@ def choose(config: Any, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:
 
 def faults(config: Any, schema: Schema) -> Iterator[Fault]:
     for name, column in schema.columns.items():
-        if not isinstance(column, Number):
-            words = "is a category: k-means measures distances of numbers; leave it out"
+        if not isinstance(column, NumericColumn):
+            words = f"is a {column.kind}: k-means measures distances of numbers; leave it out"
             yield ("data", "columns", name), words
 
 

@@ -17,8 +17,9 @@ from unisono.core.config import Config
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
+from unisono.data.columns import NamedColumn, NumericColumn
 from unisono.data.encoding import Values
-from unisono.data.schema import Category, Number, Schema
+from unisono.data.schema import Schema
 from unisono.errors import InvalidInput
 from unisono.releases.algorithm import AlgorithmKind
 
@@ -127,12 +128,16 @@ def target_faults(kind: ModelKind, schema: Schema) -> Iterator[str]:
     column = schema.columns.get(target)
     if column is None:
         yield f"'{target}' is no column: there are {', '.join(schema.columns)}"
-    elif wanted is Target.NUMBER and not isinstance(column, Number):
-        yield f"'{target}' is a category, and {kind.name} predicts a number: choose another model"
-    elif wanted in (Target.CLASSES, Target.TWO_CLASSES) and not isinstance(column, Category):
-        yield f"'{target}' is a number, and {kind.name} predicts classes: choose another model"
-    elif wanted is Target.TWO_CLASSES and isinstance(column, Category) and len(column.values) > 2:
-        yield f"'{target}' has {len(column.values)} values, {kind.name} takes two"
+    elif wanted is Target.NUMBER and not isinstance(column, NumericColumn):
+        words = f"{kind.name} predicts a number: choose another model"
+        yield f"'{target}' is a {column.kind}, and {words}"
+    elif wanted in (Target.CLASSES, Target.TWO_CLASSES) and not isinstance(column, NamedColumn):
+        words = f"{kind.name} predicts classes: choose another model"
+        yield f"'{target}' is a {column.kind}, and {words}"
+    elif (
+        wanted is Target.TWO_CLASSES and isinstance(column, NamedColumn) and len(column.levels) > 2
+    ):
+        yield f"'{target}' has {len(column.levels)} values, {kind.name} takes two"
 
 
 def columns_in_words(schema: Schema) -> str:

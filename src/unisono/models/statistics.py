@@ -17,8 +17,9 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
 from unisono.core.words import times
+from unisono.data.columns import NamedColumn, NumericColumn
 from unisono.data.encoding import Values
-from unisono.data.schema import Category, Number, Schema
+from unisono.data.schema import Schema
 from unisono.errors import InvalidInput
 from unisono.models.model import Choice, Fault, ModelConfig, ModelKind, Posed, Target
 from unisono.models.questions import AnyQuestion, Histogram, Moment, Quantiles, ShareQuestion
@@ -56,13 +57,18 @@ class Slots:
 
     def category(self, name: str) -> tuple[str, ...]:
         column = self.schema.columns[name]
-        assert isinstance(column, Category)  # `faults` refuses others
-        return column.values
+        assert isinstance(column, NamedColumn)  # `faults` refuses others
+        return column.levels
 
     def number(self, name: str) -> tuple[int, tuple[float, float], float | None]:
         column = self.schema.columns[name]
-        assert isinstance(column, Number)
-        return self.column(name), column.bounds, 1.0 if column.integer else None
+        assert isinstance(column, NumericColumn)
+        return self.column(name), column.span, column.step
+
+    def counted(self, name: str) -> bool:
+        """Whether its values are declared to be missing here and there: then means and shares are
+        divided by how many there are, which is released with them."""
+        return self.schema.columns[name].incomplete
 
     def rows(self, values: Values) -> np.ndarray:
         """One party's records (n, slots); NaN for what is missing."""
@@ -123,15 +129,16 @@ def faults(config: StatisticsModelConfig, schema: Schema) -> Iterator[Fault]:
         ):
             needed = "category"
         for key, kind in (("column", needed), ("by", "category")):
+            wanted = NumericColumn if kind == "number" else NamedColumn
             name = getattr(question, key, None)
             if name is not None and name not in columns:
                 yield (*place, key), f"'{name}' is no column: there are {', '.join(columns)}"
-            elif name is not None and columns[name].kind != kind:
+            elif name is not None and not isinstance(columns[name], wanted):
                 hint = "; give bins" if question.ask == "histogram" and key == "column" else ""
                 words = f"'{name}' is a {columns[name].kind}, and a {kind} is needed here"
                 yield (*place, key), f"{words}{hint}"
         column = columns.get(question.column)
-        known = column.values if isinstance(column, Category) else ()
+        known = column.levels if isinstance(column, NamedColumn) else ()
         if isinstance(question, ShareQuestion) and known and question.value not in known:
             yield (*place, "value"), f"'{question.value}' is none of {', '.join(known)}"
 
@@ -139,7 +146,7 @@ def faults(config: StatisticsModelConfig, schema: Schema) -> Iterator[Fault]:
 def draft(schema: Schema) -> str:
     """A first question about every column."""
     return "".join(
-        f'\n[[model.questions]]\nask = "{"mean" if isinstance(column, Number) else "histogram"}"\n'
+        f'\n[[model.questions]]\nask = "{"mean" if column.numeric else "histogram"}"\n'
         f"column = {json.dumps(name, ensure_ascii=False)}\n"
         for name, column in schema.columns.items()
     )
@@ -217,4 +224,5 @@ def _question(
             made = statistics.mean(
                 place, bounds, name=name, step=step, by=by, wanted=wanted, spread=spread
             )
+    made = made.counting() if slots.counted(asked.column) else made
     return made.weighing(asked.weight)

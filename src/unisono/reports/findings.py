@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from unisono.core.words import NOTHING_LEARNT, times
-from unisono.data.schema import Number
+from unisono.data.columns import NumericColumn
 from unisono.reports.blocks import (
     Bells,
     Block,
@@ -187,9 +187,9 @@ def public_widths(file: StudyFile | None) -> dict[str, float]:
     if file is None:
         return {}
     return {
-        name: column.bounds[1] - column.bounds[0]
+        name: column.span[1] - column.span[0]
         for name, column in file.data.columns.items()
-        if isinstance(column, Number)
+        if isinstance(column, NumericColumn)
     }
 
 

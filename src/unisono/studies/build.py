@@ -69,7 +69,8 @@ class Built:
 
     def table(self, path: str | Path) -> RecordTable:
         """The study's columns of a file of records."""
-        return read_table(path, self.column_names, self.file.data.multiline)
+        data = self.file.data
+        return read_table(path, self.column_names, data.multiline, data.csv)
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from unisono.core.events import releases_of
 from unisono.core.trust import PARTY, Trust, Unit
 from unisono.core.words import number, times
-from unisono.data.schema import Number
+from unisono.data.columns import NamedColumn, NumericColumn
 from unisono.models.model import Target
 from unisono.planning.noise import ROUGH, SWAMPED, Noise, weights_in_words
 from unisono.planning.verdicts import Grade
@@ -185,19 +185,23 @@ def _algorithm(built: Built) -> Iterator[Danger]:
 def _columns(file: StudyFile) -> Iterator[Danger]:
     for name, column in file.data.columns.items():
         place = ("data", "columns", name)
-        if isinstance(column, Number):
-            low, high = column.bounds
+        if isinstance(column, NumericColumn):
+            low, high = column.span
             if max(abs(low), abs(high)) >= _WIDE or (low > 0 and high / low >= _RATIO):
                 words = f"'{name}' has very wide bounds, {low:g} to {high:g}: noise is in "
                 words += "proportion to them, and a few large values would dominate"
                 remedy = "take the range of nearly all values (others are clipped), or logarithms"
                 yield Danger("note", words, remedy, place)
-        elif len(column.values) >= _MANY_VALUES and name in file.data.features:
-            words = f"'{name}' has {len(column.values)} values, each a column of its own"
+        elif (
+            isinstance(column, NamedColumn)
+            and len(column.levels) >= _MANY_VALUES
+            and name in file.data.features
+        ):
+            words = f"'{name}' has {len(column.levels)} values, each a column of its own"
             yield Danger("note", words, "join rare values into one", place)
     target = file.data.columns.get(file.data.target or "")
-    if isinstance(target, Number):
-        words = f"targets outside {target.bounds[0]:g} to {target.bounds[1]:g} are clipped, so "
+    if isinstance(target, NumericColumn):
+        words = f"targets outside {target.span[0]:g} to {target.span[1]:g} are clipped, so "
         words += "nothing beyond is ever predicted well"
         yield Danger(
             "note",

@@ -27,7 +27,7 @@ from unisono.algorithms.survey import STATISTICS, Survey
 from unisono.core.algorithm import agree_facts
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
-from unisono.data.schema import Category, Number
+from unisono.data.columns import NamedColumn, NumericColumn
 from unisono.studies.schema import StudyFile
 
 SHARE, ERROR = "share of right predictions", "mean absolute error"
@@ -167,13 +167,13 @@ def _baseline(file: StudyFile, targets: np.ndarray) -> float:
 
 
 def _classes(file: StudyFile) -> bool:
-    return isinstance(file.data.columns[file.data.target or ""], Category)
+    return isinstance(file.data.columns[file.data.target or ""], NamedColumn)
 
 
 def _range(file: StudyFile) -> float:
     column = file.data.columns[file.data.target or ""]
-    assert isinstance(column, Number)
-    return column.bounds[1] - column.bounds[0]
+    assert isinstance(column, NumericColumn)
+    return column.span[1] - column.span[0]
 
 
 __all__ = ["Examination", "examination", "read_private", "read_public"]

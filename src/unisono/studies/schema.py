@@ -279,7 +279,8 @@ class StudyFile(Config):
         for party in said["parties"]:  # files that name none mean what they meant before
             if party["epsilon"] is None:
                 del party["epsilon"]
-        said["data"]["columns"] = [list(item) for item in said["data"]["columns"].items()]
+        said["data"] = self.data.hashed
+        said["data"]["columns"] = [[name, own.hashed] for name, own in self.data.columns.items()]
         said["trust"] |= {"minimum_parties": self.survivors, "colluders": self.colluders}
         said["plugins"] = dict(plugins_of(self.model.name, *self._candidates))
         return said

@@ -4,12 +4,11 @@ All of it happens on the party's own machine before anything is spent, and its m
 the party's own screen. Bounds and categories come from the study file, never from the table, and
 every record is read by itself.
 
-    number      clipped to its public bounds, with a local warning that says how many were outside
-    category    its place in the public list; as a feature of a model, one column of 0 and 1 for
-                each value but the first, which is the reference
-    missing     NaN, for a cell that is neither, with a local warning. In statistics its record
-                counts in no sum or table of that column; in a model it teaches nothing at all. A
-                refusal would tell everybody that such a record is there.
+Numbers and dates are clipped to their public bounds, with a local warning that says how many were
+outside. What is missing and has no declared value of its own is NaN, with a local warning. In
+statistics its record counts in no sum or table of that column; in a model it teaches nothing at
+all, unless an indicator says that it is missing. A refusal would tell everybody that such a record
+is there.
 """
 
 import warnings
@@ -17,8 +16,8 @@ import warnings
 import numpy as np
 
 from unisono.data import RecordTable
+from unisono.data.columns import ColumnKind, NumericColumn
 from unisono.data.encoding import Values
-from unisono.data.schema import Category, Number
 from unisono.errors import ClippedValues, InvalidInput
 from unisono.studies.schema import StudyFile
 
@@ -30,7 +29,7 @@ def values_of(file: StudyFile, table: RecordTable, party: str) -> Values:
     values = {}
     for name, column in file.data.columns.items():
         values[name] = own = _read(table, name, column)
-        table.warn_unread(np.isnan(own), name, _kind(column))
+        table.warn_unread(np.isnan(own), name, column.wanted)
     return values
 
 
@@ -42,23 +41,15 @@ def public_values(file: StudyFile, table: RecordTable) -> Values:
         if len(missing):
             raise InvalidInput(
                 f"{table.name}: {len(missing)} values of {name!r} are not "
-                f"{_kind(file.data.columns[name])}, first in record {missing[0] + 1}: correct or "
+                f"{file.data.columns[name].wanted}, first in record {missing[0] + 1}: correct or "
                 "remove these public records; nothing was spent"
             )
     return values
 
 
-def _read(table: RecordTable, name: str, column: Number | Category) -> np.ndarray:
-    if isinstance(column, Number):
-        return _numbers(table, name, column)
-    places = table.codes(name, column.values)
-    return np.where(places < 0, np.nan, places)
-
-
-def _kind(column: Number | Category) -> str:
-    if isinstance(column, Number):
-        return "numbers"
-    return f"any of {', '.join(column.values)} (letters, spaces and case count)"
+def _read(table: RecordTable, name: str, column: ColumnKind) -> np.ndarray:
+    found = column.read(table.column(name), table.decimal)
+    return _clipped(table, name, column, found) if isinstance(column, NumericColumn) else found
 
 
 def _require_size(file: StudyFile, table: RecordTable, party: str) -> None:
@@ -72,8 +63,10 @@ def _require_size(file: StudyFile, table: RecordTable, party: str) -> None:
         )
 
 
-def _numbers(table: RecordTable, name: str, column: Number) -> np.ndarray:
-    numbers, (low, high) = table.numbers(name), column.bounds
+def _clipped(
+    table: RecordTable, name: str, column: NumericColumn, numbers: np.ndarray
+) -> np.ndarray:
+    low, high = column.span
     outside = int(np.count_nonzero((numbers < low) | (numbers > high)))
     if outside:
         warnings.warn(

@@ -1,0 +1,618 @@
+"""Columns as they are declared, all of it public; each kind reads its cells and makes features.
+
+    kind          cells                        read as             features of a model
+    number        2.5, 1e3                     itself              itself, or its log1p, root,
+                                                                   power, bins or spline
+    category      listed values                its place           0 and 1 for each but the first
+    ordinal       listed values, in order      its place           its place, one number
+    true-false    true, yes, t, y, 1, ...      0 or 1              0 or 1
+    date          2024-03-01, or a format      years, or an age    year, month, weekday, hour
+
+A cell that is none of these is missing, and the declaration says what becomes of it:
+
+    missing = "drop record"   the record teaches a model nothing, and counts in no statistic of the
+                              column; this is what happens where nothing is said
+    missing = "category"      a value of its own (categories, ordinals, true-false)
+    missing = "indicator"     numbers and dates: a further feature of 0 and 1, the number itself
+                              being that end of its bounds which is nearest to zero
+    missing = VALUE           a public constant; never a mean or median of records, which would be
+                              a release
+
+Whatever is made of a record is made of that record alone and of what is written here.
+"""
+
+import datetime
+import math
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, field_validator, model_validator
+
+from unisono.core.config import AddedLater, Config
+from unisono.data.cells import blanks, codes, dates, numbers, truths
+from unisono.errors import InvalidInput
+
+DROP: Literal["drop record"] = "drop record"
+MISSING, OTHER = "(missing)", "(other)"
+_DAYS_A_YEAR, _EPOCH_YEAR = 365.2425, 1970.0
+_SECONDS = 86_400
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MONTHS = tuple(datetime.date(2000, month, 1).strftime("%B") for month in range(1, 13))
+_HOURS = tuple(f"{hour:02}" for hour in range(24))
+
+
+class Feature(NamedTuple):
+    """One number that a model learns from, with its public range."""
+
+    name: str
+    low: float
+    high: float
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return self.low, self.high
+
+
+# ------------------------------------------------------------- what every kind can do
+
+
+class ColumnKind(Config):
+    """What every kind of column says of itself. `read` gives float64 (n,), NaN for what is missing;
+    `features` and `encoded` what a model learns from: names and ranges (k,), and numbers (n, k)."""
+
+    numeric: ClassVar[bool] = False
+
+    @property
+    def wanted(self) -> str:
+        """What its cells hold, in words."""
+        raise NotImplementedError
+
+    def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+        raise NotImplementedError
+
+    def features(self, name: str) -> tuple[Feature, ...]:
+        raise NotImplementedError
+
+    def encoded(self, values: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    @property
+    def even(self) -> np.ndarray:
+        """Values that are even over all that may occur; nobody's records."""
+        raise NotImplementedError
+
+    @property
+    def drops(self) -> bool:
+        """Whether a record that misses it teaches a model nothing."""
+        return getattr(self, "missing", None) in (None, DROP)
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether values are declared to be missing, so that whatever is divided by their number
+        is divided by a released one."""
+        return getattr(self, "missing", None) in (DROP, "indicator")
+
+    @property
+    def mean_square(self) -> float:
+        """E|u|² of its scaled features, where numbers are even over their ranges and values alike
+        often."""
+        return 1 / 3
+
+
+class NumericColumn(ColumnKind):
+    """A column of numbers in public bounds, whatever they are written as."""
+
+    numeric: ClassVar[bool] = True
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The public lowest and highest number."""
+        raise NotImplementedError
+
+    @property
+    def step(self) -> float | None:
+        """What its values are whole multiples of, where they are."""
+        return None
+
+    @property
+    def even(self) -> np.ndarray:
+        low, high = self.span
+        return low + (high - low) * (np.arange(256) + 0.5) / 256
+
+    def _flagged(self, name: str, features: tuple[Feature, ...]) -> tuple[Feature, ...]:
+        flagged = getattr(self, "missing", None) == "indicator"
+        return (*features, Feature(f"{name}={MISSING}", 0.0, 1.0)) if flagged else features
+
+    def _filled(self, values: np.ndarray, encode: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """The features of each value, and whether it is missing, where that is one."""
+        missing = np.isnan(values)
+        if getattr(self, "missing", None) != "indicator":
+            return np.where(missing[:, None], np.nan, encode(values))
+        nearest = float(np.clip(0.0, *self.span))
+        return np.column_stack([encode(np.where(missing, nearest, values)), missing])
+
+
+class NamedColumn(ColumnKind):
+    """A column of named values: places in `levels`, the values that are listed and those that
+    stand for others and for missing ones."""
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    @property
+    def wanted(self) -> str:
+        listed = [level for level in self.levels if level not in (MISSING, OTHER)]
+        return f"any of {', '.join(listed)} (letters, spaces and case count)"
+
+    @property
+    def even(self) -> np.ndarray:
+        return np.arange(len(self.levels), dtype=float)
+
+    def features(self, name: str) -> tuple[Feature, ...]:
+        return tuple(Feature(f"{name}={level}", 0.0, 1.0) for level in self.levels[1:])
+
+    def encoded(self, values: np.ndarray) -> np.ndarray:
+        return _one_hot(values, len(self.levels))
+
+    @property
+    def mean_square(self) -> float:
+        return 1 - 1 / len(self.levels)
+
+    def _placed(self, places: np.ndarray, blank: np.ndarray) -> np.ndarray:
+        """Places with what is declared of others and of missing values; NaN where nothing is.
+
+        A cell without any text is missing; one with another text is another value, where others
+        are declared, and missing too where they are not."""
+        found = np.where(places < 0, np.nan, places.astype(float))
+        if OTHER in self.levels:
+            found = np.where((places < 0) & ~blank, self.levels.index(OTHER), found)
+        missing = getattr(self, "missing", None)
+        if missing == "category":
+            found = np.where(np.isnan(found), self.levels.index(MISSING), found)
+        elif missing not in (None, DROP):
+            found = np.where(np.isnan(found), self.levels.index(str(missing)), found)
+        return found
+
+
+def _one_hot(values: np.ndarray, levels: int) -> np.ndarray:
+    """0 and 1 for each place but the first (n, levels - 1); NaN stays NaN."""
+    hot = (values[:, None] == np.arange(1, levels)).astype(float)
+    return np.where(np.isnan(values)[:, None], np.nan, hot)
+
+
+# ------------------------------------------------------------- numbers
+
+
+class Number(NumericColumn):
+    """A column of numbers; what lies outside the public bounds is clipped. `integer` numbers are
+    added exactly in statistics. At most one of `transform`, `power`, `bins` and `knots` says how
+    models see it; statistics are in its own unit."""
+
+    kind: Literal["number"] = Field(description="A column of numbers.")
+    bounds: tuple[float, float] = Field(
+        description="The public lowest and highest value; values outside are clipped."
+    )
+    integer: bool = Field(False, description="Whole numbers, which statistics add exactly.")
+    missing: Annotated[Literal["drop record", "indicator"] | float | None, AddedLater] = Field(
+        None,
+        description="What becomes of a cell that is no number: its record counts nowhere (drop "
+        "record), a further feature says so (indicator), or this public number takes its place.",
+    )
+    transform: Annotated[Literal["log1p", "sqrt"] | None, AddedLater] = Field(
+        None, description="How models see it: log(1 + x) or the square root."
+    )
+    power: Annotated[float | None, AddedLater] = Field(
+        None, description="How models see it: x to this power."
+    )
+    bins: Annotated[tuple[float, ...] | None, AddedLater] = Field(
+        None,
+        description="How models see it: which of the ranges between these public edges it lies in.",
+    )
+    knots: Annotated[tuple[float, ...] | None, AddedLater] = Field(
+        None,
+        description="How models see it: a restricted cubic spline with these public knots, at "
+        "least 3.",
+    )
+
+    @field_validator("bounds")
+    @classmethod
+    def _range(cls, bounds: tuple[float, float]) -> tuple[float, float]:
+        return require_range(*bounds)
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Number":
+        low, high = self.bounds
+        if isinstance(self.missing, float) and not low <= self.missing <= high:
+            raise InvalidInput(
+                f"missing = {self.missing:g} lies outside the bounds {low:g} to {high:g}: give a "
+                "public number within them"
+            )
+        said = [n for n in ("transform", "power", "bins", "knots") if getattr(self, n) is not None]
+        if len(said) > 1:
+            raise InvalidInput(f"{' and '.join(said)}: a number has one of them; keep one")
+        if self.transform == "log1p" and low <= -1:
+            raise InvalidInput(f'bounds from {low:g}: "log1p" needs numbers above -1')
+        if self.transform == "sqrt" and low < 0:
+            raise InvalidInput(f'bounds from {low:g}: "sqrt" needs numbers of at least 0')
+        if self.power is not None and (not self.power or low < 0 or (self.power < 0 and low == 0)):
+            raise InvalidInput(
+                f"power = {self.power:g} with bounds from {low:g}: give a power that is not 0, and "
+                "bounds from 0, or above it where the power is negative"
+            )
+        for name, least in (("bins", 1), ("knots", 3)):
+            given = getattr(self, name)
+            if given is None:
+                continue
+            inside = all(low < edge < high for edge in given)
+            if len(given) < least or not inside or not all(a < b for a, b in pairwise(given)):
+                raise InvalidInput(
+                    f"{name} = {list(given)}: give at least {least}, rising, all between the "
+                    f"bounds {low:g} and {high:g}"
+                )
+        return self
+
+    def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+        found = numbers(cells, decimal)
+        return found if not isinstance(self.missing, float) else _constant(found, self.missing)
+
+    @property
+    def span(self) -> tuple[float, float]:
+        return self.bounds
+
+    @property
+    def wanted(self) -> str:
+        return "numbers"
+
+    @property
+    def step(self) -> float | None:
+        return 1.0 if self.integer else None
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """The ends of all bins."""
+        return (self.bounds[0], *(self.bins or ()), self.bounds[1])
+
+    def features(self, name: str) -> tuple[Feature, ...]:
+        if self.bins is not None:
+            ranges = [f"{name}={a:g} to {b:g}" for a, b in pairwise(self.edges)]
+            made = tuple(Feature(label, 0.0, 1.0) for label in ranges[1:])
+        elif self.knots is not None:
+            ends = self._seen(np.array(self.bounds))
+            names = [name, *(f"{name} bend {n}" for n in range(1, len(self.knots) - 1))]
+            made = tuple(map(Feature, names, map(float, ends[0]), map(float, ends[1])))
+        else:
+            low, high = sorted(map(float, self._seen(np.array(self.bounds))[:, 0]))
+            made = (Feature(self._title(name), low, high),)
+        return self._flagged(name, made)
+
+    def encoded(self, values: np.ndarray) -> np.ndarray:
+        return self._filled(np.clip(values, *self.bounds), self._seen)
+
+    def _seen(self, values: np.ndarray) -> np.ndarray:
+        """What models see of numbers within the bounds (n,): (n, k)."""
+        if self.bins is not None:
+            places = np.searchsorted(self.bins, values, side="right").astype(float)
+            return _one_hot(np.where(np.isnan(values), np.nan, places), len(self.bins) + 1)
+        if self.knots is not None:
+            return restricted_cubic(values, self.knots)
+        return self._curve(values)[:, None]
+
+    def _curve(self, values: np.ndarray) -> np.ndarray:
+        if self.transform == "log1p":
+            return np.log1p(values)
+        if self.transform == "sqrt":
+            return np.sqrt(values)
+        return values if self.power is None else values**self.power
+
+    def _title(self, name: str) -> str:
+        if self.transform is not None:
+            return f"{self.transform}({name})"
+        return name if self.power is None else f"{name}^{self.power:g}"
+
+    @property
+    def mean_square(self) -> float:
+        if self.bins is not None:
+            return 1 - 1 / (len(self.bins) + 1)
+        return (len(self.knots) - 1 if self.knots else 1) / 3
+
+
+def restricted_cubic(values: np.ndarray, knots: tuple[float, ...]) -> np.ndarray:
+    """x and k - 2 bends of a restricted cubic spline, linear beyond the outer knots (n, k - 1).
+
+    With t the knots, bend j is [(x - t_j)³₊ - (x - t_{k-1})³₊ (t_k - t_j) / (t_k - t_{k-1})
+    + (x - t_k)³₊ (t_{k-1} - t_j) / (t_k - t_{k-1})] / (t_k - t_1)² (Harrell 2015, 2.4.5). It never
+    falls, so that its range lies between its values at the bounds.
+    """
+    *inner, before, last = knots
+    width = (last - knots[0]) ** 2
+
+    def cube(knot: float) -> np.ndarray:
+        return np.maximum(values - knot, 0.0) ** 3
+
+    bends = [
+        (
+            cube(knot)
+            - cube(before) * (last - knot) / (last - before)
+            + cube(last) * (before - knot) / (last - before)
+        )
+        / width
+        for knot in inner
+    ]
+    return np.column_stack([values, *bends])
+
+
+# ------------------------------------------------------------- named values
+
+
+class Category(NamedColumn):
+    """A column of named values, all of them public. `other` stands for all that are not listed."""
+
+    kind: Literal["category"] = Field(description="A column of named values.")
+    values: tuple[str, ...] = Field(
+        min_length=2,
+        description="All values that occur, in an agreed order; the first is the reference.",
+    )
+    other: Annotated[bool, AddedLater] = Field(
+        False,
+        description="Whether values that are not listed count as one of their own, or as missing.",
+    )
+    missing: Annotated[str | None, AddedLater] = Field(
+        None,
+        description="What becomes of an empty cell: its record counts nowhere (drop record), it is "
+        "a value of its own (category), or this one of the values takes its place.",
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Category":
+        require_distinct(self.values)
+        require_known(self.missing, self.values)
+        return self
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        more = (OTHER,) if self.other else ()
+        return (*self.values, *more, *((MISSING,) if self.missing == "category" else ()))
+
+    def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+        cells = list(cells) if not isinstance(cells, np.ndarray) else cells
+        return self._placed(codes(cells, self.values), blanks(cells))
+
+
+class Ordinal(NamedColumn):
+    """A column of named values in an order, as stages of a disease: one number for models, values
+    for statistics."""
+
+    kind: Literal["ordinal"] = Field(description="A column of named values in an order.")
+    values: tuple[str, ...] = Field(min_length=2, description="All values, from low to high.")
+    missing: Annotated[str | None, AddedLater] = Field(
+        None,
+        description="What becomes of an empty cell: drop record, or one of the values instead.",
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Ordinal":
+        require_distinct(self.values)
+        if self.missing == "category":
+            raise InvalidInput(
+                'missing = "category": a missing value has no place in an order; use "drop '
+                'record", one of the values, or kind = "category"'
+            )
+        require_known(self.missing, self.values)
+        return self
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        return self.values
+
+    def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+        cells = list(cells) if not isinstance(cells, np.ndarray) else cells
+        return self._placed(codes(cells, self.values), blanks(cells))
+
+    def features(self, name: str) -> tuple[Feature, ...]:
+        return (Feature(name, 0.0, len(self.values) - 1.0),)
+
+    def encoded(self, values: np.ndarray) -> np.ndarray:
+        return values[:, None]
+
+    @property
+    def mean_square(self) -> float:
+        return 1 / 3
+
+
+class TrueFalse(NamedColumn):
+    """A column of true and false, in the usual spellings."""
+
+    kind: Literal["true-false"] = Field(description="A column of true and false.")
+    missing: Annotated[Literal["drop record", "category"] | bool | None, AddedLater] = Field(
+        None, description="What becomes of an empty cell: drop record, category, true or false."
+    )
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return ("false", "true")
+
+    @property
+    def wanted(self) -> str:
+        return "true or false, yes or no, t or f, y or n, 1 or 0"
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        return (*self.values, MISSING) if self.missing == "category" else self.values
+
+    def features(self, name: str) -> tuple[Feature, ...]:
+        first, *more = super().features(name)
+        return (Feature(name, *first.bounds), *more)
+
+    def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+        found = truths(cells)
+        if isinstance(self.missing, bool):
+            return _constant(found, float(self.missing))
+        return self._placed(np.where(np.isnan(found), -1, found), np.isnan(found))
+
+
+# ------------------------------------------------------------- dates
+
+
+class Date(NumericColumn):
+    """A column of dates or times, within public bounds: a number of years (2024.25 is the end of
+    March 2024), or with `age_at` the age in years on that day. Models see any of its `parts`."""
+
+    kind: Literal["date"] = Field(description="A column of dates, or of dates with times.")
+    bounds: tuple[str, str] = Field(
+        description="The public first and last day, as 2010-01-01; days outside are clipped."
+    )
+    format: str | None = Field(
+        None, description='How it is written, as "%d.%m.%Y"; left out: ISO 8601, as 2024-03-01.'
+    )
+    age_at: str | None = Field(
+        None, description="Count as age in years on this day, as from a date of birth."
+    )
+    parts: tuple[Literal["year", "month", "weekday", "hour"], ...] = Field(
+        ("year",), min_length=1, description="What models see of it; the year is one number."
+    )
+    missing: Literal["drop record", "indicator"] | None = Field(
+        None, description="What becomes of a cell that is no date: drop record, or indicator."
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Date":
+        for name, text in (
+            ("bounds", self.bounds[0]),
+            ("bounds", self.bounds[1]),
+            ("age_at", self.age_at),
+        ):
+            if text is not None and math.isnan(_day(text)):
+                raise InvalidInput(f"{name}: {text!r} is no day: write it as 2024-03-01")
+        require_range(_day(self.bounds[0]), _day(self.bounds[1]), self.bounds)
+        if len(set(self.parts)) < len(self.parts):
+            raise InvalidInput(f"parts = {list(self.parts)}: name each once")
+        return self
+
+    def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+        return self._years(dates(cells, self.format))
+
+    @property
+    def wanted(self) -> str:
+        return f"dates, as {self.format or 'ISO 8601'} writes them"
+
+    def _years(self, days: np.ndarray) -> np.ndarray:
+        """Days since 1970 as years, or as ages."""
+        if self.age_at is None:
+            return _EPOCH_YEAR + days / _DAYS_A_YEAR
+        return (_day(self.age_at) - days) / _DAYS_A_YEAR
+
+    def _days(self, years: np.ndarray) -> np.ndarray:
+        """The other way, to the second."""
+        if self.age_at is None:
+            days = (years - _EPOCH_YEAR) * _DAYS_A_YEAR
+        else:
+            days = _day(self.age_at) - years * _DAYS_A_YEAR
+        return np.round(days * _SECONDS) / _SECONDS
+
+    @property
+    def span(self) -> tuple[float, float]:
+        low, high = sorted(map(float, self._years(np.array([_day(end) for end in self.bounds]))))
+        return low, high
+
+    def features(self, name: str) -> tuple[Feature, ...]:
+        made: list[Feature] = []
+        for part in self.parts:
+            if part == "year":
+                made.append(Feature(name if self.age_at is None else f"age({name})", *self.span))
+            else:
+                made += [Feature(f"{name}={one}", 0.0, 1.0) for one in _PARTS[part][0][1:]]
+        return self._flagged(name, tuple(made))
+
+    def encoded(self, values: np.ndarray) -> np.ndarray:
+        return self._filled(np.clip(values, *self.span), self._seen)
+
+    def _seen(self, years: np.ndarray) -> np.ndarray:
+        days = self._days(years)
+        return np.column_stack(
+            [
+                years if part == "year" else _one_hot(_PARTS[part][1](days), len(_PARTS[part][0]))
+                for part in self.parts
+            ]
+        )
+
+    @property
+    def mean_square(self) -> float:
+        shares = (1 / 3 if part == "year" else 1 - 1 / len(_PARTS[part][0]) for part in self.parts)
+        return sum(shares)
+
+
+def _day(text: str) -> float:
+    """A day of a declaration, in days since 1970; NaN where it is none."""
+    return float(dates([text], None)[0])
+
+
+def _month(days: np.ndarray) -> np.ndarray:
+    known = np.where(np.isnan(days), 0.0, np.floor(days)).astype("datetime64[D]")
+    months = known.astype("datetime64[M]").astype(np.int64) % 12
+    return np.where(np.isnan(days), np.nan, months)
+
+
+# The names of a part, and its place in them by days since 1970-01-01, which was a Thursday.
+_PARTS: dict[str, tuple[tuple[str, ...], Callable[[np.ndarray], np.ndarray]]] = {
+    "month": (_MONTHS, _month),
+    "weekday": (_WEEKDAYS, lambda days: (np.floor(days) + 3) % 7),
+    "hour": (_HOURS, lambda days: np.floor((days % 1) * 24)),
+}
+
+
+# ------------------------------------------------------------- refusals
+
+
+def _constant(values: np.ndarray, constant: float) -> np.ndarray:
+    return np.where(np.isnan(values), constant, values)
+
+
+def require_range(low: float, high: float, said: Any = None) -> tuple[float, float]:
+    """Refuse bounds that are no range."""
+    if not low < high:
+        first, last = (f"{low:g}", f"{high:g}") if said is None else said
+        raise InvalidInput(
+            f"bounds {first} to {last} are no range: give the public lowest and highest value, "
+            "never read from the data"
+        )
+    return low, high
+
+
+def require_distinct(values: tuple[str, ...]) -> None:
+    if len(set(values)) < len(values) or not all(values):
+        raise InvalidInput(f"values {', '.join(values)!r}: name each value once, none empty")
+    for reserved in (MISSING, OTHER):
+        if reserved in values:
+            raise InvalidInput(
+                f"values {', '.join(values)!r}: {reserved!r} is what other or missing values are "
+                "called here; rename it"
+            )
+
+
+def require_known(missing: str | None, values: tuple[str, ...]) -> None:
+    if missing not in (None, DROP, "category", *values):
+        raise InvalidInput(
+            f'missing = {missing!r}: say "drop record", "category", or one of {", ".join(values)}'
+        )
+
+
+AnyColumn = Annotated[Number | Category | Ordinal | TrueFalse | Date, Field(discriminator="kind")]
+
+__all__ = [
+    "MISSING",
+    "OTHER",
+    "AnyColumn",
+    "Category",
+    "ColumnKind",
+    "Date",
+    "Feature",
+    "NamedColumn",
+    "Number",
+    "NumericColumn",
+    "Ordinal",
+    "TrueFalse",
+    "restricted_cubic",
+]

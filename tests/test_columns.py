@@ -1,0 +1,344 @@
+"""Columns as hospitals have them: what a declaration makes of every cell, record by record."""
+
+import datetime
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from unisono.data import read_table
+from unisono.data.cells import as_day, as_number
+from unisono.data.columns import AnyColumn, Date, restricted_cubic
+from unisono.data.csv_file import CsvDialect
+from unisono.data.encoding import Frame
+from unisono.data.schema import Schema
+from unisono.errors import InvalidInput
+
+KNOWN = TypeAdapter(AnyColumn)
+
+
+def column(**said):
+    return KNOWN.validate_python(said, strict=False)
+
+
+def number(low=0.0, high=10.0, **said):
+    return column(kind="number", bounds=(low, high), **said)
+
+
+def category(*values, **said):
+    return column(kind="category", values=values, **said)
+
+
+NAN = math.nan
+
+# ------------------------------------------------------------- missing and other values
+
+
+@pytest.mark.parametrize(
+    ("declared", "cells", "read"),
+    [
+        (number(), ["1", "n/a", None], [1, NAN, NAN]),
+        (number(missing="drop record"), ["1", "n/a"], [1, NAN]),
+        (number(missing="indicator"), ["1", ""], [1, NAN]),
+        (number(missing=4.0), ["1", "", "?"], [1, 4, 4]),
+        (category("a", "b"), ["b", "c", ""], [1, NAN, NAN]),
+        (category("a", "b", other=True), ["b", "c", "", "NA"], [1, 2, NAN, NAN]),
+        (category("a", "b", missing="category"), ["b", "c", ""], [1, 2, 2]),
+        (category("a", "b", other=True, missing="category"), ["b", "c", "", "?"], [1, 2, 3, 3]),
+        (category("a", "b", missing="b"), ["a", "", "c"], [0, 1, 1]),
+        (category("a", "NA", other=True), ["NA", "n/a"], [1, NAN]),
+        (column(kind="ordinal", values=("low", "mid", "high")), ["high", "x"], [2, NAN]),
+        (column(kind="true-false"), ["Yes", "f", "1", "maybe", None], [1, 0, 1, NAN, NAN]),
+        (column(kind="true-false", missing=True), ["no", ""], [0, 1]),
+        (column(kind="true-false", missing="category"), ["no", ""], [0, 2]),
+    ],
+)
+def test_every_declaration_says_what_becomes_of_an_odd_cell(declared, cells, read):
+    assert np.array_equal(declared.read(cells), np.array(read, float), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"kind": "number", "bounds": (3.0, 1.0)}, "bounds 3 to 1 are no range"),
+        ({"kind": "number", "bounds": (0.0, 1.0), "missing": 7.0}, "lies outside the bounds"),
+        ({"kind": "number", "bounds": (0.0, 1.0), "missing": "mean"}, "'drop record' or 'indi"),
+        ({"kind": "number", "bounds": (-2.0, 1.0), "transform": "log1p"}, "above -1"),
+        ({"kind": "number", "bounds": (-2.0, 1.0), "transform": "sqrt"}, "at least 0"),
+        ({"kind": "number", "bounds": (0.0, 1.0), "power": -1.0}, "power = -1"),
+        ({"kind": "number", "bounds": (0.0, 9.0), "power": 2.0, "bins": (3.0,)}, "keep one"),
+        ({"kind": "number", "bounds": (0.0, 9.0), "bins": (5.0, 3.0)}, "rising"),
+        ({"kind": "number", "bounds": (0.0, 9.0), "knots": (5.0, 6.0)}, "at least 3"),
+        ({"kind": "number", "bounds": (0.0, 9.0), "knots": (5.0, 6.0, 10.0)}, "between the bounds"),
+        ({"kind": "category", "values": ("a", "a")}, "name each value once"),
+        ({"kind": "category", "values": ("a", "(missing)")}, "rename it"),
+        ({"kind": "category", "values": ("a", "b"), "missing": "c"}, "one of a, b"),
+        ({"kind": "ordinal", "values": ("a", "b"), "missing": "category"}, "no place in an order"),
+        ({"kind": "date", "bounds": ("2020-01-01", "soon")}, "'soon' is no day"),
+        ({"kind": "date", "bounds": ("2020-01-01", "2010-01-01")}, "2020-01-01 to 2010-01-01"),
+    ],
+)
+def test_a_declaration_that_makes_no_sense_is_refused(said, words):
+    with pytest.raises((InvalidInput, ValidationError), match=words):
+        column(**said)
+
+
+# ------------------------------------------------------------- features
+
+
+def rows(schema_columns, values, target=None, **said):
+    schema = Schema(columns=schema_columns, target=target, **said)
+    frame = Frame(schema)
+    made = frame.rows({name: np.array(own, float) for name, own in values.items()})
+    return frame, made
+
+
+def test_features_are_named_and_lie_in_their_public_ranges():
+    frame, made = rows(
+        {
+            "age": number(0, 100, missing="indicator"),
+            "income": number(0, 99, transform="log1p"),
+            "visits": number(0, 16, transform="sqrt"),
+            "area": number(0, 3, power=2.0),
+            "score": number(0, 10, bins=(2.0, 5.0)),
+            "sex": category("f", "m", other=True, missing="category"),
+            "stage": column(kind="ordinal", values=("I", "II", "III")),
+            "smoker": column(kind="true-false", missing="category"),
+        },
+        {
+            "age": [50, NAN],
+            "income": [99, 0],
+            "visits": [9, 16],
+            "area": [3, 1],
+            "score": [2, 9],
+            "sex": [1, 3],
+            "stage": [2, 0],
+            "smoker": [1, 2],
+        },
+    )
+    assert frame.names == (
+        "age",
+        "age=(missing)",
+        "log1p(income)",
+        "sqrt(visits)",
+        "area^2",
+        "score=2 to 5",
+        "score=5 to 10",
+        "sex=m",
+        "sex=(other)",
+        "sex=(missing)",
+        "stage",
+        "smoker",
+        "smoker=(missing)",
+    )
+    expected = [
+        [50, 0, math.log(100), 3, 9, 1, 0, 1, 0, 0, 2, 1, 0],
+        [0, 1, 0, 4, 1, 0, 1, 0, 0, 1, 0, 0, 1],
+    ]
+    np.testing.assert_allclose(made, expected)
+    low, high = np.array([feature.bounds for feature in frame.features]).T
+    assert (low <= made).all()
+    assert (made <= high).all()
+
+
+def test_interactions_are_products_within_products_of_ranges():
+    frame, made = rows(
+        {"a": number(-2, 3), "b": number(-5, 1), "sex": category("f", "m")},
+        {"a": [3, -2], "b": [-5, 1], "sex": [1, 0]},
+        interactions=(("a", "b"), ("a", "sex")),
+    )
+    assert frame.names[3:] == ("a:b", "a:sex=m")
+    assert [feature.bounds for feature in frame.features[3:]] == [(-15, 10), (-2, 3)]
+    np.testing.assert_array_equal(made[:, 3:], [[-15, 3], [-2, 0]])
+    with pytest.raises((InvalidInput, ValidationError), match="'c' is no feature"):
+        rows({"a": number()}, {"a": [1]}, interactions=(("a", "c"),))
+
+
+def test_an_indicator_enlarges_the_public_radius():
+    plain, _ = rows({"age": number()}, {"age": [1]})
+    flagged, _ = rows({"age": number(missing="indicator")}, {"age": [1]})
+    assert len(flagged.scaling().shift) == len(plain.scaling().shift) + 1
+
+
+def test_a_missing_target_drops_its_record_whatever_is_declared():
+    _, made = rows(
+        {"age": number(missing="indicator"), "outcome": number(missing="indicator")},
+        {"age": [1, 2], "outcome": [NAN, 1]},
+        target="outcome",
+    )
+    assert np.isnan(made[0]).all()
+    assert not np.isnan(made[1]).any()
+
+
+def test_restricted_cubic_splines_are_linear_outside_and_bend_inside():
+    """Against their definition: continuous second derivative, straight beyond the outer knots."""
+    knots, x = (2.0, 4.0, 5.0, 8.0), np.linspace(0, 10, 2001)
+    basis = restricted_cubic(x, knots)
+    assert basis.shape == (2001, 3)
+    second = np.diff(basis, 2, axis=0)
+    outside = (x[1:-1] < 1.99) | (x[1:-1] > 8.01)
+    assert np.abs(second[outside]).max() < 1e-9 < np.abs(second[:, 1:]).max()
+    assert (np.diff(basis, axis=0) >= -1e-12).all()  # so its range is that of its ends
+    assert np.abs(np.diff(second, axis=0)).max() < 1e-6
+
+
+# ------------------------------------------------------------- dates
+
+
+def test_dates_are_years_ages_and_parts():
+    born = column(kind="date", bounds=("1920-01-01", "2010-12-31"), age_at="2020-01-01")
+    assert born.read(["1970-01-01"])[0] == pytest.approx(50, abs=0.01)
+    assert born.span[0] < 10 < 100 < born.span[1] + 0.01
+    admitted = column(
+        kind="date",
+        bounds=("2010-01-01", "2024-12-31"),
+        format="%d.%m.%Y %H:%M",
+        parts=("year", "month", "weekday", "hour"),
+        missing="indicator",
+    )
+    values = admitted.read(["17.11.2020 13:05", "tomorrow", "17/11/2020"])
+    assert values[0] == pytest.approx(2020.88, abs=0.01)
+    assert np.isnan(values[1:]).all()
+    names = [feature.name for feature in admitted.features("day")]
+    made = dict(zip(names, admitted.encoded(values)[0], strict=True))
+    hot = {name for name, value in made.items() if value == 1}
+    assert hot == {"day=November", "day=Tuesday", "day=13"}
+    assert admitted.encoded(values)[1, -1] == 1
+    assert np.isfinite(admitted.encoded(values)).all()
+
+
+@given(st.datetimes(datetime.datetime(1900, 1, 1), datetime.datetime(2100, 1, 1)))
+def test_parts_of_a_date_are_those_of_the_calendar(moment):
+    moment = moment.replace(microsecond=0)
+    told = Date(
+        kind="date", bounds=("1900-01-01", "2100-01-02"), parts=("month", "weekday", "hour")
+    )
+    for aged in (told, told.model_copy(update={"age_at": "2024-02-29"})):
+        [made] = aged.encoded(aged.read([moment.isoformat()]))
+        parts = np.split(made, [11, 17])
+        for hot, place in zip(
+            parts, (moment.month - 1, moment.weekday(), moment.hour), strict=True
+        ):
+            assert np.flatnonzero(hot).tolist() == ([place - 1] if place else [])
+
+
+def test_dates_of_any_kind_are_the_same_day():
+    same = ["2020-02-29", datetime.date(2020, 2, 29), np.datetime64("2020-02-29")]
+    assert {as_day(value) for value in same} == {18321.0}
+    assert as_day("2020-02-29T02:00+02:00") == 18321.0
+    assert math.isnan(as_day(np.datetime64("NaT")))
+    assert math.isnan(as_day("2020-02-30"))
+    frame = np.array(["2020-02-29", "NaT"], "datetime64[ns]")
+    told = column(kind="date", bounds=("2000-01-01", "2030-01-01"))
+    assert np.isnan(told.read(frame)).tolist() == [False, True]
+
+
+# ------------------------------------------------------------- dialects
+
+
+TEXT = 'name;height;note\nÅsa;1,80;"a;b"\nJosé;n/a;x\n'
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_files_are_read_as_they_are_declared_to_be_written(tmp_path, encoding, newline):
+    path = tmp_path / "a.csv"
+    path.write_bytes(TEXT.replace("\n", newline).encode(encoding))
+    said = encoding.removesuffix("-sig")
+    table = read_table(path, dialect=CsvDialect(decimal=",", encoding=said))
+    assert list(table.column("name")) == ["Åsa", "José"]
+    assert np.array_equal(table.numbers("height"), [1.8, NAN], equal_nan=True)
+    assert table.column("note")[0] == "a;b"
+
+
+def test_a_cell_that_cannot_be_decoded_is_one_record(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"a,b\n1,2\n3,\xff\n5,6\n")
+    assert np.array_equal(read_table(path).numbers("a"), [1, NAN, 5], equal_nan=True)
+    wide = "a,b\n1,2\n3,X\n5,6\n".encode("utf-16-le").replace("X".encode("utf-16-le"), b"\x00\xd8")
+    path.write_bytes(b"\xff\xfe" + wide)
+    assert np.array_equal(read_table(path).numbers("a"), [1, NAN, 5], equal_nan=True)
+
+
+def test_the_header_alone_says_how_cells_are_separated(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n1;2;3;4\n1,2\n")
+    assert np.array_equal(read_table(path).numbers("a"), [NAN, 1], equal_nan=True)
+    for mark in (",", ";", "\t", "|"):
+        path.write_text(f"a{mark}b\n1{mark}2\n")
+        assert read_table(path).numbers("b").tolist() == [2]
+        path.write_text(f"a,x{mark}b\n1{mark}2\n")
+        assert len(read_table(path, dialect=CsvDialect(separator=mark)).columns) == (
+            3 if mark == "," else 2
+        )
+
+
+def test_commas_cannot_be_both(tmp_path):
+    with pytest.raises((InvalidInput, ValidationError), match="nobody can tell them apart"):
+        CsvDialect(separator=",", decimal=",")
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(InvalidInput, match="save it with semicolons"):
+        read_table(path, dialect=CsvDialect(decimal=","))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("2,5", 2.5), ("-,5e2", -50.0), ("2.5", NAN), ("1.000,5", NAN), ("7", 7.0)]
+)
+def test_a_decimal_comma_leaves_no_doubt(text, value):
+    assert np.array_equal(as_number(text, ","), value, equal_nan=True)
+
+
+# ------------------------------------------------------------- one record, one row
+
+DECLARED = {
+    "n": number(-3, 9, missing="indicator"),
+    "spline": number(0, 9, knots=(1.0, 4.0, 8.0)),
+    "c": category("a", "b", other=True, missing="category"),
+    "o": column(kind="ordinal", values=("a", "b", "x"), missing="b"),
+    "t": column(kind="true-false", missing="category"),
+    "d": column(kind="date", bounds=("2000-01-01", "2030-01-01"), parts=("year", "weekday")),
+}
+CELLS = st.one_of(
+    st.none(),
+    st.floats(),
+    st.integers(-(10**30), 10**30),
+    st.booleans(),
+    st.text(max_size=6),
+    st.sampled_from(["a", "b", "x", "yes", "2024-03-01", "NaN", "1e999", "", "0001-01-01"]),
+    st.datetimes(),
+    st.dates(),
+)
+RECORDS = st.lists(st.lists(CELLS, min_size=6, max_size=6), min_size=1, max_size=6)
+
+
+def read_rows(records):
+    values = {}
+    for place, (name, own) in enumerate(DECLARED.items()):
+        found = own.read([record[place] for record in records])
+        values[name] = np.clip(found, *own.span) if own.numeric else found
+    return Frame(Schema(columns=DECLARED, interactions=(("n", "c"),))).rows(values)
+
+
+@settings(max_examples=200, deadline=None)
+@given(RECORDS, st.lists(CELLS, min_size=6, max_size=6), st.data())
+def test_one_record_changes_one_row_whatever_it_holds(records, other, data):
+    """Bit by bit, and every row is within its public ranges or wholly missing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        before = read_rows(records)
+        place = data.draw(st.integers(0, len(records) - 1))
+        after = read_rows([*records[:place], other, *records[place + 1 :]])
+    others = np.arange(len(records)) != place
+    assert np.array_equal(before[others], after[others], equal_nan=True)
+    low, high = np.array(
+        [f.bounds for f in Frame(Schema(columns=DECLARED, interactions=(("n", "c"),))).features]
+    ).T
+    missing = np.isnan(after)
+    assert (missing.all(axis=1) == missing.any(axis=1)).all()
+    inside = (low - 1e-9 <= after) & (after <= high + 1e-9)
+    assert (inside | missing).all()

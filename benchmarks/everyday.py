@@ -28,6 +28,8 @@ import numpy as np
 
 import figures
 
+SCORECARD = figures.Benchmark(quick=("--repeats", "3"))
+
 BOUNDS = (0.0, 120.0)
 AIM_MEAN, AIM_RUN = 3.0, 2.0
 HOSPITALS = Path(__file__).parents[1] / "examples" / "hospitals" / "make_data.py"
@@ -122,6 +124,10 @@ def main(numbers: int, repeats: int) -> None:
             aim=AIM_MEAN,
             peer="NumPy",
             lower=True,
+            ratio=True,
+            ours=found["ours"],
+            theirs=found[peer],
+            measure="s",
         )
     for name, seconds in hospitals(max(1, repeats // 2)).items():
         print(f"unisono run, five hospitals, 20 rounds, {name}: {seconds:.2f} s of processor")

@@ -32,6 +32,8 @@ from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import SERVER
 
+SCORECARD = figures.Benchmark(quick=())
+
 COUNT, REPEATS = 300, 7
 AIM = 0.9
 

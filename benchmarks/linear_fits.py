@@ -28,6 +28,8 @@ import numpy as np
 
 import figures
 
+SCORECARD = figures.Benchmark(seconds=3600, peer="diffprivlib")
+
 PARTIES = 10
 ADULT = (48_842, 100)
 FITS = ((100_000, 20), (200_000, 100), (1_000_000, 20), (1_000_000, 100))
@@ -198,6 +200,9 @@ def rounds(repeats: int) -> None:
         peer="NumPy's closed form",
         lower=True,
         ratio=True,
+        ours=found["ours"],
+        theirs=found["NumPy, clipped"],
+        measure="s",
     )
 
 
@@ -226,6 +231,9 @@ def fits(sizes: Sequence[tuple[int, int]], repeats: int) -> None:
             peer="scikit-learn, without privacy",
             lower=True,
             ratio=True,
+            ours=found["ours"],
+            theirs=found["peer"],
+            measure="s",
         )
         if (count, features) == FITS[0]:
             figures.report(f"{name}, with compilation", first, "s", aim=AIM_FIRST, lower=True)
@@ -242,7 +250,15 @@ def with_diffprivlib(name: str, columns: Columns, ours: float, repeats: int) -> 
         f"  diffprivlib (pure epsilon, one party): {found:.2f} s, ours is {ours / found:.2f} of it"
     )
     figures.report(
-        f"{name}, processor time", ours / found, "of the peer's", peer="diffprivlib", ratio=True
+        f"{name}, processor time",
+        ours / found,
+        "of the peer's",
+        peer="diffprivlib",
+        lower=True,
+        ratio=True,
+        ours=ours,
+        theirs=found,
+        measure="s",
     )
 
 

@@ -193,7 +193,6 @@ def test_a_simulation_says_so(clinics):
         (("--count", "disease == ''"), "an empty cell is missing"),
         (("--quantile", "age", *AGES), "between 0 and 1"),
         (("--quantile", "age:half", *AGES), "COLUMN:LEVEL"),
-        (("--median", "age", *AGES, "--by", "population", *WARDS), "leave out --by"),
         (("--histogram", "age:0", *AGES), "1 to 10000 bins"),
         (("--histogram", "disease"), "--categories disease="),
         (("--table", "population", *WARDS), "two columns"),

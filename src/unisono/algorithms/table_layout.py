@@ -10,10 +10,16 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import zip_longest
+from textwrap import wrap
 from typing import Any, NamedTuple
 
-UNDETERMINED = "not determined"
+from unisono.algorithms.estimates import UNDETERMINED
+
 DIFFERENCE = "SMD"
+_MOST_PLACES = 6  # of decimals
+_SECOND = re.compile(r" (?=[(\[])")  # before the intervals of the second figure
+_BREAKS = re.compile(r" (?=[(\[])|(?<=,) ")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~!&$])")
 
 
@@ -22,6 +28,15 @@ class Cell(NamedTuple):
 
     words: str
     interval: str = ""
+
+
+def parts(interval: str) -> list[str]:
+    """The intervals of a cell, one by one: where a line may be broken.
+
+    >>> parts("4,663 to 4,767 [1 to 2, 5 to 6]")
+    ['4,663 to 4,767', '[1 to 2,', '5 to 6]']
+    """
+    return _BREAKS.split(interval) if interval else []
 
 
 class LaidOutRow(NamedTuple):
@@ -51,29 +66,28 @@ def decimals(low: float, high: float) -> int:
     """
     half = (high - low) / 2
     if half <= 0:
-        return 6
-    return min(6, max(0, -math.floor(math.log10(half) + 1e-9)))
+        return _MOST_PLACES
+    return min(_MOST_PLACES, max(0, -math.floor(math.log10(half) + 1e-9)))
 
 
 def number(value: float, places: int) -> str:
     """With thousands apart, and no zeros after a number that is exact."""
     text = f"{value:,.{places}f}"
-    if places == 6:
+    if places == _MOST_PLACES:
         text = text.rstrip("0").rstrip(".")
     return text.removeprefix("-") if not text.strip("-0.,") else text
 
 
-def _value(one: Mapping[str, Any], scale: float = 1.0) -> str:
+def _value(one: Mapping[str, Any], scale: float = 1.0, most: int = _MOST_PLACES) -> str:
     if not one["determined"]:
         return UNDETERMINED
-    return number(scale * one["value"], decimals(scale * one["low"], scale * one["high"]))
+    places = decimals(scale * one["low"], scale * one["high"])
+    return number(scale * one["value"], min(places, most))
 
 
-def _span(one: Mapping[str, Any], scale: float = 1.0) -> str:
+def _span(one: Mapping[str, Any], scale: float = 1.0, most: int = _MOST_PLACES) -> str:
     low, high = scale * one["low"], scale * one["high"]
-    places = decimals(low, high)
-    if low == high:
-        return ""
+    places = min(decimals(low, high), most)
     # Ends are rounded outwards, so that what is printed holds as often as it says.
     step = 10.0**-places
     low, high = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
@@ -100,12 +114,13 @@ def _pair_cell(mean: Mapping[str, Any], deviation: Mapping[str, Any]) -> Cell:
     return Cell(f"{_value(mean)} ({_value(deviation)})", f"{_span(mean)} ({_span(deviation)})")
 
 
-def _quartile_cell(quartiles: Sequence[Mapping[str, Any]]) -> Cell:
-    """Median [first quartile, third quartile]."""
+def _quartile_cell(quartiles: Sequence[Mapping[str, Any]], whole: bool) -> Cell:
+    """Median [first quartile, third quartile]; of whole numbers whole ones."""
     first, median, third = quartiles
+    most = 0 if whole else _MOST_PLACES
     return Cell(
-        f"{_value(median)} [{_value(first)}, {_value(third)}]",
-        f"{_span(median)} [{_span(first)}, {_span(third)}]",
+        f"{_value(median, most=most)} [{_value(first, most=most)}, {_value(third, most=most)}]",
+        f"{_span(median, most=most)} [{_span(first, most=most)}, {_span(third, most=most)}]",
     )
 
 
@@ -145,7 +160,8 @@ def _number_rows(variable: Mapping[str, Any]) -> list[LaidOutRow]:
         cells = map(_pair_cell, variable["mean"], variable["deviation"])
         rows.append(LaidOutRow(f"{name}, mean (SD)", False, tuple(cells)))
     if "quantiles" in variable:
-        cells = map(_quartile_cell, zip(*variable["quantiles"], strict=True))
+        whole, columns = variable["whole"], zip(*variable["quantiles"], strict=True)
+        cells = (_quartile_cell(quartiles, whole) for quartiles in columns)
         rows.append(LaidOutRow(f"{name}, median [quartiles]", False, tuple(cells)))
     return rows + _missing(variable)
 
@@ -196,30 +212,39 @@ def _words(document: Any) -> list[str]:
 # ------------------------------------------------------------------- forms
 
 
-def as_text(table: Mapping[str, Any]) -> str:
-    """For a terminal: intervals below their figures."""
+def as_text(table: Mapping[str, Any], width: int | None = None) -> str:
+    """For a terminal: intervals below their figures, each on a line of its own where the table is
+    wider than `width`."""
     made = layout(table)
-    lines: list[tuple[str, ...]] = [made.header]
+    lines = _text_lines(made, apart=False)
+    if width is not None and sum(_widths(lines)) + 2 * (len(made.header) - 1) > width:
+        lines = _text_lines(made, apart=True)
+    widths = _widths(lines)
+    rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
+    body = [
+        "  ".join(w.ljust(size) for w, size in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+    note = wrap(made.note, max(60, min(len(rule), 100)))
+    return "\n".join([rule, body[0], rule, *body[1:], rule, *note])
+
+
+def _text_lines(made: Layout, apart: bool) -> list[Sequence[str]]:
+    lines: list[Sequence[str]] = [made.header]
     for row in made.rows:
         label = f"  {row.label}" if row.inner else row.label
         lines.append((label, *(cell.words for cell in row.cells)))
-        if any(cell.interval for cell in row.cells):
-            lines.append(("", *(cell.interval for cell in row.cells)))
-    widths = [max(len(line[k]) for line in lines) for k in range(len(made.header))]
-    rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
-
-    def drawn(line: tuple[str, ...]) -> str:
-        first, *others = (word.ljust(width) for word, width in zip(line, widths, strict=True))
-        return "  ".join([first, *others]).rstrip()
-
-    body = [drawn(line) for line in lines]
-    return "\n".join([rule, body[0], rule, *body[1:], rule, *_wrapped(made.note, len(rule))])
+        parts = [
+            _SECOND.split(cell.interval, maxsplit=1) if apart else [cell.interval]
+            for cell in row.cells
+        ]
+        below = zip_longest(*parts, fillvalue="")
+        lines += [("", *words) for words in below if any(words)]
+    return lines
 
 
-def _wrapped(words: str, width: int) -> list[str]:
-    from textwrap import wrap
-
-    return wrap(words, max(60, min(width, 100)))
+def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
+    return [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
 
 
 def as_csv(table: Mapping[str, Any]) -> str:
@@ -275,7 +300,7 @@ def as_html(table: Mapping[str, Any]) -> str:
         kind = ' class="inner"' if row.inner else ""
         cells = "".join(
             f"<td>{escape(cell.words)}"
-            + (f'<span class="interval">{escape(cell.interval)}</span>' if cell.interval else "")
+            + (f'<span class="interval">{_unbroken(cell.interval)}</span>' if cell.interval else "")
             + "</td>"
             for cell in row.cells
         )
@@ -287,6 +312,10 @@ def as_html(table: Mapping[str, Any]) -> str:
     )
 
 
+def _unbroken(interval: str) -> str:
+    return " ".join(f"<span>{escape(part)}</span>" for part in parts(interval))
+
+
 # For pages without the style of reports, as notebooks and files of their own.
 STYLE = (
     "<style>.table-one{border-collapse:collapse;font:14px/1.4 system-ui,sans-serif}"
@@ -294,7 +323,8 @@ STYLE = (
     ".table-one tbody tr:last-child>*{border-bottom:2px solid}"
     ".table-one th,.table-one td{padding:.25em .9em .25em 0;text-align:left;vertical-align:top}"
     ".table-one tbody th{font-weight:600}.table-one .inner th{font-weight:400;padding-left:1.2em}"
-    ".table-one .interval{display:block;font-size:.82em;opacity:.72;white-space:nowrap}</style>\n"
+    ".table-one .interval{display:block;font-size:.82em;opacity:.72}"
+    ".table-one .interval span{white-space:nowrap}</style>\n"
 )
 
 __all__ = [
@@ -307,4 +337,5 @@ __all__ = [
     "as_markdown",
     "as_text",
     "layout",
+    "parts",
 ]

@@ -101,7 +101,8 @@ class NumberVariable:
             made = statistics.mean(
                 self.slot, self.bounds, name=self.name, step=self.step, by=by, wanted=wanted
             )
-            asked.append((made.counting() if self.incomplete else made, 3.0))
+            # Where they are there to be counted alone, the size of a group is what they err in.
+            asked.append((made.counting() if self.incomplete else made, 3.0 if self.mean else 1.0))
         if self.median:
             tree = self.tree
             made = quantiles(
@@ -379,6 +380,7 @@ def _read_number(
             row["deviation"] = [_shown(deviation.moved(half)) for _, deviation in found]
             row["difference"] = _shown(_number_difference(sums, found, probability))
     if variable.median:
+        row["whole"] = _whole_leaves(variable)
         row["quantiles"] = _quantile_figures(variable, left.pop(0), groups, probability)
     return row
 
@@ -449,11 +451,16 @@ def _quantile_figures(
     return found
 
 
+def _whole_leaves(variable: NumberVariable) -> bool:
+    """Whether every leaf of its tree holds one value."""
+    edges, step = variable.tree.edges, variable.step
+    return step is not None and math.isclose(edges[1] - edges[0], step, rel_tol=1e-6)
+
+
 def _quantile(variable: NumberVariable, value: float, ends: tuple[float, float]) -> Figure:
     """Of whole numbers a whole number: those within the interval, whose ends lie between them."""
-    low, _ = variable.bounds
-    tree, step = variable.tree, variable.step
-    if step is not None and math.isclose(tree.edges[1] - tree.edges[0], step):
+    (low, _), step = variable.bounds, variable.step
+    if step is not None and _whole_leaves(variable):
         value = low + step * round((value - low) / step)
         ends = (
             low + step * math.ceil((ends[0] - low) / step - 1e-6),

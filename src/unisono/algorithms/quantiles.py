@@ -143,7 +143,7 @@ def quantiles(
 
     sizes = tuple(branching**level for level in range(1, tree.levels + 1))
     block = Block(name, Ones(), values, cells=cells, level_sizes=sizes)
-    about = (
+    about: tuple[tuple[str, Any], ...] = (
         ("kind", "quantiles"),
         ("column", column),
         ("bounds", (tree.low, tree.high)),

@@ -161,8 +161,8 @@ def _number_rows(variable: Mapping[str, Any]) -> list[LaidOutRow]:
         rows.append(LaidOutRow(f"{name}, mean (SD)", False, tuple(cells)))
     if "quantiles" in variable:
         whole, columns = variable["whole"], zip(*variable["quantiles"], strict=True)
-        cells = (_quartile_cell(quartiles, whole) for quartiles in columns)
-        rows.append(LaidOutRow(f"{name}, median [quartiles]", False, tuple(cells)))
+        shown = tuple(_quartile_cell(quartiles, whole) for quartiles in columns)
+        rows.append(LaidOutRow(f"{name}, median [quartiles]", False, shown))
     return rows + _missing(variable)
 
 

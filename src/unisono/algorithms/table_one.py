@@ -207,8 +207,10 @@ class TableOne:
             sizes = sizes.better([_Sums.of(blocks_of[name][0], groups) for name in whole])
         for variable in self.variables:
             blocks = blocks_of[variable.name]
-            read = _read_number if isinstance(variable, NumberVariable) else _read_named
-            rows.append(read(variable, blocks, groups, sizes, probability))  # type: ignore[operator]
+            if isinstance(variable, NumberVariable):
+                rows.append(_read_number(variable, blocks, groups, sizes, probability))
+            else:
+                rows.append(_read_named(variable, blocks[0], groups, probability))
         return {
             "by": self.group_name,
             "columns": list(self.columns),
@@ -438,7 +440,9 @@ def _quantile_figures(
     if groups:
         trees = [tree_of_group(noisy, tree, groups, group) for group in range(groups)]
         whole = replace(
-            trees[0], values=sum(own.values for own in trees), law=noisy.law.summed(groups)
+            trees[0],
+            values=np.sum([own.values for own in trees], axis=0),
+            law=noisy.law.summed(groups),
         )
         trees.insert(0, whole)
     else:
@@ -473,9 +477,9 @@ def _quantile(variable: NumberVariable, value: float, ends: tuple[float, float])
 
 
 def _read_named(
-    variable: NamedVariable, blocks: Sequence[Noisy], groups: int, sizes: _Sums, probability: float
+    variable: NamedVariable, block: Noisy, groups: int, probability: float
 ) -> dict[str, Any]:
-    sums = _Sums.of(blocks[0], groups)
+    sums = _Sums.of(block, groups)
     known = len(variable.known)
     row: dict[str, Any] = {"variable": variable.name, "kind": "levels"}
     if known < len(variable.levels):

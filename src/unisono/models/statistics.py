@@ -136,12 +136,12 @@ def faults(config: StatisticsModelConfig, schema: Schema) -> Iterator[Fault]:
     for number, question in enumerate(config.questions):
         place = ("model", "questions", number)
         if isinstance(question, ContingencyTable):
-            for name in question.columns:
-                if name not in columns:
-                    words = f"'{name}' is no column: there are {', '.join(columns)}"
+            for asked in question.columns:
+                if asked not in columns:
+                    words = f"'{asked}' is no column: there are {', '.join(columns)}"
                     yield (*place, "columns"), words
-                elif not isinstance(columns[name], NamedColumn):
-                    words = f"'{name}' is a {columns[name].kind}, and a category is needed here"
+                elif not isinstance(columns[asked], NamedColumn):
+                    words = f"'{asked}' is a {columns[asked].kind}, and a category is needed here"
                     yield (*place, "columns"), words
             continue
         needed = "number"
@@ -218,7 +218,7 @@ def _question(
         title = f"table of {' by '.join(asked.columns)}"
         return statistics.contingency(rows, columns, name=title).weighing(asked.weight)
     by = slots.groups(getattr(asked, "by", None))
-    suffix = "" if by is None else f" by {asked.by}"  # type: ignore[union-attr]
+    suffix = "" if by is None else f" by {asked.by}"
     name = f"{asked.column}{suffix}"
     match asked:
         case ShareQuestion(ask="count"):

@@ -70,9 +70,7 @@ def pose(
 
     def encode(values: Values) -> tuple[np.ndarray, ...]:
         columns = [
-            values[name]
-            if codes.get(name) is None
-            else np.where(np.isnan(values[name]), codes[name], values[name])
+            np.where(np.isnan(values[name]), codes.get(name, np.nan), values[name])
             for name in named
         ]
         ones = [np.ones(len(columns[0]))] if uncounted else []
@@ -101,10 +99,10 @@ def _variable(config: TableOneConfig, name: str, column: ColumnKind, slot: int) 
     return NamedVariable(name, slot, levels, total=getattr(column, "missing", None) is not None)
 
 
-def _missing_code(variable: Variable) -> float | None:
-    """Where a missing value counts, if anywhere."""
+def _missing_code(variable: Variable) -> float:
+    """Where a missing value counts; nowhere, unless that is a level."""
     if isinstance(variable, NumberVariable) or MISSING not in variable.levels:
-        return None
+        return np.nan
     return float(variable.levels.index(MISSING))
 
 

@@ -244,6 +244,18 @@ def _ledgers_in(folder: Path) -> Iterator[Path]:
             continue  # whoever uses that policy is told what is wrong with it
 
 
+def policies_of(ledger: Path) -> Iterator[tuple[Path, PolicyFile]]:
+    """Policies in the ledger's folder that name it."""
+    folder = ledger.absolute().parent
+    for path in sorted([*folder.glob("*.policy.toml"), *folder.glob("policy.toml")]):
+        try:
+            policy = load_policy(path)
+        except InvalidInput:
+            continue  # whoever uses that policy is told what is wrong with it
+        if _real(policy.ledger_path) == _real(ledger):
+            yield path, policy
+
+
 def _mark_path(ledger: Path) -> Path:
     return ledger.with_name(f"{ledger.name}.source")
 
@@ -303,6 +315,7 @@ __all__ = [
     "digest",
     "ledger_for",
     "other_ledgers",
+    "policies_of",
     "remember",
     "require_apart",
     "require_only_ledger",

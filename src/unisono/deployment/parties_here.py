@@ -122,15 +122,13 @@ def policy_for(
     if policy is not None:
         return policy
     ledger = _ledger(own, second_ledgers)
-    epsilon, delta = study_epsilon(built, name), built.file.privacy.delta
-    if simulated:
-        terms = _terms(built, own, Budget(epsilon * (1 + 1e-6), delta))
-    elif ledger.exists():
+    if ledger.exists() and not simulated:
         terms = terms_of(read(ledger)[0], ledger)
-    elif budget is not None:
-        terms = _terms(built, own, budget)
     else:
-        refuse(Unbudgeted((name,), epsilon, delta))
+        epsilon, delta = study_epsilon(built, name), built.file.privacy.delta
+        if simulated:
+            budget = Budget(epsilon * (1 + 1e-6), delta)
+        terms = _terms(built, own, budget or refuse(Unbudgeted((name,), epsilon, delta)))
     return parse_policy(_allowing(built, terms, ledger), str(ledger))
 
 

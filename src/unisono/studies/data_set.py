@@ -78,8 +78,8 @@ def ledger_for(
 ) -> Ledger:
     """The ledger of a file of records, which `unisono query`, `run` and `join` pay from too.
 
-    The first to ask begins it, with this budget or with that of the policy beside the records; a
-    budget is fixed then.
+    The first to ask begins it, with this budget or with that of the policy beside the records; from
+    then on only its owner changes the budget, by a policy that lowers it or a signed raise.
     """
     own = data_set(records)
     require_only_ledger(own)
@@ -99,13 +99,14 @@ def ledger_for(
     else:
         terms = core.Policy(own.name, budget, relation=Relation(relation))
         found = Ledger.create(own.ledger_path, terms, ACCOUNTANT)
-    if budget is not None and (found.policy.budget, found.policy.relation) != (budget, relation):
-        kept = found.policy
+    kept = found.policy
+    own_terms = kept.budget.epsilon, kept.budget.delta, kept.relation
+    if budget is not None and own_terms != (budget.epsilon, budget.delta, relation):
         found.close()
         raise InvalidInput(
             f"epsilon = {epsilon:g} at delta {delta:g} ({relation}): {own.ledger_path} has epsilon "
-            f"{kept.budget.epsilon:g} at delta {kept.budget.delta:g} ({kept.relation}), which was "
-            "fixed when it began; leave epsilon out"
+            f"{kept.budget.epsilon:g} at delta {kept.budget.delta:g} ({kept.relation}), which only "
+            "its owner changes; leave epsilon out"
         )
     remember(own)
     return found

@@ -23,7 +23,16 @@ from unisono.accounting import gaussian
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.compiled import computed
 from unisono.core.costs import everyone
-from unisono.core.events import Composed, Event, Gaussian, NoNoise, Poisson, bounded_sum
+from unisono.core.events import (
+    Composed,
+    Event,
+    Everyone,
+    Gaussian,
+    NoNoise,
+    Poisson,
+    WithoutReplacement,
+    bounded_sum,
+)
 from unisono.core.grant import Draw, Grant, join
 from unisono.core.journal import MemoryJournal, read
 from unisono.core.ledger import Ledger
@@ -459,6 +468,23 @@ def test_the_sampler_used_is_the_sampler_accounted(ledger):
     with pytest.raises(GrantMisused, match="not made with the sampling mask"):
         release(draw, value, event)
     assert isinstance(release(draw, contribution(mask=mask), event), Released)
+
+
+@pytest.mark.parametrize("sampler", [Poisson(0.3), WithoutReplacement(7, 40), Everyone()])
+def test_a_list_of_the_chosen_is_the_mask_and_is_drawn_once(sampler):
+    """Two ledgers of one seed: one draw gives the mask, its twin the numbers of those in it."""
+
+    def twin():
+        ledger = Ledger.in_memory(Policy("twin", Budget(8.0, 1e-5)), ACCOUNTANT, seed=11)
+        _, cost = paid_for(contribution(), sampler=sampler)
+        return ledger.authorize(cost).draw(0)
+
+    draw = twin()
+    assert draw.chosen(sampler, 40).tolist() == np.flatnonzero(twin().sample(sampler, 40)).tolist()
+    with pytest.raises(GrantMisused, match="tossed already"):
+        draw.chosen(sampler, 40)
+    with pytest.raises(GrantMisused, match="tossed already"):
+        draw.sample(sampler, 40)
 
 
 def grant_of_one(ledger):

@@ -13,9 +13,9 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from unisono.accounting import gaussian, law_costs, pld, renyi
-from unisono.accounting.pairs import ApproximatePair, Pair, PurePair
+from unisono.accounting.pairs import ApproximatePair, Pair
 from unisono.accounting.validation import require_delta, require_epsilon, require_probability
-from unisono.core.events import Composed, Everyone
+from unisono.core.events import Composed
 from unisono.core.trust import Relation
 
 # The part of delta that calibration leaves for the gap of rounded shares.
@@ -130,14 +130,9 @@ class PrivacyCurve:
         """Epsilon at delta 0: the sum over pure events."""
         total = 0.0
         for event, count in self.history.parts:
-            one = law_costs.pure_epsilon(event, self.relation)
+            one = law_costs.sampled_pure_epsilon(event, self.relation)
             if one is None:
                 return math.inf
-            dominating = law_costs.pair(event, self.relation)
-            if isinstance(dominating, PurePair):
-                one = dominating.epsilon
-            elif not isinstance(event.sampler, Everyone):
-                return math.inf  # sampled continuous Laplace: its loss distribution is used instead
             total += count * one
         return total
 
@@ -190,6 +185,8 @@ class PrivacyCurve:
     def _delta(self, epsilon: float) -> float:
         if self._mu is not None:
             return gaussian.delta(epsilon, self._mu)
+        if epsilon >= self._pure:
+            return 0.0
         if not self._renyi_only:
             return self._composition.delta(epsilon).upper
         if self._renyi is not None:

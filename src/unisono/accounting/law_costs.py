@@ -12,8 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from unisono.accounting import integer_noise, renyi, sampling_without_replacement
+from unisono.accounting.laplace_pairs import continuous_epsilon, discrete_laplace_pair
 from unisono.accounting.pairs import Pair, PurePair
 from unisono.accounting.shift_pairs import GaussianPair, LaplacePair
+from unisono.accounting.shift_pairs import Relation as PairRelation
 from unisono.accounting.theorems import amplify_by_sampling
 from unisono.core.events import (
     DiscreteGaussian,
@@ -36,6 +38,8 @@ from unisono.errors import UndefinedRelation, UnknownEvent
 
 # The bound for fixed-size subsets sums over all orders below; beyond this one it takes seconds.
 _LARGEST_SUBSET_ORDER = 128
+# Without sampling a pair knows how far apart two values are, whatever the relation.
+_DISTANCE: PairRelation = "add-or-remove"
 
 
 class Cost(NamedTuple):
@@ -66,23 +70,26 @@ def pure_epsilon(event: Event, relation: Relation) -> float | None:
     return _cost(event).pure(event, relation)
 
 
+def sampled_pure_epsilon(event: Event, relation: Relation) -> float | None:
+    """Epsilon of a pure mechanism with its sampling, else None."""
+    _require_defined(event, relation)
+    epsilon, rate = pure_epsilon(event, relation), _rate(event)
+    if epsilon is None or rate == 1:
+        return epsilon
+    return _amplified(event, relation, epsilon, rate)
+
+
 def pair(event: Event, relation: Relation) -> Pair | None:
     """A pair of distributions that dominates the event, if one is known."""
-    if isinstance(event.sampler, WithoutReplacement) and relation is not Relation.REPLACE_ONE:
-        raise UndefinedRelation(
-            f"a subset of fixed size has a guarantee under replace-one only, not {relation!s}: "
-            "the size of the population is public"
-        )
+    _require_defined(event, relation)
     mu = gaussian_mu(event, relation)
     if mu is not None:
         return GaussianPair(mu)
     own = _cost(event).pair(event, relation)
     if own is not None:
         return own
-    epsilon, rate = pure_epsilon(event, relation), _rate(event)
-    if epsilon is None:
-        return None
-    return PurePair(epsilon if rate == 1 else _amplified(event, relation, epsilon, rate))
+    epsilon = sampled_pure_epsilon(event, relation)
+    return None if epsilon is None else PurePair(epsilon)
 
 
 def renyi_curve(event: Event, relation: Relation, orders: np.ndarray) -> np.ndarray | None:
@@ -93,12 +100,8 @@ def renyi_curve(event: Event, relation: Relation, orders: np.ndarray) -> np.ndar
     own = _cost(event).curve(event, relation, orders)
     if own is not None:
         return own
-    dominating = pair(event, relation)
-    if isinstance(dominating, PurePair):
-        return renyi.pure(orders, dominating.epsilon)
-    if isinstance(dominating, LaplacePair) and isinstance(event.sampler, Everyone):
-        return renyi.laplace(orders, dominating.epsilon)
-    return None
+    epsilon = sampled_pure_epsilon(event, relation)
+    return None if epsilon is None else renyi.pure(orders, epsilon)
 
 
 # ------------------------------------------------------------------- the laws
@@ -131,17 +134,32 @@ def _gaussian_curve(event: Event, relation: Relation, orders: np.ndarray) -> np.
 
 
 def _laplace_pair(event: Event, relation: Relation) -> Pair | None:
-    """The continuous law in one dimension has a pair of its own, tighter than its epsilon."""
+    """A pair of its own, tighter than its epsilon, in any dimension; but not on an unknown grid."""
+    noise, sampler = event.noise, event.sampler
+    assert isinstance(noise, Laplace)
+    if (noise.discrete and noise.grid is None) or isinstance(sampler, WithoutReplacement):
+        return None
+    own, rate, kind = event.sensitivity.under(relation).in_norm("l1"), 1.0, _DISTANCE
+    if isinstance(sampler, Poisson):
+        own, rate, kind = _own_norm(event, relation, "l1", noise.grid), sampler.rate, relation.value
+    if noise.grid is None:
+        return LaplacePair(own / noise.scale, rate, kind)
+    return discrete_laplace_pair(_whole(own, noise.grid), noise.scale / noise.grid, rate, kind)
+
+
+def _laplace_curve(event: Event, relation: Relation, orders: np.ndarray) -> np.ndarray | None:
     noise = event.noise
     assert isinstance(noise, Laplace)
-    if noise.discrete or noise.dimension != 1:
+    if (noise.discrete and noise.grid is None) or not isinstance(event.sampler, Everyone):
         return None
-    match event.sampler:
-        case Everyone():
-            return LaplacePair(event.sensitivity.under(relation).in_norm("l1") / noise.scale)
-        case Poisson(rate):
-            return LaplacePair(_own_norm(event, relation, "l1") / noise.scale, rate, relation.value)
-    return None
+    distance = event.sensitivity.under(relation).in_norm("l1")
+    if noise.grid is None:
+        return renyi.laplace(orders, distance / noise.scale)
+    units, scale = _whole(distance, noise.grid), noise.scale / noise.grid
+    # The second is the better one on a coarse grid.
+    return np.minimum(
+        renyi.laplace(orders, continuous_epsilon(units, scale)), renyi.pure(orders, units / scale)
+    )
 
 
 def _skellam_curve(event: Event, relation: Relation, orders: np.ndarray) -> np.ndarray | None:
@@ -181,7 +199,7 @@ _GAUSSIAN = Cost(mu=_ratio, pair=_gaussian_pair, curve=_gaussian_curve)
 COSTS: dict[type[Law], Cost] = {
     Gaussian: _GAUSSIAN,
     GaussianRun: _GAUSSIAN,
-    Laplace: Cost(pure=_ratio, pair=_laplace_pair),
+    Laplace: Cost(pure=_ratio, pair=_laplace_pair, curve=_laplace_curve),
     NormNoise: Cost(pure=_ratio),
     Selection: Cost(pure=_ratio),
     RandomizedResponse: Cost(pure=_response_epsilon),
@@ -214,6 +232,14 @@ def unknown(event: Event, relation: Relation) -> UnknownEvent:
     )
 
 
+def _require_defined(event: Event, relation: Relation) -> None:
+    if isinstance(event.sampler, WithoutReplacement) and relation is not Relation.REPLACE_ONE:
+        raise UndefinedRelation(
+            f"a subset of fixed size has a guarantee under replace-one only, not {relation!s}: "
+            "the size of the population is public"
+        )
+
+
 def _rate(event: Event) -> float:
     match event.sampler:
         case Everyone():
@@ -238,8 +264,14 @@ def _amplified(event: Event, relation: Relation, epsilon: float, rate: float) ->
     return amplify_by_sampling(epsilon, 0.0, rate, sampler="poisson", relation=relation.value)[0]
 
 
-def _own_norm(event: Event, relation: Relation, norm: str) -> float:
-    """The norm of one record's own contribution, which sampling amplifies."""
+def _whole(distance: float, grid: float) -> int:
+    """How many steps of its grid a value on it moves at most, whatever rounding did to either."""
+    return max(1, math.floor(distance / grid * (1 + 2.0**-40)))
+
+
+def _own_norm(event: Event, relation: Relation, norm: str, grid: float | None = None) -> float:
+    """The norm of one record's own contribution, which sampling amplifies; half of what a record
+    moves when it is replaced is a whole number of steps of a `grid`, too."""
     if relation is Relation.REPLACE_ONE and event.sensitivity.zero_out is None:
         raise UndefinedRelation(
             "sampling under replace-one needs a bound on a single record's contribution: "
@@ -249,5 +281,8 @@ def _own_norm(event: Event, relation: Relation, norm: str) -> float:
         Relation.ZERO_OUT if relation is Relation.REPLACE_ONE else relation
     ).in_norm(norm)
     if relation is Relation.REPLACE_ONE:
-        own = max(own, event.sensitivity.under(relation).in_norm(norm) / 2)
+        replaced = event.sensitivity.under(relation).in_norm(norm)
+        if grid is not None:
+            replaced = grid * 2 * math.ceil(_whole(replaced, grid) / 2)
+        own = max(own, replaced / 2)
     return own

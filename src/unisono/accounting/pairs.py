@@ -72,7 +72,7 @@ class Pair(Protocol):
         """The loss between ``nodes``, shape (n+1,)."""
 
 
-class _AtomPair:
+class AtomPair:
     """A pair with finitely many outcomes; subclasses give the two probability vectors."""
 
     def masses(self) -> tuple[FloatArray, FloatArray]:
@@ -155,7 +155,7 @@ def _binned(slot: NDArray[np.intp], values: FloatArray, size: int) -> FloatArray
 
 
 @dataclass(frozen=True)
-class PurePair(_AtomPair):
+class PurePair(AtomPair):
     """Randomized response: dominates every pure epsilon-DP mechanism.
 
     >>> round(PurePair(1.0).hockey_stick(0.0)[0], 6)
@@ -178,7 +178,7 @@ class PurePair(_AtomPair):
 
 
 @dataclass(frozen=True)
-class ApproximatePair(_AtomPair):
+class ApproximatePair(AtomPair):
     """Dominates every (epsilon, delta)-DP mechanism (Kairouz, Oh and Viswanath 2015)."""
 
     epsilon: float
@@ -199,7 +199,7 @@ class ApproximatePair(_AtomPair):
 
 
 @dataclass(frozen=True)
-class DiscretePair(_AtomPair):
+class DiscretePair(AtomPair):
     """Two probability vectors: any mechanism whose worst case is known outcome by outcome.
 
     ``upper[k]`` and ``lower[k]`` are the probabilities of outcome ``k`` under P and Q. A tail that

@@ -11,12 +11,13 @@ Why the second dominates every replacement ``(1-q) f + q f(.-g)`` against
 ``(1-q) f + q f(.-g')`` with ``|g|, |g'| <= D``: for a test ``A`` let ``A'`` be the half-line
 (half-space) of the same mass under ``f``. ``f`` is symmetric and log-concave, so by Neyman-Pearson
 ``A'`` has at least the mass of ``A`` under the shift ``+D`` and at most that under ``-D``. (In more
-than one dimension this needs the rotational symmetry that the Gaussian has.)
+than one dimension this needs that one coordinate is the worst case: by rotational symmetry for the
+Gaussian and l2, by :mod:`unisono.accounting.laplace_pairs` for Laplace noise and l1.)
 """
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -27,6 +28,15 @@ from unisono.accounting.validation import FloatArray, require_positive, require_
 from unisono.errors import InvalidInput
 
 Relation = Literal["add-or-remove", "zero-out", "replace-one"]
+
+
+def require_relation(relation: str) -> None:
+    """Refuse a relation that has no pair."""
+    if relation not in get_args(Relation):
+        raise InvalidInput(
+            f"relation is {relation!r}, which no pair is known for; choose "
+            "'add-or-remove', 'zero-out' or 'replace-one'"
+        )
 
 
 class _ShiftPair:
@@ -65,11 +75,7 @@ class _ShiftPair:
     def _check(self, name: str) -> None:
         require_positive(name, self.shift)
         require_probability("rate", self.rate, zero=False)
-        if self.relation not in ("add-or-remove", "zero-out", "replace-one"):
-            raise InvalidInput(
-                f"relation is {self.relation!r}, which no pair is known for; choose "
-                "'add-or-remove', 'zero-out' or 'replace-one'"
-            )
+        require_relation(self.relation)
 
     @property
     def symmetric(self) -> bool:
@@ -239,7 +245,7 @@ class GaussianPair(_ShiftPair):
 
 @dataclass(frozen=True)
 class LaplacePair(_ShiftPair):
-    """Laplace noise in one dimension; ``epsilon`` is the zero-out sensitivity over the scale.
+    """Laplace noise; ``epsilon`` is the zero-out sensitivity over the scale.
 
     >>> round(LaplacePair(1.0).hockey_stick(0.5)[0], 6)
     0.221199

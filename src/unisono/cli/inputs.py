@@ -88,7 +88,9 @@ DimensionOption = Annotated[
 ]
 GridOption = Annotated[
     float,
-    typer.Option(help="Step of the integer grid over the norm bound (discrete-gaussian, skellam)."),
+    typer.Option(
+        help="Step of the integer grid over the norm bound (laplace, discrete-gaussian, skellam)."
+    ),
 ]
 ChoicesOption = Annotated[int, typer.Option(help="Number of answers (randomized-response).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with full precision.")]

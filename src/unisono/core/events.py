@@ -186,7 +186,12 @@ _KIND_NAMES = {cls: name for kinds in (_NOISE_KINDS, _SAMPLER_KINDS) for name, c
 
 
 def _tagged(value: Any) -> dict[str, Any]:
-    return {"kind": _KIND_NAMES[type(value)], **dataclasses.asdict(value)}
+    """What is not known of a law is left out, as in documents from before it was asked."""
+    fields = dataclasses.asdict(value)
+    return {
+        "kind": _KIND_NAMES[type(value)],
+        **{name: field for name, field in fields.items() if field is not None},
+    }
 
 
 def _untag(document: Mapping[str, Any], kinds: Mapping[str, type]) -> Any:

@@ -156,19 +156,25 @@ class GaussianRun(Gaussian):
 class Laplace(Law):
     """Independent Laplace noise in each of `dimension` coordinates.
 
-    Releases draw the discrete law P(k) ∝ exp(-|k| / scale) on the grid; `discrete=False` is
-    the textbook's continuous law, for analysis.
+    Releases draw the discrete law P(k) ∝ exp(-|k| grid / scale), k in steps of `grid`. Without a
+    grid it is the textbook's continuous law, for analysis, which is not drawn; or, if `discrete`,
+    the law on any grid, of which only the pure epsilon is known: on a grid as coarse as the
+    sensitivity it is randomized response.
     """
 
     scale: float
     dimension: int = 1
-    discrete: bool = True
+    discrete: bool = False
+    grid: float | None = None
     kind: ClassVar[str] = "laplace"
     norm: ClassVar[str] = "l1"
     shared: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         positive(scale=self.scale, dimension=self.dimension)
+        if self.grid is not None:
+            positive(grid=self.grid)
+            object.__setattr__(self, "discrete", True)
 
     @property
     def size(self) -> float:
@@ -182,14 +188,20 @@ class Laplace(Law):
         from unisono.core.noise import Keystream, discrete_laplace, discrete_laplace_share
 
         key, grid, shape, dimension, honest = drawing
-        if not self.discrete:
-            raise UnknownEvent(
-                "continuous Laplace noise is for analysis; releases draw the discrete law"
-            )
         if self.dimension != dimension:
             raise GrantMisused(
                 f"authorised in {self.dimension} coordinates, released in {dimension}: authorise "
                 "what is released"
+            )
+        if not self.discrete:
+            raise UnknownEvent(
+                "continuous Laplace noise is for analysis; releases draw the discrete law: name "
+                f"its grid, as in Laplace({self.scale:g}, {dimension}, grid={grid:g})"
+            )
+        if self.grid is not None and self.grid != grid:
+            raise GrantMisused(
+                f"authorised on grid {self.grid:g}, released on {grid:g}: authorise what is "
+                "released"
             )
         scale = self.scale / grid * _ROUND_UP
         if honest == 1:

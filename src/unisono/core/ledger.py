@@ -15,6 +15,7 @@ the later year, and a study under way is not stopped by a clock that is correcte
 
 import contextlib
 import datetime
+import gc
 import hashlib
 import hmac
 import math
@@ -22,17 +23,16 @@ import os
 import secrets
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol
 
 from unisono.core import journal
 from unisono.core.costs import Cost, KnownCost, checked_cost, cost_name, counted_again
 from unisono.core.events import NOTHING, Composed, canonical, composed_from_json
 from unisono.core.grant import _LEDGERS_ONLY, Grant, _Uncopyable, derive
-from unisono.core.journal import Journal, MemoryJournal
+from unisono.core.journal import Held, Journal, MemoryJournal
 from unisono.core.policy import Budget, Policy
 from unisono.core.raises import Raise, Signer, raise_line, raised, read_raise
 from unisono.core.trust import Relation, Viewer, describe
@@ -102,6 +102,7 @@ class Ledger(_Uncopyable):
         # What the ledger allows, and what its owner does, who may allow less.
         self._allowed, self._own = header.policy, policy
         self._raises: tuple[Raise, ...] = ()
+        self._identity: str | None = None  # a hash, of which many ledgers are never asked
         self.policy, self.accountant = policy or header.policy, accountant
         self._journal = journal
         self._seed = seed
@@ -110,9 +111,9 @@ class Ledger(_Uncopyable):
         self._histories: dict[Viewer, Composed] | None = {}
         self._last: tuple[Any, Any] = (None, None)
         self._room: tuple[KnownCost | None, int] = (None, 0)
-        self._times: Counter[str] = Counter()
+        self._times: dict[str, int] = {}
         self._last_time = header.time
-        self._year_times: Counter[str] = Counter()  # of the year of the last line
+        self._year_times: dict[str, int] = {}  # of the year of the last line
         self._year_histories: dict[Viewer, Composed] | None = {}
         self._purposes: set[str] = set()
         self._grants = 0
@@ -147,8 +148,8 @@ class Ledger(_Uncopyable):
         clock: Clock = time.time,
     ) -> "Ledger":
         """A book that is forgotten with the process: for simulations and trying out."""
-        book, first = MemoryJournal(), _begun(policy, seed, clock)
-        book.write([_first_line(first)])
+        first = _begun(policy, seed, clock)
+        book = MemoryJournal(partial(_first_line, first))
         return cls(_LEDGERS_ONLY, book, first, accountant, seed, clock=clock)
 
     @classmethod
@@ -266,12 +267,9 @@ class Ledger(_Uncopyable):
         self._journal.sync(written)
         return grant
 
-    @contextlib.contextmanager
-    def _up_to_date(self) -> Iterator[None]:
+    def _up_to_date(self) -> Held[None]:
         """Hold the book alone, with what others have written in it: only then is it read."""
-        with self._journal.locked() as news:
-            self._learn(news)
-            yield
+        return Held(self._journal, self._learn)
 
     def _make_room(self, known: KnownCost, now: str) -> None:
         """Refuse if the cost does not fit; else remember for how many equal ones it would.
@@ -311,9 +309,7 @@ class Ledger(_Uncopyable):
         )
         self._journal.write(lines)
         self._costs.setdefault(known.name, known.counted)
-        self._date(now)
-        self._times[known.name] += 1
-        self._year_times[known.name] += 1
+        self._count(known.name, now)
         self._purposes.add(purpose)
         self._grants += 1
         self._histories = self._year_histories = None
@@ -331,7 +327,7 @@ class Ledger(_Uncopyable):
         follows the number of distinct histories.
         """
         _require_whole(releases)
-        with _all_held(ledgers):
+        with _collector_paused(), _all_held(ledgers):
             times = [ledger._now() for ledger in ledgers]
             checked = Ledger._ask_all(ledgers, cost, times)
             grants = [
@@ -540,7 +536,9 @@ class Ledger(_Uncopyable):
     @property
     def identity(self) -> str:
         """What it is known by, wherever the file lies and whatever its budget is."""
-        return self._header.identity
+        if self._identity is None:
+            self._identity = self._header.identity
+        return self._identity
 
     @property
     def issued(self) -> Budget:
@@ -632,9 +630,9 @@ class Ledger(_Uncopyable):
             self._histories = _composed(self._times, self._costs)
         return self._histories.get(viewer, NOTHING)
 
-    def _of_year(self, now: str) -> Counter[str]:
+    def _of_year(self, now: str) -> Mapping[str, int]:
         """What was paid for in the year of `now`, which no line is later than."""
-        return self._year_times if _year(now) == _year(self._last_time) else Counter()
+        return self._year_times if _year(now) == _year(self._last_time) else {}
 
     def _year_history(self, viewer: Viewer, now: str) -> Composed:
         if _year(now) != _year(self._last_time):
@@ -650,8 +648,14 @@ class Ledger(_Uncopyable):
     def _date(self, now: str) -> None:
         """Take in the date of the next line; with another year another allowance begins."""
         if _year(now) != _year(self._last_time):
-            self._year_times, self._year_histories = Counter(), {}
+            self._year_times, self._year_histories = {}, {}
         self._last_time = now
+
+    def _count(self, name: str, now: str) -> None:
+        """A cost of this name was paid once more."""
+        self._date(now)
+        self._times[name] = self._times.get(name, 0) + 1
+        self._year_times[name] = self._year_times.get(name, 0) + 1
 
     def close(self) -> None:
         self._journal.close()
@@ -660,6 +664,8 @@ class Ledger(_Uncopyable):
 
     def _learn(self, lines: list[dict[str, Any]]) -> None:
         """Take in lines written by others; nothing written before can be redefined."""
+        if not lines:
+            return
         with journal.understood("a line"):
             for line in lines:
                 match line.get("kind"):
@@ -669,9 +675,7 @@ class Ledger(_Uncopyable):
                                 f"grant {line['number']} is out of order: "
                                 "lines were removed or added by hand"
                             )
-                        self._date(require_later(line["time"], self._last_time))
-                        self._times[line["cost"]] += 1
-                        self._year_times[line["cost"]] += 1
+                        self._count(line["cost"], require_later(line["time"], self._last_time))
                         self._grants += 1
                         self._purposes.add(line["purpose"])
                     case "cost" if line["cost"] not in self._costs:
@@ -693,9 +697,8 @@ class Ledger(_Uncopyable):
                             f"a line of kind {other!r} cannot stand where it "
                             "does: it was written by hand or by another version; it is never free"
                         )
-        if lines:
-            self._histories = self._year_histories = None
-            self._room = (None, 0)
+        self._histories = self._year_histories = None
+        self._room = (None, 0)
 
     def _fresh_secret(self, number: int) -> bytes:
         if self._seed is None:
@@ -722,6 +725,19 @@ def _composed(
         for viewer, history in costs[name].items():
             found[viewer] = found.get(viewer, NOTHING) + history * count
     return found
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Without automatic garbage collection: a hundred thousand new grants are all kept, and walking
+    through everything that lives, again and again as they grow, takes longer than making them."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextlib.contextmanager
@@ -800,11 +816,14 @@ def require_later(time: object, last: str) -> str:
 
 def _begun(policy: Policy, seed: int | None, clock: Clock) -> Header:
     """What a new ledger begins with; a simulation is the same every time."""
-    own = secrets.token_hex(16)
-    if seed is not None:
-        own = hashlib.sha256(f"simulation {seed}".encode()).hexdigest()[:32]
+    own = secrets.token_hex(16) if seed is None else _simulated_id(seed)
     entropy = "os" if seed is None else "simulation"
     return Header(policy, entropy, own, _written_time(int(clock())))
+
+
+@lru_cache(maxsize=1)
+def _simulated_id(seed: int) -> str:
+    return hashlib.sha256(f"simulation {seed}".encode()).hexdigest()[:32]
 
 
 def _first_line(first: Header) -> dict[str, Any]:

@@ -5,7 +5,9 @@ Sensitivity  l1 (Chen 2019; lecture 16, Theorem 2.1); per-coordinate noise again
            cost sqrt(p) times the epsilon
 Guarantee  epsilon = Δ1 / scale, delta = 0, under the relation of Δ1: on the grid the ratio of two
            probabilities is exp((|k - x'| - |k - x|) / scale) <= exp(Δ1 / scale), and there is no
-           floating-point noise to betray the value
+           floating-point noise to betray the value. With a delta many releases cost less than
+           randomized response of this epsilon: `accounting.laplace_pairs` has the law of the loss
+           on the grid, which is the same in any dimension
 Shares     h honest parties each add a difference of two Pólya(1/h) variables; their sum is exactly
            discrete Laplace, so pure epsilon survives an integer secure sum. What that costs: Δ1 of
            an l2-bounded vector is sqrt(p) Δ2, so the error grows with p where a Gaussian's grows
@@ -40,12 +42,15 @@ def calibrate(
     dimension: int = 1,
     grid: float | None = None,
 ) -> Event:
-    """The event whose `count` releases together cost at most (epsilon, delta)."""
+    """The event whose `count` releases together cost at most (epsilon, delta).
+
+    Without a grid it may be drawn on any, and is charged its pure epsilon, whatever delta is.
+    """
     positive(epsilon=epsilon, count=count)
     distance = sensitivity.under(relation).in_norm("l1")
 
     def event(scale: float) -> Event:
-        return Event(Laplace(scale, dimension), sensitivity, sampler)
+        return Event(Laplace(scale, dimension, discrete=True, grid=grid), sensitivity, sampler)
 
     if delta == 0 and isinstance(sampler, Everyone):
         return event(distance * count / epsilon * (1 + 2.0**-50))
@@ -123,7 +128,7 @@ MECHANISM = Mechanism(
     shares="differences of Pólya variables",
     calibrate=calibrate,
     tail=tail,
-    unit=lambda scale: Laplace(scale.multiplier, scale.dimension),
+    unit=lambda scale: Laplace(scale.multiplier, scale.dimension, grid=scale.grid),
     summed=summed,
     measure="a scale of {} times the largest norm of one record",
 )

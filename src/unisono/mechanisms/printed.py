@@ -22,7 +22,7 @@ def event_as_printed(
     """One of `count` releases with this noise, with what shares, samplers and batches add to its
     cost; only the size of the noise is the publication's."""
     if type(law) is Laplace:
-        return Event(Laplace(float(law.scale), dimension), sensitivity, sampler)
+        return Event(Laplace(float(law.scale), dimension, grid=grid), sensitivity, sampler)
     if type(law) is not Gaussian:
         raise InvalidInput(f"{law!r} is no noise that is drawn here: print Gaussian or Laplace")
     return gaussian.event_of(

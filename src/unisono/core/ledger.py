@@ -643,17 +643,19 @@ class Ledger(_Uncopyable):
 
     def _now(self) -> str:
         """The present time, or that of the last line, whichever is later."""
-        return max(_written_time(int(self._clock())), self._last_time)
+        now, last = _written_time(int(self._clock())), self._last_time
+        return last if now <= last else now
 
     def _date(self, now: str) -> None:
         """Take in the date of the next line; with another year another allowance begins."""
-        if _year(now) != _year(self._last_time):
+        if now[:4] != self._last_time[:4]:
             self._year_times, self._year_histories = {}, {}
         self._last_time = now
 
     def _count(self, name: str, now: str) -> None:
         """A cost of this name was paid once more."""
-        self._date(now)
+        if now is not self._last_time:
+            self._date(now)
         self._times[name] = self._times.get(name, 0) + 1
         self._year_times[name] = self._year_times.get(name, 0) + 1
 

@@ -146,8 +146,9 @@ class Policy:
     @property
     def paced(self) -> bool:
         """Whether some viewer's budget is given out by the year."""
-        own = (self.budget, *self._named.values())
-        return any(budget.per_year is not None for budget in own)
+        return self.budget.per_year is not None or (
+            bool(self.exceptions) and any(own.per_year is not None for _, own in self.exceptions)
+        )
 
     def tightens(self, other: "Policy") -> bool:
         """Whether it says the same with budgets that are nowhere larger."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
+from unisono.algorithms.gradient_perturbation import GradientPerturbationConfig
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.words import did_you_mean
@@ -116,10 +117,10 @@ def test_pure_epsilon_names_the_algorithms_that_offer_it():
 
 
 def test_so_few_rounds_are_remarked_on():
+    usual = GradientPerturbationConfig.model_fields["rounds"].default
     few = explain(parse_study(changed("[algorithm]", "[algorithm]\nrounds = 2")))
-    assert any(
-        "rounds = 2: gradient-perturbation usually takes 200" in d.words for d in few.dangers
-    )
+    words = f"rounds = 2: gradient-perturbation usually takes {usual}; after so few steps"
+    assert any(danger.words.startswith(words) for danger in few.dangers)
     many = explain(parse_study(changed("[algorithm]", "[algorithm]\nrounds = 60")))
     assert not any(danger.words.startswith("rounds = ") for danger in many.dangers)
 

@@ -71,7 +71,10 @@ def rehearse(
 
     found = inspect_file(built.file, data, party)
     refusals: list[str] = []
-    allowed = "no policy lies beside the records: write one, so that a budget limits all studies"
+    allowed = (
+        "no policy lies beside the records: write one (`unisono policy init`), so that a budget "
+        "limits all studies"
+    )
     own = refused(lambda: data_set(data), refusals)
     if own is not None:
         refused(lambda: require_only_ledger(own), refusals)
@@ -151,7 +154,9 @@ def text_of(found: Rehearsal, study: Path) -> str:
         blocks.append(["PROBLEMS", *(_lines(one, "! ") for one in seen.problems)])
     if seen.notes:
         blocks.append(["WHAT THE DECLARATIONS DO", *(_lines(one, "- ") for one in seen.notes)])
-    parts = [_wrapped(reason, "! ") for reason in found.refusals] or [f"  {found.allowed}."]
+    parts = [_wrapped(reason, "! ") for reason in found.refusals] or [
+        _wrapped(f"{found.allowed}.", "")
+    ]
     blocks.append(["WOULD THIS PARTY TAKE PART?", *parts])
     count = len(seen.problems) + len(found.refusals)
     end = "nothing is to be corrected" if found.ready else f"{count} to be corrected, marked with !"

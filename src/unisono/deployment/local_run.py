@@ -178,7 +178,7 @@ class LocalRun:
 
     def _keep_order(self, books: Mapping[str, Ledger]) -> bool:
         """Keep the secret orders for whoever goes on; whether an earlier one was lost."""
-        if self.place.seed is not None or not any(self.built.file.held_out):
+        if self.place.seed is not None or not self.built.file.draws:
             return False
         paid = paid_before(self._name, list(books.values())).rounds > 0
         places = {name: _order(self.policies[name], self.built.file) for name in books}

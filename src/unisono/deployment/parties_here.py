@@ -110,6 +110,7 @@ def _terms(built: Built, own: DataSet, name: str) -> Policy:
         privacy.relation,
         privacy.unit,
         facts.colluders,
+        person=file.data.person or "",
     )
 
 
@@ -121,13 +122,14 @@ def _allowing(built: Built, terms: Policy, ledger: Path) -> str:
         f'[budget.exceptions."{viewer}"]\nepsilon = {own.epsilon!r}\ndelta = {own.delta!r}\n'
         for viewer, own in terms.exceptions
     )
+    person = f"person = {json.dumps(terms.person)}\n" if terms.person else ""
     return (
         f"{_MADE} {file.title!r}.\n"
         f"[dataset]\nname = {json.dumps(terms.dataset)}\nledger = {json.dumps(str(ledger))}\n"
         f"records_per_person = {terms.records_per_person}\n"
         f"parties_disjoint = {str(terms.parties_disjoint).lower()}\n\n"
         f"[budget]\nepsilon = {float(budget.epsilon)!r}\ndelta = {float(budget.delta)!r}\n"
-        f'relation = "{terms.relation}"\nunit = "{terms.unit}"\n'
+        f'relation = "{terms.relation}"\nunit = "{terms.unit}"\n{person}'
         f"colluders = {terms.colluders}\n{exceptions}\n"
         f"[allow]\nmaximum_epsilon = {float(budget.epsilon)!r}\n"
         f"maximum_delta = {float(budget.delta)!r}\n"

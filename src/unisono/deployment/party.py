@@ -121,7 +121,7 @@ class Member:
         try:
             self._records = built.records(built.table(seat.data), seat.name, key)
             folder_for(seat.output)
-            if any(built.file.held_out):
+            if built.file.draws:
                 keep_key(order, key)
         except BaseException:
             self._alone.close()

@@ -302,9 +302,7 @@ def _persons(relation):
     )
     yield (
         "dp-sgd",
-        lambda: methods.dp_sgd(
-            of_persons(NETWORK, PERSON), optax.sgd(0.1), 2.0, DELTA, **sampled
-        ),
+        lambda: methods.dp_sgd(of_persons(NETWORK, PERSON), optax.sgd(0.1), 2.0, DELTA, **sampled),
     )
 
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from unisono.core.noise.keystream import Keystream
 from unisono.core.noise.subset import permutation
+from unisono.core.words import times
 from unisono.data.cells import as_text, is_blank
 from unisono.data.encoding import Values
 from unisono.data.sources import UnreadValues
@@ -128,9 +129,10 @@ def warn_of_people(name: str, column: str, records: int, cells: Any, rows: np.nd
     if over:
         full = np.count_nonzero(np.bincount(_counts(texts)) > rows.shape[1])
         warnings.warn(
-            f"{name}: {full} of {len(rows)} persons have more than {rows.shape[1]} records; so "
-            f"many of each are drawn in secret, and {over} records are left out. A larger "
-            "records_per_person would keep them. Nobody else is told",
+            f"{name}: {full} of {len(rows)} persons have more than "
+            f"{times(rows.shape[1], 'record')}; so many of each are drawn in secret, and {over} "
+            "records are left out. A larger records_per_person would keep them. Nobody else is "
+            "told",
             ClippedValues,
             stacklevel=2,
         )

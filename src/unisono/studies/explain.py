@@ -218,7 +218,6 @@ def _of_a_person(words: str) -> str:
         ("your record makes", "all of your records together make"),
         ("Your record may", "All of your records together may"),
         ("which of two records you gave", "which of two sets of records is yours"),
-        ("your record", "all of your records"),
     ):
         words = words.replace(one, all_of_them)
     return words

@@ -24,9 +24,7 @@ from unisono.studies.order import new_key
 from unisono.studies.schema import StudyFile
 
 
-def values_of(
-    file: StudyFile, table: RecordTable, party: str, key: bytes | None = None
-) -> Values:
+def values_of(file: StudyFile, table: RecordTable, party: str, key: bytes | None = None) -> Values:
     """Each column of the study as float64 (records,): numbers in their bounds, categories as
     places in their lists, NaN where a cell is neither. Where persons are the unit, (persons,) or
     (persons, k), of records that are drawn by a secret key (`data.people`)."""

@@ -75,6 +75,7 @@ BENCHMARKS = (
     Benchmark("mnist", None, seconds=5400),
     Benchmark("parties", None),
     Benchmark("unequal_parties", ("--smoke",)),
+    Benchmark("people", ("--seeds", "1")),
     Benchmark("utility_bounds", None),
     Benchmark("audits", ("--quick",)),
     Benchmark("tensor_attack", ("--quick",)),

@@ -10,12 +10,17 @@ import numpy as np
 import optax
 import pytest
 
+from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms import statistics
 from unisono.attacks.neighbours import search
 from unisono.attacks.worlds import AuditEffort, attacker, audit_pair, find_pair
 from unisono.core.algorithm import Facts
-from unisono.core.study import Study
+from unisono.core.ledger import Ledger
+from unisono.core.policy import Budget, Policy
+from unisono.core.study import Party, Study
 from unisono.core.trust import ITERATES, Relation, Trust, Unit
+from unisono.core.values import Private
+from unisono.engines import in_process
 from unisono.errors import InvalidInput
 from unisono.problems.linear import linear_loss
 from unisono.problems.record_loss import RecordLoss, of_persons
@@ -177,6 +182,35 @@ def test_a_loss_of_records_is_refused_where_rows_are_persons():
     method = methods.dp_sgd(problem, optax.sgd(0.1), 1.0, DELTA, rounds=2)
     with pytest.raises(InvalidInput, match="does not add up the records of a person"):
         Study(method, people(), Trust.LOCAL).costs  # noqa: B018
+
+
+@pytest.mark.parametrize("facts", [people((8,), 2), Facts((8,), 2, 1)])
+def test_a_loss_of_persons_is_for_studies_of_as_many_records(facts):
+    problem = of_persons(
+        RecordLoss(lambda w, row: row @ w, np.ones(2, np.float32), np.zeros(2, np.float32)), 3
+    )
+    method = methods.dp_sgd(problem, optax.sgd(0.1), 1.0, DELTA, rounds=2)
+    with pytest.raises(InvalidInput, match="persons with up to 3 records each"):
+        Study(method, facts, Trust.LOCAL).costs  # noqa: B018
+
+
+def test_certificates_say_at_how_many_parties_a_person_may_be():
+    method = methods.statistics([statistics.mean(0, BOX)], 1.0, 1e-6)
+    columns = (np.zeros((5, 3, 2), np.float32), np.ones((5, 3), np.float32))
+    for places, said in ((1, {"parties_disjoint": True}), (2, {"person_at_parties": 2})):
+        facts = Facts((5, 5, 5), 2, 3, 1, records_per_person=3, person_at_parties=places)
+        members = [
+            Party(
+                f"party-{number}",
+                Private(columns),
+                Ledger.in_memory(
+                    Policy("data", Budget(2.0, 1e-5), unit=Unit.PERSON), ACCOUNTANT, seed=number
+                ),
+            )
+            for number in range(3)
+        ]
+        certificate = in_process.run(Study(method, facts, Trust.SECURE_SUM), members).certificate
+        assert (certificate.unit, certificate.declarations) == ("person", said)
 
 
 def test_one_record_of_each_person_suits_algorithms_for_records():

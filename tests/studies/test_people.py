@@ -20,6 +20,7 @@ from unisono.deployment.parties_here import policy_for
 from unisono.engines import in_process
 from unisono.errors import BudgetExceeded, ClippedValues, InvalidInput, PrivacyViolation
 from unisono.studies.build import build
+from unisono.studies.clipped_people import lengths, warn_of_clipping
 from unisono.studies.data_set import data_set
 from unisono.studies.explain import explain
 from unisono.studies.file import parse_study
@@ -190,6 +191,27 @@ def test_models_are_learnt_from_all_records_of_a_person():
     assert np.mean((scores > 0) == sick) > 0.9
 
 
+def test_the_party_alone_is_told_how_many_persons_are_clipped():
+    """Gradients of persons at the result, by hand: slopes times rows, added up."""
+    owners, pressure, sick = visits()
+    built = built_of(LOGISTIC + '[algorithm]\nname = "gradient-perturbation"\nrounds = 2\n')
+    split = built.records(table(owners, pressure, sick), "clinic", bytes(32))
+    rows, labels = built.stage(FIT).prepare(split, {})
+    value = np.array([0.5, -0.25])
+    slopes = -labels / (1 + np.exp(labels * (rows @ value)))
+    norms = np.linalg.norm(np.nansum(slopes[:, :, None] * rows, axis=1), axis=1)
+    found, most = lengths(built, split, "clinic", value)
+    assert most == 0.4
+    assert found == pytest.approx(norms, rel=1e-4)
+    over = int((norms > 0.4).sum())
+    assert 0 < over < 60
+    with pytest.warns(ClippedValues, match=f"{over} of 60 persons teach"):
+        warn_of_clipping(built, split, "clinic", value)
+    plain = built_of(TEXT)
+    asked = plain.records(table(owners, pressure, sick), "clinic", bytes(32))
+    assert lengths(plain, asked, "clinic", np.zeros(3)) is None
+
+
 @pytest.mark.slow
 def test_a_network_learns_from_persons():
     owners, pressure, _ = visits()
@@ -198,6 +220,9 @@ def test_a_network_learns_from_persons():
     found = run(built, table(owners, pressure, pressure > 110))
     assert found.certificate.unit == "person"
     assert all(np.isfinite(array).all() for array in built.arrays(found).values())
+    split = built.records(table(owners, pressure, pressure > 110), "clinic", bytes(32))
+    norms, most = lengths(built, split, "clinic", found.value)
+    assert (len(norms), most) == (60, 1.0)
 
 
 @pytest.mark.filterwarnings("ignore::unisono.errors.ClippedValues")

@@ -39,6 +39,7 @@ from unisono.engines.payments import paid_before, require_new
 from unisono.errors import BudgetExceeded, PrivacyViolation
 from unisono.runs.folder import CHECKPOINT, EVALUATION, PENDING, RESULT, STUDY, checkpoint_of, write
 from unisono.studies.build import Built, build
+from unisono.studies.clipped_people import warn_of_clipping
 from unisono.studies.data_set import (
     DataSet,
     data_set,
@@ -155,7 +156,10 @@ class LocalRun:
         shown = save_result(
             folder, built, outcome.value, outcome.opened, self._certificate(study, books)
         )
-        if not outcome.opened:
+        if outcome.opened:
+            for name, own in self.records.items():
+                warn_of_clipping(built, own, name, outcome.value)
+        else:
             shown = RESULT.write(folder, shown | {"failed": _ALL_LOST})
         if "failed" not in shown:
             words = self._evaluate(outcome, books, found, redrawn, start)

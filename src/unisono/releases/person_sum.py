@@ -101,7 +101,7 @@ class PersonSum:
 
         def add(total: Any, block: Any) -> tuple[Any, None]:
             own, points, present = block
-            gradients = _gradients(own, points).reshape(size, -1)
+            gradients = person_gradients(own, points).reshape(size, -1)
             part = clipped_sum(gradients, self.clipping_norm, step, present)
             return total + part.value, None
 
@@ -110,7 +110,7 @@ class PersonSum:
         return jax.lax.scan(add, none, columns)[0]
 
 
-def _gradients(slopes: Any, rows: Any) -> Any:
+def person_gradients(slopes: Any, rows: Any) -> Any:
     """Each person's (features, outputs), of the records that are finite."""
     keep = jnp.all(jnp.isfinite(rows), axis=2) & jnp.all(jnp.isfinite(slopes), axis=2)
     points = jnp.where(keep[:, :, None], rows, 0.0)
@@ -125,4 +125,4 @@ def gradient_sum(clipping_norm: float, facts: Facts, outputs: int) -> ScaledSum 
     return PersonSum(clipping_norm, facts.features, outputs, facts.group)
 
 
-__all__ = ["PersonSum", "gradient_sum"]
+__all__ = ["PersonSum", "gradient_sum", "person_gradients"]

@@ -405,18 +405,25 @@ def _require(release: Release, privacy: Privacy, facts: Facts, trust: Trust) -> 
 def _require_people(release: Release, facts: Facts, trust: Trust) -> None:
     """Refuse releases whose cost is not proved for persons, before anything is spent."""
     bound = release.bound
-    if facts.unit is Unit.RECORD or bound.unit is Unit.PARTY:
+    if bound.unit is Unit.PARTY:
         return
-    if isinstance(bound, PerturbedBound) or release.run or release.named is not None:
+    only = isinstance(bound, PerturbedBound) or release.run or release.named is not None
+    if only and facts.unit is Unit.PERSON:
         raise InvalidInput(
             f"a {type(bound).__name__} is proved for single records only, and this study hides "
             "persons: choose another algorithm, as gradient-perturbation"
         )
-    if getattr(bound, "group", 1) != facts.group:
+    together = getattr(bound, "group", 1)
+    if together == 1 != facts.group:
         raise InvalidInput(
             f"records_per_person = {facts.group}: this algorithm does not add up the records of a "
             "person; say records_per_person = 1 (one of each is drawn in secret), or choose one "
             "that does, as gradient-perturbation"
+        )
+    if together != facts.group:
+        raise InvalidInput(
+            f"a loss of persons with up to {together} records each, in a study of up to "
+            f"{facts.group}: make it of as many (`of_persons`)"
         )
     if facts.person_at_parties == 1:
         return

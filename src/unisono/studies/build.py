@@ -27,7 +27,7 @@ from unisono.data import RecordTable, read_table
 from unisono.data.encoding import Values
 from unisono.data.people import as_records, as_rows, by_person, one_of_each
 from unisono.errors import InvalidInput, PrivacyViolation
-from unisono.models.model import Posed
+from unisono.models.model import Posed, Target
 from unisono.models.registry import algorithms_for
 from unisono.planning.noise import SWAMPED, noise_of
 from unisono.planning.predict import predict
@@ -164,6 +164,8 @@ class Built:
         shown = self.posed.present(self.study, result)
         if "note" in shown and noise_of(self.study).total < SWAMPED:
             shown["note"] = f"{_SWAMPED} {shown['note']}".strip()
+        if self.file.data.person is not None:
+            shown["persons"] = self._of_persons
         return {
             "title": self.file.title,
             "model": self.file.model.name,
@@ -173,6 +175,21 @@ class Built:
             **({"printed": result.certificate.printed} if result.certificate.printed else {}),
             **shown,
         }
+
+    @property
+    def _of_persons(self) -> str:
+        """What an answer is about where rows are persons, for whoever reads it."""
+        if (self.file.data.group or 1) == 1:
+            return "One record of each person, drawn in secret, was used."
+        if self.file.model_kind.target is Target.NONE:
+            return (
+                "Every person counts once: its records share that weight, so that means are of "
+                "persons' means, and counts add up shares of persons."
+            )
+        return (
+            "What the records of a person teach together counts as much as one record's, at most: "
+            "people with many records count for less than their records would."
+        )
 
     def arrays(self, result: Result) -> dict[str, np.ndarray]:
         """What belongs into an .npz file, by name; empty where JSON says it all."""

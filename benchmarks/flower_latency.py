@@ -88,7 +88,8 @@ def resident(address: str, key: str, authority: str, told: str) -> None:
 
 def run(folder: Path, rounds: int, times: int) -> dict[str, list[float]]:
     """Seconds of each exchange by kind of party."""
-    os.environ["PYTHONPATH"] = str(Path(__file__).parent)
+    here = str(Path(__file__).parent)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     os.environ["FLWR_HOME"] = str(folder / "home")  # of the stock nodes
     tls = issue(folder / "tls", ["127.0.0.1"])
     names = [f"{kind}{index}" for kind in ("resident", "stock") for index in range(PARTIES)]
@@ -157,6 +158,9 @@ def report(seconds: dict[str, list[float]]) -> None:
         aim=AIM_RATIO,
         peer="Flower, stock SuperNode",
         ratio=True,
+        ours=medians["resident"],
+        theirs=medians["stock"],
+        measure="s",
     )
     figures.report(
         "an exchange of 1e5 floats, resident", medians["resident"], "s", aim=AIM_SECONDS, lower=True

@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 import figures
 from networks_common import TASKS, shrink
 
+SCORECARD = figures.Benchmark(quick=("--quick", "--models", "logistic"), seconds=5400, peer="torch")
+
 HERE = Path(__file__).parent
 SIDES = {
     "networks_peer_jax.py": (
@@ -63,7 +65,8 @@ Found = dict[str, dict[str, Any]]
 
 
 class Aim(NamedTuple):
-    """A quantity of `above` over that of `below`: at least, or at most, the bound."""
+    """A quantity of `above` over that of `below`: at least, or at most, the bound; `small` is that
+    of the model whose steps are so short that a round's fixed costs decide."""
 
     text: str
     above: str
@@ -71,6 +74,10 @@ class Aim(NamedTuple):
     bound: float
     least: bool
     quantity: str = "processor"
+    small: float | None = None
+
+    def bound_of(self, model: str) -> float:
+        return self.bound if self.small is None or model != "logistic" else self.small
 
 
 AIMS = (
@@ -78,9 +85,9 @@ AIMS = (
     Aim("times faster than Opacus ghost", "ghost+noise", "ours+noise", 1.5, True),
     Aim("times faster than vmap of grad", "vmap+noise", "ours+noise", 10, True),
     Aim("times NumPy by hand (on a par)", "numpy+noise", "ours+noise", 0.9, True),
-    Aim("of non-private time, no noise", "ours", "nonprivate", 1.25, False),
-    Aim("of non-private time, with noise", "ours+noise", "nonprivate", 1.6, False),
-    Aim("of non-private peak memory", "ours+noise", "nonprivate", 1.5, False, "memory"),
+    Aim("of non-private time, no noise", "ours", "nonprivate", 1.25, False, small=2.0),
+    Aim("of non-private time, with noise", "ours+noise", "nonprivate", 1.5, False, small=2.0),
+    Aim("of non-private peak memory", "ours+noise", "nonprivate", 1.3, False, "memory"),
 )
 
 
@@ -155,12 +162,15 @@ def verdicts(model: str, found: Found) -> None:
             print(f"  not measured  {aim.text}")
             if "Opacus" in aim.text and not any(name.startswith("sgd") for name in found):
                 figures.missing("Opacus", INSTALL)
+            side = TITLES[(aim.above if aim.least else aim.below).partition("+")[0]]
+            why = "left to the full form, or a side that is missing"
+            figures.unmeasured(f"{model}: {aim.text}", why, aim=aim.bound, peer=side)
             continue
-        ratio = parts[0] / parts[1]
-        reached = ratio >= aim.bound if aim.least else ratio <= aim.bound
+        ratio, bound = parts[0] / parts[1], aim.bound_of(model)
+        reached = ratio >= bound if aim.least else ratio <= bound
         words = "at least" if aim.least else "at most"
         print(
-            f"{ratio:>14.2f}  {aim.text} (aim: {words} {aim.bound:g}): "
+            f"{ratio:>14.2f}  {aim.text} (aim: {words} {bound:g}): "
             f"{'reached' if reached else 'MISSED'}"
         )
         title = TITLES[(aim.above if aim.least else aim.below).partition("+")[0]]
@@ -168,10 +178,13 @@ def verdicts(model: str, found: Found) -> None:
             f"{model}: {aim.text}",
             ratio,
             "times",
-            aim=aim.bound,
+            aim=bound,
             peer=title,
             lower=not aim.least,
-            ratio=aim.least,
+            ratio=True,
+            ours=parts[1 if aim.least else 0],
+            theirs=parts[0 if aim.least else 1],
+            measure="s" if aim.quantity == "processor" else "MB",
         )
 
 

@@ -40,6 +40,7 @@ VISITS = {
     "5 visits each": np.array([0.0, 0.0, 0.0, 0.0, 1.0]),
 }
 AIM = 0.5
+SCORECARD = figures.Benchmark(quick=("--seeds", "1"))
 
 
 class Visits(NamedTuple):

@@ -16,42 +16,54 @@ import figures
 from secure_sum import BITS, People, alternating, deals_for_the_first, people, share
 from unisono.engines import wire
 from unisono.engines.distributed import packets
-from unisono.secagg import neighbours, party, shamir
+from unisono.engines.distributed.envelope import HEAD_BYTES
+from unisono.secagg import neighbours, party, server, shamir
 from unisono.secagg.roster import KEY_BYTES, SIGNATURE_BYTES
 from unisono.secagg.session import Session
 
+SCORECARD = figures.Benchmark()
 
-def traffic(session: Session, size: int) -> tuple[int, int]:
-    """Bytes that one party sends and receives in a round, as they go over the wire."""
+
+def messages(session: Session, size: int) -> tuple[dict[str, int], dict[str, int]]:
+    """Bytes that one party sends and receives in each step, as they go over the wire."""
     n, around = session.parties, session.neighbours(0)
     key, signature = bytes(KEY_BYTES), bytes(SIGNATURE_BYTES)
     everyone = range(n)
     keys = {i: party.Announcement(2 * key, signature) for i in everyone}
     boxes = {i: bytes(party.BOX_BYTES) for i in around}
     deals = {i: party.Deal(key, signature, {0: boxes[i]} if i in boxes else {}) for i in everyone}
+    dealers = server.Dealers(server.ShareTable(session, key, keys), deals)
     sent = dict.fromkeys(everyone, signature)
     votes = dict.fromkeys(range(session.minimum), signature)
     pieces = {i: bytes(shamir.SHARE_BYTES) for i in session.holders(0)}
     vector = np.zeros(size, f"<u{BITS // 8}")
     place = {"session": session.id.hex(), "round": 0, "attempt": 0}
-    asked = [
-        wire.encode("announce", place),
-        wire.encode("deal", place, packets.announcements(keys)),
-        wire.encode("ask", {**place, "counted": [0] * n}, packets.deals(deals, 0)),
-        wire.encode("agree", place, packets.signatures(sent)),
-        wire.encode("unmask", place, packets.signatures(votes)),
-    ]
+    asked = {
+        "announce": wire.encode("announce", place),
+        "deal": wire.encode("deal", place, packets.announcements(keys)),
+        "ask": wire.encode("ask", {**place, "counted": [0] * n}, packets.deals(dealers)(0)),
+        "agree": wire.encode("agree", place, packets.signatures(sent)),
+        "unmask": wire.encode("unmask", place, packets.signatures(votes)),
+    }
     own = party.Deal(key, signature, boxes)
-    said = [
-        wire.encode("announce", {"party": 0}, packets.announcements({0: keys[0]})),
-        wire.encode("deal", {"party": 0}, packets.deal(0, own)),
-        wire.encode(
-            "masked", {"party": 0, "round": 0}, [vector, *packets.signatures({0: signature})]
-        ),
-        wire.encode("agree", {"party": 0}, packets.signatures({0: signature})),
-        wire.encode("unmask", {"party": 0}, packets.shares(pieces)),
-    ]
-    return sum(map(len, said)) + len(said) * SIGNATURE_BYTES, sum(map(len, asked))
+    signed = packets.signatures({0: signature})
+    said = {
+        "announce": wire.encode("announce", {}, packets.announcements({0: keys[0]})),
+        "deal": wire.encode("deal", {}, packets.deal(0, own)),
+        "ask": wire.encode("masked", {"round": 0}, [vector, *signed]),
+        "agree": wire.encode("agree", {}, signed),
+        "unmask": wire.encode("unmask", {}, packets.shares(pieces)),
+    }
+    return (
+        {step: len(data) + HEAD_BYTES for step, data in said.items()},
+        {step: len(data) for step, data in asked.items()},
+    )
+
+
+def traffic(session: Session, size: int) -> tuple[int, int]:
+    """Bytes that one party sends and receives in a round."""
+    sent, received = messages(session, size)
+    return sum(sent.values()), sum(received.values())
 
 
 def graphs(size: int, repetitions: int) -> None:

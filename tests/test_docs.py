@@ -203,6 +203,14 @@ def test_the_page_about_printed_noise_says_what_the_kinds_say():
     assert page == made["page"](made["measured"](page))
 
 
+def test_chances_beyond_one_machine_are_what_the_product_computes(monkeypatch):
+    """`python benchmarks/scaling_out.py --write` after a change of how neighbours are chosen."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    made = runpy.run_path(str(ROOT / "benchmarks" / "scaling_out.py"))
+    page = (DOCS / "scaling-out.md").read_text(encoding="utf-8")
+    assert page == made["written"](page, "chances", made["chances"]())
+
+
 def test_tables_of_models_and_algorithms_are_what_the_registries_say():
     """`python docs/make/registries.py` after a change."""
     written = runpy.run_path(str(DOCS / "make" / "registries.py"))["written"]

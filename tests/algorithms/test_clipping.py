@@ -13,6 +13,7 @@ from unisono.core.trust import Relation
 from unisono.errors import InvalidInput
 from unisono.problems.networks import mlp
 from unisono.problems.per_record import PerRecord
+from unisono.releases import blocked_sum
 from unisono.releases.blocked_sum import STYLES, Clipping, clipped_sum, moved, read
 
 WIDTH, COUNT, GRID = 4, 11, 2.0**-16
@@ -198,3 +199,14 @@ def test_bounds_reach_the_quantile_from_both_sides(start, style):
 def test_bad_settings(fields):
     with pytest.raises(InvalidInput):
         Clipping(**fields)
+
+
+@pytest.mark.parametrize(
+    ("block", "rows", "size"),
+    [(128, 640, 128), (128, 192, 128), (256, 320, 192), (512, 640, 320), (128, 64, 64), (4, 6, 4)],
+)
+def test_blocks_are_even_and_never_larger_than_asked(block, rows, size):
+    """What the sensitivity counts on is the largest block, and rows alike in multiples of 64."""
+    count = -(-rows // min(block, rows))
+    assert blocked_sum._even_block(block, rows, count) == size
+    assert count * size >= rows

@@ -31,6 +31,7 @@ from unisono.core.noise import (
     polya,
     rounded_gaussian,
     skellam,
+    successes,
     uniform_below,
 )
 from unisono.core.noise.exact import (
@@ -46,6 +47,7 @@ from unisono.core.noise.exact import (
 )
 from unisono.core.noise.inversion import InversionTable, draw_from_table
 from unisono.core.noise.negative_binomial import _polya_table
+from unisono.core.noise.subset import permutation
 from unisono.errors import InvalidInput
 
 Sampler = Callable[..., NDArray[Any]]
@@ -449,3 +451,35 @@ def test_the_samplers_do_not_import_jax() -> None:
 
     code = "import sys, unisono.core.noise; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("probability", [0.0, 2.0**-70, 0.01, 1 / 256, 0.3, 0.999, 1.0])
+def test_the_list_of_successes_is_the_mask(probability: float) -> None:
+    """The same bytes of the same stream, so that a law that is tested for one holds for both."""
+    for exact in (False, True):
+        mask = bernoulli(Keystream(bytes(32)), probability, 3000, always_exact=exact)
+        found = successes(Keystream(bytes(32)), probability, 3000, always_exact=exact)
+        assert found.tolist() == np.flatnonzero(mask).tolist()
+
+
+class _Words:
+    """Stands for a keystream whose words are given."""
+
+    def __init__(self, *given: list[int]) -> None:
+        self.given = list(given)
+
+    def words(self, count: int) -> np.ndarray:
+        return np.array(self.given.pop(0)[:count], np.uint64)
+
+
+def test_a_permutation_is_the_order_of_its_words() -> None:
+    """Also of words that differ in the bits alone where their numbers are written for sorting;
+    equal words are drawn again, for what orders them would be their place and not chance."""
+    top = 2**63
+    for count in (0, 1, 2, 255, 256, 257, 5000):
+        words = Keystream(bytes(32)).words(count)
+        assert permutation(Keystream(bytes(32)), count).tolist() == np.argsort(words).tolist()
+    close = [[top + 3, top + 1, top + 2, 5]]
+    assert permutation(_Words(*close), 4).tolist() == [3, 1, 2, 0]  # type: ignore[arg-type]
+    again = [[7, 9, 7, 8], [2**64 - 1, 0, 2**40, 2**50]]
+    assert permutation(_Words(*again), 4).tolist() == [1, 2, 3, 0]  # type: ignore[arg-type]

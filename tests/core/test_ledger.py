@@ -23,7 +23,16 @@ from unisono.accounting import gaussian
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.compiled import computed
 from unisono.core.costs import everyone
-from unisono.core.events import Composed, Event, Gaussian, NoNoise, Poisson, bounded_sum
+from unisono.core.events import (
+    Composed,
+    Event,
+    Everyone,
+    Gaussian,
+    NoNoise,
+    Poisson,
+    WithoutReplacement,
+    bounded_sum,
+)
 from unisono.core.grant import Draw, Grant, join
 from unisono.core.journal import MemoryJournal, read
 from unisono.core.ledger import Ledger
@@ -289,13 +298,18 @@ def test_a_forked_process_cannot_use_its_parents_grant(ledger):
 # ------------------------------------------------------ identity and integrity
 
 
-def test_identity_comes_from_the_policy_not_the_path(tmp_path, policy):
+def test_identity_is_the_data_set_and_a_random_number_wherever_the_file_lies(tmp_path, policy):
     one = Ledger.create(tmp_path / "a", policy, ACCOUNTANT)
     (tmp_path / "a").rename(tmp_path / "b")
     assert Ledger.open(tmp_path / "b", ACCOUNTANT, policy).identity == one.identity
-    other = Policy("ages", Budget(2.0, 1e-6))
-    with pytest.raises(InvalidInput, match="another policy"):
-        Ledger.open(tmp_path / "b", ACCOUNTANT, other)
+    lower = Policy("ages", Budget(0.5, 1e-6))
+    assert Ledger.open(tmp_path / "b", ACCOUNTANT, lower).identity == one.identity
+    assert Ledger.create(tmp_path / "c", policy, ACCOUNTANT).identity != one.identity
+    with pytest.raises(InvalidInput, match="allows more than the ledger"):
+        Ledger.open(tmp_path / "b", ACCOUNTANT, Policy("ages", Budget(2.0, 1e-6)))
+    for other in (Policy("weights", Budget(1.0, 1e-6)), replace(policy, colluders=1)):
+        with pytest.raises(InvalidInput, match="another policy"):
+            Ledger.open(tmp_path / "b", ACCOUNTANT, other)
 
 
 def test_truncation_and_rewriting_show_against_a_head_kept_elsewhere(file_ledger, cost, policy):
@@ -456,6 +470,23 @@ def test_the_sampler_used_is_the_sampler_accounted(ledger):
     assert isinstance(release(draw, contribution(mask=mask), event), Released)
 
 
+@pytest.mark.parametrize("sampler", [Poisson(0.3), WithoutReplacement(7, 40), Everyone()])
+def test_a_list_of_the_chosen_is_the_mask_and_is_drawn_once(sampler):
+    """Two ledgers of one seed: one draw gives the mask, its twin the numbers of those in it."""
+
+    def twin():
+        ledger = Ledger.in_memory(Policy("twin", Budget(8.0, 1e-5)), ACCOUNTANT, seed=11)
+        _, cost = paid_for(contribution(), sampler=sampler)
+        return ledger.authorize(cost).draw(0)
+
+    draw = twin()
+    assert draw.chosen(sampler, 40).tolist() == np.flatnonzero(twin().sample(sampler, 40)).tolist()
+    with pytest.raises(GrantMisused, match="tossed already"):
+        draw.chosen(sampler, 40)
+    with pytest.raises(GrantMisused, match="tossed already"):
+        draw.sample(sampler, 40)
+
+
 def grant_of_one(ledger):
     _, cost = paid_for(contribution(), std=100.0, sampler=Poisson(0.5))
     return ledger.authorize(cost).draw(0)
@@ -541,7 +572,8 @@ def test_a_hundred_thousand_entries_open_and_answer(tmp_path):
     book = Ledger.create(tmp_path / "big", policy, ACCOUNTANT)
     event = Event(Gaussian(1000.0), bounded_sum(l2=1.0))
     book.authorize(everyone(event * 1))
-    line = {"kind": "grant", "number": 0, "releases": 1, "purpose": "", "time": "t"}
+    line = {"kind": "grant", "number": 0, "releases": 1, "purpose": ""}
+    line["time"] = book._last_time
     with book._journal.locked():
         name = next(iter(book._costs))
         book._journal.append([line | {"cost": name, "number": n} for n in range(1, 100_000)])

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from unisono.core.release import require_room_for_noise
 from unisono.core.trust import Relation
 from unisono.core.values import clipped_sum, require_finite, sum_sensitivity, within
 from unisono.errors import InvalidInput
@@ -91,3 +92,12 @@ def test_bad_bounds_are_refused():
             sum_sensitivity(clip, grid, 2)
     with pytest.raises(InvalidInput, match="2 value"):
         require_finite(np.array([1, np.nan, np.inf]), "ages")
+
+
+@pytest.mark.parametrize("extreme", [2**62, -(2**62), 2**63 - 1, -(2**63)])
+def test_integers_that_leave_no_room_for_noise_are_refused(extreme):
+    """The least 64-bit integer too, whose absolute value in 64 bits is negative."""
+    require_room_for_noise(np.array([], np.int64))
+    require_room_for_noise(np.array([0, 2**62 - 1, 1 - 2**62]))
+    with pytest.raises(InvalidInput, match="overflows 62-bit"):
+        require_room_for_noise(np.array([0, extreme, 5]))

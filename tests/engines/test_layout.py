@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from scipy import stats
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms import (
@@ -28,10 +29,18 @@ from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process, rounds
-from unisono.engines.layout import padded_length, program_rows, segment_rows
+from unisono.engines.layout import (
+    batch_width,
+    chosen_rows,
+    padded_length,
+    program_rows,
+    segment_rows,
+)
 from unisono.engines.rounds import Keys, _clean_values, _noised, stack
 from unisono.errors import ConditionViolated
+from unisono.problems import networks
 from unisono.problems.record_loss import RecordLoss
+from unisono.releases import blocked_sum
 from unisono.releases.blocked_sum import Clipping
 
 from .. import methods
@@ -273,3 +282,76 @@ def test_the_last_bit_of_others_is_not_decided_by_a_record_that_comes(monkeypatc
     rows = np.concatenate([on_the_edge(generator, grid) for _ in range(3)])
     moved = others_move_by(study, rows, equal)
     assert moved == 0 if fixed else moved >= 448
+
+
+# ------------------------------------------------------------------ segments of secret batches
+
+
+LARGE = Facts((4800,), 3, 1, 0, exact_sizes=False)
+SAMPLED = methods.dp_sgd(
+    PROBLEM, optax.sgd(0.1), 2.0, 1e-5, rounds=40, sampling_rate=0.1, relation=ADDED
+)
+
+
+def test_a_segment_holds_the_usual_batch_and_two_hold_every_one():
+    """Nine of ten batches fit into a segment, all but one in 10^18 into two; where sizes are
+    public, nobody may be left out, and a batch is padded as before."""
+    study = Study(SAMPLED, LARGE, Trust.LOCAL)
+    size, law = segment_rows(study), stats.binom(4800, 0.1)
+    assert size == 512
+    assert 0.01 < law.sf(size) < 0.1
+    assert law.sf(2 * size) < 1e-18
+    assert batch_width(study) == 2 * size
+    exact = replace(LARGE, exact_sizes=True)
+    public = methods.dp_sgd(PROBLEM, optax.sgd(0.1), 2.0, 1e-5, rounds=40, sampling_rate=0.1)
+    padded = public.bind(exact, Trust.LOCAL).batch(exact)
+    assert stats.binom(4800, 0.1).sf(padded) < 1e-18
+    small = Study(ALGORITHMS["dp-sgd"], FACTS, Trust.LOCAL)
+    assert segment_rows(small) == 128  # nothing to spare
+
+
+def test_batches_of_one_and_of_two_segments_hold_exactly_who_was_chosen():
+    """Over 40 rounds about two batches take a second segment: everybody whom the draw chose lies
+    in one row, nobody in two, and a record's chance is the sampling rate."""
+    study = Study(SAMPLED, LARGE, Trust.LOCAL)
+    size, event = segment_rows(study), study.algorithm.event(LARGE, Trust.LOCAL)
+    twins = [book().authorize(study.cost, 40) for _ in range(2)]
+    lengths, taken = set(), 0
+    for number in range(40):
+        first, second = (grant.draw(number, b"") for grant in twins)
+        rows = chosen_rows(study, first, event, [4800])[0]
+        chosen = np.flatnonzero(second.sample(event.sampler, 4800))
+        assert np.sort(rows[rows >= 0]).tolist() == chosen.tolist()
+        full = rows[: len(rows) - size]
+        assert (full >= 0).all()  # only the last segment has empty rows
+        lengths.add(len(rows) // size)
+        taken += len(chosen)
+    assert lengths == {1, 2}
+    assert stats.binomtest(taken, 40 * 4800, 0.1).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("model", ["mlp", pytest.param("convolutional", marks=pytest.mark.slow)])
+def test_rows_of_usual_networks_are_alike(model):
+    """A record of a network's batch adds the same integers at every place of a block: what the
+    proof asks of a record that moves into another segment."""
+    dense, width = model == "mlp", 784
+    network = networks.mlp(width, (256,), 10) if dense else networks.convolutional((28, 28, 1))
+    parameters = network.init(jax.random.key(0))
+    plan = RecordLoss(network.loss, parameters, (np.zeros(width, np.float32), np.float32(0))).plan
+    generator = np.random.default_rng(1)
+    rows = generator.normal(size=(128, width)).astype(np.float32)
+    labels = generator.integers(0, 4, size=128).astype(np.float32)
+
+    @jax.jit
+    def clean(parameters, rows, labels, mask):
+        columns = (rows, labels)
+        return blocked_sum.clipped_sum(
+            plan, Clipping(), parameters, jnp.ones(1), columns, mask, 2.0**-18, True
+        ).value
+
+    def at(place):
+        lying = np.roll(rows, place, 0), np.roll(labels, place), np.arange(128) == place
+        return np.asarray(clean(parameters, *lying)).tobytes()
+
+    seen = {at(place) for place in (0, 1, 2, 3, 5, 8, 13, 31, 47, 63, 64, 65, 96, 126, 127)}
+    assert len(seen) == 1

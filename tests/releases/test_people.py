@@ -275,9 +275,11 @@ def test_the_fuzzer_finds_persons_who_add_what_two_records_may(monkeypatch):
 RUNS, HELD = 1000, 8
 
 
-def audited(fault=None):
-    """A person of three records whose gradients add up to 2.2, or nobody, in five rounds."""
-    method = methods.gradient_perturbation(EPSILON, DELTA, rounds=5, relation=Relation.ZERO_OUT)
+def audited(fault=None, rounds=5):
+    """A person of three records whose gradients add up to 2.2, or nobody, in a few rounds."""
+    method = methods.gradient_perturbation(
+        EPSILON, DELTA, rounds=rounds, relation=Relation.ZERO_OUT
+    )
     made = Study(method, people((HELD,)), Trust.LOCAL)
     attack, generator = attacker(made), np.random.default_rng(0)
     rows = generator.normal(size=(HELD, 3, 2)).astype(np.float32) / 4
@@ -300,4 +302,4 @@ def test_audits_of_persons_find_half_of_the_noise_and_nothing_else():
 
 def test_audits_find_persons_who_add_what_two_records_may(monkeypatch):
     twice_the_clip(monkeypatch)
-    assert audited().epsilon > EPSILON
+    assert audited(rounds=4).epsilon > EPSILON  # another program than the unharmed one

@@ -68,7 +68,7 @@ def crowd(
 
 
 def ring(monkeypatch: Any, parties: int, degree: int, threshold: int, colluders: int = 0) -> Crowd:
-    """A crowd on a ring of this degree; its own study, since neighbours are remembered by it."""
+    """A crowd on a ring of this degree; with a study, and so a session, of its own."""
     monkeypatch.setattr(neighbours, "choose", lambda *_: (degree, threshold))
     return crowd(parties, colluders=colluders, study=f"ring {degree} {threshold}".encode())
 

@@ -123,6 +123,9 @@ def test_more_colluders_than_the_bound_are_as_unlikely_as_claimed(parties, collu
 
     most = most_colluders(parties, colluders, degree)
     assert chance(most) <= Fraction(1, 2**104) < chance(most - 1)
+    for others in (most - 1, most, most + 5):
+        found = neighbours.crowded(parties, colluders, degree, others)
+        assert found == pytest.approx(float(chance(others)), rel=1e-9)
 
 
 def test_the_bound_grows_with_colluders_and_neighbours():
@@ -172,7 +175,7 @@ def test_honest_dropouts_hinder_fewer_rounds_than_claimed(parties, minimum):
     gone, spare = parties - minimum, degree + 1 - threshold
     stuck = minimum * neighbours._tail(parties - 1, gone, degree, spare)
     stuck += gone * neighbours._tail(parties - 1, gone - 1, degree, spare - 1)
-    assert stuck <= neighbours._STUCK
+    assert stuck <= neighbours.stuck(parties, gone, degree, threshold) <= neighbours._STUCK
 
 
 def test_up_to_a_hundred_parties_mask_with_everybody():

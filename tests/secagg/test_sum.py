@@ -164,6 +164,43 @@ def test_a_ring_fails_closed_when_a_party_loses_its_holders(monkeypatch):
     assert "do not open the secret" in str(done.failure)
 
 
+class Asked(dict):
+    """Shares by holder; counts how often they are asked for, and cannot be walked through."""
+
+    count = 0
+
+    def __getitem__(self, holder):
+        self.count += 1
+        return super().__getitem__(holder)
+
+    def get(self, holder, default=None):
+        self.count += 1
+        return super().get(holder, default)
+
+    def __iter__(self):
+        raise AssertionError("all holders are walked through for one party's secret")
+
+    items = keys = values = __iter__
+
+
+def test_opening_asks_the_holders_of_each_secret_only(monkeypatch):
+    """Walking through all parties for each secret made opening quadratic: 40 n here, 2 (k + 1) n
+    at most now."""
+    people = ring(monkeypatch, 40, 4, 4)
+    vectors = {i: [i] for i in range(40)}
+    seen = []
+    opened = server.open_sum
+
+    def counted(survivors, shares):
+        seen.append(Asked(shares))
+        return opened(survivors, seen[-1])
+
+    monkeypatch.setattr(server, "open_sum", counted)
+    done = run(people, vectors, {7: "mask"})
+    np.testing.assert_array_equal(done.total, plain_sum(vectors, done.alive, 32))
+    assert 0 < seen[0].count <= 2 * 40 * 5
+
+
 # -------------------------------------------------- sizes tell nothing private
 
 

@@ -323,7 +323,7 @@ def test_a_policy_says_who_is_a_person(tmp_path):
     built = built_of(TEXT)
     records = tmp_path / "clinic.csv"
     records.write_text("patient,visit,pressure,sick\n")
-    policy = policy_for(built, data_set(records), "clinic", None, False)
+    policy = policy_for(built, data_set(records), "clinic", None, False, Budget(600.0, 1e-4))
     assert policy.budget.person == "patient"
     assert policy.core_policy().person == "patient"
     assert Policy.from_json(policy.core_policy().to_json()) == policy.core_policy()

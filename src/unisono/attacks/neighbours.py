@@ -142,6 +142,9 @@ class _Scripted:
             return self.world.present[self.world.rows[self.world.rows >= 0]]
         return self.world.present
 
+    def chosen(self, sampler: Any, units: int) -> np.ndarray:
+        return np.flatnonzero(self.sample(sampler, units))
+
     def order(self, units: int, party: int = 0) -> np.ndarray:
         if self.layout.batches:
             return np.searchsorted(np.flatnonzero(self.world.present), self._order)

@@ -14,8 +14,9 @@ import hashlib
 import operator
 import os
 import threading
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -29,7 +30,7 @@ from unisono.core.events import (
     WithoutReplacement,
     releases_of,
 )
-from unisono.core.noise import Keystream, bernoulli
+from unisono.core.noise import Keystream, bernoulli, successes
 from unisono.core.noise.subset import permutation, subset
 from unisono.core.trust import ITERATES, Viewer
 from unisono.errors import GrantMisused
@@ -80,15 +81,23 @@ class Grant(_Uncopyable):
                 "grants are made by Ledger.authorize only: ask the ledger, which writes the "
                 "cost down first"
             )
-        self.ledger, self.number, self.cost, self.releases = ledger, number, dict(cost), releases
+        self.ledger, self.number, self.releases = ledger, number, releases
+        # What a ledger checked once is shared by all its grants, and nobody can change it.
+        shared = cost if isinstance(cost, MappingProxyType) else MappingProxyType(dict(cost))
+        self.cost: Mapping[Viewer, Composed] = shared
         self._secret = secret
         self._next = 0
         self._lock = threading.RLock()
         self._process = os.getpid()
-        seen = self.cost.get(ITERATES, Composed())
-        self._paid = {event: count * releases_of(event) for event, count in seen.parts}
-        self._used: Counter[tuple[Event, int | None]] = Counter()
+        self._used: dict[tuple[Event, int | None], int] = {}
         self.records = records
+
+    @cached_property
+    def _paid(self) -> dict[Event, int]:
+        """How often each event may be released; counted when the first is, for of a hundred
+        thousand grants that are drawn together (`join`) none is asked."""
+        seen = self.cost.get(ITERATES, Composed())
+        return {event: count * releases_of(event) for event, count in seen.parts}
 
     @property
     def simulated(self) -> bool:
@@ -149,13 +158,14 @@ class Grant(_Uncopyable):
             self._pay_once(event, times, record)
 
     def _pay_once(self, event: Event, times: int, record: int | None) -> None:
-        if self._used[event, record] + times > self._paid.get(event, 0):
+        used = self._used.get((event, record), 0) + times
+        if used > self._paid.get(event, 0):
             known = ", ".join(type(e.noise).__name__ for e in self._paid) or "nothing"
             raise GrantMisused(
                 f"grant {self.number} paid for {known}, and not (or not as often) for {event}: "
                 "authorize the event that is released"
             )
-        self._used[event, record] += times
+        self._used[event, record] = used
 
     def __repr__(self) -> str:
         return f"<Grant {self.number}: {self._next} of {self.releases} draws used>"
@@ -220,23 +230,35 @@ class Draw(_Uncopyable):
 
     def sample(self, sampler: Sampler, units: int) -> SamplingMask:
         """Secret coins: which of `units` take part. The event paid for must name this sampler."""
-        if self._sampler is not None:
-            raise GrantMisused("the coins of this draw were tossed already: one sample per release")
-        stream = Keystream(self._key("coins"))
-        self._sampler = sampler
+        stream = self._coins(sampler, units)
         match sampler:
             case Everyone():
                 chosen = np.ones(units, dtype=bool)
             case Poisson(rate):
                 chosen = bernoulli(stream, rate, units)
-            case WithoutReplacement(size, population):
-                if population != units:
-                    raise GrantMisused(
-                        f"the sampler draws from {population} units, but there are {units}: "
-                        "the event would claim another population"
-                    )
+            case WithoutReplacement(size):
                 chosen = subset(stream, size, units)
         return SamplingMask.of(self, chosen)
+
+    def chosen(self, sampler: Sampler, units: int) -> np.ndarray:
+        """The numbers of those who take part, in increasing order: what `sample` would choose, in
+        less time where they are few."""
+        if isinstance(sampler, Poisson):
+            return successes(self._coins(sampler, units), sampler.rate, units)
+        return np.flatnonzero(self.sample(sampler, units))
+
+    def _coins(self, sampler: Sampler, units: int) -> Keystream:
+        """The bits that choose, once, for the sampler that the event must then name."""
+        if self._sampler is not None:
+            raise GrantMisused("the coins of this draw were tossed already: one sample per release")
+        stream = Keystream(self._key("coins"))
+        self._sampler = sampler
+        if isinstance(sampler, WithoutReplacement) and sampler.population != units:
+            raise GrantMisused(
+                f"the sampler draws from {sampler.population} units, but there are {units}: "
+                "the event would claim another population"
+            )
+        return stream
 
     def order(self, units: int, party: int = 0) -> np.ndarray:
         """A secret uniform order of the units that were chosen for this release."""

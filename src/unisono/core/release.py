@@ -136,14 +136,22 @@ def require_sampled(draw: Draw, contribution: Contribution, event: Event) -> Non
         )
 
 
+def require_room_for_noise(value: np.ndarray) -> None:
+    """Refuse integers to which noise cannot be added without leaving 64 bits.
+
+    Ends are compared as Python's integers: the least 64-bit integer has no absolute value there.
+    """
+    if value.size and max(int(value.max()), -int(value.min())) >= _HEADROOM:
+        raise InvalidInput(
+            "the contribution overflows 62-bit integers: use a coarser grid or a smaller clip"
+        )
+
+
 def _noised(draw: Draw, contribution: Contribution, event: Event, honest: int) -> np.ndarray:
     require_paid_for(contribution, event, getattr(contribution, "grid", 0.0))
     require_sampled(draw, contribution, event)
     value = np.asarray(contribution.value)
-    if value.size and int(np.abs(value.astype(object)).max()) >= _HEADROOM:
-        raise InvalidInput(
-            "the contribution overflows 62-bit integers: use a coarser grid or a smaller clip"
-        )
+    require_room_for_noise(value)
     steps = noise_steps(draw.take(event), event, contribution.grid, value.shape, honest)
     if value.dtype == np.int32:
         # A sum of 32-bit integers lives modulo 2^32; noise must be added in the same ring, or a

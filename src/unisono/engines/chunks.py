@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from unisono.core.events import Event
@@ -25,7 +25,7 @@ from unisono.core.release import (
 )
 from unisono.core.study import Study
 from unisono.core.trust import Trust, Unit
-from unisono.engines.layout import chosen_rows, in_turn, wider
+from unisono.engines.layout import batch_width, chosen_rows, in_turn, wider
 from unisono.engines.record_order import answered, schedule_of
 from unisono.engines.requirements import (
     drawn_in_graph,
@@ -56,9 +56,10 @@ class Chunk:
         order: np.ndarray | None = None,
     ) -> None:
         algorithm, facts, trust = study.algorithm, study.facts, study.trust
-        # Records are handed to the compiled program's device once, not with every chunk.
+        # Records are handed to the compiled program's device once, not with every chunk, and used
+        # where they lie if that device is the processor itself (`layout.stacked`).
         self.study = study
-        self.data = Stack(tuple(jnp.asarray(array) for array in data.arrays), data.real)
+        self.data = Stack(tuple(jax.device_put(array) for array in data.arrays), data.real)
         self.records = data.real.sum(axis=1)
         self.grid = algorithm.grid(facts, trust)
         require_headroom(study)
@@ -124,9 +125,7 @@ class Chunk:
                     rows, part = self._chosen(draw, event, mine, number)
                     if rows.shape[-1] > masks.shape[-1]:  # a batch of several segments
                         masks = wider(masks, rows.shape[-1])
-                    elif rows.shape[-1] < masks.shape[-1]:
-                        rows = wider(rows, masks.shape[-1])
-                    masks[row, step, mine] = rows
+                    masks[row, step, mine, ..., : rows.shape[-1]] = rows
                     takes[row, mine] &= part
                     jobs.append((row, step, mine, event, draw.take(event)))
         if study.trust is not Trust.TRUSTED_SERVER:
@@ -139,7 +138,7 @@ class Chunk:
         real, batch = self.data.real, study.algorithm.batch
         masks = np.zeros((rounds, steps, *real.shape), bool)
         if batch is not None:
-            masks = np.full((rounds, steps, len(real), batch(study.facts)), -1, np.int32)
+            masks = np.full((rounds, steps, len(real), batch_width(study)), -1, np.int32)
         if study.trust is Trust.TRUSTED_SERVER:
             return masks, np.zeros((rounds, steps, len(real), *[1] * len(self.shape)), np.int32)
         if self.in_graph:

@@ -21,18 +21,23 @@ is jointly convex). Of such a pair one block differs, by r, or two: r's, where l
 the one that l has left; in exact arithmetic the sum moves by r alone. Every other block holds the
 same rows in the same places of the same program, and comes out bit by bit the same.
 
-With as many records as were agreed there is one segment, and nobody ever moves. Beyond that l is
-computed in two places. There this rests on programs that treat all places alike, which those of
-multiples of 64 rows do (tested for every algorithm; others have a remainder that is summed in
-another order). Events pay for l being rounded the other way and for errors of two blocks.
+Of all records, as many as were agreed fill one segment, and nobody ever moves; of a secret sample,
+fewer than one in ten take a second one (`releases.release.segment_size`: a segment with room for
+every batch would be a third empty, and cost as much as a full one). There l is computed in two
+places, and this rests on programs that treat all places alike, which those of multiples of 64 rows
+do (tested for every algorithm and for networks of usual sizes; others have a remainder that is
+summed in another order). Events pay for l being rounded the other way and for errors of two blocks,
+always.
 
 Turns by place. Where it is public whose turn it is (`rows`), records lie in drawn places
 of a fixed number, and those that find none are left out. An added record may then stand in another
 one's place: the claim under add-or-remove is that of a replaced record.
 """
 
+import math
 import warnings
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import jax
@@ -45,6 +50,7 @@ from unisono.core.study import Study
 
 _NOBODY = -1
 _LANES = 64
+_ALIGNMENT = 64  # bytes
 
 
 def segment_rows(study: Study) -> int | None:
@@ -128,6 +134,22 @@ def padded(column: np.ndarray, rows: int) -> np.ndarray:
     return out
 
 
+def stacked(parts: Sequence[np.ndarray], rows: int) -> np.ndarray:
+    """Columns of all parties (parties, rows, ...), with rows of zeros at their ends.
+
+    They begin where JAX wants arrays to begin, which then uses them as they are: the records are
+    copied once.
+    """
+    shape, dtype = (len(parts), rows, *parts[0].shape[1:]), parts[0].dtype
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.zeros(size + _ALIGNMENT, np.uint8)
+    first = -memory.ctypes.data % _ALIGNMENT
+    out = memory[first : first + size].view(dtype).reshape(shape)
+    for place, part in zip(out, parts, strict=True):
+        place[: len(part)] = part
+    return out
+
+
 # ------------------------------------------------------------------ batches
 
 
@@ -138,18 +160,27 @@ def chosen_rows(study: Study, draw: Draw, event: Event, records: Sequence[int]) 
     for; with hidden ones they fill further segments.
     """
     assert study.algorithm.batch is not None
-    size = study.algorithm.batch(study.facts)
-    ends = np.cumsum(records)
-    coins = np.split(np.asarray(draw.sample(event.sampler, int(ends[-1]))), ends[:-1])
-    found = []
-    for party, own in enumerate(coins):
-        chosen = np.flatnonzero(own)
-        chosen = chosen[draw.order(len(chosen), party)]
-        if segment_rows(study) is None:
-            chosen = chosen[:size]
-        found.append(spread(chosen, draw.places(size, party), size))
-    most = max(map(len, found))
-    return np.stack([wider(rows, most) for rows in found])
+    size, cut = study.algorithm.batch(study.facts), segment_rows(study) is None
+    ends = list(accumulate(map(int, records)))
+    everyone = draw.chosen(event.sampler, ends[-1])
+    found, begin, first = [], 0, 0
+    for party, end in enumerate(ends):
+        last = int(everyone.searchsorted(end))
+        chosen = (everyone[first:last] - begin)[draw.order(last - first, party)]
+        found.append(spread(chosen[:size] if cut else chosen, draw.places(size, party), size))
+        begin, first = end, last
+    out = np.full((len(found), max(map(len, found))), _NOBODY, np.int32)
+    for row, own in zip(out, found, strict=True):
+        row[: len(own)] = own
+    return out
+
+
+def batch_width(study: Study) -> int:
+    """How many row numbers a batch is given in a compiled program: where sizes are hidden two
+    segments, as a program of one would be compiled anew for the first batch that takes another."""
+    assert study.algorithm.batch is not None
+    segments = 1 if segment_rows(study) is None or study.algorithm.named is not None else 2
+    return segments * study.algorithm.batch(study.facts)
 
 
 def batched(study: Study, chosen: Sequence[np.ndarray]) -> np.ndarray:
@@ -173,6 +204,8 @@ def in_turn(study: Study, number: int) -> np.ndarray:
 def wider(rows: np.ndarray, length: int) -> np.ndarray:
     """Row numbers (..., rows) with as many more that name nobody."""
     missing = length - rows.shape[-1]
+    if not missing:
+        return rows
     return np.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(0, missing)], constant_values=_NOBODY)
 
 

@@ -58,8 +58,8 @@ def encode(tag: str, scalars: Mapping[str, Any], arrays: Sequence[Any] = ()) -> 
     ).encode()
     _require_small(header)
     _require_layout(layout)
-    body = b"".join(a.astype(a.dtype.newbyteorder("<")).tobytes() for a in prepared)
-    data = MAGIC + bytes([VERSION]) + struct.pack("<I", len(header)) + header + body
+    body = [a.astype(a.dtype.newbyteorder("<"), copy=False).tobytes() for a in prepared]
+    data = b"".join([MAGIC, bytes([VERSION]), struct.pack("<I", len(header)), header, *body])
     if len(data) > MAXIMUM_BYTES:
         raise InvalidInput(f"a message of {len(data)} bytes exceeds {MAXIMUM_BYTES}: split it")
     return data

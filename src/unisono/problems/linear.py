@@ -43,9 +43,11 @@ class LinearLoss:
         (n, k, features) of persons with labels (n, k) give (n, k) or (n, k, outputs)."""
         if features.ndim == 3:
             flat = features.reshape(-1, features.shape[2])
-            found = self.function.slopes(flat @ parameters, labels.reshape(-1))
+            found = self.coefficients(parameters, flat, labels.reshape(-1))
             return found.reshape(*labels.shape, *found.shape[1:])
-        return self.function.slopes(features @ parameters, labels)
+        # A vector times a transposed matrix compiles to the faster of the two products.
+        scores = features @ parameters if parameters.ndim > 1 else parameters @ features.T
+        return self.function.slopes(scores, labels)
 
     def shape(self, features: int) -> tuple[int, ...]:
         """The shape of the parameters."""

@@ -19,7 +19,7 @@ makes the functions, and may read the price.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -48,9 +48,9 @@ from unisono.releases.release import (
     Priced,
     Release,
     SizedBound,
-    batch_size,
     price,
     round_event,
+    segment_size,
 )
 from unisono.releases.scaled_sum import ScaledSum
 
@@ -344,6 +344,13 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
             _, raw = raw_of(public, None, Records(data, mask, size))
             return None, bound.integers(facts, privacy, priced.step, (party, raw), mask)[0]
         own = party[0] if remembers else party
+        if isinstance(bound, ScaledSum):  # rows are made and added up in turns
+
+            def of_turn(columns: Any, present: Any) -> Any:
+                return raw_of(public, own, Records(columns, present, size))[1]
+
+            made = bound.streamed(facts, privacy, priced.step, of_turn, data, mask)
+            return ((own, None) if remembers else own), made
         own, raw = raw_of(public, own, Records(data, mask, size))
         here = bound.of_party(size) if isinstance(bound, SizedBound) else bound
         contribution, sent = here.integers(facts, privacy, priced.step, raw, mask)
@@ -451,7 +458,8 @@ def _batch(release: Release, facts: Facts) -> Callable[[Facts], int] | None:
     """How many rows of a party reach its function, where not all of them do."""
     if release.named is not None:
         return lambda _: 1
-    return (lambda _: batch_size(release, facts)) if release.bound.batched else None
+    size = cache(lambda: segment_size(release, facts))
+    return (lambda _: size()) if release.bound.batched else None
 
 
 def _apart(

@@ -206,8 +206,8 @@ def clipped_sum(
     rows = mask.shape[0]
     # Bounds come from the server: whatever it says, they are numbers in range.
     bounds = jnp.where(jnp.isfinite(bounds), jnp.clip(bounds, _LEAST, _MOST), 1.0)
-    size = min(clipping.block, rows)
-    count = -(-rows // size)
+    count = -(-rows // min(clipping.block, rows))
+    size = _even_block(clipping.block, rows, count)
     padding = count * size - rows
 
     def blocks(column: Any) -> Any:
@@ -231,6 +231,13 @@ def clipped_sum(
     vector = jnp.concatenate([part.reshape(-1) for part in total])
     bound = clipping.sensitivity(problem, step, hides_presence)
     return Contribution(vector, step, bound, maker=_BOUNDED_ONLY)
+
+
+def _even_block(block: int, rows: int, count: int) -> int:
+    """The smallest multiple of 64 at which `count` blocks hold all rows, so that few are padding;
+    blocks that are no such multiples, and treat rows differently, stay as they are."""
+    lanes = 64 if block % 64 == 0 else block
+    return min(block, rows, lanes * -(-rows // (count * lanes)))
 
 
 def _block(

@@ -7,7 +7,7 @@ sum. Nobody else calibrates noise for a run.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -31,6 +31,8 @@ from unisono.mechanisms import MECHANISMS, gaussian, laplace
 from unisono.mechanisms.printed import PrintedNoise, event_as_printed
 from unisono.releases.people import for_unit
 
+# All parties' integers are added modulo 2^32, in a secure sum and in a compiled program alike.
+MODULUS_BITS = 32
 # Above this epsilon noise is too narrow to be drawn inside a compiled program.
 IN_GRAPH_EPSILON = 15.0
 
@@ -255,10 +257,16 @@ def price(
             asked = int(counts.max() if party is None else counts[party])
         return facts.attempts(asked) * (release.local_steps.steps if release.local_steps else 1)
 
-    step = _proved(
-        list(bound.steps(release, facts, privacy)),
-        lambda step: event(step, privacy.smallest, turns(None), 1),
-    )
+    steps = list(bound.steps(release, facts, privacy))
+    reach = bound.sum_bound(release, facts, privacy)
+
+    def suits(step: float) -> bool:
+        """Whether sums fit; of the last step engines ask that again, and refuse it in words."""
+        priced = event(step, privacy.smallest, turns(None), 1)
+        widest = max(release.scales, default=1.0)
+        return step == steps[-1] or fits(sum_reach(reach, [priced], facts, trust, widest), step)
+
+    step = _proved(steps, suits)
     shares = facts.honest if trust is Trust.SECURE_SUM else 1
     if privacy.own or (release.turns is not None and release.local_steps):
         events = tuple(
@@ -301,6 +309,25 @@ def copies(facts: Facts, trust: Trust) -> float:
             return 1.0
 
 
+def sum_reach(
+    bound: float, events: Sequence[Event], facts: Facts, trust: Trust, scale: float = 1.0
+) -> float:
+    """How far numbers of a sum get whose clean ones are at most `bound`: twelve standard deviations
+    of noise, `scale` times as wide as the events', beyond it. A number of a clean sum at its bound
+    is farther with probability 2e-33."""
+
+    def std(event: Event) -> float:
+        return float(getattr(event.noise, "std", 1.5 * getattr(event.noise, "scale", 0.0)))
+
+    spread = facts.parties if trust is Trust.LOCAL else facts.parties / facts.honest
+    return bound + 12 * scale * max(map(std, events)) * math.sqrt(spread)
+
+
+def fits(reach: float, step: float) -> bool:
+    """Whether numbers up to `reach`, in these steps, fit the modulus with their signs."""
+    return reach / step < 2 ** (MODULUS_BITS - 1)
+
+
 # ------------------------------------------------------------- noise inside a computation
 
 # Part of μ² that pays for the small noise on the output, and how finely noise inside is rounded.
@@ -337,6 +364,9 @@ def _price_perturbed(
 
 # A batch overflows with at most this probability; times e^epsilon it vanishes beside any delta.
 _OVERFLOW = 1e-18
+# Where sizes are hidden, at most so many batches take a second segment.
+_SECOND_SEGMENT = 1 / 10
+_BLOCK = 128
 
 
 def batch_size(release: Release, facts: Facts) -> int:
@@ -344,28 +374,50 @@ def batch_size(release: Release, facts: Facts) -> int:
     return _batch_size(release.sampling_rate, facts)
 
 
+def segment_size(release: Release, facts: Facts) -> int:
+    """How many rows of a party's batch reach the compiled program at once.
+
+    Where sizes are public, all of them. Where they are hidden, a batch that is larger fills several
+    segments and nobody is left out (`engines.layout`), so a segment need not have room for the
+    largest batch in 10^18: fewer than one in ten takes two, and the others spare the work on rows
+    that are empty.
+    Whole blocks of 128 rows; a batch of a block or two has nothing to spare.
+    """
+    most = batch_size(release, facts)
+    if facts.exact_sizes or most <= 2 * _BLOCK or release.sampling_rate == 1:
+        return most
+    usual = _enough(release.sampling_rate, max(facts.records), facts.parties, _SECOND_SEGMENT)
+    return min(most, _BLOCK * max(-(-usual // _BLOCK), -(-most // (2 * _BLOCK))))
+
+
 @lru_cache(maxsize=64)
 def _batch_size(rate: float, facts: Facts) -> int:
     """A multiple of 64, so that a compiled program treats all rows alike (`engines.layout`)."""
+    return 64 * -(-_enough(rate, facts.places, facts.parties, _OVERFLOW) // 64)
+
+
+@lru_cache(maxsize=64)
+def _enough(rate: float, records: int, parties: int, chance: float) -> int:
+    """The smallest batch that is exceeded, by any of the parties, with at most this chance."""
     import numpy as np
     from scipy.stats import binom
 
-    sizes = np.arange(int(rate * facts.places), facts.places + 1)
-    chance = facts.parties * binom.sf(sizes, facts.places, rate)
-    enough = facts.places if rate == 1 else int(sizes[np.argmax(chance <= _OVERFLOW)])
-    return 64 * -(-enough // 64)
+    if rate == 1:
+        return records
+    sizes = np.arange(int(rate * records), records + 1)
+    return int(sizes[np.argmax(parties * binom.sf(sizes, records, rate) <= chance)])
 
 
 def overflow(release: Release, facts: Facts) -> float:
     """The chance that some party's batch is cut short: larger than what it is padded to, where
     sizes are public. Where they are hidden it fills several batches, and nobody is left out."""
-    from scipy.stats import binom
-
     if not release.bound.batched or not isinstance(release.sampler, Poisson):
         return 0.0
     size = batch_size(release, facts)
     if size >= facts.places or not facts.exact_sizes:
         return 0.0
+    from scipy.stats import binom  # a second to import
+
     return float(facts.parties * binom.sf(size, facts.places, release.sampling_rate))
 
 
@@ -483,17 +535,17 @@ def _as_run(event: Event, rounds: int) -> Event:
     return replace(event, noise=GaussianRun(noise.std, noise.gap, noise.slack, rounds=rounds))
 
 
-def _proved(steps: list[float], priced: Callable[[float], Event]) -> float:
-    """The first of coarser and coarser steps on which the noise has a proved in-graph sampler:
-    beside wide noise, coarse steps cost little."""
+def _proved(steps: list[float], suits: Callable[[float], bool]) -> float:
+    """The first of coarser and coarser steps that suits the sum, and on which the noise has a
+    proved in-graph sampler: beside wide noise, coarse steps cost little."""
     if len(steps) == 1:
         return steps[0]
     for step in steps:
         try:
-            priced(step)
+            if suits(step):
+                return step
         except ConditionViolated:
             continue
-        return step
     raise InvalidInput(
         f"no quantization step from {steps[0]:g} to {steps[-1]:g} suits the noise of this budget: "
         "it is too wide or too narrow to be drawn in a compiled program; choose another epsilon "

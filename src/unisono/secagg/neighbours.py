@@ -20,6 +20,7 @@ until the order suits him. For all pairs the minimum of survivors is the thresho
 """
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 ALL_PAIRS = 100
@@ -53,10 +54,23 @@ def choose(parties: int, minimum: int, colluders: int) -> tuple[int, int]:
 def _threshold(parties: int, minimum: int, colluders: int, degree: int) -> int:
     """τ of a ring with this many neighbours, or 0 if honest dropouts would hinder it too often."""
     threshold = degree // 2 + most_colluders(parties, colluders, degree) + 2
-    missing = degree - threshold  # how many neighbours of a dropout may fail with it
-    if missing < 0 or parties * _tail(parties - 1, parties - minimum, degree, missing) > _STUCK:
+    if threshold > degree or stuck(parties, parties - minimum, degree, threshold) > _STUCK:
         return 0
     return threshold
+
+
+def stuck(parties: int, gone: int, degree: int, threshold: int) -> float:
+    """The chance, at most, that a sum cannot be opened although only this many dropped out.
+
+    A dropout's own share is gone as well, so τ others must hold on: no more than k - τ of its k
+    neighbours may fail with it. Union bound over all parties.
+    """
+    return parties * _tail(parties - 1, gone, degree, degree - threshold)
+
+
+def crowded(parties: int, colluders: int, degree: int, most: int) -> float:
+    """The chance, at most, that some party has more than `most` colluders among its neighbours."""
+    return parties * _tail(parties - 1, colluders, degree, most)
 
 
 def most_colluders(parties: int, colluders: int, degree: int) -> int:
@@ -69,13 +83,13 @@ def most_colluders(parties: int, colluders: int, degree: int) -> int:
     return 0
 
 
-def ring(order: list[int], degree: int, party: int) -> tuple[int, ...]:
-    """The `degree` parties nearest to one on the ring.
+def ring(order: Sequence[int], degree: int, place: int) -> tuple[int, ...]:
+    """The `degree` parties nearest to the one at this place of the ring.
 
-    >>> ring([3, 0, 2, 1, 4], 2, 2)
-    (0, 1)
+    >>> ring([3, 0, 2, 1, 4], 2, 1)
+    (2, 3)
     """
-    place, half = order.index(party), degree // 2
+    half = degree // 2
     steps = [step for step in range(-half, half + 1) if step]
     return tuple(sorted(order[(place + step) % len(order)] for step in steps))
 

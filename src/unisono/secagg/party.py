@@ -278,10 +278,11 @@ def box_key(keys: bytes) -> bytes:
 def pair_seed(attempt: bytes, party: int, other: int, secret: bytes, public: bytes) -> bytes:
     """The seed that two parties share in one attempt."""
     agreed = masks.exchanged(masks.private_key(secret), public)
-    return _pair_seed_of(attempt, party, other, agreed)
+    return pair_seed_of(attempt, party, other, agreed)
 
 
-def _pair_seed_of(attempt: bytes, party: int, other: int, agreed: bytes) -> bytes:
+def pair_seed_of(attempt: bytes, party: int, other: int, agreed: bytes) -> bytes:
+    """The same, from what their two mask keys agree on."""
     low, high = sorted((party, other))
     return masks.derived(agreed, digest("pair", attempt, low, high))
 
@@ -305,7 +306,7 @@ def _agreements(
         except ValueError:
             name = session.roster.names[other]
             raise PrivacyViolation(f"{name} announced a key of no use") from None
-        seeds[other] = _pair_seed_of(state.attempt, party, other, agreed)
+        seeds[other] = pair_seed_of(state.attempt, party, other, agreed)
     return seeds, secrets
 
 

@@ -5,7 +5,8 @@ adds, drops or exchanges a key makes another roster with another hash, and so an
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -52,17 +53,18 @@ class Roster:
             raise InvalidInput(
                 f"a roster of {len(self.names)} names and {len(self.keys)} keys: one key for each"
             )
+        names, keys = Counter(self.names), Counter(self.keys)
         for name, key in zip(self.names, self.keys, strict=True):
             if len(key) != KEY_BYTES:
                 raise InvalidInput(
                     f"the key of {name!r} has {len(key)} bytes, an Ed25519 key has {KEY_BYTES}: "
                     "ask the party for its card again"
                 )
-            if self.names.count(name) > 1:
+            if names[name] > 1:
                 raise InvalidInput(
                     f"{name!r} stands twice in the roster: give every party its own name"
                 )
-            if self.keys.count(key) > 1:
+            if keys[key] > 1:
                 raise InvalidInput(
                     f"the key of {name!r} stands twice in the roster: one holder of two votes; "
                     "every party makes its own key"
@@ -78,11 +80,15 @@ class Roster:
 
     def index(self, name: str) -> int:
         """A party's number."""
-        if name not in self.names:
+        if name not in self._numbers:
             raise InvalidInput(
                 f"{name!r} is not in the roster, which names {', '.join(self.names)}"
             )
-        return self.names.index(name)
+        return self._numbers[name]
+
+    @cached_property
+    def _numbers(self) -> Mapping[str, int]:
+        return {name: number for number, name in enumerate(self.names)}
 
     @cached_property
     def _public(self) -> Sequence[Ed25519PublicKey]:

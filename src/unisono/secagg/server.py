@@ -8,6 +8,7 @@ to this learns the sum of the survivors' vectors, and so does one that does not.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -25,7 +26,7 @@ from unisono.secagg.party import (
     digest_of_dealers,
     digest_of_table,
     mask_key,
-    pair_seed,
+    pair_seed_of,
     sent,
 )
 from unisono.secagg.roster import KEY_BYTES, digest
@@ -46,11 +47,11 @@ class ShareTable:
     attempt: bytes
     announcements: Mapping[int, Announcement]
 
-    @property
+    @cached_property
     def keys(self) -> Mapping[int, bytes]:
         return {party: one.keys for party, one in self.announcements.items()}
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         return digest_of_table(self.attempt, self.keys)
 
@@ -62,14 +63,24 @@ class Dealers:
     table: ShareTable
     deals: Mapping[int, Deal]
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         return digest_of_dealers(self.table.digest, self.deals)
 
+    @cached_property
+    def boxes(self) -> Mapping[int, Mapping[int, bytes]]:
+        """The boxes for each receiver, by dealer."""
+        found: dict[int, dict[int, bytes]] = {}
+        for dealer, deal in self.deals.items():
+            for receiver, box in deal.boxes.items():
+                found.setdefault(receiver, {})[dealer] = box
+        return found
+
     def for_party(self, party: int) -> dict[int, Deal]:
         """What one party is shown: all signatures, and the boxes meant for it."""
+        own = self.boxes.get(party, {})
         return {
-            other: deal._replace(boxes={party: deal.boxes[party]} if party in deal.boxes else {})
+            other: deal._replace(boxes={party: own[other]} if other in own else {})
             for other, deal in self.deals.items()
         }
 
@@ -156,8 +167,8 @@ def open_sum(survivors: Survivors, shares: Mapping[int, Mapping[int, bytes]]) ->
     session, attempt = table.session, table.attempt
     total, found = survivors.masked.copy(), []
     for party, deal in dealers.deals.items():
-        holders = set(session.holders(party)) & survivors.signatures.keys()
-        held = {h: own[party] for h, own in shares.items() if party in own and h in holders}
+        holders = [h for h in session.holders(party) if h in survivors.signatures]
+        held = {h: shares[h][party] for h in holders if party in shares.get(h, ())}
         for secret in _candidates(held, session.threshold):
             if party in survivors.signatures:
                 if digest("self-mask", attempt, party, secret) == deal.commitment:
@@ -177,15 +188,14 @@ def open_sum(survivors: Survivors, shares: Mapping[int, Mapping[int, bytes]]) ->
 
 def _left_behind(survivors: Survivors, dropout: int, secret: bytes) -> list[tuple[bytes, int]]:
     """What takes back the masks that survivors share with a dropout."""
-    table = survivors.dealers.table
-    return [
-        (
-            pair_seed(table.attempt, dropout, other, secret, mask_key(table.keys[other])),
-            other - dropout,
-        )
-        for other in table.session.neighbours(dropout)
-        if other in survivors.signatures
-    ]
+    table, own = survivors.dealers.table, masks.private_key(secret)
+    found = []
+    for other in table.session.neighbours(dropout):
+        if other in survivors.signatures:
+            agreement = masks.exchanged(own, mask_key(table.keys[other]))
+            seed = pair_seed_of(table.attempt, dropout, other, agreement)
+            found.append((seed, other - dropout))
+    return found
 
 
 def _candidates(held: Mapping[int, bytes], threshold: int) -> Iterator[bytes]:
@@ -196,10 +206,9 @@ def _candidates(held: Mapping[int, bytes], threshold: int) -> Iterator[bytes]:
     holders = sorted(held)
     if len(holders) < threshold:
         return
-    subsets = [holders[:threshold]]
-    if len(holders) > threshold:
-        subsets += [[h for h in holders if h != liar][:threshold] for liar in holders[:threshold]]
-    for subset in subsets:
+    liars: list[int | None] = [None, *holders[:threshold]] if len(holders) > threshold else [None]
+    for liar in liars:
+        subset = [holder for holder in holders if holder != liar][:threshold]
         secret = shamir.join({holder: held[holder] for holder in subset})
         if secret is not None:
             yield secret

@@ -4,8 +4,9 @@ The session's id hashes the roster, the study with its privacy, and the paramete
 protocol. Every signature covers it, so nothing said in one session means anything in another.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from unisono.errors import InvalidInput
 from unisono.secagg import neighbours
@@ -88,7 +89,9 @@ could open two different sums; require at least 3 survivors, or tolerate fewer c
 
     def neighbours(self, party: int) -> tuple[int, ...]:
         """The parties with whom one masks and shares."""
-        return _neighbours(self, party)
+        if self.degree == self.parties - 1:
+            return tuple(other for other in range(self.parties) if other != party)
+        return neighbours.ring(self._order, self.degree, self._places[party])
 
     def holders(self, party: int) -> tuple[int, ...]:
         """Who holds shares of a party's secrets: its neighbours and itself."""
@@ -106,9 +109,6 @@ could open two different sums; require at least 3 survivors, or tolerate fewer c
     def _order(self) -> list[int]:
         return sorted(range(self.parties), key=lambda party: digest("place", self.id, party))
 
-
-@lru_cache(maxsize=4096)
-def _neighbours(session: Session, party: int) -> tuple[int, ...]:
-    if session.degree == session.parties - 1:
-        return tuple(other for other in range(session.parties) if other != party)
-    return neighbours.ring(session._order, session.degree, party)
+    @cached_property
+    def _places(self) -> Mapping[int, int]:
+        return {party: place for place, party in enumerate(self._order)}

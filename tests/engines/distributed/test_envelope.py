@@ -103,3 +103,26 @@ def test_a_greeting_must_be_fresh(tmp_path):
     assert open_reply(cluster.session, greeting, old).packet.tag == "hello"
     present = Presence(DirectLink({7: lambda data: old}), cluster.session, 1.0)
     assert present.meet() == []
+
+
+def test_what_goes_to_many_is_written_hashed_and_held_once(tmp_path, monkeypatch):
+    """Copies of what all parties are told are the server's memory: n messages of n rows."""
+    cluster = Cluster(descent(Trust.LOCAL), tmp_path)
+    present = Presence(cluster.link, cluster.session, 1.0)
+    parties = present.meet()
+    hashed = []
+    monkeypatch.setattr(presence, "fingerprint", lambda data: hashed.append(data) or bytes(32))
+    sent = {}
+
+    class Link(DirectLink):
+        def exchange(self, requests, deadline):
+            sent.update(requests)
+            return {}
+
+    present.link = Link({})
+    common, own = (Ask("hello", {"nonce": n}, [PUBLIC], "hello") for n in "ab")
+    present.exchange({party: [common, own] if party else [common] for party in parties})
+    first, second, third, fourth = (sent[node] for node in sorted(sent))
+    assert first != second
+    assert second is third is fourth
+    assert hashed == [first, second]

@@ -159,7 +159,7 @@ def test_an_older_attempt_is_over_once_the_next_has_begun(tmp_path):
             Ask(
                 "ask",
                 {**place.scalars, "counted": [-1] * 4},
-                [PUBLIC, *packets.deals(dealers.deals, party)],
+                [PUBLIC, *packets.deals(dealers)(party)],
                 "masked",
             )
         ]

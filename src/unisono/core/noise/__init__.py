@@ -1,6 +1,6 @@
 """Cryptographic random bits and exact integer noise drawn from them."""
 
-from unisono.core.noise.coins import bernoulli, bernoulli_exp, uniform_below
+from unisono.core.noise.coins import bernoulli, bernoulli_exp, successes, uniform_below
 from unisono.core.noise.counting import poisson, skellam
 from unisono.core.noise.gaussian import discrete_gaussian, rounded_gaussian
 from unisono.core.noise.keystream import Keystream
@@ -20,5 +20,6 @@ __all__ = [
     "rounded_gaussian",
     "rounded_share_gap",
     "skellam",
+    "successes",
     "uniform_below",
 ]

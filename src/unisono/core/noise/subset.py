@@ -16,7 +16,19 @@ def permutation(stream: Keystream, count: int) -> NDArray[np.intp]:
     >>> sorted(permutation(Keystream(bytes(32)), 4).tolist())
     [0, 1, 2, 3]
     """
-    return np.argsort(_different_words(stream, whole_number("count", count, 0, 2**31)))
+    count = whole_number("count", count, 0, 2**31)
+    bits = np.uint64(count.bit_length())
+    numbers = np.arange(count, dtype=np.uint64)
+    while True:
+        words = stream.words(count)
+        # Each number in the last bits of its word: sorting is several times faster than finding an
+        # order, and gives the same one unless words agree in all other bits.
+        placed = np.sort((words >> bits << bits) | numbers)
+        leading = placed >> bits
+        if not (leading[1:] == leading[:-1]).any():
+            return (placed - (leading << bits)).astype(np.intp)
+        if len(np.unique(words)) == count:
+            return np.argsort(words)
 
 
 def subset(stream: Keystream, size: int, population: int) -> NDArray[np.bool_]:

@@ -29,23 +29,34 @@ class Reply(NamedTuple):
 def seal(session: Session, identity: Identity, request: bytes, packet: bytes) -> bytes:
     """The packet with the party's number and signature in front."""
     number = session.roster.require(identity).to_bytes(_NUMBER_BYTES, "big")
-    return number + identity.sign(_statement(session, request, packet)) + packet
+    return number + identity.sign(_statement(session, fingerprint(request), packet)) + packet
+
+
+def fingerprint(request: bytes) -> bytes:
+    """What a reply's signature covers of its request; one request to many has one."""
+    return hashlib.sha256(request).digest()
 
 
 def open_reply(
-    session: Session, request: bytes, reply: bytes, expected: int | None = None
+    session: Session,
+    request: bytes,
+    reply: bytes,
+    expected: int | None = None,
+    known: bytes | None = None,
 ) -> Reply:
-    """A reply that the party it names signed; `expected` is that party, where it is known."""
+    """A reply that the party it names signed; `expected` is that party, where it is known, and
+    `known` the request's fingerprint, where somebody has computed it."""
     party = int.from_bytes(reply[:_NUMBER_BYTES], "big")
     if len(reply) < HEAD_BYTES or (expected is not None and party != expected):
         raise InvalidInput("a reply that names no party, or another than was asked: refused")
     body = memoryview(reply)[HEAD_BYTES:]
     signature = reply[_NUMBER_BYTES:HEAD_BYTES]
-    if not session.roster.verify(party, signature, _statement(session, request, body)):
+    statement = _statement(session, known or fingerprint(request), body)
+    if not session.roster.verify(party, signature, statement):
         raise InvalidInput("a reply that the party it names has not signed: refused")
     return Reply(party, wire.decode(body))
 
 
 def _statement(session: Session, request: bytes, packet: bytes | memoryview) -> bytes:
-    sums = [hashlib.sha256(data).digest() for data in (request, packet)]
-    return digest("reply", session.id, *sums)
+    """`request` is its fingerprint."""
+    return digest("reply", session.id, request, hashlib.sha256(packet).digest())

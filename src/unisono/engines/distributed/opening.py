@@ -111,10 +111,9 @@ class Opening:
 
         `coming` is set up beside; `seen` is told the masked vectors.
         """
-        told = {**place.scalars, "counted": list(counted)}
+        told, shown = {**place.scalars, "counted": list(counted)}, packets.deals(dealers)
         asks = {
-            party: [Ask("ask", told, [*public, *packets.deals(dealers.deals, party)], "masked")]
-            for party in dealers.deals
+            party: [Ask("ask", told, [*public, *shown(party)], "masked")] for party in dealers.deals
         }
         replies = self._beside(asks, self._trusted, _announce(coming) if coming else None)
         if self._blame(replies.get("blame", {})):

@@ -1,12 +1,13 @@
 """The secure sum's messages as arrays of bytes: party numbers, and one row for each of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from unisono.errors import InvalidInput
 from unisono.secagg.party import BOX_BYTES, Announcement, Deal
 from unisono.secagg.roster import KEY_BYTES, SIGNATURE_BYTES
+from unisono.secagg.server import Dealers
 from unisono.secagg.shamir import SHARE_BYTES
 
 _PAIR = KEY_BYTES + SIGNATURE_BYTES  # a commitment and a signature
@@ -60,10 +61,13 @@ def read_deal(party: int, arrays: Sequence[np.ndarray]) -> Deal:
     return Deal(own[:KEY_BYTES], own[KEY_BYTES:], table(arrays[2:], BOX_BYTES))
 
 
-def deals(found: Mapping[int, Deal], party: int) -> list[np.ndarray]:
-    """What one party is shown of all deals: the boxes are those for it, by dealer."""
-    boxes = {dealer: one.boxes[party] for dealer, one in found.items() if party in one.boxes}
-    return [*commitments(found), *rows(boxes, BOX_BYTES)]
+def deals(dealers: Dealers) -> Callable[[int], list[np.ndarray]]:
+    """What each party is shown of all deals: the boxes are those for it, by dealer.
+
+    What everybody is shown is written once, and boxes are sorted by receiver once.
+    """
+    everybodys = commitments(dealers.deals)
+    return lambda party: [*everybodys, *rows(dealers.boxes.get(party, {}), BOX_BYTES)]
 
 
 def read_deals(arrays: Sequence[np.ndarray], party: int) -> dict[int, Deal]:

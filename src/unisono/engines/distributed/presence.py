@@ -2,13 +2,14 @@
 
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from unisono.engines import wire
-from unisono.engines.distributed.envelope import Reply, open_reply
+from unisono.engines.distributed.envelope import Reply, fingerprint, open_reply
 from unisono.engines.distributed.link import Link
 from unisono.errors import UnisonoError
 from unisono.secagg.session import Session
@@ -88,25 +89,39 @@ class Presence:
 
         Several questions to one party travel as one message: a message costs more than its bytes.
         """
-        written: dict[int, bytes] = {}  # a question to many is written once
+        # What goes to many is written, bundled, hashed and held in memory once.
+        uses = Counter(id(ask) for own in asks.values() for ask in own)
+        common: dict[int, bytes] = {}
+
+        def part(ask: Ask) -> bytes:
+            if uses[id(ask)] == 1:
+                return self.written(ask)
+            if id(ask) not in common:
+                common[id(ask)] = self.written(ask)
+            return common[id(ask)]
+
+        written: dict[tuple[int, ...], bytes] = {}
         asked, requests = {}, {}
         for party, own in asks.items():
             if party not in self._node_of:
                 continue
-            for ask in own:
-                if id(ask) not in written:
-                    written[id(ask)] = self.written(ask)
-            parts = [written[id(ask)] for ask in own]
-            asked[party] = parts[0] if len(parts) == 1 else wire.bundle(parts)
-            requests[self._node_of[party]] = asked[party]
+            names = tuple(map(id, own))
+            if names not in written:
+                parts = [part(ask) for ask in own]
+                written[names] = parts[0] if len(parts) == 1 else wire.bundle(parts)
+            asked[party] = requests[self._node_of[party]] = written[names]
         replies = self.link.exchange(requests, self.deadline)
         self.bytes_sent += sum(map(len, requests.values()))
         self.bytes_received += sum(map(len, replies.values()))
         found: dict[str, dict[int, wire.Packet]] = {
             ask.tag: {} for own in asks.values() for ask in own
         }
+        known: dict[int, bytes] = {}
         for party, request in asked.items():
-            reply = self._opened(request, replies.get(self._node_of[party], b""), party)
+            if id(request) not in known:
+                known[id(request)] = fingerprint(request)
+            said = replies.get(self._node_of[party], b"")
+            reply = self._opened(request, said, party, known[id(request)])
             for ask, answer in zip(asks[party], self._unbundled(reply), strict=False):
                 if answer.tag == ask.expected:
                     found[ask.tag][party] = answer
@@ -128,8 +143,14 @@ class Presence:
         except UnisonoError:
             return []
 
-    def _opened(self, request: bytes, reply: bytes, expected: int | None = None) -> Reply | None:
+    def _opened(
+        self,
+        request: bytes,
+        reply: bytes,
+        expected: int | None = None,
+        known: bytes | None = None,
+    ) -> Reply | None:
         try:
-            return open_reply(self.session, request, reply, expected)
+            return open_reply(self.session, request, reply, expected, known)
         except UnisonoError:
             return None  # whoever sends what cannot be read has not answered

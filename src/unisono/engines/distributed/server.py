@@ -320,7 +320,8 @@ def _total(
         for party, value in answers.items():
             messages[party] = value
         return messages
-    total = np.sum([v.astype(np.int64) for v in answers.values()], axis=0)
+    # One by one: a table of all would take as much memory again.
+    total = np.asarray(sum(value.astype(np.int64) for value in answers.values()))
     if study.trust is Trust.TRUSTED_SERVER:
         if server_noise is None:
             raise InvalidInput("a trusted server needs its own source of noise")

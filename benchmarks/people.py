@@ -1,6 +1,6 @@
 """Persons with up to five records: hidden as persons, or as groups of five records.
 
-    python benchmarks/people.py [--seeds 10] [--persons 2000]
+    python benchmarks/people.py [--seeds 10] [--persons 5000]
     python benchmarks/people.py --smoke                     one study, in seconds
 
 Five clinics hold persons with 1 to 5 visits (2.1 on average), or with 5 each: ten numbers and a
@@ -167,7 +167,7 @@ def smoke() -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--persons", type=int, default=2000)
+    parser.add_argument("--persons", type=int, default=5000)
     arguments = figures.options(parser, smoke)
     warnings.simplefilter("ignore")
     compilation_cache.enable()

@@ -120,6 +120,8 @@ def _in_words(
     unit = {"record": "one record", "person": "all records of one person"}.get(
         reading.unit, "one party's data"
     )
+    if reading.unit == "person":
+        promise = promise.replace("your record makes", "your record make")
     promise = promise.replace("Your record", unit).replace("your record", unit)
     return f"Against {names}: {promise[:1].lower()}{promise[1:]}"
 

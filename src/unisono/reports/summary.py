@@ -109,8 +109,9 @@ def _promise(reading: RunReading, protects: Sequence[ShownGuarantee]) -> str:
     will = "will be" if reading.planned else "is"
     weak = " That is almost no protection in the worst case." if worst.guess >= _ALMOST else ""
     delta = f" at delta {one_in(worst.delta)}" if worst.delta else ""
+    other = "person's records" if reading.unit == "person" else "record"
     return (
-        f"What is promised: whoever looks on ({everyone}), even knowing every other record, and "
+        f"What is promised: whoever looks on ({everyone}), even knowing every other {other}, and "
         f"has to tell {tells(reading)}, {will} right at most {percent(worst.guess)} of the time. "
         f"Tossing a coin is right 50 % of the time. (Epsilon {number(worst.epsilon)}{delta}"
         f"{_covers(reading)}.){weak}{_people(reading)}"

@@ -248,6 +248,14 @@ def test_held_out_persons_are_tested_on_one_record_each():
     assert run(built, records, EVALUATION, {FIT: weights}).certificate.unit == "person"
 
 
+def test_public_test_records_are_nobodys(tmp_path):
+    built = built_of(LOGISTIC)
+    path = tmp_path / "public.csv"
+    path.write_text("pressure,sick\n100,yes\n150,no\n")
+    values = built.testable(built.public_table(path))
+    assert built.judge(np.array([5.0, 0.0]), values, "public.csv")["records"] == 2
+
+
 # ------------------------------------------------------------- what files say
 
 

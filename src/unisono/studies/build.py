@@ -74,6 +74,11 @@ class Built:
         data = self.file.data
         return read_table(path, self.column_names, data.multiline, data.csv)
 
+    def public_table(self, path: str | Path) -> RecordTable:
+        """The columns of a file of public records, which are nobody's."""
+        data = self.file.data
+        return read_table(path, tuple(data.columns), data.multiline, data.csv)
+
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """What is released, in this order."""

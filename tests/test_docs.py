@@ -53,6 +53,8 @@ NOT_RUN = {
     "unisono roster": "needs the cards of five parties: tests/studies",
     "unisono audit": "takes a minute: tests/cli/test_audit.py",
     "unisono reproduce": "takes minutes: tests/experiments",
+    "unisono run tables/": "takes ten seconds each: tests/test_tables.py",
+    "unisono check study.toml --data records.csv": "the reader's file; another page runs the same",
     "unisono query north.csv": "files of the reader; another page runs the same on an example",
     "unisono ledger verify icu.ledger --head": "the head is the reader's",
     "unisono plan study.toml": "the study is the reader's",

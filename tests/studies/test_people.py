@@ -24,6 +24,7 @@ from unisono.studies.clipped_people import lengths, warn_of_clipping
 from unisono.studies.data_set import data_set
 from unisono.studies.explain import explain
 from unisono.studies.file import parse_study
+from unisono.studies.inspection import inspect_file
 from unisono.studies.policy import require_allowed
 from unisono.studies.stages import EVALUATION, FIT
 
@@ -163,6 +164,20 @@ def test_sizes_count_persons():
     nobody = RecordTable("a.csv", {n: [""] * 3 for n in ("patient", "pressure", "sick")}, 3)
     with pytest.raises(InvalidInput, match="holds no persons"):
         built_of(TEXT).columns(nobody, "clinic")
+
+
+def test_a_file_is_checked_by_persons_before_the_run(tmp_path):
+    path = tmp_path / "clinic.csv"
+    lines = [f"p{number % 59},100,yes" for number in range(80)]
+    path.write_text("\n".join(["patient,pressure,sick", *lines, ",90,no"]) + "\n")
+    found = {
+        one.words: one.problem for one in inspect_file(parse_study(TEXT), path, "clinic").findings
+    }
+    assert found["it holds 59 persons (by 'patient'), and the study states 60 for clinic"]
+    assert found["1 of 81 records do not say in 'patient' whose they are"] is False
+    path.write_text("pressure,sick\n100,yes\n")
+    said = [one.words for one in inspect_file(parse_study(TEXT), path, "clinic").findings]
+    assert "there is no column 'patient'" in said
 
 
 # ------------------------------------------------------------- answers

@@ -46,7 +46,7 @@ def persons_of(cells: Sequence[Any] | np.ndarray, group: int, key: bytes) -> np.
     >>> [sorted(row.tolist()) for row in rows][1], len(rows)
     ([-1, 1], 2)
     """
-    texts = list(map(_owner, cells))
+    texts = list(map(owner_of, cells))
     known = np.array([number for number, text in enumerate(texts) if text is not None], int)
     if not len(known):
         return np.full((0, group), _NOBODY)
@@ -63,7 +63,7 @@ def persons_of(cells: Sequence[Any] | np.ndarray, group: int, key: bytes) -> np.
     return rows
 
 
-def _owner(cell: Any) -> str | None:
+def owner_of(cell: Any) -> str | None:
     """Whose a record is; None where it does not say. Blanks around a name are no part of it."""
     return None if is_blank(cell) else (as_text(cell) or "").strip()
 
@@ -116,7 +116,7 @@ def as_rows(arrays: tuple[np.ndarray, ...], there: np.ndarray) -> tuple[np.ndarr
 
 def warn_of_people(name: str, column: str, records: int, cells: Any, rows: np.ndarray) -> None:
     """Tell whoever holds the records, and nobody else, what became of them."""
-    texts = list(map(_owner, cells))
+    texts = list(map(owner_of, cells))
     nobody = sum(text is None for text in texts)
     if nobody:
         warnings.warn(
@@ -149,6 +149,7 @@ __all__ = [
     "as_rows",
     "by_person",
     "one_of_each",
+    "owner_of",
     "persons_of",
     "warn_of_people",
 ]

@@ -31,6 +31,13 @@ _MADE = "# Made by unisono, as no policy was there: allows the study"
 
 def find_data(names: Sequence[str], folder: Path) -> dict[str, Path]:
     """Each party's file in a folder: NAME.csv, NAME.parquet, or records in a folder NAME."""
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        first = names[0]
+        raise InvalidInput(
+            f"--data {folder} {what}, so that there is no file for {first!r}: give the folder that "
+            f"holds {first}.csv or {first}/records.csv, and those of the other parties"
+        )
     found = {}
     for name in names:
         choices = [

@@ -15,6 +15,7 @@ from unisono.core.policy import Budget
 from unisono.core.study import Party, Result
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
+from unisono.core.words import did_you_mean
 from unisono.data.scaling import UnitScaling, scaling, warn_of_clipped_rows
 from unisono.errors import InvalidInput, warn
 from unisono.estimators.configuration import FitPlan, FitRequest, plan
@@ -205,7 +206,9 @@ def _prepare() -> None:
 
 
 def _unknown(name: str, value: Any, choices: Any) -> NoReturn:
-    raise InvalidInput(f"{name} = {value!r}: choose one of {', '.join(map(str, choices))}")
+    known = list(map(str, choices))
+    hint = did_you_mean(value, known)
+    raise InvalidInput(f"{name} = {value!r}: choose one of {', '.join(known)}{hint}")
 
 
 __all__ = ["PrivateEstimator", "PrivateLinear"]

@@ -37,9 +37,10 @@ from unisono.problems.record_loss import RecordLoss, of_persons
 from unisono.releases.algorithm import AlgorithmKind
 from unisono.studies.evaluation import Examination, examination, read_private, read_public
 from unisono.studies.order import new_key, secret_order
-from unisono.studies.schema import AUTO, StudyFile
+from unisono.studies.schema import ALGORITHM_SECTIONS, AUTO, StudyFile
 from unisono.studies.stages import EVALUATION, FIT, START, SplitRecords, Stage, costs_of
 from unisono.studies.table import public_values, values_of
+from unisono.studies.template import small_delta
 
 
 class Start(NamedTuple):
@@ -264,7 +265,7 @@ def build(file: StudyFile) -> Built:
     for number in own[:1]:
         place = ("parties", number, "epsilon")
         _placed(file, place, "an epsilon of its own", lambda: _require_own_noise(kind))
-    posed, study, start = _placed(file, ("algorithm",), kind.name, lambda: _study(file, kind))
+    posed, study, start = _placed(file, ("algorithm",), kind.name, lambda: _possible(file, kind))
     _placed(file, ("privacy", "unit"), "privacy.unit", lambda: _require_unit(file, study))
     test = _placed(file, ("evaluation", "epsilon"), "evaluation", lambda: examination(file))
     return Built(file, study, posed, kind, reason, test, start)
@@ -296,6 +297,39 @@ def posed_for(file: StudyFile, kind: AlgorithmKind, promise: Privacy) -> Posed:
     if file.data.group is None or not isinstance(posed.problem, RecordLoss):
         return posed
     return replace(posed, problem=of_persons(posed.problem, file.data.group))
+
+
+def _possible(file: StudyFile, kind: AlgorithmKind) -> tuple[Posed, Study, Start | None]:
+    """As `_study`; who asks for pure epsilon where there is none is told where there is."""
+    try:
+        return _study(file, kind)
+    except InvalidInput as error:
+        if file.privacy.delta:
+            raise
+        able = [one.name for one in algorithms_for(file.model_kind) if _offered(file, one)]
+        words = ", ".join(able) if able else "no algorithm"
+        raise InvalidInput(
+            f"{error}\n  with delta = 0, a {file.model.name} is learnt by {words} in this study; "
+            f"with delta = {small_delta(sum(file.training)):g} by others too"
+        ) from None
+
+
+def _offered(file: StudyFile, kind: AlgorithmKind) -> bool:
+    """Whether an algorithm could run in this study, with its usual settings."""
+    if file.trust.mode not in kind.trusts or not kind.hides(
+        file.privacy.unit, file.data.group or 1
+    ):
+        return False
+    said = file.model_copy(
+        update={"algorithm": ALGORITHM_SECTIONS[kind.name].model_validate({"name": kind.name})}
+    )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _study(said, kind)
+    except (InvalidInput, PrivacyViolation):
+        return False
+    return True
 
 
 def _require_unit(file: StudyFile, study: Study) -> None:

@@ -23,6 +23,7 @@ from unisono.studies.template import small_delta
 
 WEAK_EPSILON = 8.0
 _WIDE, _RATIO, _MANY_VALUES = 1e6, 1e4, 50
+_FEW_ROUNDS = 10  # times fewer than usual
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ def dangers(built: Built, epsilons: dict[str, float], noise: Noise) -> list[Dang
         *_failures(built),
         *_noise(built, noise),
         *_weights(built),
+        *_rounds(built),
         *_algorithm(built),
         *_columns(built.file),
         *_practice(built.file),
@@ -194,6 +196,18 @@ def _weights(built: Built) -> Iterator[Danger]:
     if words:
         remedy = 'use objective = "pooled", unless small parties are to count as much as large ones'
         yield Danger("note", words, remedy, ("algorithm", "objective"))
+
+
+def _rounds(built: Built) -> Iterator[Danger]:
+    """So few that a descent ends near its start, whatever the noise."""
+    said = built.file.algorithm_settings.get("rounds")
+    field = built.algorithm.config.model_fields.get("rounds")
+    usual = built.posed.settings.get("rounds", None if field is None else field.default)
+    if isinstance(said, int) and isinstance(usual, int) and _FEW_ROUNDS * said <= usual:
+        words = f"rounds = {said}: {built.algorithm.name} usually takes {usual}; after so few "
+        words += "steps a model is still near its start, however little noise there is"
+        remedy = "leave rounds out; the budget covers all of them, and more rounds cost little"
+        yield Danger("note", words, remedy, ("algorithm", "rounds"))
 
 
 def _algorithm(built: Built) -> Iterator[Danger]:

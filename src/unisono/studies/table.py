@@ -24,6 +24,10 @@ from unisono.studies.order import new_key
 from unisono.studies.schema import StudyFile
 
 
+class OneClass(UserWarning):
+    """All targets of this party are the same; only it is told."""
+
+
 def values_of(file: StudyFile, table: RecordTable, party: str, key: bytes | None = None) -> Values:
     """Each column of the study as float64 (records,): numbers in their bounds, categories as
     places in their lists, NaN where a cell is neither. Where persons are the unit, (persons,) or
@@ -43,15 +47,35 @@ def _values(file: StudyFile, table: RecordTable) -> Values:
     for name, column in file.data.columns.items():
         values[name] = own = _read(table, name, column)
         table.warn_unread(np.isnan(own), name, column.wanted)
+    _warn_of_one_class(file, values, table.name)
     return values
 
 
+def _warn_of_one_class(file: StudyFile, values: Values, name: str) -> None:
+    """Tell whoever holds the records, and nobody else; those with targets that cannot be read have
+    been told of the column already."""
+    classes = file.data.classes
+    if not classes:
+        return
+    targets = values[file.data.target or ""]
+    found = np.unique(targets)
+    if len(found) == 1 and np.isfinite(found[0]):
+        warnings.warn(
+            f"{name}: every {file.data.target!r} is {classes[int(found[0])]!r}, one of "
+            f"{len(classes)} classes: the other parties must hold the rest; check that it is the "
+            "right column. Nobody else is told",
+            OneClass,
+            stacklevel=2,
+        )
+
+
 def public_values(file: StudyFile, table: RecordTable) -> Values:
-    """As `values_of`, for public records: of any number, and refused where a cell is missing."""
+    """As `values_of`, for public records: of any number, and refused where a cell is missing that
+    no declaration covers."""
     values = {name: _read(table, name, column) for name, column in file.data.columns.items()}
     for name, own in values.items():
         missing = np.flatnonzero(np.isnan(own))
-        if len(missing):
+        if len(missing) and (file.data.columns[name].drops or name == file.data.target):
             raise InvalidInput(
                 f"{table.name}: {len(missing)} values of {name!r} are not "
                 f"{file.data.columns[name].wanted}, first in record {missing[0] + 1}: correct or "
@@ -96,4 +120,4 @@ def _clipped(
     return np.clip(numbers, low, high)
 
 
-__all__ = ["Values", "public_values", "values_of"]
+__all__ = ["OneClass", "Values", "public_values", "values_of"]

@@ -105,7 +105,9 @@ def _text(found: "Explanation") -> str:
         ("WHAT WILL BE LEARNT", [_wrapped(line) for line in found.learnt]),
         (f"WHAT IT COSTS: epsilon at delta {file.privacy.delta:g}, at most", _table(found)),
         (
-            f"WHAT ONE {str(file.privacy.unit).upper()}'S OWNER IS PROMISED",
+            "WHAT ONE PERSON IS PROMISED"
+            if file.data.person is not None
+            else f"WHAT ONE {str(file.privacy.unit).upper()}'S OWNER IS PROMISED",
             [_wrapped(line) for line in found.promise],
         ),
         ("NOISE", [_wrapped(found.noise_words)]),

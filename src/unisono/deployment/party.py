@@ -34,6 +34,7 @@ from unisono.runs import folder as runs
 from unisono.runs.folder import NODE, SIGNATURE, STUDY, write
 from unisono.secagg.session import Session
 from unisono.studies.build import Built
+from unisono.studies.clipped_people import warn_of_clipping
 from unisono.studies.data_set import DataSet, data_set, remember, require_only_ledger
 from unisono.studies.keys import load_identity, load_node_key
 from unisono.studies.order import found_key, keep_key, new_key
@@ -123,7 +124,7 @@ class Member:
         try:
             self._records = built.records(built.table(seat.data), seat.name, key)
             folder_for(seat.output)
-            if any(built.file.held_out):
+            if built.file.draws:
                 keep_key(order, key)
         except BaseException:
             self._alone.close()
@@ -265,6 +266,8 @@ class Member:
             proof = answered.signed.to_json(answered.result_hash)
             SIGNATURE.write(self.seat.output, proof)
         shown = save_result(self.seat.output, built, answered.result, answered.opened, certificate)
+        if answered.opened:
+            warn_of_clipping(built, self._records, self.seat.name, answered.result)
         tested = by_name.get(EVALUATION)
         if tested is not None and tested.opened:
             stated = certify(begun[-1].study, books, self.ledger.accountant)

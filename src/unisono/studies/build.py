@@ -25,13 +25,15 @@ from unisono.core.transcript import Transcript
 from unisono.core.trust import Viewer
 from unisono.data import RecordTable, read_table
 from unisono.data.encoding import Values
+from unisono.data.people import as_records, as_rows, by_person, one_of_each
 from unisono.errors import InvalidInput, PrivacyViolation
-from unisono.models.model import Posed
+from unisono.models.model import Posed, Target
 from unisono.models.registry import algorithms_for
 from unisono.planning.noise import SWAMPED, noise_of
 from unisono.planning.predict import predict
 from unisono.planning.tasks import Task
 from unisono.planning.verdicts import Grade
+from unisono.problems.record_loss import RecordLoss, of_persons
 from unisono.releases.algorithm import AlgorithmKind
 from unisono.studies.evaluation import Examination, examination, read_private, read_public
 from unisono.studies.order import new_key, secret_order
@@ -66,12 +68,17 @@ class Built:
     @property
     def column_names(self) -> tuple[str, ...]:
         """The columns of a party's file that are read."""
-        return tuple(self.file.data.columns)
+        return self.file.data.read
 
     def table(self, path: str | Path) -> RecordTable:
         """The study's columns of a file of records."""
         data = self.file.data
         return read_table(path, self.column_names, data.multiline, data.csv)
+
+    def public_table(self, path: str | Path) -> RecordTable:
+        """The columns of a file of public records, which are nobody's."""
+        data = self.file.data
+        return read_table(path, tuple(data.columns), data.multiline, data.csv)
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -86,7 +93,8 @@ class Built:
 
         def scores(records: SplitRecords, found: Any) -> tuple[np.ndarray, ...]:
             assert self.posed.score is not None
-            return (self.posed.score(found[FIT], self._encoded(records.kept))[:, None],)
+            kept = self._encoded(one_of_each(records.kept))  # a person is tested on one record
+            return (self.posed.score(found[FIT], kept)[:, None],)
 
         stages = [Stage(FIT, self.study, rows)]
         if self.start is not None:  # without it the algorithm begins as it usually does
@@ -109,15 +117,24 @@ class Built:
         Refuses wrong columns and sizes; clips numbers, takes what cannot be read for missing, and
         warns locally. How many are kept is public; which, is a secret of whoever has the key (see
         `order`), and so is the order of those to learn from, where the algorithm goes by places.
+        Persons always stand in a secret order: a file puts them by their records.
         """
-        values = values_of(self.file, table, party)
+        key = new_key() if key is None else key
+        values = values_of(self.file, table, party, key)
         held = self.file.held_out[self.file.party(party)]
-        if held or self.study.algorithm.by_place:
+        if held or self.study.algorithm.by_place or self.file.data.person is not None:
             size = len(next(iter(values.values())))
-            order = secret_order(size, new_key() if key is None else key)
+            order = secret_order(size, key)
             values = {name: column[order] for name, column in values.items()}
         learnt = {name: column[held:] for name, column in values.items()}
         return SplitRecords(learnt, {name: column[:held] for name, column in values.items()})
+
+    def synthetic(self, values: Values) -> tuple[np.ndarray, ...]:
+        """Records that are nobody's, (records,) by column, as the algorithm that learns reads them;
+        where persons are the unit, each stands for one with as many such records as it may have."""
+        many = self.file.data.group or 1
+        rows = np.repeat(np.arange(len(next(iter(values.values()))))[:, None], many, axis=1)
+        return self._encoded(by_person(values, rows))
 
     def _encoded(self, values: Values) -> tuple[np.ndarray, ...]:
         return _as_arrays(self.posed, values)
@@ -153,6 +170,8 @@ class Built:
         shown = self.posed.present(self.study, result)
         if "note" in shown and noise_of(self.study).total < SWAMPED:
             shown["note"] = f"{_SWAMPED} {shown['note']}".strip()
+        if self.file.data.person is not None:
+            shown["persons"] = self._of_persons
         return {
             "title": self.file.title,
             "model": self.file.model.name,
@@ -163,13 +182,32 @@ class Built:
             **shown,
         }
 
+    @property
+    def _of_persons(self) -> str:
+        """What an answer is about where rows are persons, for whoever reads it."""
+        if (self.file.data.group or 1) == 1:
+            return "One record of each person, drawn in secret, was used."
+        if self.file.model_kind.target is Target.NONE:
+            return (
+                "Every person counts once: its records share that weight, so that means are of "
+                "persons' means, and counts add up shares of persons."
+            )
+        return (
+            "What the records of a person teach together counts as much as one record's, at most: "
+            "people with many records count for less than their records would."
+        )
+
     def arrays(self, result: Result) -> dict[str, np.ndarray]:
         """What belongs into an .npz file, by name; empty where JSON says it all."""
         return dict(self.posed.arrays(result.value))
 
 
 def _as_arrays(posed: Posed, values: Values) -> tuple[np.ndarray, ...]:
-    return tuple(array.astype(np.float32) for array in posed.encode(values))
+    """As the algorithm reads them: a row for each record, or for each person."""
+    records, there = as_records(values)
+    arrays = posed.encode(records)
+    rows = arrays if there is None else as_rows(arrays, there)
+    return tuple(array.astype(np.float32) for array in rows)
 
 
 _SWAMPED = (
@@ -207,7 +245,8 @@ def planned_grade(file: StudyFile, kind: AlgorithmKind) -> Grade | None:
     the algorithm cannot run."""
     task = file.model_kind.task
     predicted = task == Task.POSTERIOR or task in kind.laws
-    fits = file.trust.mode in kind.trusts and file.privacy.unit in kind.units
+    hides = kind.hides(file.privacy.unit, file.data.group or 1)
+    fits = file.trust.mode in kind.trusts and hides
     if not (predicted and fits):
         return None
     try:
@@ -236,20 +275,28 @@ def _study(file: StudyFile, kind: AlgorithmKind) -> tuple[Posed, Study, Start | 
     """The study that learns, and what comes before it: the promise is for both together."""
 
     def made(kind: AlgorithmKind, promise: Privacy, said: Mapping[str, Any]) -> tuple[Posed, Study]:
-        posed = file.model_kind.pose(file.model_settings, file.data, kind, promise)
+        posed = posed_for(file, kind, promise)
         method = kind.method(posed.problem, promise, **{**posed.settings, **said})
         study = Study(method, facts_of(file, posed.features), file.trust.mode)
         study.costs  # noqa: B018  (what cannot be paid for is refused here, before anyone joins)
         return posed, study
 
     said, promise, start = file.algorithm_settings, file.promise, None
-    posed = file.model_kind.pose(file.model_settings, file.data, kind, promise)
+    posed = posed_for(file, kind, promise)
     method = kind.method(posed.problem, promise, **{**posed.settings, **said})
     if method.earlier is not None:
         first, promise = promise.split(method.earlier.share)
         own_posed, own_study = made(method.earlier.kind, first, {})
         start = Start(own_study, own_posed)
     return *made(kind, promise, said), start
+
+
+def posed_for(file: StudyFile, kind: AlgorithmKind, promise: Privacy) -> Posed:
+    """The model of a file, for an algorithm; a loss of records becomes one of persons."""
+    posed = file.model_kind.pose(file.model_settings, file.data, kind, promise)
+    if file.data.group is None or not isinstance(posed.problem, RecordLoss):
+        return posed
+    return replace(posed, problem=of_persons(posed.problem, file.data.group))
 
 
 def _possible(file: StudyFile, kind: AlgorithmKind) -> tuple[Posed, Study, Start | None]:
@@ -269,7 +316,9 @@ def _possible(file: StudyFile, kind: AlgorithmKind) -> tuple[Posed, Study, Start
 
 def _offered(file: StudyFile, kind: AlgorithmKind) -> bool:
     """Whether an algorithm could run in this study, with its usual settings."""
-    if file.trust.mode not in kind.trusts or file.privacy.unit not in kind.units:
+    if file.trust.mode not in kind.trusts or not kind.hides(
+        file.privacy.unit, file.data.group or 1
+    ):
         return False
     said = file.model_copy(
         update={"algorithm": ALGORITHM_SECTIONS[kind.name].model_validate({"name": kind.name})}
@@ -329,7 +378,12 @@ def facts_of(file: StudyFile, features: int) -> Facts:
         colluders=file.colluders,
         exact_sizes=file.data.sizes == "exact",
     )
-    return replace(facts, retries=file.trust.retries)
+    return replace(
+        facts,
+        retries=file.trust.retries,
+        records_per_person=file.data.group,
+        person_at_parties=file.data.person_at_parties,
+    )
 
 
 def columns(file: StudyFile, table: RecordTable, party: str) -> tuple[np.ndarray, ...]:

@@ -27,6 +27,7 @@ from unisono.data.columns import (
     NumericColumn,
 )
 from unisono.data.csv_file import read_csv
+from unisono.data.people import owner_of
 from unisono.data.schema import Schema
 from unisono.data.sources import read_table
 from unisono.errors import InvalidInput
@@ -129,7 +130,8 @@ def inspect_file(file: StudyFile, path: str | Path, party: str) -> Inspection:
     try:
         names = _names(Path(path), file.data)
         present = [name for name in file.data.columns if name in names]
-        table = read_table(path, present, file.data.multiline, file.data.csv) if present else None
+        wanted = [name for name in file.data.read if name in names]
+        table = read_table(path, wanted, file.data.multiline, file.data.csv) if present else None
     except InvalidInput as error:
         wrong = Finding(str(error), "correct the file, or give the right one")
         return Inspection(str(path), party, None, None, (), (wrong, *_encoding(Path(path))))
@@ -196,7 +198,7 @@ def _refused(path: Path) -> list[str]:
 
 
 def _absent(names: Sequence[str], data: Schema) -> Iterator[Finding]:
-    wanted = [name for name in data.columns if name not in names]
+    wanted = [name for name in data.read if name not in names]
     if wanted and len(names) == 1 and len(data.columns) > 1:
         yield Finding(
             f"its header holds a single name, {names[0]!r}",
@@ -222,16 +224,31 @@ def _separator(data: Schema) -> str:
 
 
 def _size(file: StudyFile, table: RecordTable, party: str) -> Iterator[Finding]:
-    stated = file.parties[file.party(party)].records
-    if table.rows == stated:
+    stated, found, units = file.parties[file.party(party)].records, table.rows, "records"
+    person = file.data.person
+    if person is not None:
+        if person not in table.columns:
+            return  # which is a finding of its own
+        owners = list(map(owner_of, table.column(person)))
+        found, units = len(set(owners) - {None}), f"persons (by {person!r})"
+        nobody = owners.count(None)
+        if nobody:
+            yield Finding(
+                f"{nobody} of {table.rows} records do not say in {person!r} whose they are",
+                "they are left out: fill them in if they should count",
+                problem=False,
+                column=person,
+                count=nobody,
+            )
+    if found == stated:
         return
     exact = file.data.sizes == "exact"
     yield Finding(
-        f"it holds {table.rows} records, and the study states {stated} for {party}",
+        f"it holds {found} {units}, and the study states {stated} for {party}",
         "sizes are public and exact here: give the file that was counted, or correct the number in "
         "the study with everybody"
         if exact
-        else "sizes are hidden: all records are used, and nobody is told",
+        else f"sizes are hidden: all {units} are used, and nobody is told",
         problem=exact,
     )
 

@@ -504,13 +504,13 @@ class Date(NumericColumn):
             return _EPOCH_YEAR + days / _DAYS_A_YEAR
         return (_day(self.age_at) - days) / _DAYS_A_YEAR
 
-    def _days(self, years: np.ndarray) -> np.ndarray:
-        """The other way, to the second."""
+    def _seconds(self, years: np.ndarray) -> np.ndarray:
+        """The other way: whole seconds since 1970, so that an hour begins in its hour."""
         if self.age_at is None:
             days = (years - _EPOCH_YEAR) * _DAYS_A_YEAR
         else:
             days = _day(self.age_at) - years * _DAYS_A_YEAR
-        return np.round(days * _SECONDS) / _SECONDS
+        return np.round(days * _SECONDS)
 
     @property
     def span(self) -> tuple[float, float]:
@@ -530,10 +530,12 @@ class Date(NumericColumn):
         return self._filled(np.clip(values, *self.span), self._seen)
 
     def _seen(self, years: np.ndarray) -> np.ndarray:
-        days = self._days(years)
+        seconds = self._seconds(years)
         return np.column_stack(
             [
-                years if part == "year" else _one_hot(_PARTS[part][1](days), len(_PARTS[part][0]))
+                years
+                if part == "year"
+                else _one_hot(_PARTS[part][1](seconds), len(_PARTS[part][0]))
                 for part in self.parts
             ]
         )
@@ -549,17 +551,17 @@ def _day(text: str) -> float:
     return float(dates([text], None)[0])
 
 
-def _month(days: np.ndarray) -> np.ndarray:
-    known = np.where(np.isnan(days), 0.0, np.floor(days)).astype("datetime64[D]")
+def _month(seconds: np.ndarray) -> np.ndarray:
+    known = np.where(np.isnan(seconds), 0.0, seconds).astype("datetime64[s]")
     months = known.astype("datetime64[M]").astype(np.int64) % 12
-    return np.where(np.isnan(days), np.nan, months)
+    return np.where(np.isnan(seconds), np.nan, months)
 
 
-# The names of a part, and its place in them by days since 1970-01-01, which was a Thursday.
+# The names of a part, and its place in them by seconds since 1970-01-01, which was a Thursday.
 _PARTS: dict[str, tuple[tuple[str, ...], Callable[[np.ndarray], np.ndarray]]] = {
     "month": (_MONTHS, _month),
-    "weekday": (_WEEKDAYS, lambda days: (np.floor(days) + 3) % 7),
-    "hour": (_HOURS, lambda days: np.floor((days % 1) * 24)),
+    "weekday": (_WEEKDAYS, lambda seconds: (seconds // _SECONDS + 3) % 7),
+    "hour": (_HOURS, lambda seconds: seconds % _SECONDS // 3600),
 }
 
 

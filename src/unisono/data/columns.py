@@ -510,7 +510,7 @@ class Date(NumericColumn):
             days = (years - _EPOCH_YEAR) * _DAYS_A_YEAR
         else:
             days = _day(self.age_at) - years * _DAYS_A_YEAR
-        return np.round(days * _SECONDS)
+        return np.floor(days * _SECONDS + 1e-3)  # years are known to some microseconds
 
     @property
     def span(self) -> tuple[float, float]:

@@ -11,6 +11,7 @@ import optax
 from unisono.algorithms import (
     components,
     quantiles,
+    ranges,
     statistics,
 )
 from unisono.core.algorithm import Facts
@@ -52,9 +53,11 @@ QUESTIONS = {
     "histogram": statistics.histogram(1, (0, 1, 2), edges=(-1.0, -0.3, 0.3, 1.0)),
     "quantiles": quantiles.median(2, BOX, branching=4),
     "components": components.principal_components((0, 1, 2), (BOX,) * 3, 2),
+    "range": ranges.column_range(3, "range"),
+    "range-fine": ranges.column_range(3, "range", ranges.EXACT),
 }
 
-PURE = {"histogram", "quantiles"}
+PURE = {"histogram", "quantiles", "range"}
 
 
 def _surveys(relation):

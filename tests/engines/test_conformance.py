@@ -13,6 +13,7 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms import (
     components,
     quantiles,
+    ranges,
     statistics,
 )
 from unisono.core.algorithm import Facts
@@ -50,6 +51,7 @@ SURVEYS = {
         1.0,
     ),
     "quantiles": ([quantiles.median(2, BOX, branching=4)], 1.0, 1e-6),
+    "ranges": ([ranges.column_range(j, f"column {j}") for j in range(3)], 1.0, 1e-6),
     "components": (
         [components.principal_components((0, 1, 2), (BOX,) * 3, 2)],
         1.0,

@@ -4,6 +4,8 @@ The party that is looked at is one of three of different sizes, so that all kind
 offered, a secure sum among them, and what one record can do does not follow from everybody's size.
 """
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -54,7 +56,7 @@ QUESTIONS = {
     "quantiles": quantiles.median(2, BOX, branching=4),
     "components": components.principal_components((0, 1, 2), (BOX,) * 3, 2),
     "range": ranges.column_range(3, "range"),
-    "range-fine": ranges.column_range(3, "range", ranges.EXACT),
+    "range-fine": ranges.column_range(3, "range", replace(ranges.EXACT, branching=4)),
 }
 
 PURE = {"histogram", "quantiles", "range"}

@@ -4,7 +4,8 @@ Every line ends in a `chain` field, the SHA-256 of the previous chain value and 
 line's own bytes, so a changed, removed or reordered line breaks every later one. A line
 counts once it is on the disk: `append` returns after fsync. A crash in the middle of a
 write leaves a last line without its chain; nobody was ever told that it exists, so the
-next writer cuts it off. A last line that lacks only its newline (an editor strips it) is
+next writer cuts it off. A line may name in `after` the chain value before it, so that who signs
+the line signs all before it. A last line that lacks only its newline (an editor strips it) is
 whole, and counts. Two processes take turns through an advisory lock on the file, and a
 file is there with its first lines or not at all.
 """
@@ -64,7 +65,7 @@ def parse(lines: Sequence[bytes], head: str, first: int) -> tuple[list[dict[str,
     documents = []
     for number, line in enumerate(lines, start=first):
         body = line[:-_CHAIN_LENGTH] + b"}"
-        head = link(head, body)
+        before, head = head, link(head, body)
         if line[-_CHAIN_LENGTH:] != _chain_field(head):
             raise LedgerCorrupted(
                 f"line {number + 1} does not continue the hash chain: it, or a line before it, "
@@ -74,6 +75,11 @@ def parse(lines: Sequence[bytes], head: str, first: int) -> tuple[list[dict[str,
             document = json.loads(body)
             if not isinstance(document, dict):
                 raise TypeError("no table")
+            if document.get("after", before) != before:
+                raise LedgerCorrupted(
+                    f"line {number + 1} was signed after other lines than those before it: it was "
+                    "moved here, or lines before it were rewritten; restore a backup"
+                )
         documents.append(document)
     return documents, head
 

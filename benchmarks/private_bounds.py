@@ -9,7 +9,8 @@
    classes differ. Honest bounds 0 to 100, the same seen through log(1 + x), and private ones.
 
 70 % of the records are learnt from, one party, delta = 1e-5, replace-one, defaults of
-`PrivateLogisticRegression`; nothing is tuned on test records.
+`PrivateLogisticRegression`. One constant was chosen by such figures: the share of epsilon that pays
+for ranges, 0.3 (.918 ± .032), against 0.25 (.897 ± .037), on other splits of breast_cancer.
 """
 
 import argparse

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
+from unisono.cli.results import result_text
 from unisono.core.trust import Relation
 from unisono.deployment import local_run, server
 from unisono.deployment.job import Job
 from unisono.deployment.local_run import RunPlace, prepare
 from unisono.engines.distributed.server import Conditions
 from unisono.errors import InvalidInput, PrivacyViolation
+from unisono.reports import findings
 from unisono.studies.build import build
 from unisono.studies.explain import explain
 from unisono.studies.file import load_study, parse_study
@@ -109,6 +111,11 @@ def test_a_run_in_one_process_goes_on_after_its_ranges(trial, monkeypatch):
         sum("bounds" in line for line in own) == 1
         for own in (trial.charges(name) for name in NAMES)
     )
+    assert re.search(r"paid for: radius \S+ to \S+, age \S+ to", result_text(shown))
+    [_, grid] = findings._paid_ranges(shown)
+    assert [row[0] for row in grid.rows] == ["radius", "age"]
+    widths = findings.public_widths(build(load_study(trial.study)).file, shown["private_bounds"])
+    assert widths["age"] < 250
     certificate = (trial.folder / "here" / "certificate.txt").read_text()
     assert "replace-one" in certificate
 
@@ -157,9 +164,9 @@ def test_equal_files_are_equal_studies_and_old_ones_stay_what_they_were():
     assert one.study.hash == other.study.hash
     assert one.bounds.study.hash == other.bounds.study.hash
     plain = study_text()
-    said = plain.replace("delta = 1e-5", "delta = 1e-5\nbounds_share = 0.25")
+    said = plain.replace("delta = 1e-5", "delta = 1e-5\nbounds_share = 0.3")
     assert parse_study(plain).hash == parse_study(said).hash
-    more = plain.replace("delta = 1e-5", "delta = 1e-5\nbounds_share = 0.3")
+    more = plain.replace("delta = 1e-5", "delta = 1e-5\nbounds_share = 0.4")
     assert parse_study(plain).hash != parse_study(more).hash
 
 

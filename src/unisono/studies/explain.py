@@ -12,7 +12,7 @@ from typing import Any
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.certificate import TRUST_WORDS
-from unisono.core.trust import Relation, Unit, Viewer, describe
+from unisono.core.trust import FINAL_MODEL, Relation, Unit, Viewer, describe
 from unisono.core.words import budget_guess, guess_words, number, promise_words, times
 from unisono.errors import LargeDeltaWarning
 from unisono.planning.noise import Noise, noise_of
@@ -176,14 +176,12 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def _first(built: Built) -> float:
-    """The largest cost of the ranges, of any party and against any viewer who is promised it."""
+    """What the ranges cost against whoever sees results, of the party that pays most."""
     assert built.bounds is not None
     privacy = built.file.privacy
     return max(
-        ACCOUNTANT.epsilon(history, privacy.relation, privacy.delta)
+        ACCOUNTANT.epsilon(cost[FINAL_MODEL], privacy.relation, privacy.delta)
         for cost in built.bounds.study.costs
-        for history in cost.values()
-        if not history.discloses
     )
 
 

@@ -39,7 +39,8 @@ def book(epsilon=1.0):
 
 
 def test_breast_cancer_as_it_comes():
-    """Splits and seeds are fixed; over 12 others .916 ± .033 (`benchmarks/private_bounds.py`). Rows that are scaled on their own reach .65."""
+    """Splits and seeds are fixed; over 12 others .916 ± .033 (`benchmarks/private_bounds.py`).
+    Rows that are scaled on their own reach .65."""
     rows, labels = load_breast_cancer(return_X_y=True)
     right = []
     for split in (1, 2, 3):

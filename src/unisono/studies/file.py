@@ -93,10 +93,10 @@ def _claims(file: StudyFile) -> Iterator[Fault]:
 
 
 def _private(file: StudyFile) -> Iterator[Fault]:
-    """Ranges that are to be paid for hide records; of whole parties they promise nothing."""
-    if file.privacy.unit is Unit.PARTY:
+    """Ranges that are to be paid for hide records; of anything larger they promise nothing."""
+    if file.privacy.unit is not Unit.RECORD:
         for name in file.data.private:
-            words = '"private" hides single records, and this study hides whole parties'
+            words = f'"private" hides single records, and this study hides a {file.privacy.unit}'
             yield ("data", "columns", name, "bounds"), f"{words}: declare public bounds"
 
 

@@ -23,7 +23,7 @@ from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.problems import likelihoods
 from unisono.problems.columns import Groups
-from unisono.problems.record_loss import RecordLoss
+from unisono.problems.record_loss import RecordLoss, of_persons
 from unisono.releases.blocked_sum import Clipping
 
 from .. import methods
@@ -289,6 +289,45 @@ def cases():
         facts = Facts(SIZES, FEATURES, 3, 1, exact_sizes=exact)
         for name, shapes, build in algorithms(relation):
             yield f"{name}-{'public' if exact else 'hidden'}", build, facts, shapes
+
+
+PERSON = 3
+OF_PERSONS = ((PERSON, FEATURES), (PERSON,))
+
+
+def _persons(relation):
+    """Algorithms that add up a person's records: a row is a person, all of which changes."""
+    together = list(QUESTIONS.values())[:3]
+    sampled = {"rounds": 2, "sampling_rate": 0.5, "relation": relation}
+    yield "survey", lambda: methods.statistics(together, 1.0, 1e-6, relation)
+    yield "histogram", lambda: methods.statistics([QUESTIONS["histogram"]], 1.0, 0.0, relation)
+    yield (
+        "k-means",
+        lambda: methods.k_means((BOX,) * FEATURES, 2, 2.0, 1e-6, relation, rounds=2),
+    )
+    yield (
+        "gradient-perturbation",
+        lambda: methods.gradient_perturbation(
+            2.0, DELTA, "multinomial", 3, rounds=2, relation=relation
+        ),
+    )
+    yield (
+        "dp-sgd-convex",
+        lambda: methods.dp_sgd_convex(2.0, DELTA, rounds=2, relation=relation),
+    )
+    yield (
+        "dp-sgd",
+        lambda: methods.dp_sgd(of_persons(NETWORK, PERSON), optax.sgd(0.1), 2.0, DELTA, **sampled),
+    )
+
+
+def persons():
+    """As `cases`, for studies whose rows are persons with several records."""
+    for exact in (True, False):
+        relation = Relation.REPLACE_ONE if exact else Relation.ADD_OR_REMOVE
+        facts = Facts(SIZES, FEATURES, 3, 1, exact_sizes=exact, records_per_person=PERSON)
+        for name, build in _persons(relation):
+            yield f"persons-{name}-{'public' if exact else 'hidden'}", build, facts, OF_PERSONS
 
 
 def study_of(build, facts):

@@ -28,9 +28,10 @@ from unisono.releases import algorithm, blocked_sum, minimiser, scaled_sum, tabl
 from unisono.studies.schema import ALGORITHM_SECTIONS
 
 from .. import methods
-from .neighbour_cases import FEATURES, PARTY, RECORDS, SIZES, cases, drawn, study_of
+from .neighbour_cases import FEATURES, PARTY, RECORDS, SIZES, cases, drawn, persons, study_of
 
 CASES = {name: rest for name, *rest in cases()}
+PERSONS = {name: rest for name, *rest in persons()}
 # Solvers and long correlated runs take many times as long as sums.
 HEAVY = {
     "output-perturbation-hidden": 40,
@@ -52,7 +53,7 @@ def test_there_are_enough_pairs_and_few_enough_programs():
 
 
 def fuzzed(name, pairs, seed):
-    build, facts, shapes = CASES[name]
+    build, facts, shapes = (CASES | PERSONS)[name]
     study, relations = study_of(build, facts)
     slack = 2.0 if study.algorithm.batch is not None else 0.0  # two blocks of floats
     found = search(study, shapes, relations, pairs, seed, name, slack, PARTY)
@@ -64,8 +65,13 @@ def test_no_pair_of_neighbours_is_further_apart_than_claimed(name):
     assert fuzzed(name, HEAVY.get(name, FAST), seed=1) == []
 
 
+@pytest.mark.parametrize("name", PERSONS)
+def test_no_person_moves_a_release_further_than_is_claimed(name):
+    assert fuzzed(name, 200, seed=1) == []
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *PERSONS])
 def test_nor_is_any_of_a_million(name):
     seed = int(os.environ.get("UNISONO_FUZZ_SEED", "2"))
     assert fuzzed(name, SLOW * HEAVY.get(name, FAST) // FAST, seed) == []

@@ -18,8 +18,11 @@ from unisono.attacks.laboratory.results import (
     Tensor,
     TensorPoint,
 )
+from unisono.cli.attack_inversion import inversion
 from unisono.reports.markdown import markdown
 from unisono.runs.folder import read_run
+
+from ..studies.test_people import LEARNT, built_of
 
 RUNNER = CliRunner()
 TINY = experiment.LaboratoryEffort(
@@ -190,3 +193,10 @@ def test_bad_input(tmp_path):
     assert "belong to the laboratory" in result.stderr
     result = RUNNER.invoke(cli.app, ["attack", "linkage", "--only", "none"])
     assert (result.exit_code, "leave it out for linkage" in result.stderr) == (2, True)
+
+
+def test_gradients_of_persons_are_not_inverted_as_if_of_records():
+    built = built_of(LEARNT + '[model]\nname = "network"\nhidden = [4]\n')
+    found = inversion(built, [], True, 0, lambda *_: None)
+    assert not found["applies"]
+    assert "sums over several records" in found["why"]

@@ -493,3 +493,33 @@ def test_local_cluster_reports_the_party_that_its_own_policy_keeps_away(trial):
     _require_enough(processes, logs, 1)
     with pytest.raises(InvalidInput, match=r"south.log: unisono: the policy does not allow it\n"):
         _require_enough(processes, logs, 2)
+
+
+# ------------------------------------------------------------- before the joint run
+
+
+def test_a_dry_run_finds_nothing_where_all_is_well(trial):
+    text = run(*join(trial, "--dry-run"))
+    assert "nothing is to be corrected" in text
+    require_untouched(trial)
+
+
+def test_a_dry_run_shows_all_problems_at_once(trial):
+    records = trial.folder / "north" / "records.csv"
+    lines = records.read_text().splitlines()
+    records.write_text("\n".join([lines[0].replace("age", "years"), *lines[1:-1]]) + "\n")
+    change(trial.folder / "north" / "policy.toml", ("minimum_parties = 2", "minimum_parties = 3"))
+    trial.authority.unlink()
+    shutil.rmtree(trial.folder / "north" / "keys")
+    result = RUNNER.invoke(app, list(map(str, join(trial, "--dry-run"))))
+    assert result.exit_code == 1, result.output
+    done = " ".join(result.stdout.split())
+    for words in (
+        "there is no column 'age'",
+        "it holds 39 records, and the study states 40 for north",
+        "at least 3 parties must take part",
+        "authority.crt",
+        "north/keys",
+    ):
+        assert words in done, (words, done)
+    require_untouched(trial)

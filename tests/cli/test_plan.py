@@ -289,3 +289,16 @@ def test_what_no_study_can_promise_has_its_reasons():
     assert all("9 of 3 parties" in one["reason"] for one in found["not_possible"])
     shown = plan("--task", "mean", *HOSPITALS, "--survivors", "9").stdout
     assert "No algorithm can run this" in shown
+
+
+def test_no_standard_error_is_beyond_the_margin():
+    """Noise that swamps an answer was told as the 16 steps by which slopes are measured."""
+    arguments = ["plan", "--task", "mean", "--records", "1000", "--epsilon", "1e-7", "--json"]
+    done = RUNNER.invoke(cli.app, arguments)
+    assert done.exit_code == 0, done.output
+    answers = [
+        answer for line in json.loads(done.stdout)["studies"] for answer in line.get("answers", ())
+    ]
+    assert answers
+    for answer in answers:
+        assert 0 < answer["error"] <= answer["margin"]

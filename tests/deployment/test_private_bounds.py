@@ -188,6 +188,7 @@ def test_a_target_without_bounds_comes_back_in_its_own_units(tmp_path):
     [
         (('name = "logistic-regression"', 'name = "k-means"\nclusters = 2'), "depends on the bou"),
         (("delta = 1e-5", 'delta = 1e-5\nunit = "party"'), "hides single records"),
+        (("delta = 1e-5", 'delta = 1e-5\nunit = "person"'), "hides single records"),
         (('bounds = "private"', 'bounds = "private", bins = [3.0]'), "not known beforehand"),
         (('bounds = "private"', 'bounds = "secret"'), "bounds"),
     ],

@@ -37,7 +37,7 @@ from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.errors import BudgetExceeded, GrantMisused, InvalidInput
 from unisono.problems.columns import Groups
-from unisono.problems.record_loss import RecordLoss
+from unisono.problems.record_loss import RecordLoss, of_persons
 from unisono.releases.blocked_sum import Clipping
 
 from .. import methods
@@ -196,6 +196,45 @@ def test_engines_agree(name, trust):
         assert one == pytest.approx(other, abs=1e-3)
     assert first.certificate.lines == second.certificate.lines
     assert first.certificate.simulated
+
+
+PERSONS = {
+    "persons-gradient-perturbation": ALGORITHMS["gradient-perturbation"],
+    "persons-dp-sgd-convex": methods.dp_sgd_convex(2.0, 1e-5, rounds=4),
+    "persons-moments": ALGORITHMS["moments"],
+    "persons-dp-sgd": methods.dp_sgd(
+        of_persons(PROBLEM, 2), optax.sgd(0.1), 2.0, 1e-5, rounds=3, sampling_rate=0.5
+    ),
+}
+
+
+def people(data, marked):
+    """Every row as a person with the row before it as a second record, or with one alone."""
+    for rows, labels in data:
+        second = np.arange(len(rows)) % 3 > 0
+        own = np.stack([rows, np.where(second[:, None], np.roll(rows, 1, axis=0), np.nan)], axis=1)
+        more = np.stack([labels, np.where(second, np.roll(labels, 1), np.nan)], axis=1)
+        there = np.stack([np.ones(len(rows)), second], axis=1)
+        yield own, there if marked else more
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if "sgd" in name else []) for name in PERSONS],
+)
+def test_engines_agree_on_persons(name):
+    """As above, where rows are persons of up to two records."""
+    agreed = Study(PERSONS[name], Facts(SIZES, 3, 3, 1, records_per_person=2), Trust.SECURE_SUM)
+    results, books = [], []
+    for run in ENGINES.values():
+        parties = members(people(toy(), name == "persons-moments"), unit=Unit.PERSON)
+        results.append(run(agreed, parties))
+        books.append([(p.ledger.grants, p.ledger.history(ITERATES)) for p in parties])
+    assert books[0] == books[1]
+    assert np.abs(sums(results[0]) - sums(results[1])).max() <= 2 * len(SIZES)
+    assert np.abs(sums(results[0])).max() > 0
+    assert results[0].certificate.lines == results[1].certificate.lines
+    assert {result.certificate.unit for result in results} == {"person"}
 
 
 @pytest.mark.parametrize("trust", list(Trust))

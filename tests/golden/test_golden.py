@@ -10,6 +10,7 @@ and whatever then differs is a change of a guarantee or of an answer, to be expl
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -18,7 +19,6 @@ import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.attacks.neighbours import CleanParty, World
-from unisono.core.algorithm import Facts
 from unisono.core.events import Everyone, composed_to_json, releases_of
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
@@ -28,17 +28,17 @@ from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.engines.layout import spread
 
-from ..attacks.neighbour_cases import FEATURES, RECORDS, cases
+from ..attacks.neighbour_cases import RECORDS, cases, persons
 
 FILE = Path(__file__).with_name("golden.json")
-CASES = {name: rest for name, *rest in cases()}
+CASES = {name: rest for name, *rest in (*cases(), *persons())}
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
 def studies(name):
     """The case with three parties, under every trust that it offers."""
     build, facts, _ = CASES[name]
-    several = Facts((72, 40, 55), FEATURES, 3, 1, exact_sizes=facts.exact_sizes)
+    several = replace(facts, records=(72, 40, 55))
     for trust in Trust:
         algorithm = build()
         if trust in algorithm.trusts:
@@ -107,7 +107,7 @@ def learnt(study, columns):
 
 def golden(name):
     build, facts, shapes = CASES[name]
-    one = Facts((RECORDS,), FEATURES, 1, 0, exact_sizes=facts.exact_sizes)
+    one = replace(facts, records=(RECORDS,), minimum_parties=1, colluders=0)
     alone, columns = Study(build(), one, Trust.LOCAL), records(shapes)
     return {
         "paid": {str(trust): paid(study) for trust, study in studies(name)},

@@ -80,10 +80,18 @@ def test_a_record_cannot_count_twice_in_one_cell():
     assert counted(lambda *_: np.array([[0, 0], [3, 6], [0, 2]])) == [1, 0, 0, 0, 0, 0]
 
 
-def test_only_numbers_of_one_level_are_grouped():
-    block = Block("tree", Ones(), lambda _, f: f[:, 0], level_sizes=(2, 4))
-    with pytest.raises(InvalidInput, match="several levels"):
-        block.by(0, 3)
+def test_a_record_counts_once_on_every_level_of_its_group_and_in_no_other():
+    tree = Block(
+        "tree",
+        Ones(),
+        lambda _, f: f[:, 1],
+        cells=lambda _, f: np.stack([f[:, 1] // 2, 2 + f[:, 1]], axis=1).astype(np.int32),
+        level_sizes=(2, 4),
+    ).by(0, 3)
+    assert tree.level_sizes == (6, 12)
+    features = np.array([[2.0, 3.0], [0.0, 0.0], [7.0, 1.0], [np.nan, 1.0]], np.float32)
+    places = np.asarray(tree.cells(None, features))
+    assert places.tolist() == [[5, 17], [0, 6], [-1, -1], [-1, -1]]
 
 
 @pytest.mark.parametrize("options", [{"share": 0.0}, {"level_sizes": ()}, {"level_sizes": (0,)}])

@@ -22,7 +22,7 @@ from unisono.runs.folder import LINES, TIMELINE_FORMAT, read_run
 from unisono.studies.build import build
 from unisono.studies.file import parse_study
 
-from .conftest import TIMELINE
+from .conftest import STUDY, TIMELINE
 from .test_document import blocks, of_kind, words
 
 TEST = "\n[evaluation]\nholdout = 0.2\nepsilon = 0.5\n"
@@ -145,6 +145,25 @@ def test_one_record_a_person_needs_no_caveat(folder):
     promise = blocks(read_run(folder()), "summary")[1]["words"]
     assert "possible records" in promise
     assert "person" not in promise
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        (1, "(by the column patient), with all of its records at one party: whoever is at several"),
+        (2, "(by the column patient), with all of its records at up to 2 parties"),
+    ],
+)
+def test_the_promise_of_persons_is_for_all_of_their_records(folder, places, said):
+    people = f'[data]\nperson = "patient"\nperson_at_parties = {places}\n'
+    study = STUDY.replace("[data]\n", people).replace("1e-4", '1e-4\nunit = "person"')
+    run = read_run(folder(study=study, certificate=folder.certificate(unit="person")))
+    promise = blocks(run, "summary")[1]["words"]
+    assert "knowing every other person's records" in promise
+    assert said in promise
+    text = words(run)
+    assert "130 persons" in text
+    assert "all records of one person make it at most" in text
 
 
 # ------------------------------------------------------------- rounds that were left out

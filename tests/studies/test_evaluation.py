@@ -28,9 +28,9 @@ NUMBER = ('target = "diagnosis"', 'target = "radius"')
 def test_files_without_it_keep_their_hash(change):
     """Numbers of the format unisono-study-2: a change makes every agreed study another one."""
     file = parse_study(change())
-    assert file.hash == "679bacf8f06166c2070937185a772ed4a9a63f682e0a4fe8ea4f2a5ee03b4230"
+    assert file.hash == "f956d5bd57940af3251f5eb9593ceb1f9c64dba7fdafeacc07b866d79f4a3cb0"
     assert build(file).study.hash == (
-        "2f5eef254ed2d4c5ef17836b3b1a54a9df436dcf9e9159a3274719870bcf900f"
+        "158f773b589915e10e7c053c8675cd3273b37dfdd50fb5f19ab7224dfc349d81"
     )
     tested = parse_study(change() + HELD)
     assert tested.hash != file.hash

@@ -37,10 +37,14 @@ def test_the_hospitals(tmp_path, capsys):
 
 def test_the_formats_in_the_documentation_are_accepted(tmp_path):
     page = (EXAMPLE.parents[1] / "docs" / "studies.md").read_text()
-    study, columns, questions, algorithm, policy = re.findall(r"```toml\n(.*?)```", page, re.S)
+    blocks = re.findall(r"```toml\n(.*?)```", page, re.S)
+    study, columns, people, questions, algorithm, policy = blocks
     file = parse_study(study)
     between = study.index("[[parties]]")
     build(parse_study(study[: study.index("[data]")] + columns + "\n" + study[between:]))
+    hidden = study.replace("[data]", people.rpartition("columns.")[0], 1)
+    persons = build(parse_study(hidden.replace('unit = "record"', 'unit = "person"')))
+    assert persons.study.facts.records_per_person == 8
     (tmp_path / "policy.toml").write_text(policy)
     require_allowed(load_policy(tmp_path / "policy.toml"), file, build(file).study, "north")
     untargeted = study.replace('target = "diagnosis"', "")

@@ -26,12 +26,13 @@ from unisono.algorithms.noise_law import sum_law
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.certificate import Certificate
 from unisono.core.study import Result, Study
+from unisono.core.trust import Unit
 from unisono.errors import InvalidInput
 from unisono.problems.columns import Bounds, ClusteredColumns
 from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind
 from unisono.releases.release import Priced, Release
 from unisono.releases.rows import BallPoint
-from unisono.releases.table import Block, Table, lone_weight
+from unisono.releases.table import Block, Table, lone_weight, table_columns
 
 
 class KMeansConfig(AlgorithmConfig):
@@ -97,7 +98,7 @@ def release(config: KMeansConfig, problem: ClusteredColumns, facts: Facts) -> Re
             f"{problem.dimension} bounds for {facts.features} columns: give public bounds for each"
         )
     # Laplace noise of many numbers over several rounds would drown the centres: no pure epsilon.
-    return Release(Table((_block(problem),), pure=""), config.rounds)
+    return Release(Table((_block(problem),), pure="", group=facts.group), config.rounds)
 
 
 def build(
@@ -122,7 +123,7 @@ def build(
     return Algorithm(
         init=init,
         ask=lambda state: state.centres,
-        local=lambda public, own, records: (own, (public, records.columns[0])),
+        local=lambda public, own, records: (own, (public, table_columns(facts, records))),
         merge=merge,
         result=lambda state: jnp.concatenate([state.centres, state.sizes[:, None]], axis=1),
     )
@@ -135,6 +136,7 @@ K_MEANS = AlgorithmKind(
     ClusteredColumns,
     release,
     build,
+    units=(Unit.RECORD, Unit.PERSON),
     sends="noisy counts and sums",
 )
 

@@ -115,9 +115,10 @@ def signal(
     return counted * strength / (factor * noise)
 
 
-def stable_rate(config: DescentConfig, problem: LinearLoss) -> float:
-    """The largest learning rate that heavy-ball descent bears."""
-    smoothness = loss_named(problem.loss).smoothness
+def stable_rate(config: DescentConfig, problem: LinearLoss, group: int = 1) -> float:
+    """The largest learning rate that heavy-ball descent bears, where a row of the sum holds up to
+    `group` records: as many times as curved."""
+    smoothness = group * loss_named(problem.loss).smoothness
     return 1.95 * (1 + config.momentum) / (smoothness + config.regularisation)
 
 

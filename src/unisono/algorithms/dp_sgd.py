@@ -35,6 +35,7 @@ from unisono.algorithms.optimise import (
     stepped,
 )
 from unisono.core.algorithm import Aggregate, Facts
+from unisono.core.trust import Unit
 from unisono.problems.record_loss import RecordLoss
 from unisono.releases.algorithm import Algorithm, AlgorithmKind, PublishedConfig, Records
 from unisono.releases.blocked_sum import BlockedSum, moved, read
@@ -84,7 +85,7 @@ class DpSgdState(NamedTuple):
 
 def release(config: DpSgdConfig, problem: RecordLoss, facts: Facts) -> Release:
     return Release(
-        BlockedSum(problem.plan, config.clipping),
+        BlockedSum(problem.plan, config.clipping, problem.group),
         config.rounds,
         sampler_of(config.sampling_rate),
         config.noise_scales,
@@ -130,6 +131,7 @@ DP_SGD = AlgorithmKind(
     release,
     build,
     resolve_learning_rate,
+    units=(Unit.RECORD, Unit.PERSON),
     sends="noisy sums of sampled records' gradients",
     invertible=True,
     laws={"network": NETWORK_LAW},

@@ -34,6 +34,7 @@ from unisono.algorithms.moments_noise import MOMENTS_ACCOUNTANT
 from unisono.algorithms.projections import ConvexSet, convex_set, with_shape
 from unisono.core.algorithm import Facts
 from unisono.core.events import Poisson
+from unisono.core.trust import Unit
 from unisono.problems.linear import LinearLoss
 from unisono.releases.algorithm import (
     Algorithm,
@@ -42,8 +43,8 @@ from unisono.releases.algorithm import (
     UtilityLaw,
     rounded,
 )
+from unisono.releases.person_sum import gradient_sum
 from unisono.releases.release import Priced, Release
-from unisono.releases.scaled_sum import ScaledSum
 
 
 class ConvexDpSgdConfig(DescentConfig, PublishedConfig):
@@ -74,7 +75,7 @@ class ConvexDpSgdConfig(DescentConfig, PublishedConfig):
 
 
 def release(config: ConvexDpSgdConfig, problem: LinearLoss, facts: Facts) -> Release:
-    bound = ScaledSum(config.clipping_norm, facts.features, problem.outputs)
+    bound = gradient_sum(config.clipping_norm, facts, problem.outputs)
     return Release(bound, config.rounds, Poisson(config.sampling_rate))
 
 
@@ -112,7 +113,7 @@ def learning_rate(
     one_round = priced.noise_std / (config.sampling_rate * sum(facts.records))
     length = one_round * math.sqrt(config.rounds * problem.parameters(facts.features))
     quiet = NOISE_LENGTH[problem.loss] * (1 - config.momentum) / length
-    return rounded(min(stable_rate(config, problem), quiet))
+    return rounded(min(stable_rate(config, problem, facts.group), quiet))
 
 
 CONVEX_DP_SGD = AlgorithmKind(
@@ -123,6 +124,7 @@ CONVEX_DP_SGD = AlgorithmKind(
     release,
     build,
     lambda config, problem, facts, *_: with_shape(config, problem, facts),
+    units=(Unit.RECORD, Unit.PERSON),
     sends="noisy sums of sampled records' gradients",
     laws={
         "classification": UtilityLaw(1.34, 1.02, 1.56, 1.52),

@@ -47,7 +47,7 @@ from unisono.core.algorithm import Facts
 from unisono.core.events import Gaussian
 from unisono.core.privacy import Privacy
 from unisono.core.sensitivity import Sensitivity
-from unisono.core.trust import Trust
+from unisono.core.trust import Trust, Unit
 from unisono.problems.linear import LinearLoss
 from unisono.releases.algorithm import (
     Algorithm,
@@ -58,8 +58,8 @@ from unisono.releases.algorithm import (
     UtilityLaw,
     rounded,
 )
+from unisono.releases.person_sum import gradient_sum
 from unisono.releases.release import Priced, Release
-from unisono.releases.scaled_sum import ScaledSum
 
 
 class GradientPerturbationConfig(DescentConfig, ObjectiveConfig, PublishedConfig):
@@ -86,13 +86,13 @@ def resolve(
         return config
     counted = effective_records(config.objective, facts)
     quality = signal(facts, trust, privacy, problem.parameters(facts.features), counted)
-    rate = min(stable_rate(config, problem), quiet_rate(config, problem, quality))
+    rate = min(stable_rate(config, problem, facts.group), quiet_rate(config, problem, quality))
     return config.model_copy(update={"learning_rate": rounded(rate)})
 
 
 def release(config: GradientPerturbationConfig, problem: LinearLoss, facts: Facts) -> Release:
     norm = config.clipping_norm * largest_weight(config.objective, facts)
-    bound = ScaledSum(norm, facts.features, problem.outputs)
+    bound = gradient_sum(norm, facts, problem.outputs)
     counted = effective_records(config.objective, facts)
     return Release(bound, config.rounds, effective_records=counted)
 
@@ -150,6 +150,7 @@ GRADIENT_PERTURBATION = AlgorithmKind(
     release,
     build,
     resolve,
+    units=(Unit.RECORD, Unit.PERSON),
     sends="noisy sums of all records' gradients",
     laws={
         "classification": UtilityLaw(1.36, 1.01, 1.88, 1.36),

@@ -60,8 +60,8 @@ def read_blocks(
     for block, factor in zip(table.blocks, factors, strict=True):
         weight = factor * step
         values = total[start : start + block.width].reshape(block.cell_count, block.length)
-        worst = records * (0.5 / factor + block.error)
-        rounding = np.where(block.rounded(factor), worst, 0.0)
+        worst = records * (0.5 / factor + block.error) * table.group
+        rounding = np.where(table.rounded(block, factor), worst, 0.0)
         found.append(
             Noisy(values / weight, law.scaled(1 / weight), rounding, records, facts.exact_sizes)
         )

@@ -19,6 +19,7 @@ from unisono.algorithms.pvi_updates import CLIPPED_UPDATES
 from unisono.algorithms.sgd_sequential import SEQUENTIAL_SGD
 from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
 from unisono.algorithms.survey import STATISTICS
+from unisono.core.words import did_you_mean
 from unisono.errors import InvalidInput
 from unisono.releases.algorithm import AlgorithmKind
 from unisono.releases.plugins import with_plugins
@@ -43,5 +44,6 @@ def algorithm_named(name: str) -> AlgorithmKind:
     """One algorithm."""
     known = algorithms()
     if name not in known:
-        raise InvalidInput(f"algorithm = {name!r}: choose one of {', '.join(known)}")
+        hint = did_you_mean(name, known)
+        raise InvalidInput(f"algorithm = {name!r}: choose one of {', '.join(known)}{hint}")
     return known[name]

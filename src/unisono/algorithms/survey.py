@@ -29,10 +29,11 @@ from unisono.core.events import Gaussian
 from unisono.core.privacy import Privacy
 from unisono.core.sensitivity import Sensitivity
 from unisono.core.study import Result, Study
+from unisono.core.trust import Unit
 from unisono.errors import InvalidInput
 from unisono.releases.algorithm import Algorithm, AlgorithmKind, Publication, PublishedConfig
 from unisono.releases.release import Priced, Release
-from unisono.releases.table import Block, Table
+from unisono.releases.table import Block, Table, table_columns
 
 Read = Callable[[Noisy, float, Certificate], Sequence[Any]]
 
@@ -81,7 +82,8 @@ class Survey:
     def table(self, facts: Facts) -> Table:
         """What is released."""
         hidden = not facts.exact_sizes
-        return Table(tuple(replace(q.build(hidden), share=q.share) for q in self.questions))
+        blocks = tuple(replace(q.build(hidden), share=q.share) for q in self.questions)
+        return Table(blocks, group=facts.group)
 
     def read(self, study: Study, result: Result, confidence: float = 0.95) -> list[Estimate]:
         """The answers of a finished run; `confidence` holds for each of them."""
@@ -157,7 +159,7 @@ def build(config: StatisticsConfig, problem: Survey, facts: Facts, priced: Price
     return Algorithm(
         init=lambda: (Opened(jnp.zeros(width, jnp.float32), jnp.int32(0), jnp.float32(0)), None),
         ask=lambda state: (),
-        local=lambda public, own, records: (own, (public, records.columns[0])),
+        local=lambda public, own, records: (own, (public, table_columns(facts, records))),
         merge=merge,
         result=pack,
     )
@@ -185,6 +187,7 @@ STATISTICS = AlgorithmKind(
     Survey,
     release,
     build,
+    units=(Unit.RECORD, Unit.PERSON),
     sends="noisy counts and sums",
     printed=Publication(
         "the theorem on the Gaussian mechanism, sqrt(2 log(1.25/delta))",

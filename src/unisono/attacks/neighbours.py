@@ -249,7 +249,7 @@ def draw_world(
     if layout.named:  # one record in a release, the one that differs
         present = np.arange(size) == generator.integers(size)
     match event.sampler:
-        case Poisson(rate) if event.sensitivity.unit is Unit.RECORD:
+        case Poisson(rate) if event.sensitivity.unit is not Unit.PARTY:
             present = generator.random(size) < rate
         case WithoutReplacement(count, population):
             present = generator.permutation(population) < count

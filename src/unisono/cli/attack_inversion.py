@@ -21,6 +21,12 @@ def inversion(built: Any, base: Any, quick: bool, seed: int, progress: Progress)
     if not kind.invertible:
         why = f"{kind.name} sends {kind.sends}; no inversion is built for that: see identification"
         return {"applies": False, "why": why}
+    if built.study.facts.group > 1:
+        why = (
+            "gradients of persons are sums over several records, and this search is for one record "
+            "each; that says nothing about better ones: see identification"
+        )
+        return {"applies": False, "why": why}
     # A party's own messages (0), the sum of all parties (None).
     looks: list[int | None] = [None] if trust is Trust.SECURE_SUM else [0]
     if trust is Trust.TRUSTED_SERVER:

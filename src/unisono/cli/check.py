@@ -1,5 +1,6 @@
 """`unisono check`: a study in plain words, before anything runs."""
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,11 +9,10 @@ import typer
 from unisono.cli import inputs
 from unisono.cli.deploy import StudyArgument
 from unisono.cli.output import write_json
-from unisono.errors import BudgetExceeded, InvalidInput, PrivacyViolation
+from unisono.errors import InvalidInput
 
 if TYPE_CHECKING:
     from unisono.studies.explain import Explanation
-    from unisono.studies.policy_file import PolicyFile
 
 _REFUSED = 3
 
@@ -22,8 +22,17 @@ def check(
     policy: Annotated[
         Path | None, typer.Option(help="Would this party take part? Its policy.toml.")
     ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Test this party's own records, .csv or .parquet; nothing leaves."),
+    ] = None,
     name: Annotated[
-        str | None, typer.Option(help="The party's name. (default: the policy's data set)")
+        str | None,
+        typer.Option(
+            "--party",
+            "--name",
+            help="The party's name. (default: the policy's data set, or the file's name)",
+        ),
     ] = None,
     json: inputs.JsonOption = False,
 ) -> None:
@@ -32,32 +41,47 @@ def check(
     Nothing is run, no record is read and nothing is spent. With a policy, also whether that party
     would take part, and whether its ledger could pay.
 
+    With --data a party tests its own file before the joint run: all problems at once, what the
+    declarations do with odd cells, and whether policy and budget (beside the records, or --policy)
+    agree. This alone reads records. Nothing leaves the machine or is spent; what is shown is for
+    this party's own screen (--json leaves out the values of cells).
+
     Exits with 2 if the file is wrong, 3 if the policy or the budget refuses, 4 if a promise of the
-    file could not be kept.
+    file could not be kept; with --data, 1 if anything is to be corrected.
 
     \b
     Examples:
       unisono check study.toml
       unisono check study.toml --policy policy.toml
+      unisono check study.toml --data records.csv --party north
     """
+    from unisono.cli.check_data import party_of, refusal, rehearse, show
+    from unisono.studies.build import build
     from unisono.studies.explain import explain
     from unisono.studies.file import load_study
     from unisono.studies.policy_file import load_policy
 
     file = load_study(study)
     own = None if policy is None else load_policy(policy)
+    if data is not None:
+        party = party_of(file, data, name, own)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # without --data all of it is said, with remedies
+            built = build(file)
+        show(rehearse(built, data, party, own), study, json)
+        return
     found = explain(file)
     _require_test_file(study, found)
-    refusal = "" if own is None else _refusal(found, own, name or own.dataset.name)
+    reason = "" if own is None else refusal(found.built, own, name or own.dataset.name)
     if json:
-        answer = None if own is None else {"allowed": not refusal, "reason": refusal or None}
+        answer = None if own is None else {"allowed": not reason, "reason": reason or None}
         write_json({**found.to_json(), "policy": answer})
     else:
         typer.echo(_text(found))
-        if own is not None and not refusal:
+        if own is not None and not reason:
             typer.echo(f"\nPOLICY\n  {policy} allows it, and the budget suffices.")
-    if refusal:
-        typer.echo(f"unisono: {refusal}", err=True)
+    if reason:
+        typer.echo(f"unisono: {reason}", err=True)
         raise typer.Exit(_REFUSED)
 
 
@@ -71,29 +95,6 @@ def _require_test_file(study: Path, found: "Explanation") -> None:
         )
 
 
-def _refusal(found: "Explanation", policy: "PolicyFile", party: str) -> str:
-    """Why the party would not take part; nothing if it would."""
-    from unisono.accounting.accountant import ACCOUNTANT
-    from unisono.core.ledger import Ledger
-    from unisono.studies.policy import require_allowed
-
-    built = found.built
-    place = built.file.party(party)
-    try:
-        require_allowed(policy, built.file, built.study, party, built.costs)
-    except PrivacyViolation as error:
-        return str(error)
-    kept = policy.ledger_path.exists()
-    book = policy.open_ledger() if kept else Ledger.in_memory(policy.core_policy(), ACCOUNTANT)
-    try:
-        book.check(built.costs[place])
-    except (BudgetExceeded, PrivacyViolation) as error:
-        return str(error)
-    finally:
-        book.close()
-    return ""
-
-
 # ------------------------------------------------------------- words
 
 
@@ -104,7 +105,9 @@ def _text(found: "Explanation") -> str:
         ("WHAT WILL BE LEARNT", [_wrapped(line) for line in found.learnt]),
         (f"WHAT IT COSTS: epsilon at delta {file.privacy.delta:g}, at most", _table(found)),
         (
-            f"WHAT ONE {str(file.privacy.unit).upper()}'S OWNER IS PROMISED",
+            "WHAT ONE PERSON IS PROMISED"
+            if file.data.person is not None
+            else f"WHAT ONE {str(file.privacy.unit).upper()}'S OWNER IS PROMISED",
             [_wrapped(line) for line in found.promise],
         ),
         ("NOISE", [_wrapped(found.noise_words)]),

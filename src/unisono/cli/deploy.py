@@ -3,9 +3,10 @@
 import logging
 import sys
 import tempfile
+import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +16,10 @@ from unisono.cli.deploy_record import add_report, evaluation_in, plain_warnings,
 from unisono.cli.deploy_text import bar_of_rounds, consent, report, require_flower
 from unisono.cli.output import write_json
 from unisono.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from unisono.cli.check_data import Rehearsal
+    from unisono.deployment.party import PartyConfig
 
 StudyArgument = Annotated[Path, typer.Argument(metavar="STUDY", help="The study file, study.toml.")]
 RosterOption = Annotated[
@@ -190,6 +195,10 @@ def join(
     ] = None,
     connect_timeout: ConnectTimeoutOption = 600.0,
     insecure: InsecureOption = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Only test all of it: nothing is sent, nothing is spent."),
+    ] = False,
     json: inputs.JsonOption = False,
 ) -> None:
     """Take part in a study with this party's records, on this party's own terms.
@@ -199,11 +208,16 @@ def join(
     is installed here touches the records. If this process stops for any reason, the same command
     goes on.
 
+    With --dry-run records, policy, budget, keys, roster and the server's certificate are tested,
+    and all problems are shown at once, on this screen only; exits with 1 if there are any.
+
     \b
-    Example:
+    Examples:
       unisono join study.toml --data records.csv --policy policy.toml
+      unisono join study.toml --data records.csv --policy policy.toml --dry-run
     """
     require_flower()
+    from unisono.cli.check_data import show
     from unisono.deployment import party
     from unisono.studies.file import load_study
     from unisono.studies.policy_file import load_policy
@@ -224,12 +238,16 @@ def join(
         keys or policy.parent / "keys",
         output or policy.parent / f"{study.stem}.{own}",
     )
+    authority = ca_cert or study.parent / "authority.crt"
+    if dry_run:
+        show(_rehearsed(seat, where, authority, insecure), study, json)
+        return
     rounds = [0]
 
     def turn(number: int) -> None:
         typer.echo(f"{own}: round {number + 1} of {rounds[0]}", err=True)
 
-    connection = party.connection(where, ca_cert or study.parent / "authority.crt", insecure)
+    connection = party.connection(where, authority, insecure)
     with plain_warnings():
         member = party.Member(seat, where, turn=turn)
     rounds[0] = member.agreed.built.study.algorithm.rounds
@@ -303,6 +321,23 @@ def local_cluster(
 
 
 # ------------------------------------------------------------------- parts
+
+
+def _rehearsed(seat: "PartyConfig", where: str, authority: Path, insecure: bool) -> "Rehearsal":
+    """Whatever would keep a party from joining: its records, its terms, and its files."""
+    from unisono.cli.check_data import rehearse, with_refusals
+    from unisono.deployment import party
+    from unisono.studies.build import build
+    from unisono.studies.file import load_study
+    from unisono.studies.policy_file import load_policy
+
+    file, policy = load_study(seat.study), load_policy(seat.policy)
+    file.party(seat.name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `unisono check` says all of it, with remedies
+        built = build(file)
+    found = rehearse(built, seat.data, seat.name, policy)
+    return with_refusals(found, party.objections(seat, built, policy, where, authority, insecure))
 
 
 def _roster(study: Path, given: Path | None) -> Path:

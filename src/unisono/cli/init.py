@@ -32,11 +32,19 @@ def init(
         Path | None,
         typer.Option(help="A file whose header line names the columns; its records stay unread."),
     ] = None,
+    codebook: Annotated[
+        Path | None,
+        typer.Option(
+            help="Declare columns from a codebook (.csv), an export of information_schema.columns, "
+            "or the schema of a .parquet file; no value is read."
+        ),
+    ] = None,
     column: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=WHAT",
-            help="A column: age=0:120 (public bounds) or smoker=yes,no (all values). Repeatable.",
+            help="A column: age=0:120 (public bounds), smoker=yes,no (all values), "
+            "stage=mild<severe, ill=true-false or seen=2010-01-01:2024-12-31. Repeatable.",
         ),
     ] = None,
     target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
@@ -61,12 +69,15 @@ def init(
     """Write a first study file from a few answers.
 
     Of a data file only the names in its header are read, never a record: bounds and values must be
-    public knowledge. What is given as an option is not asked for. No file is overwritten.
+    public knowledge. A codebook names them in columns name, type, minimum, maximum, values and
+    label; what it leaves open is written as TODO, which `unisono check` refuses until it is filled
+    in. What is given as an option is not asked for. No file is overwritten.
 
     \b
     Examples:
       unisono init
       unisono init --header north.csv
+      unisono init --codebook codebook.csv
       unisono init ages.toml --title Ages --model statistics --column age=0:120 \\
           --parties north=300,south=200 --yes
     """
@@ -75,7 +86,7 @@ def init(
     _require_new(file)
     ask = _Asking(quiet=yes or json)
     wanted = _model(ask, model)
-    named = _columns(ask, column or [], _names(header))
+    named, labels = _declared(ask, codebook, column or [], header)
     answers = Answers(
         title=title or ask.text("What is the study about?", "--title", "A first study"),
         model=wanted,
@@ -88,11 +99,18 @@ def init(
         algorithm=algorithm,
         server=server,
         test=test,
+        labels=labels,
     )
     _write(file, answers)
     if json:
-        write_json({"file": str(file)})
+        more = {"to_fill_in": list(answers.unfilled)} if answers.unfilled else {}
+        write_json({"file": str(file), **more})
         return
+    if answers.unfilled:
+        typer.echo(
+            f"to fill in, from public knowledge, where the file says TODO: "
+            f"{', '.join(answers.unfilled)}"
+        )
     typer.echo(f"wrote {file}; read it, and change what you like. Then:")
     typer.echo(f"  unisono check {file}               what it means and costs")
     typer.echo(f"  unisono run {file} --data FOLDER   run it on this machine")
@@ -157,6 +175,25 @@ def _model(ask: _Asking, given: str | None) -> str:
     for kind in models().values():
         typer.echo(f"  {kind.name:<30}{kind.summary}", err=True)
     return ask.answer("What do you want to learn?", "--model", known)
+
+
+def _declared(
+    ask: _Asking, codebook: Path | None, given: list[str], header: Path | None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The columns, and what people call them; what is given counts before the codebook."""
+    if codebook is None:
+        return _columns(ask, given, _names(header)), {}
+    from unisono.studies.codebook import read_codebook
+
+    if header is not None:
+        raise InvalidInput("--codebook and --header both name the columns: give one of them")
+    found = read_codebook(codebook)
+    for name, kind in found.left_out.items():
+        typer.echo(f"left out: {name}, as no column of a study holds {kind}", err=True)
+    named = dict(found.columns)
+    if given:
+        named.update(_columns(ask, given, []))
+    return named, dict(found.labels)
 
 
 def _columns(ask: _Asking, given: list[str], names: list[str]) -> dict[str, Any]:
@@ -276,9 +313,10 @@ def _write(file: Path, answers: "Answers") -> None:
     from unisono.studies.template import study_text
 
     text = study_text(answers)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # `check` says all of it, with remedies
-        build(parse_study(text, str(file)))
+    if not answers.unfilled:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # `check` says all of it, with remedies
+            build(parse_study(text, str(file)))
     try:
         with file.open("x", encoding="utf-8") as output:
             output.write(text)

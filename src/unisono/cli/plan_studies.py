@@ -122,7 +122,7 @@ def candidates(request: PlanRequest) -> Iterator[Candidate]:
 def candidate(said: dict[str, Any]) -> Candidate:
     """The study of a document, built."""
     name, trust = said["algorithm"]["name"], Trust(said["trust"]["mode"])
-    unit = algorithm_named(name).units[0]
+    unit = Unit(said["privacy"]["unit"])
     try:
         file = StudyFile.model_validate_json(json.dumps(said))
         for _, words in faults(file):
@@ -143,6 +143,8 @@ def prediction(request: PlanRequest, found: Candidate) -> Prediction:
     if request.task is not Task.MEAN:
         return predict(built.study, request.task, request.classes, request.headroom)
     columns = built.posed.encode(even(built.file))
+    if built.file.data.person is not None:
+        columns = built.synthetic(even(built.file))
     return predict_answers(built.study, built.posed.present, columns, ranges(built.file))
 
 
@@ -163,11 +165,18 @@ def document(request: PlanRequest, name: str, trust: Trust) -> dict[str, Any]:
             "epsilon": request.epsilon,
             "delta": request.delta,
             "relation": request.relation,
-            "unit": algorithm_named(name).units[0],
+            "unit": _unit(request, name),
         },
         "trust": {key: value for key, value in own.items() if value is not None},
         **_learnt(request, name),
     }
+
+
+def _unit(request: PlanRequest, name: str) -> Unit:
+    """Persons where the study names them, else what the algorithm usually hides."""
+    if request.file is not None and request.file.data.person is not None:
+        return Unit.PERSON
+    return algorithm_named(name).units[0]
 
 
 def _data(request: PlanRequest) -> dict[str, Any]:

@@ -139,7 +139,8 @@ def sentence(request: PlanRequest, chosen: Prediction | None) -> str:
     """The recommendation and its reason."""
     if chosen is None:
         return "No algorithm can run this: see the reasons below."
-    what = f"{MEASURES[request.task]} {expected(chosen)}"
+    about = f" ({chosen.about}, the worst answer)" if chosen.about else ""
+    what = f"{MEASURES[request.task]} {expected(chosen)}{about}"
     if chosen.grade is Grade.USELESS:
         best = f"the best, {chosen.algorithm} with trust {chosen.trust}"
         return f"Do not run this: {reason(chosen)}; {best}: {what}."

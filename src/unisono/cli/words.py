@@ -36,7 +36,11 @@ def clean(text: str) -> str:
     return "".join("?" if unicodedata.category(c) in ("Cc", "Cf") else c for c in text)
 
 
-_UNITS = {Unit.RECORD: "each single record", Unit.PARTY: "each whole party"}
+_UNITS = {
+    Unit.RECORD: "each single record",
+    Unit.PERSON: "each person with all of its records",
+    Unit.PARTY: "each whole party",
+}
 _CHANGES = {
     Relation.REPLACE_ONE: "exchanging it for any other",
     Relation.ZERO_OUT: "blanking out its values",

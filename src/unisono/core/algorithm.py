@@ -54,6 +54,11 @@ class Facts:
 
     `retries` is how many failed rounds of a run may be tried again, in all. Every attempt is a
     release with noise of its own, and noise is calibrated for all of them.
+
+    With `records_per_person` k a row of a party's columns is a person, of at most k records, and
+    whatever is said of records is said of persons: `records` counts them, relations hide them. With
+    k = 1 rows look as they do without; else they are (k, ...), NaN where a person has fewer.
+    A person is at no more than `person_at_parties` of the parties.
     """
 
     records: tuple[int, ...]
@@ -62,8 +67,11 @@ class Facts:
     colluders: int = 0
     exact_sizes: bool = True
     retries: int = 0
+    records_per_person: int | None = None
+    person_at_parties: int = 1
 
     def __post_init__(self) -> None:
+        self._require_people()
         if self.retries < 0 or int(self.retries) != self.retries:
             raise InvalidInput(f"retries = {self.retries!r}: a whole number of rounds, 0 or more")
         if not self.records or min(self.records) < 1:
@@ -84,9 +92,34 @@ class Facts:
                 "no honest party: require more survivors or tolerate fewer colluders"
             )
 
+    def _require_people(self) -> None:
+        many, places = self.records_per_person, self.person_at_parties
+        if many is not None and (type(many) is not int or many < 1):
+            raise InvalidInput(f"records_per_person = {many!r}: a whole number, 1 or more")
+        if type(places) is not int or not 1 <= places <= max(1, self.parties):
+            raise InvalidInput(
+                f"person_at_parties = {places!r} with {self.parties} parties: it lies between 1 "
+                "and the number of parties"
+            )
+        if places > 1 and many is None:
+            raise InvalidInput(
+                f"person_at_parties = {places!r} where single records are hidden: it is about "
+                "persons; say records_per_person too"
+            )
+
     @property
     def parties(self) -> int:
         return len(self.records)
+
+    @property
+    def unit(self) -> Unit:
+        """What a row of a party's columns is."""
+        return Unit.RECORD if self.records_per_person is None else Unit.PERSON
+
+    @property
+    def group(self) -> int:
+        """How many records a row holds at most."""
+        return self.records_per_person or 1
 
     @property
     def places(self) -> int:
@@ -418,8 +451,19 @@ class PricedAlgorithm(NamedTuple):
             "colluders": facts.colluders,
             "exact_sizes": facts.exact_sizes,
             **({"retries": facts.retries} if facts.retries else {}),
+            **_people(facts),
         }
         return hashlib.sha256(canonical(agreed)).hexdigest()
+
+
+def _people(facts: Facts) -> dict[str, Any]:
+    """What is agreed where rows are persons; studies of records mean what they meant before."""
+    if facts.records_per_person is None:
+        return {}
+    return {
+        "records_per_person": facts.records_per_person,
+        "person_at_parties": facts.person_at_parties,
+    }
 
 
 def _as_numbers(value: Any) -> Any:

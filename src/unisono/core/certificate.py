@@ -293,7 +293,7 @@ def certify(
         events=cost,
         lines=lines,
         spending=_spending(ledgers) if spending else [],
-        declarations=_declarations(books, event.sensitivity.unit),
+        declarations=_declarations(books, event.sensitivity.unit, facts.person_at_parties),
         simulated=any(ledger.simulated for ledger in ledgers.values()),
         heads={name: ledger.head for name, ledger in list(ledgers.items())[:100]},
         secure_sum=secure_sum,
@@ -334,12 +334,15 @@ def _largest(
     return max(kinds, key=shown)
 
 
-def _declarations(books: Collection[Ledger], unit: Unit) -> dict[str, Any]:
-    """What the parties declared about their records; a hidden party hides all of its own."""
+def _declarations(books: Collection[Ledger], unit: Unit, person_at_parties: int) -> dict[str, Any]:
+    """What the parties declared about their records; a hidden person or party hides all of its
+    own."""
     if not books:
         return {}
     disjoint = {"parties_disjoint": all(book.policy.parties_disjoint for book in books)}
-    if unit is Unit.PARTY:
+    if unit is Unit.PERSON and person_at_parties > 1:  # what is stated holds at so many
+        return {"person_at_parties": person_at_parties}
+    if unit is not Unit.RECORD:
         return disjoint
     return {"records_per_person": max(book.policy.records_per_person for book in books)} | disjoint
 

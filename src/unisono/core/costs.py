@@ -99,7 +99,8 @@ def counted(
     """What a cost means for a budget of this unit and relation, or a refusal.
 
     One ledger counts everything that is released of a data set. What hides a whole party hides each
-    of its records; what hides a record promises nothing to a party.
+    of its persons and records, and what hides a person each of its records; what hides a record
+    promises nothing to a person or a party.
     """
     return {
         viewer: compose(_for_unit(event, unit, relation) * times for event, times in history.parts)
@@ -120,18 +121,24 @@ def counted_again(cost: Mapping[Viewer, Composed], policy: Policy) -> dict[Viewe
 def _for_unit(event: Event, unit: Unit, relation: Relation) -> Event:
     own = event.sensitivity
     if own.unit is not unit:
-        if unit is Unit.PARTY:
+        if _LARGER.index(own.unit) < _LARGER.index(unit):
             raise InvalidInput(
-                "the release hides a record, the budget counts whole parties, to whom it promises "
-                "nothing: pay for it from a budget that counts records"
+                f"the release hides a {own.unit}, the budget counts {_COUNTED[unit]}, to whom it "
+                f"promises nothing: pay for it from a budget that counts {own.unit}s"
             )
-        event = _for_a_record(event, relation)
+        event = _for_a_part(event, unit, relation)
     event.sensitivity.under(relation)
     return event
 
 
-def _for_a_record(event: Event, relation: Relation) -> Event:
-    """A release that hides a party, as it counts for one of the party's records.
+# A record lies in one person, a person's records at a party in that party.
+_LARGER = (Unit.RECORD, Unit.PERSON, Unit.PARTY)
+_COUNTED = {Unit.RECORD: "records", Unit.PERSON: "persons", Unit.PARTY: "whole parties"}
+
+
+def _for_a_part(event: Event, unit: Unit, relation: Relation) -> Event:
+    """A release that hides a party, as it counts for one of the party's records; or for a person of
+    the party, or a record of a person.
 
     Whatever happens to one record, the party's records are replaced by others: the distance is
     that of replacing the party, under every relation. The party's secret coin hides the record too;
@@ -143,6 +150,6 @@ def _for_a_record(event: Event, relation: Relation) -> Event:
     replaced = own.under(Relation.REPLACE_ONE)
     if relation is Relation.REPLACE_ONE:
         # Sampling is accounted for by the norm of what the coin lets through.
-        return Event(event.noise, Sensitivity(Unit.RECORD, replaced, own.zero_out), sampler)
+        return Event(event.noise, Sensitivity(unit, replaced, own.zero_out), sampler)
     presence = None if own.add_or_remove is None else replaced
-    return Event(event.noise, Sensitivity(Unit.RECORD, replaced, replaced, presence))
+    return Event(event.noise, Sensitivity(unit, replaced, replaced, presence))

@@ -425,6 +425,12 @@ class Ledger(_Uncopyable):
             else self.accountant.epsilon(over.spent, relation, budget.delta)
         )
         alone = self.accountant.epsilon(asked, relation, budget.delta)
+        if math.isinf(alone):
+            return (
+                f"refused before reading {self.policy.dataset!r}: against {describe(viewer)} this "
+                f"has no finite epsilon at the budget's delta {budget.delta:g}: "
+                f"{_no_epsilon(budget.delta)}"
+            )
         fitting = self._largest_fitting(over, asked)
         when = "" if year is None else f" in {year}, the allowance of one year,"
         later = "" if year is None else f"; or wait for 1 January {year + 1} (UTC)"
@@ -847,3 +853,14 @@ def _year(time: str) -> int:
 @lru_cache(maxsize=1)
 def _written_time(second: int) -> str:
     return datetime.datetime.fromtimestamp(second, datetime.UTC).isoformat()
+
+
+def _no_epsilon(delta: float) -> str:
+    """What to do where a release has no finite epsilon, by the delta of the budget."""
+    if delta == 0:
+        return (
+            "Gaussian noise, and whatever is sampled, needs a delta above 0; give the budget one, "
+            "such as 1e-6, when its ledger begins, or ask for pure epsilon (delta = 0), for which "
+            "noise is Laplace"
+        )
+    return "it would see values without noise; change the trust, or exempt this viewer"

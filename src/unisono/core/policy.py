@@ -99,6 +99,9 @@ class Policy:
     that certificates print: a person with several records, or at two parties, is protected
     less.
 
+    Where a `unit` is a person, `person` is the column of the records that says whose each is: under
+    another column other groups of records would be hidden, from the same budget.
+
     `published` allows noise as a publication prints it (`core.printed`), at its true cost. It is a
     permission that may be given and taken back, and is not written into the ledger.
     """
@@ -112,6 +115,7 @@ class Policy:
     records_per_person: int = 1
     parties_disjoint: bool = True
     published: bool = field(default=False, compare=False)
+    person: str = ""
 
     def __post_init__(self) -> None:
         if not self.dataset or not isinstance(self.dataset, str):
@@ -174,6 +178,7 @@ class Policy:
             "colluders": self.colluders,
             "records_per_person": self.records_per_person,
             "parties_disjoint": self.parties_disjoint,
+            **({"person": self.person} if self.person else {}),
         }
 
     @classmethod
@@ -188,4 +193,5 @@ class Policy:
             colluders=document["colluders"],
             records_per_person=document["records_per_person"],
             parties_disjoint=document["parties_disjoint"],
+            person=document.get("person", ""),
         )

@@ -109,11 +109,11 @@ def warn_large_delta(delta: float, units: int, unit: Unit = Unit.RECORD) -> None
     """
     if delta * units < 1:
         return
-    many, whole = (
-        ("parties", "all records of one party")
-        if unit is Unit.PARTY
-        else ("records", "one whole record")
-    )
+    many, whole = {
+        Unit.PARTY: ("parties", "all records of one party"),
+        Unit.PERSON: ("persons", "all records of one person"),
+        Unit.RECORD: ("records", "one whole record"),
+    }[unit]
     warn(
         f"delta is {delta:g} with {units} {many}: at delta >= 1 / {many}, publishing {whole} would "
         f"be allowed; use {float(units) ** -2:.3g} (1 / {many}^2) or less",

@@ -37,6 +37,7 @@ class Unit(StrEnum):
     """Whose presence is hidden."""
 
     RECORD = "record"
+    PERSON = "person"  # all records of one person at a party
     PARTY = "party"
 
 

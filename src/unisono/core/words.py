@@ -1,7 +1,8 @@
 """Plain words and rounded numbers. Upper bounds are rounded up, so that what is printed is true."""
 
+import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from unisono.core.trust import Relation
@@ -146,6 +147,18 @@ def promise_words(epsilon: float, delta: float) -> str:
         "Whatever comes out, your record makes it at most "
         f"{number(math.exp(epsilon), 3)} times as likely (e^epsilon){allowance}."
     )
+
+
+def did_you_mean(said: object, known: Iterable[str]) -> str:
+    """What was probably meant by an unknown name, as the end of a sentence; else nothing.
+
+    >>> did_you_mean("logistic-regresion", ["statistics", "logistic-regression"])
+    "; did you mean 'logistic-regression'?"
+    """
+    plain = {name.casefold().replace("_", "-"): name for name in known}
+    word = str(said).strip().casefold().replace("_", "-").replace(" ", "-")
+    close = difflib.get_close_matches(word, plain, n=1, cutoff=0.7)
+    return f"; did you mean {plain[close[0]]!r}?" if close else ""
 
 
 def jsonable(value: Any) -> Any:

@@ -11,7 +11,7 @@ length r > 0 leaves the sign of θ·(u, 1), and the largest of several scores, a
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +76,19 @@ def scaling(
     nothing, one = np.zeros(features), np.ones(features)
     if bounds is None:
         return UnitScaling(nothing, one, 1.0)
-    array = require_finite(np.asarray(bounds, dtype=float), "bounds")
+    if isinstance(bounds, Mapping):
+        raise InvalidInput(
+            f"bounds are a dictionary of {len(bounds)} names: give (lowest, highest), each with "
+            "one number per column in the order of the columns, as ([0, 0], [120, 1])"
+        )
+    try:
+        given = np.asarray(bounds, dtype=float)
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            f"bounds = {bounds!r} are no numbers: give (lowest, highest), each a number or one "
+            "number per feature"
+        ) from None
+    array = require_finite(given, "bounds")
     if array.ndim == 0:
         if array <= 0:
             raise InvalidInput(f"bounds = {bounds!r}: a bound on the norm of rows is positive")

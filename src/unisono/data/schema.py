@@ -12,6 +12,9 @@ from unisono.data.columns import AnyColumn, ColumnKind, NamedColumn, Number
 from unisono.data.csv_file import USUAL, CsvDialect
 from unisono.errors import InvalidInput
 
+# Enough for most tables of visits, and few enough that rows stay short.
+RECORDS_PER_PERSON = 8
+
 
 class Schema(Config):
     """Columns in an agreed order; the target is the one to predict. `multiline` allows newlines in
@@ -34,6 +37,22 @@ class Schema(Config):
     csv: Annotated[CsvDialect, AddedLater] = Field(
         USUAL, description="How the parties' CSV files are written."
     )
+    person: Annotated[str | None, AddedLater] = Field(
+        None,
+        min_length=1,
+        description='The column that says whose a record is, for unit = "person"; it is read as '
+        "text, and nothing is learnt from it.",
+    )
+    records_per_person: Annotated[int | None, AddedLater] = Field(
+        None,
+        ge=1,
+        le=1000,
+        description="So many records of a person are read at most; of more they are drawn in "
+        "secret. Left out: 8.",
+    )
+    person_at_parties: Annotated[int, AddedLater] = Field(
+        1, ge=1, description="At so many of the parties a person may have records."
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> "Schema":
@@ -48,6 +67,18 @@ class Schema(Config):
             if one == other:
                 raise InvalidInput(f"interactions: {' and '.join(sorted(one))} stand there twice")
         return self
+
+    @property
+    def group(self) -> int | None:
+        """How many records of a person are read at most; None where records are the unit."""
+        if self.person is None:
+            return None
+        return RECORDS_PER_PERSON if self.records_per_person is None else self.records_per_person
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The columns of a party's file that are read."""
+        return tuple(self.columns) if self.person is None else (*self.columns, self.person)
 
     @property
     def features(self) -> dict[str, ColumnKind]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unisono.core.words import did_you_mean
 from unisono.data.cells import codes, numbers
 from unisono.errors import InvalidInput
 
@@ -143,6 +144,7 @@ def _require_columns(file: Any, names: Collection[str], wanted: Sequence[str]) -
     if missing:
         raise InvalidInput(
             f"{file} has no column {missing[0]!r}: it has {', '.join(sorted(names))}"
+            f"{did_you_mean(missing[0], names)}"
         )
 
 
@@ -174,6 +176,8 @@ def _read_parquet(file: Path, columns: Sequence[str] | None) -> tuple[dict[str, 
     except pyarrow.ArrowException as error:  # its further words may quote records
         reason = str(error).partition(":")[0][:100]
         raise InvalidInput(f"{file} cannot be read: {reason}; is it a Parquet file?") from None
+    except (UnicodeDecodeError, OverflowError, MemoryError):
+        raise InvalidInput(f"{file} cannot be read: it is damaged; write it again") from None
 
 
 __all__ = ["Bounds", "RecordTable", "UnreadValues", "read_table", "warn_unread"]

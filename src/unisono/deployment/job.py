@@ -103,7 +103,7 @@ class Job:
         """A copy of the public test records, read once to refuse what cannot be used."""
         if built.file.evaluation is not None and built.file.evaluation.file is not None:
             path = study.parent / built.file.evaluation.file
-            built.testable(built.table(path))
+            built.testable(built.public_table(path))
             shutil.copyfile(path, self.folder / f"test{path.suffix.lower()}")
 
     def test(self, built: Built) -> tuple[Values, str] | None:
@@ -112,7 +112,7 @@ class Job:
         if asked is None or asked.file is None:
             return None
         copy = self.folder / f"test{Path(asked.file).suffix.lower()}"
-        return built.testable(built.table(copy)), Path(asked.file).name
+        return built.testable(built.public_table(copy)), Path(asked.file).name
 
     def agreement(self) -> JobAgreement:
         return agreement(self.folder / STUDY, self.folder / ROSTER)

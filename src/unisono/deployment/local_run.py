@@ -40,6 +40,7 @@ from unisono.engines.payments import paid_before, require_new
 from unisono.errors import BudgetExceeded, PrivacyViolation
 from unisono.runs.folder import CHECKPOINT, EVALUATION, PENDING, RESULT, STUDY, checkpoint_of, write
 from unisono.studies.build import Built, build
+from unisono.studies.clipped_people import warn_of_clipping
 from unisono.studies.data_set import (
     DataSet,
     data_set,
@@ -193,7 +194,10 @@ class LocalRun:
         shown = save_result(
             folder, built, outcome.value, outcome.opened, self._certificate(study, books)
         )
-        if not outcome.opened:
+        if outcome.opened:
+            for name, own in self.records.items():
+                warn_of_clipping(built, own, name, outcome.value)
+        else:
             shown = RESULT.write(folder, shown | {"failed": _ALL_LOST})
         if "failed" not in shown:
             words = self._evaluate(outcome, books, found, redrawn, shapes)
@@ -216,7 +220,7 @@ class LocalRun:
 
     def _keep_order(self, books: Mapping[str, Ledger]) -> bool:
         """Keep the secret orders for whoever goes on; whether an earlier one was lost."""
-        if self.place.seed is not None or not any(self.built.file.held_out):
+        if self.place.seed is not None or not self.built.file.draws:
             return False
         paid = paid_before(self._name, list(books.values())).rounds > 0
         places = {name: _order(self.policies[name], self.built.file) for name in books}

@@ -31,6 +31,13 @@ _MADE = "# Made by unisono, as no policy was there: allows the study"
 
 def find_data(names: Sequence[str], folder: Path) -> dict[str, Path]:
     """Each party's file in a folder: NAME.csv, NAME.parquet, or records in a folder NAME."""
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        first = names[0]
+        raise InvalidInput(
+            f"--data {folder} {what}, so that there is no file for {first!r}: give the folder that "
+            f"holds {first}.csv or {first}/records.csv, and those of the other parties"
+        )
     found = {}
     for name in names:
         choices = [
@@ -189,6 +196,7 @@ def _terms(built: Built, own: DataSet, budget: Budget) -> Policy:
         built.file.privacy.relation,
         built.file.privacy.unit,
         built.study.facts.colluders,
+        person=built.file.data.person or "",
     )
 
 
@@ -202,13 +210,14 @@ def _allowing(built: Built, terms: Policy, ledger: Path) -> str:
         f"{_per_year(own)}"
         for viewer, own in terms.exceptions
     )
+    person = f"person = {json.dumps(terms.person)}\n" if terms.person else ""
     return (
         f"{_MADE} {file.title!r}.\n"
         f"[dataset]\nname = {json.dumps(terms.dataset)}\nledger = {json.dumps(str(ledger))}\n"
         f"records_per_person = {terms.records_per_person}\n"
         f"parties_disjoint = {str(terms.parties_disjoint).lower()}\n\n"
         f"[budget]\nepsilon = {float(budget.epsilon)!r}\ndelta = {float(budget.delta)!r}\n{year}"
-        f'relation = "{terms.relation}"\nunit = "{terms.unit}"\n'
+        f'relation = "{terms.relation}"\nunit = "{terms.unit}"\n{person}'
         f"colluders = {terms.colluders}\n{exceptions}\n"
         f"[allow]\nmaximum_epsilon = {float(budget.epsilon)!r}\n"
         f"maximum_delta = {float(budget.delta)!r}\n"

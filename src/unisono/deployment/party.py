@@ -29,15 +29,18 @@ from unisono.deployment.record import Budgets, RunLog
 from unisono.deployment.run_folder import require_folder
 from unisono.engines import compilation_cache, wire
 from unisono.engines.distributed.party import Responder
-from unisono.errors import InvalidInput, PrivacyViolation
+from unisono.errors import InvalidInput, PrivacyViolation, UnisonoError
 from unisono.runs import folder as runs
 from unisono.runs.folder import NODE, SIGNATURE, STUDY, write
 from unisono.secagg.session import Session
+from unisono.studies.build import Built
+from unisono.studies.clipped_people import warn_of_clipping
 from unisono.studies.data_set import DataSet, data_set, remember, require_only_ledger
 from unisono.studies.keys import load_identity, load_node_key
 from unisono.studies.order import found_key, keep_key, new_key
 from unisono.studies.policy import check_round, require_allowed, require_server
 from unisono.studies.policy_file import PolicyFile, load_policy
+from unisono.studies.roster import load_roster
 from unisono.studies.stages import EVALUATION, FIT, costs_of
 
 log = logging.getLogger("unisono.party")
@@ -121,7 +124,7 @@ class Member:
         try:
             self._records = built.records(built.table(seat.data), seat.name, key)
             folder_for(seat.output)
-            if any(built.file.held_out):
+            if built.file.draws:
                 keep_key(order, key)
         except BaseException:
             self._alone.close()
@@ -265,6 +268,8 @@ class Member:
             proof = answered.signed.to_json(answered.result_hash)
             SIGNATURE.write(self.seat.output, proof)
         shown = save_result(self.seat.output, built, answered.result, answered.opened, certificate)
+        if answered.opened:
+            warn_of_clipping(built, self._records, self.seat.name, answered.result)
         tested = by_name.get(EVALUATION)
         if tested is not None and tested.opened:
             stated = certify(begun[-1].study, books, self.ledger.accountant)
@@ -275,6 +280,39 @@ class Member:
         self._lock.unlink(missing_ok=True)
         self._alone.close()
         return shown
+
+
+def objections(
+    seat: PartyConfig,
+    built: Built,
+    policy: PolicyFile,
+    server: str,
+    authority: Path,
+    insecure: bool,
+) -> list[str]:
+    """Whatever beside records and budget would keep a party from joining, all of it at once.
+    Nothing is written, opened for writing, or sent."""
+
+    def known() -> None:
+        identity = load_identity(seat.keys, seat.name)
+        load_roster(seat.roster).of_study(built.file).roster.require(identity)
+
+    checks: list[Callable[[], object]] = [
+        lambda: _require_own_ledger(policy, data_set(seat.data)),
+        lambda: require_server(policy, server),
+        lambda: require_folder(seat.output, built.file, simulated=False),
+        known,
+        lambda: load_node_key(seat.keys, seat.name),
+        lambda: require_public(public_test(built.file, seat.study), {seat.name: seat.data}),
+        lambda: connection(server, authority, insecure),
+    ]
+    found = []
+    for check in checks:
+        try:
+            check()
+        except UnisonoError as error:
+            found.append(str(error))
+    return found
 
 
 def _require_own_ledger(policy: PolicyFile, own: DataSet) -> None:

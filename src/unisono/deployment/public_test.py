@@ -29,7 +29,7 @@ def read_public_test(built: Built, path: Path | None, data: Mapping[str, Path]) 
     """Public records, checked before anything is spent."""
     if path is None:
         return None
-    values = built.testable(built.table(path))
+    values = built.testable(built.public_table(path))
     require_public(path, data)
     return values, path.name
 

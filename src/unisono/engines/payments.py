@@ -77,10 +77,10 @@ def require_columns(study: Study, index: int, columns: Sequence[np.ndarray]) -> 
     facts = study.facts
     rows, width = len(columns[0]), math.prod(np.shape(columns[0])[1:])
     promised = facts.records[index]
-    if (rows != promised and facts.exact_sizes) or width != facts.features:
+    if (rows != promised and facts.exact_sizes) or width != facts.features * facts.group:
         raise InvalidInput(
-            f"party {index} holds {rows} records of {width} features; the study says {promised} of "
-            f"{facts.features}: agree on the public sizes first"
+            f"party {index} holds {rows} {facts.unit}s of {width} features; the study says "
+            f"{promised} of {facts.features * facts.group}: agree on the public sizes first"
         )
     if any(len(column) != rows for column in columns):
         raise InvalidInput(f"party {index} has columns of different lengths: align its records")

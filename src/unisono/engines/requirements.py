@@ -33,9 +33,12 @@ def require_headroom(study: Study) -> None:
     grid = algorithm.grid(facts, trust)
     reach = sum_reach(algorithm.reach(facts), algorithm.events(facts, trust), facts, trust)
     if not fits(reach, grid):
+        times = reach / grid / 2 ** (MODULUS_BITS - 1)
         raise InvalidInput(
-            f"sums may reach {reach / grid:.3g} grid steps, beyond a {MODULUS_BITS}-bit modulus: "
-            "use a coarser grid, a smaller clip or fewer records"
+            f"the sum of all parties with its noise may be {times:.3g} "
+            f"times too large for the {MODULUS_BITS}-bit numbers in which parties add: choose a "
+            "larger epsilon, so that there is less noise, a smaller clipping norm or narrower "
+            "bounds, or fewer records"
         )
 
 

@@ -32,7 +32,7 @@ import numpy as np
 from scipy.special import expit, ndtr
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from unisono.algorithms.noise_aware import Refine, aware_of_rounds, aware_of_statistics
 from unisono.core.algorithm import Facts
@@ -45,6 +45,7 @@ from unisono.data.scaling import target_scaling
 from unisono.errors import InvalidInput
 from unisono.estimators.classifiers import public_classes
 from unisono.estimators.documentation import documented
+from unisono.estimators.frames import validate_data
 from unisono.estimators.inference import FITTED, SHARED, BayesianEstimator
 from unisono.estimators.statements import (
     UNBOUNDED_TARGETS,

@@ -6,13 +6,14 @@ import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from unisono.core.defaults import BOUNDS_SHARE, RELATION
 from unisono.data import codes, listed
 from unisono.errors import InvalidInput
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateLinear
+from unisono.estimators.frames import validate_data
 
 ALGORITHM = (
     'algorithm : "auto" or a name of `configuration.ALGORITHMS`.',

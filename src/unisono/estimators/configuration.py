@@ -15,6 +15,7 @@ from unisono.core.events import Composed, positive
 from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Result, Study
 from unisono.core.trust import Relation, Trust, Viewer
+from unisono.core.words import did_you_mean
 from unisono.errors import InvalidInput
 
 ENGINES = ("in-process", "flower")
@@ -63,6 +64,7 @@ def plan(request: FitRequest, facts: Facts, trust: Trust) -> FitPlan:
     if name not in ALGORITHMS:
         raise InvalidInput(
             f"algorithm = {request.algorithm!r}: choose one of {', '.join(ALGORITHMS)}"
+            f"{did_you_mean(name, ALGORITHMS)}"
         )
     if not request.delta and name != "output-perturbation":
         raise InvalidInput(

@@ -18,6 +18,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Result
 from unisono.core.trust import FINAL_MODEL, Relation, Trust
 from unisono.core.values import Private
+from unisono.core.words import did_you_mean
 from unisono.data.columns import WIDEST
 from unisono.data.scaling import (
     Targets,
@@ -344,7 +345,9 @@ def _prepare() -> None:
 
 
 def _unknown(name: str, value: Any, choices: Any) -> NoReturn:
-    raise InvalidInput(f"{name} = {value!r}: choose one of {', '.join(map(str, choices))}")
+    known = list(map(str, choices))
+    hint = did_you_mean(value, known)
+    raise InvalidInput(f"{name} = {value!r}: choose one of {', '.join(known)}{hint}")
 
 
 __all__ = ["PRIVATE", "PrivateEstimator", "PrivateLinear", "unknown_bounds"]

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from unisono.core.algorithm import Facts
 from unisono.core.defaults import BOUNDS_SHARE, RELATION
@@ -27,6 +27,7 @@ from unisono.estimators.classifiers import public_classes
 from unisono.estimators.configuration import FitPlan, in_rounds
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateEstimator, unknown_bounds
+from unisono.estimators.frames import validate_data
 from unisono.estimators.schedules import (
     AVERAGED,
     BATCH,

@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from unisono.core.defaults import BOUNDS_SHARE, RELATION
 from unisono.data.scaling import UnitScaling
 from unisono.estimators.classifiers import ALGORITHM, COEFFICIENTS
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateLinear, unknown_bounds
+from unisono.estimators.frames import validate_data
 from unisono.estimators.statements import UNBOUNDED_TARGETS, UnboundedFeatures
 
 

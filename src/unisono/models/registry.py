@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from unisono.algorithms.registry import algorithms
+from unisono.core.words import did_you_mean
 from unisono.errors import InvalidInput
 from unisono.models.bayesian import BAYESIAN_LINEAR_REGRESSION, BAYESIAN_LOGISTIC_REGRESSION
 from unisono.models.k_means import K_MEANS
@@ -38,7 +39,8 @@ def model_named(name: str) -> ModelKind:
     """One model."""
     known = models()
     if name not in known:
-        raise InvalidInput(f"model = {name!r}: choose one of {', '.join(known)}")
+        hint = did_you_mean(name, known)
+        raise InvalidInput(f"model = {name!r}: choose one of {', '.join(known)}{hint}")
     return known[name]
 
 

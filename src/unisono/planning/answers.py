@@ -80,6 +80,10 @@ def _answer(found: Mapping[str, Any], slopes: np.ndarray | None, std: float) -> 
     margins = (high - low) / 2
     worst = int(np.argmax(margins))
     error = None if slopes is None else std * float(np.sqrt((slopes**2).sum(-1)).max())
+    if error is not None:
+        # Answers are kept within their bounds, and slopes know nothing of what lies beyond: where
+        # noise swamps an answer, it is still no further off than its interval is wide.
+        error = min(error, float(margins.max()))
     value = float(_numbers(found)[worst])
     return PlannedError(
         found["name"], value, error, float(margins[worst]), float(found["confidence"])

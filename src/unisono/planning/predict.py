@@ -12,7 +12,7 @@ decided by `verdicts`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,7 @@ class Prediction:
     rough: bool
     answers: tuple[PlannedError, ...] = ()
     weights: str = ""
+    about: str = ""  # the answer that is worst for its range, where there are several
 
     @property
     def likely(self) -> float:
@@ -113,7 +114,8 @@ def predict_answers(
     worst = int(np.argmax(shares))
     band = Band(errors[worst], errors[worst], errors[worst])
     grade = verdict(Task.MEAN, Band(*[shares[worst]] * 3), 1.0)
-    return _made(study, Task.MEAN, noise, band, grade, False, answers)
+    made = _made(study, Task.MEAN, noise, band, grade, False, answers)
+    return replace(made, about=answers[worst].name) if len(answers) > 1 else made
 
 
 def _made(

@@ -39,7 +39,12 @@ class LinearLoss:
         return self.classes if self.loss == "multinomial" else 1
 
     def coefficients(self, parameters: Any, features: Any, labels: Any) -> Any:
-        """dl/ds of every record: its gradient is the row times these, (n,) or (n, outputs)."""
+        """dl/ds of every record: its gradient is the row times these, (n,) or (n, outputs). Rows
+        (n, k, features) of persons with labels (n, k) give (n, k) or (n, k, outputs)."""
+        if features.ndim == 3:
+            flat = features.reshape(-1, features.shape[2])
+            found = self.coefficients(parameters, flat, labels.reshape(-1))
+            return found.reshape(*labels.shape, *found.shape[1:])
         # A vector times a transposed matrix compiles to the faster of the two products.
         scores = features @ parameters if parameters.ndim > 1 else parameters @ features.T
         return self.function.slopes(scores, labels)

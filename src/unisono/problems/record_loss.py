@@ -21,11 +21,13 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 @dataclass(frozen=True, eq=False)
 class RecordLoss:
     """Any `loss(parameters, record)`: the first parameters, a public pytree of arrays, and one
-    record, of which only shapes are looked at."""
+    record, of which only shapes are looked at. A `group` says that a record is a person, with so
+    many records at most (`of_persons`)."""
 
     loss: Callable[[Any, Any], Any]
     parameters: Any
     record: Any
+    group: int = 1
     __hash__ = None  # type: ignore[assignment]  # it holds arrays, which no cache should keep
 
     @cached_property
@@ -43,6 +45,34 @@ class RecordLoss:
             "loss": fingerprint(self.loss, self.parameters, self.record),
             "parameters": hashlib.sha256(first).hexdigest()[:16],
         }
+
+
+def of_persons(problem: RecordLoss, group: int) -> RecordLoss:
+    """The loss of a person: the sum over its records, stacked (group, ...); records that are not
+    finite, as those that fill up a person with fewer, add nothing.
+
+    >>> line = RecordLoss(lambda w, record: w * record, np.float32(1), np.float32(0))
+    >>> float(of_persons(line, 3).loss(2.0, jnp.array([1.0, jnp.nan, 4.0])))
+    10.0
+    """
+    if group == 1:
+        return problem
+
+    def loss(parameters: Any, records: Any) -> Any:
+        present = jnp.ones(group, bool)
+        for leaf in jax.tree.leaves(records):
+            present &= jnp.all(jnp.isfinite(leaf.reshape(group, -1)), axis=1)
+
+        def shown(leaf: Any) -> Any:  # before the loss: the derivative of NaN is NaN, times 0 too
+            return jnp.where(present.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, 0.0)
+
+        losses = jax.vmap(problem.loss, (None, 0))(parameters, jax.tree.map(shown, records))
+        return jnp.sum(jnp.where(present, losses, 0.0))
+
+    stacked = jax.tree.map(
+        lambda leaf: np.zeros((group, *np.shape(leaf)), np.asarray(leaf).dtype), problem.record
+    )
+    return RecordLoss(loss, problem.parameters, stacked, group)
 
 
 def fingerprint(function: Callable[..., Any], *arguments: Any) -> str:

@@ -42,6 +42,7 @@ from unisono.releases.apart import require_apart
 from unisono.releases.banded import BandedSum, with_memory
 from unisono.releases.bounds import ClippedUpdate
 from unisono.releases.closed import require_closed, require_printable
+from unisono.releases.people import of_unit
 from unisono.releases.release import (
     Bound,
     Priced,
@@ -232,6 +233,12 @@ class AlgorithmKind:
                 "configuration is a PublishedConfig"
             )
 
+    def hides(self, unit: Unit, group: int = 1) -> bool:
+        """Whether it can hide such a unit. Of persons with one record each every algorithm for
+        records does; of `group` records, those that add up a person's."""
+        alone = unit is Unit.PERSON and group == 1 and Unit.RECORD in self.units
+        return alone or unit in self.units
+
     def configured(self, **settings: Any) -> Any:
         """The configuration with these settings; whatever is wrong is refused in words."""
         try:
@@ -347,6 +354,7 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
         own, raw = raw_of(public, own, Records(data, mask, size))
         here = bound.of_party(size) if isinstance(bound, SizedBound) else bound
         contribution, sent = here.integers(facts, privacy, priced.step, raw, mask)
+        contribution = contribution if bound.unit is Unit.PARTY else of_unit(facts, contribution)
         return ((own, sent) if remembers else own), contribution
 
     def with_memory_of_sent(first: tuple[Any, Any]) -> tuple[Any, Any]:

@@ -136,11 +136,12 @@ class BlockedSum:
     """Σ over records of (u, gauges): one record moves it by 1, more by gauges, floats and rounding.
 
     `raw`: the parameters at which gradients are taken, the clipping bounds (groups,), and the
-    records' columns.
+    records' columns. With a `group` the plan is of a loss of persons, of up to so many records.
     """
 
     plan: PerRecord
     clipping: Clipping
+    group: int = 1
     unit = Unit.RECORD
     whole = False
     batched = True

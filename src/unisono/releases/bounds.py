@@ -116,6 +116,11 @@ class ClippedUpdate:
     def __post_init__(self) -> None:
         positive(clipping_norm=self.clipping_norm, dimension=self.dimension, shards=self.shards)
         object.__setattr__(self, "unit", named(Unit, "unit", self.unit))
+        if self.unit is Unit.PERSON:
+            raise InvalidInput(
+                'unit = "person" of an update: it hides a record or a party; persons are hidden '
+                "where the rows of a study are persons"
+            )
 
     def steps(self, release: Release, facts: Facts, privacy: Privacy) -> Iterator[float]:
         shards = facts.parties * self.shards

@@ -19,6 +19,7 @@ from unisono.releases.banded import BandedSum
 from unisono.releases.blocked_sum import BlockedSum, Clipping
 from unisono.releases.bounds import ClippedSum, ClippedUpdate
 from unisono.releases.minimiser import Minimiser
+from unisono.releases.person_sum import PersonSum
 from unisono.releases.perturbed_minimiser import PerturbedMinimiser
 from unisono.releases.release import Release
 from unisono.releases.rows import BallPoint, Interval, Moments, Ones, OuterProduct
@@ -27,7 +28,7 @@ from unisono.releases.table import Block, Table
 
 # Whatever is released is bounded by one of these, each with its proof.
 BOUNDS = (
-    *(ClippedSum, ScaledSum, BlockedSum, BandedSum, ClippedUpdate),
+    *(ClippedSum, ScaledSum, PersonSum, BlockedSum, BandedSum, ClippedUpdate),
     *(Table, Minimiser, PerturbedMinimiser),
 )
 _SAMPLERS = (Everyone, Poisson, WithoutReplacement)
@@ -77,7 +78,7 @@ def _require_sampled(release: Release, name: str) -> None:
     """A sum leaves out whoever was not chosen. What is made of all records at once does not, and a
     minimiser would divide by the number of the chosen, of which its sensitivity knows nothing."""
     bound = release.bound
-    if bound.whole and bound.unit is Unit.RECORD and not isinstance(release.sampler, Everyone):
+    if bound.whole and bound.unit is not Unit.PARTY and not isinstance(release.sampler, Everyone):
         raise InvalidInput(
             f"{name} samples records for a {type(bound).__name__}, which is made of all of a "
             "party's records at once: only sums can be sampled by records; use Everyone()"

@@ -29,6 +29,7 @@ from unisono.core.values import Contribution
 from unisono.errors import ConditionViolated, InvalidInput
 from unisono.mechanisms import MECHANISMS, gaussian, laplace
 from unisono.mechanisms.printed import PrintedNoise, event_as_printed
+from unisono.releases.people import for_unit
 
 # All parties' integers are added modulo 2^32, in a secure sum and in a compiled program alike.
 MODULUS_BITS = 32
@@ -203,7 +204,8 @@ def price(
     """
     bound = release.bound
     _require(release, privacy, facts, trust)
-    if isinstance(release.sampler, Poisson) and bound.unit is Unit.RECORD and release.each:
+    _require_people(release, facts, trust)
+    if isinstance(release.sampler, Poisson) and bound.unit is not Unit.PARTY and release.each:
         raise InvalidInput("messages that are kept apart are not sampled")
     if isinstance(bound, PerturbedBound):
         return _price_perturbed(release, bound, privacy, facts)
@@ -212,7 +214,7 @@ def price(
 
     @lru_cache(maxsize=4096)
     def event(step: float, epsilon: float, turns: int, shares: int) -> Event:
-        sensitivity = bound.sensitivity(facts, privacy, step)
+        sensitivity = _moved(bound, facts, privacy, step)
         if printed is not None:
             return event_as_printed(
                 printed(sensitivity),
@@ -450,6 +452,53 @@ def _require(release: Release, privacy: Privacy, facts: Facts, trust: Trust) -> 
             "pure epsilon is priced for everybody in every round, with the same noise in each: "
             "choose delta in (0, 1) for samples and for noise that follows a schedule"
         )
+
+
+def _require_people(release: Release, facts: Facts, trust: Trust) -> None:
+    """Refuse releases whose cost is not proved for persons, before anything is spent."""
+    bound = release.bound
+    if bound.unit is Unit.PARTY:
+        return
+    only = isinstance(bound, PerturbedBound) or release.run or release.named is not None
+    if only and facts.unit is Unit.PERSON:
+        raise InvalidInput(
+            f"a {type(bound).__name__} is proved for single records only, and this study hides "
+            "persons: choose another algorithm, as gradient-perturbation"
+        )
+    together = getattr(bound, "group", 1)
+    if together == 1 != facts.group:
+        raise InvalidInput(
+            f"records_per_person = {facts.group}: this algorithm does not add up the records of a "
+            "person; say records_per_person = 1 (one of each is drawn in secret), or choose one "
+            "that does, as gradient-perturbation"
+        )
+    if together != facts.group:
+        raise InvalidInput(
+            f"a loss of persons with up to {together} records each, in a study of up to "
+            f"{facts.group}: make it of as many (`of_persons`)"
+        )
+    if facts.person_at_parties == 1:
+        return
+    if not isinstance(release.sampler, Everyone):
+        raise InvalidInput(
+            f"person_at_parties = {facts.person_at_parties} with sampling: a person who is drawn "
+            "at several parties independently is not one who is drawn once, and the accountant "
+            "does not know what that costs; use an algorithm without sampling, as "
+            "gradient-perturbation"
+        )
+    apart = release.each or release.turns or release.local_steps or bound.whole
+    if trust is Trust.LOCAL or apart:
+        raise InvalidInput(
+            f"person_at_parties = {facts.person_at_parties} where parties release on their own: "
+            "what they show of the same person adds up, and each ledger counts its own part only; "
+            'use trust "secure-sum" and an algorithm that opens sums over all parties'
+        )
+
+
+def _moved(bound: Bound, facts: Facts, privacy: Privacy, step: float) -> Sensitivity:
+    """How far one unit of the study moves the release."""
+    own = bound.sensitivity(facts, privacy, step)
+    return own if bound.unit is Unit.PARTY else for_unit(facts, own)
 
 
 def _pure_event(

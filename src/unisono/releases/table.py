@@ -155,10 +155,16 @@ class Table:
     `raw`: the public values that rows and cells may depend on, and the features (n, columns). Rows
     that are masked or not finite count zero. Every number of a block is multiplied by the block's
     weight, a whole number of quantization steps.
+
+    With a `group` of several, rows are persons: the features are (n, group, columns), beside a mark
+    (n, group) of the records that are there, m for a person, each of which weighs 1 / m. A person's
+    part is then a mean of what records may add, and whatever bounds those, alone or two of them
+    apart, bounds a mean of them. Weighted numbers are no whole ones: each record is rounded.
     """
 
     blocks: tuple[Block, ...]
     pure: str = "laplace"
+    group: int = 1
     unit = Unit.RECORD
     whole = False
     batched = False
@@ -178,11 +184,12 @@ class Table:
     def steps(self, release: Release, facts: Facts, privacy: Privacy) -> Iterator[float]:
         """As fine as the sum of all records and the noise allow; 1 for counts with discrete Laplace
         noise, where whole numbers are best."""
-        if privacy.pure and len(self.blocks) == 1 and self.blocks[0].counts:
+        counts = len(self.blocks) == 1 and self.blocks[0].counts and self.group == 1
+        if privacy.pure and counts:
             yield 1.0
             return
         weights = self._weights(privacy)
-        noise = _rough_noise(_sensitivity(self.blocks, weights, 0.0, True), privacy, release.rounds)
+        noise = _rough_noise(self._bound(weights, 0.0, True), privacy, release.rounds)
         largest = max(w * block.rows.limit for block, w in zip(self.blocks, weights, strict=True))
         records = release.summed(facts.records, facts)
         coarse = max(
@@ -192,22 +199,33 @@ class Table:
 
     def sensitivity(self, facts: Facts, privacy: Privacy, step: float) -> Sensitivity:
         weights = [factor * step for factor in self.factors(privacy, step)]
-        return _sensitivity(self.blocks, weights, step, not facts.exact_sizes)
+        return self._bound(weights, step, not facts.exact_sizes)
+
+    def rounded(self, block: Block, factor: int) -> list[bool]:
+        """Which of a block's k numbers are not exact when they are multiplied by `factor`."""
+        return block.rounded(factor) if self.group == 1 else [True] * block.length
+
+    def _bound(self, weights: Sequence[float], step: float, hides_presence: bool) -> Sensitivity:
+        return _sensitivity(self.blocks, weights, step, hides_presence, self.group)
 
     def sum_bound(self, release: Release, facts: Facts, privacy: Privacy) -> float:
         step = next(self.steps(release, facts, privacy))
         factors = self.factors(privacy, step)
         blocks = zip(self.blocks, factors, strict=True)
-        largest = max(factor * block.rows.limit + 1 for block, factor in blocks)
+        largest = max(factor * block.rows.limit + self.group for block, factor in blocks)
         return largest * step * release.summed(facts.records, facts)
 
     def integers(
         self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any
     ) -> tuple[Contribution, None]:
         public, features = raw
+        shares = None
+        if self.group > 1:
+            points, marks = features
+            features, shares, mask = _by_record(points, marks, mask, self.group)
         factors = self.factors(privacy, step)
         parts = [
-            _added(block, factor, public, features, mask)
+            _added(block, factor, public, features, mask, shares)
             for block, factor in zip(self.blocks, factors, strict=True)
         ]
         bound = self.sensitivity(facts, privacy, step)
@@ -225,6 +243,11 @@ class Table:
             size = block.swapped if replaced else block.taken
             weights.append((part if privacy.pure else math.sqrt(part)) / size.of(privacy.pure))
         return weights
+
+
+def table_columns(facts: Facts, records: Any) -> Any:
+    """What a table reads of a party's columns: the features; of persons also the marks."""
+    return records.columns[0] if facts.group == 1 else records.columns
 
 
 def lone_weight(step: float) -> float:
@@ -250,18 +273,23 @@ def _rough_noise(sensitivity: Sensitivity, privacy: Privacy, rounds: int) -> flo
 
 
 def _sensitivity(
-    blocks: Sequence[Block], weights: Sequence[float], step: float, hides_presence: bool
+    blocks: Sequence[Block],
+    weights: Sequence[float],
+    step: float,
+    hides_presence: bool,
+    group: int = 1,
 ) -> Sensitivity:
     """Bounds of the stacked blocks, with half a step and the float error for every number that
     is not encoded exactly. A replaced record is rounded twice; where one comes or goes, another may
-    move into its place (`engines.layout`) and is rounded twice too."""
+    move into its place (`engines.layout`) and is rounded twice too. Of a person each record is."""
 
     def bound(size: Callable[[Block], Size], roundings: int) -> Distance:
         ones, squares, largest = 0.0, 0.0, 0.0
         for block, weight in zip(blocks, weights, strict=True):
             factor = round(weight / step) if step else 0
-            slack = (step / 2 + weight * _FLOAT_ERROR * block.rows.limit) * roundings
-            found, touched = size(block), sum(block.rounded(factor)) * block.levels
+            slack = (step / 2 + weight * _FLOAT_ERROR * block.rows.limit) * roundings * group
+            inexact = sum(block.rounded(factor)) if group == 1 else block.length
+            found, touched = size(block), inexact * block.levels
             ones += weight * found.l1 + slack * touched
             squares += (weight * found.l2 + slack * math.sqrt(touched)) ** 2
             largest = max(largest, weight * found.l2 + (slack if touched else 0.0))
@@ -272,7 +300,23 @@ def _sensitivity(
     return Sensitivity(Unit.RECORD, twice, once, moved)
 
 
-def _added(block: Block, factor: int, public: Any, features: Any, mask: Any) -> Any:
+def _by_record(features: Any, marks: Any, mask: Any, group: int) -> tuple[Any, Any, Any]:
+    """Persons (n, group, columns) as records (n group, columns): with the share of each in its
+    person, 1 / m of those m that are there, and which of them count."""
+    if features.shape[:2] != (len(mask), group) or marks.shape != (len(mask), group):
+        raise InvalidInput(
+            f"features of shape {features.shape} and marks of shape {marks.shape} for {len(mask)} "
+            f"persons of {group} records: each record has one row and one mark"
+        )
+    there = (marks > 0) & mask[:, None]
+    shares = 1.0 / jnp.maximum(jnp.sum(there, axis=1, keepdims=True), 1)
+    shares = jnp.broadcast_to(shares.astype(jnp.float32), there.shape)
+    return features.reshape(len(mask) * group, -1), shares.reshape(-1), there.reshape(-1)
+
+
+def _added(
+    block: Block, factor: int, public: Any, features: Any, mask: Any, shares: Any = None
+) -> Any:
     """One party's block, flat, in quantization steps. Cells of another level count nowhere, so that
     the levels of a record lie on disjoint coordinates."""
     rows = block.rows.of(block.values(public, features))
@@ -281,7 +325,7 @@ def _added(block: Block, factor: int, public: Any, features: Any, mask: Any) -> 
             f"block {block.name!r} makes rows of shape {rows.shape}: each of {len(mask)} records "
             f"has one row of {block.length} numbers"
         )
-    steps = _quantized(block, factor, rows, mask)
+    steps = _quantized(block, factor, rows, mask, shares)
     if block.cells is None:
         return jnp.sum(steps, axis=0, dtype=jnp.int32)
     cells = block.cells(public, features)
@@ -294,11 +338,13 @@ def _added(block: Block, factor: int, public: Any, features: Any, mask: Any) -> 
     return total.ravel()
 
 
-def _quantized(block: Block, factor: int, rows: Any, mask: Any) -> Any:
+def _quantized(block: Block, factor: int, rows: Any, mask: Any, shares: Any = None) -> Any:
     """Rows in quantization steps; of exact numbers a whole number of multiples."""
     limit, multiple = block.rows.limit, block.rows.multiple
     keep = mask & jnp.all(jnp.isfinite(rows), axis=1)
     bounded = jnp.clip(jnp.where(keep[:, None], rows, 0.0), -limit, limit)
+    if shares is not None:
+        return jnp.round(bounded * shares[:, None] * factor).astype(jnp.int32)
     steps = jnp.round(bounded * factor).astype(jnp.int32)
     rounded = np.array(block.rounded(factor))
     if rounded.all():
@@ -307,4 +353,4 @@ def _quantized(block: Block, factor: int, rows: Any, mask: Any) -> Any:
     return jnp.where(rounded, steps, multiples * (factor // multiple))
 
 
-__all__ = ["Block", "Table", "codes", "lone_weight"]
+__all__ = ["Block", "Table", "codes", "lone_weight", "table_columns"]

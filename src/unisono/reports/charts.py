@@ -42,16 +42,18 @@ def gauge(label: str, value: float, limit: float, *, words: str, before: float =
     """How much of a limit is used: `before` this time (paler), and `value` in all."""
     # What was spent is an upper bound.
     spent, paler = short(round_up(value, 3)), short(round_up(before, 3))
+    spent = "no protection" if math.isinf(value) else spent
+    used_of = f"{spent}, no limit" if math.isinf(limit) else f"{spent} of {short(limit)}"
     used, earlier = marks.share(value, limit), min(before, value)
     kind = "over" if value > limit or math.isinf(value) else "spent"
     parts = [
         marks.text(0, 14, cut(label, 28), "strong"),
-        marks.text(1, 14, f"{spent} of {short(limit)}", "end soft tabular"),
+        marks.text(1, 14, used_of, "end soft tabular"),
         marks.rectangle(0, 1, 22, 12, "track"),
         marks.rectangle(marks.share(earlier, limit), used, 22, 12, kind),
         marks.rectangle(0, marks.share(earlier, limit), 22, 12, "before"),
     ]
-    told = f"{label}: {spent} of {short(limit)}, of which {paler} before. {words}"
+    told = f"{label}: {used_of}, of which {paler} before. {words}"
     return Markup('<div class="gauge">{}<p class="note">{}</p></div>').format(
         marks.chart(36, label, told, parts), words
     )

@@ -117,7 +117,11 @@ def _in_words(
 ) -> str:
     names = "; ".join(who(one.viewer) for one in members)
     promise = promise_words(epsilon, delta)
-    unit = "one record" if reading.unit == "record" else "one party's data"
+    unit = {"record": "one record", "person": "all records of one person"}.get(
+        reading.unit, "one party's data"
+    )
+    if reading.unit == "person":
+        promise = promise.replace("your record makes", "your record make")
     promise = promise.replace("Your record", unit).replace("your record", unit)
     return f"Against {names}: {promise[:1].lower()}{promise[1:]}"
 
@@ -139,7 +143,9 @@ def _table(reading: RunReading) -> ReportGrid:
                 one_in(delta) if delta else "0",
             ]
         )
-    unit = "one record" if reading.unit == "record" else "all data of one party"
+    unit = {"record": "one record", "person": "all records of one person"}.get(
+        reading.unit, "all data of one party"
+    )
     real = "With real noise, not as it is: how" if reading.simulated else "How"
     return ReportGrid(
         f"{real} often the best guess is right when somebody has to tell {tells(reading)}; and "

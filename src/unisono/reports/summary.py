@@ -15,6 +15,10 @@ _TELLS = {
     (Relation.REPLACE_ONE, "record"): "which of two possible records was the one that was used",
     (Relation.ZERO_OUT, "record"): "whether the values of one record were used or blanked out",
     (Relation.ADD_OR_REMOVE, "record"): "whether one record was among those used",
+    (Relation.REPLACE_ONE, "person"): "which of two possible persons, with all of their records, "
+    "was the one whose records were used",
+    (Relation.ZERO_OUT, "person"): "whether all records of one person were used or blanked out",
+    (Relation.ADD_OR_REMOVE, "person"): "whether one person's records were among those used",
     (Relation.REPLACE_ONE, "party"): "which of two data sets one party gave",
     (Relation.ZERO_OUT, "party"): "whether one party's whole data were used or blanked out",
     (Relation.ADD_OR_REMOVE, "party"): "whether one party took part",
@@ -67,9 +71,10 @@ def _learned(reading: RunReading) -> str:
         return f"{many} {verb} together{way}. The study file is missing, so no more can be said."
     records = sum(party.records for party in file.parties)
     about = "about " if file.data.sizes == "hidden" else ""
+    units = "records" if file.data.person is None else "persons"
     names = listed(file.names)
     return (
-        f"{times(len(file.names), 'party', 'parties')} ({names}) with {about}{records:,} records "
+        f"{times(len(file.names), 'party', 'parties')} ({names}) with {about}{records:,} {units} "
         f"{verb} {learned(file)}. {_kept(reading)}"
     )
 
@@ -104,8 +109,9 @@ def _promise(reading: RunReading, protects: Sequence[ShownGuarantee]) -> str:
     will = "will be" if reading.planned else "is"
     weak = " That is almost no protection in the worst case." if worst.guess >= _ALMOST else ""
     delta = f" at delta {one_in(worst.delta)}" if worst.delta else ""
+    other = "person's records" if reading.unit == "person" else "record"
     return (
-        f"What is promised: whoever looks on ({everyone}), even knowing every other record, and "
+        f"What is promised: whoever looks on ({everyone}), even knowing every other {other}, and "
         f"has to tell {tells(reading)}, {will} right at most {percent(worst.guess)} of the time. "
         f"Tossing a coin is right 50 % of the time. (Epsilon {number(worst.epsilon)}{delta}"
         f"{_covers(reading)}.){weak}{_people(reading)}"
@@ -118,6 +124,8 @@ def _covers(reading: RunReading) -> str:
 
 def _people(reading: RunReading) -> str:
     """The promise is for one record; a person may have more of them."""
+    if reading.unit == "person":
+        return _whole_persons(reading)
     if reading.unit != "record":
         return ""
     said = reading.certificate.get("declarations") or {}
@@ -143,6 +151,23 @@ def _people(reading: RunReading) -> str:
     return words
 
 
+def _whole_persons(reading: RunReading) -> str:
+    """The promise is for all records of a person, at as many parties as the study says."""
+    data = None if reading.file is None else reading.file.data
+    if data is None:
+        return " This is about a person, with all of its records at a party."
+    column = f" (by the column {data.person})"
+    if data.person_at_parties > 1:
+        return (
+            f" This is about a person{column}, with all of its records at up to "
+            f"{data.person_at_parties} parties."
+        )
+    return (
+        f" This is about a person{column}, with all of its records at one party: whoever is at "
+        "several is protected less."
+    )
+
+
 def _short_name(viewer: str) -> str:
     return _SHORT.get(viewer) or who(viewer)
 
@@ -158,7 +183,7 @@ def _not(reading: RunReading, exposes: Sequence[ShownGuarantee]) -> str:
         many = times(reading.colluders, "party", "parties")
         against.append(f"the server together with more than {many}")
     against += ["whoever controls the machine on which the records lie"]
-    if reading.unit == "record":
+    if reading.unit != "party":
         against.append("conclusions about groups of people, which are the purpose of the study")
     return f"What is NOT promised: protection against {'; '.join(against)}."
 

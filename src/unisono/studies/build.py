@@ -27,19 +27,21 @@ from unisono.core.transcript import Transcript
 from unisono.core.trust import Viewer
 from unisono.data import RecordTable, read_table
 from unisono.data.encoding import Values
+from unisono.data.people import as_records, as_rows, by_person, one_of_each
 from unisono.errors import InvalidInput, PrivacyViolation
-from unisono.models.model import Posed
+from unisono.models.model import Posed, Target
 from unisono.models.registry import algorithms_for
 from unisono.planning.noise import SWAMPED, noise_of
 from unisono.planning.predict import predict
 from unisono.planning.tasks import Task
 from unisono.planning.verdicts import Grade
+from unisono.problems.record_loss import RecordLoss, of_persons
 from unisono.releases.algorithm import AlgorithmKind
 from unisono.releases.together import together
 from unisono.scaling import PrivateRanges, private_ranges
 from unisono.studies.evaluation import Examination, examination, read_private, read_public
 from unisono.studies.order import new_key, secret_order
-from unisono.studies.schema import AUTO, StudyFile
+from unisono.studies.schema import ALGORITHM_SECTIONS, AUTO, StudyFile
 from unisono.studies.stages import (
     BOUNDS,
     EVALUATION,
@@ -51,6 +53,7 @@ from unisono.studies.stages import (
     costs_of,
 )
 from unisono.studies.table import public_values, values_of
+from unisono.studies.template import small_delta
 
 
 class Start(NamedTuple):
@@ -80,12 +83,17 @@ class Built:
     @property
     def column_names(self) -> tuple[str, ...]:
         """The columns of a party's file that are read."""
-        return tuple(self.file.data.columns)
+        return self.file.data.read
 
     def table(self, path: str | Path) -> RecordTable:
         """The study's columns of a file of records."""
         data = self.file.data
         return read_table(path, self.column_names, data.multiline, data.csv)
+
+    def public_table(self, path: str | Path) -> RecordTable:
+        """The columns of a file of public records, which are nobody's."""
+        data = self.file.data
+        return read_table(path, tuple(data.columns), data.multiline, data.csv)
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -106,7 +114,8 @@ class Built:
         def scores(records: SplitRecords, found: Any) -> tuple[np.ndarray, ...]:
             known = self.bounded(found)
             assert known.posed.score is not None
-            return (known.posed.score(found[FIT], known._encoded(records.kept))[:, None],)
+            kept = known._encoded(one_of_each(records.kept))  # a person is tested on one record
+            return (known.posed.score(found[FIT], kept)[:, None],)
 
         stages = [Stage(FIT, self.study, rows)]
         if self.start is not None:  # without it the algorithm begins as it usually does
@@ -149,15 +158,24 @@ class Built:
         Refuses wrong columns and sizes; clips numbers, takes what cannot be read for missing, and
         warns locally. How many are kept is public; which, is a secret of whoever has the key (see
         `order`), and so is the order of those to learn from, where the algorithm goes by places.
+        Persons always stand in a secret order: a file puts them by their records.
         """
-        values = values_of(self.file, table, party)
+        key = new_key() if key is None else key
+        values = values_of(self.file, table, party, key)
         held = self.file.held_out[self.file.party(party)]
-        if held or self.study.algorithm.by_place:
+        if held or self.study.algorithm.by_place or self.file.data.person is not None:
             size = len(next(iter(values.values())))
-            order = secret_order(size, new_key() if key is None else key)
+            order = secret_order(size, key)
             values = {name: column[order] for name, column in values.items()}
         learnt = {name: column[held:] for name, column in values.items()}
         return SplitRecords(learnt, {name: column[:held] for name, column in values.items()})
+
+    def synthetic(self, values: Values) -> tuple[np.ndarray, ...]:
+        """Records that are nobody's, (records,) by column, as the algorithm that learns reads them;
+        where persons are the unit, each stands for one with as many such records as it may have."""
+        many = self.file.data.group or 1
+        rows = np.repeat(np.arange(len(next(iter(values.values()))))[:, None], many, axis=1)
+        return self._encoded(by_person(values, rows))
 
     def _encoded(self, values: Values) -> tuple[np.ndarray, ...]:
         return _as_arrays(self.posed, values)
@@ -193,6 +211,8 @@ class Built:
         shown = self.posed.present(self.study, result)
         if "note" in shown and noise_of(self.study).total < SWAMPED:
             shown["note"] = f"{_SWAMPED} {shown['note']}".strip()
+        if self.file.data.person is not None:
+            shown["persons"] = self._of_persons
         return {
             "title": self.file.title,
             "model": self.file.model.name,
@@ -208,13 +228,32 @@ class Built:
     def _ranges_shown(self) -> dict[str, Any]:
         return {name: list(known.bounds) for name, known in self.ranges.items()}
 
+    @property
+    def _of_persons(self) -> str:
+        """What an answer is about where rows are persons, for whoever reads it."""
+        if (self.file.data.group or 1) == 1:
+            return "One record of each person, drawn in secret, was used."
+        if self.file.model_kind.target is Target.NONE:
+            return (
+                "Every person counts once: its records share that weight, so that means are of "
+                "persons' means, and counts add up shares of persons."
+            )
+        return (
+            "What the records of a person teach together counts as much as one record's, at most: "
+            "people with many records count for less than their records would."
+        )
+
     def arrays(self, result: Result) -> dict[str, np.ndarray]:
         """What belongs into an .npz file, by name; empty where JSON says it all."""
         return dict(self.posed.arrays(result.value))
 
 
 def _as_arrays(posed: Posed, values: Values) -> tuple[np.ndarray, ...]:
-    return tuple(array.astype(np.float32) for array in posed.encode(values))
+    """As the algorithm reads them: a row for each record, or for each person."""
+    records, there = as_records(values)
+    arrays = posed.encode(records)
+    rows = arrays if there is None else as_rows(arrays, there)
+    return tuple(array.astype(np.float32) for array in rows)
 
 
 _SWAMPED = (
@@ -252,7 +291,8 @@ def planned_grade(file: StudyFile, kind: AlgorithmKind) -> Grade | None:
     the algorithm cannot run."""
     task = file.model_kind.task
     predicted = task == Task.POSTERIOR or task in kind.laws
-    fits = file.trust.mode in kind.trusts and file.privacy.unit in kind.units
+    hides = kind.hides(file.privacy.unit, file.data.group or 1)
+    fits = file.trust.mode in kind.trusts and hides
     if not (predicted and fits):
         return None
     try:
@@ -271,7 +311,7 @@ def build(file: StudyFile) -> Built:
     for number in own[:1]:
         place = ("parties", number, "epsilon")
         _placed(file, place, "an epsilon of its own", lambda: _require_own_noise(kind))
-    made = _placed(file, ("algorithm",), kind.name, lambda: _study(file, kind))
+    made = _placed(file, ("algorithm",), kind.name, lambda: _possible(file, kind))
     _placed(file, ("privacy", "unit"), "privacy.unit", lambda: _require_unit(file, made.study))
     test = _placed(file, ("evaluation", "epsilon"), "evaluation", lambda: examination(file))
     return Built(file, made.study, made.posed, kind, reason, test, made.start, made.bounds)
@@ -344,20 +384,61 @@ def _learning(file: StudyFile, kind: AlgorithmKind, promise: Privacy) -> _Made:
     """The study that learns, and the release that it begins with, if there is one."""
 
     def made(kind: AlgorithmKind, promise: Privacy, said: Mapping[str, Any]) -> tuple[Posed, Study]:
-        posed = file.model_kind.pose(file.model_settings, file.data, kind, promise)
+        posed = posed_for(file, kind, promise)
         method = kind.method(posed.problem, promise, **{**posed.settings, **said})
         study = Study(method, facts_of(file, posed.features), file.trust.mode)
         study.costs  # noqa: B018  (what cannot be paid for is refused here, before anyone joins)
         return posed, study
 
     said, start = file.algorithm_settings, None
-    posed = file.model_kind.pose(file.model_settings, file.data, kind, promise)
+    posed = posed_for(file, kind, promise)
     method = kind.method(posed.problem, promise, **{**posed.settings, **said})
     if method.earlier is not None:
         first, promise = promise.split(method.earlier.share)
         own_posed, own_study = made(method.earlier.kind, first, {})
         start = Start(own_study, own_posed)
     return _Made(*made(kind, promise, said), start)
+
+
+def posed_for(file: StudyFile, kind: AlgorithmKind, promise: Privacy) -> Posed:
+    """The model of a file, for an algorithm; a loss of records becomes one of persons."""
+    posed = file.model_kind.pose(file.model_settings, file.data, kind, promise)
+    if file.data.group is None or not isinstance(posed.problem, RecordLoss):
+        return posed
+    return replace(posed, problem=of_persons(posed.problem, file.data.group))
+
+
+def _possible(file: StudyFile, kind: AlgorithmKind) -> _Made:
+    """As `_study`; who asks for pure epsilon where there is none is told where there is."""
+    try:
+        return _study(file, kind)
+    except InvalidInput as error:
+        if file.privacy.delta:
+            raise
+        able = [one.name for one in algorithms_for(file.model_kind) if _offered(file, one)]
+        words = ", ".join(able) if able else "no algorithm"
+        raise InvalidInput(
+            f"{error}\n  with delta = 0, a {file.model.name} is learnt by {words} in this study; "
+            f"with delta = {small_delta(sum(file.training)):g} by others too"
+        ) from None
+
+
+def _offered(file: StudyFile, kind: AlgorithmKind) -> bool:
+    """Whether an algorithm could run in this study, with its usual settings."""
+    if file.trust.mode not in kind.trusts or not kind.hides(
+        file.privacy.unit, file.data.group or 1
+    ):
+        return False
+    said = file.model_copy(
+        update={"algorithm": ALGORITHM_SECTIONS[kind.name].model_validate({"name": kind.name})}
+    )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _study(said, kind)
+    except (InvalidInput, PrivacyViolation):
+        return False
+    return True
 
 
 def _require_unit(file: StudyFile, study: Study) -> None:
@@ -406,7 +487,12 @@ def facts_of(file: StudyFile, features: int) -> Facts:
         colluders=file.colluders,
         exact_sizes=file.data.sizes == "exact",
     )
-    return replace(facts, retries=file.trust.retries)
+    return replace(
+        facts,
+        retries=file.trust.retries,
+        records_per_person=file.data.group,
+        person_at_parties=file.data.person_at_parties,
+    )
 
 
 def columns(file: StudyFile, table: RecordTable, party: str) -> tuple[np.ndarray, ...]:

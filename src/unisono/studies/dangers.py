@@ -23,6 +23,7 @@ from unisono.studies.template import small_delta
 
 WEAK_EPSILON = 8.0
 _WIDE, _RATIO, _MANY_VALUES = 1e6, 1e4, 50
+_FEW_ROUNDS = 10  # times fewer than usual
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ def dangers(built: Built, epsilons: dict[str, float], noise: Noise) -> list[Dang
         *_failures(built),
         *_noise(built, noise),
         *_weights(built),
+        *_rounds(built),
         *_algorithm(built),
         *_columns(built.file),
         *_practice(built.file),
@@ -92,11 +94,31 @@ def _privacy(built: Built, epsilons: dict[str, float]) -> Iterator[Danger]:
         words += "one record can change many, and what is promised of one does not cover that"
         remedy = "take newlines out of the cells, and leave multiline out"
         yield Danger("warning", words, remedy, ("data", "multiline"))
-    if not whole:
+    if privacy.unit is Unit.RECORD:
         words = "one record is hidden, not one person: whoever has k records, or records at "
         words += "several parties, is protected about k times less"
-        remedy = 'keep one record for each person, or hide whole parties (unit = "party")'
+        remedy = 'hide persons (unit = "person"), keep one record for each, or hide whole parties'
         yield Danger("note", words, remedy, ("privacy", "unit"))
+    yield from _persons(built)
+
+
+def _persons(built: Built) -> Iterator[Danger]:
+    """What becomes of persons with many records, and what is taken for granted of persons."""
+    data = built.file.data
+    if data.person is None or data.group is None:
+        return
+    words = f"every person counts once, with {times(data.group, 'record')} at most"
+    if data.group > 1 and built.file.model_kind.target is not Target.NONE:
+        words += ": what a person's records teach together is clipped as one record's would be, so "
+        words += "that people with many records count for less than their records would"
+    remedy = "each party is told on its own screen how many of its persons have more; raise "
+    remedy += "records_per_person if that are many"
+    yield Danger("note", words, remedy, ("data", "person"))
+    if data.person_at_parties == 1 and len(built.file.parties) > 1:
+        words = "a person is taken to be at one party only: whoever is at p of them is protected "
+        words += "about p times less"
+        remedy = "say person_at_parties = p, which takes p times the noise"
+        yield Danger("note", words, remedy, ("data", "person"))
 
 
 def _crowd(built: Built) -> Iterator[Danger]:
@@ -155,7 +177,7 @@ def _noise(built: Built, noise: Noise) -> Iterator[Danger]:
         return
     words = "noise will swamp the result" if swamped else "expect a rough result: noise is large"
     unit = file.privacy.unit
-    of_all = f"all {number(noise.units, 3)} {'parties' if unit is Unit.PARTY else 'records'} "
+    of_all = f"all {number(noise.units, 3)} {'parties' if unit is Unit.PARTY else f'{unit}s'} "
     of_all += "of a round together weigh"
     if noise.units == 1:
         of_all = "the messages of all rounds weigh"
@@ -174,6 +196,18 @@ def _weights(built: Built) -> Iterator[Danger]:
     if words:
         remedy = 'use objective = "pooled", unless small parties are to count as much as large ones'
         yield Danger("note", words, remedy, ("algorithm", "objective"))
+
+
+def _rounds(built: Built) -> Iterator[Danger]:
+    """So few that a descent ends near its start, whatever the noise."""
+    said = built.file.algorithm_settings.get("rounds")
+    field = built.algorithm.config.model_fields.get("rounds")
+    usual = built.posed.settings.get("rounds", None if field is None else field.default)
+    if isinstance(said, int) and isinstance(usual, int) and _FEW_ROUNDS * said <= usual:
+        words = f"rounds = {said}: {built.algorithm.name} usually takes {usual}; after so few "
+        words += "steps a model is still near its start, however little noise there is"
+        remedy = "leave rounds out; the budget covers all of them, and more rounds cost little"
+        yield Danger("note", words, remedy, ("algorithm", "rounds"))
 
 
 def _algorithm(built: Built) -> Iterator[Danger]:
@@ -215,7 +249,8 @@ def _columns(file: StudyFile) -> Iterator[Danger]:
 
 def _practice(file: StudyFile) -> Iterator[Danger]:
     if file.data.sizes == "exact":
-        words = "everybody learns how many records each party has"
+        units = "records" if file.data.person is None else "persons"
+        words = f"everybody learns how many {units} each party has"
         remedy = 'if that is a secret: sizes = "hidden" and relation = "add-or-remove"'
         yield Danger("note", words, remedy, ("data", "sizes"))
     if file.server is None and len(file.parties) > 1:

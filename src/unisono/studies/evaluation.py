@@ -16,7 +16,7 @@ no record that was learnt from is in it, unless the secret order was lost (see `
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,8 @@ def examination(file: StudyFile) -> Examination | None:
         minimum_parties=file.survivors,
         colluders=file.colluders,
     )
+    if file.data.group is not None:  # one record of each person, drawn in secret, is tested
+        facts = replace(facts, records_per_person=1, person_at_parties=file.data.person_at_parties)
     return Examination(survey, Study(method, facts, file.trust.mode))
 
 

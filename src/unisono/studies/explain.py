@@ -129,7 +129,8 @@ def _learnt(built: Built, worst: Mapping[str, float]) -> list[str]:
     people = f"{times(len(file.names), 'party', 'parties')} ({', '.join(names)}) with "
     about = "about " if file.data.sizes == "hidden" else ""
     lines = [
-        f"{_aim(built)}, from {people}{about}{sum(p.records for p in file.parties):,} records.",
+        f"{_aim(built)}, from {people}{about}{sum(p.records for p in file.parties):,} "
+        f"{_counted(file)}.",
         f"{str(file.trust.mode).capitalize()}: {TRUST_WORDS[file.trust.mode]}. "
         f"{_answering(built)}; {facts.colluders} may work together with the server.",
     ]
@@ -157,8 +158,8 @@ def _learnt(built: Built, worst: Mapping[str, float]) -> list[str]:
     lines += file.model_kind.notes(file.model_settings, built.algorithm)
     if built.test is not None and file.evaluation is not None:
         lines.append(
-            f"{sum(file.held_out):,} records are kept out of training to test the result, which "
-            f"costs epsilon {file.evaluation.epsilon:g} in addition."
+            f"{sum(file.held_out):,} {_counted(file)} are kept out of training to test the "
+            f"result, which costs epsilon {file.evaluation.epsilon:g} in addition."
         )
     if file.evaluation is not None and file.evaluation.file is not None:
         lines.append(f"The result is also tested on {file.evaluation.file}, which is public.")
@@ -183,6 +184,11 @@ def _first(built: Built) -> float:
         ACCOUNTANT.epsilon(cost[FINAL_MODEL], privacy.relation, privacy.delta)
         for cost in built.bounds.study.costs
     )
+
+
+def _counted(file: StudyFile) -> str:
+    """What a party's public size counts."""
+    return "records" if file.data.person is None else "persons"
 
 
 def _aim(built: Built) -> str:
@@ -225,6 +231,8 @@ def _promise(file: StudyFile, worst: Mapping[str, float]) -> list[str]:
         lines += [promise_words(most, privacy.delta), guess_words(guess, privacy.relation)]
         if privacy.unit is Unit.PARTY:
             lines = [line.replace("your record", "your party's records") for line in lines]
+        if privacy.unit is Unit.PERSON:
+            lines = [_of_a_person(line) for line in lines]
     lines += [
         f"No promise at all against {describe(Viewer(viewer))}."
         for viewer, value in worst.items()
@@ -233,9 +241,20 @@ def _promise(file: StudyFile, worst: Mapping[str, float]) -> list[str]:
     return lines
 
 
+def _of_a_person(words: str) -> str:
+    """A sentence about a record, about all that a person has."""
+    for one, all_of_them in (
+        ("your record makes", "all of your records together make"),
+        ("Your record may", "All of your records together may"),
+        ("which of two records you gave", "which of two sets of records is yours"),
+    ):
+        words = words.replace(one, all_of_them)
+    return words
+
+
 def _noise_words(file: StudyFile, noise: Noise) -> str:
     """How the noise compares with what there is to learn."""
-    unit = "parties" if file.privacy.unit is Unit.PARTY else "records"
+    unit = "parties" if file.privacy.unit is Unit.PARTY else _counted(file)
     alike = noise.std * math.sqrt(noise.numbers) / noise.bound
     many = (
         ""

@@ -12,6 +12,8 @@ from unisono.algorithms.registry import algorithm_named
 from unisono.core.config import Config
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.models.model import Target, target_faults
+from unisono.models.registry import algorithms_for
+from unisono.releases.algorithm import AlgorithmKind
 from unisono.studies import source
 from unisono.studies.schema import AUTO, StudyFile
 from unisono.studies.source import Fault
@@ -81,11 +83,14 @@ def _claims(file: StudyFile) -> Iterator[Fault]:
         yield ("data", "sizes"), f"{said}: {words}, the other relations with exact ones"
     if file.algorithm.name != AUTO:
         own = algorithm_named(file.algorithm.name)
-        if file.privacy.unit not in own.units:
+        if file.privacy.unit is Unit.PERSON and not own.hides(Unit.PERSON, file.data.group or 1):
+            yield ("privacy", "unit"), _adds_up_nobody(file, own)
+        elif not own.hides(file.privacy.unit):
             hides = " or a ".join(own.units)
             remedy = f'say unit = "{own.units[0]}", or choose another algorithm'
             words = f'"{file.privacy.unit}", but {own.name} hides a {hides}: {remedy}'
             yield ("privacy", "unit"), words
+    yield from _persons(file)
     if file.server is not None:
         port = int(file.server.address.rpartition(":")[2])
         if not 0 < port < 2**16:
@@ -98,6 +103,37 @@ def _private(file: StudyFile) -> Iterator[Fault]:
         for name in file.data.private:
             words = f'"private" hides single records, and this study hides a {file.privacy.unit}'
             yield ("data", "columns", name, "bounds"), f"{words}: declare public bounds"
+
+
+def _persons(file: StudyFile) -> Iterator[Fault]:
+    """Whose records are whose, and only where persons are hidden."""
+    data, hidden = file.data, file.privacy.unit is Unit.PERSON
+    if hidden and data.person is None:
+        words = 'is missing: unit = "person" needs the column that says whose a record is'
+        yield ("data", "person"), f'{words}, as person = "patient_id"'
+    if data.person is not None and not hidden:
+        words = f"'{data.person}', but unit = \"{file.privacy.unit}\" does not look at persons"
+        yield ("data", "person"), f'{words}: say unit = "person" under [privacy], or leave it out'
+    if data.person is not None and data.person in data.columns:
+        words = f"'{data.person}' is also one of the columns that are learnt from"
+        yield ("data", "person"), f"{words}: take it out there, as it says who somebody is"
+    if data.person is None and data.records_per_person is not None:
+        yield ("data", "records_per_person"), "is about persons: name their column in data.person"
+    if data.person is None and data.person_at_parties > 1:
+        yield ("data", "person_at_parties"), "is about persons: name their column in data.person"
+    if data.person_at_parties > len(file.parties):
+        words = f"{data.person_at_parties} of {len(file.parties)} parties"
+        yield ("data", "person_at_parties"), f"{words}: it lies between 1 and their number"
+
+
+def _adds_up_nobody(file: StudyFile, own: AlgorithmKind) -> str:
+    """That an algorithm does not bound the records of a person together, and what to do."""
+    able = [one.name for one in algorithms_for(file.model_kind) if Unit.PERSON in one.units]
+    remedies = ["say data.records_per_person = 1 (one of each is drawn in secret)"]
+    remedies = remedies if own.hides(Unit.PERSON) else []
+    remedies += [f"choose {' or '.join(able)}"] if able else []
+    words = f'"person", but {own.name} does not add up the records of a person'
+    return f"{words}: {', or '.join(remedies) or 'choose another model'}"
 
 
 def _target(file: StudyFile) -> Iterator[Fault]:

@@ -42,6 +42,7 @@ class Request:
     unit: Unit
     relation: Relation
     earlier: tuple[str, ...] = ()  # algorithms of stages before
+    person: str | None = None  # the column that says whose a record is
 
 
 def require_allowed(
@@ -64,7 +65,7 @@ def require_allowed(
         file.trust.mode,
         file.model.name,
         study.algorithm.name,
-        tuple(file.data.columns),
+        file.data.read,
         None if file.server is None else file.server.address,
         file.privacy.unit,
         file.privacy.relation,
@@ -72,6 +73,7 @@ def require_allowed(
             *(() if study.method.earlier is None else (study.method.earlier.kind.name,)),
             *((STATISTICS.name,) if file.data.private else ()),
         ),
+        file.data.person,
     )
     known = party in file.names
     cost = (study.costs if costs is None else costs)[file.party(party)] if known else {}
@@ -182,12 +184,23 @@ def _crowd(policy: PolicyFile, study: Study) -> Iterator[str]:
 def _cost(policy: PolicyFile, request: Request, cost: Mapping[Viewer, Composed]) -> Iterator[str]:
     """What is shown of this party, to each viewer, in the units that its budget counts."""
     budget, allow = policy.budget, policy.allow
-    if request.unit is Unit.RECORD and budget.unit is Unit.PARTY:
+    if request.unit is not Unit.PARTY and budget.unit is Unit.PARTY:
         yield (
-            'unit = "record": the budget counts whole parties, to whom what hides a record '
+            f'unit = "{request.unit}": the budget counts whole parties, to whom what hides a '
+            f"{request.unit} promises nothing"
+        )
+        return
+    if request.unit is Unit.RECORD and budget.unit is Unit.PERSON:
+        yield (
+            'unit = "record": the budget counts persons, to whom what hides a single record '
             "promises nothing"
         )
         return
+    if Unit.PERSON is request.unit is budget.unit and request.person != budget.person:
+        yield (
+            f'person = "{request.person}": the budget counts persons by the column '
+            f'"{budget.person}", and other groups of records are not those persons'
+        )
     if request.unit is budget.unit and request.relation is not budget.relation:
         yield f'relation = "{request.relation}": the budget counts by relation "{budget.relation}"'
     try:

@@ -67,6 +67,11 @@ class BudgetSection(Config):
         "there.",
     )
     unit: Unit = Field(Unit.RECORD, description="Whose presence the budget hides.")
+    person: str | None = Field(
+        None,
+        min_length=1,
+        description='The column that says whose a record is, where unit = "person".',
+    )
     colluders: Annotated[int, Field(ge=0)] = Field(
         0, description="So many parties may work together with the server."
     )
@@ -152,6 +157,7 @@ class PolicyFile(Config):
             dataset.records_per_person,
             dataset.parties_disjoint,
             self.allow.published,
+            budget.person or "",
         )
 
     def open_ledger(self) -> Ledger:
@@ -182,6 +188,9 @@ def _faults(file: PolicyFile) -> Iterator[Fault]:
             Viewer(viewer)
         except InvalidInput as error:
             yield ("budget", "exceptions", viewer), str(error)
+    if (file.budget.unit is Unit.PERSON) != (file.budget.person is not None):
+        words = 'unit = "person" and the column that says whose a record is go together'
+        yield ("budget", "person"), f'{words}: write both, as person = "patient_id", or neither'
     budgets: dict[tuple[str, ...], BudgetSection | Exempt] = {("budget",): file.budget}
     budgets |= {("budget", "exceptions", v): own for v, own in file.budget.exceptions.items()}
     for place, own in budgets.items():

@@ -59,6 +59,7 @@ def policy_draft(records: Path, budget: Budget, minimum_parties: int = 1) -> Pol
             present.colluders,
             present.records_per_person,
             present.parties_disjoint,
+            person=present.person,
         )
     text = policy_text(policy, own.ledger_path.name, minimum_parties)
     found = parse_policy(text, str(own.policy_path)).core_policy()
@@ -81,6 +82,7 @@ def policy_text(policy: Policy, ledger: str, minimum_parties: int) -> str:
         "delta": budget.delta,
         "relation": str(policy.relation),
         "unit": str(policy.unit),
+        "person": policy.person or None,
         "colluders": policy.colluders,
     }
     allow = {

@@ -33,11 +33,13 @@ AUTO = "auto"
 
 
 class Participant(Config):
-    """A party; `records` is its public size, or a public estimate where sizes are hidden."""
+    """A party; `records` is its public size, or a public estimate where sizes are hidden. Where
+    persons are the unit it is their number, and how many records they have is nobody's business."""
 
     name: Name = Field(description="A party's name, as its files and cards have it.")
     records: PositiveInt = Field(
-        description="The party's public number of records, or an estimate where sizes are hidden."
+        description="The party's public number of records (of persons, where they are the unit), "
+        "or an estimate where sizes are hidden."
     )
     epsilon: PositiveFloat | None = Field(
         None,
@@ -56,7 +58,9 @@ class PrivacySection(Config):
         description="The chance of the worst case; far below 1 / number of records."
     )
     unit: Unit = Field(
-        Unit.RECORD, description="Whose presence is hidden: a record's, or a whole party's."
+        Unit.RECORD,
+        description="Whose presence is hidden: a record's, a person's (data.person says whose a "
+        "record is), or a whole party's.",
     )
     relation: Relation = Field(
         default_factory=lambda said: default_relation(said.get("unit", Unit.RECORD)),
@@ -221,6 +225,12 @@ class StudyFile(Config):
         """How many records of each party are kept out of training; which is a secret."""
         every = self.evaluation.every if self.evaluation else 0
         return tuple(party.records // every if every else 0 for party in self.parties)
+
+    @property
+    def draws(self) -> bool:
+        """Whether a party draws records in secret, and draws the same when a run goes on: those
+        that are kept out of training, or some of a person's."""
+        return any(self.held_out) or self.data.person is not None
 
     @property
     def training(self) -> tuple[int, ...]:

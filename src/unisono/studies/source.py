@@ -18,9 +18,11 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from unisono.core.config import Config
+from unisono.core.words import did_you_mean
 from unisono.errors import InvalidInput
 
 Place = tuple[str | int, ...]
+TODO = "TODO"  # stands where people are to fill in what a draft cannot know
 Fault = tuple[Place, str]
 _LARGEST_FILE, _PARTS, _MOST_FAULTS, _LONGEST_VALUE = 2**20, 32, 50, 200
 _LONG_KEY = re.compile(
@@ -86,6 +88,8 @@ def parse(
     """The model that a text says; `path` is what errors call it."""
     source = Source(path, text)
     document, plain = _document(text, path)
+    if unfilled := list(_unfilled(document)):
+        raise source.refusal(unfilled[:_MOST_FAULTS], len(unfilled) - _MOST_FAULTS)
     try:
         made = model.model_validate_json(plain)
     except ValidationError as error:
@@ -94,10 +98,8 @@ def parse(
             for one in error.errors(include_url=False)
             if one["type"] != "default_factory_not_called"  # it follows from another fault
         ]
-        raise source.refusal(
-            [_fault(model, document, one) for one in details[:_MOST_FAULTS]],
-            len(details) - _MOST_FAULTS,
-        ) from None
+        found = list(_faults(model, document, details))
+        raise source.refusal(found[:_MOST_FAULTS], len(found) - _MOST_FAULTS) from None
     if faults := list(checks(made)):
         raise source.refusal(faults)
     return made, source
@@ -120,6 +122,20 @@ def _document(text: str, path: str) -> tuple[dict[str, Any], str]:
         raise InvalidInput(f"{path}: lists or tables lie too deep in each other") from None
     except ValueError:
         raise InvalidInput(f"{path}: a number has too many digits: write a smaller one") from None
+
+
+def _unfilled(said: Any, place: Place = ()) -> Iterator[Fault]:
+    """Everything that a draft left open."""
+    if said == TODO:
+        words = (
+            "fill in what is public knowledge (a codebook, a guideline), never what records show"
+        )
+        yield place, f"is still {TODO}: {words}"
+    inner: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(said, dict | list):
+        inner = said.items() if isinstance(said, dict) else enumerate(said)
+    for key, own in inner:
+        yield from _unfilled(own, (*place, key))
 
 
 # ------------------------------------------------------------- lines
@@ -214,8 +230,37 @@ _WORDS = {
 }
 
 
+def _faults(model: type[BaseModel], document: Any, errors: Iterable[Any]) -> Iterator[Fault]:
+    """One fault for each place. A value that may be of several kinds has one for each of them,
+    which only together say what may be written."""
+    grouped: dict[Place, list[Any]] = {}
+    for error in errors:
+        grouped.setdefault(_place(error, document), []).append(error)
+    for place, own in grouped.items():
+        if len(own) == 1:
+            yield _fault(model, document, own[0])
+            continue
+        said = _short(json.dumps(own[0]["input"], default=str, ensure_ascii=False))
+        choices = dict.fromkeys(_remedy(error) for error in own)
+        yield place, f"{said} will not do: {', or '.join(choices)}"
+
+
+def _remedy(error: Any) -> str:
+    """What to write instead."""
+    kind, context = error["type"], error.get("ctx", {})
+    if kind in ("literal_error", "enum"):
+        return f"choose one of {context['expected']}"
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "too_short":
+        return f"write at least {context['min_length']}, not {context['actual_length']}"
+    if kind == "too_long":
+        return f"write at most {context['max_length']}, not {context['actual_length']}"
+    return _WORDS.get(kind) or f"{error['msg'][0].lower()}{error['msg'][1:]}"
+
+
 def _fault(model: type[BaseModel], document: Any, error: Any) -> Fault:
-    place = _place(error["loc"], document)
+    place = _place(error, document)
     value, kind, context = error["input"], error["type"], error.get("ctx", {})
     said = f"{_short(json.dumps(value, default=str, ensure_ascii=False))} "
     match kind:
@@ -227,34 +272,38 @@ def _fault(model: type[BaseModel], document: Any, error: Any) -> Fault:
             return place, f"{context['discriminator'].strip(chr(39))} is missing: add it"
         case "union_tag_invalid":
             key = context["discriminator"].strip("'")
+            known = re.findall(r"'([^']*)'", context["expected_tags"])
             return (*place, key), (
                 f"'{context['tag']}' is unknown: choose one of {context['expected_tags']}"
+                f"{did_you_mean(context['tag'], known)}"
             )
         case "literal_error" | "enum":
-            return place, f"{said}is unknown: choose one of {context['expected']}"
+            known = re.findall(r"'([^']*)'", context["expected"])
+            hint = did_you_mean(value, known) if isinstance(value, str) else ""
+            return place, f"{said}is unknown: choose one of {context['expected']}{hint}"
         case "value_error":
             return place, str(context["error"])
         case "string_pattern_mismatch":
             return place, f"{said}does not fit the pattern {context['pattern']}"
-    if kind in _WORDS:
-        return place, f"{said}will not do: {_WORDS[kind]}"
-    return place, f"{said}will not do: {error['msg'][0].lower()}{error['msg'][1:]}"
+    return place, f"{said}will not do: {_remedy(error)}"
 
 
 def _short(text: str) -> str:
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 
-def _place(loc: Place, document: Any) -> Place:
-    """The path in the document: pydantic also names the branch of a choice, which no key is."""
+def _place(error: Any, document: Any) -> Place:
+    """The path in the document: pydantic also names the branch of a choice, which no key is. Only
+    a key that is missing is in no document."""
     place: Place = ()
+    loc, absent = error["loc"], error["type"] == "missing"
     for number, part in enumerate(loc):
         known = (isinstance(document, dict) and part in document) or (
             isinstance(document, list) and isinstance(part, int) and part < len(document)
         )
         if known:
             document = document[part]
-        elif number < len(loc) - 1:
+        elif number < len(loc) - 1 or not absent:
             continue
         place = (*place, part)
     return place
@@ -309,4 +358,4 @@ def _fields(schema: Any) -> set[str]:
     return found.union(*(_fields(inner) for inner in schema.get("$defs", {}).values()))
 
 
-__all__ = ["NAME", "Fault", "Place", "Source", "parse", "read"]
+__all__ = ["NAME", "TODO", "Fault", "Place", "Source", "parse", "read"]

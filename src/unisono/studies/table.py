@@ -18,27 +18,64 @@ import numpy as np
 from unisono.data import RecordTable
 from unisono.data.columns import ColumnKind, NumericColumn
 from unisono.data.encoding import Values
+from unisono.data.people import by_person, persons_of, warn_of_people
 from unisono.errors import ClippedValues, InvalidInput
+from unisono.studies.order import new_key
 from unisono.studies.schema import StudyFile
 
 
-def values_of(file: StudyFile, table: RecordTable, party: str) -> Values:
+class OneClass(UserWarning):
+    """All targets of this party are the same; only it is told."""
+
+
+def values_of(file: StudyFile, table: RecordTable, party: str, key: bytes | None = None) -> Values:
     """Each column of the study as float64 (records,): numbers in their bounds, categories as
-    places in their lists, NaN where a cell is neither."""
-    _require_size(file, table, party)
+    places in their lists, NaN where a cell is neither. Where persons are the unit, (persons,) or
+    (persons, k), of records that are drawn by a secret key (`data.people`)."""
+    if file.data.person is None or file.data.group is None:
+        _require_size(file, table, party, table.rows)
+        return _values(file, table)
+    owners = table.column(file.data.person)
+    rows = persons_of(owners, file.data.group, new_key() if key is None else key)
+    _require_size(file, table, party, len(rows))
+    warn_of_people(table.name, file.data.person, table.rows, owners, rows)
+    return by_person(_values(file, table), rows)
+
+
+def _values(file: StudyFile, table: RecordTable) -> Values:
     values = {}
     for name, column in file.data.columns.items():
         values[name] = own = _read(table, name, column)
         table.warn_unread(np.isnan(own), name, column.wanted)
+    _warn_of_one_class(file, values, table.name)
     return values
 
 
+def _warn_of_one_class(file: StudyFile, values: Values, name: str) -> None:
+    """Tell whoever holds the records, and nobody else; those with targets that cannot be read have
+    been told of the column already."""
+    classes = file.data.classes
+    if not classes:
+        return
+    targets = values[file.data.target or ""]
+    found = np.unique(targets)
+    if len(found) == 1 and np.isfinite(found[0]):
+        warnings.warn(
+            f"{name}: every {file.data.target!r} is {classes[int(found[0])]!r}, one of "
+            f"{len(classes)} classes: the other parties must hold the rest; check that it is the "
+            "right column. Nobody else is told",
+            OneClass,
+            stacklevel=2,
+        )
+
+
 def public_values(file: StudyFile, table: RecordTable) -> Values:
-    """As `values_of`, for public records: of any number, and refused where a cell is missing."""
+    """As `values_of`, for public records: of any number, and refused where a cell is missing that
+    no declaration covers."""
     values = {name: _read(table, name, column) for name, column in file.data.columns.items()}
     for name, own in values.items():
         missing = np.flatnonzero(np.isnan(own))
-        if len(missing):
+        if len(missing) and (file.data.columns[name].drops or name == file.data.target):
             raise InvalidInput(
                 f"{table.name}: {len(missing)} values of {name!r} are not "
                 f"{file.data.columns[name].wanted}, first in record {missing[0] + 1}: correct or "
@@ -52,12 +89,17 @@ def _read(table: RecordTable, name: str, column: ColumnKind) -> np.ndarray:
     return _clipped(table, name, column, found) if isinstance(column, NumericColumn) else found
 
 
-def _require_size(file: StudyFile, table: RecordTable, party: str) -> None:
+def _require_size(file: StudyFile, table: RecordTable, party: str, found: int) -> None:
     """Where sizes are hidden a party may hold any number of records, and nobody is told."""
     stated = file.parties[file.party(party)].records
-    if file.data.sizes == "exact" and table.rows != stated:
+    what = "records" if file.data.person is None else f"persons (by {file.data.person!r})"
+    if found == 0:
         raise InvalidInput(
-            f"{table.name} holds {table.rows} records, and the study states {stated} for {party}: "
+            f"{table.name} holds no {what}: a party without any takes no part; nothing was spent"
+        )
+    if file.data.sizes == "exact" and found != stated:
+        raise InvalidInput(
+            f"{table.name} holds {found} {what}, and the study states {stated} for {party}: "
             "sizes are public and exact here; correct the study file with everybody, or agree on "
             'sizes = "hidden"; nothing was spent'
         )
@@ -78,4 +120,4 @@ def _clipped(
     return np.clip(numbers, low, high)
 
 
-__all__ = ["Values", "public_values", "values_of"]
+__all__ = ["OneClass", "Values", "public_values", "values_of"]

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -20,13 +20,24 @@ from unisono.models.model import ModelKind, Target
 from unisono.models.registry import algorithms_for, model_named
 from unisono.releases.algorithm import AlgorithmKind
 from unisono.studies.schema import ALGORITHM_SECTIONS, AUTO, MODEL_SECTIONS
+from unisono.studies.source import TODO
 
-Said = tuple[float, float] | tuple[str, ...]
+# A column: public bounds, the values of a category, or a declaration as study files write it.
+Said = tuple[float, float] | tuple[str, ...] | Mapping[str, Any]
+# What stands in for a TODO where only the kind of a column matters.
+_FILLED: dict[str, dict[str, Any]] = {
+    "number": {"bounds": (0.0, 1.0)},
+    "date": {"bounds": ("2000-01-01", "2001-01-01")},
+    "category": {"values": ("a", "b")},
+    "ordinal": {"values": ("a", "b")},
+}
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What `unisono init` asks. A column is a pair of bounds, or the values of a category."""
+    """What `unisono init` asks. Declarations may hold TODO, which `unisono check` refuses; `labels`
+    say what columns are, for whoever reads the file."""
 
     title: str
     model: str
@@ -39,26 +50,55 @@ class Answers:
     algorithm: str = AUTO
     server: str | None = None
     test: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def unfilled(self) -> tuple[str, ...]:
+        """The columns of which something is left for people to fill in."""
+        return tuple(n for n, said in self.columns.items() if TODO in declaration(said).values())
 
     @property
     def schema(self) -> Schema:
-        """The columns as they are declared."""
+        """The columns as they are declared, with something in place of what is left open."""
         columns = {
-            name: {"kind": "number", "bounds": said}
-            if _numeric(said)
-            else {"kind": "category", "values": said}
-            for name, said in self.columns.items()
+            name: {**own, **(_FILLED[own["kind"]] if name in self.unfilled else {})}
+            for name, own in ((name, declaration(said)) for name, said in self.columns.items())
         }
         return Schema.model_validate({"columns": columns, "target": self.target})
 
 
-def parse_column(text: str) -> tuple[float, float] | tuple[str, ...]:
-    """LOW:HIGH are the bounds of a number, words with commas the values of a category.
+def declaration(said: Said) -> dict[str, Any]:
+    """A column as study files declare it.
+
+    >>> declaration((0.0, 120.0)), declaration(("yes", "no"))["kind"]
+    ({'kind': 'number', 'bounds': (0.0, 120.0)}, 'category')
+    """
+    if isinstance(said, Mapping):
+        return dict(said)
+    if all(isinstance(end, float) for end in said):
+        return {"kind": "number", "bounds": said}
+    return {"kind": "category", "values": said}
+
+
+def parse_column(text: str) -> Said:
+    """LOW:HIGH are the bounds of a number or of dates, words with commas the values of a category,
+    and with < between them in order.
 
     >>> parse_column("0:120"), parse_column("yes, no")
     ((0.0, 120.0), ('yes', 'no'))
+    >>> parse_column("I<II<III")["kind"], parse_column("2010-01-01:2024-12-31")["kind"]
+    ('ordinal', 'date')
     """
+    if text == "true-false":
+        return {"kind": "true-false"}
+    if "<" in text:
+        values = tuple(value.strip() for value in text.split("<"))
+        if not all(values) or len(set(values)) < len(values):
+            raise InvalidInput(f"{text!r}: write all values from low to high, as mild<severe")
+        return {"kind": "ordinal", "values": values}
     low, colon, high = text.partition(":")
+    if _DAY.fullmatch(low.strip()) and _DAY.fullmatch(high.strip()):
+        return {"kind": "date", "bounds": (low.strip(), high.strip())}
     if colon and "," not in text:
         try:
             bounds = float(low), float(high)
@@ -71,7 +111,7 @@ def parse_column(text: str) -> tuple[float, float] | tuple[str, ...]:
     if len(values) < 2 or not all(values) or len(set(values)) < len(values):
         raise InvalidInput(
             f"{text!r}: write LOW:HIGH for a number, as 0:120, or all values of a category, as "
-            "yes,no"
+            "yes,no; also mild<severe, true-false, or 2010-01-01:2024-12-31"
         )
     return values
 
@@ -177,12 +217,8 @@ def _columns(answers: Answers) -> str:
     lines = []
     for column, said in answers.columns.items():
         key = column if re.fullmatch(r"[A-Za-z0-9_-]+", column) else _quoted(column)
-        if _numeric(said):
-            kind = f'{{ kind = "number", bounds = [{said[0]:g}, {said[1]:g}] }}'
-        else:
-            values = ", ".join(_quoted(str(value)) for value in said)
-            kind = f'{{ kind = "category", values = [{values}] }}'
-        lines.append(f"{key} = {kind}")
+        label = f"   # {answers.labels[column]}" if column in answers.labels else ""
+        lines.append(f"{key} = {toml_value(_plain(declaration(said)))}{label}")
     return "\n".join(lines) + "\n"
 
 
@@ -249,8 +285,13 @@ def _trust_comment(mode: Trust) -> str:
     }[mode]
 
 
-def _numeric(said: tuple[float, float] | tuple[str, ...]) -> bool:
-    return all(isinstance(end, float) for end in said)
+def _plain(said: Any) -> Any:
+    """Whole numbers without a point."""
+    if isinstance(said, Mapping):
+        return {key: _plain(own) for key, own in said.items()}
+    if isinstance(said, list | tuple):
+        return [_plain(own) for own in said]
+    return int(said) if isinstance(said, float) and said.is_integer() else said
 
 
 def _quoted(text: str) -> str:
@@ -260,6 +301,7 @@ def _quoted(text: str) -> str:
 __all__ = [
     "Answers",
     "algorithm_for",
+    "declaration",
     "parse_column",
     "parse_parties",
     "small_delta",

@@ -353,11 +353,12 @@ def simulated_posteriors(records, epsilon, seeds, trust=Trust.SECURE_SUM, partie
     model = BayesianLogisticRegression(epsilon, bounds=(LEAST, MOST))
     scale = model._scale(4)
     facts = Facts((records // parties,) * parties, 5, parties, colluders=1)
-    method, refine = model._method(facts, trust, Relation.REPLACE_ONE)
+    promise = Privacy(epsilon, 1e-5, Relation.REPLACE_ONE)
+    method, refine = model._method(facts, trust, promise)
     config, algorithm = method.config, method.bind(facts, trust)
     said = {"rounds": 12, **for_intervals(logistic(), 4 / 3)}
     assert said.items() <= config.model_dump().items()
-    assert method.privacy == Privacy(epsilon, 1e-5, Relation.REPLACE_ONE)
+    assert method.privacy == promise
     assert method.problem == BayesianProblem(logistic(), prior_variance=100.0)
     std = math.sqrt(opened_variance(algorithm.event(facts, trust), facts, trust))
 

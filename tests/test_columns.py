@@ -227,6 +227,15 @@ def test_parts_of_a_date_are_those_of_the_calendar(moment):
             assert np.flatnonzero(hot).tolist() == ([place - 1] if place else [])
 
 
+def test_full_hours_are_their_own():
+    told = Date(kind="date", bounds=("1900-01-01", "2100-01-02"), parts=("hour",))
+    first = datetime.datetime(1932, 2, 23)
+    moments = [first + datetime.timedelta(hours=hour) for hour in range(24 * 40)]
+    made = told.encoded(told.read([moment.isoformat() for moment in moments]))
+    found = [int(np.flatnonzero(hot)[0]) + 1 if hot.any() else 0 for hot in made]
+    assert found == [moment.hour for moment in moments]
+
+
 def test_dates_of_any_kind_are_the_same_day():
     same = ["2020-02-29", datetime.date(2020, 2, 29), np.datetime64("2020-02-29")]
     assert {as_day(value) for value in same} == {18321.0}

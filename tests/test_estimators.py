@@ -358,8 +358,9 @@ def test_a_judge_that_cannot_be_read_is_a_miss():
 def test_what_the_user_is_told():
     X, y = toy(200)
     with pytest.warns(UnboundedFeatures, match="only its direction"):
-        model = PrivateLogisticRegression(classes=[0, 1], rounds=5).fit(X, y)
+        model = PrivateLogisticRegression(0.1, classes=[0, 1], rounds=5).fit(X, y)
     assert "booked in memory" in " ".join(model.statements_)
+    assert (model.bounds_, model.bounds_epsilon_) == (None, 0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = PrivateLogisticRegression(ledger=book(), **LOGISTIC).fit(X, y)

@@ -58,6 +58,7 @@ _PLACES = {
     ),
     "unisono.mechanisms": ("MECHANISMS",),
     "unisono.releases.algorithm": ("Algorithm",),
+    "unisono.scaling": ("PrivateScaler",),
     "unisono.studies.data_set": ("ledger_for",),
 }
 _WHERE = {name: module for module, names in _PLACES.items() for name in names}

@@ -8,22 +8,28 @@ Leaves are spaced by asinh(x / fine), so a range of ±1e9 still resolves single 
     scaler = PrivateScaler(epsilon=0.2, delta=1e-6, reach=1e9, fine=1.0)
     scaling = scaler.fit(parties, trust=Trust.SECURE_SUM, records=sizes, features=14)
     parties = [Party(p.name, p.data.map(scaling.apply), p.ledger) for p in parties]
+
+`PrivateRanges` does the same where not even a public range is at hand, as the first stage of a
+study or of an estimator's fit: see `unisono.algorithms.ranges` for how few records it needs.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from unisono.algorithms.estimates import Estimate
-from unisono.algorithms.quantiles import quantiles
+from unisono.algorithms.quantiles import Tree, quantiles
+from unisono.algorithms.ranges import COARSE, Range, column_range, resolution
+from unisono.algorithms.readings import read_blocks
 from unisono.algorithms.survey import STATISTICS, Survey
-from unisono.core.algorithm import agree_facts
+from unisono.core.algorithm import Facts, agree_facts
 from unisono.core.certificate import Certificate
 from unisono.core.events import positive
 from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Result, Study
+from unisono.core.transcript import Transcript
 from unisono.core.trust import Relation, Trust
 from unisono.errors import InvalidInput
 
@@ -152,6 +158,51 @@ class PrivateScaler:
         return self.read(survey, study, run(study, parties))
 
 
+# ------------------------------------------------------------- ranges of columns without any
+
+
+@dataclass(frozen=True)
+class PrivateRanges:
+    """The one release that the ranges of some columns are read from, all together."""
+
+    survey: Survey
+    study: Study
+
+    def read(self, value: Any, certificate: Certificate | None = None) -> dict[str, Range]:
+        """The ranges that a finished run of `study` says, by the columns' names."""
+        result = Result(value, certificate, Transcript())  # type: ignore[arg-type]
+        found: list[Any] = self.survey.read(self.study, result)
+        return {q.name: one for q, one in zip(self.survey.questions, found, strict=True)}
+
+    @property
+    def noise_std(self) -> float:
+        """The noise of a count."""
+        study, table = self.study, self.survey.table(self.study.facts)
+        parties, records = study.facts.parties, sum(study.facts.records)
+        return read_blocks(table, study, np.zeros(table.dimension), parties, records)[0].law.std
+
+    @property
+    def ratio(self) -> float:
+        """How many records there are for each unit of noise: below about 3, ranges are guesses."""
+        return sum(self.study.facts.records) / self.noise_std
+
+
+def private_ranges(
+    columns: Sequence[str], privacy: Privacy, facts: Facts, trust: Trust
+) -> PrivateRanges:
+    """The release that finds the ranges of these columns; which tree, public facts decide."""
+
+    def made(tree: Tree) -> PrivateRanges:
+        asked = [column_range(number, name, tree) for number, name in enumerate(columns)]
+        survey = Survey(asked)
+        own = replace(facts, features=len(asked))
+        return PrivateRanges(survey, Study(STATISTICS.method(survey, privacy), own, trust))
+
+    coarse = made(COARSE)
+    tree = resolution(sum(facts.records), coarse.noise_std)
+    return coarse if tree is COARSE else made(tree)
+
+
 def _scaling(found: list[Estimate], scaler: PrivateScaler, certificate: Certificate) -> Scaling:
     table = np.array([estimate.value for estimate in found]).reshape(-1, 5)
     # Noisy quantiles of one tree are ordered, but may coincide: keep a range of positive width.
@@ -162,4 +213,4 @@ def _scaling(found: list[Estimate], scaler: PrivateScaler, certificate: Certific
     return Scaling(low, high, table[:, 2], scale, scaler.beyond, certificate)
 
 
-__all__ = ["PrivateScaler", "Scaling"]
+__all__ = ["PrivateRanges", "PrivateScaler", "Scaling", "private_ranges"]

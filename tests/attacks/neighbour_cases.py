@@ -4,6 +4,8 @@ The party that is looked at is one of three of different sizes, so that all kind
 offered, a secure sum among them, and what one record can do does not follow from everybody's size.
 """
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -11,6 +13,7 @@ import optax
 from unisono.algorithms import (
     components,
     quantiles,
+    ranges,
     statistics,
 )
 from unisono.algorithms.table_one import NamedVariable, NumberVariable, TableOne
@@ -54,6 +57,8 @@ QUESTIONS = {
     "histogram": statistics.histogram(1, (0, 1, 2), edges=(-1.0, -0.3, 0.3, 1.0)),
     "quantiles": quantiles.median(2, BOX, branching=4),
     "components": components.principal_components((0, 1, 2), (BOX,) * 3, 2),
+    "range": ranges.column_range(3, "range"),
+    "range-fine": ranges.column_range(3, "range", replace(ranges.EXACT, branching=4)),
 }
 
 TABLE = (
@@ -62,7 +67,7 @@ TABLE = (
     NamedVariable("stage", 2, ("I", "II", "(missing)"), total=True),
 )
 
-PURE = {"histogram", "quantiles"}
+PURE = {"histogram", "quantiles", "range"}
 
 
 def _surveys(relation):

@@ -262,6 +262,12 @@ ESTIMATORS = {
     "regressor": lambda: PrivateRegressor(
         **PRIVATE, target_bounds=(-1.0, 1.0), hidden=(3,), epochs=2
     ),
+    "private-bounds": lambda: PrivateLogisticRegression(
+        1.0, 1e-6, bounds="private", classes=[0, 1], rounds=3
+    ),
+    "private-target": lambda: PrivateRidge(
+        1.0, 1e-6, bounds="private", target_bounds="private", rounds=3
+    ),
 }
 
 
@@ -286,7 +292,7 @@ def test_one_row_changes_nothing_that_an_algorithm_sees_of_others(monkeypatch, n
     generator = np.random.default_rng(3)
     finite = EXTREMES[np.isfinite(EXTREMES)].astype(float)
     size = 16
-    numbers = name in ("ridge", "bayesian-linear", "regressor")
+    numbers = name in ("ridge", "bayesian-linear", "regressor", "private-target")
     rows = generator.uniform(-1, 1, size=(size, 3))
     labels = generator.uniform(-1, 1, size) if numbers else np.arange(size) % 2
     agreed, columns = given_to_the_engine(monkeypatch, ESTIMATORS[name](), rows, labels)
@@ -303,3 +309,39 @@ def test_one_row_changes_nothing_that_an_algorithm_sees_of_others(monkeypatch, n
                 assert np.array_equal(np.asarray(one)[kept], np.asarray(two)[kept])
             own = np.concatenate([np.asarray(c).reshape(len(kept), -1) for c in theirs], axis=1)
             assert math.isfinite(float(np.abs(own).max()))
+
+
+@pytest.mark.parametrize("name", ["private-bounds", "private-target"])
+def test_after_its_ranges_one_row_changes_nothing_of_others(monkeypatch, name):
+    """The second stage: whatever ranges were released, records are read by them alone."""
+    generator = np.random.default_rng(4)
+    size, run = 16, in_process.run
+    rows, labels = generator.uniform(-1, 1, (size, 3)), np.arange(size) % 2
+    released = []
+
+    def first_only(study, parties, **more):
+        if study.algorithm.name != "statistics":
+            raise Before(study.hash, [party.data._value for party in parties])
+        if not released:
+            released.append(run(study, parties, **more))
+        return released[0]  # what happened to be released, whoever is in the records
+
+    def given(changed):
+        monkeypatch.setattr(in_process, "run", first_only)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with pytest.raises(Before) as found:
+                ESTIMATORS[name]().fit(changed, labels, parties=np.arange(size) % 2)
+        return found.value.args
+
+    agreed, columns = given(rows)
+    for cell in (1e300, -1e300, 5e-324, 0.0, 2.0**41):
+        changed = rows.copy()
+        changed[6] = cell
+        other, found = given(changed)
+        assert other == agreed
+        for party, (mine, theirs) in enumerate(zip(columns, found, strict=True)):
+            kept = np.arange(party, size, 2) != 6
+            for one, two in zip(mine, theirs, strict=True):
+                assert np.array_equal(one[kept], two[kept])
+            assert np.abs(np.linalg.norm(theirs[0], axis=1)).max() <= 1 + 1e-9

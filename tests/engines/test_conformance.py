@@ -13,6 +13,7 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms import (
     components,
     quantiles,
+    ranges,
     statistics,
 )
 from unisono.algorithms.table_one import NamedVariable, NumberVariable, TableOne
@@ -53,6 +54,7 @@ SURVEYS = {
         1.0,
     ),
     "quantiles": ([quantiles.median(2, BOX, branching=4)], 1.0, 1e-6),
+    "ranges": ([ranges.column_range(j, f"column {j}") for j in range(3)], 1.0, 1e-6),
     "table-one": (
         TableOne(
             (NumberVariable("dose", 0, (-3.0, 3.0), step=1.0), NamedVariable("arm", 1, ("a", "b"))),

@@ -135,14 +135,7 @@ def quantiles(
                 "median), or 'minimum' or 'maximum'"
             )
 
-    def values(public: Any, features: Any) -> Any:
-        return features[:, column]
-
-    def cells(public: Any, features: Any) -> Any:
-        return tree.cells(features[:, column])
-
-    sizes = tuple(branching**level for level in range(1, tree.levels + 1))
-    block = Block(name, Ones(), values, cells=cells, level_sizes=sizes)
+    block = quantile_block(column, tree, name)
     about: tuple[tuple[str, Any], ...] = (
         ("kind", "quantiles"),
         ("column", column),
@@ -158,6 +151,19 @@ def quantiles(
     about = (*about, ("by", by.column), ("groups", tuple(map(str, by.labels))))
     read = partial(_read_groups, name, tree, tuple(levels), by.labels)
     return Question(name, lambda hidden: grouped, read, about)
+
+
+def quantile_block(column: int, tree: Tree, name: str) -> Block:
+    """The counts of one column in all nodes of a tree."""
+
+    def values(public: Any, features: Any) -> Any:
+        return features[:, column]
+
+    def cells(public: Any, features: Any) -> Any:
+        return tree.cells(features[:, column])
+
+    sizes = tuple(tree.branching**level for level in range(1, tree.levels + 1))
+    return Block(name, Ones(), values, cells=cells, level_sizes=sizes)
 
 
 def median(column: int, bounds: Bounds, **options: Any) -> Question:

@@ -29,6 +29,8 @@ def result_text(shown: Document) -> str:
         noise was added.
     """
     rest = {key: value for key, value in shown.items() if key not in _HIDDEN}
+    if "private_bounds" in rest:
+        rest["ranges that were paid for"] = _ranges(rest.pop("private_bounds"))
     for key, said in _KINDS.items():
         if key in rest and "failed" not in rest:
             words, hidden = said(rest)
@@ -36,6 +38,15 @@ def result_text(shown: Document) -> str:
             lines = [*_lines(general, "  "), indent(words, "  ")]
             return "\n".join([f"RESULT  {shown.get('title', '')}", *lines])
     return "\n".join([f"RESULT  {shown.get('title', '')}", *_lines(rest, "  ")])
+
+
+def _ranges(found: Mapping[str, Sequence[float]]) -> str:
+    """Ranges of columns that had no bounds.
+
+    >>> _ranges({"age": [18.0, 90.0], "dose": [0.0, 2.5]})
+    'age 18 to 90, dose 0 to 2.5'
+    """
+    return ", ".join(_shorter([f"{n} {_plain(a)} to {_plain(b)}" for n, (a, b) in found.items()]))
 
 
 # ------------------------------------------------------------- by kind

@@ -5,7 +5,7 @@ incomplete cost is refused; a coalition is counted where the policy asks for it.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -45,6 +45,15 @@ def everyone(history: Composed, colluders: int = 0) -> dict[Viewer, Composed]:
     """The cost of releases that every viewer sees with the same noise."""
     coalition = (Viewer.colluders(colluders),) if colluders else ()
     return dict.fromkeys((*EVERYONE, *coalition), history)
+
+
+def added(costs: Sequence[Cost]) -> Cost:
+    """What several releases of one party show to each viewer, all together."""
+    total = dict(costs[0])
+    for cost in costs[1:]:
+        for viewer, history in cost.items():
+            total[viewer] = total[viewer] + history if viewer in total else history
+    return total
 
 
 def _complete(items: tuple[tuple[str, Composed], ...], colluders: int) -> dict[Viewer, Composed]:

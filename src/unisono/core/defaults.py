@@ -19,6 +19,8 @@ PARTY_RELATION = Relation.ZERO_OUT
 RIDGE = 0.0
 # Of the optimizer that networks are trained with, where none is given.
 MOMENTUM = 0.9
+# The part of epsilon that pays for ranges of columns, where nobody knows bounds.
+BOUNDS_SHARE = 0.3
 # Bounds are compared after sums of floats: a relative slack for what the user rounded.
 _SLACK = 1e-9
 

@@ -28,7 +28,7 @@ from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from unisono.core.config import AddedLater, Config
 from unisono.data.cells import blanks, codes, dates, numbers, truths
@@ -36,6 +36,7 @@ from unisono.errors import InvalidInput
 
 DROP: Literal["drop record"] = "drop record"
 MISSING, OTHER = "(missing)", "(other)"
+WIDEST = 2.0**40  # numbers of columns without bounds are looked at up to here
 _DAYS_A_YEAR, _EPOCH_YEAR = 365.2425, 1970.0
 _SECONDS = 86_400
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -44,11 +45,13 @@ _HOURS = tuple(f"{hour:02}" for hour in range(24))
 
 
 class Feature(NamedTuple):
-    """One number that a model learns from, with its public range."""
+    """One number that a model learns from, with its public range; `centre` is where models put its
+    zero, where that is known too."""
 
     name: str
     low: float
     high: float
+    centre: float | None = None
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -192,8 +195,9 @@ class Number(NumericColumn):
     models see it; statistics are in its own unit."""
 
     kind: Literal["number"] = Field(description="A column of numbers.")
-    bounds: tuple[float, float] = Field(
-        description="The public lowest and highest value; values outside are clipped."
+    bounds: tuple[float, float] | Literal["private"] = Field(
+        description="The public lowest and highest value; values outside are clipped. Where nobody "
+        "knows them: private, and a part of epsilon pays for a range that holds most records."
     )
     integer: bool = Field(False, description="Whole numbers, which statistics add exactly.")
     missing: Annotated[Literal["drop record", "indicator"] | float | None, AddedLater] = Field(
@@ -217,14 +221,16 @@ class Number(NumericColumn):
         "least 3.",
     )
 
+    _centre: float | None = PrivateAttr(default=None)
+
     @field_validator("bounds")
     @classmethod
-    def _range(cls, bounds: tuple[float, float]) -> tuple[float, float]:
-        return require_range(*bounds)
+    def _range(cls, bounds: tuple[float, float] | str) -> tuple[float, float] | str:
+        return bounds if isinstance(bounds, str) else require_range(*bounds)
 
     @model_validator(mode="after")
     def _fits(self) -> "Number":
-        low, high = self.bounds
+        low, high = self.span
         if isinstance(self.missing, float) and not low <= self.missing <= high:
             raise InvalidInput(
                 f"missing = {self.missing:g} lies outside the bounds {low:g} to {high:g}: give a "
@@ -246,6 +252,11 @@ class Number(NumericColumn):
             given = getattr(self, name)
             if given is None:
                 continue
+            if self.private:
+                raise InvalidInput(
+                    f'{name} with bounds = "private": where they lie is not known beforehand; '
+                    f"declare public bounds, or leave {name} out"
+                )
             inside = all(low < edge < high for edge in given)
             if len(given) < least or not inside or not all(a < b for a, b in pairwise(given)):
                 raise InvalidInput(
@@ -259,8 +270,34 @@ class Number(NumericColumn):
         return found if not isinstance(self.missing, float) else _constant(found, self.missing)
 
     @property
+    def private(self) -> bool:
+        """Whether its range is to be found out, and paid for."""
+        return self.bounds == "private"
+
+    @property
+    def released(self) -> bool:
+        """Whether its range was found out, so that some records lie outside."""
+        return self._centre is not None
+
+    @property
     def span(self) -> tuple[float, float]:
-        return self.bounds
+        """The bounds; while they are not known, all numbers that are looked at."""
+        if not isinstance(self.bounds, str):
+            return self.bounds
+        curved = self.transform is not None or self.power is not None
+        return (0.0 if curved else -WIDEST), WIDEST
+
+    def within(self, low: float, high: float, centre: float) -> "Number":
+        """This column, once its range was released: bounds that are public from now on."""
+        low, high = (float(np.clip(end, *self.span)) for end in (low, high))
+        if not low < high:  # all of it outside of what the transform takes
+            low, high = self.span[0], self.span[0] + 1.0
+        missing = self.missing
+        if isinstance(missing, float):
+            missing = min(max(missing, low), high)
+        known = self.model_copy(update={"bounds": (low, high), "missing": missing})
+        known._centre = min(max(centre, low), high)
+        return known
 
     @property
     def wanted(self) -> str:
@@ -273,23 +310,24 @@ class Number(NumericColumn):
     @property
     def edges(self) -> tuple[float, ...]:
         """The ends of all bins."""
-        return (self.bounds[0], *(self.bins or ()), self.bounds[1])
+        return (self.span[0], *(self.bins or ()), self.span[1])
 
     def features(self, name: str) -> tuple[Feature, ...]:
         if self.bins is not None:
             ranges = [f"{name}={a:g} to {b:g}" for a, b in pairwise(self.edges)]
             made = tuple(Feature(label, 0.0, 1.0) for label in ranges[1:])
         elif self.knots is not None:
-            ends = self._seen(np.array(self.bounds))
+            ends = self._seen(np.array(self.span))
             names = [name, *(f"{name} bend {n}" for n in range(1, len(self.knots) - 1))]
             made = tuple(map(Feature, names, map(float, ends[0]), map(float, ends[1])))
         else:
-            low, high = sorted(map(float, self._seen(np.array(self.bounds))[:, 0]))
-            made = (Feature(self._title(name), low, high),)
+            low, high = sorted(map(float, self._seen(np.array(self.span))[:, 0]))
+            centre = None if self._centre is None else float(self._curve(np.array(self._centre)))
+            made = (Feature(self._title(name), low, high, centre),)
         return self._flagged(name, made)
 
     def encoded(self, values: np.ndarray) -> np.ndarray:
-        return self._filled(np.clip(values, *self.bounds), self._seen)
+        return self._filled(np.clip(values, *self.span), self._seen)
 
     def _seen(self, values: np.ndarray) -> np.ndarray:
         """What models see of numbers within the bounds (n,): (n, k)."""
@@ -606,6 +644,7 @@ AnyColumn = Annotated[Number | Category | Ordinal | TrueFalse | Date, Field(disc
 __all__ = [
     "MISSING",
     "OTHER",
+    "WIDEST",
     "AnyColumn",
     "Category",
     "ColumnKind",

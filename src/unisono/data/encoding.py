@@ -6,12 +6,12 @@ half. The public number of records stays what it is.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from unisono.data.columns import Feature, NumericColumn
+from unisono.data.columns import Feature, Number, NumericColumn
 from unisono.data.scaling import Targets, UnitScaling, scaling, target_scaling
 from unisono.data.schema import Schema
 
@@ -42,7 +42,7 @@ class Frame:
     def scaling(self, centred: str = "none") -> UnitScaling:
         """How rows come into the unit ball, by the public bounds."""
         low, high = zip(*(feature.bounds for feature in self.features), strict=True)
-        return scaling((low, high), len(low), centred)
+        return scaling((low, high), len(low), centred, [one.centre for one in self.features])
 
     @property
     def mean_square(self) -> float:
@@ -89,7 +89,8 @@ class Frame:
     def targets(self) -> Targets:
         """The scaling of a number to [-1, 1]."""
         column = self.schema.columns[self.target]
-        return target_scaling(column.span if isinstance(column, NumericColumn) else None)
+        targets = target_scaling(column.span if isinstance(column, NumericColumn) else None)
+        return replace(targets, paid=isinstance(column, Number) and column.released)
 
     def labels(self, values: Values, signed: bool) -> np.ndarray:
         """Places of classes, or -1 and +1 where two are `signed`; numbers in [-1, 1]; NaN where a

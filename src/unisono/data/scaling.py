@@ -11,7 +11,7 @@ length r > 0 leaves the sign of θ·(u, 1), and the largest of several scores, a
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,11 +58,17 @@ class UnitScaling:
         return slopes, parameters[:, -1] - slopes @ self.shift
 
 
-def scaling(bounds: Any, features: int, centred: str = "none") -> UnitScaling:
+def scaling(
+    bounds: Any,
+    features: int,
+    centred: str = "none",
+    centres: Sequence[float | None] | None = None,
+) -> UnitScaling:
     """The scaling that public bounds define.
 
     Per-feature ranges begin at the bound nearest to zero; with `centred` "away from zero" those
-    that do not hold zero, and with "all" every range, are centred instead.
+    that do not hold zero, and with "all" every range, are centred instead. Where a feature's centre
+    is public too, it is taken.
 
     >>> scaling([(17, 0), (90, 1)], 2).rows(np.array([[90.0, 0.0]]))[0].round(4)
     array([[0.7071, 0.    , 0.7071]])
@@ -105,6 +111,8 @@ def scaling(bounds: Any, features: int, centred: str = "none") -> UnitScaling:
     shift = np.where(low > 0, low, np.where(high < 0, high, 0.0))
     if centred != "none":
         shift = np.where((shift != 0) | (centred == "all"), (low + high) / 2, shift)
+    if centres is not None:
+        shift = np.array([s if c is None else c for s, c in zip(shift, centres, strict=True)])
     return UnitScaling(shift, np.maximum(np.abs(low - shift), np.abs(high - shift)), None)
 
 
@@ -125,13 +133,16 @@ def warn_of_clipped_rows(rows: np.ndarray, bounds: Any, party: str) -> None:
 
 @dataclass(frozen=True)
 class Targets:
-    """Targets y as t = (y - centre) / half, clipped to [-1, 1]."""
+    """Targets y as t = (y - centre) / half, clipped to [-1, 1]; of a range that was `paid` for, it
+    is known that some lie outside."""
 
     centre: float
     half: float
+    paid: bool = False
 
     def scaled(self, y: np.ndarray) -> np.ndarray:
-        warn_of_clipping(y, self.centre - self.half, self.centre + self.half, "targets")
+        if not self.paid:
+            warn_of_clipping(y, self.centre - self.half, self.centre + self.half, "targets")
         return np.clip((y - self.centre) / self.half, -1.0, 1.0)
 
 

@@ -1,13 +1,14 @@
 """What is declared about a study's records, all of it public: columns, target, sizes, and how
 files are written."""
 
+from collections.abc import Mapping
 from itertools import combinations
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from unisono.core.config import AddedLater, Config
-from unisono.data.columns import AnyColumn, ColumnKind, NamedColumn
+from unisono.data.columns import AnyColumn, ColumnKind, NamedColumn, Number
 from unisono.data.csv_file import USUAL, CsvDialect
 from unisono.errors import InvalidInput
 
@@ -83,6 +84,22 @@ class Schema(Config):
     def features(self) -> dict[str, ColumnKind]:
         """All columns but the target."""
         return {name: column for name, column in self.columns.items() if name != self.target}
+
+    @property
+    def private(self) -> tuple[str, ...]:
+        """The columns whose ranges are to be found out, and paid for."""
+        return tuple(
+            name for name, own in self.columns.items() if isinstance(own, Number) and own.private
+        )
+
+    def within(self, ranges: Mapping[str, tuple[float, float, float]]) -> "Schema":
+        """This schema with the ranges (low, high, centre) that were released of some columns."""
+        known = dict(self.columns)
+        for name, found in ranges.items():
+            own = known[name]
+            assert isinstance(own, Number)
+            known[name] = own.within(*found)
+        return self.model_copy(update={"columns": known})
 
     @property
     def classes(self) -> tuple[str, ...]:

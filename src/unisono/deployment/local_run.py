@@ -16,7 +16,7 @@ keeps its ledgers in memory and may be repeated at will.
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +53,8 @@ from unisono.studies.order import found_key, keep_key, new_key, simulated_key
 from unisono.studies.policy import require_allowed
 from unisono.studies.policy_file import PolicyFile
 from unisono.studies.schema import StudyFile
+from unisono.studies.stages import BOUNDS, FIT, START, Found, SplitRecords, Stage, costs_of
 from unisono.studies.stages import EVALUATION as EVALUATION_STAGE
-from unisono.studies.stages import FIT, START, Found, SplitRecords, Stage, costs_of
 
 Follow = Callable[[Progress], None]
 
@@ -142,11 +142,32 @@ class LocalRun:
     def run(self, books: Mapping[str, Ledger], follow: Follow) -> dict[str, Any]:
         """Learn, test and write everything down; returns the result."""
         compilation_cache.enable()
+        if self.built.bounds is None:
+            return self._learn(books, follow, {})
+        rounds = self.built.study.algorithm.rounds
+        follow(Progress(0, rounds, "bounds: one release over the parties"))
+        self._keep_order(books)
+        first = self._stage(self.built.stage(BOUNDS), books, {})
+        if not first.opened:
+            certificate = self._certificate(self.built.study, books)
+            shown = save_result(self.place.folder, self.built, None, 0, certificate)
+            return RESULT.write(self.place.folder, shown | {"failed": _ALL_LOST})
+        found = {BOUNDS: first.value}
+        known = replace(self, built=self.built.bounded(found))
+        return known._learn(books, follow, found, first.shape)
+
+    def _learn(
+        self,
+        books: Mapping[str, Ledger],
+        follow: Follow,
+        found: dict[str, Any],
+        bounds: tuple[int, ...] | None = None,
+    ) -> dict[str, Any]:
+        """Whatever follows once all ranges are known, by what was `found` before."""
         built, folder, study = self.built, self.place.folder, self.built.study
         diary = RunLog(folder, study.algorithm.rounds)
         budgets = Budgets(folder, list(study.cost), books)
         redrawn = self._keep_order(books)
-        start: tuple[int, ...] | None = None
 
         def watch(done: int, server: Any, words: str) -> None:
             last = done == study.algorithm.rounds
@@ -160,14 +181,14 @@ class LocalRun:
             follow(Progress(done, study.algorithm.rounds, words))
 
         follow(Progress(0, study.algorithm.rounds, "compiling"))
-        found: dict[str, Any] = {}
+        shapes: dict[str, tuple[int, ...]] = {} if bounds is None else {BOUNDS: bounds}
         if built.start is not None:
             begun = self._stage(built.stage(START), books, found)
             found[START] = begun.value
-            start = begun.shape
+            shapes[START] = begun.shape
         outcome = self._stage(built.stage(FIT), books, found, watch)
         found[FIT] = outcome.value
-        self._write_transcript(outcome, start)
+        self._write_transcript(outcome, shapes)
         if built.test is not None:
             write(folder / PENDING, b"")
         shown = save_result(
@@ -179,7 +200,7 @@ class LocalRun:
         else:
             shown = RESULT.write(folder, shown | {"failed": _ALL_LOST})
         if "failed" not in shown:
-            words = self._evaluate(outcome, books, found, redrawn, start)
+            words = self._evaluate(outcome, books, found, redrawn, shapes)
             if built.test is not None:
                 budgets.write()
                 certificate = self._certificate(study, books)
@@ -227,12 +248,13 @@ class LocalRun:
     def _write_transcript(
         self,
         outcome: RunOutcome,
-        start: tuple[int, ...] | None,
+        before: Mapping[str, tuple[int, ...]],
         test: tuple[int, ...] | None = None,
     ) -> None:
+        """`before` are the shapes of what parties sent in the stages before."""
         folder, study = self.place.folder, self.built.study
         rounds, shape = study.algorithm.rounds, outcome.shape
-        write_transcript(folder, study, shape, outcome.value, rounds, test=test, start=start)
+        write_transcript(folder, study, shape, outcome.value, rounds, test=test, **before)
 
     def _evaluate(
         self,
@@ -240,7 +262,7 @@ class LocalRun:
         books: Mapping[str, Ledger],
         known: Found,
         redrawn: bool,
-        start: tuple[int, ...] | None,
+        before: Mapping[str, tuple[int, ...]],
     ) -> str:
         """How good the result is, by whatever test there is; words about a test that failed."""
         built, folder, words = self.built, self.place.folder, ""
@@ -252,7 +274,7 @@ class LocalRun:
                 words = f"the result was not tested: {error}"
             else:
                 if tested.opened:
-                    self._write_transcript(outcome, start, tested.shape)
+                    self._write_transcript(outcome, before, tested.shape)
                     certificate = certify(built.test.study, books, ACCOUNTANT)
                     found.insert(0, built.tested(tested.value, certificate, redrawn))
                 else:

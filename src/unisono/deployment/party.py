@@ -246,7 +246,9 @@ class Member:
         """Write the result and this party's own certificate; returns the result."""
         built, session = self.agreed.built, self.agreed.session
         by_name = dict(zip((stage.name for stage in built.stages), self._responders, strict=False))
-        answered, books = by_name[FIT], {self.seat.name: self.ledger}
+        # Where not even ranges were found, nothing was learnt: that stage opened nothing.
+        answered, books = by_name.get(FIT, self.responder), {self.seat.name: self.ledger}
+        built = built.bounded({name: one.result for name, one in by_name.items() if one.opened})
         begun = [stage for stage in built.stages if stage.name in by_name]
         certificate = certify(
             built.study,

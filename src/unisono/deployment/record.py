@@ -166,18 +166,21 @@ def write_transcript(
     done: int,
     test: Sequence[int] | None = None,
     start: Sequence[int] | None = None,
+    bounds: Sequence[int] | None = None,
 ) -> None:
-    """Which messages each viewer sees, in a run whose first `done` rounds are over; `test` and
-    `start` are the shapes of what a party sends in the test of the result, and in a release before
-    the first round, if there were such."""
+    """Which messages each viewer sees, in a run whose first `done` rounds are over; `test`, `start`
+    and `bounds` are the shapes of what a party sends in the test of the result, and in releases
+    before the first round, if there were such."""
     server, _ = study.algorithm.init(study.facts)
     single = viewers_of_contribution(study.trust)
     rounds = [0, max(done - 1, 0)]
     messages: list[tuple[str, list[int], list[int], frozenset[Viewer]]] = []
-    if start is not None:
+    for name, before in (("bounds", bounds), ("start", start)):
+        if before is None:
+            continue
         if single:
-            messages.append(("start messages", [0, 0], [study.facts.parties, *start], single))
-        messages.append(("start", [0, 0], list(start), EVERYONE))
+            messages.append((f"{name} messages", [0, 0], [study.facts.parties, *before], single))
+        messages.append((name, [0, 0], list(before), EVERYONE))
     messages.append(("public", rounds, _shape(study.algorithm.ask(server)), EVERYONE))
     if single:
         messages.append(("messages", rounds, [study.facts.parties, *shape], single))

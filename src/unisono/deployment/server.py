@@ -23,7 +23,8 @@ from unisono.engines.distributed.server import StageOutcome, coordinate
 from unisono.errors import InvalidInput
 from unisono.runs import folder as runs
 from unisono.secagg.session import Session
-from unisono.studies.stages import EVALUATION, FIT, START, Stage, costs_of
+from unisono.studies.build import Built
+from unisono.studies.stages import BOUNDS, EVALUATION, FIT, START, Stage, costs_of
 
 _PAUSE = 0.5  # seconds between looks at who is there
 _FIRST_REST, _LONGEST_REST = 5.0, 60.0  # seconds after failed exchanges, doubled each time
@@ -68,9 +69,10 @@ class _Server:
             if waits is None and stage.name != EVALUATION and job.pending:
                 waits = []  # it is over: whoever missed it is told before the next stage
             outcome = self._stage(stage, session, waits)
-            if late is None and FIT in self.outcomes:
+            ends = not outcome.opened and stage.last_if_lost
+            if late is None and (FIT in self.outcomes or ends):
                 self._write(stage, session, outcome, time.monotonic() - began)
-            if not outcome.opened and stage.last_if_lost:
+            if ends:
                 break
         last = list(self.outcomes.values())[-1:]
         job.inform(self.names[party] for outcome in last for party in outcome.informed)
@@ -100,6 +102,12 @@ class _Server:
         self.outcomes[stage.name] = outcome
         return outcome
 
+    @property
+    def _built(self) -> Built:
+        """The study, with the ranges that were released, if any were."""
+        opened = {name: one.value for name, one in self.outcomes.items() if one.opened}
+        return self.agreed.built.bounded(opened)
+
     def _say(self, words: str) -> None:
         self.job.note(Progress(self.done, self.rounds, words, self.job.progress.answered))
 
@@ -108,14 +116,14 @@ class _Server:
         state, answered = _standing(self.job, self.agreed, number)
         score = None
         if self.test is not None:
-            score = self.agreed.built.judge(model_so_far(study, state), *self.test)["value"]
+            score = self._built.judge(model_so_far(study, state), *self.test)["value"]
         self.diary.step(number, study.algorithm.ask(state), answered=answered, score=score)
 
     def _write(self, stage: Stage, session: Session, outcome: StageOutcome, seconds: float) -> None:
         """The documents, as far as the study is. A result is there before its test begins: a test
         that fails costs no model."""
-        built, folder, study = self.agreed.built, self.job.folder, self.study
-        fit = self.outcomes[FIT]
+        built, folder, study = self._built, self.job.folder, self.study
+        fit = self.outcomes.get(FIT, outcome)  # or a stage before, without which none follows
         begun = [one for one in built.stages if one.name in self.outcomes]
         certificate = certify(
             study,
@@ -152,11 +160,14 @@ class _Server:
             also = {"also": tests[1:]} if tests[1:] else {}
             runs.EVALUATION.write(folder, tests[0] | also)
         test = _shape(stage.study, outcome.transcript) if stage.name == EVALUATION else None
-        shape = _shape(study, fit.transcript)
-        start = None
-        if built.start is not None:
-            start = _shape(built.start.study, self.outcomes[START].transcript)
-        write_transcript(folder, study, shape, fit.value, self.rounds, test=test, start=start)
+        if FIT in self.outcomes:
+            before = {
+                one.name: _shape(one.study, self.outcomes[one.name].transcript)
+                for one in begun
+                if one.name in (BOUNDS, START)
+            }
+            shape = _shape(study, fit.transcript)
+            write_transcript(folder, study, shape, fit.value, self.rounds, test=test, **before)
         save_result(folder, built, fit.value, fit.opened, certificate)
 
 

@@ -36,12 +36,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from unisono.algorithms.noise_aware import Refine, aware_of_rounds, aware_of_statistics
 from unisono.core.algorithm import Facts
-from unisono.core.defaults import RELATION
+from unisono.core.defaults import BOUNDS_SHARE, RELATION
 from unisono.core.events import positive
 from unisono.core.privacy import Privacy
 from unisono.core.study import Study
-from unisono.core.trust import Relation, Trust
-from unisono.data.scaling import UnitScaling, scaling, target_scaling
+from unisono.core.trust import Trust
+from unisono.data.scaling import target_scaling
 from unisono.errors import InvalidInput
 from unisono.estimators.classifiers import public_classes
 from unisono.estimators.documentation import documented
@@ -62,6 +62,7 @@ _LINKS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"logistic": expit, "pro
 
 
 class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
+    _centred = "all"
     __doc__ = documented(
         "Bayesian linear regression from one noisy release of Σ xxᵀ and Σ xy.\n\n"
         "    Gaussian noise on the clipped statistic (Laplace if delta = 0); no sampling.",
@@ -98,9 +99,11 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
         minimum_parties: int | None = None,
         colluders: int | None = None,
         random_state: Any = None,
+        bounds_share: float = BOUNDS_SHARE,
         engine: str = "in-process",
     ) -> None:
         self.epsilon, self.delta, self.bounds = epsilon, delta, bounds
+        self.bounds_share = bounds_share
         self.target_bounds, self.noise_std = target_bounds, noise_std
         self.prior_variance, self.clip, self.noise_aware = prior_variance, clip, noise_aware
         self.relation, self.trust = relation, trust
@@ -143,22 +146,19 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
         positive(noise_std=self.noise_std)
         return self.noise_std / self._targets.half
 
-    def _scale(self, features: int) -> UnitScaling:
-        return scaling(self.bounds, features, centred="all")
-
-    def _method(self, facts: Facts, trust: Trust, relation: Relation) -> tuple["Method", Refine]:
+    def _method(self, facts: Facts, trust: Trust, promise: Privacy) -> tuple["Method", Refine]:
         from unisono.algorithms.pvi_analytic import ONE_SHOT_REGRESSION
         from unisono.problems.bayesian import GaussianRegression
 
         square = facts.features if self._scale(facts.features - 1).norm is None else 2
         clip = math.sqrt(square**2 + square) if self.clip is None else self.clip
         problem = GaussianRegression(self._noise(), prior_variance=self.prior_variance)
-        privacy = Privacy(self.epsilon, self.delta, relation)
-        method = ONE_SHOT_REGRESSION.method(problem, privacy, clipping_norm=clip)
+        method = ONE_SHOT_REGRESSION.method(problem, promise, clipping_norm=clip)
         return method, aware_of_statistics(Study(method, facts, trust))
 
 
 class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
+    _centred = "away from zero"
     __doc__ = documented(
         "Bayesian classification into two classes by noisy Newton steps.\n\n"
         "    Gaussian noise on bounded sums in every round, composed exactly, no sampling.",
@@ -196,9 +196,11 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         minimum_parties: int | None = None,
         colluders: int | None = None,
         random_state: Any = None,
+        bounds_share: float = BOUNDS_SHARE,
         engine: str = "in-process",
     ) -> None:
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
+        self.bounds_share = bounds_share
         self.link, self.rounds = link, rounds
         self.prior_variance, self.clip, self.noise_aware = prior_variance, clip, noise_aware
         self.relation, self.trust, self.records, self.ledger = relation, trust, records, ledger
@@ -252,10 +254,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         check_is_fitted(self)
         return self._scaling.whole(validate_data(self, X, dtype=np.float64, reset=False))
 
-    def _scale(self, features: int) -> UnitScaling:
-        return scaling(self.bounds, features, centred="away from zero")
-
-    def _method(self, facts: Facts, trust: Trust, relation: Relation) -> tuple["Method", Refine]:
+    def _method(self, facts: Facts, trust: Trust, promise: Privacy) -> tuple["Method", Refine]:
         from unisono.algorithms.pvi_natural_gradient import NATURAL_GRADIENT, for_intervals
         from unisono.problems.bayesian import BayesianProblem
         from unisono.problems.likelihoods import likelihood_named
@@ -267,7 +266,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         square = features / 3 if self._scale(features).norm is None else min(1.0, features / 3)
         method = NATURAL_GRADIENT.method(
             BayesianProblem(likelihood, prior_variance=self.prior_variance),
-            Privacy(self.epsilon, self.delta, relation),
+            promise,
             rounds=self.rounds,
             **for_intervals(likelihood, square, self.clip),
         )

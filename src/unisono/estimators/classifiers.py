@@ -8,7 +8,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted
 
-from unisono.core.defaults import RELATION
+from unisono.core.defaults import BOUNDS_SHARE, RELATION
 from unisono.data import codes, listed
 from unisono.errors import InvalidInput
 from unisono.estimators.documentation import PARTIES, documented
@@ -53,8 +53,10 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
         minimum_parties: int | None = None,
         colluders: int | None = None,
         random_state: Any = None,
+        bounds_share: float = BOUNDS_SHARE,
     ) -> None:
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
+        self.bounds_share = bounds_share
         self.relation, self.trust, self.algorithm = relation, trust, algorithm
         self.regularisation, self.rounds, self.records = regularisation, rounds, records
         self.ledger, self.minimum_parties, self.colluders = ledger, minimum_parties, colluders

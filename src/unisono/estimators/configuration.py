@@ -48,10 +48,12 @@ class FitRequest:
 
 @dataclass(frozen=True)
 class FitPlan:
-    """What a run costs each viewer, and the run itself."""
+    """What a run costs each viewer, the run itself, and what its maker keeps with it."""
 
     cost: Mapping[Viewer, Composed]
     run: Callable[[Sequence[Party]], Result]
+    study: Study
+    kept: Any = None
 
 
 def plan(request: FitRequest, facts: Facts, trust: Trust) -> FitPlan:
@@ -76,7 +78,7 @@ def plan(request: FitRequest, facts: Facts, trust: Trust) -> FitPlan:
 def in_rounds(algorithm: Any, facts: Facts, trust: Trust, engine: str = "in-process") -> FitPlan:
     """A plan for an engine; JAX has been imported by the algorithm already."""
     run, study = runner(engine), Study(algorithm, facts, trust)
-    return FitPlan(study.cost, lambda parties: run(study, parties))
+    return FitPlan(study.cost, lambda parties: run(study, parties), study)
 
 
 def runner(engine: str) -> Callable[[Study, Sequence[Party]], Result]:

@@ -16,9 +16,14 @@ _COMMON = {
     "budget": "epsilon, delta : the budget of one fit.",
     "bounds": "bounds : public bounds of the features: (lowest, highest), each a number or one per "
     "feature; or one number that bounds the norm of a row. What lies outside is clipped, each row "
-    "by itself, with a `ClippedValues` warning. None scales each row on its own to the "
-    "unit ball, reads nothing from the data and warns (`UnboundedFeatures`) of what that costs.",
-    "target_bounds": "target_bounds : public (lowest, highest) target; None takes (-1, 1).",
+    'by itself, with a `ClippedValues` warning. "private": ranges that hold all but about 2 % of '
+    "the records are released first, for a part of the same epsilon and delta. None does so too, "
+    "and warns (`UnboundedFeatures`) of what it cost; where there are too few records for it, each "
+    "row is scaled on its own to the unit ball.",
+    "bounds_share": "bounds_share : the part of epsilon that pays for ranges, where bounds are "
+    "private.",
+    "target_bounds": 'target_bounds : public (lowest, highest) target, or "private"; None as with '
+    "`bounds`, or (-1, 1) where there are too few records.",
     "classes": "classes : the public list of all labels that may occur. Required: `fit` never "
     "reads it from y, where a rare label would give away whose it is.",
     "relation": 'relation : "replace-one", "zero-out" or "add-or-remove"; the last needs '
@@ -36,11 +41,20 @@ _COMMON = {
     "fit a SIMULATION without privacy, which `certificate_` says and a `PredictableNoiseWarning`.",
     "engine": 'engine : "in-process", or "flower": the same study through Flower\'s messages.',
 }
-PARTIES = ("records", "ledger", "minimum_parties", "colluders", "random_state")
+PARTIES = (
+    "records",
+    "ledger",
+    "minimum_parties",
+    "colluders",
+    "random_state",
+    "bounds_share",
+)
 _FITTED = (
     "n_features_in_, certificate_ : width, and what is guaranteed to whom.",
     "epsilon_spent_ : the most that any party's ledger has spent in all against an untrusted "
     "viewer.",
+    "bounds_, bounds_epsilon_ : ranges that were paid for, as (lowest, highest), and what they "
+    "cost of epsilon; None and 0 where bounds are public.",
     "statements_ : what was assumed.",
 )
 

@@ -1,24 +1,34 @@
 """What all private estimators share: from rows to a study, a run and its certificate."""
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from unisono.core.algorithm import Facts
-from unisono.core.certificate import Certificate
+from unisono.core.certificate import Certificate, certify
+from unisono.core.costs import Cost, added
 from unisono.core.defaults import default_trust
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget
+from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Result
-from unisono.core.trust import Relation, Trust
+from unisono.core.trust import FINAL_MODEL, Relation, Trust
 from unisono.core.values import Private
 from unisono.core.words import did_you_mean
-from unisono.data.scaling import UnitScaling, scaling, warn_of_clipped_rows
+from unisono.data.columns import WIDEST
+from unisono.data.scaling import (
+    Targets,
+    UnitScaling,
+    scaling,
+    target_scaling,
+    warn_of_clipped_rows,
+)
 from unisono.errors import InvalidInput, warn
-from unisono.estimators.configuration import FitPlan, FitRequest, plan
+from unisono.estimators.configuration import FitPlan, FitRequest, plan, runner
 from unisono.estimators.members import (
     Membership,
     facts_of,
@@ -35,8 +45,17 @@ from unisono.estimators.statements import (
     RepeatedFits,
     UnboundedFeatures,
     no_pure_epsilon,
+    paid_for,
     repeated,
 )
+
+if TYPE_CHECKING:  # JAX is imported when a model is really fitted
+    from unisono.algorithms.ranges import Range
+    from unisono.scaling import PrivateRanges
+
+PRIVATE = "private"
+# Without being asked for, ranges are paid for from so many records for each unit of noise on.
+LEAST_RATIO = 3.0
 
 
 class PrivateEstimator(BaseEstimator):
@@ -52,7 +71,11 @@ class PrivateEstimator(BaseEstimator):
     minimum_parties: int | None
     colluders: int | None
     random_state: Any
+    bounds_share: float
     _pure = True  # whether it can keep a promise of delta = 0
+    _centred = "none"  # where `scaling` puts zero
+    _ranges: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None  # released low, centre, high
+    _targets: Targets  # public, or released on the way
 
     def __sklearn_clone__(self) -> Any:
         """An unfitted copy that shares the ledger, and the count of fits made without one."""
@@ -70,40 +93,133 @@ class PrivateEstimator(BaseEstimator):
         X: np.ndarray,
         labels: np.ndarray,
         parties: Any,
-        planned: Callable[[Facts, Trust, Relation], FitPlan],
-    ) -> Result:
+        planned: Callable[[Facts, Trust, Privacy], FitPlan],
+    ) -> tuple[Result, FitPlan]:
         """Run the planned study on rows (n, d) and labels (n,).
 
         Everything that can be refused is refused before a ledger is asked; then the ledgers
-        authorise, and only then are the rows read by the algorithm.
+        authorise, and only then are the rows read by the algorithm. Where bounds are private, or
+        nothing is said of them, ranges are released first, for a part of the same promise.
         """
         if not self.delta and not self._pure:
             raise InvalidInput(no_pure_epsilon(type(self).__name__))
         relation, budget = self._relation(), Budget(self.epsilon, self.delta)
         members = membership(parties, len(X))
-        scale = self._scale(X.shape[1])
-        for name, rows in zip(members.names, members.rows, strict=True):
-            warn_of_clipped_rows(X[rows], self.bounds, name)
+        self._ranges = None
+        if not self._features_unknown:
+            self._scale(X.shape[1])  # refuses what are no bounds
+            for name, rows in zip(members.names, members.rows, strict=True):
+                warn_of_clipped_rows(X[rows], self.bounds, name)
+        public = None if self._target_unknown else getattr(self, "target_bounds", None)
+        self._targets = target_scaling(public)
         trust = self._trust(len(members.names))
         sizes = public_sizes(self.records, members, relation)
         facts = facts_of(
             sizes, X.shape[1] + 1, trust, relation, self.minimum_parties, self.colluders
         )
         _prepare()
-        plan = planned(facts, trust, relation)
-        ledgers = self._ledgers(members, plan, budget, relation)
-        data = self._in_the_ball(scale, X, labels)
-        result = plan.run(
-            [
-                Party(name, Private(tuple(column[rows] for column in data)), ledger)
+        promise = Privacy(self.epsilon, self.delta, relation)
+        first, plan = self._planned(facts, trust, promise, planned)
+        costs = [plan.cost] if first is None else [first.study.cost, plan.cost]
+        ledgers = self._ledgers(members, added(costs), budget, relation)
+
+        def party_data(columns: tuple[np.ndarray, ...]) -> list[Party]:
+            return [
+                Party(name, Private(tuple(column[rows] for column in columns)), ledger)
                 for name, rows, ledger in zip(members.names, members.rows, ledgers, strict=True)
             ]
+
+        paid = 0.0
+        if first is not None:
+            Ledger.check_all(ledgers, added(costs))  # the whole fit, before its first release
+            run = runner(getattr(self, "engine", "in-process"))
+            found = run(first.study, party_data((self._unbounded(X, labels),)))
+            paid = found.certificate.epsilon(FINAL_MODEL, relation)
+            self._learn_ranges(list(first.read(found.value).values()), X.shape[1])
+        scale = self._scale(X.shape[1])
+        result = plan.run(party_data(self._in_the_ball(scale, X, labels)))
+        certificate = result.certificate
+        if first is not None:
+            books = dict(zip(members.names, ledgers, strict=True))
+            certificate = certify(
+                plan.study,
+                books,
+                ledgers[0].accountant,
+                secure_sum=certificate.secure_sum,
+                transport=certificate.transport,
+                costs=[added(costs)] * len(books),
+            )
+        self._state(scale, certificate, ledgers, paid)
+        return result, plan
+
+    # ------------------------------------------------------------- bounds that nobody gave
+
+    @property
+    def _features_unknown(self) -> bool:
+        return unknown_bounds(self.bounds, "bounds")
+
+    @property
+    def _asked(self) -> bool:
+        """Whether somebody said "private"."""
+        given = (self.bounds, getattr(self, "target_bounds", None))
+        return any(isinstance(bounds, str) for bounds in given)
+
+    @property
+    def _target_unknown(self) -> bool:
+        """Whether there is a target whose range is to be found; most models have classes."""
+        return False
+
+    def _planned(
+        self,
+        facts: Facts,
+        trust: Trust,
+        promise: Privacy,
+        planned: Callable[[Facts, Trust, Privacy], FitPlan],
+    ) -> tuple["PrivateRanges | None", FitPlan]:
+        """The release that finds ranges, if there is one, and the fit: priced together.
+
+        Where nobody asks for it, and noise would leave nothing but guesses, none is made."""
+        if not (self._features_unknown or self._target_unknown):
+            return None, planned(facts, trust, promise)
+        from unisono.releases.together import together
+        from unisono.scaling import private_ranges
+
+        columns = [f"feature {j}" for j in range(facts.features - 1)] * self._features_unknown
+        columns += ["target"] * self._target_unknown
+
+        def first(part: Privacy) -> "PrivateRanges":
+            return private_ranges(columns, part, facts, trust)
+
+        if not self._asked and first(promise.split(self.bounds_share)[0]).ratio < LEAST_RATIO:
+            return None, planned(facts, trust, promise)
+        if self._features_unknown:  # what is priced does not depend on the ranges
+            nothing = np.zeros(facts.features - 1)
+            self._ranges = (nothing - 1, nothing, nothing + 1)
+        return together(
+            promise,
+            self.bounds_share,
+            first,
+            lambda part: planned(facts, trust, part),
+            lambda one, other: ([one.study.cost], [other.cost]),
         )
-        self._state(scale, result.certificate, ledgers)
-        return result
+
+    def _unbounded(self, X: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """The columns whose ranges are to be found (n, k); larger numbers than all count as the
+        largest."""
+        features = [X] if self._features_unknown else []
+        columns = np.column_stack([*features, labels] if self._target_unknown else features)
+        return np.clip(columns, -WIDEST, WIDEST)
+
+    def _learn_ranges(self, found: list["Range"], features: int) -> None:
+        if self._target_unknown:
+            *found, target = found
+            self._targets = replace(target_scaling(target.bounds), paid=True)
+        if found:
+            low, centre, high = np.array(found).T
+            self._ranges = (low, centre, high)
 
     def _ledgers(
-        self, members: Membership, plan: FitPlan, budget: Budget, relation: Relation
+        self, members: Membership, cost: Cost, budget: Budget, relation: Relation
     ) -> list[Ledger]:
         """The given ones, or one in memory for each party, which is worth a warning."""
         seed, fits = self._seed(), self._count()[0]
@@ -114,10 +230,15 @@ class PrivateEstimator(BaseEstimator):
         if fits:
             warn(repeated(fits + 1, self.epsilon, self.delta), RepeatedFits)
         parties = len(members.names)
-        return fresh_ledgers(members, [plan.cost] * parties, [budget] * parties, relation, seed)
+        return fresh_ledgers(members, [cost] * parties, [budget] * parties, relation, seed)
 
     def _scale(self, features: int) -> UnitScaling:
-        return scaling(self.bounds, features)
+        """By the public bounds, or by ranges that were released."""
+        if self._ranges is None:
+            public = None if self._features_unknown else self.bounds
+            return scaling(public, features, self._centred)
+        low, centre, high = self._ranges
+        return scaling((low, high), features, self._centred, list(centre))
 
     def _in_the_ball(
         self, scale: UnitScaling, X: np.ndarray, labels: np.ndarray
@@ -145,8 +266,10 @@ class PrivateEstimator(BaseEstimator):
             return None if self.random_state is None else int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _state(self, scale: UnitScaling, certificate: Certificate, ledgers: list[Ledger]) -> None:
-        """Fitted attributes, and what the user must be told."""
+    def _state(
+        self, scale: UnitScaling, certificate: Certificate, ledgers: list[Ledger], paid: float
+    ) -> None:
+        """Fitted attributes, and what the user must be told; ranges were `paid` with an epsilon."""
         self._scaling = scale
         self.certificate_ = certificate
         self.epsilon_spent_ = max(
@@ -156,7 +279,13 @@ class PrivateEstimator(BaseEstimator):
             if group.budget[viewer] < float("inf")
         )
         self.statements_: tuple[str, ...] = ()
-        if self.bounds is None:
+        self.bounds_ = None if self._ranges is None else (self._ranges[0], self._ranges[2])
+        self.bounds_epsilon_ = paid
+        if paid:
+            which = ["features"] * self._features_unknown + ["targets"] * self._target_unknown
+            told = paid_for(" and ".join(which), paid, self.epsilon)
+            self._tell(told, None if self._asked else UnboundedFeatures)
+        elif self._features_unknown:
             self._tell(UNBOUNDED, UnboundedFeatures)
         if self.ledger is None:
             self._tell(IN_MEMORY if self.random_state is None else PREDICTABLE)
@@ -181,21 +310,31 @@ class PrivateLinear(PrivateEstimator):
     ) -> np.ndarray:
         """Parameters (k, d + 1) from rows (n, d) and labels (n,)."""
 
-        def planned(facts: Facts, trust: Trust, relation: Relation) -> FitPlan:
+        def planned(facts: Facts, trust: Trust, promise: Privacy) -> FitPlan:
             request = FitRequest(
                 self.algorithm,
                 loss,
                 classes,
-                self.epsilon,
-                self.delta,
-                relation,
+                promise.epsilon,
+                promise.delta,
+                promise.relation,
                 self.regularisation,
                 self.rounds,
             )
             return plan(request, facts, trust)
 
-        parameters = np.asarray(self._run(X, labels, parties, planned).value, float)
+        parameters = np.asarray(self._run(X, labels, parties, planned)[0].value, float)
         return parameters.T if parameters.ndim == 2 else parameters[None, :]
+
+
+def unknown_bounds(bounds: Any, name: str) -> bool:
+    """Whether bounds are to be found out: where they are private, or nothing is said of them."""
+    if isinstance(bounds, str) and bounds != PRIVATE:
+        raise InvalidInput(
+            f"{name} = {bounds!r}: give public (lowest, highest) values, or {PRIVATE!r} to pay for "
+            "a range with a part of epsilon"
+        )
+    return bounds is None or isinstance(bounds, str)
 
 
 def _prepare() -> None:
@@ -211,4 +350,4 @@ def _unknown(name: str, value: Any, choices: Any) -> NoReturn:
     raise InvalidInput(f"{name} = {value!r}: choose one of {', '.join(known)}{hint}")
 
 
-__all__ = ["PrivateEstimator", "PrivateLinear"]
+__all__ = ["PRIVATE", "PrivateEstimator", "PrivateLinear", "unknown_bounds"]

@@ -1,5 +1,6 @@
 """What Bayesian estimators share: from a private run to a posterior in the user's units."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -7,7 +8,8 @@ import numpy as np
 from unisono.algorithms.noise_aware import Refine
 from unisono.core.algorithm import Facts
 from unisono.core.events import positive
-from unisono.core.trust import Relation, Trust
+from unisono.core.privacy import Privacy
+from unisono.core.trust import Trust
 from unisono.data.scaling import UnitScaling
 from unisono.estimators.configuration import FitPlan, in_rounds
 from unisono.estimators.documentation import PARTIES
@@ -44,7 +46,7 @@ class BayesianEstimator(PrivateEstimator):
     engine: str
     _posterior: Posterior  # of θ in scaled units
 
-    def _method(self, facts: Facts, trust: Trust, relation: Relation) -> tuple["Method", Refine]:
+    def _method(self, facts: Facts, trust: Trust, promise: Privacy) -> tuple["Method", Refine]:
         """The algorithm, and what makes its answer aware of the noise."""
         raise NotImplementedError
 
@@ -57,14 +59,13 @@ class BayesianEstimator(PrivateEstimator):
     def _infer(self, X: np.ndarray, labels: np.ndarray, parties: Any) -> None:
         """Sets the posterior of θ in scaled units."""
         positive(prior_variance=self.prior_variance)
-        chosen: list[tuple[Method, Refine]] = []
 
-        def planned(facts: Facts, trust: Trust, relation: Relation) -> FitPlan:
-            chosen.append(self._method(facts, trust, relation))
-            return in_rounds(chosen[0][0], facts, trust, self.engine)
+        def planned(facts: Facts, trust: Trust, promise: Privacy) -> FitPlan:
+            made = self._method(facts, trust, promise)
+            return replace(in_rounds(made[0], facts, trust, self.engine), kept=made)
 
-        value = self._run(X, labels, parties, planned).value
-        method, refine = chosen[0]
+        result, plan = self._run(X, labels, parties, planned)
+        value, (method, refine) = result.value, plan.kept
         given = getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])
         names = (*map(str, given), "intercept")
         start = method.problem.prior(len(names), full=True)

@@ -7,6 +7,7 @@ What is not given follows a rule of public facts (`schedules`); no record is loo
 half of the iterates is averaged.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,16 +17,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from unisono.core.algorithm import Facts
-from unisono.core.defaults import RELATION
+from unisono.core.defaults import BOUNDS_SHARE, RELATION
 from unisono.core.events import positive
 from unisono.core.privacy import Privacy
-from unisono.core.trust import Relation, Trust
-from unisono.data.scaling import UnitScaling, scaling, target_scaling
+from unisono.core.trust import Trust
+from unisono.data.scaling import UnitScaling
 from unisono.errors import InvalidInput
 from unisono.estimators.classifiers import public_classes
 from unisono.estimators.configuration import FitPlan, in_rounds
 from unisono.estimators.documentation import PARTIES, documented
-from unisono.estimators.foundation import PrivateEstimator
+from unisono.estimators.foundation import PrivateEstimator, unknown_bounds
 from unisono.estimators.frames import validate_data
 from unisono.estimators.schedules import (
     AVERAGED,
@@ -60,6 +61,7 @@ class PrivateNetwork(PrivateEstimator):
     """From rows to trained layers; subclasses know what the outputs mean."""
 
     _pure = False
+    _centred = "away from zero"
 
     hidden: Any
     activation: str
@@ -73,14 +75,15 @@ class PrivateNetwork(PrivateEstimator):
         """Sets `parameters_`; `classes` is 0 for regression."""
         layers = (X.shape[1] + 1, _sizes(self.hidden), classes, self.activation)
 
-        def planned(facts: Facts, trust: Trust, relation: Relation) -> FitPlan:
-            return self._plan(facts, trust, relation, layers)
+        def planned(facts: Facts, trust: Trust, promise: Privacy) -> FitPlan:
+            return self._plan(facts, trust, promise, layers)
 
-        value = self._run(X, labels, parties, planned).value
+        result, plan = self._run(X, labels, parties, planned)
+        value, (self.rounds_, self.learning_rate_) = result.value, plan.kept
         require_converged(value.parameters, self.learning_rate_)
         self.parameters_, self._layers = value.parameters, layers
 
-    def _plan(self, facts: Facts, trust: Trust, relation: Relation, layers: Any) -> FitPlan:
+    def _plan(self, facts: Facts, trust: Trust, privacy: Privacy, layers: Any) -> FitPlan:
         import jax
 
         from unisono.algorithms.dp_sgd import DP_SGD
@@ -94,15 +97,13 @@ class PrivateNetwork(PrivateEstimator):
         batch = min(total, BATCH) if self.batch_size == "auto" else self.batch_size
         rounds = ROUNDS if self.epochs is None else None
         rate, rounds = schedule(total, batch, None, self.epochs, rounds)
-        privacy, clipping = Privacy(self.epsilon, self.delta, relation), Clipping(bound=self.clip)
-        step = self.learning_rate
+        clipping, step = Clipping(bound=self.clip), self.learning_rate
         if step == "auto":
             size = sum(leaf.size for leaf in jax.tree.leaves(first))
             length, fastest = CLASSES if network.classes else SQUARES
             quiet = quiet_rate(facts, trust, privacy, rate, rounds, size)
             step = min(length * quiet, fastest) / self.clip
         positive(learning_rate=step)
-        self.rounds_, self.learning_rate_ = rounds, step
         record = (np.zeros(layers[0], np.float32), np.zeros((), np.float32))
         method = DP_SGD.method(
             RecordLoss(network.loss, first, record),
@@ -113,10 +114,7 @@ class PrivateNetwork(PrivateEstimator):
             learning_rate=float(step),
             average_last=AVERAGED,
         )
-        return in_rounds(method, facts, trust, self.engine)
-
-    def _scale(self, features: int) -> UnitScaling:
-        return scaling(self.bounds, features, centred="away from zero")
+        return replace(in_rounds(method, facts, trust, self.engine), kept=(rounds, step))
 
     def _in_the_ball(
         self, scale: UnitScaling, X: np.ndarray, labels: np.ndarray
@@ -164,9 +162,11 @@ class PrivateClassifier(ClassifierMixin, PrivateNetwork):
         minimum_parties: int | None = None,
         colluders: int | None = None,
         random_state: Any = None,
+        bounds_share: float = BOUNDS_SHARE,
         engine: str = "in-process",
     ) -> None:
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
+        self.bounds_share = bounds_share
         self.hidden, self.activation, self.epochs = hidden, activation, epochs
         self.batch_size, self.learning_rate, self.clip = batch_size, learning_rate, clip
         self.relation, self.trust, self.records, self.ledger = relation, trust, records, ledger
@@ -220,7 +220,7 @@ class PrivateRegressor(RegressorMixin, PrivateNetwork):
         delta: float = 1e-5,
         *,
         bounds: Any = None,
-        target_bounds: tuple[float, float] | None = None,
+        target_bounds: Any = None,
         hidden: Any = (64,),
         activation: str = "tanh",
         epochs: float | None = None,
@@ -234,9 +234,11 @@ class PrivateRegressor(RegressorMixin, PrivateNetwork):
         minimum_parties: int | None = None,
         colluders: int | None = None,
         random_state: Any = None,
+        bounds_share: float = BOUNDS_SHARE,
         engine: str = "in-process",
     ) -> None:
         self.epsilon, self.delta, self.bounds = epsilon, delta, bounds
+        self.bounds_share = bounds_share
         self.target_bounds = target_bounds
         self.hidden, self.activation, self.epochs = hidden, activation, epochs
         self.batch_size, self.learning_rate, self.clip = batch_size, learning_rate, clip
@@ -252,11 +254,19 @@ class PrivateRegressor(RegressorMixin, PrivateNetwork):
     def fit(self, X: Any, y: Any, parties: Any = None) -> Any:
         """Learn from rows X (n, d), targets y (n,) and the party of each row (n,)."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        self._targets = target_scaling(self.target_bounds)
-        self._train(X, self._targets.scaled(y), parties, 0)
-        if self.target_bounds is None:
+        self._train(X, y, parties, 0)
+        if self.target_bounds is None and not self._targets.paid:
             self._tell(UNBOUNDED_TARGETS, UnboundedFeatures)
         return self
+
+    @property
+    def _target_unknown(self) -> bool:
+        return unknown_bounds(self.target_bounds, "target_bounds")
+
+    def _in_the_ball(
+        self, scale: UnitScaling, X: np.ndarray, labels: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return scale.whole(X), self._targets.scaled(labels)
 
     def predict(self, X: Any) -> np.ndarray:
         """The expected target of every row, in its units."""

@@ -6,11 +6,11 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from unisono.core.defaults import RELATION
-from unisono.data.scaling import UnitScaling, target_scaling
+from unisono.core.defaults import BOUNDS_SHARE, RELATION
+from unisono.data.scaling import UnitScaling
 from unisono.estimators.classifiers import ALGORITHM, COEFFICIENTS
 from unisono.estimators.documentation import PARTIES, documented
-from unisono.estimators.foundation import PrivateLinear
+from unisono.estimators.foundation import PrivateLinear, unknown_bounds
 from unisono.estimators.frames import validate_data
 from unisono.estimators.statements import UNBOUNDED_TARGETS, UnboundedFeatures
 
@@ -30,7 +30,7 @@ class PrivateRidge(RegressorMixin, PrivateLinear):
         delta: float = 1e-5,
         *,
         bounds: Any = None,
-        target_bounds: tuple[float, float] | None = None,
+        target_bounds: Any = None,
         relation: str = RELATION.value,
         trust: str | None = None,
         algorithm: str = "auto",
@@ -41,8 +41,10 @@ class PrivateRidge(RegressorMixin, PrivateLinear):
         minimum_parties: int | None = None,
         colluders: int | None = None,
         random_state: Any = None,
+        bounds_share: float = BOUNDS_SHARE,
     ) -> None:
         self.epsilon, self.delta, self.bounds = epsilon, delta, bounds
+        self.bounds_share = bounds_share
         self.target_bounds = target_bounds
         self.relation, self.trust, self.algorithm = relation, trust, algorithm
         self.regularisation, self.rounds, self.records = regularisation, rounds, records
@@ -57,14 +59,13 @@ class PrivateRidge(RegressorMixin, PrivateLinear):
     def fit(self, X: Any, y: Any, parties: Any = None) -> Any:
         """Learn from rows X (n, d), targets y (n,) and the party of each row (n,)."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        targets = target_scaling(self.target_bounds)
-        scaled = targets.scaled(y)
-        parameters = targets.half * self._learn(X, scaled, parties, "squares", 1)
-        parameters[:, -1] += targets.centre
+        parameters = self._learn(X, y, parties, "squares", 1)
+        parameters = self._targets.half * parameters
+        parameters[:, -1] += self._targets.centre
         self._parameters = parameters
         slopes, intercepts = self._scaling.coefficients(parameters)
         self.coef_, self.intercept_ = slopes[0], float(intercepts[0])
-        if self.target_bounds is None:
+        if self.target_bounds is None and not self._targets.paid:
             self._tell(UNBOUNDED_TARGETS, UnboundedFeatures)
         return self
 
@@ -72,7 +73,11 @@ class PrivateRidge(RegressorMixin, PrivateLinear):
         self, scale: UnitScaling, X: np.ndarray, labels: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         rows, lengths = scale.rows(X)
-        return rows, labels / lengths
+        return rows, self._targets.scaled(labels) / lengths
+
+    @property
+    def _target_unknown(self) -> bool:
+        return unknown_bounds(self.target_bounds, "target_bounds")
 
     def predict(self, X: Any) -> np.ndarray:
         """θ·(u, 1) of every row."""

@@ -4,10 +4,12 @@ from unisono.errors import FreshBudgetWarning
 
 
 class UnboundedFeatures(UserWarning):
-    """No public bounds: every row is scaled on its own, and its length is lost.
+    """No public bounds: ranges are released first, for a part of epsilon (`bounds_share`).
 
-    Rows longer than 1 keep their direction only, so features with large numbers drown the others
-    and accuracy suffers; privacy does not. Give `bounds` from public knowledge, never from data.
+    Where there are too few records for that, every row is scaled on its own, and its length is
+    lost: rows longer than 1 keep their direction only, so features with large numbers drown the
+    others and accuracy suffers; privacy does not. Give `bounds` from public knowledge, never from
+    data, and all of epsilon goes to the model.
     """
 
 
@@ -30,8 +32,9 @@ class NotConverged(UserWarning):
 
 
 UNBOUNDED = (
-    "no public bounds: each row is scaled on its own to the unit ball, so only its direction "
-    "counts; pass bounds=(lowest, highest) known without looking at the data for better accuracy"
+    "no public bounds, and too few records to find private ones: each row is scaled on its own to "
+    "the unit ball, so only its direction counts; pass bounds=(lowest, highest) known without "
+    "looking at the data for better accuracy"
 )
 IN_MEMORY = (
     "no ledger: this budget is booked in memory and forgotten with the process, while all releases "
@@ -49,6 +52,15 @@ UNKNOWN_SPREAD = (
     "no noise_std: the spread of targets about the line was taken as half the width of their "
     "bounds, the largest possible; pass a public noise_std for narrower intervals"
 )
+
+
+def paid_for(what: str, paid: float, epsilon: float) -> str:
+    """What ranges cost that nobody gave."""
+    return (
+        f"no public bounds of the {what}: their ranges were released first (bounds_), for epsilon "
+        f"{paid:.3g} of {epsilon:g}; pass bounds known without looking at the data, and all of it "
+        "goes to the model"
+    )
 
 
 def no_pure_epsilon(name: str) -> str:
@@ -81,5 +93,6 @@ __all__ = [
     "RepeatedFits",
     "UnboundedFeatures",
     "no_pure_epsilon",
+    "paid_for",
     "repeated",
 ]

@@ -58,10 +58,28 @@ def _blocks(reading: RunReading) -> Sequence[Block]:
         ]
     for key, draw in _KINDS.items():
         if key in result:
-            return draw(reading, result)
+            return [*draw(reading, result), *_paid_ranges(result)]
     return [
         Text("This kind of result has no picture; here it is as it was written."),
         Code("result.json", _indented(result)),
+    ]
+
+
+def _paid_ranges(result: Mapping[str, Any]) -> list[Block]:
+    """Ranges of columns without public bounds, which were released before the rest."""
+    found = result.get("private_bounds")
+    if not found:
+        return []
+    rows = [[name, *(short(float(end)) for end in ends)] for name, ends in found.items()]
+    shown, note = shorter(rows, MOST, "ranges; result.json has all")
+    words = (
+        "Nobody knew bounds of these columns: a part of epsilon paid for noisy ranges that hold "
+        "all but about 2 % of the records, others were clipped. They are public from now on."
+    )
+    return [
+        Text(words),
+        ReportGrid("Ranges that were paid for", ["column", "lowest", "highest"], shown),
+        *note,
     ]
 
 
@@ -204,15 +222,18 @@ def _scored(model: Mapping[str, Any], what: str, most: int = MOST) -> list[Block
     ]
 
 
-def public_widths(file: StudyFile | None) -> dict[str, float]:
-    """How wide each number's public range is; a category is there or not, so it moves by 1."""
+def public_widths(
+    file: StudyFile | None, released: Mapping[str, Sequence[float]]
+) -> dict[str, float]:
+    """How wide each number's public range is, or the one that was released; a category is there or
+    not, so it moves by 1."""
     if file is None:
         return {}
     return {
         name: column.span[1] - column.span[0]
         for name, column in file.data.columns.items()
         if isinstance(column, NumericColumn)
-    }
+    } | {name: float(high) - float(low) for name, (low, high) in released.items()}
 
 
 # ------------------------------------------------------------- posteriors
@@ -257,7 +278,7 @@ def _posterior(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
 def _hills(
     reading: RunReading, result: Mapping[str, Any], known: Sequence[str], for_class: str
 ) -> list[Block]:
-    ranges = public_widths(reading.file)
+    ranges = public_widths(reading.file, result.get("private_bounds", {}))
     bells = [
         Bell(name, float(result["mean"][name]) * width, float(result["std"][name]) * width)
         for name in known

@@ -14,6 +14,8 @@ MESSAGES = {
     "messages": "single messages of parties",
     "sum": "opened sums",
     "result": "the result",
+    "bounds": "the noisy counts that ranges of columns were read from",
+    "bounds messages": "single messages of these counts",
     "start": "the noisy sum that the run began with",
     "start messages": "single messages of that release",
     "test": "the noisy test of it",

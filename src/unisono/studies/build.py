@@ -8,16 +8,18 @@ parameters of networks are made from integers.
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from unisono.algorithms.ranges import Range
 from unisono.algorithms.registry import algorithm_named, algorithms
 from unisono.core.algorithm import Facts, agree_facts
 from unisono.core.certificate import Certificate
+from unisono.core.costs import added
 from unisono.core.events import Composed
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
@@ -35,10 +37,21 @@ from unisono.planning.tasks import Task
 from unisono.planning.verdicts import Grade
 from unisono.problems.record_loss import RecordLoss, of_persons
 from unisono.releases.algorithm import AlgorithmKind
+from unisono.releases.together import together
+from unisono.scaling import PrivateRanges, private_ranges
 from unisono.studies.evaluation import Examination, examination, read_private, read_public
 from unisono.studies.order import new_key, secret_order
 from unisono.studies.schema import ALGORITHM_SECTIONS, AUTO, StudyFile
-from unisono.studies.stages import EVALUATION, FIT, START, SplitRecords, Stage, costs_of
+from unisono.studies.stages import (
+    BOUNDS,
+    EVALUATION,
+    FIT,
+    START,
+    Found,
+    SplitRecords,
+    Stage,
+    costs_of,
+)
 from unisono.studies.table import public_values, values_of
 from unisono.studies.template import small_delta
 
@@ -64,6 +77,8 @@ class Built:
     reason: str = ""
     test: Examination | None = None
     start: Start | None = None
+    bounds: PrivateRanges | None = None
+    ranges: Mapping[str, Range] = field(default_factory=dict)
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -84,24 +99,50 @@ class Built:
     def stages(self) -> tuple[Stage, ...]:
         """What is released, in this order."""
 
+        def unbounded(records: SplitRecords, found: Any) -> tuple[np.ndarray, ...]:
+            own = [records.learnt[name] for name in self.file.data.private]
+            return (np.column_stack(own).astype(np.float32),)
+
         def rows(records: SplitRecords, found: Any) -> tuple[np.ndarray, ...]:
-            return self._encoded(records.learnt)
+            return self.bounded(found)._encoded(records.learnt)
 
         def first(records: SplitRecords, found: Any) -> tuple[np.ndarray, ...]:
-            assert self.start is not None
-            return _as_arrays(self.start.posed, records.learnt)
+            start = self.bounded(found).start
+            assert start is not None
+            return _as_arrays(start.posed, records.learnt)
 
         def scores(records: SplitRecords, found: Any) -> tuple[np.ndarray, ...]:
-            assert self.posed.score is not None
-            kept = self._encoded(one_of_each(records.kept))  # a person is tested on one record
-            return (self.posed.score(found[FIT], kept)[:, None],)
+            known = self.bounded(found)
+            assert known.posed.score is not None
+            kept = known._encoded(one_of_each(records.kept))  # a person is tested on one record
+            return (known.posed.score(found[FIT], kept)[:, None],)
 
         stages = [Stage(FIT, self.study, rows)]
         if self.start is not None:  # without it the algorithm begins as it usually does
             stages.insert(0, Stage(START, self.start.study, first, last_if_lost=False))
+        if self.bounds is not None:
+            stages.insert(0, Stage(BOUNDS, self.bounds.study, unbounded))
         if self.test is not None:
             stages.append(Stage(EVALUATION, self.test.study, scores))
         return tuple(stages)
+
+    def bounded(self, found: Found) -> "Built":
+        """This study, once the ranges of its columns are known: how records are read and results
+        are presented follows from them. What is learnt and what it costs is as before."""
+        if self.bounds is None or BOUNDS not in found or self.ranges:
+            return self
+        ranges = self.bounds.read(found[BOUNDS])
+        posed = _within(self.file, ranges, self.algorithm)
+        start, earlier = self.start, self.study.method.earlier
+        if start is not None:
+            start = start._replace(posed=_within(self.file, ranges, earlier.kind))
+        return replace(self, posed=posed, start=start, ranges=ranges)
+
+    @property
+    def known_file(self) -> StudyFile:
+        """The file with the ranges that were released in the place of private ones."""
+        data = self.file.data.within(_ends(self.ranges))
+        return self.file.model_copy(update={"data": data}) if self.ranges else self.file
 
     def stage(self, name: str) -> Stage:
         """One of them."""
@@ -141,20 +182,20 @@ class Built:
 
     @property
     def costs(self) -> Sequence[Mapping[Viewer, Composed]]:
-        """What all of it shows of each party to each viewer: start, training and test."""
+        """What all of it shows of each party to each viewer: bounds, start, training and test."""
         return costs_of(self.stages)
 
     def judge(self, value: Any, values: Values, name: str) -> dict[str, Any]:
         """How good a result is on public records that are `testable`; nothing is paid."""
         assert self.posed.score is not None
         scores = self.posed.score(value, self._encoded(values))
-        return read_public(self.file, scores, values[self.file.data.target or ""], name)
+        return read_public(self.known_file, scores, values[self.file.data.target or ""], name)
 
     def tested(self, value: Any, certificate: Certificate, redrawn: bool = False) -> dict[str, Any]:
         """The document of the private test, by what its stage released."""
         assert self.test is not None
         result = Result(value, certificate, Transcript())
-        return read_private(self.file, self.test, result, redrawn)
+        return read_private(self.known_file, self.test, result, redrawn)
 
     def testable(self, table: RecordTable) -> Values:
         """The values of public records, where there is something to test on them."""
@@ -179,8 +220,13 @@ class Built:
             "study": self.study.hash,
             "file": self.file.hash,
             **({"printed": result.certificate.printed} if result.certificate.printed else {}),
+            **({"private_bounds": self._ranges_shown} if self.ranges else {}),
             **shown,
         }
+
+    @property
+    def _ranges_shown(self) -> dict[str, Any]:
+        return {name: list(known.bounds) for name, known in self.ranges.items()}
 
     @property
     def _of_persons(self) -> str:
@@ -252,7 +298,7 @@ def planned_grade(file: StudyFile, kind: AlgorithmKind) -> Grade | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said when the study is built
-            study = _study(file, kind)[1]
+            study = _study(file, kind).study
         return predict(study, Task(task), len(file.data.classes)).grade
     except (InvalidInput, PrivacyViolation):
         return None
@@ -265,14 +311,77 @@ def build(file: StudyFile) -> Built:
     for number in own[:1]:
         place = ("parties", number, "epsilon")
         _placed(file, place, "an epsilon of its own", lambda: _require_own_noise(kind))
-    posed, study, start = _placed(file, ("algorithm",), kind.name, lambda: _possible(file, kind))
-    _placed(file, ("privacy", "unit"), "privacy.unit", lambda: _require_unit(file, study))
+    made = _placed(file, ("algorithm",), kind.name, lambda: _possible(file, kind))
+    _placed(file, ("privacy", "unit"), "privacy.unit", lambda: _require_unit(file, made.study))
     test = _placed(file, ("evaluation", "epsilon"), "evaluation", lambda: examination(file))
-    return Built(file, study, posed, kind, reason, test, start)
+    return Built(file, made.study, made.posed, kind, reason, test, made.start, made.bounds)
 
 
-def _study(file: StudyFile, kind: AlgorithmKind) -> tuple[Posed, Study, Start | None]:
-    """The study that learns, and what comes before it: the promise is for both together."""
+class _Made(NamedTuple):
+    """The study that learns, and what comes before it: the promise is for all together."""
+
+    posed: Posed
+    study: Study
+    start: Start | None
+    bounds: PrivateRanges | None = None
+
+
+def _study(file: StudyFile, kind: AlgorithmKind) -> _Made:
+    """The stages before the test, each priced for its part of the promise."""
+    private = file.data.private
+    if not private:
+        return _learning(file, kind, file.promise)
+    _require_free_of_bounds(file, kind)
+
+    def first(part: Privacy) -> PrivateRanges:
+        return private_ranges(private, part, facts_of(file, len(private)), file.trust.mode)
+
+    ranges, made = together(
+        file.promise,
+        file.privacy.bounds_share,
+        first,
+        lambda part: _learning(file, kind, part),
+        lambda one, other: (one.study.costs, _learning_costs(other)),
+    )
+    return made._replace(bounds=ranges)
+
+
+def _learning_costs(made: _Made) -> Sequence[Mapping[Viewer, Composed]]:
+    if made.start is None:
+        return made.study.costs
+    pairs = zip(made.start.study.costs, made.study.costs, strict=True)
+    return [added(pair) for pair in pairs]
+
+
+def _require_free_of_bounds(file: StudyFile, kind: AlgorithmKind) -> None:
+    """Refuse a model whose release itself depends on the bounds of a column: what it costs, and
+    what the parties agree on, would not be known beforehand."""
+
+    def agreed(ends: tuple[float, float, float]) -> str:
+        data = file.data.within(dict.fromkeys(file.data.private, ends))
+        known = file.model_copy(update={"data": data})
+        return _learning(known, kind, file.promise).study.hash
+
+    if agreed((0.0, 1.0, 0.5)) != agreed((3.0, 17.0, 5.0)):
+        raise InvalidInput(
+            f'bounds = "private" of {", ".join(file.data.private)}: what {file.model.name} '
+            f"releases by {kind.name} depends on the bounds themselves, so they must be known "
+            "beforehand; declare public bounds, as wide as nobody doubts"
+        )
+
+
+def _ends(ranges: Mapping[str, Range]) -> dict[str, tuple[float, float, float]]:
+    return {name: (one.low, one.high, one.centre) for name, one in ranges.items()}
+
+
+def _within(file: StudyFile, ranges: Mapping[str, Range], kind: AlgorithmKind) -> Posed:
+    """The model over columns whose ranges are known."""
+    data = file.data.within(_ends(ranges))
+    return file.model_kind.pose(file.model_settings, data, kind, file.promise)
+
+
+def _learning(file: StudyFile, kind: AlgorithmKind, promise: Privacy) -> _Made:
+    """The study that learns, and the release that it begins with, if there is one."""
 
     def made(kind: AlgorithmKind, promise: Privacy, said: Mapping[str, Any]) -> tuple[Posed, Study]:
         posed = posed_for(file, kind, promise)
@@ -281,14 +390,14 @@ def _study(file: StudyFile, kind: AlgorithmKind) -> tuple[Posed, Study, Start | 
         study.costs  # noqa: B018  (what cannot be paid for is refused here, before anyone joins)
         return posed, study
 
-    said, promise, start = file.algorithm_settings, file.promise, None
+    said, start = file.algorithm_settings, None
     posed = posed_for(file, kind, promise)
     method = kind.method(posed.problem, promise, **{**posed.settings, **said})
     if method.earlier is not None:
         first, promise = promise.split(method.earlier.share)
         own_posed, own_study = made(method.earlier.kind, first, {})
         start = Start(own_study, own_posed)
-    return *made(kind, promise, said), start
+    return _Made(*made(kind, promise, said), start)
 
 
 def posed_for(file: StudyFile, kind: AlgorithmKind, promise: Privacy) -> Posed:
@@ -299,7 +408,7 @@ def posed_for(file: StudyFile, kind: AlgorithmKind, promise: Privacy) -> Posed:
     return replace(posed, problem=of_persons(posed.problem, file.data.group))
 
 
-def _possible(file: StudyFile, kind: AlgorithmKind) -> tuple[Posed, Study, Start | None]:
+def _possible(file: StudyFile, kind: AlgorithmKind) -> _Made:
     """As `_study`; who asks for pure epsilon where there is none is told where there is."""
     try:
         return _study(file, kind)

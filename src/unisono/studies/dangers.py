@@ -219,6 +219,8 @@ def _algorithm(built: Built) -> Iterator[Danger]:
 def _columns(file: StudyFile) -> Iterator[Danger]:
     for name, column in file.data.columns.items():
         place = ("data", "columns", name)
+        if name in file.data.private:
+            continue
         if isinstance(column, NumericColumn):
             low, high = column.span
             if max(abs(low), abs(high)) >= _WIDE or (low > 0 and high / low >= _RATIO):
@@ -234,7 +236,7 @@ def _columns(file: StudyFile) -> Iterator[Danger]:
             words = f"'{name}' has {len(column.levels)} values, each a column of its own"
             yield Danger("note", words, "join rare values into one", place)
     target = file.data.columns.get(file.data.target or "")
-    if isinstance(target, NumericColumn):
+    if isinstance(target, NumericColumn) and file.data.target not in file.data.private:
         words = f"targets outside {target.span[0]:g} to {target.span[1]:g} are clipped, so "
         words += "nothing beyond is ever predicted well"
         yield Danger(

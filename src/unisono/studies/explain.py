@@ -12,7 +12,7 @@ from typing import Any
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.certificate import TRUST_WORDS
-from unisono.core.trust import Relation, Unit, Viewer, describe
+from unisono.core.trust import FINAL_MODEL, Relation, Unit, Viewer, describe
 from unisono.core.words import budget_guess, guess_words, number, promise_words, times
 from unisono.errors import LargeDeltaWarning
 from unisono.planning.noise import Noise, noise_of
@@ -146,6 +146,15 @@ def _learnt(built: Built, worst: Mapping[str, float]) -> list[str]:
             f"{times(built.start.study.algorithm.rounds, 'release')} before the first round, for "
             f"{first.share:.0%} of epsilon and delta. The costs below are for both."
         )
+    if built.bounds is not None:
+        ranges = built.bounds
+        lines.append(
+            f"The ranges of {_listed(file.data.private)} are not known: one noisy histogram of "
+            f"each, released before all else, pays for them with epsilon {_first(built):.3g} of "
+            f"{file.privacy.epsilon:g} (bounds_share = {file.privacy.bounds_share:g}). A range "
+            f"holds all but about 2 % of the records; others are clipped to it."
+            + ("" if ranges.ratio >= 3 else f" {_GUESSES}")
+        )
     lines += file.model_kind.notes(file.model_settings, built.algorithm)
     if built.test is not None and file.evaluation is not None:
         lines.append(
@@ -155,6 +164,26 @@ def _learnt(built: Built, worst: Mapping[str, float]) -> list[str]:
     if file.evaluation is not None and file.evaluation.file is not None:
         lines.append(f"The result is also tested on {file.evaluation.file}, which is public.")
     return lines
+
+
+_GUESSES = (
+    "There are so few records beside the noise that these ranges will be guesses: declare public "
+    "bounds, or raise bounds_share."
+)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names if len(names) <= 6 else (*names[:5], f"{len(names) - 5} more"))
+
+
+def _first(built: Built) -> float:
+    """What the ranges cost against whoever sees results, of the party that pays most."""
+    assert built.bounds is not None
+    privacy = built.file.privacy
+    return max(
+        ACCOUNTANT.epsilon(cost[FINAL_MODEL], privacy.relation, privacy.delta)
+        for cost in built.bounds.study.costs
+    )
 
 
 def _counted(file: StudyFile) -> str:

@@ -45,6 +45,7 @@ def faults(file: StudyFile) -> Iterator[Fault]:
     yield from _claims(file)
     yield from _target(file)
     yield from _evaluation(file)
+    yield from _private(file)
     if not file.data.features:
         yield ("data", "columns"), "only the target is there: name columns to learn from"
     yield from file.model_kind.faults(file.model_settings, file.data)
@@ -94,6 +95,14 @@ def _claims(file: StudyFile) -> Iterator[Fault]:
         port = int(file.server.address.rpartition(":")[2])
         if not 0 < port < 2**16:
             yield ("server", "address"), f"port {port}: it lies between 1 and 65535"
+
+
+def _private(file: StudyFile) -> Iterator[Fault]:
+    """Ranges that are to be paid for hide records; of anything larger they promise nothing."""
+    if file.privacy.unit is not Unit.RECORD:
+        for name in file.data.private:
+            words = f'"private" hides single records, and this study hides a {file.privacy.unit}'
+            yield ("data", "columns", name, "bounds"), f"{words}: declare public bounds"
 
 
 def _persons(file: StudyFile) -> Iterator[Fault]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from unisono.accounting.accountant import ACCOUNTANT
+from unisono.algorithms.survey import STATISTICS
 from unisono.core import policy as core
 from unisono.core.costs import counted
 from unisono.core.events import Composed
@@ -68,7 +69,10 @@ def require_allowed(
         None if file.server is None else file.server.address,
         file.privacy.unit,
         file.privacy.relation,
-        () if study.method.earlier is None else (study.method.earlier.kind.name,),
+        (
+            *(() if study.method.earlier is None else (study.method.earlier.kind.name,)),
+            *((STATISTICS.name,) if file.data.private else ()),
+        ),
         file.data.person,
     )
     known = party in file.names

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, PositiveFloat, PositiveInt, PrivateAttr, create_model
 
 from unisono.algorithms.registry import algorithm_named, algorithms
-from unisono.core.config import Config
-from unisono.core.defaults import default_colluders, default_relation
+from unisono.core.config import AddedLater, Config
+from unisono.core.defaults import BOUNDS_SHARE, default_colluders, default_relation
 from unisono.core.events import canonical
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation, Trust, Unit
@@ -66,6 +66,11 @@ class PrivacySection(Config):
         default_factory=lambda said: default_relation(said.get("unit", Unit.RECORD)),
         description="What is hidden of it: which one it is, its values, or also that it is there; "
         "left out: replace-one, for a party zero-out.",
+    )
+    bounds_share: Annotated[float, Field(gt=0, lt=1), AddedLater] = Field(
+        BOUNDS_SHARE,
+        description="The part of epsilon and delta that pays for the ranges of columns whose "
+        "bounds are private.",
     )
 
 
@@ -290,6 +295,7 @@ class StudyFile(Config):
         for party in said["parties"]:  # files that name none mean what they meant before
             if party["epsilon"] is None:
                 del party["epsilon"]
+        said["privacy"] = self.privacy.hashed
         said["data"] = self.data.hashed
         said["data"]["columns"] = [[name, own.hashed] for name, own in self.data.columns.items()]
         said["trust"] |= {"minimum_parties": self.survivors, "colluders": self.colluders}

@@ -2,8 +2,8 @@
 
 A stage is a study of its own: priced from public facts alone, so that what all stages cost is known
 and authorised before the first one begins. What a stage reads of a party's records may depend on
-what earlier ones released, which everybody knows by then: scores of records that were kept out
-depend on the model that was learnt.
+what earlier ones released, which everybody knows by then: ranges that nobody knew bound
+what the model reads, and scores of records that were kept out depend on the model that was learnt.
 
     found = {}
     for stage in stages:
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from unisono.core.costs import added
 from unisono.core.events import Composed
 from unisono.core.study import Study
 from unisono.core.trust import Viewer
@@ -28,7 +29,7 @@ from unisono.data.encoding import Values
 
 # What the stages before have released, by their names.
 Found = Mapping[str, Any]
-START, FIT, EVALUATION = "start", "fit", "evaluation"
+BOUNDS, START, FIT, EVALUATION = "bounds", "start", "fit", "evaluation"
 
 
 class SplitRecords(NamedTuple):
@@ -66,16 +67,8 @@ def costs_of(stages: Sequence[Stage]) -> Sequence[Mapping[Viewer, Composed]]:
         return first
     made: dict[tuple[int, ...], Mapping[Viewer, Composed]] = {}  # parties that pay alike share one
     for parts in zip(first, *others, strict=True):
-        made.setdefault(tuple(map(id, parts)), _added(parts))
+        made.setdefault(tuple(map(id, parts)), added(parts))
     return [made[tuple(map(id, parts))] for parts in zip(first, *others, strict=True)]
 
 
-def _added(costs: Sequence[Mapping[Viewer, Composed]]) -> Mapping[Viewer, Composed]:
-    total = dict(costs[0])
-    for cost in costs[1:]:
-        for viewer, history in cost.items():
-            total[viewer] = total[viewer] + history if viewer in total else history
-    return total
-
-
-__all__ = ["EVALUATION", "FIT", "START", "Found", "SplitRecords", "Stage", "costs_of"]
+__all__ = ["BOUNDS", "EVALUATION", "FIT", "START", "Found", "SplitRecords", "Stage", "costs_of"]

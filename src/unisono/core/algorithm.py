@@ -212,6 +212,9 @@ class PricedAlgorithm(NamedTuple):
     Where sums are `streamed`, a party's rows are gone through block by block, each in the
     processor's cache: several large parties take their turns then, and are not stacked.
 
+    To a `separate` sum every record adds integers of its own, whatever its place and whoever else
+    is there.
+
     A contribution is a sum over records, which may be computed in parts, unless it is made from the
     party's records as a `whole` (a minimiser, an update), whose bound holds whatever the records.
     Noise that was not calibrated says where it was `printed`.
@@ -249,6 +252,7 @@ class PricedAlgorithm(NamedTuple):
     printed: Printed | None = None
     begin: Callable[[Facts, Any], tuple[Any, Any]] | None = None
     streamed: bool = False
+    separate: bool = False
 
     def begun(self, found: Any) -> "PricedAlgorithm":
         """The same algorithm at the same price, from the states that `found` tells."""

@@ -297,7 +297,11 @@ def _declarations(books: Collection[Ledger], unit: Unit) -> dict[str, Any]:
     """What the parties declared about their records; a hidden party hides all of its own."""
     if not books:
         return {}
-    disjoint = {"parties_disjoint": all(book.policy.parties_disjoint for book in books)}
+    disjoint: dict[str, Any] = {
+        "parties_disjoint": all(book.policy.parties_disjoint for book in books)
+    }
+    if queried := sorted(book.policy.dataset for book in books if book.policy.queried):
+        disjoint["rows_of_queries"] = queried
     if unit is Unit.PARTY:
         return disjoint
     return {"records_per_person": max(book.policy.records_per_person for book in books)} | disjoint

@@ -60,7 +60,8 @@ class Policy:
     less.
 
     `published` allows noise as a publication prints it (`core.printed`), at its true cost. It is a
-    permission that may be given and taken back, and no part of the ledger's identity.
+    permission that may be given and taken back, and no part of the ledger's identity. `queried`
+    says that the records are the rows of the party's own query, which certificates print too.
     """
 
     dataset: str
@@ -72,6 +73,7 @@ class Policy:
     records_per_person: int = 1
     parties_disjoint: bool = True
     published: bool = field(default=False, compare=False)
+    queried: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.dataset or not isinstance(self.dataset, str):

@@ -52,6 +52,7 @@ from unisono.releases.release import (
     segment_size,
 )
 from unisono.releases.scaled_sum import ScaledSum
+from unisono.releases.table import Table
 
 
 class Records(NamedTuple):
@@ -421,6 +422,7 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
         effective_records=release.effective_records,
         named=release.named,
         streamed=isinstance(bound, ScaledSum),
+        separate=isinstance(bound, Table),
         printed=printed,
     )
     if isinstance(bound, BandedSum):

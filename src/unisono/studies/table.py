@@ -18,6 +18,7 @@ import numpy as np
 from unisono.data import RecordTable
 from unisono.data.columns import ColumnKind, NumericColumn
 from unisono.data.encoding import Values
+from unisono.data.streams import RecordStream
 from unisono.errors import ClippedValues, InvalidInput
 from unisono.studies.schema import StudyFile
 
@@ -25,7 +26,7 @@ from unisono.studies.schema import StudyFile
 def values_of(file: StudyFile, table: RecordTable, party: str) -> Values:
     """Each column of the study as float64 (records,): numbers in their bounds, categories as
     places in their lists, NaN where a cell is neither."""
-    _require_size(file, table, party)
+    require_size(file, table, party)
     values = {}
     for name, column in file.data.columns.items():
         values[name] = own = _read(table, name, column)
@@ -52,7 +53,7 @@ def _read(table: RecordTable, name: str, column: ColumnKind) -> np.ndarray:
     return _clipped(table, name, column, found) if isinstance(column, NumericColumn) else found
 
 
-def _require_size(file: StudyFile, table: RecordTable, party: str) -> None:
+def require_size(file: StudyFile, table: RecordTable | RecordStream, party: str) -> None:
     """Where sizes are hidden a party may hold any number of records, and nobody is told."""
     stated = file.parties[file.party(party)].records
     if file.data.sizes == "exact" and table.rows != stated:
@@ -78,4 +79,4 @@ def _clipped(
     return np.clip(numbers, low, high)
 
 
-__all__ = ["Values", "public_values", "values_of"]
+__all__ = ["Values", "public_values", "require_size", "values_of"]

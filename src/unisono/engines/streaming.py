@@ -11,7 +11,7 @@ one block differs, as the sensitivity of sums that are added in blocks assumes.
 
 Hidden sizes, or rows of a query, which come in any order: a record that comes or goes moves others
 into other places and blocks. There only sums to which every record adds integers of its own,
-whatever its place, are streamed (`separate`: tables). A program of a multiple of 64 rows computes
+whatever its place, are streamed (`in_parts`: tables). A program of a multiple of 64 rows computes
 all rows alike (tested for shifts of every length), so the sum moves by one record's integers.
 
 Whether a party's records are streamed is decided by public facts: the agreed number of records,
@@ -29,7 +29,7 @@ import numpy as np
 from unisono.core.compiled import numbers
 from unisono.core.grant import Grant
 from unisono.core.kinds import Everyone
-from unisono.core.streamed import StreamedColumns
+from unisono.core.streamed import BLOCK, StreamedColumns
 from unisono.core.study import Study
 from unisono.core.trust import Unit
 from unisono.engines.chunks import Chunk
@@ -54,7 +54,7 @@ def streamable(study: Study, unordered: bool = False) -> bool:
         for event in events
     ):
         return False
-    return algorithm.separate or (facts.exact_sizes and not unordered)
+    return algorithm.in_parts is not None or (facts.exact_sizes and not unordered)
 
 
 class StreamedChunk(Chunk):
@@ -77,7 +77,7 @@ class StreamedChunk(Chunk):
         )
         real = np.ones((len(columns), _ROWS), bool)
         super().__init__(study, Stack(arrays, real), alive, seed, order, summed=True)
-        self._local = block_program(study)
+        self._block_sums = BlockSums(study)
 
     def run(self, carry: Any, grants: Sequence[Grant], offset: int, rounds: range) -> Any:
         """Rounds of one chunk, one after the other: what is asked depends on the round before."""
@@ -94,7 +94,7 @@ class StreamedChunk(Chunk):
     def _sums(self, public: Any) -> np.ndarray:
         """Every party's clean sum in quantization steps (parties, ...), modulo 2^32."""
         found = [
-            summed(self._local, public, own, np.int32(size))
+            self._block_sums.of(public, own, np.int32(size))
             for own, size in zip(self._columns, self.study.facts.records, strict=True)
         ]
         if not all(valid for _, valid in found):
@@ -102,26 +102,36 @@ class StreamedChunk(Chunk):
         return np.stack([value for value, _ in found])
 
 
-def block_program(study: Study) -> Callable[..., Any]:
-    """`local` of one block, compiled: (public, state, columns, mask, size)."""
-    return jax.jit(numbers(partial(study.algorithm.local, study.facts)))
+class BlockSums:
+    """A party's clean sum over blocks of records, compiled once for all of them."""
+
+    def __init__(self, study: Study) -> None:
+        self._parts = study.algorithm.in_parts
+        if self._parts is not None:
+            self._local = jax.jit(_valid(self._parts.local))
+        else:
+            self._local = jax.jit(numbers(partial(study.algorithm.local, study.facts)))
+
+    def of(
+        self, public: Any, columns: StreamedColumns, size: Any, state: Any = None
+    ) -> tuple[np.ndarray, bool]:
+        """In quantization steps, modulo 2^32, and whether every block kept its bound."""
+        total: Any = 0
+        valid, pending = True, None
+        for block, mask in columns.blocks():
+            now = self._local(public, state, block, mask, size)
+            if pending is not None:  # the next block is read while this one is computed
+                total, valid = _added(total, valid, pending)
+            pending = now
+        assert pending is not None  # a party without records takes no part
+        total, valid = _added(total, valid, pending)
+        value = total if self._parts is None else self._parts.join(total, BLOCK)
+        return value.astype(np.int32), valid
 
 
-def summed(
-    local: Callable[..., Any], public: Any, columns: StreamedColumns, size: Any, state: Any = None
-) -> tuple[np.ndarray, bool]:
-    """A party's clean sum over all blocks, modulo 2^32, and whether every block kept its bound."""
-    total: Any = 0
-    valid, pending = True, None
-    for block, mask in columns.blocks():
-        now = local(public, state, block, mask, size)
-        # The next block is read while this one is computed.
-        if pending is not None:
-            total, valid = _added(total, valid, pending)
-        pending = now
-    assert pending is not None  # a party without records takes no part
-    total, valid = _added(total, valid, pending)
-    return total.astype(np.int32), valid
+def _valid(local: Callable[..., Any]) -> Callable[..., Any]:
+    """As `numbers`, for what keeps its bound whatever the records."""
+    return lambda public, own, *given: (own, local(public, own, *given), jnp.asarray(True))
 
 
 def _added(total: Any, valid: bool, part: Any) -> tuple[Any, bool]:
@@ -129,4 +139,4 @@ def _added(total: Any, valid: bool, part: Any) -> tuple[Any, bool]:
     return total + np.asarray(value).astype(np.int64), valid and bool(kept)
 
 
-__all__ = ["StreamedChunk", "block_program", "streamable", "summed"]
+__all__ = ["BlockSums", "StreamedChunk", "streamable"]

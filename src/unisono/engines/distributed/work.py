@@ -35,7 +35,7 @@ from unisono.engines.requirements import (
     require_sampler_error,
     rounded_report,
 )
-from unisono.engines.streaming import summed
+from unisono.engines.streaming import BlockSums
 from unisono.errors import PrivacyViolation, UnisonoError
 
 # Columns of one call of the compiled function, and which of their rows count.
@@ -52,6 +52,7 @@ class Worker:
         require_headroom(study)
         self._local, self._absorb = _compiled(_Same(study))
         self._size = np.int32(study.facts.records[index])
+        self._block_sums = BlockSums(study)  # compiled where records are streamed
         self._promised: Any = None
 
     def prepare(self, shapes: list[tuple[int, ...]], state: Any, public: Any) -> None:
@@ -168,7 +169,7 @@ class Worker:
         shapes = [jax.ShapeDtypeStruct(shape, np.float32) for shape in columns.block_shapes]
         mask = jax.ShapeDtypeStruct((BLOCK,), bool)
         bound = self._bound(public, state, tuple(shapes), mask)
-        value, valid = summed(self._local, public, columns, self._size, state)
+        value, valid = self._block_sums.of(public, columns, self._size, state)
         return computed(bound, value, valid, draw)
 
     def _bound(self, public: Any, state: Any, columns: Any, mask: Any) -> Contribution:

@@ -7,7 +7,7 @@ inferred from what is in it, so that changing one record changes how one record 
 import datetime
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -154,6 +154,8 @@ def listed(values: Any) -> Sequence[Any] | np.ndarray:
     column of a frame whose own type knows missing values: for the sake of a single one NumPy would
     make all whole numbers floats.
     """
+    if isinstance(values, Iterator):  # batches, one after the other
+        values = [value for batch in values for value in listed(batch)]
     if hasattr(values, "__array__"):
         values = _unconverted(values)
         if getattr(values, "ndim", 1) != 1:

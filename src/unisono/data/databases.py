@@ -189,7 +189,7 @@ def postgresql_stream(
                 yield opened
                 opened.rollback()
         except psycopg.Error as error:
-            remedy = "CASE WHEN pg_input_is_valid(cell, 'numeric') THEN cell::numeric END"
+            remedy = r"CASE WHEN cell ~ '^-?\d+(\.\d+)?$' THEN cell::numeric END"
             raise InvalidInput(_refusal(place, error, remedy)) from None
 
     with transaction() as opened:

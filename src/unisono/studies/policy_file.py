@@ -155,7 +155,7 @@ class PolicyFile(Config):
             dataset.records_per_person,
             dataset.parties_disjoint,
             self.allow.published,
-            self.records is not None and self.records.sql is not None,
+            queried=self.records is not None and self.records.sql is not None,
         )
 
     def open_ledger(self) -> Ledger:

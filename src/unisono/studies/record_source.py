@@ -113,7 +113,7 @@ class RecordSource(Config):
         """The records, of a policy that lies in the folder `home`."""
         dialect = self.csv or dialect
         if self.sql is not None:
-            warn_of_rows(self.sql, str(home / "policy.toml") if self.path is None else self.path)
+            warn_of_rows(self.sql, str(home / (self.path or self.kind)))
         match self.kind:
             case "csv":
                 return _csv(home / str(self.path), columns, multiline, dialect or USUAL)

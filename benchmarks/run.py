@@ -81,6 +81,7 @@ BENCHMARKS = (
     Benchmark(
         "gradient_inversion", ("--quick", "--parts", "plain", "peer"), peer="UNISONO_PEER_TORCH"
     ),
+    Benchmark("streaming", ("--rows", "4000000"), seconds=3600),
     Benchmark("posterior_coverage", ("--quick",), seconds=1800),
     Benchmark("planning", ("--quick", "--seeds", "6", "--tasks", "classification"), seconds=5400),
 )

@@ -1,6 +1,6 @@
 """Statistics of a table that does not fit into memory, beside DuckDB without privacy.
 
-    python benchmarks/streaming.py [--rows 50000000] [--columns 20] [--smoke]
+    python benchmarks/streaming.py [--rows 50000000] [--columns 20] [--folder FOLDER] [--smoke]
 
 A party with so many records in one Parquet file answers a study of the mean and the standard
 deviation of every column: policy, ledger, streaming, noise, certificate. A process of its own each,
@@ -12,6 +12,7 @@ file's bytes by which a copy of the records is recognised (SHA-256).
 """
 
 import argparse
+import importlib.util
 import json
 import resource
 import subprocess
@@ -24,35 +25,69 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
+import figures
+
 GROUP = 2**20
 LOW, HIGH = 0.0, 200.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=50_000_000)
     parser.add_argument("--columns", type=int, default=20)
-    parser.add_argument("--smoke", action="store_true", help="1,000,000 rows of 20 columns")
     parser.add_argument("--folder", type=Path, help="keep the table here, and use it again")
     parser.add_argument("--measure", choices=("ours", "duckdb"), help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    rows = 1_000_000 if asked.smoke else asked.rows
+    asked = figures.options(parser, smoke, peers=("duckdb",))
     if asked.measure:
-        found = (ours if asked.measure == "ours" else peer)(asked.folder, rows, asked.columns)
+        found = (ours if asked.measure == "ours" else peer)(asked.folder, asked.rows, asked.columns)
         found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(json.dumps(found))
         return
     with tempfile.TemporaryDirectory() as scratch:
         folder = asked.folder or Path(scratch)
-        written(folder, rows, asked.columns)
-        found = {name: measured(folder, rows, asked.columns, name) for name in ("ours", "duckdb")}
-    far = np.abs(np.array(found["ours"].pop("means")) - np.array(found["duckdb"].pop("means")))
-    size = f"{rows:,} rows of {asked.columns} columns"
-    print(f"{size}; largest difference of a mean {far.max():.3g} (bounds {LOW:g} to {HIGH:g})")
-    for name, one in found.items():
-        shown = ", ".join(f"{key} {value:.2f}" for key, value in one.items())
-        print(f"{name:7} {shown}")
-    print(f"ratio of times {found['ours']['seconds'] / found['duckdb']['seconds']:.2f}")
+        written(folder, asked.rows, asked.columns)
+        compared(folder, asked.rows, asked.columns)
+
+
+def compared(folder: Path, rows: int, columns: int) -> None:
+    own = measured(folder, rows, columns, "ours")
+    size = f"{rows:,} rows of {columns} columns"
+    print(f"{size}: {own['seconds']:.1f} s ({own['without_hash']:.1f} s without the hash)")
+    print(f"largest resident memory {own['peak_mb']:.0f} MB")
+    print(f"widest interval of a mean {own['widest']:.3g} (bounds {LOW:g} to {HIGH:g})")
+    figures.report(f"statistics of {size}, memory", own["peak_mb"], "MB", aim=1000, lower=True)
+    if importlib.util.find_spec("duckdb") is None:
+        figures.missing("DuckDB", "pip install 'unisono[duckdb]'")
+        return
+    other = measured(folder, rows, columns, "duckdb")
+    far = np.abs(np.array(own["means"]) - np.array(other["means"])).max()
+    ratio = own["seconds"] / other["seconds"]
+    print(f"DuckDB without privacy {other['seconds']:.1f} s, {other['peak_mb']:.0f} MB")
+    print(f"ratio of times {ratio:.2f}; means differ by at most {far:.3g}")
+    figures.report(
+        f"statistics of {size}",
+        ratio,
+        "times as long",
+        aim=3,
+        peer="DuckDB",
+        lower=True,
+        ratio=True,
+    )
+
+
+def smoke() -> dict[str, float]:
+    """A small table, streamed all the same."""
+    from unisono.studies import build
+
+    before, build.STREAMED = build.STREAMED, 0
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            written(Path(scratch), 70_000, 2)
+            return {"streamed rows": 70_000, "seconds": ours(Path(scratch), 70_000, 2)["seconds"]}
+    finally:
+        build.STREAMED = before
 
 
 def written(folder: Path, rows: int, columns: int) -> None:
@@ -88,7 +123,6 @@ def ours(folder: Path, rows: int, columns: int) -> dict:
     from unisono.deployment.local_run import RunPlace, prepare
     from unisono.studies import data_set
 
-    warnings.simplefilter("ignore")
     study = folder / "study.toml"
     declared = "".join(
         f'x{n} = {{ kind = "number", bounds = [{LOW}, {HIGH}], missing = "drop record" }}\n'
@@ -111,9 +145,11 @@ def ours(folder: Path, rows: int, columns: int) -> dict:
         place = RunPlace(
             study, {"clinic": folder / "clinic.parquet"}, Path(output) / "run", None, None, 1
         )
-        task = prepare(place)
-        with task.opened() as books:
-            shown = task.run(books, lambda progress: None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of missing and clipped values, as they should be
+            task = prepare(place)
+            with task.opened() as books:
+                shown = task.run(books, lambda progress: None)
     seconds = time.perf_counter() - begin
     answers = {one["name"]: one for one in shown["answers"]}
     own = [answers[f"mean of x{n}"] for n in range(columns)]
@@ -121,7 +157,7 @@ def ours(folder: Path, rows: int, columns: int) -> dict:
     return {
         "seconds": seconds,
         "without_hash": seconds - hashed,
-        "widest_interval": width,
+        "widest": width,
         "means": [one["value"] for one in own],
     }
 

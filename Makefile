@@ -10,7 +10,7 @@ TESTS  ?= tests src
 WITHOUT_FLOWER := --doctest-ignore-import-errors --ignore=tests/engines/flower \
 	--ignore=tests/deployment/test_cluster.py --ignore=tests/cli/test_deploy.py
 
-.PHONY: help demo test test-cluster test-slow test-lowest test-newest lint types imports bench docs dist clean
+.PHONY: help demo test test-cluster test-slow test-lowest test-newest lint types imports bench bench-full docs dist clean
 
 help:
 	@echo "make demo       a private mean and a private model over five parties, in a minute"
@@ -19,7 +19,8 @@ help:
 	@echo "make test-slow  the tests that take longer, and both ends of the versions allowed"
 	@echo "make test-lowest, make test-newest  one end only; TESTS=tests/cli for a part"
 	@echo "make lint       style, types and import directions"
-	@echo "make bench      speed against peers, one table each"
+	@echo "make bench      the scorecard against peers, in 20 minutes; ONLY=ledger for a part"
+	@echo "make bench-full the same in full, which takes hours; goes on where it was stopped"
 	@echo "make docs       the documentation as a folder of pages"
 	@echo "make dist       the wheel"
 
@@ -53,9 +54,9 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]"
-	$(BIN)/python benchmarks/run.py
+# Peers get environments of their own under build/peers. AGAIN=1 measures anew what has been measured.
+bench bench-full: $(STAMP)
+	$(BIN)/python benchmarks/run.py $(if $(filter bench-full,$@)$(FULL),--full) $(if $(AGAIN),--again) $(ONLY)
 
 docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"

@@ -36,6 +36,8 @@ from unisono.problems.bayesian import BayesianProblem
 from unisono.problems.gaussian_family import Natural
 from unisono.problems.likelihoods import Likelihood, logistic, predictive, two_layer
 
+SCORECARD = figures.Benchmark(quick=None)
+
 DELTA = 1e-5
 NO_PRIVACY = 1e7
 BINS = 15

@@ -23,6 +23,8 @@ from unisono.data.scaling import scaling
 from unisono.errors import InvalidInput
 from unisono.estimators import PrivateLogisticRegression, PrivateRidge, RepeatedFits
 
+SCORECARD = figures.Benchmark(quick=None)
+
 DELTA = 1e-5
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 ALGORITHMS = (

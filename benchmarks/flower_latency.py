@@ -158,6 +158,9 @@ def report(seconds: dict[str, list[float]]) -> None:
         aim=AIM_RATIO,
         peer="Flower, stock SuperNode",
         ratio=True,
+        ours=medians["resident"],
+        theirs=medians["stock"],
+        measure="s",
     )
     figures.report(
         "an exchange of 1e5 floats, resident", medians["resident"], "s", aim=AIM_SECONDS, lower=True

@@ -23,6 +23,8 @@ from unisono.core.noise.chacha import key_from_seed
 from unisono.core.noise.in_graph import gaussian_on_grid, normal
 from unisono.core.noise.in_graph_error import composed_error
 
+SCORECARD = figures.Benchmark(quick=("262144", "10", "5"))
+
 STD = 64.0
 MODEL = 203_530
 REFERENCE = "jax.random.normal, threefry (reference)"
@@ -117,6 +119,10 @@ def main(elements: int = 2**20, steps: int = 20, repetitions: int = 10) -> None:
         "of its processor time",
         peer="jax.random.normal",
         lower=True,
+        ratio=True,
+        ours=processor[grid] / steps,
+        theirs=processor[plain] / steps,
+        measure="s",
     )
     model_noise(steps, repetitions)
     draws = elements * steps

@@ -42,6 +42,8 @@ from unisono.experiments.kddcup import (
     outcome,
 )
 
+SCORECARD = figures.Benchmark(quick=None)
+
 RESULTS = Path(__file__).parent / "results"
 
 

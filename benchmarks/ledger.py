@@ -4,12 +4,23 @@
 
 The limit is a loop of plain appends of lines of the same length, each with fdatasync, to a file
 beside the ledger; repetitions are interleaved and the best of each is compared.
+
+Between the two lies what any Python program must do for such a line before it waits for the disk:
+lock the file against other processes, see that it is still the one of its name and as long as it
+was left, draw a secret, write the entry as JSON and chain it by its hash (`necessary`). The
+processor time of each is printed as well, which does not depend on the disk. No ledger in Python
+can reach more of the disk's rate than wait / (wait + necessary): at ten microseconds of necessary
+work, .9 needs a disk that takes ninety for a wait.
 """
 
 import argparse
+import fcntl
+import hashlib
+import json
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,7 +32,10 @@ from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import SERVER
 
+SCORECARD = figures.Benchmark(quick=())
+
 COUNT, REPEATS = 300, 7
+AIM = 0.9
 
 
 def plain(path: Path, line: bytes) -> float:
@@ -36,12 +50,52 @@ def plain(path: Path, line: bytes) -> float:
     return COUNT / elapsed
 
 
+def necessary(path: Path, line: bytes) -> float:
+    """The same with the least that Python must do for a line of a ledger, and nothing else."""
+    descriptor, name = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), str(path)
+    document = json.loads(line)
+    encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+    head = document.pop("chain")
+    start = time.perf_counter()
+    for number in range(COUNT):
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        assert os.fstat(descriptor).st_ino == os.stat(name).st_ino
+        os.urandom(32)
+        body = encode({**document, "number": number}).encode()
+        head = hashlib.sha256(head.encode() + body).hexdigest()
+        os.write(descriptor, body[:-1] + b',"chain":"' + head.encode() + b'"}\n')
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.fdatasync(descriptor)
+    elapsed = time.perf_counter() - start
+    os.close(descriptor)
+    return COUNT / elapsed
+
+
 def authorise(book: Ledger, cost: dict) -> float:
     """Authorisations a second."""
     start = time.perf_counter()
     for _ in range(COUNT):
         book.authorize(cost)
     return COUNT / (time.perf_counter() - start)
+
+
+def processor(folder: Path, line: bytes, cost: dict) -> dict[str, float]:
+    """Microseconds of processor for a line in a folder in memory, where no disk is waited for."""
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        beside = Path(place) / "plain"
+        book = Ledger.create(Path(place) / "l", Policy("bench", Budget(5.0, 1e-6)), ACCOUNTANT)
+        jobs: dict[str, Callable[[], float]] = {
+            "plain append": lambda: plain(beside, line),
+            "necessary in Python": lambda: necessary(beside, line),
+            "ledger": lambda: authorise(book, cost),
+        }
+        found = dict.fromkeys(jobs, float("inf"))
+        for _ in range(REPEATS):
+            for name, job in jobs.items():
+                start = time.process_time()
+                job()
+                found[name] = min(found[name], (time.process_time() - start) / COUNT * 1e6)
+        return found
 
 
 def together(book: Ledger, cost: dict, threads: int = 8) -> float:
@@ -68,17 +122,27 @@ def main(folder: str) -> None:
         line = path.read_bytes().splitlines(keepends=True)[-1]
         beside = Path(place) / "plain"
         rates = [
-            (plain(beside, line), authorise(book, cost), together(book, cost))
+            (
+                plain(beside, line),
+                necessary(beside, line),
+                authorise(book, cost),
+                together(book, cost),
+            )
             for _ in range(REPEATS)
         ]
-        limit, alone, shared = (max(column) for column in zip(*rates, strict=True))
+        limit, floor, alone, shared = (max(column) for column in zip(*rates, strict=True))
         print(f"{'disk alone':<28}{limit:>12,.0f} appends/s")
+        print(f"{'necessary in Python':<28}{floor:>12,.0f} appends/s{floor / limit:>17.2f}")
         for name, rate in (("one thread", alone), ("eight threads", shared)):
             print(f"{'ledger, ' + name:<28}{rate:>12,.0f} authorisations/s{rate / limit:>8.2f}")
             figures.report(
-                f"ledger, {name}", rate / limit, "of plain appends", aim=0.8, peer="the disk alone"
+                f"ledger, {name}", rate / limit, "of plain appends", aim=AIM, peer="the disk alone"
             )
-        print("(aim: at least 0.80 of the disk)")
+        print(f"(aim: at least {AIM:.2f} of the disk)")
+        memory = Path("/dev/shm")
+        if memory.is_dir():
+            for name, spent in processor(memory, line, cost).items():
+                print(f"{'processor, ' + name:<32}{spent:>8.1f} us a line")
 
         with book._journal.locked():
             entry = {

@@ -36,6 +36,8 @@ from typing import Any
 
 import figures
 
+SCORECARD = figures.Benchmark(quick=("--smoke",), seconds=3600)
+
 RECORDS, COLUMNS, RETRIES = 40, 10, 3
 AIM_SECONDS = {30: 5.0, 100: 15.0}
 AIM_MEGABYTES = 150.0

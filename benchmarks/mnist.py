@@ -43,8 +43,15 @@ from unisono.problems.scattering import group_normalised, scattering
 from unisono.releases.algorithm import Method
 from unisono.releases.blocked_sum import Clipping
 
+SCORECARD = figures.Benchmark(quick=None, full=("--full",), seconds=5400)
+
 DELTA, CLASSES, SIDE, HELD = 1e-5, 10, 28, 10_000
-AIMS = {1.0: 95.0, 3.0: 97.5, 8.0: 98.0}
+AIMS = {1.0: 95.0, 3.0: 98.7, 8.0: 98.0}
+# Tramèr and Boneh 2021 also have 69.3 % on CIFAR-10.
+CIFAR = (
+    "no benchmark yet, and the data are missing: cifar-10-python.tar.gz of "
+    "www.cs.toronto.edu/~kriz/cifar.html; its 15,552 features of 50,000 images take 3.1 GB"
+)
 # Published, not measured here: (epsilon, accuracy in percent) at delta 1e-5.
 PUBLISHED = {
     "Opacus (convolutional network)": ((1.16, 94.9), (2.9, 96.8), (6.9, 97.1)),
@@ -71,6 +78,9 @@ RECIPES = {
     5.0: Recipe(5.0, 480, 250.0),
     8.0: Recipe(8.0, 640, 300.0),
 }
+# Of sixteen on 10,000 held-out training records with eight directions; the best had 98.53 %.
+# Rates of 1/8, and rows less their released mean, were no better within a standard error (0.12).
+FULL = RECIPES | {3.0: Recipe(3.0, 400, 2000.0, clip=0.02)}
 # The best of eight recipes (tanh or relu) on 10,000 held-out training records.
 PIXELS = Recipe(3.0, 240, 2.0, rate=1 / 8, clip=1.0)
 PIXEL_NETWORK = mlp(SIDE**2, (256,), CLASSES, "tanh")
@@ -193,11 +203,13 @@ def line(title: str, outcomes: Sequence[Outcome], aim: float | None = None) -> N
     )
 
 
-def over_epsilon(data: PublicDataset, seeds: int, epsilons: Sequence[float]) -> list[list[Outcome]]:
+def over_epsilon(
+    data: PublicDataset, seeds: int, epsilons: Sequence[float], recipes: dict[float, Recipe]
+) -> list[list[Outcome]]:
     heading()
     found = []
     for epsilon in epsilons:
-        recipe = RECIPES[epsilon]
+        recipe = recipes[epsilon]
         found.append([learned(data, recipe, seed) for seed in range(seeds)])
         line(f"epsilon {epsilon:g}, {recipe.rounds} rounds", found[-1], AIMS.get(epsilon))
     for name, points in PUBLISHED.items():
@@ -296,7 +308,10 @@ def main() -> int:
     if arguments.federated:
         over_parties(data, arguments.seeds)
         return 0
-    found = over_epsilon(data, arguments.seeds, list(RECIPES if arguments.picture else AIMS))
+    recipes = FULL if arguments.full else RECIPES
+    epsilons = list(RECIPES if arguments.picture else AIMS)
+    found = over_epsilon(data, arguments.seeds, epsilons, recipes)
+    figures.unmeasured("CIFAR-10, epsilon 3", CIFAR, aim=69.0, peer="published")
     if arguments.picture:
         picture(found, arguments.picture)
     return 0

@@ -19,6 +19,8 @@ from datasets import PublicDataset, adult, breast_cancer, data_folder, digits
 from unisono.errors import PrivacyWarning
 from unisono.estimators import PrivateClassifier, PrivateLogisticRegression
 
+SCORECARD = figures.Benchmark(quick=None)
+
 SEEDS = range(5)
 
 

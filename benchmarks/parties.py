@@ -37,6 +37,8 @@ from unisono.experiments.adult_parties import (
     with_ceiling,
 )
 
+SCORECARD = figures.Benchmark(quick=None)
+
 RESULTS = Path(__file__).parent / "results"
 PARTIES = (1, 10, 100, 1_000, 10_000)
 EPSILONS = (0.1, 0.3, 1.0, 3.0)

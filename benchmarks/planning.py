@@ -23,8 +23,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
 from datasets import MissingData, PublicDataset, adult, breast_cancer, data_folder, digits
+from figures import Benchmark, report
 from figures import options as parsed
-from figures import report
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.registry import algorithm_named
 from unisono.cli.plan_studies import Candidate, PlanRequest, candidate, document
@@ -38,6 +38,8 @@ from unisono.planning.laws import band, fit, holds
 from unisono.planning.noise import noise_of
 from unisono.planning.tasks import Task
 from unisono.problems.networks import mlp
+
+SCORECARD = Benchmark(quick=("--quick", "--seeds", "6", "--tasks", "classification"), seconds=5400)
 
 FRESH, HELD_OUT = 4000, 1000
 NAMES = {

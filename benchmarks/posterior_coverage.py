@@ -22,8 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from figures import report, smoked
+from figures import Benchmark, report, smoked
 from unisono.estimators import BayesianLinearRegression, BayesianLogisticRegression
+
+SCORECARD = Benchmark()
 
 # Age in years, body mass, smoker, a laboratory value with a long tail, treated.
 LOW, HIGH = np.array([18.0, 10, 0, 0, 0]), np.array([90.0, 70, 1, 50, 1])

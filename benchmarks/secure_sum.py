@@ -29,6 +29,8 @@ from unisono.secagg import masks, party, server, shamir
 from unisono.secagg.roster import Identity, Roster
 from unisono.secagg.session import Session
 
+SCORECARD = figures.Benchmark(peer="mpyc")
+
 BITS = 32
 WITHIN, SLOWER = 3.0, 100.0
 PEER = Path(__file__).with_name("secure_sum_mpyc.py")
@@ -121,7 +123,18 @@ def line(name: str, ours: Seconds, count: int, generator: Seconds) -> None:
         f"{ratio:>7.2f}{processor:>7.2f}   goal {WITHIN:g}: {verdict}",
         flush=True,
     )
-    figures.report(name.strip(), ratio, "of its time", aim=WITHIN, peer="AES-CTR alone", lower=True)
+    figures.report(
+        name.strip(),
+        ratio,
+        "of its time",
+        aim=WITHIN,
+        peer="AES-CTR alone",
+        lower=True,
+        ratio=True,
+        ours=ours.wall,
+        theirs=generator.wall,
+        measure="s",
+    )
 
 
 # ------------------------------------------------------------ a party, a server
@@ -220,7 +233,9 @@ def against_mpyc(python: str | None, size: int, repetitions: int) -> None:
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     found = [x.split()[1] for x in run.stdout.splitlines() if x.startswith("seconds")]
     if run.returncode or not found:
-        print(f"MPyC failed: {(run.stderr.strip().splitlines() or ['no output'])[-1]}")
+        why = f"MPyC failed: {(run.stderr.strip().splitlines() or ['no output'])[-1]}"
+        print(why)
+        figures.unmeasured(f"sum of {size:,} integers of 3 parties", why, aim=SLOWER, peer="MPyC")
         return
     theirs = float(found[0])
     ratio = theirs / seconds.wall
@@ -232,6 +247,9 @@ def against_mpyc(python: str | None, size: int, repetitions: int) -> None:
         aim=SLOWER,
         peer="MPyC",
         ratio=True,
+        ours=seconds.wall,
+        theirs=theirs,
+        measure="s",
     )
     print(
         f"MPyC, 3 processes: {theirs:.2f} s, {ratio:.0f} times slower   goal {SLOWER:g}: {verdict}"
@@ -249,7 +267,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the integers")
     parser.add_argument(
         "--peer",
-        default=os.environ.get("UNISONO_MPYC_PYTHON"),
+        default=os.environ.get("UNISONO_PEER_PYTHON"),
         help="a Python interpreter with mpyc, numpy and gmpy2",
     )
     arguments = figures.options(parser, smoke, ("mpyc",))

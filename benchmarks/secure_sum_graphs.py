@@ -21,6 +21,8 @@ from unisono.secagg import neighbours, party, server, shamir
 from unisono.secagg.roster import KEY_BYTES, SIGNATURE_BYTES
 from unisono.secagg.session import Session
 
+SCORECARD = figures.Benchmark()
+
 
 def messages(session: Session, size: int) -> tuple[dict[str, int], dict[str, int]]:
     """Bytes that one party sends and receives in each step, as they go over the wire."""

@@ -62,6 +62,8 @@ from unisono.errors import LedgerUnavailable
 from unisono.problems.linear import LinearLoss
 from unisono.secagg.roster import Identity, Roster
 
+SCORECARD = figures.Benchmark(quick=("--smoke",), seconds=3600)
+
 DELTA, RECORDS, FEATURES = 1e-5, 20, 8
 DEADLINE, PATIENCE = 30.0, 1800.0
 MISSED = 20.0  # seconds after which a party that was killed no longer counts as connected

@@ -31,12 +31,15 @@ import numpy as np
 import figures
 import flower_ray
 
+SCORECARD = figures.Benchmark(peer="ray")
+
 HERE = Path(__file__).parent
 PARTIES = (100, 500)
 GOALS = {100: 100.0, 500: 300.0}
 # Whole chunks of the engine, so that nothing is compiled after the first.
 CHUNK, ROUNDS = 64, 640
-SCALE_SECONDS = 20.0
+SCALE_SECONDS = 10.0
+FLOWER = "Flower's Ray simulation"
 INSTALL = "python -m venv peer && peer/bin/pip install 'flwr[simulation]==1.41.0' numpy"
 
 
@@ -129,7 +132,7 @@ def compare(python: str | None, runs: int, rounds: int) -> None:
         f"{flower_ray.FEATURES} columns per party; load {os.getloadavg()[0]:.1f}"
     )
     if python is None:
-        figures.missing("Flower's Ray simulation", INSTALL)
+        figures.missing(FLOWER, INSTALL)
         print(
             "Flower's Ray simulation: not measured, no Python with flwr[simulation]: install "
             "it in an environment of its own and name its Python with --peer"
@@ -146,6 +149,7 @@ def compare(python: str | None, runs: int, rounds: int) -> None:
         theirs = peer(python, count, rounds) if python else None
         if isinstance(theirs, str):
             print(f"{count} parties, Flower: not measured: {theirs}")
+            figures.unmeasured(f"a round of {count} parties", theirs, aim=GOALS[count], peer=FLOWER)
         elif theirs is not None:
             later = theirs["seconds"][1:]
             best = min(later)
@@ -162,8 +166,11 @@ def compare(python: str | None, runs: int, rounds: int) -> None:
                     factor,
                     "times faster",
                     aim=GOALS[count],
-                    peer="Flower's Ray simulation",
+                    peer=FLOWER,
                     ratio=True,
+                    ours=mine,
+                    theirs=best,
+                    measure="s",
                 )
                 print(
                     f"  {name}: {factor:,.0f} times faster than its fastest round "

@@ -27,6 +27,8 @@ import pyarrow.parquet
 
 import figures
 
+SCORECARD = figures.Benchmark(quick=("--rows", "4000000"), seconds=3600)
+
 GROUP = 2**20
 LOW, HIGH = 0.0, 200.0
 

@@ -43,6 +43,8 @@ from unisono.planning.verdicts import Grade
 from unisono.problems.linear import linear_loss
 from unisono.releases.algorithm import AlgorithmKind
 
+SCORECARD = figures.Benchmark(quick=("--smoke",))
+
 SHARES = (0.45, 0.25, 0.15, 0.10, 0.05)
 EQUAL = (0.2,) * 5
 EPSILONS, FEWER, DELTAS = (0.5, 1.0, 3.0, 10.0), (1.0, 10.0), (0.0, 1e-6)

@@ -24,6 +24,8 @@ from unisono.problems.linear import LinearLoss
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
+SCORECARD = figures.Benchmark(quick=None)
+
 PARTIES, RECORDS, FEATURES, RADIUS, ROUNDS, SEEDS = 5, 800, 5, 3.0, 100, 5
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 DELTA, TOTAL = 1e-6, PARTIES * RECORDS

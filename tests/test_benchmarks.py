@@ -31,7 +31,10 @@ def test_what_a_benchmark_imports_is_there(script):
             importlib.import_module(f"{module}.{name}")
 
 
-PEERS = ("dp_accounting", "jax_privacy", "opendp", "torch", "opacus", "ray", "mpyc", "diffprivlib")
+PEERS = (
+    *("dp_accounting", "jax_privacy", "opendp", "torch", "opacus", "ray", "mpyc", "diffprivlib"),
+    "pfl",
+)
 RUN = [script for script in SCRIPTS if 'if __name__ == "__main__":' in script.read_text("utf-8")]
 ELSEWHERE = pytest.mark.filterwarnings("ignore")  # as when a user runs them
 

@@ -1,6 +1,7 @@
 """The examples a newcomer copies: data are made, studies build, and small runs are right."""
 
 import csv
+import re
 import runpy
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import unisono
 from unisono.data import read_table
 from unisono.deployment.local_run import RunPlace, prepare
+from unisono.deployment.parties_here import study_epsilon
 from unisono.engines import in_process
 from unisono.studies.build import build
 from unisono.studies.file import load_study
@@ -69,6 +71,19 @@ def test_the_readme_has_two_commands_that_fit(name):
     text = (EXAMPLES / name / "README.md").read_text()
     assert f"python examples/{name}/make_data.py {name}\n" in text
     assert f"unisono run {name}/study.toml --data {name}" in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_readme_names_a_budget_that_pays_for_more_than_one_study(made, name):
+    """Where no policies lie beside the records."""
+    found = re.search(
+        r"unisono run .*--budget ([0-9]+)", (EXAMPLES / name / "README.md").read_text()
+    )
+    if found is None:
+        assert list((made / name).glob("*/policy.toml"))
+        return
+    study = build(load_study(made / name / "study.toml"))
+    assert max(study_epsilon(study, party) for party in study.file.names) < int(found[1]) / 1.5
 
 
 @pytest.mark.parametrize("name", NAMES)

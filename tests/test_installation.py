@@ -182,7 +182,7 @@ def test_the_wheel_alone_plans_asks_learns_and_reports(program, tmp_path):
             ],
             "mean_radius",
         ),
-        (["run", "study.toml", "--data", "."], "RESULT"),
+        (["run", "study.toml", "--data", ".", "--budget", "20"], "RESULT"),
         (["ledger", "verify", "north/records.ledger"], "Sound"),
         (["report", "study.run"], "report"),
         (["privacy", "cost", "--noise", "4", "--count", "10"], "epsilon"),

@@ -12,6 +12,7 @@ import pytest
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "plugin"
 SOURCE = Path(__file__).parents[1] / "src"
+BUDGET = ("--budget", "50")
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +78,9 @@ def test_it_is_listed_checked_run_and_reported(installed, study):
     said = unisono(installed, "check", study / "study.toml")
     assert "the direction in which records differ most" in said
     assert "power-iteration" in said
-    unisono(installed, "run", study / "study.toml", "--data", study, "--folder", study / "run")
+    unisono(
+        installed, "run", study / "study.toml", "--data", study, "--folder", study / "run", *BUDGET
+    )
     result = json.loads((study / "run" / "result.json").read_text())
     direction = result["direction"]
     assert set(direction) == {"age", "height", "weight"}
@@ -92,11 +95,21 @@ def test_it_is_listed_checked_run_and_reported(installed, study):
 def test_a_policy_that_does_not_list_the_plugin_refuses_it(installed, study):
     (study / "north.policy.toml").write_text(POLICY)
     refused = unisono(
-        installed, "run", study / "study.toml", "--data", study, "--folder", study / "run", code=4
+        installed,
+        "run",
+        study / "study.toml",
+        "--data",
+        study,
+        "--folder",
+        study / "run",
+        *BUDGET,
+        code=4,
     )
     assert "plugins unisono-power: only nothing may be used" in refused
     (study / "north.policy.toml").write_text(POLICY + 'plugins = ["unisono-power"]\n')
-    unisono(installed, "run", study / "study.toml", "--data", study, "--folder", study / "run")
+    unisono(
+        installed, "run", study / "study.toml", "--data", study, "--folder", study / "run", *BUDGET
+    )
 
 
 def test_the_hash_of_a_study_names_the_plugin_and_its_version(installed, study):
@@ -148,7 +161,14 @@ def test_the_neighbour_fuzzer_takes_it_as_it_is(installed):
 def test_it_is_audited_and_runs_between_processes(installed, study):
     unisono(installed, "audit", study / "study.toml", "--seconds", "5")
     unisono(
-        installed, "local-cluster", study / "study.toml", "--data", study, "--folder", study / "all"
+        installed,
+        "local-cluster",
+        study / "study.toml",
+        "--data",
+        study,
+        "--folder",
+        study / "all",
+        *BUDGET,
     )
 
 

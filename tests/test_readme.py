@@ -72,6 +72,7 @@ def test_public_names_exist_and_are_pinned():
         "open_ledger",
         "quantile",
         "std",
+        "table_one",
         "total",
         "variance",
         "verify",

@@ -23,7 +23,7 @@ from unisono.core.values import Private
 from unisono.data import UnreadValues
 from unisono.engines import one_round
 from unisono.errors import BudgetExceeded, ClippedValues, InvalidInput
-from unisono.releases.exact_sums import ColumnSums, CountedCells, ExactSum
+from unisono.releases.exact_sums import BoundedRows, ColumnSums, CountedCells, ExactSum
 
 AGES = np.random.default_rng(3).integers(18, 90, 500)
 
@@ -508,3 +508,34 @@ def test_integers_and_noise_change_for_nobody(name, relation, monkeypatch):
         assert contribution.grid == step
         found = event.noise.std if delta else event.noise.scale
         assert found == pytest.approx(width, rel=1e-9)
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_sums_of_blocks_are_those_of_all_records_at_once(columns):
+    """What cannot be read, is masked or lies outside adds in every block what it adds alone."""
+    bound, step, size = ColumnSums(1.0, columns), 2.0**-20, 2**16
+    generator = np.random.default_rng(0)
+    rows = generator.uniform(-1, 1, (2 * size + 77, columns))
+    mask = np.ones(len(rows), bool)
+    rows[size - 1, 0], rows[size, -1], rows[-1, 0], rows[5] = np.nan, np.inf, -np.inf, 1e300
+    mask[2 * size :: 3] = False
+    facts, privacy = Facts((len(rows),), columns, 1), Privacy(1.0)
+    readable = np.isfinite(rows).all(axis=1) & mask
+    whole = np.clip(np.rint(np.where(readable[:, None], rows, 0.0) / step), -(2**20), 2**20)
+    before = rows.copy()
+    found, _ = bound.integers(facts, privacy, step, rows, mask)
+    assert found.value.tolist() == whole.astype(np.int64).sum(axis=0).tolist()
+    np.testing.assert_array_equal(rows, before)
+
+
+def test_rows_of_a_slice_are_made_of_their_own_records():
+    values = np.array([5.0, -3.0, np.nan, 0.25])
+    made = BoundedRows(values, (-1.0, 1.0), 0.5, count=7.0)
+    whole = np.array([[7.0, 0.5], [7.0, -1.5], [np.nan, np.nan], [7.0, -0.25]])
+    assert made.shape == whole.shape
+    for own in (slice(0, 4), slice(1, 3), slice(3, 9)):
+        np.testing.assert_array_equal(made[own], whole[own])
+    np.testing.assert_array_equal(
+        BoundedRows(values, (-1.0, 1.0))[:3], np.array([[1.0], [-1.0], [np.nan]])
+    )
+    assert values[0] == 5.0

@@ -20,6 +20,7 @@ _PLACES = {
         "total",
         "variance",
     ),
+    "unisono.describe": ("table_one",),
     "unisono.algorithms.estimates": ("Estimate",),
     "unisono.accounting.accountant": ("ACCOUNTANT",),
     "unisono.accounting.curve": ("PrivacyCurve",),

@@ -45,7 +45,13 @@ from unisono.core.values import Private
 from unisono.data import codes, listed, numbers, warn_unread
 from unisono.engines import one_round
 from unisono.errors import InvalidInput
-from unisono.releases.exact_sums import STEPS_IN_RANGE, ColumnSums, CountedCells, ExactSum
+from unisono.releases.exact_sums import (
+    STEPS_IN_RANGE,
+    BoundedRows,
+    ColumnSums,
+    CountedCells,
+    ExactSum,
+)
 
 # Sums of so small or so large values, or their grid, are not numbers that doubles hold; surveys
 # hold records as 32-bit floats.
@@ -106,11 +112,12 @@ def total(
     Values are rounded to about a millionth of the largest. Where the number of records is public,
     the interval counts that in; where it is hidden, nobody may know how much it adds up to.
     """
-    records, low, high = _bounded(values, bounds)
+    records, low, high = _read(values, bounds)
     title = f"sum of {name}"
     terms = _terms(title, epsilon, delta, ledger, confidence)
     bound = ColumnSums(max(abs(low), abs(high)))
-    found = _released(terms, bound, records[:, None], bounds=[low, high])
+    rows = BoundedRows(records, (low, high))
+    found = _released(terms, bound, rows, bounds=[low, high])
     rounding = 0.0 if terms.hidden else found.records * found.step / 2
     noisy = found.noisy(found.total, rounding=(rounding,))
     return terms.read(readings.read_sums, title, (), 1.0, 0.0, noisy, found.result)
@@ -133,12 +140,10 @@ def mean(
     count is released beside the sum, in one event. A value that cannot be read adds nothing: it
     counts as the centre of the bounds, or not at all where records are counted.
     """
-    records, low, high = _bounded(values, bounds, centred=True)
+    records, low, high = _read(values, bounds, centred=True)
     centre, half = low / 2 + high / 2, high / 2 - low / 2
     terms = _terms(f"mean of {name}", epsilon, delta, ledger, confidence)
-    rows = (records - centre)[:, None]
-    if terms.hidden:
-        rows = np.concatenate([np.where(np.isnan(rows), np.nan, half), rows], axis=1)
+    rows = BoundedRows(records, (low, high), centre, half if terms.hidden else None)
     found = _released(terms, ColumnSums(half, rows.shape[1]), rows, bounds=[low, high])
     # On the scale of `read_moments`: records, and the sum of u = (x - centre) / half.
     scaled = found.total / half
@@ -245,11 +250,13 @@ def quantile(
     levels = tuple(float(one) for one in np.ravel(np.asarray(level, float)))
     if not levels:
         raise InvalidInput("no level was asked for: give one between 0 and 1, as 0.5")
-    records, low, high = _bounded(values, bounds, within=_SINGLES)
+    records, low, high = _read(values, bounds, within=_SINGLES)
     title = f"median of {name}" if levels == (0.5,) else f"quantiles of {name}"
     terms = _terms(title, epsilon, delta, ledger, confidence)
     question = quantiles(0, (low, high), levels, name=name)
-    found = _surveyed(terms, question, records, nominal_rows, numbers=len(levels))
+    found = _surveyed(
+        terms, question, np.clip(records, low, high), nominal_rows, numbers=len(levels)
+    )
     return _joined(title, levels, found, confidence) if several else found[0]
 
 
@@ -301,7 +308,7 @@ class _Terms:
         """Whether the number of records is hidden too."""
         return self.privacy.relation is Relation.ADD_OR_REMOVE
 
-    def facts(self, records: np.ndarray, nominal: int, features: int = 1) -> Facts:
+    def facts(self, records: np.ndarray | BoundedRows, nominal: int, features: int = 1) -> Facts:
         """One party. A hidden number of records appears nowhere: neither in the price nor in the
         study's hash, from which it could be guessed; its owner is warned of a large delta."""
         if not self.hidden:
@@ -309,7 +316,7 @@ class _Terms:
         warn_large_delta(self.privacy.delta, len(records))
         return Facts((nominal,), features, 1, exact_sizes=False)
 
-    def party(self, records: np.ndarray) -> Party:
+    def party(self, records: np.ndarray | BoundedRows) -> Party:
         name = self.ledger.policy.dataset
         return Party(name, Private((records,), name), self.ledger)
 
@@ -363,7 +370,7 @@ class _Released:
 
 
 def _released(
-    terms: _Terms, bound: CountedCells | ColumnSums, rows: np.ndarray, **asked: Any
+    terms: _Terms, bound: CountedCells | ColumnSums, rows: np.ndarray | BoundedRows, **asked: Any
 ) -> _Released:
     """One release of counts or sums, as a study of one party."""
     said = (("statistic", terms.purpose), *asked.items())
@@ -384,9 +391,9 @@ def _moment(
 ) -> Estimate:
     from unisono.algorithms import statistics as questions
 
-    records, low, high = _bounded(values, bounds, within=_SINGLES)
+    records, low, high = _read(values, bounds, within=_SINGLES)
     question = questions.mean(0, (low, high), name=name, wanted=(word,))
-    [found] = _surveyed(terms, question, records, nominal_rows)
+    [found] = _surveyed(terms, question, np.clip(records, low, high), nominal_rows)
     return found
 
 
@@ -438,13 +445,14 @@ def _joined(
     )
 
 
-def _bounded(
+def _read(
     values: Any,
     bounds: tuple[float, float],
     centred: bool = False,
     within: tuple[float, float] = _DOUBLES,
 ) -> tuple[np.ndarray, float, float]:
-    """Numbers within their bounds (n,), NaN where a value is none, and the bounds."""
+    """Numbers (n,), NaN where a value is none, and the bounds; whoever holds them is told which lie
+    outside. They are clipped where they are used."""
     low, high = (float(b) for b in bounds)
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise InvalidInput(
@@ -463,10 +471,21 @@ def _bounded(
             f"bounds {bounds!r} are too narrow for where they lie: doubles cannot tell the values "
             "between them apart; subtract a public constant from values and bounds first"
         )
-    records = numbers(listed(values))
-    warn_unread(np.isnan(records), "values", "finite numbers")
+    column = listed(values)
+    if _all_finite(column):
+        records = np.asarray(column)
+    else:
+        records = numbers(column)
+        warn_unread(np.isnan(records), "values", "finite numbers")
     warn_of_clipping(records, low, high, "values")
-    return np.clip(records, low, high), low, high
+    return records, low, high
+
+
+def _all_finite(column: Any) -> bool:
+    """Whether these are finite doubles, which are read as they are, without a copy."""
+    if not isinstance(column, np.ndarray) or column.dtype != np.float64:
+        return False
+    return bool(np.isfinite(column.min()) and np.isfinite(column.max()))  # NaN is both
 
 
 __all__ = [

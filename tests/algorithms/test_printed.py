@@ -275,7 +275,7 @@ def test_a_permission_is_no_part_of_a_ledgers_identity(tmp_path):
         Policy("ages", Budget(1.0, 1e-6), published=published) for published in (False, True)
     )
     assert without == allowed
-    assert without.identity == allowed.identity
+    assert without.fingerprint == allowed.fingerprint
     Ledger.create(tmp_path / "ages.ledger", without, ACCOUNTANT).close()
     for policy in (allowed, without):
         ledger = Ledger.open(tmp_path / "ages.ledger", ACCOUNTANT, policy)

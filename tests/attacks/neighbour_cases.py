@@ -13,7 +13,9 @@ from unisono.algorithms import (
     quantiles,
     statistics,
 )
+from unisono.algorithms.table_one import NamedVariable, NumberVariable, TableOne
 from unisono.core.algorithm import Facts
+from unisono.core.privacy import Privacy
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.problems import likelihoods
@@ -54,6 +56,12 @@ QUESTIONS = {
     "components": components.principal_components((0, 1, 2), (BOX,) * 3, 2),
 }
 
+TABLE = (
+    NumberVariable("dose", 0, BOX, median=False, incomplete=True),
+    NumberVariable("visits", 1, (-3.0, 3.0), step=1.0),
+    NamedVariable("stage", 2, ("I", "II", "(missing)"), total=True),
+)
+
 PURE = {"histogram", "quantiles"}
 
 
@@ -67,6 +75,8 @@ def _surveys(relation):
         )
     together = list(QUESTIONS.values())[:3]
     yield "survey", ROW, lambda: methods.statistics(together, 1.0, 1e-6, relation)
+    table = TableOne(TABLE, Groups(3, ("f", "m")), Privacy(1.0, 1e-6, relation)).survey.questions
+    yield "table-one", ROW, lambda: methods.statistics(table, 1.0, 1e-6, relation)
 
 
 def algorithms(relation):
@@ -328,6 +338,7 @@ def _question(generator):
         lambda: statistics.histogram(2, (0, 1, 2), edges=tuple(map(float, edges))),
         lambda: statistics.contingency(Groups(0, ("a", "b")), Groups(1, ("a", "b", "c"))),
         lambda: quantiles.median(0, bounds, branching=_pick(generator, 2, 4, 8)),
+        lambda: quantiles.median(0, bounds, branching=_pick(generator, 2, 4, 8), by=by),
         lambda: components.principal_components((0, 1), (_bounds(generator), bounds), 2),
     )()
 

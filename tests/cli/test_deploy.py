@@ -459,6 +459,17 @@ def test_local_cluster_names_the_file_that_is_missing(trial):
     assert "no file for 'west'" in text
 
 
+def test_local_cluster_wants_a_budget_where_no_policy_says_one(trial):
+    for name in ("north", "south"):
+        trial.policy(name).unlink()
+    text = run("local-cluster", trial.study, "--data", trial.folder, code=2)
+    assert re.search(r"north, south have no budget yet.* This study takes epsilon [0-9.]+", text)
+    assert "--budget 6" in text
+    text = run("local-cluster", trial.study, "--data", trial.folder, "--budget", "0.1", code=4)
+    assert "at most epsilon 0.1" in text
+    assert not list(trial.folder.rglob("*.ledger"))
+
+
 def test_local_cluster_refuses_a_study_it_cannot_read(trial):
     change(trial.study, (DESCENT.format(rounds=3), DESCENT.format(rounds=0)))
     assert "rounds" in run("local-cluster", trial.study, "--data", trial.folder, code=2)

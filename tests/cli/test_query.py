@@ -106,6 +106,27 @@ def test_answers_are_right_with_hardly_any_noise(clinics):
     assert document["ledgers"] == beside
 
 
+def test_quantiles_by_group_are_those_of_each_group(clinics):
+    asked = ("--median", "age", "--quantile", "age:0.9", "--maximum", "age", "--by", "population")
+    result = query(*asked, *AGES, *WARDS, "--epsilon", "1e6", "--json")
+    assert result.exit_code == 0, result.stderr
+    found = {answer["name"]: answer for answer in json.loads(result.stdout)["answers"]}
+    data = everything()
+    ages = [data["age"][data["population"] == place] for place in ("north", "south")]
+    for level, name in ((0.5, "median of age by population"), (0.9, "quantile 0.9 of age by popu")):
+        [answer] = [one for title, one in found.items() if title.startswith(name)]
+        assert answer["labels"] == ["north", "south"]
+        assert answer["value"] == pytest.approx([np.quantile(own, level) for own in ages], abs=2)
+    assert "of each group" in found["maximum of age by population"]["note"]
+
+
+def test_a_spread_that_noise_swamps_is_not_printed_as_zero(clinics):
+    result = query("--std", "age", *AGES, "--epsilon", "0.001", "--seed", "3")
+    assert result.exit_code == 0, result.stderr
+    assert "standard deviation of age: not determined, 95% interval [0, " in result.stdout
+    assert "the noise is larger than the figure" in result.stdout
+
+
 def test_incidence_by_population_in_plain_words(clinics):
     result = query(
         "--proportion",
@@ -193,7 +214,6 @@ def test_a_simulation_says_so(clinics):
         (("--count", "disease == ''"), "an empty cell is missing"),
         (("--quantile", "age", *AGES), "between 0 and 1"),
         (("--quantile", "age:half", *AGES), "COLUMN:LEVEL"),
-        (("--median", "age", *AGES, "--by", "population", *WARDS), "leave out --by"),
         (("--histogram", "age:0", *AGES), "1 to 10000 bins"),
         (("--histogram", "disease"), "--categories disease="),
         (("--table", "population", *WARDS), "two columns"),

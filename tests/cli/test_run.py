@@ -18,9 +18,12 @@ from ..deployment.trial import DESCENT, LINEAR, MARKER, NAMES, study_text, write
 RUNNER = CliRunner()
 
 
+BUDGET = ("--budget", "3")  # for one of these studies, and not for two
+
+
 def run(*arguments: object, code: int = 0) -> str:
     """What the command says; never a traceback, never a record."""
-    result = RUNNER.invoke(app, ["run", *map(str, arguments)])
+    result = RUNNER.invoke(app, ["run", *map(str, arguments), *BUDGET])
     assert result.exit_code == code, result.output
     assert result.exception is None or isinstance(result.exception, SystemExit)
     assert "Traceback" not in result.output
@@ -98,13 +101,46 @@ def test_the_same_records_in_another_study_are_refused_by_their_budget(finished,
     study = tmp_path / "copy.toml"
     study.write_text((home / "study.toml").read_text().replace("Three hospitals", "A copy"))
     text = run(study, "--data", home, code=3)
-    assert "was fixed by the first study or query" in text
+    assert "was given (--budget)" in text
     assert not (tmp_path / "copy.run").exists()
+
+
+def test_a_budget_is_wanted_before_anything_is_spent(folder):
+    """Nobody sits at a terminal here."""
+    arguments = ["run", str(folder / "study.toml"), "--data", str(folder / "data")]
+    result = RUNNER.invoke(app, arguments)
+    assert result.exit_code == 2
+    said = " ".join(result.stderr.split())
+    assert re.search(r"This study takes epsilon 2\.9\d+ at delta 1e-05: say what all studies", said)
+    assert "unisono policy init" in said
+    require_untouched(folder)
+    result = RUNNER.invoke(app, [*arguments, "--budget", "six"])
+    assert (result.exit_code, "EPSILON:DELTA" in result.stderr) == (2, True)
+    require_untouched(folder)
+
+
+def test_on_a_terminal_the_budget_is_asked_for_and_what_is_taken_is_shown(folder, monkeypatch):
+    from unisono.cli import budget
+
+    monkeypatch.setattr(budget, "_terminal", lambda: True)
+    arguments = ["run", str(folder / "study.toml"), "--data", str(folder / "data")]
+    result = RUNNER.invoke(app, arguments, input="much\n9:1e-6\n")
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.stderr.split())
+    for words in (
+        "have no budget yet",
+        "'much' is no budget",
+        "What may all studies together ever take?",
+        "of 9 at delta 1e-06;",
+    ):
+        assert words in said
+    assert said.index("remain") < said.index("round 1 of 2")
+    assert 'budget":[9.0,1e-06]' in (folder / "data" / "north.ledger").read_text()
 
 
 def test_second_ledgers_are_begun_on_purpose_and_say_what_they_forget(folder):
     data = folder / "data"
-    arguments = ("run", folder / "study.toml", "--data", data)
+    arguments = ("run", folder / "study.toml", "--data", data, *BUDGET)
     second = ("--second-ledgers", folder / "books", "--folder", folder / "again")
     first = RUNNER.invoke(app, [*map(str, arguments), "--second-ledgers", str(folder / "none")])
     assert first.exit_code == 0, first.output
@@ -172,7 +208,8 @@ def test_a_fault_of_ours_is_written_down_without_its_words(folder, monkeypatch):
         raise RuntimeError(f"record {MARKER}")
 
     monkeypatch.setattr(LocalRun, "run", broken)
-    result = RUNNER.invoke(app, ["run", str(folder / "study.toml"), "--data", str(folder / "data")])
+    arguments = ("run", folder / "study.toml", "--data", folder / "data", *BUDGET)
+    result = RUNNER.invoke(app, list(map(str, arguments)))
     assert isinstance(result.exception, RuntimeError)
     heading = read_run(folder / "study.run").heading
     assert (heading.state, heading.error) == ("failed", "RuntimeError: see the terminal")

@@ -28,6 +28,8 @@ COMMANDS = [
     ["query"],
     ["ledger", "create"],
     ["ledger", "show"],
+    ["ledger", "raise"],
+    ["policy", "init"],
     ["ledger", "verify"],
     ["ledger", "export"],
 ]

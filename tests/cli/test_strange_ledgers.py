@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.cli import export
+from unisono.cli.ledger_ahead import ahead
 from unisono.cli.ledger_reader import check_book, read_book
 from unisono.core import journal
 from unisono.core.costs import everyone
@@ -44,6 +45,7 @@ def read_everywhere(path):
         for format in (export.as_json, export.as_csv, export.as_markdown):
             format(book)
         json.dumps(book.to_json(3))
+        ahead(book)
     with contextlib.suppress(UnisonoError):
         book = Ledger.open(path, ACCOUNTANT)
         try:

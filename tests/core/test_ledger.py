@@ -298,13 +298,18 @@ def test_a_forked_process_cannot_use_its_parents_grant(ledger):
 # ------------------------------------------------------ identity and integrity
 
 
-def test_identity_comes_from_the_policy_not_the_path(tmp_path, policy):
+def test_identity_is_the_data_set_and_a_random_number_wherever_the_file_lies(tmp_path, policy):
     one = Ledger.create(tmp_path / "a", policy, ACCOUNTANT)
     (tmp_path / "a").rename(tmp_path / "b")
     assert Ledger.open(tmp_path / "b", ACCOUNTANT, policy).identity == one.identity
-    other = Policy("ages", Budget(2.0, 1e-6))
-    with pytest.raises(InvalidInput, match="another policy"):
-        Ledger.open(tmp_path / "b", ACCOUNTANT, other)
+    lower = Policy("ages", Budget(0.5, 1e-6))
+    assert Ledger.open(tmp_path / "b", ACCOUNTANT, lower).identity == one.identity
+    assert Ledger.create(tmp_path / "c", policy, ACCOUNTANT).identity != one.identity
+    with pytest.raises(InvalidInput, match="allows more than the ledger"):
+        Ledger.open(tmp_path / "b", ACCOUNTANT, Policy("ages", Budget(2.0, 1e-6)))
+    for other in (Policy("weights", Budget(1.0, 1e-6)), replace(policy, colluders=1)):
+        with pytest.raises(InvalidInput, match="another policy"):
+            Ledger.open(tmp_path / "b", ACCOUNTANT, other)
 
 
 def test_truncation_and_rewriting_show_against_a_head_kept_elsewhere(file_ledger, cost, policy):
@@ -567,7 +572,8 @@ def test_a_hundred_thousand_entries_open_and_answer(tmp_path):
     book = Ledger.create(tmp_path / "big", policy, ACCOUNTANT)
     event = Event(Gaussian(1000.0), bounded_sum(l2=1.0))
     book.authorize(everyone(event * 1))
-    line = {"kind": "grant", "number": 0, "releases": 1, "purpose": "", "time": "t"}
+    line = {"kind": "grant", "number": 0, "releases": 1, "purpose": ""}
+    line["time"] = book._last_time
     with book._journal.locked():
         name = next(iter(book._costs))
         book._journal.append([line | {"cost": name, "number": n} for n in range(1, 100_000)])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,9 +15,11 @@ import pytest
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core import journal
 from unisono.core.ledger import Ledger
+from unisono.core.policy import Budget
 from unisono.core.trust import Viewer
 from unisono.data import UnreadValues, read_table
-from unisono.deployment.local_run import LocalRun, RunPlace, prepare
+from unisono.deployment import local_run
+from unisono.deployment.local_run import LocalRun, RunPlace
 from unisono.deployment.parties_here import find_data
 from unisono.deployment.run_folder import claimed
 from unisono.engines import driver
@@ -56,6 +59,15 @@ def made(tmp_path):
         return RunPlace(study, data, tmp_path / "run", seed=seed)
 
     return place
+
+
+def once(found):
+    """A budget that pays for this study and no second one."""
+    return Budget(found.epsilon * (1 + 1e-6), found.delta)
+
+
+def prepare(place):
+    return local_run.prepare(place, once)
 
 
 def run(place, follow=lambda progress: None):
@@ -185,7 +197,7 @@ def test_an_edition_runs_once_in_whatever_folder(made, tmp_path):
     with pytest.raises(InvalidInput, match="belongs to another study"):
         prepare(place)
     made(survivors=1)
-    with pytest.raises(PrivacyViolation, match=r"(?s)it costs.*fixed by the first study"):
+    with pytest.raises(PrivacyViolation, match=r"(?s)it costs.*was given \(--budget\)"):
         prepare(elsewhere)
     assert charges(place) == before
 
@@ -215,8 +227,44 @@ def test_a_made_policy_says_how_to_go_on_when_it_is_used_up(made, tmp_path):
     run(place)
     text = place.study.read_text()
     place.study.write_text(text.replace("\n\n[data]", "\nedition = 2\n\n[data]", 1))
-    with pytest.raises(BudgetExceeded, match=r"(?s)was fixed by the first study or query.* --seed"):
+    with pytest.raises(BudgetExceeded, match=r"(?s)was given \(--budget\).*ledger raise.* --seed"):
         run(replace(place, folder=tmp_path / "second"))
+
+
+def test_a_budget_is_never_chosen_for_those_who_have_none(made, tmp_path):
+    """Nothing is begun, and whoever runs the study learns what it takes, and how to go on."""
+    place = made()
+    with pytest.raises(
+        InvalidInput, match=r"north, south, west have no budget.*--budget 6"
+    ) as told:
+        local_run.prepare(place)
+    assert re.search(r"takes epsilon [0-9.]+ at delta 1e-05", str(told.value))
+    asked = []
+
+    def ask(found):
+        asked.append(found)
+        return Budget(9.0, 1e-6)
+
+    task = local_run.prepare(place, ask)
+    assert [one.names for one in asked] == [NAMES]
+    assert not list(tmp_path.glob("*.ledger"))
+    with task.opened() as books:
+        for name, found in task.outlooks(books).items():
+            assert books[name].policy.budget == Budget(9.0, 1e-6)
+            assert found.before == 0 < found.alone == found.after
+        words = found.words()
+        task.run(books, lambda progress: None)
+        assert books["west"].spent(found.viewer) == pytest.approx(found.after)
+    assert re.fullmatch(r"this study takes epsilon (.*) of 9 at delta 1e-06; (.*) remain", words)
+    local_run.prepare(another(place, tmp_path), ask)  # the ledgers that are there have budgets
+    assert len(asked) == 1
+
+
+def test_a_study_may_not_take_more_than_the_budget_that_is_given(made, tmp_path):
+    place = replace(made(), budget=Budget(0.5, 1e-5))
+    with pytest.raises(PrivacyViolation, match=r"at most epsilon 0\.5"):
+        local_run.prepare(place)
+    assert not list(tmp_path.glob("*.ledger"))
 
 
 def test_a_folder_serves_one_process_at_a_time(made):
@@ -259,9 +307,7 @@ def test_the_same_records_are_paid_for_from_one_book(made, tmp_path, links):
     )
     run(first)
     before = charges(place)
-    with pytest.raises(
-        BudgetExceeded, match=r"(?s)is spent.*was fixed by the first study"
-    ) as error:
+    with pytest.raises(BudgetExceeded, match=r"(?s)is spent.*was given \(--budget\)") as error:
         run(second)
     assert "own folder" not in str(error.value)
     assert charges(place) == before
@@ -514,6 +560,7 @@ def test_a_process_that_is_killed_by_signal_leaves_a_folder_that_goes_on(made):
         "import os, signal, sys\n"
         "from pathlib import Path\n"
         "from unisono.engines import driver\n"
+        "from unisono.core.policy import Budget\n"
         "from unisono.deployment.local_run import RunPlace, prepare\n"
         "whole, done = driver._Work.piece, []\n"
         "def piece(self, *arguments):\n"
@@ -522,7 +569,8 @@ def test_a_process_that_is_killed_by_signal_leaves_a_folder_that_goes_on(made):
         "    return whole(self, *arguments)\n"
         "driver._Work.piece = piece\n"
         "study, folder, *data = map(Path, sys.argv[1:])\n"
-        "task = prepare(RunPlace(study, {p.stem: p for p in data}, folder))\n"
+        "data, budget = {p.stem: p for p in data}, Budget(20.0, 1e-5)\n"
+        "task = prepare(RunPlace(study, data, folder, budget=budget))\n"
         "with task.opened() as books: task.run(books, lambda progress: None)\n"
     )
     arguments = [place.study, place.folder, *place.data.values()]

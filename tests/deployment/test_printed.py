@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from unisono.core.policy import Budget
 from unisono.core.trust import FINAL_MODEL
 from unisono.deployment import party
 from unisono.deployment.local_run import RunPlace, prepare
@@ -35,7 +36,8 @@ def allow(trial, name):
 
 def run(trial, seed=None):
     data = find_data(NAMES, trial.folder)
-    task = prepare(RunPlace(trial.study, data, trial.folder / "run", seed=seed))
+    budget = Budget(1000.0, 1e-5)  # for parties without a policy
+    task = prepare(RunPlace(trial.study, data, trial.folder / "run", seed=seed, budget=budget))
     with task.opened() as books:
         return task.run(books, lambda progress: None)
 

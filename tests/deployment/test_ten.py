@@ -40,6 +40,8 @@ def test_ten_parties_finish_a_secure_sum_without_a_retry(tmp_path):
         data,
         "--folder",
         tmp_path / "trial",
+        "--budget",
+        "20",
     ]
     done = subprocess.run(
         list(map(str, command)), capture_output=True, text=True, timeout=500, cwd=tmp_path

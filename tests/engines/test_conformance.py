@@ -15,9 +15,11 @@ from unisono.algorithms import (
     quantiles,
     statistics,
 )
+from unisono.algorithms.table_one import NamedVariable, NumberVariable, TableOne
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.trust import (
     FINAL_MODEL,
@@ -33,6 +35,7 @@ from unisono.core.trust import (
 from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.errors import BudgetExceeded, GrantMisused, InvalidInput
+from unisono.problems.columns import Groups
 from unisono.problems.record_loss import RecordLoss
 from unisono.releases.blocked_sum import Clipping
 
@@ -50,6 +53,15 @@ SURVEYS = {
         1.0,
     ),
     "quantiles": ([quantiles.median(2, BOX, branching=4)], 1.0, 1e-6),
+    "table-one": (
+        TableOne(
+            (NumberVariable("dose", 0, (-3.0, 3.0), step=1.0), NamedVariable("arm", 1, ("a", "b"))),
+            Groups(2, ("f", "m")),
+            Privacy(1.0, 1e-6),
+        ).survey.questions,
+        1.0,
+        1e-6,
+    ),
     "components": (
         [components.principal_components((0, 1, 2), (BOX,) * 3, 2)],
         1.0,

@@ -12,6 +12,7 @@ import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.registry import algorithm_named
+from unisono.cli.results import result_text
 from unisono.core.algorithm import agree_facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
@@ -149,6 +150,20 @@ def test_results_are_json_in_the_words_of_the_columns(learnt):
     for name, array in posed.arrays(result.value).items():
         assert isinstance(name, str)
         assert np.asarray(array).dtype.kind == "f"
+
+
+def test_results_are_printed_in_words_without_dumps(learnt):
+    """What `run` prints: names of columns, no nested lists, no covariance, a line that fits."""
+    kind, posed, study, result = learnt
+    shown = json.loads(json.dumps(posed.present(study, result)))
+    text = result_text({"title": "all", "rounds_opened": 1, **shown})
+    assert text.startswith("RESULT  all\n  rounds_opened: 1\n")
+    assert not re.search(
+        r"\[\[|\[-?\d+(\.\d+)?, -?\d[^]]*, -?\d[^]]*, -?\d|covariance|\{|^ *- ", text
+    )
+    assert "arrays" not in text
+    assert len(text.splitlines()) < 70
+    assert any(name in text for name in schema_of(kind).features)
 
 
 def test_scores_are_shares_record_by_record(learnt):

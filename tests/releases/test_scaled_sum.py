@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from unisono.core.algorithm import Facts
 from unisono.core.privacy import Privacy
-from unisono.core.trust import Relation
+from unisono.core.stacked import StackedColumn
+from unisono.core.trust import Relation, Trust
 from unisono.errors import InvalidInput
 from unisono.releases.bounds import ClippedSum
-from unisono.releases.release import Release
+from unisono.releases.release import Release, fits, price, sum_reach
 from unisono.releases.scaled_sum import BLOCK, ScaledSum
 
 PRIVACY, STEP = Privacy(1.0, 1e-6), 2.0**-12
@@ -130,9 +131,52 @@ def test_opposite_records_nearly_reach_what_it_says():
 @pytest.mark.parametrize("features", [1, 10, 100, 1000])
 def test_blocks_add_at_most_half_a_percent_to_the_sensitivity(features):
     bound, given = ScaledSum(1.0, features), facts(10_000, features)
-    [step] = bound.steps(Release(bound), given, PRIVACY)
+    *_, step = bound.steps(Release(bound), given, PRIVACY)
     said = bound.sensitivity(given, PRIVACY, step).under(Relation.ZERO_OUT)
     assert 1.0 <= said.in_norm("l2") <= 1.005
+
+
+@pytest.mark.parametrize("features", [20, 100])
+def test_a_million_records_round_finely_and_their_sum_fits(features):
+    bound, given = ScaledSum(0.4, features), Facts((100_000,) * 10, features, 10, 1)
+    release, privacy = Release(bound, 200), Privacy(1.0, 1e-9)
+    found = price(release, privacy, given, Trust.SECURE_SUM)
+    said = bound.sensitivity(given, privacy, found.step).under(Relation.ZERO_OUT).in_norm("l2")
+    assert 0.4 <= said <= 0.4 * 1.007
+    reach = sum_reach(bound.sum_bound(release, given, privacy), found.events, given, Trust.LOCAL)
+    assert fits(reach, found.step)
+    assert not fits(reach, found.step / 4)
+
+
+def test_wide_noise_takes_a_coarser_step():
+    """Its room in the modulus is found before anybody is asked to pay."""
+    bound, given = ScaledSum(0.4, 10), Facts((20_000,) * 50, 10, 50)
+    release = Release(bound, 1000)
+    steps = [
+        price(release, Privacy(epsilon, 1e-9), given, Trust.LOCAL).step for epsilon in (1.0, 0.05)
+    ]
+    assert steps[0] < steps[1]
+
+
+def test_turns_are_cut_out_of_a_stack_where_they_lie():
+    """Row by row what `local` makes of all records of the second of three parties."""
+    generator, size, features = np.random.default_rng(3), 1500, 40
+    stack = generator.normal(size=(3, size, features)).astype(np.float32)
+    labels = generator.normal(size=(3, size)).astype(np.float32)
+    bound, mask = ScaledSum(0.8, features), generator.random(size) < 0.9
+    assert bound.turn < size
+
+    def local(columns, present):
+        return jax.numpy.tanh(columns[1]), columns[0]
+
+    def of_party(stack, labels, mask, party):
+        columns = (StackedColumn(stack, party), StackedColumn(labels, party))
+        return bound.streamed(facts(size, features), PRIVACY, STEP, local, columns, mask).value
+
+    found = STEP * np.asarray(jax.jit(of_party)(stack, labels, mask, 1))
+    true = exactly(0.8, np.tanh(labels[1])[:, None], stack[1], mask)
+    assert np.abs(found - true).max() <= -(-size // BLOCK) * STEP / 2 + 1e-4
+    assert np.abs(found - exactly(0.8, np.tanh(labels[0])[:, None], stack[0], mask)).max() > 1
 
 
 def test_every_record_has_one_row_and_one_coefficient():

@@ -9,7 +9,13 @@ import pytest
 
 from unisono.reports.document import FORMAT, document, report
 from unisono.reports.html import html, write_report
-from unisono.runs.folder import REPORT_HTML, REPORT_JSON, REPORT_MARKDOWN, read_run
+from unisono.runs.folder import (
+    REPORT_HTML,
+    REPORT_JSON,
+    REPORT_MARKDOWN,
+    TABLE_CSV,
+    read_run,
+)
 
 BROKEN = "cannot be shown"
 
@@ -271,6 +277,59 @@ def test_statistics_have_intervals_for_records_and_population(folder):
     [grid] = of_kind(run, "result", "grid")
     assert grid["rows"][0] == ["mean of age", "43.5", "41 to 46", "38 to 49"]
     assert grid["rows"][2] == ["histogram of sex: m", "20", "15 to 25", "–"]
+
+
+def figure(value, low, high, determined=True):
+    return {"value": value, "low": low, "high": high, "determined": determined}
+
+
+TABLE = {
+    "by": "arm",
+    "columns": ["Overall", "a<b>", "drug"],
+    "records": [figure(100.0, 95.0, 105.0)] * 3,
+    "rows": [
+        {
+            "variable": "age",
+            "kind": "number",
+            "mean": [figure(50.0, 49.0, 51.0)] * 3,
+            "deviation": [figure(0.0, 0.0, 3.37, False)] * 3,
+            "difference": figure(0.1, 0.0, 0.3),
+        }
+    ],
+    "confidence": 0.95,
+}
+
+
+def test_a_table_one_is_shown_as_journals_print_it(folder):
+    where = folder(result={"algorithm": "statistics", "table": TABLE})
+    run = read_run(where)
+    [table] = of_kind(run, "result", "journal-table")
+    assert table["header"] == ["", "Overall", "a<b>", "drug", "SMD"]
+    label, inner, cells = table["rows"][1]
+    assert (label, inner) == ("age, mean (SD)", False)
+    assert cells[0] == ["50 (not determined)", "49 to 51 (0 to 4)"]
+    assert cells[3] == ["0.10", "0.00 to 0.30"]
+    write_report(where)
+    page = (where / REPORT_HTML).read_text()
+    assert "<span>49 to 51</span> <span>(0 to 4)</span>" in page
+    assert "a&lt;b&gt;" in page
+    assert "a<b>" not in page
+    assert "50 (not determined)<br>49 to 51 (0 to 4)" in (where / REPORT_MARKDOWN).read_text()
+    assert (where / TABLE_CSV).read_text().startswith(',Overall,"Overall, 95% interval",a<b>')
+
+
+def test_a_deviation_that_noise_swamps_is_not_shown_as_zero(folder):
+    answer = {
+        "name": "standard deviation of age",
+        "value": [0.0, 12.0],
+        "interval": [[0.0, 11.0], [3.37, 13.0]],
+        "confidence": 0.95,
+        "note": "",
+        "labels": ["f", "m"],
+        "determined": [False, True],
+    }
+    [grid] = of_kind(read_run(folder(result={"answers": [answer]})), "result", "grid")
+    assert [row[1] for row in grid["rows"]] == ["not determined", "12"]
 
 
 def test_intervals_have_their_lower_and_upper_ends_apart(folder):

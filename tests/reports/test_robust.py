@@ -73,6 +73,7 @@ def test_a_torn_document_is_named_and_left_out(folder, name):
         {"viewers": 3},
         {"guarantees": 5},
         {"answers": [None]},
+        {"table": [1]},
         {"weights": [1]},
     ],
 )

@@ -74,6 +74,7 @@ FEWER = [
 # Settings, and what else changes in the file.
 MODELS = {
     "statistics": (QUESTIONS, NO_TARGET),
+    "table-one": ('by = "sex"', NO_TARGET),
     "logistic-regression": ("",),
     "linear-svm": ("",),
     "linear-regression": ("", NUMBER),
@@ -264,6 +265,7 @@ def test_an_algorithm_that_cannot_learn_the_model_is_refused_with_those_that_can
 
 AUTOMATIC = [
     ("statistics", (), "statistics", "one noisy release answers all questions"),
+    ("table-one", (), "statistics", "one noisy release holds the whole table"),
     ("logistic-regression", (), "gradient-perturbation", "compose exactly as one release"),
     (
         "logistic-regression",
@@ -370,6 +372,74 @@ def test_statistics_come_back_by_name(study, table):
     assert sum(answers["histogram of radius"]["value"]) == pytest.approx(130, abs=1)
     assert shown["file"] == file.hash
     assert shown["study"] == built.study.hash
+
+
+_GROUPED = 'by = "sex"\n'
+BY_GROUP = """
+[[model.questions]]
+ask = "quantiles"
+column = "radius"
+levels = [0.25, 0.5]
+by = "sex"
+[[model.questions]]
+ask = "table"
+columns = ["sex", "diagnosis"]
+"""
+
+
+def test_quantiles_by_group_and_tables_of_two_categories(study, table):
+    nothing = ('target = "diagnosis"\n', "")
+    file = parse_study(study(f"statistics\n{BY_GROUP}", "", LOUD, nothing))
+    built, result = run(file, table)
+    answers = {answer["name"]: answer for answer in built.present(result)["answers"]}
+    tables = [table(party.records, seed) for seed, party in enumerate(file.parties)]
+    sex, radius, ill = (
+        np.concatenate([one.columns[name] for one in tables])
+        for name in ("sex", "radius", "diagnosis")
+    )
+    median = [np.median(radius[sex == value]) for value in ("f", "m")]
+    assert answers["median of radius by sex"]["labels"] == ["f", "m"]
+    assert answers["median of radius by sex"]["value"] == pytest.approx(median, abs=0.5)
+    found = answers["table of sex by diagnosis"]
+    counts = [
+        np.count_nonzero((sex == label.split(", ")[0]) & (ill == label.split(", ")[1]))
+        for label in found["labels"]
+    ]
+    assert sum(counts) == len(sex)
+    assert found["value"] == pytest.approx(counts, abs=0.5)
+
+
+TABLE_ONE = """
+by = "sex"
+mean_only = ["age"]
+"""
+
+
+def test_a_table_one_comes_back_by_column(study, table):
+    nothing = ('target = "diagnosis"\n', "")
+    file = parse_study(study(f"table-one\n{TABLE_ONE}", "", LOUD, nothing))
+    built, result = run(file, table)
+    shown = json.loads(json.dumps(built.present(result)))["table"]
+    assert shown["columns"] == ["Overall", "f", "m"]
+    rows = {row["variable"]: row for row in shown["rows"]}
+    assert "sex" not in rows
+    assert "quantiles" not in rows["age"]
+    assert "quantiles" in rows["radius"]
+    tables = [table(party.records, seed) for seed, party in enumerate(file.parties)]
+    sex, age = (np.concatenate([one.columns[name] for one in tables]) for name in ("sex", "age"))
+    means = [age.mean(), *(age[sex == value].mean() for value in ("f", "m"))]
+    assert [one["value"] for one in rows["age"]["mean"]] == pytest.approx(means, abs=0.5)
+
+
+def test_what_a_new_setting_leaves_out_changes_no_hash(study):
+    """Questions of studies that were agreed on before quantiles had groups."""
+    nothing = ('target = "diagnosis"\n', "")
+    file = parse_study(study(f"statistics\n{BY_GROUP}", "", nothing))
+    quantiles = file.meaning["model"]["questions"][0]
+    assert quantiles["by"] == "sex"
+    plain = parse_study(study(f"statistics\n{BY_GROUP.replace(_GROUPED, '')}", "", nothing))
+    assert "by" not in plain.meaning["model"]["questions"][0]
+    assert plain.hash != file.hash
 
 
 def test_linear_weights_come_back_in_units_of_the_columns(study, table):

@@ -109,7 +109,7 @@ def test_a_ledger_is_begun_once_and_its_budget_is_fixed(coast):
         {"epsilon": 1.0, "delta": 1e-6},
         {"epsilon": 1.0, "relation": Relation.ZERO_OUT},
     ):
-        with pytest.raises(InvalidInput, match="fixed when it began"):
+        with pytest.raises(InvalidInput, match="which only its owner changes"):
             ledger_for(coast, **other)
 
 

@@ -317,6 +317,42 @@ def test_questions_are_checked(study, ask, column, more, words):
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ("['sex', 'age']", "'age' is a number, and a category is needed here"),
+        ("['sex', 'weight']", "'weight' is no column"),
+        ("['sex', 'sex']", "name two different columns"),
+        ("['sex']", "questions[1].columns"),
+    ],
+)
+def test_tables_of_two_categories_are_checked(study, columns, words):
+    text = f"statistics\n[[model.questions]]\nask = 'table'\ncolumns = {columns}\n"
+    with pytest.raises(InvalidInput) as caught:
+        parse_study(study(text, "", ('target = "diagnosis"\n', "")))
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ("by = 'radius'", "model.by: 'radius' is a number, and a category is needed here"),
+        ("by = 'arm'", "model.by: 'arm' is no column"),
+        ("columns = ['weight']", "model.columns: 'weight' is no column"),
+        ("columns = ['age', 'age']", "a column is named twice"),
+        ("by = 'sex'\ncolumns = ['sex']", "no column is left besides the groups"),
+        ("mean_only = ['sex']", "'sex' is a category, and a number is needed here"),
+        ("mean_only = ['age']\nmedian_only = ['age']", "'age' is in mean_only too"),
+        ("weights = { weight = 2.0 }", "is no row of the table"),
+        ("weights = { age = 0.0 }", "model.weights.age"),
+    ],
+)
+def test_a_table_one_is_checked(study, settings, words):
+    with pytest.raises(InvalidInput) as caught:
+        parse_study(study(f"table-one\n{settings}\n", "", ('target = "diagnosis"\n', "")))
+    assert words in str(caught.value)
+
+
 def test_a_target_where_none_is_wanted(study):
     with pytest.raises(InvalidInput, match="k-means has no target") as caught:
         parse_study(study("k-means\nclusters = 2"))

@@ -17,6 +17,8 @@ from unisono.core.trust import Relation, Viewer, describe
 from unisono.core.words import number, percent
 
 Interval = tuple[Any, Any]
+# Said in place of a number that noise swamps.
+UNDETERMINED = "not determined"
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,9 @@ class Estimate:
     array at once. `population_interval`, where it is given, also counts the sampling error, and is
     about the population that the records were drawn from.
 
+    `determined`, where it is given, says of each number whether the noise leaves anything of it: a
+    standard deviation that may as well be 0 is not printed as one.
+
     `guarantees` say what the release cost, at the delta and under the relation that were asked for;
     all estimates of one release were paid for together. `str` tells everything in plain words,
     `text` leaves out the guarantee, which the `certificate` states once for all estimates.
@@ -58,6 +63,7 @@ class Estimate:
     certificate: Certificate
     population_interval: Interval | None = None
     labels: tuple[Any, ...] = field(default=())
+    determined: Any = None
 
     @cached_property
     def guarantees(self) -> tuple[Guarantee, ...]:
@@ -104,6 +110,8 @@ class Estimate:
             document["population_interval"] = [_plain(end) for end in self.population_interval]
         if self.labels:
             document["labels"] = [_label(name) for name in self.labels]
+        if self.determined is not None and not np.all(self.determined):
+            document["determined"] = np.asarray(self.determined, bool).tolist()
         return document
 
     def __str__(self) -> str:
@@ -126,17 +134,25 @@ def answer_text(shown: Mapping[str, Any]) -> str:
         south: 1 [0, 3]
       noise.
     """
-    value, (low, high), sure = shown["value"], shown["interval"], f"{shown['confidence']:.0%}"
+    (low, high), sure = shown["interval"], f"{shown['confidence']:.0%}"
+    value, known = shown["value"], np.ravel(shown.get("determined", True))
     if np.ndim(value) == 0:
-        lines = [f"{shown['name']}: {_shown(value)}, {sure} interval {_span(low, high)}"]
+        said = _shown(value) if known[0] else UNDETERMINED
+        lines = [f"{shown['name']}: {said}, {sure} interval {_span(low, high)}"]
         if "population_interval" in shown:
             span = _span(*shown["population_interval"])
             lines.append(f"  for the population behind the records: {span}")
     else:
         names = shown.get("labels") or range(np.size(value))
-        rows = zip(names, np.ravel(value), np.ravel(low), np.ravel(high), strict=True)
+        known = np.broadcast_to(known, np.size(value))
+        rows = zip(names, np.ravel(value), np.ravel(low), np.ravel(high), known, strict=True)
         lines = [f"{shown['name']}: {sure} intervals hold for all numbers at once"]
-        lines += [f"    {name}: {_shown(v)} {_span(a, b)}" for name, v, a, b in rows]
+        lines += [
+            f"    {name}: {_shown(v) if sees else UNDETERMINED} {_span(a, b)}"
+            for name, v, a, b, sees in rows
+        ]
+    if not known.all():
+        lines.append(f"  {UNDETERMINED}: the noise is larger than the figure; it may as well be 0.")
     return "\n".join([*lines, f"  {shown['note']}"])
 
 
@@ -197,4 +213,4 @@ def _span(low: Any, high: Any) -> str:
     return f"[{_shown(low)}, {_shown(high)}]"
 
 
-__all__ = ["Estimate", "Guarantee", "Interval", "answer_text"]
+__all__ = ["UNDETERMINED", "Estimate", "Guarantee", "Interval", "answer_text"]

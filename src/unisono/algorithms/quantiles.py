@@ -20,7 +20,7 @@ quantiles so extreme that the records beyond them are about as many as the noise
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -33,7 +33,7 @@ from unisono.algorithms.readings import Noisy
 from unisono.algorithms.survey import Question
 from unisono.core.certificate import Certificate
 from unisono.errors import InvalidInput
-from unisono.problems.columns import Bounds, require_bounds
+from unisono.problems.columns import Bounds, Groups, require_bounds
 from unisono.releases.rows import Ones
 from unisono.releases.table import Block
 
@@ -118,8 +118,13 @@ def quantiles(
     branching: int = 16,
     depth: int = 3,
     fine: float | None = None,
+    by: Groups | None = None,
 ) -> Question:
-    """Any number of quantiles of one column; `levels` in [0, 1], "minimum" or "maximum"."""
+    """Any number of quantiles of one column; `levels` in [0, 1], "minimum" or "maximum".
+
+    With `by` every group has a tree of its own, in the same release and at the same price: a record
+    counts in its group's tree alone. Sizes of groups are not public, so ranks are noisy too.
+    """
     tree = Tree(*require_bounds(bounds, name), branching, depth, fine)
     for level in levels:
         if level not in (MINIMUM, MAXIMUM) and not (
@@ -138,7 +143,7 @@ def quantiles(
 
     sizes = tuple(branching**level for level in range(1, tree.levels + 1))
     block = Block(name, Ones(), values, cells=cells, level_sizes=sizes)
-    about = (
+    about: tuple[tuple[str, Any], ...] = (
         ("kind", "quantiles"),
         ("column", column),
         ("bounds", (tree.low, tree.high)),
@@ -146,8 +151,13 @@ def quantiles(
         ("depth", depth),
         ("fine", fine),
     )
-    read = partial(_read, name, tree, tuple(levels))
-    return Question(name, lambda hidden: block, read, about)
+    if by is None:
+        read = partial(_read, name, tree, tuple(levels))
+        return Question(name, lambda hidden: block, read, about)
+    grouped = block.by(by.column, len(by.labels))
+    about = (*about, ("by", by.column), ("groups", tuple(map(str, by.labels))))
+    read = partial(_read_groups, name, tree, tuple(levels), by.labels)
+    return Question(name, lambda hidden: grouped, read, about)
 
 
 def median(column: int, bounds: Bounds, **options: Any) -> Question:
@@ -226,14 +236,26 @@ def prefixes(nodes: np.ndarray, tree: Tree, root: float | None) -> tuple[np.ndar
 
 
 def quantile_interval(
-    noisy: Noisy, tree: Tree, root: float | None, rank: tuple[float, float], probability: float
+    noisy: Noisy, tree: Tree, root: float | None, share: float, probability: float
 ) -> tuple[float, float]:
-    """Values t for which neither "too few left of t" nor "too many" is refuted."""
+    """Values t for which neither "too few left of t" nor "too many" is refuted.
+
+    Without a public root the rank is share times the sum of the b nodes of the first level, which
+    is noisy too. In (left of t) - share * total these nodes have weights 1 - share or -share, and
+    others 0 or ±1, so its variance is at most that of as many noises as `terms` + share² b.
+    """
     left, terms = prefixes(noisy.values[:, 0], tree, root)
-    kinds = {int(k): noisy.law.summed(int(k)).tail(probability) for k in np.unique(terms) if k}
+    more = 0.0 if root is not None else share**2 * tree.branching
+    total = float(noisy.values[: tree.branching, 0].sum()) if root is None else root
+    rank = share * total
+    kinds = {
+        int(k): noisy.law.summed(math.ceil(k + more)).tail(probability)
+        for k in np.unique(terms)
+        if k + more
+    }
     margins = np.array([kinds.get(int(k), 0.0) for k in terms]) + np.abs(left).max() * 2.0**-22
     edges = tree.edges
-    possible = (left[:-1] - margins[:-1] <= rank[1]) & (left[1:] + margins[1:] >= rank[0])
+    possible = (left[:-1] - margins[:-1] <= rank) & (left[1:] + margins[1:] >= rank)
     inside = np.flatnonzero(possible)
     if not len(inside):
         return float(edges[0]), float(edges[-1])
@@ -248,26 +270,82 @@ def _read(
     probability: float,
     certificate: Certificate,
 ) -> list[Estimate]:
-    nodes = noisy.values[:, 0]
-    root = float(noisy.records) if noisy.exact_sizes else None
-    counts = distribution(nodes, tree, root)
-    whole = max(float(counts[-1]), 1.0)
-    # Without public sizes the rank itself is noisy: a root interval takes half of the error.
-    known = root is not None
-    spread = 0.0 if known else noisy.law.summed(tree.branching).tail(probability / 2)
-    total = float(nodes[: tree.branching].sum())
     typical = noisy.law.summed(tree.levels).tail(probability)
+    whole = _whole(noisy, tree)
     found = []
     for level in levels:
         share, title, note = _meaning(level, name, typical, whole)
-        rank = share * whole
-        ends = (share * (total - spread), share * (total + spread)) if not known else (rank, rank)
-        each = probability if known else probability / 2
-        low, high = quantile_interval(noisy, tree, root, ends, each)
-        value = invert(counts, tree.edges, rank)
-        interval = (min(low, value), max(high, value))
+        value, interval = read_quantile(noisy, tree, share, probability)
         found.append(Estimate(title, value, interval, 1 - probability, note, certificate))
     return found
+
+
+def _whole(noisy: Noisy, tree: Tree) -> float:
+    root = float(noisy.records) if noisy.exact_sizes else None
+    return max(float(distribution(noisy.values[:, 0], tree, root)[-1]), 1.0)
+
+
+def read_quantile(
+    noisy: Noisy, tree: Tree, share: float, probability: float
+) -> tuple[float, tuple[float, float]]:
+    """The value that this share of the records lies below, and its interval."""
+    nodes = noisy.values[:, 0]
+    root = float(noisy.records) if noisy.exact_sizes else None
+    counts = distribution(nodes, tree, root)
+    low, high = quantile_interval(noisy, tree, root, share, probability)
+    value = invert(counts, tree.edges, share * max(float(counts[-1]), 1.0))
+    return value, (min(low, value), max(high, value))
+
+
+def tree_of_group(noisy: Noisy, tree: Tree, groups: int, group: int) -> Noisy:
+    """One group's tree of a block that was made `by` so many groups."""
+    parts, start = [], 0
+    for level in range(1, tree.levels + 1):
+        size = tree.branching**level
+        parts.append(noisy.values[start + group * size : start + (group + 1) * size])
+        start += groups * size
+    return replace(noisy, values=np.concatenate(parts), exact_sizes=False)
+
+
+def _read_groups(
+    name: str,
+    tree: Tree,
+    levels: tuple[float | str, ...],
+    labels: tuple[Any, ...],
+    noisy: Noisy,
+    probability: float,
+    certificate: Certificate,
+) -> list[Estimate]:
+    """The same quantile of every group, as one estimate whose intervals hold at once."""
+    count = len(labels)
+    trees = [tree_of_group(noisy, tree, count, group) for group in range(count)]
+    found = [_read(name, tree, levels, own, probability / count, certificate) for own in trees]
+    return [
+        Estimate(
+            of_groups[0].name,
+            np.array([one.value for one in of_groups]),
+            (
+                np.array([one.interval[0] for one in of_groups]),
+                np.array([one.interval[1] for one in of_groups]),
+            ),
+            1 - probability,
+            _of_groups(level, of_groups[0].note),
+            certificate,
+            labels=labels,
+        )
+        for level, of_groups in zip(levels, zip(*found, strict=True), strict=True)
+    ]
+
+
+def _of_groups(level: float | str, note: str) -> str:
+    """How many records lie beyond an extreme differs from group to group: it is not said."""
+    if level not in (MINIMUM, MAXIMUM):
+        return note
+    side = "below" if level == MINIMUM else "above"
+    return (
+        f"not the {level} itself, which one record decides: about as many records of each group "
+        f"lie {side} this value as the noise can hide."
+    )
 
 
 def _meaning(level: float | str, name: str, hidden: float, whole: float) -> tuple[float, str, str]:

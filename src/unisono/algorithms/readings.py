@@ -123,6 +123,7 @@ def estimate(
     note: str,
     certificate: Certificate,
     population: Box | None = None,
+    determined: np.ndarray | None = None,
 ) -> Estimate:
     """A number where there are no labels, else an array."""
 
@@ -138,6 +139,7 @@ def estimate(
         certificate,
         None if population is None else (shaped(population.low), shaped(population.high)),
         labels,
+        None if determined is None or determined.all() else determined[: len(labels) or 1],
     )
 
 
@@ -235,8 +237,10 @@ def read_moments(
         deviation = Box(*(np.sqrt(end) for end in (scaled.low, scaled.value, scaled.high)))
         for word, box in (("variance", scaled), ("standard deviation", deviation)):
             if word in wanted:
+                title, sure = f"{word} of {name}", 1 - probability
+                known = box.low > 0  # or the spread may as well be none
                 found.append(
-                    estimate(f"{word} of {name}", box, labels, 1 - probability, note, certificate)
+                    estimate(title, box, labels, sure, note, certificate, determined=known)
                 )
     return found
 

@@ -21,6 +21,7 @@ from unisono.cli.doctor import doctor
 from unisono.cli.init import init
 from unisono.cli.ledger import app as ledger_commands
 from unisono.cli.plan import plan
+from unisono.cli.policy import app as policy_commands
 from unisono.cli.privacy import app as privacy_commands
 from unisono.cli.query import query
 from unisono.cli.registries import algorithms, models
@@ -40,13 +41,14 @@ Examples:
   unisono init                                write a study file
   unisono plan study.toml                     how good will it be?
   unisono check study.toml                    what does it mean, cost, risk?
+  unisono policy init --budget 6 a.csv        what may all studies ever take?
   unisono run study.toml --data folder        run it on this machine
   unisono query a.csv b.csv --mean age ...    ask several parties at once
   unisono local-cluster study.toml --data f   as between machines, on this one
   unisono coordinate study.toml               run a study's server
   unisono join study.toml --data a.csv ...    take part in a study
   unisono dashboard                           look at all runs here
-  unisono ledger show ages.ledger             what has been spent?
+  unisono ledger show ages.ledger             what is spent, what may I still ask?
   unisono privacy cost --noise 4 --count 10   what does this cost?
   unisono attack study.toml                   try to get records back
   unisono audit study.toml                    try to prove a promise wrong
@@ -107,6 +109,7 @@ for _panel, _functions in _COMMANDS.items():
     for _function in _functions:
         _name = _function.__name__.replace("_", "-")
         app.command(_name, rich_help_panel=_panel)(_function)
+app.add_typer(policy_commands, name="policy", rich_help_panel="Before anything is spent")
 app.add_typer(privacy_commands, name="privacy", rich_help_panel="Before anything is spent")
 app.add_typer(ledger_commands, name="ledger", rich_help_panel="Look and attack")
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from unisono.cli import inputs
+from unisono.cli.budget import BudgetOption, ask_on_terminal, parse_budget, say_outlooks
 from unisono.cli.deploy_record import add_report, evaluation_in, plain_warnings, recorded
 from unisono.cli.deploy_text import bar_of_rounds, consent, report, require_flower
 from unisono.cli.output import write_json
@@ -258,6 +259,7 @@ def local_cluster(
         Path | None,
         typer.Option(help="Keep keys and results here. (default: removed at the end)"),
     ] = None,
+    budget: BudgetOption = None,
     deadline: DeadlineOption = None,
     connect_timeout: ConnectTimeoutOption = 120.0,
     json: inputs.JsonOption = False,
@@ -265,11 +267,12 @@ def local_cluster(
     """Try a study on this machine as between many: a server and a process for each party.
 
     Keys, roster, certificates and missing policies are made for you; TLS, node keys, signatures
-    and the secure sum are the real ones. So is what it costs: ledgers lie beside the records.
+    and the secure sum are the real ones. So is what it costs: ledgers lie beside the records, and
+    where there is neither policy nor ledger, --budget says what all studies may ever take.
 
     \b
     Example:
-      unisono local-cluster study.toml --data hospitals --folder trial
+      unisono local-cluster study.toml --data hospitals --folder trial --budget 6
     """
     require_flower()
     from unisono.deployment.local import run_local
@@ -279,6 +282,7 @@ def local_cluster(
     from unisono.studies.file import load_study
 
     file = load_study(study)
+    given = None if budget is None else parse_budget(budget, file.privacy.delta)
     wait = deadline or (file.server.deadline if file.server else 60.0)
     with tempfile.TemporaryDirectory(prefix="unisono-") as scratch:
         home = folder or Path(scratch)
@@ -291,6 +295,9 @@ def local_cluster(
                 follow,
                 Conditions(wait, connect_timeout),
                 lambda: recorded(server, file.title, "server"),
+                given,
+                ask_on_terminal,
+                say_outlooks,
             )
         text = (server / CERTIFICATE_TEXT).read_text(encoding="utf-8")
         page = add_report(server) if folder else None

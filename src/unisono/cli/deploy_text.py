@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from unisono.cli.budget import say_outlooks
 from unisono.cli.output import warn, write_json
 from unisono.errors import InvalidInput
 
@@ -29,6 +30,7 @@ def consent(member: Any) -> None:
     """What taking part will cost, before it costs anything."""
     from unisono.accounting.accountant import ACCOUNTANT
     from unisono.core.costs import counted
+    from unisono.core.outlook import outlook
     from unisono.core.trust import describe
 
     built, policy, name = member.agreed.built, member.ledger.policy, member.seat.name
@@ -45,6 +47,9 @@ def consent(member: Any) -> None:
         f"budget {policy.budget.epsilon:g}",
         err=True,
     )
+    if not member.responder.spender.begun:  # else some of it is paid already
+        found = outlook(member.ledger, built.costs[built.file.party(name)])
+        say_outlooks({} if found is None else {name: found})
 
 
 @contextmanager
@@ -66,18 +71,22 @@ def bar_of_rounds(quiet: bool) -> Iterator[Callable[["Progress"], None]]:
     from rich.progress import Progress as Bar
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bar:
-        task = bar.add_task("starting", total=None)
+    bar = Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True))
+    task = bar.add_task("starting", total=None)
 
-        def follow(progress: "Progress") -> None:
-            bar.update(
-                task,
-                completed=progress.rounds,
-                total=progress.of or None,
-                description=progress.words or "rounds",
-            )
+    def follow(progress: "Progress") -> None:
+        bar.start()  # not before: somebody may be asked something first
+        bar.update(
+            task,
+            completed=progress.rounds,
+            total=progress.of or None,
+            description=progress.words or "rounds",
+        )
 
+    try:
         yield follow
+    finally:
+        bar.stop()
 
 
 def report(

@@ -6,7 +6,7 @@ import json
 
 from unisono.cli import words
 from unisono.cli.ledger_reader import Book
-from unisono.cli.ledger_text import history_words, policy_words
+from unisono.cli.ledger_text import history_words, policy_words, raise_words
 from unisono.core.trust import describe
 
 COLUMNS = (
@@ -61,6 +61,7 @@ def as_markdown(book: Book) -> str:
     if found.simulated:
         lines += ["**Simulation: the noise is predictable; this protects no real data.**", ""]
     lines += [f"- {_inline(sentence)}" for sentence in policy_words(found.policy)]
+    lines += [f"- {_inline(sentence)}" for sentence in raise_words(found)]
     lines += ["", "## Spent", ""]
     lines += ["| seen by | spent epsilon | budget | delta | grants |", "|---|---|---|---|---|"]
     for s in book.spending:

@@ -18,6 +18,7 @@ app = typer.Typer(
     Examples:
       unisono ledger create ages.ledger --dataset ages --epsilon 1 --delta 1e-6
       unisono ledger show ages.ledger
+      unisono ledger raise ages.ledger --to 2 --reason "agreed by the board on 3 May"
       unisono ledger verify ages.ledger
       unisono ledger export ages.ledger --format markdown
     """,
@@ -40,6 +41,10 @@ def create(
     dataset: Annotated[str, typer.Option(help="Name of the data set.")],
     epsilon: Annotated[float, typer.Option(help="Budget: at most this epsilon, for every viewer.")],
     delta: inputs.DeltaOption,
+    per_year: Annotated[
+        float | None,
+        typer.Option(help="At most this epsilon in one calendar year (UTC), below the budget."),
+    ] = None,
     relation: inputs.RelationOption = Relation.REPLACE_ONE,
     unit: Annotated[Unit, typer.Option(help="Whose presence is hidden.")] = Unit.RECORD,
     trust_server: Annotated[
@@ -71,7 +76,7 @@ def create(
     exceptions = ((SERVER, Budget(math.inf)),) if trust_server else ()
     policy = Policy(
         dataset,
-        Budget(epsilon, delta),
+        Budget(epsilon, delta, per_year),
         exceptions,
         relation,
         unit,
@@ -98,7 +103,9 @@ def show(
     last: Annotated[int, typer.Option(min=0, help="How many of the last entries to list.")] = 5,
     json: inputs.JsonOption = False,
 ) -> None:
-    """What is allowed, what is spent, and the last entries. Reads only; never locks the file.
+    """What is allowed, what is spent, what may still be asked, and the last entries.
+
+    Reads only; never locks the file.
 
     \b
     Examples:
@@ -106,13 +113,85 @@ def show(
       unisono ledger show ages.ledger --last 20
     """
     from unisono.cli import ledger_text
+    from unisono.cli.ledger_ahead import ahead
     from unisono.cli.ledger_reader import read_book
+    from unisono.studies.data_set import policies_of
 
-    book = read_book(file)
+    # What the owner allows holds, where that is less than the ledger does.
+    owner = next(policies_of(file), None)
+    book = read_book(file, None if owner is None else owner[1].core_policy())
+    future = ahead(book)
     if json:
-        write_json(book.to_json(last))
+        write_json(book.to_json(last) | {"ahead": future.to_json()})
     else:
-        ledger_text.write_book(book, last)
+        ledger_text.write_book(book, last, future)
+
+
+@app.command(name="raise")
+def raise_budget(
+    file: FileArgument,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EPS[:DELTA]",
+            help="The new budget for all studies ever, as 8 or 8:1e-6. (default: as it is)",
+        ),
+    ] = None,
+    reason: Annotated[
+        str, typer.Option(help="Who decided it and why, for whoever reads the ledger later.")
+    ] = "",
+    per_year: Annotated[
+        float | None,
+        typer.Option(help="The new allowance of one calendar year. (default: as it is)"),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Whose key signs. (default: the data set's name)")
+    ] = None,
+    keys: Annotated[
+        Path | None, typer.Option(help="This party's keys. (default: keys beside the ledger)")
+    ] = None,
+    json: inputs.JsonOption = False,
+) -> None:
+    """Raise the budget, by a line that is signed with the party's key and stays for good.
+
+    The line gives the date and the reason, and is printed on every certificate from then on.
+    Keys are made by `unisono keygen`; the first raise decides which key signs the others. A policy
+    beside the records that allows less goes on to hold: change it too. There a budget is lowered.
+
+    \b
+    Examples:
+      unisono ledger raise ages.ledger --to 8 --reason "agreed by the board on 3 May"
+      unisono ledger raise ages.ledger --to 8:1e-6 --per-year 3 --reason "..." --keys keys
+    """
+    from dataclasses import replace
+
+    from unisono.accounting.accountant import ACCOUNTANT
+    from unisono.cli import ledger_text
+    from unisono.cli.budget import parse_budget
+    from unisono.core.journal import read
+    from unisono.core.ledger import Ledger, terms
+    from unisono.errors import InvalidInput
+    from unisono.studies.data_set import policies_of
+    from unisono.studies.keys import load_identity
+
+    if to is None and per_year is None:
+        raise InvalidInput("a raise names the new budget: give --to 8, or --per-year 3, or both")
+    present = terms(read(file)[0], file)
+    budget = present.budget if to is None else parse_budget(to, present.budget.delta, "--to")
+    budget = replace(budget, per_year=per_year or present.budget.per_year)
+    signer = load_identity(keys or file.parent / "keys", name or present.dataset)
+    book = Ledger.open(file, ACCOUNTANT)
+    try:
+        found = book.raise_budget(budget, reason, signer)
+        head = book.head
+    finally:
+        book.close()
+    lower = [path for path, own in policies_of(file) if not budget.within(own.core_policy().budget)]
+    if json:
+        limits = [str(path) for path in lower]
+        write_json({"file": str(file), "head": head, "raise": found.to_json(), "lower": limits})
+    else:
+        ledger_text.write_raised(file, found, head, lower)
 
 
 @app.command()
@@ -123,6 +202,10 @@ def verify(
         typer.Option(
             metavar="HEX", help="A head noted elsewhere, to notice lost or rewritten lines."
         ),
+    ] = None,
+    card: Annotated[
+        Path | None,
+        typer.Option(help="The party's card: were all raises of the budget signed with its key?"),
     ] = None,
     json: inputs.JsonOption = False,
 ) -> None:
@@ -138,7 +221,12 @@ def verify(
     from unisono.core.journal import is_torn
     from unisono.errors import LedgerError
 
-    finding = check_book(file, check_head(head))
+    key = None
+    if card is not None:
+        from unisono.studies.keys import load_card
+
+        key = load_card(card).signing_key
+    finding = check_book(file, check_head(head), key)
     if json:
         write_json({"file": str(file), **vars(finding), "compared_with_head": head})
     else:

@@ -2,7 +2,7 @@
 
 import math
 import string
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,8 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.events import NOTHING, Composed, composed_to_json
 from unisono.core.journal import is_torn, read
 from unisono.core.ledger_summary import Entry, Summary, summary
-from unisono.core.policy import Budget
+from unisono.core.policy import Budget, Policy
+from unisono.core.raises import require_key
 from unisono.core.trust import Viewer, describe
 from unisono.core.verification import Verification, verify
 from unisono.errors import InvalidInput, UnisonoError
@@ -58,7 +59,10 @@ class Book:
             "created": self.summary.created,
             "simulated": self.summary.simulated,
             "incomplete_last_line": self.torn,
+            "identity": self.summary.identity,
             "policy": self.summary.policy.to_json(),
+            "issued": self.summary.issued.to_json(),
+            "raises": [one.to_json() for one in self.summary.raises],
             "grants": len(self.summary.entries),
             "viewers": [
                 {
@@ -90,10 +94,13 @@ class Book:
         }
 
 
-def read_book(file: Path) -> Book:
-    """The book in `file`, without locking, repairing or writing it."""
+def read_book(file: Path, obey: Policy | None = None) -> Book:
+    """The book in `file`, without locking, repairing or writing it; with a policy that its owner
+    lowered, by what that allows."""
     lines, head = read(file)
     found = summary(lines)
+    if obey is not None and obey.tightens(found.policy):
+        found = replace(found, policy=obey)
     spending = tuple(
         PlannedSpending(
             viewer,
@@ -120,13 +127,16 @@ def check_head(head: str | None) -> str | None:
     return wanted
 
 
-def check_book(file: Path, head: str | None) -> Verification:
-    """The chain, the head, and whether every line can be understood."""
+def check_book(file: Path, head: str | None, key: bytes | None = None) -> Verification:
+    """The chain, the head, and whether every line can be understood; with a party's public key,
+    whether it signed every raise of the budget."""
     finding = verify(file, head)
     if not finding.sound:
         return finding
     try:
-        summary(read(file)[0])
+        found = summary(read(file)[0])
+        if key is not None:
+            require_key(found.raises, key, "the key on the card")
     except UnisonoError as error:
         return Verification(finding.entries, finding.head, False, str(error))
     return finding

@@ -1,16 +1,20 @@
 """The answers of `unisono ledger` as text: plain words before symbols."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Column, Table
 
 from unisono.cli import words
+from unisono.cli.ledger_ahead import MOST, Ahead, Example
 from unisono.cli.ledger_reader import Book, PlannedSpending
 from unisono.cli.output import console
 from unisono.core.events import Composed, Event, Poisson, WithoutReplacement
+from unisono.core.ledger_summary import Summary
 from unisono.core.policy import Budget, Policy
+from unisono.core.raises import Raise
 from unisono.core.trust import describe
 from unisono.core.verification import Verification
 
@@ -25,6 +29,11 @@ def policy_words(policy: Policy) -> list[str]:
         _budget_meaning(policy),
         f"Nobody may learn more than {_budget_words(policy.budget)}.",
     ]
+    if policy.budget.per_year is not None:
+        lines.append(
+            f"In one calendar year nobody may learn more than epsilon "
+            f"{words.plain(policy.budget.per_year)} of it."
+        )
     for viewer, budget in policy.exceptions:
         if math.isinf(budget.epsilon):
             lines.append(f"Exception: {describe(viewer)} is trusted and may see everything.")
@@ -64,7 +73,66 @@ def write_created(file: Path, policy: Policy, head: str) -> None:
     _write_head(out, head)
 
 
-def write_book(book: Book, last: int) -> None:
+def raise_words(found: Summary) -> list[str]:
+    """How the budget became what it is."""
+    if not found.raises:
+        return []
+    lowered = found.policy.budget != found.raises[-1].budget
+    return [
+        f"The budget began with {found.issued.words}.",
+        *(
+            f"Raised on {one.time[:10]} to {one.budget.words}: {words.clean(one.reason)} (signed "
+            f"by {words.clean(one.signer)}, key {one.key[:16]}…)."
+            for one in found.raises
+        ),
+        *(["The policy beside it allows less, and holds."] if lowered else []),
+    ]
+
+
+def ahead_words(future: Ahead) -> list[str]:
+    """What may still be asked, in plain words."""
+    ever, year = future.ever, future.this_year
+    lines = [
+        "What may still be asked:",
+        f"  epsilon {words.remaining(ever.epsilon)} of {words.plain(ever.of)} remains for ever "
+        f"(delta {words.plain(ever.delta)})",
+    ]
+    if year is not None:
+        lines.append(
+            f"  epsilon {words.remaining(year.epsilon)} of {words.plain(year.of)} remains in "
+            f"{future.year}; on 1 January {future.year + 1} (UTC) there is a new allowance, as "
+            "long as the whole budget lasts"
+        )
+    lines += [f"  {one.what}: {_times_more(one, future.year)}" for one in future.examples]
+    if future.clock_behind is not None:
+        lines.append(
+            f"  the last line is of {future.clock_behind}, which is later than this machine's "
+            "clock: what is asked now counts from there, as dates never go back"
+        )
+    return lines
+
+
+def _times_more(one: Example, year: int) -> str:
+    if one.more == 0:
+        return "no more"
+    many = f"{one.more} more" if one.more < MOST else f"{MOST} more at least"
+    if one.this_year is None or one.this_year == one.more:
+        return many
+    return f"{many}, {one.this_year or 'none'} of them in {year}"
+
+
+def write_raised(file: Path, found: Raise, head: str, lower: Sequence[Path]) -> None:
+    out = console()
+    out.print(f"Raised the budget of {file}.", style="bold")
+    out.print(f"From {found.before.words} to {found.budget.words}, on {found.time[:10]}.")
+    out.print(f"Signed by {words.clean(found.signer)} with key {found.key[:16]}….")
+    for path in lower:
+        out.print(f"{path} allows less, and goes on to hold: change its budget too.")
+    out.print()
+    _write_head(out, head)
+
+
+def write_book(book: Book, last: int, future: Ahead) -> None:
     out = console()
     found = book.summary
     for line in policy_words(found.policy):
@@ -74,6 +142,8 @@ def write_book(book: Book, last: int) -> None:
     out.print(
         f"Created {words.clean(found.created)}; {words.times(len(found.entries), 'grant')} so far."
     )
+    for line in raise_words(found):
+        out.print(line)
     if book.torn:
         out.print(_TORN)
     out.print()
@@ -81,6 +151,9 @@ def write_book(book: Book, last: int) -> None:
         out.print("Nothing has been spent.")
     for spending in book.spending:
         _write_spending(out, spending)
+    out.print()
+    for line in ahead_words(future):
+        out.print(line)
     if last and found.entries:
         out.print()
         out.print(_entries_table(book, last))

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from unisono.data.columns import NumericColumn
-from unisono.models.questions import AnyQuestion, Quantiles
+from unisono.models.questions import AnyQuestion, ContingencyTable, Moment, Quantiles
 from unisono.studies.schema import StudyFile
 
 _MADE_UP = 256  # records
@@ -26,16 +26,19 @@ def ranges(file: StudyFile) -> list[float]:
     """
     groups: dict[Any, list[float]] = {}
     for number, question in enumerate(file.model_settings.questions):
-        together = question.ask in ("mean", "variance", "standard deviation")
-        key = (question.column, getattr(question, "by", None)) if together else number
+        key: Any = number
+        if isinstance(question, Moment) and question.ask != "sum":
+            key = (question.column, question.by)
         times = len(question.levels) if isinstance(question, Quantiles) else 1
         groups.setdefault(key, []).extend([_range(file, question)] * times)
     return [width for group in groups.values() for width in group]
 
 
 def _range(file: StudyFile, question: AnyQuestion) -> float:
-    column = file.data.columns[question.column]
     records = float(sum(party.records for party in file.parties))
+    if isinstance(question, ContingencyTable):
+        return records
+    column = file.data.columns[question.column]
     if question.ask in ("count", "histogram"):
         return records
     if question.ask == "proportion" or not isinstance(column, NumericColumn):

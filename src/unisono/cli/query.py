@@ -1,15 +1,20 @@
 """`unisono query`: private statistics over several parties' files, paid from their ledgers."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from unisono.cli import inputs
+from unisono.cli.budget import BudgetOption, ask_on_terminal, parse_budget, say_outlooks
 from unisono.cli.deploy_record import plain_warnings
 from unisono.cli.output import warn, write_json
 from unisono.cli.second_ledgers import SecondLedgersOption, forgotten
 from unisono.core.trust import Relation, Trust
+
+if TYPE_CHECKING:
+    from unisono.core.outlook import Outlook
 
 
 def query(
@@ -91,13 +96,7 @@ def query(
         Trust, typer.Option(metavar="NAME", help=f"Who adds the noise: {', '.join(Trust)}.")
     ] = Trust.SECURE_SUM,
     relation: inputs.RelationOption = Relation.REPLACE_ONE,
-    budget: Annotated[
-        float | None,
-        typer.Option(help="Epsilon that may ever be spent on a file that has no ledger yet."),
-    ] = None,
-    budget_delta: Annotated[
-        float | None, typer.Option(help="Delta of that budget [default: --delta].")
-    ] = None,
+    budget: BudgetOption = None,
     second_ledgers: SecondLedgersOption = None,
     survivors: Annotated[
         int | None, typer.Option(help="Parties that must answer [default: all].")
@@ -119,7 +118,8 @@ def query(
 
     Noise is Gaussian, or discrete Laplace with --delta 0. Every file has one ledger, beside it
     (a.ledger beside a.csv, links followed), which `unisono run` and `join` pay from too. The first
-    query begins it with --budget, unless a policy beside the file says more.
+    query begins it with --budget, unless a policy beside the file says more; on a terminal you are
+    asked. What the query takes of it is shown before it is paid.
 
     \b
     Examples:
@@ -159,14 +159,17 @@ def query(
         relation,
         trust,
         second_ledgers,
-        budget,
-        budget_delta,
+        None if budget is None else parse_budget(budget, delta),
         survivors,
         colluders,
         nominal_rows,
         confidence,
         seed,
     )
+
+    def say(outlooks: "Mapping[str, Outlook]") -> None:
+        say_outlooks(outlooks, "this query")
+
     if second_ledgers is not None and seed is None:
         warn(forgotten(second_ledgers, files))
     if multiline:
@@ -175,7 +178,7 @@ def query(
             "record can change many, and what is promised of one does not cover that"
         )
     with plain_warnings():
-        found = answer(files, asked, setting)
+        found = answer(files, asked, setting, ask_on_terminal, say)
     if json:
         write_json(found.to_json())
     else:

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.journal import read, unavailable
-from unisono.core.ledger import Ledger, header
+from unisono.core.ledger import Ledger
+from unisono.core.ledger import terms as terms_of
 from unisono.core.policy import Budget, Policy
 from unisono.core.study import Study
 from unisono.core.trust import SERVER, Relation, Trust, Unit, Viewer
+from unisono.deployment.parties_here import Ask, Unbudgeted, refuse
 from unisono.errors import InvalidInput
 from unisono.studies.data_set import DataSet, data_set, remember, require_only_ledger
 from unisono.studies.policy import Request, require_question_allowed
@@ -49,7 +51,7 @@ def payer(file: Path, setting: "Setting") -> Payer:
         require_only_ledger(own)
     terms = None if policy is None else policy.core_policy()
     if ledger.exists():
-        terms = header(read(ledger)[0], ledger)[0]
+        terms = terms_of(read(ledger)[0], ledger)
     return Payer(own, ledger, policy, terms)
 
 
@@ -82,10 +84,13 @@ def require_allowed(
 
 
 @contextmanager
-def opened(payers: Sequence[Payer], study: Study, setting: "Setting") -> Iterator[list[Ledger]]:
+def opened(
+    payers: Sequence[Payer], study: Study, setting: "Setting", ask: Ask = refuse
+) -> Iterator[list[Ledger]]:
     """The ledgers, all of which can pay; none is begun if one refuses."""
+    budget = _budget(payers, study, setting, ask)
     begin = {
-        one: _new_terms(one, study, setting)
+        one: _new_terms(one, study, setting, budget)
         for one in payers
         if setting.seed is not None or not one.ledger.exists()
     }
@@ -118,24 +123,42 @@ def _begun(one: Payer, terms: Policy, setting: "Setting") -> Ledger:
     return Ledger.create(one.ledger, terms, ACCOUNTANT)
 
 
-def _new_terms(one: Payer, study: Study, setting: "Setting") -> Policy:
+def _trusted(study: Study) -> list[Viewer]:
+    """Viewers to whom the query shows everything."""
+    if study.trust is not Trust.TRUSTED_SERVER:
+        return []
+    colluders = study.facts.colluders
+    return [SERVER, *([Viewer.colluders(colluders)] if colluders else [])]
+
+
+def _budget(payers: Sequence[Payer], study: Study, setting: "Setting", ask: Ask) -> Budget:
+    """What files may ever be asked for that have no budget: as given, or as whoever is asked says.
+
+    A simulation spends nothing, so that a budget for one query does."""
+    lacking = [one.own.name for one in payers if one.terms is None]
+    own = Budget(setting.epsilon, setting.delta)
+    if setting.budget is not None or not lacking:
+        return setting.budget or own
+    trusted = _trusted(study)
+    epsilon = max(
+        ACCOUNTANT.epsilon(history, setting.relation, setting.delta)
+        for cost in study.costs
+        for viewer, history in cost.items()
+        if viewer not in trusted
+    )
+    if setting.seed is not None:
+        return Budget(max(epsilon, own.epsilon) * (1 + 1e-6), own.delta)
+    return ask(Unbudgeted(tuple(lacking), epsilon, setting.delta, "query"))
+
+
+def _new_terms(one: Payer, study: Study, setting: "Setting", budget: Budget) -> Policy:
     """What a ledger is begun with: the owner's policy, or the budget that is given."""
     if one.terms is not None:
         return one.terms
-    if setting.budget is None:
-        raise InvalidInput(
-            f"{one.own.records} has no ledger yet ({one.ledger}): say how much may ever be spent "
-            "on it with --budget EPSILON"
-        )
-    delta = setting.delta if setting.budget_delta is None else setting.budget_delta
-    colluders = study.facts.colluders
-    trusted: list[Viewer] = []
-    if study.trust is Trust.TRUSTED_SERVER:
-        trusted = [SERVER, *([Viewer.colluders(colluders)] if colluders else [])]
     return Policy(
         one.own.name,
-        Budget(setting.budget, delta),
-        tuple((viewer, Budget(math.inf)) for viewer in trusted),
+        budget,
+        tuple((viewer, Budget(math.inf)) for viewer in _trusted(study)),
         setting.relation,
-        colluders=colluders,
+        colluders=study.facts.colluders,
     )

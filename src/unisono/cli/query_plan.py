@@ -143,12 +143,11 @@ def inquire(asked: Asked) -> Inquiry:
             )
         )
     for name, levels in _quantiles(asked).items():
-        if by is not None:
-            raise InvalidInput(
-                f"quantiles of {name} are taken over all records: leave out --by, or ask for them "
-                "in a query of their own"
+        add(
+            quantiles(
+                inquiry.number(name), inquiry.bounds(name), levels, name=f"{name}{suffix}", by=by
             )
-        add(quantiles(inquiry.number(name), inquiry.bounds(name), levels, name=name))
+        )
     for text in asked.histograms:
         add(_histogram(inquiry, text, by, suffix))
     for text in asked.tables:

@@ -6,7 +6,7 @@ a ledger is made, and a ledger refuses before the release; only then is anything
 
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,14 @@ from unisono.cli.query_plan import Asked, Inquiry, inquire
 from unisono.core.algorithm import Facts, agree_facts
 from unisono.core.certificate import Certificate
 from unisono.core.defaults import default_colluders
+from unisono.core.outlook import Outlook, outlook
+from unisono.core.policy import Budget
 from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
 from unisono.data import RecordTable
+from unisono.deployment.parties_here import Ask, refuse
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
 from unisono.studies.data_set import records_at, require_apart
@@ -42,8 +45,7 @@ class Setting:
     relation: Relation
     trust: Trust
     second_ledgers: Path | None = None
-    budget: float | None = None
-    budget_delta: float | None = None
+    budget: Budget | None = None
     survivors: int | None = None
     colluders: int | None = None
     nominal_rows: int | None = None
@@ -71,8 +73,17 @@ class QueryAnswers:
         }
 
 
-def answer(files: Sequence[Path], asked: Asked, setting: Setting) -> QueryAnswers:
-    """Run one query over one file per party."""
+def answer(
+    files: Sequence[Path],
+    asked: Asked,
+    setting: Setting,
+    ask: Ask = refuse,
+    say: Callable[[Mapping[str, Outlook]], None] = lambda outlooks: None,
+) -> QueryAnswers:
+    """Run one query over one file per party.
+
+    Where a file has no budget, `ask` is told what the query takes; `say` is told what it takes of
+    all budgets before it is paid."""
     privacy = Privacy(setting.epsilon, setting.delta, setting.relation)
     if not 0 < setting.confidence < 1:
         raise InvalidInput(f"--confidence {setting.confidence}: it lies between 0 and 1, as 0.95")
@@ -95,7 +106,10 @@ def answer(files: Sequence[Path], asked: Asked, setting: Setting) -> QueryAnswer
     facts = _sizes(facts, tables, len(inquiry.slots), setting)
     study = Study(method, facts, setting.trust)
     require_allowed(payers, study, inquiry.columns, setting.relation)
-    with opened(payers, study, setting) as ledgers:
+    with opened(payers, study, setting, ask) as ledgers:
+        if setting.seed is None:
+            found = [outlook(book, cost) for book, cost in zip(ledgers, study.costs, strict=True)]
+            say({n: one for n, one in zip(names, found, strict=True) if one is not None})
         parties = [
             Party(name, Private((rows.astype(np.float32),), name), ledger)
             for name, rows, ledger in zip(names, features, ledgers, strict=True)

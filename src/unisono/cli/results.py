@@ -1,16 +1,23 @@
-"""A result in plain words: names and numbers, indented."""
+"""A result in plain words, as `run` prints it: what people read, not how it is written down."""
 
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from shutil import get_terminal_size
 from textwrap import indent
 from typing import Any
 
 from unisono.algorithms.estimates import answer_text
+from unisono.algorithms.table_layout import as_text
 from unisono.core.words import NOTHING_LEARNT
 
 # Said elsewhere, or for machines.
 _HIDDEN = ("format", "title", "study", "file")
+_MOST = 40  # rows of a list that a terminal shows
+_Z = 1.959964  # 95 % of a normal distribution lie within so many standard deviations
+Document = Mapping[str, Any]
 
 
-def result_text(shown: dict[str, Any]) -> str:
+def result_text(shown: Document) -> str:
     """The document as lines; numbers with four digits, answers of a survey as it says them.
 
     >>> print(result_text({"title": "ages", "rounds_opened": 1, "answers": [
@@ -22,33 +29,151 @@ def result_text(shown: dict[str, Any]) -> str:
         noise was added.
     """
     rest = {key: value for key, value in shown.items() if key not in _HIDDEN}
-    answers = rest.pop("answers", [])
-    if "learnt" in rest:
-        rest = _posterior(rest)
-    said = [indent(answer_text(answer), "  ") for answer in answers]
-    return "\n".join([f"RESULT  {shown.get('title', '')}", *_lines(rest, "  "), *said])
+    for key, said in _KINDS.items():
+        if key in rest and "failed" not in rest:
+            words, hidden = said(rest)
+            general = {k: v for k, v in rest.items() if k not in hidden}
+            lines = [*_lines(general, "  "), indent(words, "  ")]
+            return "\n".join([f"RESULT  {shown.get('title', '')}", *lines])
+    return "\n".join([f"RESULT  {shown.get('title', '')}", *_lines(rest, "  ")])
 
 
-def _posterior(shown: dict[str, Any]) -> dict[str, Any]:
+# ------------------------------------------------------------- by kind
+# Each gives its words, and the keys that they take the place of.
+
+
+def _table(shown: Document) -> tuple[str, Sequence[str]]:
+    return as_text(shown["table"], get_terminal_size().columns - 2), ("table",)
+
+
+def _answers(shown: Document) -> tuple[str, Sequence[str]]:
+    return "\n".join(answer_text(answer) for answer in shown["answers"]), ("answers",)
+
+
+def _posterior(shown: Document) -> tuple[str, Sequence[str]]:
     """Coefficients with their intervals, or that nothing was learnt of them; no covariance.
 
     >>> found = {"mean": {"age": 0.5, "dose": 0.1}, "std": {"age": 0.1, "dose": 9.0},
     ...          "learnt": {"age": True, "dose": False}, "note": ""}
-    >>> _posterior(found)["coefficients"]
-    {'age': '0.5, 95 % interval 0.304 to 0.696', 'dose': 'nothing was learnt (this is the prior)'}
+    >>> print(_posterior(found)[0])
+    coefficients
+      age: 0.5, 95 % interval 0.304 to 0.696
+      dose: nothing was learnt (this is the prior)
     """
-    hidden = ("mean", "std", "learnt", "covariance", "names")
-    said = {}
-    for name, learnt in shown["learnt"].items():
-        mean, reach = shown["mean"][name], 1.959964 * shown["std"][name]
-        ends = f"{_plain(mean - reach)} to {_plain(mean + reach)}"
-        said[name] = f"{_plain(mean)}, 95 % interval {ends}" if learnt else NOTHING_LEARNT
-    rest = {key: value for key, value in shown.items() if key not in hidden}
-    note = {"note": rest.pop("note")}
-    return {**rest, "coefficients": said, **note}
+    said = []
+    for name, mean in shown["mean"].items():
+        if "std" not in shown:
+            said.append(f"{name}: {_plain(mean)}")
+        elif not shown["learnt"][name]:
+            said.append(f"{name}: {NOTHING_LEARNT}")
+        else:
+            reach = _Z * shown["std"][name]
+            ends = f"{_plain(mean - reach)} to {_plain(mean + reach)}"
+            said.append(f"{name}: {_plain(mean)}, 95 % interval {ends}")
+    note = str(shown.get("note", ""))
+    lines = ["coefficients", *(f"  {line}" for line in _shorter(said)), *([note] if note else [])]
+    hidden = (
+        *("mean", "std", "learnt", "covariance", "names", "note"),
+        *("noise_aware", "converged", "floored"),  # the note says so, where it matters
+    )
+    return "\n".join(lines), hidden
+
+
+def _clusters(shown: Document) -> tuple[str, Sequence[str]]:
+    """A group in each row: how many records it has, and its centre.
+
+    >>> one = {"centre": {"age": 41.0}, "margin": {"age": 2.0}, "size": 120.0}
+    >>> print(_clusters({"clusters": [one], "size_margin": 9.0, "confidence": 0.95})[0])
+    groups, each number ± its 95 % margin
+               records  age
+      group 1  120 ± 9  41 ± 2
+    """
+    groups, margin = shown["clusters"], shown["size_margin"]
+    columns = list(groups[0]["centre"]) if groups else []
+    rows = [["", "records", *columns]]
+    for place, one in enumerate(groups, start=1):
+        centre = (f"{_plain(one['centre'][c])} ± {_plain(one['margin'][c])}" for c in columns)
+        rows.append([f"group {place}", f"{one['size']:.0f} ± {margin:.0f}", *centre])
+    title = f"groups, each number ± its {shown['confidence']:.0%} margin".replace("%", " %")
+    return "\n".join([title, *_aligned(rows)]), ("clusters", "size_margin", "confidence")
+
+
+def _network(shown: Document) -> tuple[str, Sequence[str]]:
+    """A network's parameters mean nothing to people: what it is, and where they lie."""
+    layers = [int(size) for size in shown["layers"]]
+    count = sum((a + 1) * b for a, b in pairwise(layers))
+    words = " → ".join(map(str, layers))
+    lines = [
+        f"a network of layers {words} ({shown['activation']}), {count:,} parameters in result.npz",
+        f"from {_listed(shown['features'])}",
+    ]
+    if "classes" in shown:
+        lines.append(f"classes: {_listed(shown['classes'])}")
+    hidden = ("layers", "activation", "features", "classes", "arrays", "target_scaling")
+    return "\n".join(lines), hidden
+
+
+def _weights(shown: Document) -> tuple[str, Sequence[str]]:
+    note = str(shown.get("note", ""))
+    lines = [*_weighted(shown), *([note] if note else [])]
+    return "\n".join(lines), ("weights", "intercept", "note")
+
+
+def _classes(shown: Document) -> tuple[str, Sequence[str]]:
+    """A class in each column."""
+    models = shown["classes"]
+    names = list(next(iter(models.values()))["weights"])
+    rows = [["", *models], ["intercept", *(_plain(one["intercept"]) for one in models.values())]]
+    rows += [[n, *(_plain(one["weights"][n]) for one in models.values())] for n in names]
+    note = str(shown.get("note", ""))
+    lines = ["weights of each class", *_aligned([rows[0], *_shorter(rows[1:], [])])]
+    return "\n".join([*lines, *([note] if note else [])]), ("classes", "note")
+
+
+def _weighted(model: Document) -> list[str]:
+    rows = [["intercept", _plain(model["intercept"])]]
+    rows += [[name, _plain(weight)] for name, weight in model["weights"].items()]
+    return ["weights", *_aligned(_shorter(rows, []))]
+
+
+# In this order: of two keys that a result has, the first says what it is.
+_KINDS: dict[str, Callable[[Document], tuple[str, Sequence[str]]]] = {
+    "table": _table,
+    "answers": _answers,
+    "clusters": _clusters,
+    "layers": _network,
+    "mean": _posterior,
+    "weights": _weights,
+    "classes": _classes,
+}
+
+
+# ------------------------------------------------------------- pieces
+
+
+def _shorter(rows: Sequence[Any], more: Any = "") -> list[Any]:
+    """Not more rows than people read."""
+    if len(rows) <= _MOST:
+        return list(rows)
+    words = f"and {len(rows) - _MOST} more in result.json"
+    return [*rows[:_MOST], words if more == "" else [words, *[""] * (len(rows[0]) - 1)]]
+
+
+def _listed(names: Sequence[Any], most: int = 12) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(str(name) for name in names[:most]) + more
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    return [
+        "  " + "  ".join(w.ljust(size) for w, size in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 def _lines(value: Any, margin: str) -> list[str]:
+    """Names and numbers, indented: what no kind above says in words."""
     if isinstance(value, dict):
         lines = []
         for key, inner in value.items():

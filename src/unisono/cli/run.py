@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unisono.cli import inputs
+from unisono.cli.budget import BudgetOption, ask_on_terminal, parse_budget, say_outlooks
 from unisono.cli.deploy import StudyArgument
 from unisono.cli.deploy_record import add_report, evaluation_in, plain_warnings, recorded
 from unisono.cli.deploy_text import bar_of_rounds, report
@@ -24,6 +25,7 @@ def run(
     folder: Annotated[
         Path | None, typer.Option(help="Where the run is kept. (default: STUDY.run)")
     ] = None,
+    budget: BudgetOption = None,
     second_ledgers: SecondLedgersOption = None,
     test: Annotated[
         Path | None,
@@ -39,20 +41,21 @@ def run(
 
     Files are read and checked first. Then every party pays from a ledger of its own, on disk beside
     its records, before anything is computed from them. A party's policy beside its records
-    (NAME/policy.toml or NAME.policy.toml) is obeyed; for others a ledger is begun that can pay for
-    this study once. An edition of a study runs once. If the run stops for any reason, the same
-    command goes on: nothing is paid twice.
+    (NAME/policy.toml or NAME.policy.toml) is obeyed; where there is neither policy nor ledger,
+    --budget says what all studies together may ever take (on a terminal you are asked). What this
+    study takes of it is shown first. An edition of a study runs once. If the run stops for any
+    reason, the same command goes on: nothing is paid twice.
 
     \b
     Examples:
-      unisono run study.toml --data hospitals
+      unisono run study.toml --data hospitals --budget 6
       unisono run study.toml --data hospitals --test public.csv
       unisono run study.toml --data hospitals --seed 1     try it out: no privacy, nothing is spent
     """
     from unisono.studies.explain import warnings_of
 
     with plain_warnings():
-        task = _prepared(study, data, folder, second_ledgers, test, seed)
+        task = _prepared(study, data, folder, second_ledgers, test, seed, budget)
         place, title = task.place, task.built.file.title
         for danger in warnings_of(task.built):  # before anything is paid
             warn(f"{danger.words}: {danger.remedy}")
@@ -61,6 +64,7 @@ def run(
             recorded(place.folder, title, "in process", simulated=seed is not None) as record,
             bar_of_rounds(json) as follow,
         ):
+            say_outlooks(task.outlooks(books))
             shown = task.run(books, follow)
             record.end(shown.get("failed"))
         page = add_report(place.folder)
@@ -74,15 +78,18 @@ def _prepared(
     second_ledgers: Path | None,
     test: Path | None,
     seed: int | None,
+    budget: str | None,
 ) -> "LocalRun":
     from unisono.deployment.local_run import RunPlace, prepare
     from unisono.deployment.parties_here import find_data
     from unisono.deployment.run_folder import default_folder
     from unisono.studies.file import load_study
 
-    found = find_data(load_study(study).names, data)
+    file = load_study(study)
+    found = find_data(file.names, data)
+    given = None if budget is None else parse_budget(budget, file.privacy.delta)
     home = (folder or default_folder(study, seed is not None)).absolute()
     if second_ledgers is not None and seed is None:
         warn(forgotten(second_ledgers, found.values()))
     books = None if second_ledgers is None else second_ledgers.absolute()
-    return prepare(RunPlace(study, found, home, books, test, seed))
+    return prepare(RunPlace(study, found, home, books, test, seed, given), ask_on_terminal)

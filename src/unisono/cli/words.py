@@ -15,6 +15,7 @@ from unisono.core.words import (
     percent,
     plain,
     promise_words,
+    remaining,
     round_up,
     times,
 )
@@ -84,6 +85,7 @@ __all__ = [
     "promise_words",
     "protection_words",
     "reconstruction_words",
+    "remaining",
     "round_up",
     "sampler_words",
     "times",

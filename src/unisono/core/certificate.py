@@ -8,13 +8,15 @@ import json
 import math
 import platform
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import metadata
 from typing import Any
 
 from unisono.core.events import Composed, composed_to_json
 from unisono.core.ledger import Accountant, Ledger
+from unisono.core.policy import Budget
+from unisono.core.raises import Raise
 from unisono.core.trust import Relation, Trust, Unit, Viewer, describe
 from unisono.core.words import budget_guess, number, percent
 from unisono.errors import UndefinedRelation
@@ -33,13 +35,21 @@ class Line:
 @dataclass(frozen=True)
 class Spending:
     """How many parties have this history, and what it adds up to per viewer, for one unit of the
-    budget: a record, where what hides a whole party is paid from a budget that counts records."""
+    budget: a record, where what hides a whole party is paid from a budget that counts records.
+
+    `issued` is the budget with which the ledger began, `raises` all that raised it since. Where
+    spending is paced, `year` is the calendar year, with its own composition and allowance."""
 
     parties: int
     example: str
     unit: str
     epsilon: Mapping[Viewer, float]
     budget: Mapping[Viewer, float]
+    issued: Budget
+    raises: tuple[Raise, ...] = ()
+    year: int | None = None
+    this_year: Mapping[Viewer, float] = field(default_factory=dict)
+    per_year: Mapping[Viewer, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -104,6 +114,11 @@ class Certificate:
                     "unit": s.unit,
                     "epsilon": {str(v): _number(e) for v, e in s.epsilon.items()},
                     "budget": {str(v): _number(e) for v, e in s.budget.items()},
+                    "issued": s.issued.to_json(),
+                    "raises": [one.to_json() for one in s.raises],
+                    "year": s.year,
+                    "this_year": {str(v): _number(e) for v, e in s.this_year.items()},
+                    "per_year": {str(v): _number(e) for v, e in s.per_year.items()},
                 }
                 for s in self.spending
             ],
@@ -171,6 +186,7 @@ class Certificate:
         for spending in self.spending:
             if not spending.epsilon:
                 rows.append(f"    {spending.example} has spent nothing")
+                rows += _budget_rows(spending)
                 continue
             worst = max(spending.epsilon, key=lambda v: spending.epsilon[v])
             rows.append(
@@ -179,6 +195,7 @@ class Certificate:
                 f"{_shown(spending.budget[worst])} against {describe(worst)}"
                 + ("" if spending.unit == self.unit else f", for one {spending.unit}")
             )
+            rows += _budget_rows(spending)
         return "\n".join(rows)
 
     def _words(self, relation: Relation) -> str:
@@ -194,6 +211,30 @@ class Certificate:
             f"the best guess about one {self.unit} is right at most {percent(guess)} of the time "
             f"(50 % is a coin toss){none}"
         )
+
+
+def _budget_rows(spending: Spending) -> list[str]:
+    """How the budget became what it is, and what this year has of it."""
+    rows = []
+    if spending.raises:
+        rows.append(f"      the budget began with {spending.issued.words}")
+    rows += [
+        f"      raised on {one.time[:10]} to {one.budget.words}, signed by {_clean(one.signer)} "
+        f"(key {one.key[:16]}…): {_clean(one.reason)}"
+        for one in spending.raises
+    ]
+    if spending.this_year:
+        worst = max(spending.this_year, key=lambda v: spending.this_year[v])
+        rows.append(
+            f"      in {spending.year}: {_shown(spending.this_year[worst])} of this year's "
+            f"{_shown(spending.per_year[worst])} against {describe(worst)}"
+        )
+    return rows
+
+
+def _clean(text: str) -> str:
+    """Text from a ledger in one line, without what a terminal would obey."""
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 TRUST_WORDS = {
@@ -326,19 +367,27 @@ def _spending(ledgers: Mapping[str, Ledger]) -> list[Spending]:
     groups: dict[Any, list[str]] = {}
     for name, ledger in ledgers.items():
         policy = ledger.policy
-        key = (policy.budget, policy.exceptions, policy.relation, policy.unit, ledger.history_key)
+        counted = policy.budget, policy.exceptions, policy.relation, policy.unit
+        key = (*counted, ledger.history_key, ledger.issued, ledger.raises, ledger.year_key)
         groups.setdefault(key, []).append(name)
-    return [
-        Spending(
-            parties=len(names),
-            example=names[0],
-            unit=str(book.policy.unit),
-            epsilon={v: book.spent(v) for v in book.viewers},
-            budget={v: book.policy.budget_for(v).epsilon for v in book.viewers},
-        )
-        for names in groups.values()
-        for book in [ledgers[names[0]]]
-    ]
+    return [_spending_of(names, ledgers[names[0]]) for names in groups.values()]
+
+
+def _spending_of(names: Sequence[str], book: Ledger) -> Spending:
+    budgets = {viewer: book.policy.budget_for(viewer) for viewer in book.viewers}
+    per_year = {v: own.per_year for v, own in budgets.items() if own.per_year is not None}
+    return Spending(
+        parties=len(names),
+        example=names[0],
+        unit=str(book.policy.unit),
+        epsilon={v: book.spent(v) for v in budgets},
+        budget={v: own.epsilon for v, own in budgets.items()},
+        issued=book.issued,
+        raises=book.raises,
+        year=book.year if book.policy.paced else None,
+        this_year={v: book.spent_this_year(v) for v in per_year},
+        per_year=per_year,
+    )
 
 
 def _number(value: float) -> float | str:

@@ -20,9 +20,9 @@ class Config(BaseModel):
 
     @property
     def hashed(self) -> dict[str, Any]:
-        """These settings as plain JSON, as hashes of studies count them."""
+        """These settings as plain JSON, as hashes of studies count them; those within them too."""
         return {
-            name: value
+            name: _hashed(getattr(self, name), value)
             for name, value in self.model_dump(mode="json").items()
             if not self._as_before(name)
         }
@@ -30,3 +30,11 @@ class Config(BaseModel):
     def _as_before(self, name: str) -> bool:
         field = type(self).model_fields[name]
         return AddedLater in field.metadata and getattr(self, name) == field.default
+
+
+def _hashed(value: Any, dumped: Any) -> Any:
+    if isinstance(value, Config):
+        return value.hashed
+    if isinstance(value, tuple):
+        return [_hashed(*pair) for pair in zip(value, dumped, strict=True)]
+    return dumped

@@ -7,6 +7,7 @@ incomplete cost is refused; a coalition is counted where the policy asks for it.
 import hashlib
 from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from unisono.core.events import (
@@ -34,7 +35,7 @@ class KnownCost(NamedTuple):
     """A cost that may be written: per viewer what is released and what counts against the budget,
     by name, and as its line."""
 
-    cost: dict[Viewer, Composed]
+    cost: Mapping[Viewer, Composed]
     counted: dict[Viewer, Composed]
     name: str
     line: dict[str, Any]
@@ -79,7 +80,8 @@ def checked_cost(
     own = counted(cost, unit, relation)
     name = cost_name(cost)
     viewers = {str(viewer): composed_to_json(history) for viewer, history in cost.items()}
-    return KnownCost(cost, own, name, {"kind": "cost", "cost": name, "viewers": viewers})
+    line = {"kind": "cost", "cost": name, "viewers": viewers}
+    return KnownCost(MappingProxyType(cost), own, name, line)
 
 
 def counted(

@@ -4,6 +4,8 @@ Study files, `unisono query`, estimators, `train` and statistics agree on these,
 `docs/defaults.md` tells users: one name means one guarantee wherever it is used.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from unisono.core.trust import Relation, Trust, Unit
@@ -49,13 +51,23 @@ def warn_of_clipping(values: np.ndarray, low: float, high: float, what: str) -> 
     How many there are is a fact about the records: it belongs on their holder's own screen.
     """
     slack = _SLACK * (high - low)
-    outside = np.count_nonzero((values < low - slack) | (values > high + slack))
+    least, most = low - slack, high + slack
+    outside = sum(
+        np.count_nonzero(block < least) + np.count_nonzero(block > most)
+        for block in _blocks(np.ravel(values))
+    )
     if outside:
         warn(
             f"{outside} of {values.size} {what} lie outside the public bounds {low:g} to {high:g} "
             "and are clipped to them; nobody else is told",
             ClippedValues,
         )
+
+
+def _blocks(values: np.ndarray, size: int = 2**16) -> Iterator[np.ndarray]:
+    """A flat array piece by piece: so few values that all passes over them stay in the cache."""
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
 
 
 __all__ = [

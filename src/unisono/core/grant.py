@@ -14,8 +14,9 @@ import hashlib
 import operator
 import os
 import threading
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -80,15 +81,23 @@ class Grant(_Uncopyable):
                 "grants are made by Ledger.authorize only: ask the ledger, which writes the "
                 "cost down first"
             )
-        self.ledger, self.number, self.cost, self.releases = ledger, number, dict(cost), releases
+        self.ledger, self.number, self.releases = ledger, number, releases
+        # What a ledger checked once is shared by all its grants, and nobody can change it.
+        shared = cost if isinstance(cost, MappingProxyType) else MappingProxyType(dict(cost))
+        self.cost: Mapping[Viewer, Composed] = shared
         self._secret = secret
         self._next = 0
         self._lock = threading.RLock()
         self._process = os.getpid()
-        seen = self.cost.get(ITERATES, Composed())
-        self._paid = {event: count * releases_of(event) for event, count in seen.parts}
-        self._used: Counter[tuple[Event, int | None]] = Counter()
+        self._used: dict[tuple[Event, int | None], int] = {}
         self.records = records
+
+    @cached_property
+    def _paid(self) -> dict[Event, int]:
+        """How often each event may be released; counted when the first is, for of a hundred
+        thousand grants that are drawn together (`join`) none is asked."""
+        seen = self.cost.get(ITERATES, Composed())
+        return {event: count * releases_of(event) for event, count in seen.parts}
 
     @property
     def simulated(self) -> bool:
@@ -149,13 +158,14 @@ class Grant(_Uncopyable):
             self._pay_once(event, times, record)
 
     def _pay_once(self, event: Event, times: int, record: int | None) -> None:
-        if self._used[event, record] + times > self._paid.get(event, 0):
+        used = self._used.get((event, record), 0) + times
+        if used > self._paid.get(event, 0):
             known = ", ".join(type(e.noise).__name__ for e in self._paid) or "nothing"
             raise GrantMisused(
                 f"grant {self.number} paid for {known}, and not (or not as often) for {event}: "
                 "authorize the event that is released"
             )
-        self._used[event, record] += times
+        self._used[event, record] = used
 
     def __repr__(self) -> str:
         return f"<Grant {self.number}: {self._next} of {self.releases} draws used>"

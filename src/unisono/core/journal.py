@@ -4,7 +4,8 @@ Every line ends in a `chain` field, the SHA-256 of the previous chain value and 
 line's own bytes, so a changed, removed or reordered line breaks every later one. A line
 counts once it is on the disk: `append` returns after fsync. A crash in the middle of a
 write leaves a last line without its chain; nobody was ever told that it exists, so the
-next writer cuts it off. A last line that lacks only its newline (an editor strips it) is
+next writer cuts it off. A line may name in `after` the chain value before it, so that who signs
+the line signs all before it. A last line that lacks only its newline (an editor strips it) is
 whole, and counts. Two processes take turns through an advisory lock on the file, and a
 file is there with its first lines or not at all.
 """
@@ -18,9 +19,9 @@ import os
 import re
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from unisono.core.events import canonical
 from unisono.errors import (
@@ -32,6 +33,7 @@ from unisono.errors import (
     UnknownEvent,
 )
 
+T = TypeVar("T")
 GENESIS = "0" * 64
 _CHAIN_LENGTH = len(',"chain":""}') + 64
 # Quotes inside strings are escaped, so that only the end of a line looks like this. What has one
@@ -63,7 +65,7 @@ def parse(lines: Sequence[bytes], head: str, first: int) -> tuple[list[dict[str,
     documents = []
     for number, line in enumerate(lines, start=first):
         body = line[:-_CHAIN_LENGTH] + b"}"
-        head = link(head, body)
+        before, head = head, link(head, body)
         if line[-_CHAIN_LENGTH:] != _chain_field(head):
             raise LedgerCorrupted(
                 f"line {number + 1} does not continue the hash chain: it, or a line before it, "
@@ -73,6 +75,11 @@ def parse(lines: Sequence[bytes], head: str, first: int) -> tuple[list[dict[str,
             document = json.loads(body)
             if not isinstance(document, dict):
                 raise TypeError("no table")
+            if document.get("after", before) != before:
+                raise LedgerCorrupted(
+                    f"line {number + 1} was signed after other lines than those before it: it was "
+                    "moved here, or lines before it were rewritten; restore a backup"
+                )
         documents.append(document)
     return documents, head
 
@@ -105,6 +112,7 @@ class Journal:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self._name = os.fspath(self.path)
         self.head = GENESIS
         self.length = 0
         self._offset = 0
@@ -130,14 +138,9 @@ class Journal:
         status = os.fstat(self._file)
         return (1, status.st_dev, status.st_ino)
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[list[dict[str, Any]]]:
-        """Hold the file alone; yields what other processes have appended meanwhile."""
-        self.acquire()
-        try:
-            yield self.news()
-        finally:
-            self.release()
+    def locked(self) -> "Held[list[dict[str, Any]]]":
+        """Hold the file alone; inside is known what other processes have appended meanwhile."""
+        return Held(self, lambda news: news)
 
     def acquire(self) -> None:
         """Wait until no other thread or process holds the file."""
@@ -200,7 +203,7 @@ class Journal:
     def _require_same_file(self, open_file: os.stat_result) -> None:
         """Refuse to write into a file that was moved away or replaced under its name."""
         try:
-            named = os.stat(self.path)
+            named = os.stat(self._name)
         except OSError as error:
             raise unavailable(self.path, error) from None
         if (named.st_ino, named.st_dev) != (open_file.st_ino, open_file.st_dev):
@@ -266,12 +269,16 @@ class Journal:
 
 
 class MemoryJournal:
-    """The same chain without a file, for simulations and short-lived books."""
+    """The same chain without a file, for simulations and short-lived books.
+
+    `first` makes its first line, when somebody looks at lines: of a hundred thousand books that are
+    simulated nobody does.
+    """
 
     path = None
 
-    def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
+    def __init__(self, first: Callable[[], dict[str, Any]] | None = None) -> None:
+        self._first, self._later = first, list[dict[str, Any]]()
         self._head, self._linked = GENESIS, 0
         self._thread_lock, self._process = threading.RLock(), os.getpid()
 
@@ -285,20 +292,24 @@ class MemoryJournal:
             return self._head
 
     @property
+    def lines(self) -> list[dict[str, Any]]:
+        with self._thread_lock:
+            if self._first is not None:
+                self._later.insert(0, self._first())
+                self._first = None
+            return self._later
+
+    @property
     def length(self) -> int:
-        return len(self.lines)
+        with self._thread_lock:
+            return len(self._later) + (self._first is not None)
 
     @property
     def place(self) -> tuple[int, ...]:
         return (0, id(self))
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[list[dict[str, Any]]]:
-        self.acquire()
-        try:
-            yield self.news()
-        finally:
-            self.release()
+    def locked(self) -> "Held[list[dict[str, Any]]]":
+        return Held(self, lambda news: news)
 
     def acquire(self) -> None:
         if self._process != os.getpid():
@@ -317,10 +328,10 @@ class MemoryJournal:
 
     @property
     def written(self) -> int:
-        return len(self.lines)
+        return self.length
 
     def write(self, documents: Sequence[dict[str, Any]]) -> None:
-        self.lines.extend(documents)
+        self._later.extend(documents)
 
     append = write
 
@@ -328,7 +339,33 @@ class MemoryJournal:
         """Memory needs no waiting."""
 
     def close(self) -> None:
-        self.lines = []
+        self._first, self._later = None, []
+
+
+class Held(Generic[T]):
+    """A journal that is held alone inside a `with`, whose value is what `learn` makes of its news.
+
+    Written out rather than as a generator: an authorisation holds its journal once, and a generator
+    takes as long as its system calls do.
+    """
+
+    __slots__ = ("_journal", "_learn")
+
+    def __init__(
+        self, journal: Journal | MemoryJournal, learn: Callable[[list[dict[str, Any]]], T]
+    ) -> None:
+        self._journal, self._learn = journal, learn
+
+    def __enter__(self) -> T:
+        self._journal.acquire()
+        try:
+            return self._learn(self._journal.news())
+        except BaseException:
+            self._journal.release()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._journal.release()
 
 
 def create(path: str | os.PathLike[str], documents: Sequence[dict[str, Any]]) -> None:

@@ -5,29 +5,36 @@
 
 The cost is checked against every viewer's budget and is on the disk before the grant
 exists; a grant that is taken and never used stays spent. The ledger is handed its
-accountant, so it depends on nothing above `core`.
+accountant, so it depends on nothing above `core`, and its clock.
+
+Two compositions are kept to: all releases ever, within the budget's epsilon, and those of one
+calendar year (UTC), within its allowance `per_year`. Dates never go back: whatever a clock says, a
+line is dated no earlier than the line before it, so that a clock that was set back counts towards
+the later year, and a study under way is not stopped by a clock that is corrected.
 """
 
 import contextlib
 import datetime
+import gc
 import hashlib
 import hmac
 import math
 import os
+import secrets
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, Protocol
 
 from unisono.core import journal
 from unisono.core.costs import Cost, KnownCost, checked_cost, cost_name, counted_again
-from unisono.core.events import NOTHING, Composed, composed_from_json
+from unisono.core.events import NOTHING, Composed, canonical, composed_from_json
 from unisono.core.grant import _LEDGERS_ONLY, Grant, _Uncopyable, derive
-from unisono.core.journal import Journal, MemoryJournal
+from unisono.core.journal import Held, Journal, MemoryJournal
 from unisono.core.policy import Budget, Policy
+from unisono.core.raises import Raise, Signer, raise_line, raised, read_raise
 from unisono.core.trust import Relation, Viewer, describe
 from unisono.errors import (
     BudgetExceeded,
@@ -36,8 +43,9 @@ from unisono.errors import (
     LedgerCorrupted,
 )
 
-FORMAT = "unisono-ledger-1"
+FORMAT = "unisono-ledger-2"
 _AHEAD = 64
+Clock = Callable[[], float]  # seconds since 1970, as time.time
 
 
 class Accountant(Protocol):
@@ -59,6 +67,22 @@ class Receipt:
     digest: str
 
 
+class Header(NamedTuple):
+    """What the first line says: the policy with the budget at issue, who the ledger is, and when it
+    began."""
+
+    policy: Policy
+    entropy: str
+    id: str
+    time: str
+
+    @property
+    def identity(self) -> str:
+        """What the ledger is known by, wherever its file lies and whatever its budget is: its data
+        set and a random number."""
+        return hashlib.sha256(canonical([self.policy.dataset, self.id])).hexdigest()
+
+
 class Ledger(_Uncopyable):
     """One append-only book per data set; the only source of grants."""
 
@@ -66,13 +90,20 @@ class Ledger(_Uncopyable):
         self,
         maker: object,
         journal: Journal | MemoryJournal,
-        policy: Policy,
+        header: Header,
         accountant: Accountant,
         seed: int | None,
+        policy: Policy | None = None,
+        clock: Clock = time.time,
     ) -> None:
         if maker is not _LEDGERS_ONLY:
             raise GrantMisused("use Ledger.create, Ledger.open or Ledger.in_memory")
-        self.policy, self.accountant = policy, accountant
+        self._header, self._clock = header, clock
+        # What the ledger allows, and what its owner does, who may allow less.
+        self._allowed, self._own = header.policy, policy
+        self._raises: tuple[Raise, ...] = ()
+        self._identity: str | None = None  # a hash, of which many ledgers are never asked
+        self.policy, self.accountant = policy or header.policy, accountant
         self._journal = journal
         self._seed = seed
         self._seal_key = os.urandom(32)
@@ -80,7 +111,10 @@ class Ledger(_Uncopyable):
         self._histories: dict[Viewer, Composed] | None = {}
         self._last: tuple[Any, Any] = (None, None)
         self._room: tuple[KnownCost | None, int] = (None, 0)
-        self._times: Counter[str] = Counter()
+        self._times: dict[str, int] = {}
+        self._last_time = header.time
+        self._year_times: dict[str, int] = {}  # of the year of the last line
+        self._year_histories: dict[Viewer, Composed] | None = {}
         self._purposes: set[str] = set()
         self._grants = 0
         self._dispatched: set[tuple[int, int]] = set()
@@ -95,17 +129,28 @@ class Ledger(_Uncopyable):
         policy: Policy,
         accountant: Accountant,
         seed: int | None = None,
+        clock: Clock = time.time,
     ) -> "Ledger":
         """A new book at `path`; a seed makes it, and all it pays for, a simulation."""
-        journal.create(path, [_policy_line(policy, seed)])
-        return cls.open(path, accountant, policy, seed)
+        journal.create(path, [_first_line(_begun(policy, seed, clock))])
+        found = cls.open(path, accountant, None, seed, clock)
+        # A permission that is not written down.
+        found._allowed = replace(found._allowed, published=policy.published, queried=policy.queried)
+        found.policy = found._allowed
+        return found
 
     @classmethod
-    def in_memory(cls, policy: Policy, accountant: Accountant, seed: int | None = None) -> "Ledger":
+    def in_memory(
+        cls,
+        policy: Policy,
+        accountant: Accountant,
+        seed: int | None = None,
+        clock: Clock = time.time,
+    ) -> "Ledger":
         """A book that is forgotten with the process: for simulations and trying out."""
-        book = MemoryJournal()
-        book.write([_policy_line(policy, seed)])
-        return cls(_LEDGERS_ONLY, book, policy, accountant, seed)
+        first = _begun(policy, seed, clock)
+        book = MemoryJournal(partial(_first_line, first))
+        return cls(_LEDGERS_ONLY, book, first, accountant, seed, clock=clock)
 
     @classmethod
     def open(
@@ -114,43 +159,61 @@ class Ledger(_Uncopyable):
         accountant: Accountant,
         policy: Policy | None = None,
         seed: int | None = None,
+        clock: Clock = time.time,
     ) -> "Ledger":
         """The book at `path`, with all it remembers; `policy`, if given, must be its own, or one
         that only lowers budgets: what it has spent must fit into them."""
         file = Journal(path)
         try:
-            return cls._opened(file, accountant, policy, seed)
+            return cls._opened(file, accountant, policy, seed, clock)
         except BaseException:
             file.close()
             raise
 
     @classmethod
     def _opened(
-        cls, file: Journal, accountant: Accountant, policy: Policy | None, seed: int | None
+        cls,
+        file: Journal,
+        accountant: Accountant,
+        policy: Policy | None,
+        seed: int | None,
+        clock: Clock,
     ) -> "Ledger":
         path = file.path
         with file.locked() as lines:
-            written, entropy = header(lines, path)
-            if policy is not None and not policy.tightens(written):
-                raise InvalidInput(
-                    f"the ledger {path} belongs to data set {written.dataset!r} under another "
-                    "policy: open it without a policy, or use the ledger of this data set; budgets "
-                    "may be lowered, and nothing else may change"
-                )
-            if (entropy == "simulation") != (seed is not None):
+            first = header(lines, path)
+            if (first.entropy == "simulation") != (seed is not None):
                 raise InvalidInput(
                     f"the ledger {path} was made "
                     + (
                         "for a simulation: give its seed"
-                        if entropy == "simulation"
+                        if first.entropy == "simulation"
                         else "for real data: a seed would make its noise predictable, leave it out"
                     )
                 )
-            ledger = cls(_LEDGERS_ONLY, file, policy or written, accountant, seed)
+            ledger = cls(_LEDGERS_ONLY, file, first, accountant, seed, policy, clock)
             ledger._learn(lines[1:])
-            if policy is not None and policy.identity != written.identity:
-                ledger._require_spent_fits()
+            ledger._require_allowed(path)
         return ledger
+
+    def _require_allowed(self, path: object) -> None:
+        """Refuse an owner's policy that allows more than the ledger, or says something else."""
+        own, allowed = self._own, self._allowed
+        if own is None or own == allowed:
+            return
+        if not own.tightens(allowed):
+            if replace(own, budget=allowed.budget, exceptions=allowed.exceptions) == allowed:
+                raise InvalidInput(
+                    f"the policy allows more than the ledger {path} ({own.budget.words}, where "
+                    f"the ledger has {allowed.budget.words}; or an exception does): a policy by "
+                    "itself may lower a budget; to raise it, sign for it (unisono ledger raise)"
+                )
+            raise InvalidInput(
+                f"the ledger {path} belongs to data set {allowed.dataset!r} under another "
+                "policy: open it without a policy, or use the ledger of this data set; budgets "
+                "may be lowered, and nothing else may change"
+            )
+        self._require_spent_fits()
 
     def _require_spent_fits(self) -> None:
         """Refuse a budget that was lowered below what is spent: nobody can take that back."""
@@ -172,7 +235,7 @@ class Ledger(_Uncopyable):
         """Refuse, as `authorize` would, without writing anything."""
         known = self._known(cost)
         with self._up_to_date():
-            self._require_fits(known.counted)
+            self._require_fits(known.counted, self._now())
 
     def authorize(
         self,
@@ -196,33 +259,31 @@ class Ledger(_Uncopyable):
                     f"{purpose!r} was granted before: its noise is gone with the process that "
                     "asked, and it is not granted twice"
                 )
-            self._make_room(known)
-            grant = self._grant(known, releases, purpose, _now(), records)
+            now = self._now()
+            self._make_room(known, now)
+            grant = self._grant(known, releases, purpose, now, records)
             written = self._journal.written
         # Waiting for the disk outside the lock lets others write meanwhile: one sync serves all.
         self._journal.sync(written)
         return grant
 
-    @contextlib.contextmanager
-    def _up_to_date(self) -> Iterator[None]:
+    def _up_to_date(self) -> Held[None]:
         """Hold the book alone, with what others have written in it: only then is it read."""
-        with self._journal.locked() as news:
-            self._learn(news)
-            yield
+        return Held(self._journal, self._learn)
 
-    def _make_room(self, known: KnownCost) -> None:
+    def _make_room(self, known: KnownCost, now: str) -> None:
         """Refuse if the cost does not fit; else remember for how many equal ones it would.
 
         Costs only grow, so if sixty-four more fit together, each of them fits in its turn: a
-        loop of equal authorisations is accounted for once in sixty-four.
+        loop of equal authorisations is accounted for once in sixty-four. A new year allows no less.
         """
         if self._room[0] is known and self._room[1] > 0:
             return
         many = {viewer: history * _AHEAD for viewer, history in known.counted.items()}
-        if self._overspent(many) is None:
+        if self._overspent(many, now) is None:
             self._room = (known, _AHEAD)
         else:
-            self._require_fits(known.counted)
+            self._require_fits(known.counted, now)
             self._room = (known, 1)
 
     def _grant(
@@ -248,10 +309,10 @@ class Ledger(_Uncopyable):
         )
         self._journal.write(lines)
         self._costs.setdefault(known.name, known.counted)
-        self._times[known.name] += 1
+        self._count(known.name, now)
         self._purposes.add(purpose)
         self._grants += 1
-        self._histories = None
+        self._histories = self._year_histories = None
         self._room = (known, self._room[1] - 1) if self._room[0] is known else (None, 0)
         secret = self._fresh_secret(number)
         return Grant(_LEDGERS_ONLY, self, number, known.cost, releases, secret, records)
@@ -266,12 +327,12 @@ class Ledger(_Uncopyable):
         follows the number of distinct histories.
         """
         _require_whole(releases)
-        now = _now()
-        with _all_held(ledgers):
-            checked = Ledger._ask_all(ledgers, cost)
+        with _collector_paused(), _all_held(ledgers):
+            times = [ledger._now() for ledger in ledgers]
+            checked = Ledger._ask_all(ledgers, cost, times)
             grants = [
                 ledger._grant(known, releases, purpose, now)
-                for ledger, known in zip(ledgers, checked, strict=True)
+                for ledger, known, now in zip(ledgers, checked, times, strict=True)
             ]
             written = [ledger._journal.written for ledger in ledgers]
         for ledger, own in zip(ledgers, written, strict=True):
@@ -282,27 +343,27 @@ class Ledger(_Uncopyable):
     def check_all(ledgers: Sequence["Ledger"], cost: Cost) -> None:
         """Refuse, as `authorize_all` would, without writing anything."""
         with _all_held(ledgers):
-            Ledger._ask_all(ledgers, cost)
+            Ledger._ask_all(ledgers, cost, [ledger._now() for ledger in ledgers])
 
     @staticmethod
-    def _ask_all(ledgers: Sequence["Ledger"], cost: Cost) -> list[KnownCost]:
+    def _ask_all(ledgers: Sequence["Ledger"], cost: Cost, times: Sequence[str]) -> list[KnownCost]:
         """Refuse if one ledger would; those who must answer alike are asked once."""
         answers: dict[Any, KnownCost] = {}
         given = []
-        for ledger in ledgers:
-            question = ledger._question
+        for ledger, now in zip(ledgers, times, strict=True):
+            question = ledger._question(now)
             if question not in answers:
                 known = ledger._known(cost)
-                ledger._require_fits(known.counted)
+                ledger._require_fits(known.counted, now)
                 answers[question] = known
             given.append(answers[question])
         return given
 
-    @property
-    def _question(self) -> Any:
+    def _question(self, now: str) -> Any:
         """Equal for ledgers that must give the same answer to the same cost."""
         policy = self.policy
         return (
+            frozenset(self._of_year(now).items()) if policy.paced else None,
             policy.budget,
             policy.exceptions,
             policy.relation,
@@ -320,54 +381,108 @@ class Ledger(_Uncopyable):
             last = self._last = (items, checked)
         return last[1]
 
-    def _require_fits(self, cost: Cost) -> None:
-        """Refuse a cost that some viewer's budget cannot bear on top of what is spent."""
-        viewer = self._overspent(cost)
-        if viewer is not None:
-            budget = self.policy.budget_for(viewer)
-            raise BudgetExceeded(self._refusal(viewer, budget, cost[viewer]))
+    def _require_fits(self, cost: Cost, now: str) -> None:
+        """Refuse a cost that some viewer's budget, or this year's allowance of it, cannot bear on
+        top of what is spent."""
+        over = self._overspent(cost, now)
+        if over is not None:
+            raise BudgetExceeded(self._refusal(over, cost[over.viewer], now))
 
-    def _overspent(self, cost: Cost) -> Viewer | None:
-        """The first viewer against whom the cost does not fit."""
+    def _overspent(self, cost: Cost, now: str) -> "_Limit | None":
+        """The first limit into which the cost does not fit."""
         asked = set()
         for viewer, history in cost.items():
-            budget, total = self.policy.budget_for(viewer), self._history(viewer) + history
-            # Viewers who have seen the same under the same budget are asked about once.
-            if math.isinf(budget.epsilon) or (total, budget) in asked:
-                continue
-            if not self._fits(total, budget):
-                return viewer
-            asked.add((total, budget))
+            for limit in self._limits(viewer, now):
+                total = limit.spent + history
+                # Viewers who have seen the same under the same budget are asked about once.
+                if (total, limit.budget) in asked:
+                    continue
+                if not self._fits(total, limit.budget):
+                    return limit
+                asked.add((total, limit.budget))
         return None
+
+    def _limits(self, viewer: Viewer, now: str) -> "Iterator[_Limit]":
+        """What holds against a viewer, with what is spent of it: the budget, and that of a year."""
+        budget = self.policy.budget_for(viewer)
+        if math.isinf(budget.epsilon):
+            return
+        yield _Limit(viewer, Budget(budget.epsilon, budget.delta), self._history(viewer))
+        if budget.per_year is not None:
+            spent, year = self._year_history(viewer, now), _year(now)
+            yield _Limit(viewer, Budget(budget.per_year, budget.delta), spent, year)
 
     def _fits(self, history: Composed, budget: Budget) -> bool:
         relation = self.policy.relation
         return self.accountant.fits(history, relation, budget.epsilon, budget.delta)
 
-    def _refusal(self, viewer: Viewer, budget: Budget, asked: Composed) -> str:
-        spent = self.spent(viewer, budget.delta)
-        alone = self.accountant.epsilon(asked, self.policy.relation, budget.delta)
-        fitting = self._largest_fitting(viewer, budget, asked)
+    def _refusal(self, over: "_Limit", asked: Composed, now: str) -> str:
+        viewer, budget, year = over.viewer, over.budget, over.year
+        relation = self.policy.relation
+        spent = (
+            0.0
+            if over.spent == NOTHING
+            else self.accountant.epsilon(over.spent, relation, budget.delta)
+        )
+        alone = self.accountant.epsilon(asked, relation, budget.delta)
+        fitting = self._largest_fitting(over, asked)
+        when = "" if year is None else f" in {year}, the allowance of one year,"
+        later = "" if year is None else f"; or wait for 1 January {year + 1} (UTC)"
         return (
             f"refused before reading {self.policy.dataset!r}: against {describe(viewer)} this "
-            f"asks for epsilon {alone:.4g} (alone), {spent:.4g} of {budget.epsilon:.4g} is spent "
-            f"at delta {budget.delta:g}; {fitting}"
+            f"asks for epsilon {alone:.4g} (alone), {spent:.4g} of {budget.epsilon:.4g} is spent"
+            f"{when} at delta {budget.delta:g}; {fitting}{later}"
         )
 
-    def _largest_fitting(self, viewer: Viewer, budget: Budget, asked: Composed) -> str:
+    def _largest_fitting(self, over: "_Limit", asked: Composed) -> str:
         """Which part of what was asked would still fit, for the message of a refusal."""
-        history = self._history(viewer)
         if len(asked.parts) != 1:
             return "ask for fewer releases or add more noise"
         event, count = asked.parts[0]
         low, high = 0, count
         while high - low > 1:
             middle = (low + high) // 2
-            fits = self._fits(history + event * middle, budget)
+            fits = self._fits(over.spent + event * middle, over.budget)
             low, high = (middle, high) if fits else (low, middle)
         if low:
             return f"{low} of the {count} releases would fit, or add more noise to each"
         return "not even one such release would fit: add more noise, or stop here"
+
+    # ------------------------------------------------------------- raising
+
+    def raise_budget(self, budget: Budget, reason: str, signer: Signer) -> Raise:
+        """Raise the general budget by a line that the party signs; on the disk when this returns.
+
+        A policy that its owner gave and that allows less goes on to hold."""
+        with self._up_to_date():
+            first = self._raises[:1]
+            if any(one.key != signer.public.hex() for one in first):
+                raise InvalidInput(
+                    f"this ledger's budget was raised with the key {first[0].key[:16]}… of "
+                    f"{first[0].signer!r}, and this is {signer.public.hex()[:16]}… of "
+                    f"{signer.name!r}: sign with the key that was used before"
+                )
+            line = raise_line(
+                self._allowed,
+                budget,
+                reason,
+                signer,
+                identity=self.identity,
+                number=len(self._raises),
+                after=self._journal.head,
+                time=self._now(),
+            )
+            found = read_raise(line, self._allowed, self.identity, self._raises)
+            self._journal.append([line])
+            self._take_raise(found)
+        return found
+
+    def _take_raise(self, found: Raise) -> None:
+        self._date(found.time)
+        self._raises += (found,)
+        self._allowed = raised(self._allowed, found.budget)
+        if self._own is None:
+            self.policy = self._allowed
 
     # ------------------------------------------------------- dispatching
 
@@ -420,7 +535,27 @@ class Ledger(_Uncopyable):
 
     @property
     def identity(self) -> str:
-        return self.policy.identity
+        """What it is known by, wherever the file lies and whatever its budget is."""
+        if self._identity is None:
+            self._identity = self._header.identity
+        return self._identity
+
+    @property
+    def issued(self) -> Budget:
+        """The general budget with which it began."""
+        return self._header.policy.budget
+
+    @property
+    def raises(self) -> tuple[Raise, ...]:
+        """How the general budget was raised since, oldest first."""
+        with self._up_to_date():
+            return self._raises
+
+    @property
+    def year(self) -> int:
+        """The calendar year (UTC) whose allowance is being spent."""
+        with self._up_to_date():
+            return _year(self._now())
 
     @property
     def head(self) -> str:
@@ -444,6 +579,20 @@ class Ledger(_Uncopyable):
             return 0.0
         return self.accountant.epsilon(history, self.policy.relation, delta)
 
+    def spent_this_year(self, viewer: Viewer, delta: float | None = None) -> float:
+        """Epsilon that the releases of this calendar year compose to, against a viewer."""
+        delta = self.policy.budget_for(viewer).delta if delta is None else delta
+        history = self.history_this_year(viewer)
+        if history == NOTHING:
+            return 0.0
+        return self.accountant.epsilon(history, self.policy.relation, delta)
+
+    def history_this_year(self, viewer: Viewer) -> Composed:
+        """Everything this viewer has been shown in this calendar year (UTC)."""
+        self._require_counted(viewer)
+        with self._up_to_date():
+            return self._year_history(viewer, self._now())
+
     def history(self, viewer: Viewer) -> Composed:
         """Everything this viewer has been shown, equal events counted together."""
         self._require_counted(viewer)
@@ -463,6 +612,14 @@ class Ledger(_Uncopyable):
             return tuple(sorted({v for cost in self._costs.values() for v in cost}))
 
     @property
+    def year_key(self) -> Any:
+        """Equal for ledgers that have paid for the same things this year, where that is limited."""
+        with self._up_to_date():
+            now = self._now()
+            paid = frozenset(self._of_year(now).items())
+            return (_year(now), paid) if self.policy.paced else None
+
+    @property
     def history_key(self) -> frozenset[tuple[str, int]]:
         """Equal for ledgers that have paid for the same things equally often."""
         return frozenset(self._times.items())
@@ -470,12 +627,37 @@ class Ledger(_Uncopyable):
     def _history(self, viewer: Viewer) -> Composed:
         """Only while the book is held: another thread could change it meanwhile."""
         if self._histories is None:
-            self._histories = {}
-            for name, times in self._times.items():
-                for seen_by, history in self._costs[name].items():
-                    before = self._histories.get(seen_by, NOTHING)
-                    self._histories[seen_by] = before + history * times
+            self._histories = _composed(self._times, self._costs)
         return self._histories.get(viewer, NOTHING)
+
+    def _of_year(self, now: str) -> Mapping[str, int]:
+        """What was paid for in the year of `now`, which no line is later than."""
+        return self._year_times if _year(now) == _year(self._last_time) else {}
+
+    def _year_history(self, viewer: Viewer, now: str) -> Composed:
+        if _year(now) != _year(self._last_time):
+            return NOTHING
+        if self._year_histories is None:
+            self._year_histories = _composed(self._year_times, self._costs)
+        return self._year_histories.get(viewer, NOTHING)
+
+    def _now(self) -> str:
+        """The present time, or that of the last line, whichever is later."""
+        now, last = _written_time(int(self._clock())), self._last_time
+        return last if now <= last else now
+
+    def _date(self, now: str) -> None:
+        """Take in the date of the next line; with another year another allowance begins."""
+        if now[:4] != self._last_time[:4]:
+            self._year_times, self._year_histories = {}, {}
+        self._last_time = now
+
+    def _count(self, name: str, now: str) -> None:
+        """A cost of this name was paid once more."""
+        if now is not self._last_time:
+            self._date(now)
+        self._times[name] = self._times.get(name, 0) + 1
+        self._year_times[name] = self._year_times.get(name, 0) + 1
 
     def close(self) -> None:
         self._journal.close()
@@ -484,17 +666,19 @@ class Ledger(_Uncopyable):
 
     def _learn(self, lines: list[dict[str, Any]]) -> None:
         """Take in lines written by others; nothing written before can be redefined."""
-        pending: Counter[str] = Counter()
+        if not lines:
+            return
         with journal.understood("a line"):
             for line in lines:
                 match line.get("kind"):
                     case "grant" if line["cost"] in self._costs:
-                        if line["number"] != self._grants + pending.total():
+                        if line["number"] != self._grants:
                             raise LedgerCorrupted(
                                 f"grant {line['number']} is out of order: "
                                 "lines were removed or added by hand"
                             )
-                        pending[line["cost"]] += 1
+                        self._count(line["cost"], require_later(line["time"], self._last_time))
+                        self._grants += 1
                         self._purposes.add(line["purpose"])
                     case "cost" if line["cost"] not in self._costs:
                         cost = {
@@ -505,21 +689,57 @@ class Ledger(_Uncopyable):
                                 "a cost does not bear its own name: it was changed by hand"
                             )
                         self._costs[line["cost"]] = counted_again(cost, self.policy)
+                    case "raise":
+                        require_later(line["time"], self._last_time)
+                        self._take_raise(
+                            read_raise(line, self._allowed, self.identity, self._raises)
+                        )
                     case other:
                         raise LedgerCorrupted(
                             f"a line of kind {other!r} cannot stand where it "
                             "does: it was written by hand or by another version; it is never free"
                         )
-        self._times.update(pending)
-        self._grants += pending.total()
-        if lines:
-            self._histories, self._room = None, (None, 0)
+        self._histories = self._year_histories = None
+        self._room = (None, 0)
 
     def _fresh_secret(self, number: int) -> bytes:
         if self._seed is None:
             return os.urandom(32)
         seed = hashlib.sha256(f"simulation {self._seed}".encode()).digest()
-        return derive(seed, "grant", self.identity.encode(), number)
+        return derive(seed, "grant", self._header.policy.fingerprint.encode(), number)
+
+
+class _Limit(NamedTuple):
+    """A budget that holds against a viewer, for ever or in one year, and what is spent of it."""
+
+    viewer: Viewer
+    budget: Budget
+    spent: Composed
+    year: int | None = None
+
+
+def _composed(
+    times: Mapping[str, int], costs: Mapping[str, Mapping[Viewer, Composed]]
+) -> dict[Viewer, Composed]:
+    """What each viewer was shown by costs that were paid so many times."""
+    found: dict[Viewer, Composed] = {}
+    for name, count in times.items():
+        for viewer, history in costs[name].items():
+            found[viewer] = found.get(viewer, NOTHING) + history * count
+    return found
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Without automatic garbage collection: a hundred thousand new grants are all kept, and walking
+    through everything that lives, again and again as they grow, takes longer than making them."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextlib.contextmanager
@@ -546,30 +766,82 @@ def _require_whole(releases: int) -> None:
         raise InvalidInput(f"releases = {releases!r}: authorize at least one whole release")
 
 
-def header(lines: Sequence[Mapping[str, Any]], path: object) -> tuple[Policy, str]:
+def header(lines: Sequence[Mapping[str, Any]], path: object) -> Header:
+    """What the first line says."""
     if not lines or (lines[0].get("kind"), lines[0].get("format")) != ("policy", FORMAT):
         raise LedgerCorrupted(
-            f"{path} does not begin with the policy of a {FORMAT} file: it is not a ledger, or its "
-            "beginning is lost"
+            f"{path} does not begin with the policy of a {FORMAT} file: it is not a ledger, or one "
+            "of another version, or its beginning is lost"
         )
     with journal.understood("the first line"):
-        return Policy.from_json(lines[0]["policy"]), str(lines[0]["entropy"])
+        first = lines[0]
+        if not isinstance(first["id"], str) or len(first["id"]) < 32:
+            raise TypeError("no id")
+        time = require_later(first["time"], "")
+        return Header(Policy.from_json(first["policy"]), str(first["entropy"]), first["id"], time)
 
 
-def _policy_line(policy: Policy, seed: int | None) -> dict[str, Any]:
-    """The first line of every ledger."""
+def raises_in(lines: Sequence[Mapping[str, Any]], first: Header) -> tuple[Raise, ...]:
+    """How the budget was raised, from the lines of a ledger."""
+    found: tuple[Raise, ...] = ()
+    policy = first.policy
+    with journal.understood("a raise"):
+        for line in lines:
+            if line.get("kind") == "raise":
+                found += (read_raise(line, policy, first.identity, found),)
+                policy = raised(policy, found[-1].budget)
+    return found
+
+
+def terms(lines: Sequence[Mapping[str, Any]], path: object) -> Policy:
+    """What a ledger allows at present, from its lines: the policy it began with, and its raises."""
+    first = header(lines, path)
+    raises = raises_in(lines, first)
+    return replace(first.policy, budget=raises[-1].budget) if raises else first.policy
+
+
+def require_later(time: object, last: str) -> str:
+    """A date as ledgers write it, that is no earlier than the last."""
+    if time == last:
+        return last
+    if not isinstance(time, str) or time != datetime.datetime.fromisoformat(time).astimezone(
+        datetime.UTC
+    ).isoformat(timespec="seconds"):
+        raise LedgerCorrupted(f"{time!r} is no date of a ledger: it was written by hand")
+    if time < last:
+        raise LedgerCorrupted(
+            f"a line of {time} comes after one of {last}: dates never go back in a ledger, so it "
+            "was written or changed by hand"
+        )
+    return time
+
+
+def _begun(policy: Policy, seed: int | None, clock: Clock) -> Header:
+    """What a new ledger begins with; a simulation is the same every time."""
+    own = secrets.token_hex(16) if seed is None else _simulated_id(seed)
     entropy = "os" if seed is None else "simulation"
+    return Header(policy, entropy, own, _written_time(int(clock())))
+
+
+@lru_cache(maxsize=1)
+def _simulated_id(seed: int) -> str:
+    return hashlib.sha256(f"simulation {seed}".encode()).hexdigest()[:32]
+
+
+def _first_line(first: Header) -> dict[str, Any]:
+    """The first line of every ledger."""
     return {
         "kind": "policy",
         "format": FORMAT,
-        "policy": policy.to_json(),
-        "entropy": entropy,
-        "time": _now(),
+        "id": first.id,
+        "policy": first.policy.to_json(),
+        "entropy": first.entropy,
+        "time": first.time,
     }
 
 
-def _now() -> str:
-    return _written_time(int(time.time()))
+def _year(time: str) -> int:
+    return int(time[:4])
 
 
 @lru_cache(maxsize=1)

@@ -12,8 +12,9 @@ from typing import Any
 from unisono.core.costs import counted_again
 from unisono.core.events import NOTHING, Composed, compose, composed_from_json
 from unisono.core.journal import understood
-from unisono.core.ledger import header
-from unisono.core.policy import Policy
+from unisono.core.ledger import header, raises_in, require_later, terms
+from unisono.core.policy import Budget, Policy
+from unisono.core.raises import Raise
 from unisono.core.trust import Viewer
 from unisono.errors import LedgerCorrupted
 
@@ -33,37 +34,61 @@ class Entry:
 
 @dataclass(frozen=True)
 class Summary:
-    """Policy, entries and what each viewer has been shown."""
+    """The policy as it is now, the budget it began with and how that was raised; entries, and what
+    each viewer has been shown, in all and in the year of the last line."""
 
     policy: Policy
+    issued: Budget
+    raises: tuple[Raise, ...]
+    identity: str
     created: str
+    last: str
     simulated: bool
     entries: tuple[Entry, ...]
     histories: Mapping[Viewer, Composed]
     grants: Mapping[Viewer, int]
 
+    def of_year(self, year: int) -> Mapping[Viewer, Composed]:
+        """What each viewer was shown in a calendar year (UTC)."""
+        own = [entry for entry in self.entries if int(entry.time[:4]) == year]
+        return {
+            viewer: compose(entry.counted[viewer] for entry in own if viewer in entry.counted)
+            for viewer in self.histories
+        }
+
 
 def summary(lines: Sequence[Mapping[str, Any]]) -> Summary:
     """The book that `lines` (from `journal.read`) tell; anything unexpected is corruption."""
-    policy, entropy = header(lines, "the file")
+    first = header(lines, "the file")
+    raises, policy = raises_in(lines, first), terms(lines, "the file")
     with understood("a line"):
-        created = str(lines[0]["time"])
-        costs, entries = _entries(lines[1:], policy)
+        costs, entries, last = _entries(lines[1:], policy, first.time)
     times = Counter(name for name, _ in entries)
     viewers = sorted({viewer for name in times for viewer in costs[name]})
     histories = {viewer: _history(viewer, costs, times) for viewer in viewers}
     grants = {v: sum(n for name, n in times.items() if v in costs[name]) for v in viewers}
     shown = tuple(entry for _, entry in entries)
-    return Summary(policy, created, entropy == "simulation", shown, histories, grants)
+    return Summary(
+        policy,
+        first.policy.budget,
+        raises,
+        first.identity,
+        first.time,
+        last,
+        first.entropy == "simulation",
+        shown,
+        histories,
+        grants,
+    )
 
 
 _Costs = dict[str, dict[Viewer, Composed]]
 
 
 def _entries(
-    lines: Sequence[Mapping[str, Any]], policy: Policy
-) -> tuple[_Costs, list[tuple[str, Entry]]]:
-    """What counts of every cost, by its name; and the grants."""
+    lines: Sequence[Mapping[str, Any]], policy: Policy, last: str
+) -> tuple[_Costs, list[tuple[str, Entry]], str]:
+    """What counts of every cost, by its name; the grants; and the last date."""
     shown: _Costs = {}
     costs: _Costs = {}
     entries = []
@@ -76,22 +101,24 @@ def _entries(
                 }
                 costs[name] = counted_again(shown[name], policy)
             case "grant":
-                name = line["cost"]
+                name, last = line["cost"], require_later(line["time"], last)
                 entry = Entry(
                     int(line["number"]),
-                    str(line["time"]),
+                    last,
                     str(line["purpose"]),
                     int(line["releases"]),
                     shown[name],
                     costs[name],
                 )
                 entries.append((name, entry))
+            case "raise":
+                last = require_later(line["time"], last)
             case other:
                 raise LedgerCorrupted(
                     f"unknown line {other!r}: it was written by another version; an unknown line "
                     "is never taken as free"
                 )
-    return costs, entries
+    return costs, entries, last
 
 
 def _history(viewer: Viewer, costs: _Costs, times: Counter[str]) -> Composed:

@@ -1,7 +1,8 @@
 """What a party allows: the budget of one data set, per viewer.
 
-The policy is the first line of the data set's ledger and gives the ledger its identity:
-moving or renaming the file changes nothing, and no other policy can be slipped under it.
+The policy is in the first line of the data set's ledger. Of all it says budgets alone may change
+later: an owner lowers them in the policy file, and raises them by a signed line of the ledger
+(`core.raises`). What a ledger is known by is not its policy, but its data set and a random number.
 """
 
 import hashlib
@@ -18,7 +19,11 @@ from unisono.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Budget:
-    """At most epsilon at this delta; infinite epsilon says that the viewer is trusted.
+    """At most epsilon at this delta, for ever; infinite epsilon says that the viewer is trusted.
+
+    `per_year` is the allowance of one calendar year (UTC), at the same delta: what the releases of
+    that year compose to. It paces spending and forgives nothing, as all years compose to at most
+    epsilon.
 
     >>> Budget(0, 1e-6)
     Traceback (most recent call last):
@@ -28,6 +33,7 @@ or 'inf' for a viewer who is trusted
 
     epsilon: float
     delta: float = 0.0
+    per_year: float | None = None
 
     def __post_init__(self) -> None:
         if not (isinstance(self.epsilon, (int, float)) and self.epsilon > 0):
@@ -40,19 +46,53 @@ or 'inf' for a viewer who is trusted
                 f"delta = {self.delta!r} lies outside [0, 1): it is the probability of the worst "
                 "case, so choose one far below 1 / number of records, such as 1e-6"
             )
+        if self.per_year is not None and not (
+            isinstance(self.per_year, (int, float)) and 0 < self.per_year < self.epsilon
+        ):
+            raise InvalidInput(
+                f"per_year = {self.per_year!r}: the allowance of a year lies above zero and below "
+                f"epsilon = {self.epsilon:g}, which all years share; leave it out, or choose less"
+            )
+
+    @property
+    def in_a_year(self) -> float:
+        """The most that one year may take of it."""
+        return self.epsilon if self.per_year is None else self.per_year
+
+    def within(self, other: "Budget") -> bool:
+        """Whether it allows nowhere more than the other."""
+        return (
+            self.epsilon <= other.epsilon
+            and self.delta <= other.delta
+            and self.in_a_year <= other.in_a_year
+        )
+
+    @property
+    def words(self) -> str:
+        """For messages.
+
+        >>> Budget(6.0, 1e-6, 2.0).words
+        'epsilon 6 at delta 1e-06, 2 of it in a year'
+        """
+        year = "" if self.per_year is None else f", {self.per_year:g} of it in a year"
+        return f"epsilon {self.epsilon:g} at delta {self.delta:g}{year}"
 
     def to_json(self) -> list[float | str]:
-        return ["inf" if math.isinf(self.epsilon) else float(self.epsilon), float(self.delta)]
+        epsilon = "inf" if math.isinf(self.epsilon) else float(self.epsilon)
+        year = [] if self.per_year is None else [float(self.per_year)]
+        return [epsilon, float(self.delta), *year]
 
     @classmethod
     def from_json(cls, document: Any) -> "Budget":
-        epsilon, delta = document
-        return cls(math.inf if epsilon == "inf" else epsilon, delta)
+        epsilon, delta, *year = document
+        (per_year,) = year or (None,)
+        return cls(math.inf if epsilon == "inf" else epsilon, delta, per_year)
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Budget of one data set: `budget` for every viewer, `exceptions` for named ones.
+    """Budget of one data set: `budget` for every viewer, `exceptions` for named ones. An exception
+    that says nothing of a year is paced as everybody is.
 
     The budget also holds against the server together with `colluders` parties; larger
     coalitions are not counted. `records_per_person` and `parties_disjoint` are declarations
@@ -60,8 +100,8 @@ class Policy:
     less.
 
     `published` allows noise as a publication prints it (`core.printed`), at its true cost. It is a
-    permission that may be given and taken back, and no part of the ledger's identity. `queried`
-    says that the records are the rows of the party's own query, which certificates print too.
+    permission that may be given and taken back, and is not written into the ledger. `queried` says
+    that the records are the rows of the party's own query, which certificates print too.
     """
 
     dataset: str
@@ -93,10 +133,24 @@ class Policy:
         object.__setattr__(self, "exceptions", ordered)
 
     def budget_for(self, viewer: Viewer) -> Budget:
-        for named, budget in self.exceptions:
-            if named == viewer:
-                return budget
-        return self.budget
+        return self._named.get(viewer, self.budget)
+
+    @cached_property
+    def _named(self) -> dict[Viewer, Budget]:
+        year = self.budget.per_year
+        return {
+            viewer: replace(own, per_year=year)
+            if year is not None and own.per_year is None and year < own.epsilon < math.inf
+            else own
+            for viewer, own in self.exceptions
+        }
+
+    @property
+    def paced(self) -> bool:
+        """Whether some viewer's budget is given out by the year."""
+        return self.budget.per_year is not None or (
+            bool(self.exceptions) and any(own.per_year is not None for _, own in self.exceptions)
+        )
 
     def tightens(self, other: "Policy") -> bool:
         """Whether it says the same with budgets that are nowhere larger."""
@@ -104,12 +158,12 @@ class Policy:
         pairs = [(self.budget, other.budget)]
         pairs += [(self.budget_for(viewer), other.budget_for(viewer)) for viewer in named]
         return replace(self, budget=other.budget, exceptions=other.exceptions) == other and all(
-            own.epsilon <= before.epsilon and own.delta <= before.delta for own, before in pairs
+            own.within(before) for own, before in pairs
         )
 
     @cached_property
-    def identity(self) -> str:
-        """What the data set's ledger is known by, wherever the file lies."""
+    def fingerprint(self) -> str:
+        """Equal for policies that say the same; with a seed it fixes a simulation's noise."""
         return hashlib.sha256(canonical(self.to_json())).hexdigest()
 
     def to_json(self) -> dict[str, Any]:

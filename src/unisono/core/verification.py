@@ -26,8 +26,8 @@ def verify(path: str | os.PathLike[str], head: str | None = None) -> Verificatio
     """Check a ledger file; with a `head` kept elsewhere, truncation and rewriting show too."""
     try:
         lines, now = read(path)
-        policy, _ = header(lines, path)
-        reader = Ledger(_LEDGERS_ONLY, MemoryJournal(), policy, _NO_ACCOUNTANT, None)
+        first = header(lines, path)
+        reader = Ledger(_LEDGERS_ONLY, MemoryJournal(), first, _NO_ACCOUNTANT, None)
         reader._learn(lines[1:])
     except (LedgerCorrupted, UnknownEvent) as error:
         return Verification(0, "", False, str(error))

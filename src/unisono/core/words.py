@@ -38,6 +38,18 @@ def round_up(value: float, digits: int) -> float:
     return rounded if rounded >= value else round(value + 10.0**-places, places)
 
 
+def remaining(value: float, digits: int = 4) -> str:
+    """What is left of something, rounded down.
+
+    >>> remaining(5.00007), remaining(4.99999), remaining(0.0), remaining(0.123456)
+    ('5', '4.999', '0', '0.1234')
+    """
+    if value <= 0:
+        return "0"
+    places = digits - 1 - math.floor(math.log10(value))
+    return plain(math.floor(value * 10.0**places) / 10.0**places, digits)
+
+
 def plain(value: float, digits: int = 4) -> str:
     """A number without exponent where that stays readable.
 

@@ -13,15 +13,26 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.ledger import Ledger
+from unisono.core.outlook import Outlook, outlook
+from unisono.core.policy import Budget
 from unisono.deployment.coordinate import ServerPlace, authority_of, run, serving
 from unisono.deployment.files import folder_for
 from unisono.deployment.job import Job, Progress
-from unisono.deployment.parties_here import explained, policy_for, was_made
+from unisono.deployment.parties_here import (
+    Ask,
+    agreed_budget,
+    explained,
+    policy_for,
+    refuse,
+    was_made,
+)
 from unisono.deployment.public_test import public_test, require_public
 from unisono.engines.distributed.server import Conditions
 from unisono.errors import InvalidInput
 from unisono.runs.folder import ROSTER, write
-from unisono.studies.build import build
+from unisono.studies.build import Built, build
 from unisono.studies.data_set import data_set, require_apart
 from unisono.studies.file import load_study
 from unisono.studies.keys import keygen
@@ -41,10 +52,14 @@ def run_local(
     follow: Callable[[Progress], None],
     conditions: Conditions,
     recorded: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    budget: Budget | None = None,
+    ask: Ask = refuse,
+    say: Callable[[Mapping[str, Outlook]], None] = lambda outlooks: None,
 ) -> dict[str, Any]:
     """Run the study with all its parties on this machine; returns what came out.
 
-    `recorded` is entered while the server runs, and told how it ended.
+    `recorded` is entered while the server runs, and told how it ended. `budget` is for parties that
+    have none, or `ask` says it; `say` is told what the study takes before anything is spent.
     """
     file = load_study(study)
     built = build(file)
@@ -52,12 +67,15 @@ def run_local(
     for name in file.names:  # here rather than in a party's log
         built.columns(built.table(data[name]), name)
     require_public(public_test(file, study), data)
+    sets = {name: data_set(data[name]) for name in file.names}
+    budget = agreed_budget(built, sets, None, budget, ask)
     policies = {
-        name: policy_for(built, data_set(data[name]), name, None, False) for name in file.names
+        name: policy_for(built, own, name, None, False, budget) for name, own in sets.items()
     }
     for name, policy in policies.items():
         with explained(policy):
             require_allowed(policy, file, built.study, name, built.costs)
+    say(_outlooks(built, policies))
     folder_for(folder)
     roster = folder / ROSTER
     if not roster.exists():
@@ -96,6 +114,19 @@ def _kept(policy: PolicyFile, home: Path) -> Path:
         return Path(policy.source.path)
     write(home / "policy.toml", policy.source.text.encode())
     return home / "policy.toml"
+
+
+def _outlooks(built: Built, policies: Mapping[str, PolicyFile]) -> dict[str, Outlook]:
+    """What the study takes of each party's budget; no ledger is begun."""
+    found = {}
+    for name, policy in policies.items():
+        kept = policy.ledger_path.exists()
+        book = policy.open_ledger() if kept else Ledger.in_memory(policy.core_policy(), ACCOUNTANT)
+        own = outlook(book, built.costs[built.file.party(name)])
+        book.close()
+        if own is not None:
+            found[name] = own
+    return found
 
 
 def _port(file: StudyFile) -> int | None:

@@ -23,12 +23,13 @@ from typing import Any
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.certificate import Certificate, certify
 from unisono.core.ledger import Ledger
+from unisono.core.outlook import Outlook, outlook
 from unisono.core.study import Party, Study
 from unisono.core.trust import Trust
 from unisono.core.values import Private
 from unisono.deployment.files import folder_for, save_result
 from unisono.deployment.job import Progress
-from unisono.deployment.parties_here import explained, policy_for
+from unisono.deployment.parties_here import Ask, agreed_budget, explained, policy_for, refuse
 from unisono.deployment.public_test import Test, public_test, read_public_test
 from unisono.deployment.record import Budgets, RunLog, model_so_far, write_transcript
 from unisono.deployment.run_folder import RunPlace, begin, claimed, require_folder
@@ -58,8 +59,10 @@ from unisono.studies.streamed import StreamedRecords
 Follow = Callable[[Progress], None]
 
 
-def prepare(place: RunPlace) -> "LocalRun":
-    """Read and check all files; nothing is written and nothing is spent."""
+def prepare(place: RunPlace, ask: Ask = refuse) -> "LocalRun":
+    """Read and check all files; nothing is written and nothing is spent.
+
+    Where a party has no budget and `place` names none, `ask` is told what the study takes of it."""
     file = load_study(place.study)
     built = build(file)
     simulated = place.seed is not None
@@ -69,8 +72,11 @@ def prepare(place: RunPlace) -> "LocalRun":
     for own in sets.values():
         if not simulated and (place.second_ledgers is None or own.policy is not None):
             require_only_ledger(own)
+    budget = place.budget
+    if not simulated:
+        budget = agreed_budget(built, sets, place.second_ledgers, budget, ask)
     policies = {
-        name: policy_for(built, own, name, place.second_ledgers, simulated)
+        name: policy_for(built, own, name, place.second_ledgers, simulated, budget)
         for name, own in sets.items()
     }
     keys = {
@@ -121,6 +127,17 @@ class LocalRun:
             begin(folder)
             shutil.copyfile(self.place.study, folder / STUDY)
             yield books
+
+    def outlooks(self, books: Mapping[str, Ledger]) -> Mapping[str, Outlook]:
+        """What the study takes of each party's budget; nothing of a run that was begun, in which
+        some of it is paid already, or of a simulation."""
+        if self.place.seed is not None or any(
+            self._paid(stage, books) for stage in self.built.stages
+        ):
+            return {}
+        costs, file = self.built.costs, self.built.file
+        found = {name: outlook(book, costs[file.party(name)]) for name, book in books.items()}
+        return {name: own for name, own in found.items() if own is not None}
 
     def run(self, books: Mapping[str, Ledger], follow: Follow) -> dict[str, Any]:
         """Learn, test and write everything down; returns the result."""

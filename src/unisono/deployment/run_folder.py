@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from unisono.core.policy import Budget
 from unisono.deployment.files import folder_for, held
 from unisono.errors import InvalidInput
 from unisono.runs.folder import (
@@ -25,7 +26,8 @@ class RunPlace:
     """Which study, whose files, and where everything goes; a seed makes it a simulation.
 
     `second_ledgers` is a folder for new books of parties that bring no policy: what the records'
-    own ledgers, beside them, have spent is not counted there.
+    own ledgers, beside them, have spent is not counted there. `budget` is what all studies together
+    may ever take of a party that has neither a policy nor a ledger: nobody else chooses it.
     """
 
     study: Path
@@ -34,6 +36,7 @@ class RunPlace:
     second_ledgers: Path | None = None
     test: Path | None = None
     seed: int | None = None
+    budget: Budget | None = None
 
 
 def default_folder(study: Path, simulated: bool) -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from unisono.core.events import Event
@@ -57,9 +57,10 @@ class Chunk:
         summed: bool = False,
     ) -> None:
         algorithm, facts, trust = study.algorithm, study.facts, study.trust
-        # Records are handed to the compiled program's device once, not with every chunk.
+        # Records are handed to the compiled program's device once, not with every chunk, and used
+        # where they lie if that device is the processor itself (`layout.stacked`).
         self.study = study
-        self.data = Stack(tuple(jnp.asarray(array) for array in data.arrays), data.real)
+        self.data = Stack(tuple(jax.device_put(array) for array in data.arrays), data.real)
         self.records = data.real.sum(axis=1)
         self.grid = algorithm.grid(facts, trust)
         require_headroom(study)

@@ -18,7 +18,7 @@ from unisono.core.study import Party, Result, Study
 from unisono.core.transcript import EVERYONE_AT_THE_END
 from unisono.core.trust import Trust
 from unisono.engines.driver import drive
-from unisono.engines.payments import local_cost
+from unisono.engines.payments import local_costs
 from unisono.engines.requirements import require_public_state
 
 IDEAL = "ideal functionality inside one process (no network, nobody to hide from)"
@@ -73,6 +73,6 @@ def run(
         {party.name: party.ledger for party in parties},
         ledgers[0].accountant,
         secure_sum=IDEAL if study.trust is Trust.SECURE_SUM else "",
-        costs=[local_cost(study, cost, ledgers) for cost in study.costs],
+        costs=local_costs(study, study.costs, ledgers),
     )
     return Result(found.value, certificate, found.transcript)

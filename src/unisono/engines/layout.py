@@ -34,6 +34,7 @@ of a fixed number, and those that find none are left out. An added record may th
 one's place: the claim under add-or-remove is that of a replaced record.
 """
 
+import math
 import warnings
 from collections.abc import Sequence
 from itertools import accumulate
@@ -49,6 +50,7 @@ from unisono.core.study import Study
 
 _NOBODY = -1
 _LANES = 64
+_ALIGNMENT = 64  # bytes
 
 
 def segment_rows(study: Study) -> int | None:
@@ -129,6 +131,22 @@ def padded(column: np.ndarray, rows: int) -> np.ndarray:
         return column
     out = np.zeros((rows, *column.shape[1:]), column.dtype)
     out[: len(column)] = column
+    return out
+
+
+def stacked(parts: Sequence[np.ndarray], rows: int) -> np.ndarray:
+    """Columns of all parties (parties, rows, ...), with rows of zeros at their ends.
+
+    They begin where JAX wants arrays to begin, which then uses them as they are: the records are
+    copied once.
+    """
+    shape, dtype = (len(parts), rows, *parts[0].shape[1:]), parts[0].dtype
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.zeros(size + _ALIGNMENT, np.uint8)
+    first = -memory.ctypes.data % _ALIGNMENT
+    out = memory[first : first + size].view(dtype).reshape(shape)
+    for place, part in zip(out, parts, strict=True):
+        place[: len(part)] = part
     return out
 
 

@@ -27,7 +27,7 @@ from unisono.core.transcript import (
     viewers_of_contribution,
 )
 from unisono.core.trust import Trust
-from unisono.engines.payments import authorized, local_cost, opened
+from unisono.engines.payments import authorized, local_costs, opened
 from unisono.errors import InvalidInput
 
 
@@ -59,7 +59,7 @@ def run(study: Study, parties: Sequence[Party], *, purpose: str = "") -> Result:
         study,
         {party.name: party.ledger for party in parties},
         ledgers[0].accountant,
-        costs=[local_cost(study, cost, ledgers) for cost in study.costs],
+        costs=local_costs(study, study.costs, ledgers),
         spending=False,  # a small release, of which there may be many: ledgers say it when asked
     )
     return Result(value, certificate, transcript)

@@ -9,6 +9,7 @@ NAME rounds 4-8              a piece of it
 NAME rounds 4-8 again 0      the same piece once more, after 0 rounds that were tried again
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,11 +45,22 @@ def local_cost(study: Study, cost: Cost, ledgers: Sequence[Ledger]) -> Cost:
     """The cost, with the largest coalition that a policy asks about, where the study plans for
     fewer colluders but adds all of a party's noise at the party (trust LOCAL): no number of others
     can take any of it away, so they see what the server sees."""
+    [found] = local_costs(study, [cost], ledgers)
+    return found
+
+
+def local_costs(study: Study, costs: Sequence[Cost], ledgers: Sequence[Ledger]) -> list[Cost]:
+    """`local_cost` of each; the policies are asked once for all of them, and not at all where noise
+    is shared: a hundred thousand parties have as many costs."""
+    if study.trust is not Trust.LOCAL:
+        return list(costs)
     needed = max((ledger.policy.colluders for ledger in ledgers), default=0)
-    known = max((viewer.coalition for viewer in cost), default=0)
-    if study.trust is not Trust.LOCAL or needed <= known:
-        return cost
-    return {**cost, Viewer.colluders(needed): cost[SERVER]}
+
+    def asked(cost: Cost) -> Cost:
+        known = max((viewer.coalition for viewer in cost), default=0)
+        return cost if needed <= known else {**cost, Viewer.colluders(needed): cost[SERVER]}
+
+    return [asked(cost) for cost in costs]
 
 
 def opened(
@@ -71,7 +83,7 @@ def require_columns(
     else:
         lengths, shape = {len(column) for column in columns}, np.shape(columns[0])[1:]
     rows = columns.rows if isinstance(columns, StreamedColumns) else len(columns[0])
-    width = int(np.prod(shape))
+    width = math.prod(shape)
     promised = facts.records[index]
     if (rows != promised and facts.exact_sizes) or width != facts.features:
         raise InvalidInput(
@@ -142,6 +154,7 @@ __all__ = [
     "authorized",
     "label_of",
     "local_cost",
+    "local_costs",
     "opened",
     "paid_before",
     "require_columns",

@@ -12,8 +12,7 @@ from unisono.core.in_graph import require_error_paid
 from unisono.core.study import Study
 from unisono.core.trust import Trust
 from unisono.errors import InvalidInput
-
-MODULUS_BITS = 32
+from unisono.releases.release import MODULUS_BITS, fits, sum_reach
 
 
 def require_begun(study: Study) -> None:
@@ -31,17 +30,11 @@ def require_headroom(study: Study) -> None:
     A sum that wraps around is useless, not unsafe: all arithmetic is modulo 2^32.
     """
     facts, trust, algorithm = study.facts, study.trust, study.algorithm
-    grid, reach = algorithm.grid(facts, trust), algorithm.reach(facts)
-    event = max(
-        algorithm.events(facts, trust),
-        key=lambda event: getattr(event.noise, "std", 0.0),
-    )
-    std = getattr(event.noise, "std", 1.5 * getattr(event.noise, "scale", 0.0))
-    spread = facts.parties if trust is Trust.LOCAL else facts.parties / facts.honest
-    steps = (reach + 12 * std * spread**0.5) / grid
-    if steps >= 2 ** (MODULUS_BITS - 1):
+    grid = algorithm.grid(facts, trust)
+    reach = sum_reach(algorithm.reach(facts), algorithm.events(facts, trust), facts, trust)
+    if not fits(reach, grid):
         raise InvalidInput(
-            f"sums may reach {steps:.3g} grid steps, beyond a {MODULUS_BITS}-bit modulus: "
+            f"sums may reach {reach / grid:.3g} grid steps, beyond a {MODULUS_BITS}-bit modulus: "
             "use a coarser grid, a smaller clip or fewer records"
         )
 

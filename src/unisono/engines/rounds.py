@@ -5,28 +5,29 @@ by whoever is entitled to; records are arguments too, so no compiled program hol
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unisono.core.algorithm import Aggregate
+from unisono.core.algorithm import Aggregate, PricedAlgorithm
 from unisono.core.compiled import abstract, numbers
 from unisono.core.grant import Grant
 from unisono.core.noise.chacha import CHACHA20
 from unisono.core.noise.in_graph import gaussian_on_grid
 from unisono.core.noise.in_graph_error import MAX_STD, MIN_STD
+from unisono.core.stacked import StackedColumn
 from unisono.core.study import Study
 from unisono.core.values import Contribution
 from unisono.engines.layout import (
     gathered,
     laid_out,
-    padded,
     padded_length,
     program_rows,
     segment_rows,
+    stacked,
 )
 from unisono.engines.requirements import rounded_report
 
@@ -50,8 +51,8 @@ def stack(
     most = padded_length(study, max(len(real) for _, real in own))
     arrays = zip(*(arrays for arrays, _ in own), strict=True)
     return Stack(
-        tuple(np.stack([padded(part, most) for part in parts]) for parts in arrays),
-        np.stack([padded(real, most) for _, real in own]),
+        tuple(stacked(parts, most) for parts in arrays),
+        stacked([real for _, real in own], most),
     )
 
 
@@ -93,8 +94,28 @@ def program(
     """One compiled scan over a chunk of rounds.
 
     `recorded` tells the parties' own messages, `remembered` what everybody saw in every round. Data
-    that are `summed` are the parties' clean sums and not their records (`streaming`).
+    that are `summed` are the parties' clean sums and not their records (`streaming`). Equal studies
+    share a program, so that only the first of them waits for its compilation.
     """
+    made = _shared_program if _can_be_shared(study) else _program
+    return made(study, grid, recorded, remembered, summed)
+
+
+def _can_be_shared(study: Study) -> bool:
+    """Whether equal studies run the same functions: not if the problem holds arrays, which are not
+    compared, nor if one has begun with what an earlier stage released."""
+    if isinstance(study.method, PricedAlgorithm):
+        return False
+    try:
+        hash(study)
+    except TypeError:
+        return False
+    return study.algorithm is study.method.bind(study.facts, study.trust)
+
+
+def _program(
+    study: Study, grid: float, recorded: bool, remembered: bool, summed: bool
+) -> Callable[..., Any]:
     algorithm, facts = study.algorithm, study.facts
     stale = algorithm.schedule is not None and algorithm.schedule(facts).stale
     each = algorithm.combine == "each"
@@ -134,6 +155,10 @@ def program(
     return chunk
 
 
+# Programs hold functions and public numbers, never records.
+_shared_program = lru_cache(maxsize=16)(_program)
+
+
 def _clean_values(study: Study) -> Callable[..., Any]:
     """Every party's state, bounded value in grid steps and whether it kept its bound.
 
@@ -145,7 +170,7 @@ def _clean_values(study: Study) -> Callable[..., Any]:
     one = numbers(partial(study.algorithm.local, facts))
     local = _every(study, one, axes)
     if study.algorithm.streamed and facts.parties > 1 and max(facts.records) >= _LARGE:
-        local = _in_turn(one, axes)
+        local = _in_turn(one, stale=axes[0] is not None)
     sizes = np.asarray(facts.records, np.int32)
     size = segment_rows(study)
 
@@ -233,17 +258,17 @@ def _every(study: Study, function: Callable[..., Any], axes: tuple[int | None, .
     return alone
 
 
-def _in_turn(function: Callable[..., Any], axes: tuple[int | None, ...]) -> Any:
-    """A party's function for one party after the other."""
+def _in_turn(function: Callable[..., Any], stale: bool) -> Any:
+    """A party's function for one party after the other, whose columns stay where they lie."""
 
-    def each(*arguments: Any) -> Any:
-        pairs = list(zip(arguments, axes, strict=True))
-
+    def each(public: Any, states: Any, arrays: Any, masks: Any, sizes: Any) -> Any:
         def own(given: Any) -> Any:
-            parts = iter(given)
-            return function(*(a if axis is None else next(parts) for a, axis in pairs))
+            party, held, state, mask, size = given
+            columns = tuple(StackedColumn(array, party) for array in arrays)
+            return function(held if stale else public, state, columns, mask, size)
 
-        return jax.lax.map(own, [a for a, axis in pairs if axis is not None])
+        held = public if stale else None
+        return jax.lax.map(own, (jnp.arange(len(masks)), held, states, masks, sizes))
 
     return each
 

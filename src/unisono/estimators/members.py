@@ -43,20 +43,32 @@ def membership(parties: Any, records: int) -> Membership:
     """
     if parties is None:
         return Membership((ALONE,), (np.arange(records),))
-    labels = [as_text(label) for label in listed(parties)]
-    if len(labels) != records:
+    values, which = _distinct(parties)
+    if len(which) != records:
         raise InvalidInput(
-            f"{len(labels)} party labels for {records} rows: give one party label for each row"
+            f"{len(which)} party labels for {records} rows: give one party label for each row"
         )
-    if missing := labels.count(None):
+    labels = [as_text(value) for value in values]
+    lacking = np.array([label is None for label in labels], bool)
+    if missing := int(np.count_nonzero(lacking[which])):
         raise InvalidInput(
             f"{missing} rows have no party label: every record belongs to one, which is named by "
             "text or a number"
         )
-    names, inverse = np.unique(np.array(labels, str), return_inverse=True)
+    names, number = np.unique(np.array(labels, str), return_inverse=True)
+    inverse = number[which]
     order = np.argsort(inverse, kind="stable")
     cuts = np.cumsum(np.bincount(inverse))[:-1]
     return Membership(tuple(str(name) for name in names), tuple(np.split(order, cuts)))
+
+
+def _distinct(parties: Any) -> tuple[Any, np.ndarray]:
+    """Labels, and which of them each row has. Of an array of whole numbers or of text all are alike
+    in kind, so that equal ones need to be read once only."""
+    if isinstance(parties, np.ndarray) and parties.ndim == 1 and parties.dtype.kind in "iuU":
+        return np.unique(parties, return_inverse=True)
+    values = listed(parties)
+    return values, np.arange(len(values))
 
 
 def public_sizes(

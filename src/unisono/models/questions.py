@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field, PositiveFloat, model_validator
 
-from unisono.core.config import Config
+from unisono.core.config import AddedLater, Config
+from unisono.errors import InvalidInput
 
 _ASK = "What is asked."
 _COLUMN = "The column that is asked about."
@@ -48,13 +49,29 @@ class Histogram(ModelQuestion):
 
 
 class Quantiles(ModelQuestion):
-    """Quantiles of a number, each level between 0 and 1."""
+    """Quantiles of a number, each level between 0 and 1; of each group of `by`."""
 
     ask: Literal["quantiles"] = Field(description=_ASK)
     column: str = Field(description=_COLUMN)
     levels: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field(
         min_length=1, description="Each between 0 and 1; 0.5 is the median."
     )
+    by: Annotated[str | None, AddedLater] = Field(None, description=_BY)
 
 
-AnyQuestion = Annotated[Moment | ShareQuestion | Histogram | Quantiles, Field(discriminator="ask")]
+class ContingencyTable(ModelQuestion):
+    """How many records have each pair of values of two categories."""
+
+    ask: Literal["table"] = Field(description=_ASK)
+    columns: tuple[str, str] = Field(description="Two categories: rows and columns of the table.")
+
+    @model_validator(mode="after")
+    def _two(self) -> "ContingencyTable":
+        if self.columns[0] == self.columns[1]:
+            raise InvalidInput(f"columns = {list(self.columns)}: name two different columns")
+        return self
+
+
+AnyQuestion = Annotated[
+    Moment | ShareQuestion | Histogram | Quantiles | ContingencyTable, Field(discriminator="ask")
+]

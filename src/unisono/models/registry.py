@@ -11,11 +11,13 @@ from unisono.models.linear import LINEAR_REGRESSION, LINEAR_SVM, LOGISTIC_REGRES
 from unisono.models.model import ModelKind
 from unisono.models.network import NETWORK
 from unisono.models.statistics import STATISTICS
+from unisono.models.table_one import TABLE_ONE
 from unisono.releases.algorithm import AlgorithmKind
 from unisono.releases.plugins import with_plugins
 
 OWN = (
     STATISTICS,
+    TABLE_ONE,
     LOGISTIC_REGRESSION,
     LINEAR_SVM,
     LINEAR_REGRESSION,

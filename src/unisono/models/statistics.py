@@ -22,7 +22,14 @@ from unisono.data.encoding import Values
 from unisono.data.schema import Schema
 from unisono.errors import InvalidInput
 from unisono.models.model import Choice, Fault, ModelConfig, ModelKind, Posed, Target
-from unisono.models.questions import AnyQuestion, Histogram, Moment, Quantiles, ShareQuestion
+from unisono.models.questions import (
+    AnyQuestion,
+    ContingencyTable,
+    Histogram,
+    Moment,
+    Quantiles,
+    ShareQuestion,
+)
 from unisono.releases.algorithm import AlgorithmKind
 
 _SPREAD = ("mean", "variance", "standard deviation")
@@ -53,7 +60,10 @@ class Slots:
         return self.taken.setdefault((name, self.category(name).index(value)), len(self.taken))
 
     def groups(self, name: str | None) -> Groups | None:
-        return None if name is None else Groups(self.column(name), self.category(name))
+        return None if name is None else self.grouping(name)
+
+    def grouping(self, name: str) -> Groups:
+        return Groups(self.column(name), self.category(name))
 
     def category(self, name: str) -> tuple[str, ...]:
         column = self.schema.columns[name]
@@ -114,7 +124,9 @@ def _in_words(question: AnyQuestion) -> str:
             return f"{question.ask} of {question.column} = {question.value}{suffix}"
         case Quantiles():
             levels = ", ".join(f"{level:g}" for level in question.levels)
-            return f"quantiles of {question.column} ({levels})"
+            return f"quantiles of {question.column} ({levels}){suffix}"
+        case ContingencyTable():
+            return f"table of {' by '.join(question.columns)}"
     return f"{question.ask} of {question.column}{suffix}"
 
 
@@ -123,6 +135,15 @@ def faults(config: StatisticsModelConfig, schema: Schema) -> Iterator[Fault]:
     columns = schema.columns
     for number, question in enumerate(config.questions):
         place = ("model", "questions", number)
+        if isinstance(question, ContingencyTable):
+            for asked in question.columns:
+                if asked not in columns:
+                    words = f"'{asked}' is no column: there are {', '.join(columns)}"
+                    yield (*place, "columns"), words
+                elif not isinstance(columns[asked], NamedColumn):
+                    words = f"'{asked}' is a {columns[asked].kind}, and a category is needed here"
+                    yield (*place, "columns"), words
+            continue
         needed = "number"
         if isinstance(question, ShareQuestion) or (
             isinstance(question, Histogram) and not question.bins
@@ -154,7 +175,7 @@ def draft(schema: Schema) -> str:
 
 STATISTICS = ModelKind(
     "statistics",
-    "means, sums, counts, histograms and quantiles, with intervals",
+    "means, sums, counts, histograms, tables and quantiles, with intervals",
     StatisticsModelConfig,
     Target.NONE,
     Survey,
@@ -183,6 +204,7 @@ def _grouped(asked: Sequence[AnyQuestion]) -> list[tuple[AnyQuestion, tuple[str,
                 )
         wanted = groups.get(key, (question, ()))[1]
         if question.ask in wanted:
+            assert isinstance(question, Moment)  # others have a block each
             raise InvalidInput(f"the {question.ask} of {question.column!r} is asked for twice")
         groups[key] = (groups.get(key, (question, ()))[0], (*wanted, question.ask))
     return list(groups.values())
@@ -191,8 +213,12 @@ def _grouped(asked: Sequence[AnyQuestion]) -> list[tuple[AnyQuestion, tuple[str,
 def _question(
     slots: Slots, asked: AnyQuestion, wanted: tuple[str, ...], privacy: Privacy
 ) -> Question:
+    if isinstance(asked, ContingencyTable):
+        rows, columns = map(slots.grouping, asked.columns)
+        title = f"table of {' by '.join(asked.columns)}"
+        return statistics.contingency(rows, columns, name=title).weighing(asked.weight)
     by = slots.groups(getattr(asked, "by", None))
-    suffix = "" if by is None else f" by {asked.by}"  # type: ignore[union-attr]
+    suffix = "" if by is None else f" by {asked.by}"
     name = f"{asked.column}{suffix}"
     match asked:
         case ShareQuestion(ask="count"):
@@ -214,7 +240,7 @@ def _question(
             )
         case Quantiles():
             place, bounds, _ = slots.number(asked.column)
-            made = quantiles(place, bounds, asked.levels, name=asked.column)
+            made = quantiles(place, bounds, asked.levels, name=name, by=by)
         case Moment(ask="sum"):
             place, bounds, step = slots.number(asked.column)
             made = statistics.total(place, bounds, name=f"sum of {name}", step=step, by=by)

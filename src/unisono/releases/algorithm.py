@@ -338,6 +338,13 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
             _, raw = raw_of(public, None, Records(data, mask, size))
             return None, bound.integers(facts, privacy, priced.step, (party, raw), mask)[0]
         own = party[0] if remembers else party
+        if isinstance(bound, ScaledSum):  # rows are made and added up in turns
+
+            def of_turn(columns: Any, present: Any) -> Any:
+                return raw_of(public, own, Records(columns, present, size))[1]
+
+            made = bound.streamed(facts, privacy, priced.step, of_turn, data, mask)
+            return ((own, None) if remembers else own), made
         own, raw = raw_of(public, own, Records(data, mask, size))
         here = bound.of_party(size) if isinstance(bound, SizedBound) else bound
         contribution, sent = here.integers(facts, privacy, priced.step, raw, mask)

@@ -22,7 +22,7 @@ from unisono.core.values import (
     update_sensitivity,
 )
 from unisono.errors import InvalidInput
-from unisono.releases.release import IN_GRAPH_EPSILON, Release
+from unisono.releases.release import IN_GRAPH_EPSILON, MODULUS_BITS, Release
 
 # Noise in a compiled program is proved up to 2^20 steps; a search for it looks beyond it.
 _WIDEST = 2.0**18
@@ -38,6 +38,23 @@ def power_of_two_step(clipping_norm: float, dimension: int, terms: int) -> float
     if fine >= coarse:
         return 2.0 ** math.floor(math.log2(fine))
     return 2.0 ** math.ceil(math.log2(coarse))
+
+
+def power_of_two_steps(clipping_norm: float, dimension: int, terms: int) -> Iterator[float]:
+    """Steps for a sum of so many terms, the finest first: that of `power_of_two_step`, and before
+    it finer ones which leave noise less room in 32 bits. `price` takes the first that leaves
+    enough (`sum_reach`).
+
+    >>> list(power_of_two_steps(1.0, 1, 100)), list(power_of_two_steps(1.0, 1, 2**22))
+    ([0.001953125], [0.00390625, 0.0078125, 0.015625])
+    """
+    last = power_of_two_step(clipping_norm, dimension, terms)
+    fine = clipping_norm / (512 * math.sqrt(dimension))
+    fitting = _FLOAT_SLACK * clipping_norm * terms / 2 ** (MODULUS_BITS - 1)
+    first = max(math.floor(math.log2(fine)), math.ceil(math.log2(fitting)))
+    exponents = range(first, round(math.log2(last)))
+    yield from (2.0**exponent for exponent in exponents)
+    yield last
 
 
 @dataclass(frozen=True)
@@ -60,7 +77,7 @@ class ClippedSum:
 
     def steps(self, release: Release, facts: Facts, privacy: Privacy) -> Iterator[float]:
         records = release.summed(facts.records, facts)
-        yield power_of_two_step(self.clipping_norm, self.dimension, records)
+        yield from power_of_two_steps(self.clipping_norm, self.dimension, records)
 
     def sensitivity(self, facts: Facts, privacy: Privacy, step: float) -> Sensitivity:
         return sum_sensitivity(
@@ -124,4 +141,10 @@ class ClippedUpdate:
         return contribution, step * sent
 
 
-__all__ = ["IN_GRAPH_EPSILON", "ClippedSum", "ClippedUpdate", "power_of_two_step"]
+__all__ = [
+    "IN_GRAPH_EPSILON",
+    "ClippedSum",
+    "ClippedUpdate",
+    "power_of_two_step",
+    "power_of_two_steps",
+]

@@ -25,6 +25,8 @@ from unisono.releases.release import Release, price
 
 # Bounded values are rounded to 2^-20 of their range; the rounding is in the sensitivity.
 STEPS_IN_RANGE = 2**20
+# Records that are added up at a time: so few that all passes over them stay in the cache.
+_BLOCK = 2**16
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class ColumnSums:
     A record adds to each sum a whole number of steps. It is made of that record alone and clipped
     to ±m, m = ceil(largest / step), *after* all arithmetic in doubles: whatever centring, dividing
     and rounding did, a record alone moves each sum by at most m steps, which is what is stated. A
-    row that is not finite adds zero.
+    row that is not finite adds zero. Rows may also be made as they are read (`BoundedRows`).
     """
 
     largest: float
@@ -100,15 +102,56 @@ class ColumnSums:
     def integers(
         self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any
     ) -> tuple[Contribution, None]:
-        most = self._most(step)
-        readable = np.isfinite(raw).all(axis=1) & mask
-        kept = np.where(readable[:, None], raw, 0.0)
-        steps = np.clip(np.rint(kept / step), -most, most).astype(np.int64)
+        total = np.zeros(self.dimension, np.int64)
+        for start in range(0, len(raw), _BLOCK):
+            own = slice(start, start + _BLOCK)
+            total += self._added(raw[own], mask[own], step)
         bound = self.sensitivity(facts, privacy, step)
-        return Contribution(steps.sum(axis=0), step, bound, maker=_BOUNDED_ONLY), None
+        return Contribution(total, step, bound, maker=_BOUNDED_ONLY), None
+
+    def _added(self, rows: np.ndarray, mask: np.ndarray, step: float) -> np.ndarray:
+        """The sums of one block, in steps. Doubles add up whole numbers without error as long as
+        no sum reaches 2^53; a block's stay below 2^16 records x (2^21 + 1) steps."""
+        most = self._most(step)
+        steps = np.divide(rows.T, step, order="C")
+        np.rint(steps, out=steps)
+        # Where all lie within ±m, clipping would change nothing; NaN lies nowhere.
+        if not (mask.all() and steps.min() >= -most and steps.max() <= most):
+            steps[:, ~(np.isfinite(rows).all(axis=1) & mask)] = 0.0
+            steps = np.clip(steps, -most, most)
+        return steps.sum(axis=1).astype(np.int64)
 
     def _most(self, step: float) -> int:
         return math.ceil(self.largest / step)
+
+
+@dataclass(frozen=True)
+class BoundedRows:
+    """Rows (n, 1) of `values` (n,), each clipped to public bounds and less a public `centre`; or
+    (n, 2), with `count` before each that can be read. NaN stands for what cannot be read.
+
+    They are made slice by slice, each of its own record alone, so that ten million of them are
+    never in memory at once.
+    """
+
+    values: np.ndarray
+    bounds: tuple[float, float]
+    centre: float = 0.0
+    count: float | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.values), 1 if self.count is None else 2
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, own: slice) -> np.ndarray:
+        rows = np.clip(self.values[own], *self.bounds)
+        rows -= self.centre
+        if self.count is None:
+            return rows[:, None]
+        return np.stack([np.where(np.isnan(rows), np.nan, self.count), rows]).T
 
 
 @dataclass(frozen=True)
@@ -176,4 +219,4 @@ class ExactSum:
         )
 
 
-__all__ = ["STEPS_IN_RANGE", "ColumnSums", "CountedCells", "ExactSum"]
+__all__ = ["STEPS_IN_RANGE", "BoundedRows", "ColumnSums", "CountedCells", "ExactSum"]

@@ -7,7 +7,7 @@ sum. Nobody else calibrates noise for a run.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -30,6 +30,8 @@ from unisono.errors import ConditionViolated, InvalidInput
 from unisono.mechanisms import MECHANISMS, gaussian, laplace
 from unisono.mechanisms.printed import PrintedNoise, event_as_printed
 
+# All parties' integers are added modulo 2^32, in a secure sum and in a compiled program alike.
+MODULUS_BITS = 32
 # Above this epsilon noise is too narrow to be drawn inside a compiled program.
 IN_GRAPH_EPSILON = 15.0
 
@@ -253,10 +255,16 @@ def price(
             asked = int(counts.max() if party is None else counts[party])
         return facts.attempts(asked) * (release.local_steps.steps if release.local_steps else 1)
 
-    step = _proved(
-        list(bound.steps(release, facts, privacy)),
-        lambda step: event(step, privacy.smallest, turns(None), 1),
-    )
+    steps = list(bound.steps(release, facts, privacy))
+    reach = bound.sum_bound(release, facts, privacy)
+
+    def suits(step: float) -> bool:
+        """Whether sums fit; of the last step engines ask that again, and refuse it in words."""
+        priced = event(step, privacy.smallest, turns(None), 1)
+        widest = max(release.scales, default=1.0)
+        return step == steps[-1] or fits(sum_reach(reach, [priced], facts, trust, widest), step)
+
+    step = _proved(steps, suits)
     shares = facts.honest if trust is Trust.SECURE_SUM else 1
     if privacy.own or (release.turns is not None and release.local_steps):
         events = tuple(
@@ -297,6 +305,25 @@ def copies(facts: Facts, trust: Trust) -> float:
             return facts.parties / facts.honest
         case Trust.TRUSTED_SERVER:
             return 1.0
+
+
+def sum_reach(
+    bound: float, events: Sequence[Event], facts: Facts, trust: Trust, scale: float = 1.0
+) -> float:
+    """How far numbers of a sum get whose clean ones are at most `bound`: twelve standard deviations
+    of noise, `scale` times as wide as the events', beyond it. A number of a clean sum at its bound
+    is farther with probability 2e-33."""
+
+    def std(event: Event) -> float:
+        return float(getattr(event.noise, "std", 1.5 * getattr(event.noise, "scale", 0.0)))
+
+    spread = facts.parties if trust is Trust.LOCAL else facts.parties / facts.honest
+    return bound + 12 * scale * max(map(std, events)) * math.sqrt(spread)
+
+
+def fits(reach: float, step: float) -> bool:
+    """Whether numbers up to `reach`, in these steps, fit the modulus with their signs."""
+    return reach / step < 2 ** (MODULUS_BITS - 1)
 
 
 # ------------------------------------------------------------- noise inside a computation
@@ -382,13 +409,13 @@ def _enough(rate: float, records: int, parties: int, chance: float) -> int:
 def overflow(release: Release, facts: Facts) -> float:
     """The chance that some party's batch is cut short: larger than what it is padded to, where
     sizes are public. Where they are hidden it fills several batches, and nobody is left out."""
-    from scipy.stats import binom
-
     if not release.bound.batched or not isinstance(release.sampler, Poisson):
         return 0.0
     size = batch_size(release, facts)
     if size >= facts.places or not facts.exact_sizes:
         return 0.0
+    from scipy.stats import binom  # a second to import
+
     return float(facts.parties * binom.sf(size, facts.places, release.sampling_rate))
 
 
@@ -459,17 +486,17 @@ def _as_run(event: Event, rounds: int) -> Event:
     return replace(event, noise=GaussianRun(noise.std, noise.gap, noise.slack, rounds=rounds))
 
 
-def _proved(steps: list[float], priced: Callable[[float], Event]) -> float:
-    """The first of coarser and coarser steps on which the noise has a proved in-graph sampler:
-    beside wide noise, coarse steps cost little."""
+def _proved(steps: list[float], suits: Callable[[float], bool]) -> float:
+    """The first of coarser and coarser steps that suits the sum, and on which the noise has a
+    proved in-graph sampler: beside wide noise, coarse steps cost little."""
     if len(steps) == 1:
         return steps[0]
     for step in steps:
         try:
-            priced(step)
+            if suits(step):
+                return step
         except ConditionViolated:
             continue
-        return step
     raise InvalidInput(
         f"no quantization step from {steps[0]:g} to {steps[-1]:g} suits the noise of this budget: "
         "it is too wide or too narrow to be drawn in a compiled program; choose another epsilon "

@@ -5,15 +5,17 @@ is ||x|| ||c|| and the sum over a block of records is one matrix product (`probl
 
     S = Σ over records of x_i ⊗ (c_i min(1, C / (||x_i|| ||c_i||)))
 
-Nothing of the size of all gradients is ever made. Records are added up in floats in blocks of 64,
-every block is rounded, and blocks are added as integers: a block lies in the processor's cache, and
-its float error, which is part of the sensitivity, stays below a thousandth of it.
+Nothing of the size of all gradients is ever made. Rows are gone through in turns that fit the
+processor's cache: coefficients, norms and sums of a turn are made while it lies there, so that rows
+come from memory once in a round. Within a turn records are added up in floats in blocks of 64,
+every block is rounded, and blocks are added as integers: the float error of a block, which is part
+of the sensitivity, stays below a thousandth of it.
 
 Where sizes are hidden a record that comes or goes moves others to other blocks, in which they would
 be rounded in other company. There each gradient is made and rounded on its own, as in `ClippedSum`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +25,7 @@ import jax.numpy as jnp
 from unisono.core.algorithm import Facts
 from unisono.core.privacy import Privacy
 from unisono.core.sensitivity import Sensitivity, positive
+from unisono.core.stacked import cut, whole
 from unisono.core.trust import Unit
 from unisono.core.values import (
     _BOUNDED_ONLY,
@@ -32,12 +35,13 @@ from unisono.core.values import (
     sum_sensitivity,
 )
 from unisono.errors import InvalidInput
-from unisono.releases.bounds import power_of_two_step
+from unisono.releases.bounds import power_of_two_steps
 from unisono.releases.release import Release
 
 BLOCK = 64
-# Rows that are gone through at a time: two blocks, whose rows and products stay in the cache.
-TURN = 2 * BLOCK
+# A turn's rows hold at most so many numbers, an eighth of a megabyte, or are one block; and there
+# are so many of them at most, beyond which nothing is gained.
+_TURN_NUMBERS, _TURN_ROWS = 2**15, 1024
 # Float errors of norms let a sum exceed its bound by far less than this.
 _FLOAT_SLACK = 1.01
 # Squares of norms outside this range have lost digits to underflow or overflow; the underflow of
@@ -73,7 +77,7 @@ class ScaledSum:
         """Twice as fine as for single records: roundings of a block may differ by a whole step."""
         records = release.summed(facts.records, facts)
         finer = 2 if facts.exact_sizes else 1
-        yield power_of_two_step(self.clipping_norm, finer**2 * self.dimension, records)
+        yield from power_of_two_steps(self.clipping_norm, finer**2 * self.dimension, records)
 
     def sensitivity(self, facts: Facts, privacy: Privacy, step: float) -> Sensitivity:
         if not facts.exact_sizes:
@@ -86,61 +90,108 @@ class ScaledSum:
     def sum_bound(self, release: Release, facts: Facts, privacy: Privacy) -> float:
         return _FLOAT_SLACK * self.clipping_norm * release.summed(facts.records, facts)
 
+    @property
+    def turn(self) -> int:
+        """How many rows are gone through at a time: whole blocks."""
+        blocks = _TURN_NUMBERS // (BLOCK * self.features)
+        return BLOCK * max(1, min(_TURN_ROWS // BLOCK, blocks))
+
     def integers(
         self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any
     ) -> tuple[Contribution, None]:
+        def given(columns: Any, present: Any) -> Any:
+            return columns
+
+        return self.streamed(facts, privacy, step, given, raw, mask), None
+
+    def streamed(
+        self,
+        facts: Facts,
+        privacy: Privacy,
+        step: float,
+        local: Callable[[Any, Any], Any],
+        columns: tuple[Any, ...],
+        mask: Any,
+    ) -> Contribution:
+        """The contribution of records (n, ...) of which `local(columns, mask)` makes `raw`, turn
+        after turn. Each row is made of one record, so that it does not matter who is beside it."""
+        if not facts.exact_sizes:
+            rows, outputs = self._pairs(local(tuple(map(whole, columns)), mask), mask)
+            gradients = (rows[:, :, None] * outputs[:, None, :]).reshape(len(rows), -1)
+            return clipped_sum(gradients, self.clipping_norm, step, mask)
+
+        def turn(part: Any, present: Any) -> Any:
+            rows, outputs = self._pairs(local(part, present), present)
+            return _turn(rows, outputs, present, self.clipping_norm, step)
+
+        total = _added(turn, columns, mask, self.turn).T
+        bound = self.sensitivity(facts, privacy, step)
+        return Contribution(total.reshape(-1), step, bound, maker=_BOUNDED_ONLY)
+
+    def _pairs(self, raw: Any, mask: Any) -> tuple[Any, Any]:
+        """Rows (n, features) and coefficients (n, outputs)."""
         coefficients, rows = raw
         if not len(coefficients) == len(rows) == len(mask):  # or one row would count twice
             raise InvalidInput(
                 f"{len(coefficients)} coefficients and {len(rows)} rows of {len(mask)} records: "
                 "each record has one of each"
             )
-        outputs = coefficients.reshape(len(rows), self.outputs)
-        if not facts.exact_sizes:
-            gradients = (rows[:, :, None] * outputs[:, None, :]).reshape(len(rows), -1)
-            return clipped_sum(gradients, self.clipping_norm, step, mask), None
-        total = _added(rows, outputs, mask, self.clipping_norm, step)
-        bound = self.sensitivity(facts, privacy, step)
-        return Contribution(total.reshape(-1), step, bound, maker=_BOUNDED_ONLY), None
+        return rows, coefficients.reshape(len(rows), self.outputs)
 
 
-def _added(rows: Any, coefficients: Any, mask: Any, clip: float, step: float) -> Any:
-    """The sum in steps, (features, outputs), turn after turn.
+def _added(
+    turn: Callable[[Any, Any], Any], columns: tuple[Any, ...], mask: Any, length: int
+) -> Any:
+    """The sum of all turns of `length` rows.
 
     Rows are cut out of the columns where they lie. The last turn begins early enough to be whole,
     and leaves out what was counted before.
     """
-    count, length = -(-len(mask) // TURN), min(TURN, len(mask))
+    records = len(mask)
+    if records <= length:
+        return turn(tuple(map(whole, columns)), jnp.asarray(mask))
 
-    def add(number: Any, total: Any) -> Any:
-        begin = jnp.minimum(number * TURN, len(mask) - length)
+    def part(number: Any) -> Any:
+        begin = jnp.minimum(number * length, records - length)
+        new = begin + jnp.arange(length) >= number * length
+        present = cut(mask, begin, length) & new
+        return turn(tuple(cut(column, begin, length) for column in columns), present)
 
-        def cut(column: Any) -> Any:
-            return jax.lax.dynamic_slice_in_dim(jnp.asarray(column), begin, length)
-
-        new = begin + jnp.arange(length) >= number * TURN
-        return total + _turn(cut(rows), cut(coefficients), cut(mask) & new, clip, step)
-
-    none = jnp.zeros((coefficients.shape[1], rows.shape[1]), jnp.int32)
-    return jax.lax.fori_loop(0, count, add, none).T
+    shape = jax.eval_shape(part, 0)
+    none = jnp.zeros(shape.shape, shape.dtype)
+    return jax.lax.fori_loop(
+        0, -(-records // length), lambda number, total: total + part(number), none
+    )
 
 
 def _turn(rows: Any, coefficients: Any, mask: Any, clip: float, step: float) -> Any:
     """The sum (outputs, features) of some blocks, each rounded once. A record whose norms are
     not numbers, or too large or small to be measured in floats, adds exactly zero: a tiny row times
     a huge coefficient would pass for short where the squares of the row underflow."""
-    squares = (jnp.sum(rows * rows, axis=1), jnp.sum(coefficients * coefficients, axis=1))
+    squares = [_row_sums(one * one) for one in (rows, coefficients)]
     measured = [(one >= _LEAST_SQUARE) & (one <= _MOST_SQUARE) for one in squares]
     keep = (mask & measured[0] & measured[1])[:, None]
     norms = jnp.where(keep[:, 0], jnp.sqrt(squares[0]) * jnp.sqrt(squares[1]), 1.0)
     scale = jnp.minimum(1.0, clip / norms) / step
     weights = jnp.where(keep, coefficients * scale[:, None], 0.0)
+    # Whether a row is kept is found out once, not again for each of its numbers.
+    weights, keep = jax.lax.optimization_barrier((weights, keep))
     rows = jnp.where(keep, rows, 0.0)
-    total = jnp.zeros((coefficients.shape[1], rows.shape[1]), jnp.int32)
-    for begin in range(0, len(rows), BLOCK):
-        block = slice(begin, begin + BLOCK)
-        total = total + jnp.round(weights[block].T @ rows[block]).astype(jnp.int32)
-    return total
+    whole_blocks = len(rows) // BLOCK * BLOCK
+    parts = []
+    if whole_blocks:
+        blocks = [a[:whole_blocks].reshape(-1, BLOCK, a.shape[1]) for a in (weights, rows)]
+        products = jnp.einsum("bik,bij->bkj", *blocks)
+        parts.append(jnp.sum(jnp.round(products).astype(jnp.int32), axis=0))
+    if whole_blocks < len(rows):
+        left = weights[whole_blocks:].T @ rows[whole_blocks:]
+        parts.append(jnp.round(left).astype(jnp.int32))
+    return sum(parts)
+
+
+def _row_sums(rows: Any) -> Any:
+    """(n, k) -> (n,). Products of a vector and a transposed matrix are those that compile best."""
+    return jnp.ones(rows.shape[1], rows.dtype) @ rows.T
 
 
 __all__ = ["BLOCK", "ScaledSum"]

@@ -124,18 +124,29 @@ class Block:
         return [not (exact and kept) for exact in self.rows.exact]
 
     def by(self, column: int, groups: int) -> "Block":
-        """The same block for each of `groups` public groups; `column` holds the group's number."""
-        if self.levels > 1:
-            raise InvalidInput(f"block {self.name!r} has several levels: it cannot be grouped")
-        inner, count = self.cells, self.cell_count
+        """The same block for each of `groups` public groups; `column` holds the group's number.
+
+        On every level the cells of the first group come first, then those of the second, and so
+        on: a record still counts in at most one cell of a level, so its bounds stay what they are.
+        """
+        inner, sizes = self.cells, self.level_sizes
+        starts = tuple(accumulate(sizes, initial=0))[:-1]
 
         def cells(public: Any, features: Any) -> Any:
             group = codes(features[:, column], groups)[:, None]
-            cell = jnp.zeros_like(group) if inner is None else inner(public, features)
-            inside = (group >= 0) & (cell >= 0) & (cell < count)
-            return jnp.where(inside, group * count + cell, -1)
+            found = jnp.zeros_like(group) if inner is None else inner(public, features)
+            placed = [
+                jnp.where(
+                    (group >= 0) & (cell >= 0) & (cell < size),
+                    groups * start + group * size + cell,
+                    -1,
+                )
+                for level, (size, start) in enumerate(zip(sizes, starts, strict=True))
+                for cell in [found[:, level : level + 1] - start]
+            ]
+            return jnp.concatenate(placed, axis=1)
 
-        return replace(self, cells=cells, level_sizes=(groups * count,))
+        return replace(self, cells=cells, level_sizes=tuple(groups * size for size in sizes))
 
 
 def codes(values: Any, count: int) -> Any:

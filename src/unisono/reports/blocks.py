@@ -57,6 +57,17 @@ class ReportGrid:
 
 
 @dataclass(frozen=True)
+class JournalTable:
+    """Table 1: rows of a name, whether it belongs to the row above, and cells of words and the
+    intervals below them."""
+
+    kind: ClassVar[str] = "journal-table"
+    caption: str
+    header: Sequence[str]
+    rows: Sequence[tuple[str, bool, Sequence[tuple[str, str]]]]
+
+
+@dataclass(frozen=True)
 class Code:
     """Text as it was written, folded away."""
 
@@ -139,6 +150,7 @@ Block = (
     | FactList
     | Tiles
     | ReportGrid
+    | JournalTable
     | Code
     | Gauges
     | Guesses

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from unisono.algorithms.estimates import UNDETERMINED
+from unisono.algorithms.table_layout import layout
 from unisono.core.words import NOTHING_LEARNT, times
 from unisono.data.columns import NumericColumn
 from unisono.reports.blocks import (
@@ -20,6 +22,7 @@ from unisono.reports.blocks import (
     Code,
     FactList,
     Intervals,
+    JournalTable,
     Part,
     ReportGrid,
     Text,
@@ -85,12 +88,14 @@ def _answers(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     rows = [
         [
             f"{answer['name']}: {one.label}" if one.label != answer["name"] else one.label,
-            short(one.middle),
+            short(one.middle) if known else UNDETERMINED,
             f"{short(one.low)} to {short(one.high)}",
             people,
         ]
         for answer in answers
-        for one, people in zip(_flat(answer), _population(answer), strict=True)
+        for one, people, known in zip(
+            _flat(answer), _population(answer), _determined(answer), strict=True
+        )
     ]
     shown, note = shorter(rows, 8 * MOST, "numbers; result.json has all")
     header = ["question", "answer", "interval for these records", "interval for the population"]
@@ -131,10 +136,27 @@ def _population(answer: Mapping[str, Any]) -> list[str]:
     return [f"{short(a)} to {short(b)}" for a, b in zip(low, high, strict=True)]
 
 
+def _determined(answer: Mapping[str, Any]) -> list[bool]:
+    """Of each number, whether noise leaves anything of it."""
+    found, count = answer.get("determined", True), len(_numbers(answer["value"]))
+    return [bool(one) for one in _numbers(found)] if isinstance(found, list) else [found] * count
+
+
 def _numbers(value: Any) -> list[float]:
     if isinstance(value, list):
         return [number for inner in value for number in _numbers(inner)]
     return [float(value)]
+
+
+# ------------------------------------------------------------- Table 1
+
+
+def _table_one(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
+    made = layout(result["table"])
+    by = result["table"]["by"]
+    caption = f"Table 1. Characteristics of the records{f' by {by}' if by else ''}"
+    rows = [(row.label, row.inner, row.cells) for row in made.rows]
+    return [JournalTable(caption, made.header, rows), Text(made.note, "note")]
 
 
 # ------------------------------------------------------------- linear models
@@ -344,6 +366,7 @@ def _clusters(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
 
 
 _KINDS = {
+    "table": _table_one,
     "answers": _answers,
     "clusters": _clusters,
     "layers": _network,

@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from unisono.algorithms.table_layout import as_csv, parts
 from unisono.errors import InvalidInput, LedgerUnavailable
 from unisono.reports import blocks, charts, diagram
 from unisono.reports.document import UNEXPECTED, Report, document, report, unshown
@@ -18,6 +19,7 @@ from unisono.runs.folder import (
     REPORT_HTML,
     REPORT_JSON,
     REPORT_MARKDOWN,
+    TABLE_CSV,
     Run,
     read_run,
     write,
@@ -56,9 +58,11 @@ def _with_laboratory(part: blocks.Part, pictures: Mapping[str, bytes]) -> list[S
 
 
 def write_report(folder: Path) -> Path:
-    """Write report.html, report.md and report.json into a run's folder; returns the first."""
+    """Write report.html, report.md and report.json into a run's folder, and a Table 1 as CSV for
+    spreadsheets; returns the first."""
     run = read_run(folder)
     made = {REPORT_JSON: as_json(run), REPORT_MARKDOWN: markdown(run), REPORT_HTML: html(run)}
+    made |= _spreadsheet(run)
     try:
         for name, text in made.items():
             write(folder / name, text.encode(errors="replace"))
@@ -68,6 +72,16 @@ def write_report(folder: Path) -> Path:
             f"write it elsewhere with `unisono report {folder} --output FILE`"
         ) from None
     return folder / REPORT_HTML
+
+
+def _spreadsheet(run: Run) -> dict[str, str]:
+    """A Table 1; one that was written strangely is in the other files as far as it goes."""
+    if not isinstance(run.result, Mapping) or "table" not in run.result:
+        return {}
+    try:
+        return {TABLE_CSV: as_csv(run.result["table"])}
+    except UNEXPECTED:
+        return {}
 
 
 def as_json(run: Run) -> str:
@@ -128,6 +142,15 @@ def _(block: blocks.Tiles) -> Markup:
 @drawn.register
 def _(block: blocks.ReportGrid) -> Markup:
     return table(block.header, block.rows, block.caption)
+
+
+@drawn.register
+def _(block: blocks.JournalTable) -> Markup:
+    rows = [
+        (label, inner, [(words, parts(interval)) for words, interval in cells])
+        for label, inner, cells in block.rows
+    ]
+    return render("journal_table.html", caption=block.caption, header=block.header, rows=rows)
 
 
 @drawn.register

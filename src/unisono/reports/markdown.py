@@ -91,6 +91,17 @@ def _(block: blocks.ReportGrid) -> str:
 
 
 @written.register
+def _(block: blocks.JournalTable) -> str:
+    lines = [f"**{plain(block.caption)}**\n", _row(block.header)]
+    lines.append(_row(["---"] * len(block.header), str))
+    for label, inner, cells in block.rows:
+        name = f"&nbsp;&nbsp;{plain(label)}" if inner else f"**{plain(label)}**"
+        said = [f"{plain(w)}<br>{plain(i)}" if i else plain(w) for w, i in cells]
+        lines.append(_row([name, *said], str))
+    return "\n".join(lines)
+
+
+@written.register
 def _(block: blocks.Code) -> str:
     longest = max((len(run) for run in re.findall(r"`+", block.text)), default=0)
     fence = "`" * max(3, longest + 1)

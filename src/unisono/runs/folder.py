@@ -153,6 +153,7 @@ CHECKPOINT, SERVER_CHECKPOINT = "run.checkpoint", "server.checkpoint"
 # There is a result, and its private test is not over.
 PENDING = "evaluation.pending"
 REPORT_HTML, REPORT_MARKDOWN, REPORT_JSON = "report.html", "report.md", "report.json"
+TABLE_CSV = "table.csv"  # Table 1, for spreadsheets
 
 
 def checkpoint_of(stage: str) -> str:
@@ -167,7 +168,7 @@ SHOWN_FILES = (STUDY, TIMELINE, *(one.file for one in SHOWN))
 OUTCOME_FILES = (
     *(one.file for one in SHOWN),
     *(TIMELINE, ARRAYS, PENDING, CERTIFICATE_TEXT),
-    *(REPORT_HTML, REPORT_MARKDOWN, REPORT_JSON),
+    *(REPORT_HTML, REPORT_MARKDOWN, REPORT_JSON, TABLE_CSV),
 )
 
 

@@ -128,8 +128,8 @@ def ledger_for(
 ) -> Ledger:
     """The ledger of a file of records, which `unisono query`, `run` and `join` pay from too.
 
-    The first to ask begins it, with this budget or with that of the policy beside the records; a
-    budget is fixed then.
+    The first to ask begins it, with this budget or with that of the policy beside the records; from
+    then on only its owner changes the budget, by a policy that lowers it or a signed raise.
     """
     own = data_set(records)
     require_only_ledger(own)
@@ -149,13 +149,14 @@ def ledger_for(
     else:
         terms = core.Policy(own.name, budget, relation=Relation(relation))
         found = Ledger.create(own.ledger_path, terms, ACCOUNTANT)
-    if budget is not None and (found.policy.budget, found.policy.relation) != (budget, relation):
-        kept = found.policy
+    kept = found.policy
+    own_terms = kept.budget.epsilon, kept.budget.delta, kept.relation
+    if budget is not None and own_terms != (budget.epsilon, budget.delta, relation):
         found.close()
         raise InvalidInput(
             f"epsilon = {epsilon:g} at delta {delta:g} ({relation}): {own.ledger_path} has epsilon "
-            f"{kept.budget.epsilon:g} at delta {kept.budget.delta:g} ({kept.relation}), which was "
-            "fixed when it began; leave epsilon out"
+            f"{kept.budget.epsilon:g} at delta {kept.budget.delta:g} ({kept.relation}), which only "
+            "its owner changes; leave epsilon out"
         )
     remember(own)
     return found
@@ -334,6 +335,18 @@ def _policies_in(folder: Path) -> list[Path]:
     return sorted([*folder.glob("*.policy.toml"), *folder.glob("policy.toml")])
 
 
+def policies_of(ledger: Path) -> Iterator[tuple[Path, PolicyFile]]:
+    """Policies in the ledger's folder that name it."""
+    folder = ledger.absolute().parent
+    for path in _policies_in(folder):
+        try:
+            policy = load_policy(path)
+        except InvalidInput:
+            continue  # whoever uses that policy is told what is wrong with it
+        if _real(policy.ledger_path) == _real(ledger):
+            yield path, policy
+
+
 def _mark_path(ledger: Path) -> Path:
     return ledger.with_name(f"{ledger.name}.source")
 
@@ -393,6 +406,7 @@ __all__ = [
     "digest",
     "ledger_for",
     "other_ledgers",
+    "policies_of",
     "records_at",
     "remember",
     "require_apart",

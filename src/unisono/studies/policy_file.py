@@ -45,13 +45,21 @@ class Exempt(Config):
 
     epsilon: Epsilon = Field(description="What this viewer may learn; inf: it is trusted.")
     delta: Delta = Field(0.0, description="The delta at which it is counted.")
+    per_year: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="What this viewer may learn in one calendar year; left out: as everybody."
+    )
 
 
 class BudgetSection(Config):
     """What all studies together may cost, against every viewer but the exceptions."""
 
     epsilon: Annotated[float, Field(gt=0)] = Field(
-        description="What all studies together may cost."
+        description="What all studies together may cost, for ever."
+    )
+    per_year: Annotated[float, Field(gt=0)] | None = Field(
+        None,
+        description="What the studies of one calendar year (UTC) may cost, below epsilon; left "
+        "out: no limit but epsilon.",
     )
     delta: Delta = Field(description="The chance of the worst case, over all studies.")
     relation: Relation = Field(
@@ -140,13 +148,13 @@ class PolicyFile(Config):
         return self.home / self.dataset.ledger
 
     def core_policy(self) -> core.Policy:
-        """The policy that the ledger is made with, and known by."""
+        """The policy that the ledger is made with, and that binds it from then on."""
         budget, dataset = self.budget, self.dataset
         return core.Policy(
             dataset.name,
-            core.Budget(budget.epsilon, budget.delta),
+            core.Budget(budget.epsilon, budget.delta, budget.per_year),
             tuple(
-                (Viewer(viewer), core.Budget(own.epsilon, own.delta))
+                (Viewer(viewer), core.Budget(own.epsilon, own.delta, own.per_year))
                 for viewer, own in budget.exceptions.items()
             ),
             budget.relation,
@@ -161,9 +169,9 @@ class PolicyFile(Config):
     def open_ledger(self) -> Ledger:
         """The data set's book: made at first use, opened later; under another policy refused."""
         path = self.ledger_path
-        if path.exists():
-            return Ledger.open(path, ACCOUNTANT, self.core_policy())
-        return Ledger.create(path, self.core_policy(), ACCOUNTANT)
+        if not path.exists():
+            Ledger.create(path, self.core_policy(), ACCOUNTANT).close()
+        return Ledger.open(path, ACCOUNTANT, self.core_policy())
 
 
 def load_policy(path: str | Path) -> PolicyFile:
@@ -186,6 +194,12 @@ def _faults(file: PolicyFile) -> Iterator[Fault]:
             Viewer(viewer)
         except InvalidInput as error:
             yield ("budget", "exceptions", viewer), str(error)
+    budgets: dict[tuple[str, ...], BudgetSection | Exempt] = {("budget",): file.budget}
+    budgets |= {("budget", "exceptions", v): own for v, own in file.budget.exceptions.items()}
+    for place, own in budgets.items():
+        if own.per_year is not None and own.per_year >= own.epsilon:
+            words = f"{own.per_year:g} is not below epsilon = {own.epsilon:g}"
+            yield (*place, "per_year"), f"{words}, which all years share: leave it out, or lower it"
     if file.allow.maximum_epsilon > file.budget.epsilon:
         words = f"{file.allow.maximum_epsilon:g} exceeds the whole budget {file.budget.epsilon:g}"
         yield ("allow", "maximum_epsilon"), f"{words}: no study may cost more than all of them"

@@ -271,6 +271,7 @@ class StudyFile(Config):
         the order of columns and parties counts. Whoever brings a plugin of another version means
         something else."""
         said = self.model_dump(mode="json")
+        said["model"] = self.model.hashed
         said["algorithm"] = self.algorithm.hashed
         if self.algorithm.name != AUTO:
             suggested, own = self.posed.settings, self.algorithm_settings

@@ -2,7 +2,7 @@
 
 from unisono.core.study import Study
 from unisono.core.trust import Trust
-from unisono.engines.requirements import MODULUS_BITS
+from unisono.releases.release import MODULUS_BITS
 from unisono.secagg.roster import Roster, digest
 from unisono.secagg.session import Session
 

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.ledger import Ledger
 from unisono.data import as_table, codes, numbers
 from unisono.data.arrow import ArrowColumn, arrow_cells
 from unisono.data.cells import blanks, dates, truths
@@ -312,6 +314,25 @@ def test_every_frame_is_the_same_table(kind):
 def test_what_is_no_frame_is_refused_in_words(data, words):
     with pytest.raises(InvalidInput, match=words):
         as_table(data, ["a", "b"] if words == "different lengths" else ["a"])
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "batches"])
+def test_table_one_takes_any_frame(kind):
+    import unisono
+
+    def described(frame):
+        policy = unisono.Policy("trial", unisono.Budget(9.0, 1e-2))
+        ledger = Ledger.in_memory(policy, ACCOUNTANT, seed=1)
+        return unisono.table_one(
+            frame,
+            bounds={"age": (0, 100)},
+            categories={"sex": ["F", "M"]},
+            epsilon=1.0,
+            delta=1e-2,
+            ledger=ledger,
+        ).figures
+
+    assert described(frames()[kind]) == described(frames()["lists"])
 
 
 def test_batches_of_values_are_one_list():

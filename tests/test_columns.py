@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
@@ -212,6 +212,7 @@ def test_dates_are_years_ages_and_parts():
 
 
 @given(st.datetimes(datetime.datetime(1900, 1, 1), datetime.datetime(2100, 1, 1)))
+@example(datetime.datetime(2000, 1, 1, 1))
 def test_parts_of_a_date_are_those_of_the_calendar(moment):
     moment = moment.replace(microsecond=0)
     told = Date(

@@ -14,12 +14,16 @@ from hypothesis import strategies as st
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.ledger import Ledger
 from unisono.data import as_table, codes, numbers
+from unisono.data import csv_stream as csv_streams
 from unisono.data.arrow import ArrowColumn, arrow_cells
 from unisono.data.cells import blanks, dates, truths
+from unisono.data.csv_file import CsvDialect, read_csv
+from unisono.data.csv_stream import csv_stream
 from unisono.data.databases import duckdb_stream, postgresql_stream, require_no_password
 from unisono.data.parquet_files import parquet_stream
 from unisono.data.sql import RowsOfOthers, cautions, require_query, warn_of_rows
 from unisono.errors import InvalidInput
+from unisono.studies.data_set import records_at
 
 
 def written(path, **columns):
@@ -120,6 +124,73 @@ def test_what_is_no_table_is_refused_before_it_is_read(tmp_path, make, words):
         parquet_stream(tmp_path, ["age"])
     with pytest.raises(InvalidInput, match="no such file or folder"):
         parquet_stream(tmp_path / "nowhere", ["age"])
+
+
+# ------------------------------------------------------------- CSV in batches
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from([b"1,2", b"", b'"a', b'"x,y",3', b"4,5\r", b"\xff,1", b"1", b"1,2,3"])
+    ),
+    st.sampled_from([b"", b"\n", b"\n\n"]),
+    st.sampled_from([b"", b"\xef\xbb\xbf"]),
+    st.integers(1, 9),
+)
+def test_a_csv_file_in_batches_is_the_file(tmp_path_factory, lines, end, mark, chunk):
+    path = tmp_path_factory.getbasetemp() / "batches.csv"
+    path.write_bytes(mark + b"\n".join([b"a,b", *lines]) + end)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_streams, "_CHUNK", chunk)
+        patch.setattr(csv_streams, "BATCH", 2)
+        names, whole, rows = read_csv(path, None, False)
+        if not rows:
+            with pytest.raises(InvalidInput, match="no records"):
+                csv_stream(path)
+            return
+        stream = csv_stream(path)
+        assert (stream.rows, list(stream.names)) == (rows, names)
+        found = stream.table()
+    assert {name: cells(found, name) for name in names} == whole
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
+def test_wide_text_is_read_at_once(tmp_path, encoding):
+    (tmp_path / "a.csv").write_text("age;sex\n1;F\n2;M\n", encoding=encoding)
+    dialect = CsvDialect.model_validate({"encoding": "utf-16"})
+    assert csv_stream(tmp_path / "a.csv", ["age"], dialect=dialect).numbers("age").tolist() == [
+        1,
+        2,
+    ]
+
+
+# ------------------------------------------------------------- files that are damaged
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_damaged_files_are_read_or_refused_in_words(tmp_path, kind):
+    """Bytes changed, dropped or doubled: never another error, and never a value in its words."""
+    path, generator = tmp_path / f"a.{kind}", np.random.default_rng(5)
+    secret, header = "Schneewittchen", b"age,name\n"
+    if kind == "parquet":
+        written(path, age=list(range(40)), name=[secret] * 40)
+    else:
+        path.write_bytes(header + f"7,{secret}\n".encode() * 40)
+    good, told = path.read_bytes(), []
+    least = len(header) if kind == "csv" else 0  # a header is public
+    for _ in range(400):
+        bad = bytearray(good)
+        for place in generator.integers(least, len(good), generator.integers(1, 4)):
+            other = [b"", bytes([generator.integers(256)]), b'\n"', bytes(8)]
+            bad[place : place + 1] = other[generator.integers(4)]
+        path.write_bytes(bytes(bad))
+        try:
+            records_at(path, ["age", "name"]).table().numbers("age")
+        except InvalidInput as error:
+            told.append(str(error))
+    assert bool(told) == (kind == "parquet")
+    assert not any(secret in words for words in told)
 
 
 # ------------------------------------------------------------- SQL

@@ -37,12 +37,16 @@ def test_the_hospitals(tmp_path, capsys):
 
 def test_the_formats_in_the_documentation_are_accepted(tmp_path):
     page = (EXAMPLE.parents[1] / "docs" / "studies.md").read_text()
-    study, columns, questions, algorithm, policy = re.findall(r"```toml\n(.*?)```", page, re.S)
+    shown = re.findall(r"```toml\n(.*?)```", page, re.S)
+    study, columns, questions, algorithm, policy, *sources = shown
     file = parse_study(study)
     between = study.index("[[parties]]")
     build(parse_study(study[: study.index("[data]")] + columns + "\n" + study[between:]))
     (tmp_path / "policy.toml").write_text(policy)
     require_allowed(load_policy(tmp_path / "policy.toml"), file, build(file).study, "north")
+    for source in sources:
+        (tmp_path / "policy.toml").write_text(policy + source)
+        assert load_policy(tmp_path / "policy.toml").records is not None
     untargeted = study.replace('target = "diagnosis"', "")
     head, _, tail = untargeted.partition("[model]")
     build(parse_study(head + questions + tail[tail.index("[server]") :]))

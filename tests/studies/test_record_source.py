@@ -89,7 +89,7 @@ def test_a_source_that_makes_no_sense_is_refused_with_its_line(tmp_path, source,
 def test_a_csv_file_is_read_in_its_owners_dialect(tmp_path):
     path = policy(tmp_path / "n", 'kind = "csv"\npath = "ages.txt"\ncsv = { decimal = "," }')
     (tmp_path / "n" / "ages.txt").write_text("age;sex\n1,5;F\n2;M\n")
-    assert records_at(path, ["age"]).numbers("age").tolist() == [1.5, 2.0]
+    assert records_at(path, ["age"]).table().numbers("age").tolist() == [1.5, 2.0]
 
 
 def test_a_policy_without_a_source_is_no_source(tmp_path):

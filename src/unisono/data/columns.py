@@ -559,7 +559,8 @@ def _month(days: np.ndarray) -> np.ndarray:
 _PARTS: dict[str, tuple[tuple[str, ...], Callable[[np.ndarray], np.ndarray]]] = {
     "month": (_MONTHS, _month),
     "weekday": (_WEEKDAYS, lambda days: (np.floor(days) + 3) % 7),
-    "hour": (_HOURS, lambda days: np.floor((days % 1) * 24)),
+    # By whole seconds: a twenty-fourth of a day is no binary number.
+    "hour": (_HOURS, lambda days: np.round((days % 1) * _SECONDS) // 3600 % 24),
 }
 
 

@@ -36,6 +36,7 @@ from unisono.core.ledger import Ledger
 from unisono.core.trust import Relation
 from unisono.data import RecordTable, read_table
 from unisono.data.csv_file import CsvDialect
+from unisono.data.csv_stream import csv_stream
 from unisono.data.parquet_files import parquet_stream
 from unisono.data.streams import RecordStream
 from unisono.errors import InvalidInput, PrivacyViolation
@@ -109,6 +110,8 @@ def records_at(
     file = Path(path)
     if file.suffix.lower() == ".parquet" and file.is_file():
         return parquet_stream(file, columns)
+    if file.suffix.lower() == ".csv" and file.is_file():
+        return csv_stream(file, columns, multiline, dialect)
     return read_table(file, columns, multiline, dialect)
 
 

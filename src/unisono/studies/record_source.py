@@ -19,10 +19,10 @@ from pydantic import Field, model_validator
 
 from unisono.core.config import Config
 from unisono.data import RecordTable
-from unisono.data.csv_file import USUAL, CsvDialect, read_csv
+from unisono.data.csv_file import CsvDialect
+from unisono.data.csv_stream import csv_stream
 from unisono.data.databases import duckdb_stream, postgresql_stream, require_no_password
 from unisono.data.parquet_files import parquet_stream
-from unisono.data.sources import require_columns, require_records
 from unisono.data.sql import require_named_files, require_query, warn_of_rows
 from unisono.data.streams import RecordStream
 from unisono.errors import InvalidInput
@@ -116,7 +116,7 @@ class RecordSource(Config):
             warn_of_rows(self.sql, str(home / (self.path or self.kind)))
         match self.kind:
             case "csv":
-                return _csv(home / str(self.path), columns, multiline, dialect or USUAL)
+                return csv_stream(home / str(self.path), columns, multiline, dialect)
             case "parquet":
                 return parquet_stream(home / str(self.path), columns)
             case "duckdb":
@@ -125,19 +125,6 @@ class RecordSource(Config):
                 return duckdb_stream(str(self.sql), columns, database, files, dialect)
             case "postgresql":
                 return postgresql_stream(str(self.sql), columns, self.connection)
-
-
-def _csv(
-    file: Path, columns: Sequence[str] | None, multiline: bool, dialect: CsvDialect
-) -> RecordTable:
-    """A CSV file, whatever its name ends with."""
-    try:
-        names, cells, rows = read_csv(file, columns, multiline, dialect)
-    except OSError as error:
-        raise InvalidInput(f"{file} cannot be read: {error.strerror or 'it is damaged'}") from None
-    require_columns(file, names, names if columns is None else columns)
-    require_records(file, rows)
-    return RecordTable(str(file), cells, rows, dialect.decimal)
 
 
 __all__ = ["RecordSource"]

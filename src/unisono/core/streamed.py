@@ -43,6 +43,12 @@ class StreamedColumns:
         for batch in self.read():
             begin, length = 0, len(batch[0])
             while begin < length:
+                if not filled and length - begin >= BLOCK:  # as it is, without a copy
+                    end = begin + BLOCK
+                    whole = (np.asarray(column[begin:end], np.float32) for column in batch)
+                    yield tuple(whole), np.ones(BLOCK, bool)
+                    begin = end
+                    continue
                 taken = min(BLOCK - filled, length - begin)
                 for block, column in zip(held, batch, strict=True):
                     block[filled : filled + taken] = column[begin : begin + taken]

@@ -52,11 +52,12 @@ def parquet_stream(place: str | Path, columns: Sequence[str] | None = None) -> R
         for file, parts in files:
             own = [name for name in wanted if name not in parts]
             with _opened(file) as opened:
-                # One thread ahead of the reader is enough, and a file's pages need not stay.
-                for batch in opened.iter_batches(BATCH, columns=own):
-                    cells = _cells(file, batch, own)
-                    said = {n: [parts[n]] * batch.num_rows for n in wanted if n in parts}
-                    yield RecordTable(str(file), {**cells, **said}, batch.num_rows)
+                # Group by group: a reader of all keeps what it has read of those before.
+                for group in range(opened.num_row_groups):
+                    for batch in opened.iter_batches(BATCH, row_groups=[group], columns=own):
+                        cells = _cells(file, batch, own)
+                        said = {n: [parts[n]] * batch.num_rows for n in wanted if n in parts}
+                        yield RecordTable(str(file), {**cells, **said}, batch.num_rows)
 
     return RecordStream(str(place), wanted, rows, read)
 

@@ -12,6 +12,7 @@ PostgreSQL reads in a transaction that can do nothing else.
 import importlib
 import json
 import os
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -64,7 +65,11 @@ def duckdb_stream(
     @contextmanager
     def connected() -> Iterator[Any]:
         try:
-            with closing(_connected(duckdb, database, given, dialect)) as connection:
+            # What a query cannot hold in memory goes where nobody else may read, and is removed.
+            with (
+                tempfile.TemporaryDirectory(prefix="unisono-") as scratch,
+                closing(_connected(duckdb, database, given, dialect, scratch)) as connection,
+            ):
                 yield connection
         except duckdb.Error as error:
             raise InvalidInput(_refusal(place, error, "TRY_CAST(cell AS type)")) from None
@@ -95,13 +100,21 @@ def duckdb_stream(
 
 
 def _connected(
-    duckdb: Any, database: Path | None, files: Mapping[str, Path | str], dialect: CsvDialect | None
+    duckdb: Any,
+    database: Path | None,
+    files: Mapping[str, Path | str],
+    dialect: CsvDialect | None,
+    scratch: str,
 ) -> Any:
     """A connection that reads the database and the named files, and can do nothing else."""
     connection = duckdb.connect(
         str(database) if database else ":memory:",
         read_only=database is not None,
-        config={"autoinstall_known_extensions": "false", "memory_limit": _MEMORY},
+        config={
+            "autoinstall_known_extensions": "false",
+            "memory_limit": _MEMORY,
+            "temp_directory": scratch,
+        },
     )
     allowed: list[str] = []
     for name, place in files.items():

@@ -9,7 +9,6 @@ from typing import Any
 
 from unisono.data.arrow import ArrowColumn
 from unisono.data.cells import listed
-from unisono.data.databases import installed
 from unisono.data.sources import RecordTable, require_columns, require_records
 from unisono.data.streams import RecordStream, joined
 from unisono.errors import InvalidInput
@@ -68,6 +67,8 @@ def _cells(data: Any, name: str) -> dict[str, Any]:
 
 
 def _narwhals_frame(data: Any, name: str) -> Any:
+    from unisono.data.databases import installed
+
     narwhals = installed("narwhals", "frames")
     try:
         frame = narwhals.from_native(data)

@@ -177,6 +177,7 @@ def test_files_are_read(block):
     from unisono.studies.build import build
     from unisono.studies.file import parse_study
     from unisono.studies.policy_file import Allowed, parse_policy
+    from unisono.studies.record_source import RecordSource
 
     said = tomllib.loads(block)
     if "title" in said:
@@ -191,6 +192,8 @@ def test_files_are_read(block):
             known[section["name"]].model_validate(section, strict=False)
         elif name == "allow":
             Allowed.model_validate(section, strict=False)
+        elif name == "source":
+            assert RecordSource.model_validate(section, strict=False)
         elif name == "data":
             assert Frame(Schema.model_validate(section, strict=False)).names
         else:

@@ -58,7 +58,7 @@ def run(folder):
 
 def test_every_folder_is_listed_and_complete():
     folders = {path.name for path in EXAMPLES.iterdir() if (path / "study.toml").exists()}
-    assert folders == {*NAMES, "plugin"}  # tried in test_plugin.py
+    assert folders == {*NAMES, "plugin", "omop"}  # tried in test_plugin.py, studies/test_omop.py
     for name in NAMES:
         assert {"study.toml", "make_data.py", "README.md"} <= {
             path.name for path in (EXAMPLES / name).iterdir()

@@ -29,7 +29,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study, warn_large_delta
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
-from unisono.data import as_text, listed
+from unisono.data import as_table, as_text, listed
 from unisono.data.columns import NumericColumn
 from unisono.data.schema import Schema
 from unisono.engines import in_process
@@ -104,11 +104,14 @@ def table_one(
     """Who the records are about, in one release: counts and shares, mean (SD), median [quartiles],
     missing values and standardised differences, by group and overall, with intervals.
 
-    `frame` is a data frame or a mapping of columns; `by` is one of `categories`. Columns in
-    `mean_only` or `median_only` are summarised by that alone, which leaves more of the budget to
-    others; `integer` ones hold whole numbers; `weights` change a column's part of the budget. Where
-    the number of records is hidden (add-or-remove), `nominal_rows` is a public upper limit of it.
+    `frame` is a frame of pandas, polars or Arrow, a mapping of columns, or an iterator of batches;
+    `by` is one of `categories`. Columns in `mean_only` or `median_only` are summarised by that
+    alone, which leaves more of the budget to others; `integer` ones hold whole numbers; `weights`
+    change a column's part of the budget. Where the number of records is hidden (add-or-remove),
+    `nominal_rows` is a public upper limit of it.
     """
+    if not isinstance(frame, Mapping):
+        frame = as_table(frame).columns
     schema = _schema(frame, bounds or {}, categories or {}, integer, by)
     relation = ledger.policy.relation
     hidden = relation is Relation.ADD_OR_REMOVE
@@ -171,7 +174,7 @@ def _schema(
     twice = sorted(set(bounds) & set(categories))
     if twice:
         raise InvalidInput(f"{twice[0]!r} has bounds and categories: give it one of them")
-    there = _names(frame)
+    there = list(frame)
     for name in (*bounds, *categories, *integer):
         if name not in bounds and name not in categories:
             raise InvalidInput(f"integer names {name!r}, which has no bounds: give it bounds")
@@ -202,14 +205,6 @@ def _schema(
             "categories={name: [values]} for others; they are never read from the data"
         )
     return Schema.model_validate({"columns": columns})
-
-
-def _names(frame: Any) -> list[Any]:
-    """The columns of a data frame, an Arrow table or a mapping."""
-    names = getattr(frame, "column_names", None)
-    if names is None:
-        names = frame.columns if hasattr(frame, "columns") else frame.keys()
-    return list(names)
 
 
 def _category(value: Any) -> str:

@@ -10,7 +10,7 @@ from unisono.cli.plan_advice import AdviceLine, best_by_trust, recommended
 from unisono.cli.plan_studies import Candidate, PlanRequest, request_of
 from unisono.core.trust import Trust, Unit
 from unisono.core.values import Private
-from unisono.data import sources
+from unisono.data import csv_stream, databases, parquet_files, sources
 from unisono.planning.laws import Band
 from unisono.planning.noise import Noise
 from unisono.planning.predict import Prediction
@@ -57,8 +57,14 @@ def no_data(monkeypatch):
     def opened(*_, **__):
         raise AssertionError("data were read")
 
-    for reader in ("_read_csv", "_read_parquet"):  # whatever name `read_table` was imported by
-        monkeypatch.setattr(sources, reader, opened)
+    readers = [  # what each of them calls first, whatever name it was imported by
+        (sources, "_read_csv"),
+        (csv_stream, "header_of"),
+        (parquet_files, "_opened"),
+        (databases, "installed"),
+    ]
+    for module, reader in readers:
+        monkeypatch.setattr(module, reader, opened)
     monkeypatch.setattr(Private, "open", opened)
 
 

@@ -38,7 +38,7 @@ def test_the_hospitals(tmp_path, capsys):
 def test_the_formats_in_the_documentation_are_accepted(tmp_path):
     page = (EXAMPLE.parents[1] / "docs" / "studies.md").read_text()
     blocks = re.findall(r"```toml\n(.*?)```", page, re.S)
-    study, columns, people, questions, algorithm, policy = blocks
+    study, columns, people, questions, algorithm, policy, *sources = blocks
     file = parse_study(study)
     between = study.index("[[parties]]")
     build(parse_study(study[: study.index("[data]")] + columns + "\n" + study[between:]))
@@ -47,6 +47,9 @@ def test_the_formats_in_the_documentation_are_accepted(tmp_path):
     assert persons.study.facts.records_per_person == 8
     (tmp_path / "policy.toml").write_text(policy)
     require_allowed(load_policy(tmp_path / "policy.toml"), file, build(file).study, "north")
+    for source in sources:
+        (tmp_path / "policy.toml").write_text(policy + source)
+        assert load_policy(tmp_path / "policy.toml").records is not None
     untargeted = study.replace('target = "diagnosis"', "")
     head, _, tail = untargeted.partition("[model]")
     build(parse_study(head + questions + tail[tail.index("[server]") :]))

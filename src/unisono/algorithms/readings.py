@@ -57,10 +57,15 @@ def read_blocks(
     found, start = [], 0
     assert algorithm.privacy is not None  # a method's
     factors = table.factors(algorithm.privacy, step)
+    shift = table.shift(facts, algorithm.privacy, step)
+    # Sums that were rounded: one of each party, or of two segments where sizes are hidden.
+    sums = 0 if not shift else survivors * (1 if facts.exact_sizes else 2)
     for block, factor in zip(table.blocks, factors, strict=True):
         weight = factor * step
         values = total[start : start + block.width].reshape(block.cell_count, block.length)
-        worst = records * (0.5 / factor + block.error) * table.group
+        worst = (
+            records * (0.5 / (factor << shift) + block.error) * table.group + sums * 0.5 / factor
+        )
         rounding = np.where(table.rounded(block, factor), worst, 0.0)
         found.append(
             Noisy(values / weight, law.scaled(1 / weight), rounding, records, facts.exact_sizes)

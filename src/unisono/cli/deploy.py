@@ -174,8 +174,11 @@ def _listed(names: list[str]) -> str:
 
 def join(
     study: StudyArgument,
-    data: Annotated[Path, typer.Option(help="This party's records, .csv or .parquet.")],
     policy: Annotated[Path, typer.Option(help="What this party allows, policy.toml.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="This party's records, .csv or .parquet. (default: the policy's source)"),
+    ] = None,
     name: Annotated[
         str | None, typer.Option(help="This party's name. (default: the policy's data set)")
     ] = None,
@@ -233,7 +236,7 @@ def join(
         own,
         study,
         _roster(study, roster),
-        data,
+        data or policy,
         policy,
         keys or policy.parent / "keys",
         output or policy.parent / f"{study.stem}.{own}",

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def query(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILES...", help="One CSV or Parquet file per party."),
+        typer.Argument(
+            metavar="FILES...", help="For each party a CSV or Parquet file, or a policy."
+        ),
     ],
     epsilon: Annotated[float, typer.Option(help="What this query may cost, for all answers.")],
     delta: inputs.DeltaOption = 1e-6,

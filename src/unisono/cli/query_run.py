@@ -26,11 +26,11 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
-from unisono.data import RecordTable, read_table
+from unisono.data import RecordTable
 from unisono.deployment.parties_here import Ask, refuse
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
-from unisono.studies.data_set import require_apart
+from unisono.studies.data_set import records_at, require_apart
 
 # Below this many files reading them is not worth a progress bar.
 _MANY_FILES = 8
@@ -169,4 +169,5 @@ def _read(files: Sequence[Path], inquiry: Inquiry) -> list[RecordTable]:
         from rich.progress import track
 
         shown = track(files, "reading", console=Console(stderr=True), transient=True)
-    return [read_table(file, columns, multiline) for file in shown]
+    found = (records_at(file, columns, multiline) for file in shown)
+    return [one if isinstance(one, RecordTable) else one.table() for one in found]

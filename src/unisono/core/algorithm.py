@@ -230,6 +230,15 @@ class Named(NamedTuple):
     uses: int
 
 
+class InParts(NamedTuple):
+    """A party's sum by blocks of records: `local(public, own, data, mask, size)` are integers
+    (parts, ...) of a block, which add up over blocks without any error, and `join(total, rows)` is
+    what the algorithm's own `local` makes of all records, where blocks have so many rows."""
+
+    local: Callable[..., Any]
+    join: Callable[[Any, int], Any]
+
+
 class PricedAlgorithm(NamedTuple):
     """An algorithm with its price; see the module's description of the order of calls.
 
@@ -244,6 +253,9 @@ class PricedAlgorithm(NamedTuple):
 
     Where sums are `streamed`, a party's rows are gone through block by block, each in the
     processor's cache: several large parties take their turns then, and are not stacked.
+
+    Where a sum can be computed exactly `in_parts`, every record adds integers of its own to it,
+    whatever its place and whoever else is there.
 
     A contribution is a sum over records, which may be computed in parts, unless it is made from the
     party's records as a `whole` (a minimiser, an update), whose bound holds whatever the records.
@@ -282,6 +294,7 @@ class PricedAlgorithm(NamedTuple):
     printed: Printed | None = None
     begin: Callable[[Facts, Any], tuple[Any, Any]] | None = None
     streamed: bool = False
+    in_parts: InParts | None = None
 
     def begun(self, found: Any) -> "PricedAlgorithm":
         """The same algorithm at the same price, from the states that `found` tells."""

@@ -156,6 +156,8 @@ class Certificate:
                 for s, (k, v) in zip(("; assuming", ","), self.declarations.items(), strict=False)
             ),
         ]
+        if queried := self.declarations.get("rows_of_queries"):
+            rows.append(f"  a record   is a row of the party's own query: {', '.join(queried)}")
         if self.secure_sum:
             rows.append(f"  secure sum {self.secure_sum}")
         if self.transport:
@@ -293,7 +295,8 @@ def certify(
         events=cost,
         lines=lines,
         spending=_spending(ledgers) if spending else [],
-        declarations=_declarations(books, event.sensitivity.unit, facts.person_at_parties),
+        declarations=_declarations(books, event.sensitivity.unit, facts.person_at_parties)
+        | _rows(books),
         simulated=any(ledger.simulated for ledger in ledgers.values()),
         heads={name: ledger.head for name, ledger in list(ledgers.items())[:100]},
         secure_sum=secure_sum,
@@ -345,6 +348,12 @@ def _declarations(books: Collection[Ledger], unit: Unit, person_at_parties: int)
     if unit is not Unit.RECORD:
         return disjoint
     return {"records_per_person": max(book.policy.records_per_person for book in books)} | disjoint
+
+
+def _rows(books: Collection[Ledger]) -> dict[str, Any]:
+    """Whose records are the rows of their own queries."""
+    queried = sorted(book.policy.dataset for book in books if book.policy.queried)
+    return {"rows_of_queries": queried} if queried else {}
 
 
 def _worst(

@@ -135,7 +135,7 @@ class Ledger(_Uncopyable):
         journal.create(path, [_first_line(_begun(policy, seed, clock))])
         found = cls.open(path, accountant, None, seed, clock)
         # A permission that is not written down.
-        found._allowed = replace(found._allowed, published=policy.published)
+        found._allowed = replace(found._allowed, published=policy.published, queried=policy.queried)
         found.policy = found._allowed
         return found
 

@@ -103,7 +103,8 @@ class Policy:
     another column other groups of records would be hidden, from the same budget.
 
     `published` allows noise as a publication prints it (`core.printed`), at its true cost. It is a
-    permission that may be given and taken back, and is not written into the ledger.
+    permission that may be given and taken back, and is not written into the ledger. `queried` says
+    that the records are the rows of the party's own query, which certificates print too.
     """
 
     dataset: str
@@ -116,6 +117,7 @@ class Policy:
     parties_disjoint: bool = True
     published: bool = field(default=False, compare=False)
     person: str = ""
+    queried: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.dataset or not isinstance(self.dataset, str):

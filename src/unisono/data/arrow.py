@@ -1,8 +1,71 @@
 """Arrow's columns as cells, by the types that their schema states."""
 
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from unisono.errors import InvalidInput
+
+
+class ArrowColumn(Sequence[Any]):
+    """A column of Arrow's as the cells that `arrow_cells` makes of it, and not made before they are
+    asked for: numbers are read as they lie, and of other cells only distinct ones are made.
+
+    >>> import pyarrow
+    >>> column = ArrowColumn("ages", pyarrow.array(["41", None, "41"]))
+    >>> list(column), column.each(lambda cells: np.array([float(c or -1) for c in cells]))
+    (['41', None, '41'], array([41., -1., 41.]))
+    """
+
+    def __init__(self, what: str, values: Any) -> None:
+        import pyarrow
+
+        chunked = isinstance(values, pyarrow.ChunkedArray)
+        self.what, self.values = what, values.combine_chunks() if chunked else values
+        if isinstance(self.values, pyarrow.ChunkedArray):  # longer than one array may be
+            self.values = pyarrow.concat_arrays(self.values.chunks)
+        arrow_cells(what, self.values[:0])  # a type that cannot be read is refused here
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return arrow_cells(self.what, self.values[place])
+        return arrow_cells(self.what, self.values.take([place % len(self)]))[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(arrow_cells(self.what, self.values))
+
+    @cached_property
+    def numeric(self) -> np.ndarray | None:
+        """Its numbers as they lie, float64 (n,) with NaN for null; None where it holds others."""
+        import pyarrow
+        from pyarrow import types
+
+        kind = self.values.type
+        if not (types.is_integer(kind) or types.is_floating(kind)):
+            return None
+        wide = self.values.cast(pyarrow.float64(), safe=False)
+        return np.asarray(wide.to_numpy(zero_copy_only=False))
+
+    def each(self, read: Callable[[list[Any]], np.ndarray]) -> np.ndarray:
+        """`read` of all cells, where what it makes of a cell depends on that cell alone."""
+        import pyarrow
+        from pyarrow import types
+
+        kind = self.values.type
+        if types.is_null(kind):
+            return read([None])[np.zeros(len(self), np.int64)]
+        if types.is_dictionary(kind):  # its values may repeat, and need not be text that decodes
+            indices, known = self.values.indices, self.values.dictionary
+        else:
+            encoded = self.values.dictionary_encode()
+            indices, known = encoded.indices, encoded.dictionary
+        places = indices.cast(pyarrow.int64()).fill_null(len(known)).to_numpy(zero_copy_only=False)
+        return read([*arrow_cells(self.what, known), None])[places]
 
 
 def arrow_cells(what: str, values: Any) -> list[Any]:
@@ -50,4 +113,4 @@ def _decoded(value: bytes | None) -> str | None:
         return None
 
 
-__all__ = ["arrow_cells"]
+__all__ = ["ArrowColumn", "arrow_cells"]

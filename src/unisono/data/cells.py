@@ -7,13 +7,14 @@ inferred from what is in it, so that changing one record changes how one record 
 import datetime
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from unisono.data.arrow import ArrowColumn
 from unisono.errors import InvalidInput
 
 _NUMBERS = (int, float, np.integer, np.floating, np.bool_, Decimal)
@@ -153,6 +154,8 @@ def listed(values: Any) -> Sequence[Any] | np.ndarray:
     column of a frame whose own type knows missing values: for the sake of a single one NumPy would
     make all whole numbers floats.
     """
+    if isinstance(values, Iterator):  # batches, one after the other
+        values = [value for batch in values for value in listed(batch)]
     if hasattr(values, "__array__"):
         values = _unconverted(values)
         if getattr(values, "ndim", 1) != 1:
@@ -190,6 +193,10 @@ def _unconverted(values: Any) -> Any:
 
 def numbers(values: Iterable[Any], decimal: str = ".") -> np.ndarray:
     """`as_number` of each value: float64 (n,)."""
+    if isinstance(values, ArrowColumn):
+        if values.numeric is None:
+            return values.each(lambda cells: numbers(cells, decimal))
+        values = values.numeric
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         with np.errstate(over="ignore"):
             wide = values.astype(np.float64)
@@ -212,6 +219,8 @@ def codes(values: Iterable[Any], categories: Sequence[Any]) -> np.ndarray:
             f"categories {list(categories)!r} are not distinct values: name at least one, each "
             "once, from public knowledge"
         )
+    if isinstance(values, ArrowColumn):
+        return values.each(lambda cells: codes(cells, categories))
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         distinct, places = np.unique(values, return_inverse=True)
         return codes(list(distinct), categories)[places]
@@ -232,6 +241,8 @@ def codes(values: Iterable[Any], categories: Sequence[Any]) -> np.ndarray:
 
 def truths(values: Iterable[Any]) -> np.ndarray:
     """`as_truth` of each value: float64 (n,)."""
+    if isinstance(values, ArrowColumn):
+        return values.each(truths)
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         wide = values.astype(np.float64)
         return np.where((wide == 0) | (wide == 1), wide, np.nan)
@@ -240,6 +251,8 @@ def truths(values: Iterable[Any]) -> np.ndarray:
 
 def dates(values: Iterable[Any], pattern: str | None = None) -> np.ndarray:
     """`as_day` of each value: float64 (n,)."""
+    if isinstance(values, ArrowColumn):
+        return values.each(lambda cells: dates(cells, pattern))
     if isinstance(values, np.ndarray) and values.dtype.kind == "M":
         micro = values.astype("datetime64[us]")
         days = micro.astype(np.int64) / (1e6 * _DAY)
@@ -249,6 +262,8 @@ def dates(values: Iterable[Any], pattern: str | None = None) -> np.ndarray:
 
 def blanks(values: Iterable[Any]) -> np.ndarray:
     """`is_blank` of each value: bool (n,)."""
+    if isinstance(values, ArrowColumn):
+        return values.each(blanks)
     if isinstance(values, np.ndarray) and values.dtype.kind in "biu":
         return np.zeros(len(values), bool)
     return np.array([is_blank(value) for value in values], bool)

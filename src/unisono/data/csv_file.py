@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -61,6 +61,31 @@ def read_csv(
     if len(lines) > 1 and not lines[-1]:
         lines.pop()
     first, *records = _joined(lines, dialect.quote, encoding) if multiline else lines
+    header = _header(file, first, dialect, encoding)
+    wanted = header.names
+    if columns is not None:
+        wanted = [name for name in dict.fromkeys(columns) if name in header.names]
+    return header.names, cells_of(records, header, wanted), len(records)
+
+
+class CsvHeader(NamedTuple):
+    """What a file's first line says of the others."""
+
+    names: list[str]
+    separator: str
+    quote: str
+    encoding: str
+
+
+def header_of(file: Path, first: bytes, dialect: CsvDialect = USUAL) -> CsvHeader:
+    """What the first line of a file says, a mark at its very beginning included."""
+    encoding, line = _encoding(first, dialect)
+    if encoding.startswith("utf-16"):  # cut within its newline
+        line = line[: len(line) // 2 * 2]
+    return _header(file, line, dialect, encoding)
+
+
+def _header(file: Path, first: bytes, dialect: CsvDialect, encoding: str) -> CsvHeader:
     separator = dialect.separator or _separator(first, dialect, encoding)
     names = _fields(first, separator, dialect.quote, encoding)
     if names is None or not any(names):
@@ -73,15 +98,21 @@ def read_csv(
             f'{file} is separated by commas, and decimal = ",": nobody can tell them apart; save '
             "it with semicolons"
         )
-    wanted = names if columns is None else [n for n in dict.fromkeys(columns) if n in names]
+    return CsvHeader(names, separator, dialect.quote, encoding)
+
+
+def cells_of(
+    records: Iterable[bytes], header: CsvHeader, wanted: Sequence[str]
+) -> dict[str, list[Any]]:
+    """The cells of each line, by column."""
+    names, separator, quote, encoding = header
     broken: list[str | None] = [None] * len(names)
     rows = []
     for line in records:
-        fields = _fields(line, separator, dialect.quote, encoding)
+        fields = _fields(line, separator, quote, encoding)
         rows.append(fields if fields is not None and len(fields) == len(names) else broken)
     places = [names.index(name) for name in wanted]
-    cells = {name: [row[place] for row in rows] for name, place in zip(wanted, places, strict=True)}
-    return names, cells, len(rows)
+    return {name: [row[place] for row in rows] for name, place in zip(wanted, places, strict=True)}
 
 
 def _encoding(content: bytes, dialect: CsvDialect) -> tuple[str, bytes]:
@@ -160,4 +191,4 @@ def _joined(lines: Iterable[bytes], quote: str, encoding: str) -> Iterator[bytes
         yield newline.join(pending)
 
 
-__all__ = ["USUAL", "CsvDialect", "read_csv"]
+__all__ = ["USUAL", "CsvDialect", "CsvHeader", "cells_of", "header_of", "read_csv"]

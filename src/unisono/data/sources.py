@@ -81,19 +81,21 @@ def warn_unread(unread: np.ndarray, what: str, kind: str) -> None:
 @dataclass(frozen=True, repr=False)
 class RecordTable:
     """One party's records, by column, as they stand in its file: what a cell means is asked of it
-    alone, by `numbers` or `codes`. It prints its shape and never its values."""
+    alone, by `numbers` or `codes`. It prints its shape and never its values. `unordered` are rows
+    of a query, whose places say nothing (`streams`)."""
 
     name: str
     columns: Mapping[str, Sequence[Any] | np.ndarray]
     rows: int
     decimal: str = "."
+    unordered: bool = False
 
     def __repr__(self) -> str:
         return f"<RecordTable {self.name}: {self.rows} records of {len(self.columns)} columns>"
 
     def column(self, name: str) -> Sequence[Any] | np.ndarray:
         """A column, or a refusal that lists what there is."""
-        _require_columns(self.name, self.columns, [name])
+        require_columns(self.name, self.columns, [name])
         return self.columns[name]
 
     def numbers(self, name: str) -> np.ndarray:
@@ -127,17 +129,23 @@ def read_table(
     decimal = "."
     try:
         if file.suffix.lower() == ".parquet":
-            cells, rows = _read_parquet(file, columns)
+            from unisono.data.parquet_files import parquet_table
+
+            return parquet_table(file, columns)
         else:
             cells, rows, decimal = _read_csv(file, columns, multiline, dialect)
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror or 'it is damaged'}") from None
-    if rows == 0:
-        raise InvalidInput(f"{path} holds no records: a party without records takes no part")
+    require_records(path, rows)
     return RecordTable(str(path), cells, rows, decimal)
 
 
-def _require_columns(file: Any, names: Collection[str], wanted: Sequence[str]) -> None:
+def require_records(source: Any, rows: int) -> None:
+    if rows == 0:
+        raise InvalidInput(f"{source} holds no records: a party without records takes no part")
+
+
+def require_columns(file: Any, names: Collection[str], wanted: Sequence[str]) -> None:
     if len(set(names)) != len(names):
         raise InvalidInput(f"{file} names a column twice: rename one of them")
     missing = [name for name in wanted if name not in names]
@@ -154,30 +162,16 @@ def _read_csv(
     from unisono.data.csv_file import USUAL, read_csv
 
     names, cells, rows = read_csv(file, columns, multiline, dialect or USUAL)
-    _require_columns(file, names, names if columns is None else columns)
+    require_columns(file, names, names if columns is None else columns)
     return cells, rows, (dialect or USUAL).decimal
 
 
-def _read_parquet(file: Path, columns: Sequence[str] | None) -> tuple[dict[str, list[Any]], int]:
-    import pyarrow
-    import pyarrow.parquet
-
-    from unisono.data.arrow import arrow_cells
-
-    try:
-        with pyarrow.parquet.ParquetFile(file) as opened:
-            names = opened.schema_arrow.names
-            wanted = names if columns is None else list(dict.fromkeys(columns))
-            _require_columns(file, names, wanted)
-            table = opened.read(columns=wanted)
-        return {
-            name: arrow_cells(f"{file}: column {name!r}", table.column(name)) for name in wanted
-        }, table.num_rows
-    except pyarrow.ArrowException as error:  # its further words may quote records
-        reason = str(error).partition(":")[0][:100]
-        raise InvalidInput(f"{file} cannot be read: {reason}; is it a Parquet file?") from None
-    except (UnicodeDecodeError, OverflowError, MemoryError):
-        raise InvalidInput(f"{file} cannot be read: it is damaged; write it again") from None
-
-
-__all__ = ["Bounds", "RecordTable", "UnreadValues", "read_table", "warn_unread"]
+__all__ = [
+    "Bounds",
+    "RecordTable",
+    "UnreadValues",
+    "read_table",
+    "require_columns",
+    "require_records",
+    "warn_unread",
+]

@@ -55,6 +55,7 @@ from unisono.studies.policy_file import PolicyFile
 from unisono.studies.schema import StudyFile
 from unisono.studies.stages import BOUNDS, FIT, START, Found, SplitRecords, Stage, costs_of
 from unisono.studies.stages import EVALUATION as EVALUATION_STAGE
+from unisono.studies.streamed import StreamedRecords
 
 Follow = Callable[[Progress], None]
 
@@ -103,7 +104,7 @@ class LocalRun:
     place: RunPlace
     built: Built
     sets: Mapping[str, DataSet]
-    records: Mapping[str, SplitRecords]
+    records: Mapping[str, SplitRecords | StreamedRecords]
     keys: Mapping[str, bytes]
     policies: Mapping[str, PolicyFile]
     test: Test | None
@@ -238,7 +239,7 @@ class LocalRun:
     ) -> RunOutcome:
         """Run one stage, or go on with it; `found` is what earlier ones released."""
         parties = [
-            Party(name, Private(stage.prepare(self.records[name], found), name), book)
+            Party(name, Private(stage.columns(self.records[name], found), name), book)
             for name, book in books.items()
         ]
         checkpoint = None if self.place.seed is not None else self.place.folder / _saved(stage)

@@ -23,14 +23,15 @@ from unisono.core.words import number
 from unisono.errors import BudgetExceeded, InvalidInput, PrivacyViolation
 from unisono.releases.plugins import plugins_of
 from unisono.studies.build import Built
-from unisono.studies.data_set import DataSet
-from unisono.studies.policy_file import PolicyFile, parse_policy
+from unisono.studies.data_set import DataSet, data_set
+from unisono.studies.policy_file import PolicyFile, load_policy, parse_policy
 
 _MADE = "# Made by unisono, as no policy was there: allows the study"
 
 
 def find_data(names: Sequence[str], folder: Path) -> dict[str, Path]:
-    """Each party's file in a folder: NAME.csv, NAME.parquet, or records in a folder NAME."""
+    """Each party's file in a folder: NAME.csv, NAME.parquet, or records in a folder NAME; or the
+    policy that names its source."""
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         first = names[0]
@@ -46,9 +47,15 @@ def find_data(names: Sequence[str], folder: Path) -> dict[str, Path]:
             for place in (f"{name}.{suffix}", f"{name}/records.{suffix}", f"{name}/{name}.{suffix}")
         ]
         there = [choice for choice in choices if choice.is_file()]
+        policies = [folder / f"{name}.policy.toml", folder / name / "policy.toml"]
+        named = [path for path in policies if path.is_file() and load_policy(path).records]
+        if named:  # its own word on where the records are
+            own = data_set(named[0]).records
+            there = [*named, *(file for file in there if file.resolve() != own)]
         if not there:
             raise InvalidInput(
-                f"{folder} has no file for {name!r}: put {name}.csv or {name}/records.csv there"
+                f"{folder} has no file for {name!r}: put {name}.csv or {name}/records.csv there, "
+                f"or {name}/policy.toml with a [source]"
             )
         if len(there) > 1:
             raise InvalidInput(

@@ -20,6 +20,7 @@ from typing import Any
 from cryptography import x509
 
 from unisono.core.certificate import certify
+from unisono.core.streamed import StreamedColumns
 from unisono.core.study import Party
 from unisono.core.values import Private
 from unisono.deployment.files import folder_for, locked, save_result
@@ -171,7 +172,7 @@ class Member:
         stages, number = self.agreed.built.stages, len(self._responders)
         stage, session, name = stages[number], self.agreed.sessions[number], self.seat.name
         found = {one.name: r.result for one, r in zip(stages, self._responders, strict=False)}
-        columns = stage.prepare(self._records, found)
+        columns = stage.columns(self._records, found)
         responder = Responder(
             stage.begun(found),
             Party(name, Private(columns, name), self.ledger),
@@ -182,7 +183,8 @@ class Member:
             keep=partial(write, self._private(session, "told")),
         )
         responder.authority = self.authority
-        self._shapes = [column.shape for column in columns]
+        streamed = isinstance(columns, StreamedColumns)
+        self._shapes = columns.block_shapes if streamed else [one.shape for one in columns]
         self._responders.append(responder)
         if number and stage.name == FIT:  # compiled before anybody waits for a round of it
             responder.prepare(self._shapes)

@@ -54,6 +54,7 @@ class Chunk:
         alive: np.ndarray,
         seed: int | None,
         order: np.ndarray | None = None,
+        summed: bool = False,
     ) -> None:
         algorithm, facts, trust = study.algorithm, study.facts, study.trust
         # Records are handed to the compiled program's device once, not with every chunk, and used
@@ -82,7 +83,7 @@ class Chunk:
         remembered = algorithm.rounds * dimension <= _RECORDED_NUMBERS
         every = algorithm.rounds * facts.parties * dimension <= _RECORDED_NUMBERS
         recorded = trust is not Trust.SECURE_SUM and every
-        self.compiled = program(study, self.grid, recorded, remembered)
+        self.compiled = program(study, self.grid, recorded, remembered, summed)
 
     def run(self, carry: Any, grants: Sequence[Grant], offset: int, rounds: range) -> Any:
         """Rounds of one chunk, whose draws in these grants begin at round `offset`."""

@@ -30,6 +30,7 @@ import numpy as np
 from unisono.core.events import releases_of
 from unisono.core.grant import Grant, join
 from unisono.core.ledger import Ledger
+from unisono.core.streamed import StreamedColumns
 from unisono.core.study import Party, Study, require_same_kind
 from unisono.core.transcript import EVERYONE, Transcript
 from unisono.core.trust import SERVER
@@ -48,6 +49,7 @@ from unisono.engines.payments import (
 from unisono.engines.record_order import answered, order_of
 from unisono.engines.requirements import require_begun
 from unisono.engines.rounds import seen_at_first, stack
+from unisono.engines.streaming import StreamedChunk
 from unisono.errors import InvalidInput
 
 # Pieces of a run: enough to see budgets drain and to lose little, few enough to pay for quickly.
@@ -261,7 +263,10 @@ class _Work:
         study = self.study
         columns = opened(study, self.parties, grants)
         seed = self.parties[0].ledger.seed
-        self._chunk = Chunk(study, stack(study, columns, grants), self.alive, seed, self.order)
+        if any(isinstance(own, StreamedColumns) for own in columns):
+            self._chunk = StreamedChunk(study, columns, self.alive, seed, self.order)
+        else:
+            self._chunk = Chunk(study, stack(study, columns, grants), self.alive, seed, self.order)
         self._held = seen_at_first(study, server)
         self.shape = self._chunk.shape
 

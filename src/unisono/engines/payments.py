@@ -20,6 +20,7 @@ from unisono.core.costs import Cost
 from unisono.core.grant import Grant
 from unisono.core.ledger import Ledger
 from unisono.core.printed import require_printed_allowed
+from unisono.core.streamed import StreamedColumns
 from unisono.core.study import Party, Study
 from unisono.core.trust import SERVER, Trust, Viewer
 from unisono.errors import GrantMisused, InvalidInput, LedgerCorrupted
@@ -72,17 +73,24 @@ def opened(
     return columns
 
 
-def require_columns(study: Study, index: int, columns: Sequence[np.ndarray]) -> None:
+def require_columns(
+    study: Study, index: int, columns: Sequence[np.ndarray] | StreamedColumns
+) -> None:
     """Widths, and sizes where they are exact, are public facts: refuse what does not fit."""
     facts = study.facts
-    rows, width = len(columns[0]), math.prod(np.shape(columns[0])[1:])
+    if isinstance(columns, StreamedColumns):
+        lengths, shape = {columns.rows}, columns.shapes[0]
+    else:
+        lengths, shape = {len(column) for column in columns}, np.shape(columns[0])[1:]
+    rows = columns.rows if isinstance(columns, StreamedColumns) else len(columns[0])
+    width = math.prod(shape)
     promised = facts.records[index]
     if (rows != promised and facts.exact_sizes) or width != facts.features * facts.group:
         raise InvalidInput(
             f"party {index} holds {rows} {facts.unit}s of {width} features; the study says "
             f"{promised} of {facts.features * facts.group}: agree on the public sizes first"
         )
-    if any(len(column) != rows for column in columns):
+    if len(lengths) > 1:
         raise InvalidInput(f"party {index} has columns of different lengths: align its records")
 
 

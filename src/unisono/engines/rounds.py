@@ -89,15 +89,16 @@ class Twofold(NamedTuple):
 
 
 def program(
-    study: Study, grid: float, recorded: bool, remembered: bool = True
+    study: Study, grid: float, recorded: bool, remembered: bool = True, summed: bool = False
 ) -> Callable[..., Any]:
     """One compiled scan over a chunk of rounds.
 
-    `recorded` tells the parties' own messages, `remembered` what everybody saw in every round.
-    Equal studies share a program, so that only the first of them waits for its compilation.
+    `recorded` tells the parties' own messages, `remembered` what everybody saw in every round. Data
+    that are `summed` are the parties' clean sums and not their records (`streaming`). Equal studies
+    share a program, so that only the first of them waits for its compilation.
     """
     made = _shared_program if _can_be_shared(study) else _program
-    return made(study, grid, recorded, remembered)
+    return made(study, grid, recorded, remembered, summed)
 
 
 def _can_be_shared(study: Study) -> bool:
@@ -112,12 +113,14 @@ def _can_be_shared(study: Study) -> bool:
     return study.algorithm is study.method.bind(study.facts, study.trust)
 
 
-def _program(study: Study, grid: float, recorded: bool, remembered: bool) -> Callable[..., Any]:
+def _program(
+    study: Study, grid: float, recorded: bool, remembered: bool, summed: bool
+) -> Callable[..., Any]:
     algorithm, facts = study.algorithm, study.facts
     stale = algorithm.schedule is not None and algorithm.schedule(facts).stale
     each = algorithm.combine == "each"
     unit = algorithm.inner.grid if algorithm.inner else grid
-    answer = _noisy_steps(study, grid) if algorithm.inner else _one_release(study)
+    answer = _noisy_steps(study, grid) if algorithm.inner else _one_release(study, summed)
 
     def one_round(data: Any, sizes: Any, carry: Any, inputs: Any) -> Any:
         server, states, held = carry
@@ -196,9 +199,15 @@ def _clean_values(study: Study) -> Callable[..., Any]:
     return at_once if size is None else by_segments
 
 
-def _one_release(study: Study) -> Callable[..., Any]:
+def _given_values(public: Any, states: Any, data: Any, masks: Any) -> Any:
+    """As `_clean_values`, where the bounded values themselves are given."""
+    arrays, _ = data
+    return states, arrays[0], jnp.ones(len(arrays[0]), bool)
+
+
+def _one_release(study: Study, summed: bool = False) -> Callable[..., Any]:
     """Every party's answer in a round: its clipped value and its noise, in grid steps."""
-    clean = _clean_values(study)
+    clean = _given_values if summed else _clean_values(study)
 
     def answer(public: Any, states: Any, data: Any, masks: Any, noise: Any, takes: Any) -> Any:
         noise = jax.tree.map(lambda leaf: leaf[0], noise)

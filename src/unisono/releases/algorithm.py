@@ -28,7 +28,7 @@ import pydantic
 from pydantic import Field
 
 from unisono.core import algorithm as engine
-from unisono.core.algorithm import Aggregate, Facts, Inner
+from unisono.core.algorithm import Aggregate, Facts, Inner, InParts
 from unisono.core.config import AddedLater, Config
 from unisono.core.events import Event
 from unisono.core.printed import Printed
@@ -53,6 +53,7 @@ from unisono.releases.release import (
     segment_size,
 )
 from unisono.releases.scaled_sum import ScaledSum
+from unisono.releases.table import Table
 
 
 class Records(NamedTuple):
@@ -436,11 +437,26 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
         effective_records=release.effective_records,
         named=release.named,
         streamed=isinstance(bound, ScaledSum),
+        in_parts=_in_parts(bound, raw_of, facts, privacy, priced.step),
         printed=printed,
     )
     if isinstance(bound, BandedSum):
         return with_memory(algorithm, bound, facts, privacy)
     return algorithm
+
+
+def _in_parts(
+    bound: Any, raw_of: Callable[..., Any], facts: Facts, privacy: Privacy, step: float
+) -> InParts | None:
+    """A table's sums by blocks of records; other sums depend on who shares a block."""
+    if not isinstance(bound, Table):
+        return None
+
+    def local(public: Any, own: Any, data: Any, mask: Any, size: Any = None) -> Any:
+        _, raw = raw_of(public, own, Records(data, mask, size))
+        return bound.exact_sums(facts, privacy, step, raw, mask)
+
+    return InParts(local, partial(bound.rounded_sum, facts, privacy, step))
 
 
 def _fixed(release: Release, facts: Facts) -> Release:

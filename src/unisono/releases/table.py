@@ -19,6 +19,11 @@ Su 2022).
 Rounding is in the sensitivity: an entry moves by half a quantization step, plus a float32 error of
 at most 2^-18 of its limit, which covers clipping, squares and norms of up to a thousand columns.
 Numbers that are whole multiples of 1 / `multiple` are encoded as integers, without any error.
+
+Of very many records each is rounded to finer steps, and the sum once (`fine_sums`). Two sums that
+differ by x are then rounded to steps that differ by x and at most one step more, in every cell that
+differs at all: in that of a record that goes; in both of one that is replaced. Where sizes are
+hidden, another record may have moved from one segment to the next, which are rounded apart: three.
 """
 
 import math
@@ -37,6 +42,7 @@ from unisono.core.sensitivity import Distance, Sensitivity
 from unisono.core.trust import Relation, Unit
 from unisono.core.values import _BOUNDED_ONLY, Contribution
 from unisono.errors import InvalidInput
+from unisono.releases.fine_sums import joined, limb_widths, split
 from unisono.releases.release import Release
 from unisono.releases.rows import Rows, Size
 
@@ -44,6 +50,8 @@ _FLOAT_ERROR = 2.0**-18
 # The clean sum stays below a quarter of the 32-bit range; the rest is headroom for noise.
 _LARGEST_SUM, _LARGEST_NOISE = 2**29, 2**30
 _FINEST = 2.0**-20
+# From so many records on, sums are added up in finer steps than they are released in.
+_MANY = 2**16
 
 
 Read = Callable[[Any, Any], Any]
@@ -199,14 +207,26 @@ class Table:
 
     def sensitivity(self, facts: Facts, privacy: Privacy, step: float) -> Sensitivity:
         weights = [factor * step for factor in self.factors(privacy, step)]
-        return self._bound(weights, step, not facts.exact_sizes)
+        return self._bound(weights, step, not facts.exact_sizes, self.shift(facts, privacy, step))
 
     def rounded(self, block: Block, factor: int) -> list[bool]:
         """Which of a block's k numbers are not exact when they are multiplied by `factor`."""
         return block.rounded(factor) if self.group == 1 else [True] * block.length
 
-    def _bound(self, weights: Sequence[float], step: float, hides_presence: bool) -> Sensitivity:
-        return _sensitivity(self.blocks, weights, step, hides_presence, self.group)
+    def _bound(
+        self, weights: Sequence[float], step: float, hides_presence: bool, shift: int = 0
+    ) -> Sensitivity:
+        return _sensitivity(self.blocks, weights, step, hides_presence, shift, self.group)
+
+    def shift(self, facts: Facts, privacy: Privacy, step: float) -> int:
+        """By how many binary digits the steps are finer in which a party adds up its records."""
+        factors = self.factors(privacy, step)
+        blocks = list(zip(self.blocks, factors, strict=True))
+        many = self.group == 1 and sum(facts.records) >= _MANY
+        if not many or not any(any(b.rounded(f)) for b, f in blocks):
+            return 0
+        largest = max(factor * block.rows.limit for block, factor in blocks)
+        return max(0, math.floor(-math.log2(largest * _FINEST)))
 
     def sum_bound(self, release: Release, facts: Facts, privacy: Privacy) -> float:
         step = next(self.steps(release, facts, privacy))
@@ -218,18 +238,29 @@ class Table:
     def integers(
         self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any
     ) -> tuple[Contribution, None]:
+        sums = self.exact_sums(facts, privacy, step, raw, mask)
+        value = self.rounded_sum(facts, privacy, step, sums, len(mask))
+        bound = self.sensitivity(facts, privacy, step)
+        return Contribution(value, step, bound, maker=_BOUNDED_ONLY), None
+
+    def exact_sums(self, facts: Facts, privacy: Privacy, step: float, raw: Any, mask: Any) -> Any:
+        """Integers (parts, dimension) that add up over blocks of records, without any error."""
         public, features = raw
         shares = None
         if self.group > 1:
             points, marks = features
             features, shares, mask = _by_record(points, marks, mask, self.group)
         factors = self.factors(privacy, step)
+        widths = limb_widths(self.shift(facts, privacy, step), len(mask))
         parts = [
-            _added(block, factor, public, features, mask, shares)
+            _added(block, factor, public, features, mask, widths, shares)
             for block, factor in zip(self.blocks, factors, strict=True)
         ]
-        bound = self.sensitivity(facts, privacy, step)
-        return Contribution(jnp.concatenate(parts), step, bound, maker=_BOUNDED_ONLY), None
+        return jnp.concatenate(parts, axis=1)
+
+    def rounded_sum(self, facts: Facts, privacy: Privacy, step: float, sums: Any, rows: int) -> Any:
+        """What is released of exact sums, in quantization steps; each was over so many `rows`."""
+        return joined(sums, limb_widths(self.shift(facts, privacy, step), rows))
 
     def _weights(self, privacy: Privacy) -> list[float]:
         """Equal shares mean equal cost: norm budgets add in l1, and in squares in l2."""
@@ -277,17 +308,21 @@ def _sensitivity(
     weights: Sequence[float],
     step: float,
     hides_presence: bool,
+    shift: int = 0,
     group: int = 1,
 ) -> Sensitivity:
     """Bounds of the stacked blocks, with half a step and the float error for every number that
     is not encoded exactly. A replaced record is rounded twice; where one comes or goes, another may
-    move into its place (`engines.layout`) and is rounded twice too. Of a person each record is."""
+    move into its place (`engines.layout`) and is rounded twice too. Of a person each record is.
+    With a `shift` these are finer steps, and `sums` are rounded in every number that a record
+    touches."""
 
-    def bound(size: Callable[[Block], Size], roundings: int) -> Distance:
+    def bound(size: Callable[[Block], Size], roundings: int, sums: int) -> Distance:
         ones, squares, largest = 0.0, 0.0, 0.0
         for block, weight in zip(blocks, weights, strict=True):
             factor = round(weight / step) if step else 0
-            slack = (step / 2 + weight * _FLOAT_ERROR * block.rows.limit) * roundings * group
+            fine = step / 2**shift / 2 + weight * _FLOAT_ERROR * block.rows.limit
+            slack = fine * roundings * group + (step * sums if shift else 0.0)
             inexact = sum(block.rounded(factor)) if group == 1 else block.length
             found, touched = size(block), inexact * block.levels
             ones += weight * found.l1 + slack * touched
@@ -295,8 +330,8 @@ def _sensitivity(
             largest = max(largest, weight * found.l2 + (slack if touched else 0.0))
         return Distance(l1=ones, l2=math.sqrt(squares), linf=largest)
 
-    once, twice = bound(lambda b: b.taken, 1), bound(lambda b: b.swapped, 2)
-    moved = bound(lambda b: b.taken, 3) if hides_presence else None
+    once, twice = bound(lambda b: b.taken, 1, 1), bound(lambda b: b.swapped, 2, 2)
+    moved = bound(lambda b: b.taken, 3, 3) if hides_presence else None
     return Sensitivity(Unit.RECORD, twice, once, moved)
 
 
@@ -315,20 +350,30 @@ def _by_record(features: Any, marks: Any, mask: Any, group: int) -> tuple[Any, A
 
 
 def _added(
-    block: Block, factor: int, public: Any, features: Any, mask: Any, shares: Any = None
+    block: Block,
+    factor: int,
+    public: Any,
+    features: Any,
+    mask: Any,
+    widths: list[int],
+    shares: Any = None,
 ) -> Any:
-    """One party's block, flat, in quantization steps. Cells of another level count nowhere, so that
-    the levels of a record lie on disjoint coordinates."""
+    """One party's block, in quantization steps and their limbs (1 + limbs, width). Cells of another
+    level count nowhere, so that the levels of a record lie on disjoint coordinates."""
     rows = block.rows.of(block.values(public, features))
     if rows.shape != (len(mask), block.length):
         raise InvalidInput(
             f"block {block.name!r} makes rows of shape {rows.shape}: each of {len(mask)} records "
             f"has one row of {block.length} numbers"
         )
-    steps = _quantized(block, factor, rows, mask, shares)
+    parts = split(_quantized(block, factor, rows, mask, sum(widths), shares), widths)
     if block.cells is None:
-        return jnp.sum(steps, axis=0, dtype=jnp.int32)
+        return jnp.stack([jnp.sum(part, axis=0, dtype=jnp.int32) for part in parts])
     cells = block.cells(public, features)
+    return jnp.stack([_in_cells(block, cells, part) for part in parts])
+
+
+def _in_cells(block: Block, cells: Any, steps: Any) -> Any:
     total = jnp.zeros((block.cell_count, block.length), jnp.int32)
     for level, end in enumerate(accumulate(block.level_sizes)):
         cell = cells[:, level]
@@ -338,19 +383,22 @@ def _added(
     return total.ravel()
 
 
-def _quantized(block: Block, factor: int, rows: Any, mask: Any, shares: Any = None) -> Any:
-    """Rows in quantization steps; of exact numbers a whole number of multiples."""
+def _quantized(
+    block: Block, factor: int, rows: Any, mask: Any, shift: int = 0, shares: Any = None
+) -> Any:
+    """Rows in quantization steps, or finer ones by `shift` digits; of exact numbers a whole number
+    of multiples."""
     limit, multiple = block.rows.limit, block.rows.multiple
     keep = mask & jnp.all(jnp.isfinite(rows), axis=1)
     bounded = jnp.clip(jnp.where(keep[:, None], rows, 0.0), -limit, limit)
     if shares is not None:
         return jnp.round(bounded * shares[:, None] * factor).astype(jnp.int32)
-    steps = jnp.round(bounded * factor).astype(jnp.int32)
+    steps = jnp.round(bounded * (factor << shift)).astype(jnp.int32)
     rounded = np.array(block.rounded(factor))
     if rounded.all():
         return steps
     multiples = jnp.round(bounded * multiple).astype(jnp.int32)
-    return jnp.where(rounded, steps, multiples * (factor // multiple))
+    return jnp.where(rounded, steps, multiples * (factor // multiple) << shift)
 
 
 __all__ = ["Block", "Table", "codes", "lone_weight", "table_columns"]

@@ -228,6 +228,11 @@ def _declared(reading: RunReading) -> list[str]:
             if said["parties_disjoint"]
             else "A person may be at several parties, and is then protected less than said here."
         )
+    if queried := said.get("rows_of_queries"):
+        found.append(
+            f"Records of {', '.join(map(str, queried))} are the rows of a query of their own. What "
+            "is promised holds for these rows: each has to be made of one person's entries alone."
+        )
     return found
 
 

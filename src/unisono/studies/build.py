@@ -28,6 +28,8 @@ from unisono.core.trust import Viewer
 from unisono.data import RecordTable, read_table
 from unisono.data.encoding import Values
 from unisono.data.people import as_records, as_rows, by_person, one_of_each
+from unisono.data.streams import RecordStream
+from unisono.engines.streaming import streamable
 from unisono.errors import InvalidInput, PrivacyViolation
 from unisono.models.model import Posed, Target
 from unisono.models.registry import algorithms_for
@@ -39,6 +41,7 @@ from unisono.problems.record_loss import RecordLoss, of_persons
 from unisono.releases.algorithm import AlgorithmKind
 from unisono.releases.together import together
 from unisono.scaling import PrivateRanges, private_ranges
+from unisono.studies.data_set import records_at
 from unisono.studies.evaluation import Examination, examination, read_private, read_public
 from unisono.studies.order import new_key, secret_order
 from unisono.studies.schema import ALGORITHM_SECTIONS, AUTO, StudyFile
@@ -52,8 +55,13 @@ from unisono.studies.stages import (
     Stage,
     costs_of,
 )
-from unisono.studies.table import public_values, values_of
+from unisono.studies.streamed import StreamedRecords
+from unisono.studies.table import public_values, require_size, values_of
 from unisono.studies.template import small_delta
+
+# Above so many cells records are not held in memory: a study of one round reads them once anyway,
+# and one of many rounds would read them in every round.
+STREAMED, STREAMED_ROUNDS = 2**24, 2**28
 
 
 class Start(NamedTuple):
@@ -85,10 +93,10 @@ class Built:
         """The columns of a party's file that are read."""
         return self.file.data.read
 
-    def table(self, path: str | Path) -> RecordTable:
-        """The study's columns of a file of records."""
+    def table(self, path: str | Path) -> RecordTable | RecordStream:
+        """The study's columns of a file of records, or of the source that a policy names."""
         data = self.file.data
-        return read_table(path, self.column_names, data.multiline, data.csv)
+        return records_at(path, self.column_names, data.multiline, data.csv)
 
     def public_table(self, path: str | Path) -> RecordTable:
         """The columns of a file of public records, which are nobody's."""
@@ -148,22 +156,45 @@ class Built:
         """One of them."""
         return next(stage for stage in self.stages if stage.name == name)
 
-    def columns(self, table: RecordTable, party: str) -> tuple[np.ndarray, ...]:
-        """A party's records as the algorithm that learns reads them: float32, a row for each."""
-        return self.stage(FIT).prepare(self.records(table, party), {})
+    def columns(self, table: RecordTable | RecordStream, party: str) -> Any:
+        """A party's records as the algorithm that learns reads them: float32, a row for each; or a
+        stream of them."""
+        return self.stage(FIT).columns(self.records(table, party), {})
 
-    def records(self, table: RecordTable, party: str, key: bytes | None = None) -> SplitRecords:
+    def streams(self, party: str, unordered: bool = False) -> bool:
+        """Whether a party's records are read block by block, by public facts: where there are too
+        many of them for memory, and every stage is a sum that can be computed so."""
+        number = self.file.party(party)
+        if len(self.stages) > 1 or self.file.data.person is not None:
+            return False
+        cells = self.file.parties[number].records * len(self.file.data.columns)
+        return all(
+            cells > (STREAMED if stage.study.algorithm.rounds == 1 else STREAMED_ROUNDS)
+            and streamable(stage.study, unordered)
+            for stage in self.stages
+        )
+
+    def records(
+        self, table: RecordTable | RecordStream, party: str, key: bytes | None = None
+    ) -> SplitRecords | StreamedRecords:
         """A party's records: those to learn from, and those that are kept to test the result.
 
         Refuses wrong columns and sizes; clips numbers, takes what cannot be read for missing, and
         warns locally. How many are kept is public; which, is a secret of whoever has the key (see
-        `order`), and so is the order of those to learn from, where the algorithm goes by places.
-        Persons always stand in a secret order: a file puts them by their records.
+        `order`), and so is the order of those to learn from, where the algorithm goes by places or
+        they are rows of a query: a record that changes may come in another place there. Persons
+        always stand in a secret order: a file puts them by their records.
         """
+        if isinstance(table, RecordStream):
+            if self.streams(party, table.unordered):
+                require_size(self.file, table, party, table.rows)
+                return StreamedRecords(self.file, table)
+            table = table.table()
         key = new_key() if key is None else key
         values = values_of(self.file, table, party, key)
         held = self.file.held_out[self.file.party(party)]
-        if held or self.study.algorithm.by_place or self.file.data.person is not None:
+        by_place = self.study.algorithm.by_place or table.unordered
+        if held or by_place or self.file.data.person is not None:
             size = len(next(iter(values.values())))
             order = secret_order(size, key)
             values = {name: column[order] for name, column in values.items()}
@@ -197,14 +228,14 @@ class Built:
         result = Result(value, certificate, Transcript())
         return read_private(self.known_file, self.test, result, redrawn)
 
-    def testable(self, table: RecordTable) -> Values:
+    def testable(self, table: RecordTable | RecordStream) -> Values:
         """The values of public records, where there is something to test on them."""
         if self.posed.score is None:
             raise InvalidInput(
                 f"{self.file.model.name} predicts nothing that could be right or wrong: run it "
                 "without test records"
             )
-        return public_values(self.file, table)
+        return public_values(self.file, table if isinstance(table, RecordTable) else table.table())
 
     def present(self, result: Result) -> dict[str, Any]:
         """The result as plain JSON, in the user's words and units."""
@@ -495,7 +526,7 @@ def facts_of(file: StudyFile, features: int) -> Facts:
     )
 
 
-def columns(file: StudyFile, table: RecordTable, party: str) -> tuple[np.ndarray, ...]:
+def columns(file: StudyFile, table: RecordTable | RecordStream, party: str) -> Any:
     """A party's records as the study's algorithm reads them (see `Built.columns`)."""
     return build(file).columns(table, party)
 

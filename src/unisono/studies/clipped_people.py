@@ -18,13 +18,18 @@ from unisono.problems.record_loss import RecordLoss
 from unisono.releases.person_sum import PersonSum, person_gradients
 from unisono.studies.build import Built
 from unisono.studies.stages import FIT, SplitRecords
+from unisono.studies.streamed import StreamedRecords
 
 # So many persons are looked at, at most: a share needs no more, and their gradients fit in memory.
 _LOOKED_AT = 2000
 
 
-def warn_of_clipping(built: Built, records: SplitRecords, party: str, value: Any) -> None:
+def warn_of_clipping(
+    built: Built, records: SplitRecords | StreamedRecords, party: str, value: Any
+) -> None:
     """Tell whoever holds the records, and nobody else, how many persons are clipped at a result."""
+    if isinstance(records, StreamedRecords):  # persons are not streamed
+        return
     found = lengths(built, records, party, value)
     if found is None:
         return

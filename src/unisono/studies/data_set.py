@@ -3,6 +3,8 @@
     DATA/NAME.csv            DATA/NAME.policy.toml     DATA/NAME.ledger
     DATA/NAME/records.csv    DATA/NAME/policy.toml     DATA/NAME/NAME.ledger
 
+    DATA/NAME/policy.toml with [source]: a folder, a database, a query; the ledger is beside it
+
 Links are followed first, so that whatever a file is called, wherever one works and whatever is
 asked, the same records are paid for from the same ledger. A policy may name another place for it.
 
@@ -11,6 +13,9 @@ another place and would begin with nothing spent, so beside every ledger lies a 
 that it has paid for (`NAME.ledger.source`), and a file whose bytes another ledger of its folder
 knows is refused. Whoever reads a mark can check a guess about all records, so it is its owner's
 alone, as the records are, and no part of the ledger, which may be shown.
+
+Records that a policy's [source] names are known by that policy: give it in place of a file. Two
+policies of one folder that read the same place pay from the same ledger, whatever their queries.
 """
 
 import hashlib
@@ -18,7 +23,7 @@ import hmac
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -29,8 +34,14 @@ from unisono.core import journal
 from unisono.core import policy as core
 from unisono.core.ledger import Ledger
 from unisono.core.trust import Relation
+from unisono.data import RecordTable, read_table
+from unisono.data.csv_file import CsvDialect
+from unisono.data.csv_stream import csv_stream
+from unisono.data.parquet_files import parquet_stream
+from unisono.data.streams import RecordStream
 from unisono.errors import InvalidInput, PrivacyViolation
 from unisono.studies.policy_file import PolicyFile, load_policy
+from unisono.studies.record_source import RecordSource
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,7 @@ class DataSet:
     records: Path
     policy_path: Path
     ledger_path: Path
+    source: RecordSource | None = None
 
     @property
     def policy(self) -> PolicyFile | None:
@@ -56,6 +68,8 @@ def data_set(records: str | os.PathLike[str]) -> DataSet:
     >>> data_set("clinics/north/records.csv").ledger_path.name
     'north.ledger'
     """
+    if (policy := sourced(records)) is not None:
+        return _of_source(policy)
     given, own = Path(records).absolute(), Path(os.path.realpath(records))
     beside = dict.fromkeys(_policy_beside(path) for path in (given, own))
     there = [path for path in beside if path.exists()]
@@ -67,6 +81,45 @@ def data_set(records: str | os.PathLike[str]) -> DataSet:
     if there:
         return DataSet(name, own, there[0], _real(load_policy(there[0]).ledger_path))
     return DataSet(name, own, _policy_beside(own), _ledger_beside(own))
+
+
+def sourced(path: str | os.PathLike[str]) -> PolicyFile | None:
+    """The policy at this path that names its source; None where a path holds records themselves."""
+    file = Path(path)
+    if not (file.name.endswith("policy.toml") and file.is_file()):
+        return None
+    policy = load_policy(os.path.realpath(file))
+    if policy.records is None:
+        raise InvalidInput(
+            f"{path} names no [source]: add where the records come from, or give their file"
+        )
+    return policy
+
+
+def records_at(
+    path: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
+    multiline: bool = False,
+    dialect: CsvDialect | None = None,
+) -> RecordTable | RecordStream:
+    """The records in a file, or in the source that a policy names; Parquet and databases are
+    read when they are asked for."""
+    if (policy := sourced(path)) is not None:
+        assert policy.records is not None
+        return policy.records.records(policy.home, columns, multiline, dialect)
+    file = Path(path)
+    if file.suffix.lower() == ".parquet" and file.is_file():
+        return parquet_stream(file, columns)
+    if file.suffix.lower() == ".csv" and file.is_file():
+        return csv_stream(file, columns, multiline, dialect)
+    return read_table(file, columns, multiline, dialect)
+
+
+def _of_source(policy: PolicyFile) -> DataSet:
+    source, path = policy.records, Path(policy.source.path)
+    assert source is not None
+    records = source.file(policy.home) or path.parent
+    return DataSet(policy.dataset.name, records, path, _real(policy.ledger_path), source)
 
 
 def ledger_for(
@@ -158,6 +211,9 @@ def require_only_ledger(own: DataSet) -> None:
 def _require_place(own: DataSet) -> None:
     """Refuse a policy that leads to another ledger than the records do by themselves: records that
     changed since they were paid for have other bytes, and the same place."""
+    if own.source is not None:
+        _require_one_source(own, own.source)
+        return
     beside = _ledger_beside(own.records)
     if own.ledger_path == beside:
         return
@@ -172,6 +228,33 @@ def _require_place(own: DataSet) -> None:
             f"nobody finds who opens {own.records} itself: keep the policy beside the records, as "
             f"{_policy_beside(own.records)}"
         )
+
+
+def _require_one_source(own: DataSet, source: RecordSource) -> None:
+    """Refuse a source for which another ledger has paid: one beside its file, or that of another
+    policy in the same folder which reads the same place."""
+    home = own.policy_path.parent
+    places = source.places(home)
+    for place in places:
+        beside = _ledger_beside(Path(place))
+        if beside.exists() and beside != own.ledger_path:
+            raise PrivacyViolation(
+                f"{own.policy_path} names the ledger {own.ledger_path}, which would know nothing "
+                f"of what {beside} has paid for: name that one in the policy, or move it there"
+            )
+    for path in _policies_in(home):
+        try:
+            other = load_policy(path)
+        except InvalidInput:
+            continue
+        if other.records is None or _real(other.ledger_path) == own.ledger_path:
+            continue
+        if shared := set(places) & set(other.records.places(home)):
+            raise PrivacyViolation(
+                f"{own.policy_path} and {path} read the same place ({min(shared)}) and pay from "
+                "two ledgers, whatever their queries: name one ledger in both; if their rows are "
+                "of different people, keep each policy in a folder of its own"
+            )
 
 
 def _require_one_name(own: DataSet) -> None:
@@ -219,7 +302,13 @@ def remember(own: DataSet, ledger: Path | None = None) -> None:
 
 
 def digest(path: Path) -> bytes:
-    """The same for a file and its copy."""
+    """The same for a file and its copy; for a policy, that of what it reads."""
+    if path.name.endswith("policy.toml") and (policy := sourced(path)) is not None:
+        assert policy.records is not None
+        file = policy.records.file(policy.home)
+        if file is None or policy.records.sql is not None:
+            return policy.records.digest(policy.home)
+        path = file
     try:
         status = path.stat()
         return _digest(path.absolute(), status.st_ino, status.st_size, status.st_mtime_ns)
@@ -238,17 +327,21 @@ def _digest(path: Path, *version: int) -> bytes:
 
 def _ledgers_in(folder: Path) -> Iterator[Path]:
     yield from (_real(path) for path in sorted(folder.glob("*.ledger")))
-    for path in sorted([*folder.glob("*.policy.toml"), *folder.glob("policy.toml")]):
+    for path in _policies_in(folder):
         try:
             yield _real(load_policy(path).ledger_path)
         except InvalidInput:
             continue  # whoever uses that policy is told what is wrong with it
 
 
+def _policies_in(folder: Path) -> list[Path]:
+    return sorted([*folder.glob("*.policy.toml"), *folder.glob("policy.toml")])
+
+
 def policies_of(ledger: Path) -> Iterator[tuple[Path, PolicyFile]]:
     """Policies in the ledger's folder that name it."""
     folder = ledger.absolute().parent
-    for path in sorted([*folder.glob("*.policy.toml"), *folder.glob("policy.toml")]):
+    for path in _policies_in(folder):
         try:
             policy = load_policy(path)
         except InvalidInput:
@@ -317,7 +410,9 @@ __all__ = [
     "ledger_for",
     "other_ledgers",
     "policies_of",
+    "records_at",
     "remember",
     "require_apart",
     "require_only_ledger",
+    "sourced",
 ]

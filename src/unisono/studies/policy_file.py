@@ -13,6 +13,7 @@ from unisono.core.ledger import Ledger
 from unisono.core.trust import Relation, Trust, Unit, Viewer
 from unisono.errors import InvalidInput
 from unisono.studies import source
+from unisono.studies.record_source import RecordSource
 from unisono.studies.source import Fault, Source
 
 Delta = Annotated[float, Field(ge=0, lt=1)]
@@ -131,6 +132,11 @@ class PolicyFile(Config):
         description="What all studies together may cost, against every viewer."
     )
     allow: Allowed = Field(description="What one study may be.")
+    records: RecordSource | None = Field(
+        None,
+        alias="source",
+        description="Where the records come from; left out: the file that is given.",
+    )
     _source: Source = PrivateAttr(default=Source())
 
     @property
@@ -138,8 +144,13 @@ class PolicyFile(Config):
         return self._source
 
     @property
+    def home(self) -> Path:
+        """The folder that its paths begin at."""
+        return Path(self.source.path).parent
+
+    @property
     def ledger_path(self) -> Path:
-        return Path(self.source.path).parent / self.dataset.ledger
+        return self.home / self.dataset.ledger
 
     def core_policy(self) -> core.Policy:
         """The policy that the ledger is made with, and that binds it from then on."""
@@ -158,6 +169,7 @@ class PolicyFile(Config):
             dataset.parties_disjoint,
             self.allow.published,
             budget.person or "",
+            queried=self.records is not None and self.records.sql is not None,
         )
 
     def open_ledger(self) -> Ledger:

@@ -54,6 +54,12 @@ class Stage:
         """Its study, from the states that the stage before told, if there is one."""
         return self.study.begun(found[START]) if START in found else self.study
 
+    def columns(self, records: Any, found: Found) -> Any:
+        """What the stage reads of a party's records: arrays, or a stream of them."""
+        if isinstance(records, SplitRecords):
+            return self.prepare(records, found)
+        return records.columns(lambda part: self.prepare(part, found))
+
     @property
     def suffix(self) -> str:
         """What tells its payments and its session from those of the stage that learns."""

@@ -19,6 +19,7 @@ from unisono.data import RecordTable
 from unisono.data.columns import ColumnKind, NumericColumn
 from unisono.data.encoding import Values
 from unisono.data.people import by_person, persons_of, warn_of_people
+from unisono.data.streams import RecordStream
 from unisono.errors import ClippedValues, InvalidInput
 from unisono.studies.order import new_key
 from unisono.studies.schema import StudyFile
@@ -33,11 +34,11 @@ def values_of(file: StudyFile, table: RecordTable, party: str, key: bytes | None
     places in their lists, NaN where a cell is neither. Where persons are the unit, (persons,) or
     (persons, k), of records that are drawn by a secret key (`data.people`)."""
     if file.data.person is None or file.data.group is None:
-        _require_size(file, table, party, table.rows)
+        require_size(file, table, party, table.rows)
         return _values(file, table)
     owners = table.column(file.data.person)
     rows = persons_of(owners, file.data.group, new_key() if key is None else key)
-    _require_size(file, table, party, len(rows))
+    require_size(file, table, party, len(rows))
     warn_of_people(table.name, file.data.person, table.rows, owners, rows)
     return by_person(_values(file, table), rows)
 
@@ -89,7 +90,9 @@ def _read(table: RecordTable, name: str, column: ColumnKind) -> np.ndarray:
     return _clipped(table, name, column, found) if isinstance(column, NumericColumn) else found
 
 
-def _require_size(file: StudyFile, table: RecordTable, party: str, found: int) -> None:
+def require_size(
+    file: StudyFile, table: RecordTable | RecordStream, party: str, found: int
+) -> None:
     """Where sizes are hidden a party may hold any number of records, and nobody is told."""
     stated = file.parties[file.party(party)].records
     what = "records" if file.data.person is None else f"persons (by {file.data.person!r})"
@@ -120,4 +123,4 @@ def _clipped(
     return np.clip(numbers, low, high)
 
 
-__all__ = ["OneClass", "Values", "public_values", "values_of"]
+__all__ = ["OneClass", "Values", "public_values", "require_size", "values_of"]

@@ -15,6 +15,7 @@ from unisono.core.compiled import abstract, computed, numbers
 from unisono.core.events import Event
 from unisono.core.grant import Draw, Grant
 from unisono.core.release import coins, disclose, inside_noise, post_processed, release, share
+from unisono.core.streamed import BLOCK, StreamedColumns
 from unisono.core.study import Party, Study
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import Contribution
@@ -34,6 +35,7 @@ from unisono.engines.requirements import (
     require_sampler_error,
     rounded_report,
 )
+from unisono.engines.streaming import BlockSums
 from unisono.errors import PrivacyViolation, UnisonoError
 
 # Columns of one call of the compiled function, and which of their rows count.
@@ -50,6 +52,7 @@ class Worker:
         require_headroom(study)
         self._local, self._absorb = _compiled(_Same(study))
         self._size = np.int32(study.facts.records[index])
+        self._block_sums = BlockSums(study)  # compiled where records are streamed
         self._promised: Any = None
 
     def prepare(self, shapes: list[tuple[int, ...]], state: Any, public: Any) -> None:
@@ -112,15 +115,22 @@ class Worker:
     ) -> tuple[Any, Contribution, bool]:
         """The state after a release, what it would be without noise, and whether the party's coin
         let it take part."""
-        segments, takes_part = self._open(draw, event, number)
+        columns = self.party.open(draw)
+        if isinstance(columns, StreamedColumns):
+            contribution = self._streamed(draw, public, state, columns)
+            self._require_bounded(contribution, event, columns.rows)
+            return state, contribution, True
+        segments, takes_part = self._segments(columns, draw, event, number)
         after, contribution = self._contribution(draw, public, state, segments)
         self._require_bounded(contribution, event, sum(len(rows) for _, rows in segments))
         return after, contribution if takes_part else contribution.silenced(), takes_part
 
-    def _open(self, draw: Draw, event: Event, number: int) -> tuple[list[Segment], bool]:
+    def _segments(
+        self, opened: Any, draw: Draw, event: Event, number: int
+    ) -> tuple[list[Segment], bool]:
         """The party's rows by segments, which of them take part, and whether the party does."""
         study = self.study
-        columns = [np.asarray(c, np.float32) for c in self.party.open(draw)]
+        columns = [np.asarray(c, np.float32) for c in opened]
         require_columns(study, self.index, columns)
         arrays, real = laid_out(study, draw.grant, columns, self.index)
         size = segment_rows(study)
@@ -150,6 +160,17 @@ class Worker:
         value = sum(np.asarray(part) for _, part, _ in parts)
         valid = all(bool(kept) for _, _, kept in parts)
         return parts[-1][0], computed(bound, value, valid, draw)
+
+    def _streamed(
+        self, draw: Draw, public: Any, state: Any, columns: StreamedColumns
+    ) -> Contribution:
+        """The sum over all blocks of records that do not fit into memory (`streaming`)."""
+        require_columns(self.study, self.index, columns)
+        shapes = [jax.ShapeDtypeStruct(shape, np.float32) for shape in columns.block_shapes]
+        mask = jax.ShapeDtypeStruct((BLOCK,), bool)
+        bound = self._bound(public, state, tuple(shapes), mask)
+        value, valid = self._block_sums.of(public, columns, self._size, state)
+        return computed(bound, value, valid, draw)
 
     def _bound(self, public: Any, state: Any, columns: Any, mask: Any) -> Contribution:
         """What the compiled function promises about its numbers."""

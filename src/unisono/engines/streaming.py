@@ -1,0 +1,142 @@
+"""Sums over records that do not fit into memory: block by block, as integers.
+
+    contribution(records) = sum over blocks of contribution(block)         exactly, in integers
+
+That is what a contribution is, unless it is made of a party's records as a whole. A block goes
+through one compiled program of a public shape, so that no record changes how one of another block
+is rounded. What is drawn, paid and noised is as ever; only `local` is called more often.
+
+Public sizes, records in places of their own: replacing one leaves all others where they lie, and
+one block differs, as the sensitivity of sums that are added in blocks assumes.
+
+Hidden sizes, or rows of a query, which come in any order: a record that comes or goes moves others
+into other places and blocks. There only sums to which every record adds integers of its own,
+whatever its place, are streamed (`in_parts`: tables). A program of a multiple of 64 rows computes
+all rows alike (tested for shifts of every length), so the sum moves by one record's integers.
+
+Whether a party's records are streamed is decided by public facts: the agreed number of records,
+columns and the algorithm.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unisono.core.compiled import numbers
+from unisono.core.grant import Grant
+from unisono.core.kinds import Everyone
+from unisono.core.streamed import BLOCK, StreamedColumns
+from unisono.core.study import Study
+from unisono.core.trust import Unit
+from unisono.engines.chunks import Chunk
+from unisono.engines.rounds import Stack
+from unisono.errors import UnisonoError
+
+_ROWS = 64  # of the records that stand for shapes
+
+
+def streamable(study: Study, unordered: bool = False) -> bool:
+    """Whether a party's part of this study can be computed block by block."""
+    algorithm, facts = study.algorithm, study.facts
+    if algorithm.whole or algorithm.batch is not None or algorithm.by_place:
+        return False
+    if algorithm.inner is not None or algorithm.inside is not None:
+        return False
+    if jax.tree.leaves(algorithm.init(facts)[1]) and algorithm.begin is None:
+        return False  # a party that remembers
+    events = algorithm.events(facts, study.trust)
+    if not all(
+        isinstance(event.sampler, Everyone) and event.sensitivity.unit is Unit.RECORD
+        for event in events
+    ):
+        return False
+    return algorithm.in_parts is not None or (facts.exact_sizes and not unordered)
+
+
+class StreamedChunk(Chunk):
+    """As `Chunk`, for parties some of whose records are streamed: in every round their sums are
+    computed first, and the compiled round takes them from there."""
+
+    def __init__(
+        self,
+        study: Study,
+        columns: Sequence[Any],
+        alive: np.ndarray,
+        seed: int | None,
+        order: np.ndarray | None = None,
+    ) -> None:
+        self._columns = [
+            own if isinstance(own, StreamedColumns) else StreamedColumns.of(own) for own in columns
+        ]
+        arrays = tuple(
+            np.zeros((len(columns), _ROWS, *shape), np.float32) for shape in self._columns[0].shapes
+        )
+        real = np.ones((len(columns), _ROWS), bool)
+        super().__init__(study, Stack(arrays, real), alive, seed, order, summed=True)
+        self._block_sums = BlockSums(study)
+
+    def run(self, carry: Any, grants: Sequence[Grant], offset: int, rounds: range) -> Any:
+        """Rounds of one chunk, one after the other: what is asked depends on the round before."""
+        seen = []
+        for number in rounds:
+            public = self.study.algorithm.ask(carry[0])
+            self.data = Stack((jnp.asarray(self._sums(public)),), self.data.real)
+            carry, told = super().run(carry, grants, offset, range(number, number + 1))
+            seen.append(told)
+        if seen[0] is None:
+            return carry, None
+        return carry, jax.tree.map(lambda *leaves: np.concatenate(leaves), *seen)
+
+    def _sums(self, public: Any) -> np.ndarray:
+        """Every party's clean sum in quantization steps (parties, ...), modulo 2^32."""
+        found = [
+            self._block_sums.of(public, own, np.int32(size))
+            for own, size in zip(self._columns, self.study.facts.records, strict=True)
+        ]
+        if not all(valid for _, valid in found):
+            raise UnisonoError("a block of records did not keep its bound: nothing was released")
+        return np.stack([value for value, _ in found])
+
+
+class BlockSums:
+    """A party's clean sum over blocks of records, compiled once for all of them."""
+
+    def __init__(self, study: Study) -> None:
+        self._parts = study.algorithm.in_parts
+        if self._parts is not None:
+            self._local = jax.jit(_valid(self._parts.local))
+        else:
+            self._local = jax.jit(numbers(partial(study.algorithm.local, study.facts)))
+
+    def of(
+        self, public: Any, columns: StreamedColumns, size: Any, state: Any = None
+    ) -> tuple[np.ndarray, bool]:
+        """In quantization steps, modulo 2^32, and whether every block kept its bound."""
+        total: Any = 0
+        valid, pending = True, None
+        for block, mask in columns.blocks():
+            now = self._local(public, state, block, mask, size)
+            if pending is not None:  # the next block is read while this one is computed
+                total, valid = _added(total, valid, pending)
+            pending = now
+        assert pending is not None  # a party without records takes no part
+        total, valid = _added(total, valid, pending)
+        value = total if self._parts is None else self._parts.join(total, BLOCK)
+        return value.astype(np.int32), valid
+
+
+def _valid(local: Callable[..., Any]) -> Callable[..., Any]:
+    """As `numbers`, for what keeps its bound whatever the records."""
+    return lambda public, own, *given: (own, local(public, own, *given), jnp.asarray(True))
+
+
+def _added(total: Any, valid: bool, part: Any) -> tuple[Any, bool]:
+    _, value, kept = part
+    return total + np.asarray(value).astype(np.int64), valid and bool(kept)
+
+
+__all__ = ["BlockSums", "StreamedChunk", "streamable"]

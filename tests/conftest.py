@@ -18,6 +18,7 @@ from unisono.core.costs import everyone
 from unisono.core.events import Event, Gaussian, bounded_sum
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
+from unisono.engines import rounds
 
 jax.config.update("jax_platforms", "cpu")
 # Many tests compile the same programs: workers, and later runs, share them.
@@ -45,6 +46,18 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.nodeid in SLOW:
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(autouse=True)
+def programs_of_their_own(request):
+    """Equal studies share their compiled program. One that a test has changed is compiled anew,
+    and forgotten, lest another test runs it."""
+    changes = "monkeypatch" in request.fixturenames
+    if changes:
+        rounds._shared_program.cache_clear()
+    yield
+    if changes:
+        rounds._shared_program.cache_clear()
 
 
 @pytest.fixture

@@ -185,7 +185,7 @@ def test_a_budget_without_delta_says_so_to_gaussian_noise():
     ("bounds", "words"),
     [
         ({"age": (0, 1)}, "bounds are a dictionary of 1 names: give (lowest, highest)"),
-        ("0:1", "bounds = '0:1' are no numbers"),
+        ("0:1", "bounds = '0:1': give public (lowest, highest) values, or 'private'"),
     ],
 )
 def test_bounds_of_other_shapes(bounds, words):

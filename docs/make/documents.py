@@ -1083,7 +1083,7 @@ print(family.mean(q), family.variances(q))
         item(
             "Section 3.2.3: which level is natural",
             '`unit = "record"` or `"party"`: [hide whole parties](how-to/hide-whole-parties.md)',
-            "[unit.value for unit in unisono.Unit]  # ['record', 'party']",
+            "[unit.value for unit in unisono.Unit]  # ['record', 'person', 'party']",
             status=REMARK,
         ),
         item(

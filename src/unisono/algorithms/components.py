@@ -107,11 +107,10 @@ def _read(
             1 - probability,
             note,
             certificate,
-            None,
-            tuple(range(1, count + 1)),
-            directions,
-            explained,
-            lambda rows: scaled(np.asarray(rows, float)) @ directions.T,
+            labels=tuple(range(1, count + 1)),
+            directions=directions,
+            explained=explained,
+            project=lambda rows: scaled(np.asarray(rows, float)) @ directions.T,
         )
     ]
 

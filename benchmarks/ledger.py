@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import figures
@@ -150,7 +151,7 @@ def main(folder: str) -> None:
                 "cost": next(iter(book._costs)),
                 "releases": 1,
                 "purpose": "",
-                "time": "",
+                "time": datetime.now(UTC).isoformat(timespec="seconds"),
             }
             numbers = range(book.grants, 100_000)
             book._journal.append([entry | {"number": number} for number in numbers])

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ FITS = ((100_000, 20), (200_000, 100), (1_000_000, 20), (1_000_000, 100))
 QUICK = ((100_000, 20), (200_000, 100))
 AIM_RATIO, AIM_FIRST, AIM_MEMORY, AIM_ROUND = 5.0, 4.0, 1.5, 1.0
 CLIPPING_NORM = 0.4
+TOGETHER = 30
 INSTALL = "python -m venv peer && peer/bin/pip install diffprivlib==0.6.6 'scikit-learn<1.6'"
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -181,14 +183,21 @@ def diffprivlib(columns: Columns, repeats: int) -> float | str:
 # ------------------------------------------------------------- what is measured
 
 
+def _repeatedly(run: Callable[[], Any]) -> None:
+    for _ in range(TOGETHER):
+        run()
+
+
 def rounds(repeats: int) -> None:
     columns = records(*ADULT)
-    runs = {
+    forms = {
         "ours": one_round(columns),
         "NumPy, clipped": closed_form(columns, clip=True),
         "NumPy, not clipped": closed_form(columns, clip=False),
     }
-    found = least(runs, 10 * repeats)
+    # Many at a time: the clock hears late of what a thread of another library has just done.
+    runs = {name: partial(_repeatedly, form) for name, form in forms.items()}
+    found = {name: seconds / TOGETHER for name, seconds in least(runs, repeats).items()}
     print(f"one gradient round of {ADULT[0]:,} x {ADULT[1]}, ms of processor time")
     for name, seconds in found.items():
         print(f"  {name:<20} {1e3 * seconds:7.2f}   ours is {found['ours'] / seconds:.2f} of it")

@@ -19,9 +19,7 @@ import runpy
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -49,17 +47,6 @@ print(json.dumps(time.process_time() - began))
 """
 
 
-def least(functions: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Seconds of processor of each, in turns."""
-    found = dict.fromkeys(functions, float("inf"))
-    for _ in range(repeats):
-        for name, function in functions.items():
-            began = time.process_time()
-            function()
-            found[name] = min(found[name], time.process_time() - began)
-    return found
-
-
 def means(numbers: int, repeats: int) -> dict[str, float]:
     """Seconds of NumPy's mean, of its clip-and-mean and of ours."""
     import unisono
@@ -68,7 +55,7 @@ def means(numbers: int, repeats: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that some are clipped
         ledger = unisono.open_ledger(Path(folder) / "values.ledger", "values", epsilon=1.0)
-        return least(
+        return figures.least(
             {
                 "mean": values.mean,
                 "clip and mean": lambda: np.clip(values, *BOUNDS).mean(),

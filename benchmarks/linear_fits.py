@@ -20,7 +20,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,17 +61,6 @@ def one_thread() -> None:
     if not os.environ.keys() >= ONE_THREAD.keys():
         environment = {**ONE_THREAD, **os.environ}
         os.execve(sys.executable, [sys.executable, *sys.argv], environment)
-
-
-def least(runs: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Seconds of processor time, all alternating, the least of each."""
-    found = dict.fromkeys(runs, float("inf"))
-    for _ in range(repeats):
-        for name, run in runs.items():
-            began = time.process_time()
-            run()
-            found[name] = min(found[name], time.process_time() - began)
-    return found
 
 
 # ------------------------------------------------------------- ours
@@ -197,7 +186,7 @@ def rounds(repeats: int) -> None:
     }
     # Many at a time: the clock hears late of what a thread of another library has just done.
     runs = {name: partial(_repeatedly, form) for name, form in forms.items()}
-    found = {name: seconds / TOGETHER for name, seconds in least(runs, repeats).items()}
+    found = {name: seconds / TOGETHER for name, seconds in figures.least(runs, repeats).items()}
     print(f"one gradient round of {ADULT[0]:,} x {ADULT[1]}, ms of processor time")
     for name, seconds in found.items():
         print(f"  {name:<20} {1e3 * seconds:7.2f}   ours is {found['ours'] / seconds:.2f} of it")
@@ -224,7 +213,7 @@ def fits(sizes: Sequence[tuple[int, int]], repeats: int) -> None:
         fit(columns)
         first = time.process_time() - began
         runs = {"ours": lambda own=columns: fit(own), "peer": lambda own=columns: scikit_learn(own)}
-        found = least(runs, repeats)
+        found = figures.least(runs, repeats)
         ratio = found["ours"] / found["peer"]
         print(
             f"{count:12,} {features:8} {first:7.2f} {found['ours']:7.2f} {found['peer']:8.2f} "
@@ -299,7 +288,9 @@ def memory(size: tuple[int, int]) -> None:
 def smoke() -> dict[str, float]:
     """One tiny fit and one round."""
     columns = records(400, 5)
-    one = least({"a fit": lambda: fit(columns, 2, rounds=2), "a round": one_round(columns)}, 1)
+    one = figures.least(
+        {"a fit": lambda: fit(columns, 2, rounds=2), "a round": one_round(columns)}, 1
+    )
     return {f"seconds of {name}": seconds for name, seconds in one.items()}
 
 

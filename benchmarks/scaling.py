@@ -48,7 +48,7 @@ def seconds(setting: Setting, repeats: int) -> float:
         return linear_fits.fit(columns, setting.parties, setting.rounds)
 
     fit()
-    return linear_fits.least({"fit": fit}, repeats)["fit"]
+    return figures.least({"fit": fit}, repeats)["fit"]
 
 
 def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:

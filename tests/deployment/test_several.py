@@ -86,12 +86,12 @@ def test_sigterm_ends_all_of_them(trial, monkeypatch):
     here, left = threading.Barrier(len(NAMES) + 1), []
 
     def serve(answer, address, *, stop, **options):
-        here.wait(10)
-        assert stop.wait(10)
+        here.wait(60)
+        assert stop.wait(60)
         left.append(address)
 
     def ask_to_end():
-        here.wait(10)
+        here.wait(60)
         os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr(resident, "serve", serve)

@@ -8,12 +8,14 @@ what operators may not see of each other: parties of different operators do not 
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from unisono.deployment.job import JobAgreement, agreement
 from unisono.deployment.party import Connection, Member, PartyConfig, ends_by, serve
 from unisono.errors import InvalidInput
+
+WAKES = 0.5  # seconds after which the main thread looks whether it was asked to end
 
 
 def members(seats: Sequence[PartyConfig], server: str) -> list[Member]:
@@ -65,6 +67,10 @@ def join(
             member.seat.name: pool.submit(part, member, stop)
             for member, stop in zip(parties, stops, strict=True)
         }
+        # Python runs a signal's handler when the main thread next executes something of its own. A
+        # signal that comes just before that thread lies down on a lock would wait for the lock.
+        while wait(futures.values(), timeout=WAKES).not_done:
+            pass
     return {name: _outcome(future) for name, future in futures.items()}
 
 

@@ -142,7 +142,7 @@ def test_a_party_that_is_to_stop_does_not_wait_for_a_message_till_the_end():
     class Waiting(Fleet):
         def next_message(self, identifier, reply, wait):
             if wait:
-                assert ended.wait(10)
+                assert ended.wait(60)
             ended.set()
 
     party = _Resident(Waiting([], stop), bytes.upper, stop)

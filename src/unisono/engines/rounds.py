@@ -103,14 +103,16 @@ def program(
 
 def _can_be_shared(study: Study) -> bool:
     """Whether equal studies run the same functions: not if the problem holds arrays, which are not
-    compared, nor if one has begun with what an earlier stage released."""
+    compared. One that has begun with what an earlier stage released differs in its first states,
+    which are given to a program and no part of it."""
     if isinstance(study.method, PricedAlgorithm):
         return False
     try:
         hash(study)
     except TypeError:
         return False
-    return study.algorithm is study.method.bind(study.facts, study.trust)
+    usual, own = study.method.bind(study.facts, study.trust), study.algorithm
+    return own is usual or own._replace(init=usual.init, begin=usual.begin) == usual
 
 
 def _program(

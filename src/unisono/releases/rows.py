@@ -24,6 +24,16 @@ of these vectors is Frobenius distance of the matrices:
     l1        sum z_i² + √2 sum_{i<j} |z_i z_j| <= 1 + (d - 1) / √2,  since
               2 sum_{i<j} |z_i z_j| <= (d - 1) |z|²; twice that when replaced
 
+    ScoredPoint     (a₁ v / √2, a₂ z zᵀ, a₃ y yᵀ)  alone l2 1              within l2 √2
+
+Scored points: v, z and y in unit balls, a >= 0 with |a| <= 1, and all of them may differ from record to record.
+With inner products of outer products never negative, and those of v and v' at least -1,
+
+    |r - r'|² <= |r|² + |r'|² + a₁ a₁'  <=  (1 - a₁²/2) + (1 - a₁'²/2) + a₁ a₁'
+              =  2 - (a₁ - a₁')² / 2    <=  2
+
+so that a round may weigh a gradient against curvatures as it pleases.
+
 Where sizes are hidden, or there are groups, a 1 precedes the row (`sized`), so that the noisy size
 is released in the same event: it adds 1 to l1 and to l2², and nothing to the distance of two rows.
 
@@ -238,6 +248,53 @@ class OuterProduct:
         return jnp.concatenate([_presence(z), products], axis=1) if self.sized else products
 
 
+@dataclass(frozen=True)
+class ScoredPoint:
+    """A vector v (`vector`,) and two outer products of points (`dimension`,), weighed by a (3,);
+    see the module. Values are (v, z, y, a) of each record, side by side."""
+
+    vector: int
+    dimension: int
+    multiple = 1
+    limit = 1.0
+
+    @property
+    def exact(self) -> tuple[bool, ...]:
+        return (False,) * (self.vector + self.dimension * (self.dimension + 1))
+
+    @property
+    def alone(self) -> Size:
+        products = 2 * (1 + (self.dimension - 1) / _ROOT)
+        return Size(math.sqrt(self.vector / 2) + products, 1.0)
+
+    @property
+    def within(self) -> Size:
+        return Size(2 * self.alone.l1, _ROOT)
+
+    def of(self, values: Any) -> Any:
+        ends = np.cumsum([self.vector, self.dimension, self.dimension])
+        if values.shape[1] != ends[-1] + 3:
+            raise InvalidInput(
+                f"values of {values.shape[1]} numbers for scored points of {ends[-1] + 3}"
+            )
+        vector, one, other, weights = jnp.split(values, ends.tolist(), axis=1)
+        weights = jnp.abs(into_ball(jnp, weights))
+        product = OuterProduct(self.dimension, sized=False)
+        parts = [into_ball(jnp, vector) / _ROOT, product.of(one), product.of(other)]
+        return jnp.concatenate(
+            [weights[:, place, None] * part for place, part in enumerate(parts)], axis=1
+        )
+
+
+def unpacked(dimension: int, packed: Any, xp: Any = np) -> Any:
+    """The symmetric matrix whose packed outer products were added up."""
+    first, second = np.triu_indices(dimension)
+    places = np.zeros((dimension, dimension), int)
+    places[first, second] = places[second, first] = np.arange(len(first))
+    stretch = np.where(np.eye(dimension, dtype=bool), 1.0, _ROOT)
+    return xp.asarray(packed)[places] / stretch
+
+
 def into_ball(xp: Any, points: Any) -> Any:
     """Points (n, d) moved into the unit ball, the same for NumPy and JAX."""
     norms = xp.sqrt(xp.sum(points * points, axis=1, keepdims=True))
@@ -262,4 +319,15 @@ def _presence(points: Any) -> Any:
     return jnp.where(jnp.all(jnp.isfinite(points), axis=1), 1.0, jnp.nan)[:, None]
 
 
-__all__ = ["BallPoint", "Interval", "Moments", "Ones", "OuterProduct", "Rows", "Size", "into_ball"]
+__all__ = [
+    "BallPoint",
+    "Interval",
+    "Moments",
+    "Ones",
+    "OuterProduct",
+    "Rows",
+    "ScoredPoint",
+    "Size",
+    "into_ball",
+    "unpacked",
+]

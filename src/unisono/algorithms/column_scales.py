@@ -1,0 +1,170 @@
+"""Where the middle of every column lies and how far it spreads: what a regression begins with.
+
+One release counts the records of every number in bins over its public range, of every category in
+its values, and the target likewise. Each record counts once in each of them, so with d columns one
+replaced record moves the counts by sqrt(2 d), or less where a column has one cell only.
+
+    centre, scale    of a number: the median, and (q80 - q20) / 1.68, which is the deviation of a
+                     normal one; quantiles bear the heavy tails that moments do not
+                     of 0 and 1: the share p, and sqrt(p (1 - p)), no less than a fifth
+
+Noisy counts are moved to the nearest shares (on the simplex), which is post-processing.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from unisono.algorithms.survey import Opened, pack, unpack
+from unisono.core.algorithm import Aggregate, Facts
+from unisono.problems.glm import GeneralizedLinear
+from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind
+from unisono.releases.release import Priced, Release
+from unisono.releases.rows import Ones
+from unisono.releases.table import Block, Table, lone_weight, table_columns
+
+BINS = 32  # of every number
+_LEAST_SPREAD = 0.2  # of 0 and 1
+_QUINTILES = 1.68  # from the lowest to the highest fifth of a normal law, in deviations
+
+
+class ColumnScalesConfig(AlgorithmConfig):
+    """Public bounds say everything."""
+
+
+class Scales(NamedTuple):
+    """Middles and spreads of the features (d,), and of the target."""
+
+    centre: np.ndarray
+    scale: np.ndarray
+    mean: float
+    spread: float
+
+
+def scales_of(problem: GeneralizedLinear, found: Any) -> Scales:
+    """What was released, read; without a release, the middle of what is public."""
+    sizes = cell_counts(problem)
+    if found is None:
+        *columns, target = (np.full(size, 1.0 / size) for size in sizes)
+    else:
+        *columns, target = np.split(unpack(np.asarray(found)).total, np.cumsum(sizes)[:-1])
+    centre, scale = [], []
+    for own, counts in zip(problem.columns, columns, strict=True):
+        if own.number:
+            middle, spread = _quantile_scale(counts, -1.0, 1.0)
+            centre.append([middle])
+            scale.append([spread])
+        else:
+            share = np.clip(_shares(counts)[1:], 0.005, 0.995)
+            centre.append(share)
+            scale.append(np.maximum(np.sqrt(share * (1 - share)), _LEAST_SPREAD))
+    if problem.family == "binomial":
+        mean, spread = float(_shares(target)[1]), 1.0
+    else:
+        mean, spread = _quantile_scale(target, *problem.target)
+    empty = np.zeros((0,))
+    return Scales(np.concatenate([empty, *centre]), np.concatenate([empty, *scale]), mean, spread)
+
+
+def _quantile_scale(counts: np.ndarray, low: float, high: float) -> tuple[float, float]:
+    """Median and spread of counts in equal bins between two ends."""
+    shares = _shares(counts)
+    # A tiny slope makes the distribution function invertible where bins are empty.
+    rising = np.concatenate([[0.0], np.cumsum(shares)]) + 1e-12 * np.arange(len(shares) + 1)
+    edges = np.linspace(low, high, len(shares) + 1)
+    lower, middle, upper = np.interp([0.2, 0.5, 0.8], rising / rising[-1], edges)
+    least = (high - low) / len(shares) / 4
+    return float(middle), float(max((upper - lower) / _QUINTILES, least))
+
+
+def _shares(counts: np.ndarray) -> np.ndarray:
+    """Noisy counts as shares: the nearest point of the simplex (Duchi et al. 2008). Their own sum
+    stands for the records, some of which may be incomplete.
+
+    >>> _shares(np.array([3.0, -1.0, 0.0]))
+    array([1., 0., 0.])
+    """
+    total = max(float(np.sum(counts)), 1e-6)
+    falling = np.sort(counts)[::-1]
+    excess = (np.cumsum(falling) - total) / np.arange(1, len(counts) + 1)
+    kept = np.flatnonzero(falling > excess)[-1]
+    return np.asarray(np.maximum(counts - excess[kept], 0.0) / total)
+
+
+def cell_counts(problem: GeneralizedLinear) -> tuple[int, ...]:
+    """How many cells every column has, the target last; of a category the reference is first."""
+    target = 2 if problem.family == "binomial" else BINS
+    return (*(BINS if own.number else own.width + 1 for own in problem.columns), target)
+
+
+def table(problem: GeneralizedLinear, facts: Facts) -> Table:
+    """One block, in which every column is a level: a record counts in one cell of each."""
+    sizes = cell_counts(problem)
+    starts = np.cumsum([0, *sizes[:-1]])
+    places = np.cumsum([0, *(own.width for own in problem.columns)])
+
+    def cells(public: Any, features: Any) -> Any:
+        found = []
+        for own, place in zip(problem.columns, places, strict=False):
+            numbers = features[:, place : place + own.width]
+            found.append(_bin(numbers[:, 0], -1.0, 1.0) if own.number else _value(numbers))
+        y = features[:, problem.features]
+        binomial = problem.family == "binomial"
+        found.append(_value(y[:, None]) if binomial else _bin(y, *problem.target))
+        return jnp.stack([start + own for start, own in zip(starts, found, strict=True)], axis=1)
+
+    def there(public: Any, features: Any) -> Any:
+        return features[:, problem.features]
+
+    return Table((Block("columns", Ones(), there, cells, sizes),), group=facts.group)
+
+
+def _bin(numbers: Any, low: float, high: float) -> Any:
+    share = jnp.nan_to_num((numbers - low) / (high - low))
+    return jnp.clip(jnp.floor(BINS * share).astype(jnp.int32), 0, BINS - 1)
+
+
+def _value(dummies: Any) -> Any:
+    """The reference, where none of its features is 1, counts in the first cell."""
+    own = jnp.nan_to_num(dummies) > 0.5
+    return jnp.where(own.any(axis=1), 1 + jnp.argmax(own, axis=1), 0).astype(jnp.int32)
+
+
+def release(config: ColumnScalesConfig, problem: GeneralizedLinear, facts: Facts) -> Release:
+    return Release(table(problem, facts))
+
+
+def build(
+    config: ColumnScalesConfig, problem: GeneralizedLinear, facts: Facts, priced: Priced
+) -> Algorithm:
+    width, weight = sum(cell_counts(problem)), lone_weight(priced.step)
+
+    def merge(state: Opened, sums: Aggregate) -> Opened:
+        return Opened(
+            jnp.asarray(sums.total / weight, jnp.float32),
+            jnp.asarray(sums.survivors, jnp.int32),
+            jnp.asarray(sums.records, jnp.float32),
+        )
+
+    return Algorithm(
+        init=lambda: (Opened(jnp.zeros(width, jnp.float32), jnp.int32(0), jnp.float32(0)), None),
+        ask=lambda state: (),
+        local=lambda public, own, records: (own, (public, table_columns(facts, records))),
+        merge=merge,
+        result=pack,
+    )
+
+
+COLUMN_SCALES = AlgorithmKind(
+    "column-scales",
+    "one noisy count of every column, from which a regression knows middles and spreads",
+    ColumnScalesConfig,
+    GeneralizedLinear,
+    release,
+    build,
+    unit_rows=False,
+    sends="noisy counts of every column's values",
+)
+
+__all__ = ["COLUMN_SCALES", "Scales", "scales_of"]

@@ -1,0 +1,554 @@
+"""Fisher scoring: one to three noisy rounds of gradient and curvature, for coefficients that have
+valid intervals.
+
+Columns are standardised by what `column_scales` released, z = (x - centre) / scale with a 1 in
+front. At the public point θ and with the public matrix A a record has the row q = A z sqrt(v), and
+adds, with a weight w of x alone,
+
+    gradient    w q (ψ - a)          w = min(1, C_g / (|q| sup_y |ψ - a|), C_H / (b |q|²))
+    curvature   w b q qᵀ
+    meat        w² (ψ - a)² q qᵀ
+
+|gradient| <= C_g and |curvature| <= C_H whatever the record holds, by its weight; a clip in the
+release makes sure. A weight of x alone leaves the gradient's expectation zero at the truth
+(Mallows; Künsch, Stefanski and Carroll 1989), so that what is bounded brings no bias under the
+model. One round releases all three as one point of `ScoredPoint`, weighed a² against each other:
+one replaced record moves it by sqrt 2, and the noise of gradient, curvature and meat is
+sqrt 2 C_g σ / a₁, C_H σ / a₂ and C_g² σ / a₃.
+
+After the first round A is changed once so that rows have about unit covariance; every round ends
+in a step that knows of its noise (`noisy_scores`). How many rounds there are, how the budget is
+spread over them, where residuals are bounded and how large C_g and C_H are, are rules of public
+facts: with μ the Gaussian-DP parameter of the promise, n records and p parameters,
+
+    κ = n μ / p^1.5     below 14 one round, below 35 two, else three
+    λ = sqrt(n / p) μ   residuals are bounded at k = λ / 3 in [1.2, 2]; C_g = c sqrt(p) sup|ψ - a|
+
+What is estimated: the coefficients of the model, if it holds. If it does not, the root of the
+weighted expected gradient: the usual projection, with records of extreme x counting less. For the
+gaussian the slopes are those of residuals bounded at k deviations, which are those of the mean as
+long as errors do not depend on x, and the intercept is moved to the mean of residuals.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from pydantic import Field
+
+from unisono.accounting import gaussian
+from unisono.algorithms.column_scales import COLUMN_SCALES, Scales, scales_of
+from unisono.algorithms.noisy_scores import (
+    Scored,
+    Step,
+    attenuation,
+    noise_aware_step,
+    numpy_loop,
+    positive,
+    whitened,
+)
+from unisono.core.algorithm import Aggregate, Facts
+from unisono.core.privacy import Privacy
+from unisono.core.trust import Trust
+from unisono.errors import InvalidInput
+from unisono.problems.glm import WIDE, GeneralizedLinear
+from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind, Earlier, rounded
+from unisono.releases.release import Priced, Release
+from unisono.releases.rows import ScoredPoint, unpacked
+from unisono.releases.table import Block, Table, lone_weight, table_columns
+
+# Of the promise, the part that pays for middles and spreads; in squares of μ it is 7 hundredths.
+SCALES_SHARE = 0.215
+# Parts of μ² that rounds have, and in each of them gradient, curvature and meat.
+_SCHEDULES: dict[int, tuple[tuple[float, tuple[float, float, float]], ...]] = {
+    1: ((1.0, (0.46, 0.50, 0.04)),),
+    2: ((0.226, (0.28, 0.70, 0.02)), (0.774, (0.56, 0.40, 0.04))),
+    3: (
+        (0.183, (0.29, 0.69, 0.02)),
+        (0.301, (0.45, 0.52, 0.03)),
+        (0.516, (0.75, 0.20, 0.05)),
+    ),
+}
+# Of the gaussian's rounds, the part for the mean of residuals.
+_MEAN_SHARE = 0.02
+# How far scores may spread before anything is known, in units of the target's own spread.
+_SCORES_SPREAD = {"binomial": 2.0, "gaussian": 1.0, "poisson": 1.0}
+# Points between rounds are drawn to the start by a prior so many times narrower than the last one:
+# a step that noise made long would be far from where curvature is known.
+_CAUTION = 5.0
+_INTERCEPT_SD = 10.0
+_ROUNDS = "Noisy rounds, 1 to 3; left out: a rule of records, parameters and epsilon."
+
+
+class FisherScoringConfig(AlgorithmConfig):
+    """Rules of public facts fill in what is left out."""
+
+    rounds: int | None = Field(None, ge=1, le=3, description=_ROUNDS)
+    bend_at: float | None = Field(
+        None, gt=0.5, le=6, description="Residuals are bounded at so many deviations (k)."
+    )
+    gradient_norm: float | None = Field(
+        None, gt=0, description="C_g, over sqrt(parameters) times the largest residual."
+    )
+    curvature_norm: float | None = Field(None, gt=0, description="C_H, over the parameters.")
+    prior_sd: float = Field(
+        5.0,
+        gt=0,
+        description="Spread of the weak prior: for a change of a number by its deviation, and for "
+        "a category's value.",
+    )
+
+
+def resolve(
+    config: FisherScoringConfig,
+    problem: GeneralizedLinear,
+    facts: Facts,
+    privacy: Privacy,
+    trust: Trust,
+) -> FisherScoringConfig:
+    if privacy.pure:
+        raise InvalidInput(
+            "fisher-scoring with delta = 0: its noise is Gaussian; set delta, for example 1e-6"
+        )
+    records, p = sum(facts.records), problem.parameters
+    mu = gaussian.mu_for(privacy.epsilon, privacy.delta)
+    kappa, signal = records * mu / p**1.5, math.sqrt(records / p) * mu
+    rounds = config.rounds or (1 if kappa < 14 else 2 if kappa < 35 else 3)
+    widest = 2.5 if problem.family == "binomial" else 1.0
+    rule = {
+        "rounds": rounds,
+        "bend_at": rounded(min(max(signal / 3, 1.2), 2.0)),
+        "gradient_norm": rounded(min(max(0.85 * signal / 6, 0.85), widest)),
+        "curvature_norm": rounded(1.0 if rounds == 1 else min(max(kappa / 25, 1.3), 4.0)),
+    }
+    said = {name: value for name, value in config if value is not None}
+    return config.model_copy(update={**rule, **said})
+
+
+def release(config: FisherScoringConfig, problem: GeneralizedLinear, facts: Facts) -> Release:
+    rounds = config.rounds or 1
+    shares = [share for share, _ in _SCHEDULES[rounds]]
+    scales = tuple(rounded(math.sqrt(max(shares) / share)) for share in shares)
+    return Release(table(config, problem, facts), rounds, scales=scales if rounds > 1 else ())
+
+
+def table(config: FisherScoringConfig, problem: GeneralizedLinear, facts: Facts) -> Table:
+    """What a round releases."""
+
+    def values(public: Any, rows: Any) -> Any:
+        return record_scores(config, problem, public, rows)
+
+    kind = ScoredPoint(_vector(problem), problem.parameters)
+    return Table((Block("scores", kind, values),), group=facts.group)
+
+
+def _vector(problem: GeneralizedLinear) -> int:
+    """Numbers of the vector: the gradient, and for the gaussian the mean of residuals."""
+    return problem.parameters + (problem.family == "gaussian")
+
+
+# ------------------------------------------------------------- what is known, and what is asked
+
+
+class Start(NamedTuple):
+    """What the first release told: middles and spreads (d,), the first θ (p,), v there, the largest
+    residual there, and the target's own spread."""
+
+    centre: Any
+    scale: Any
+    theta: Any
+    variance: Any
+    reach: Any
+    spread: Any
+
+
+class Point(NamedTuple):
+    """Where a round is asked: θ (p,), A (p, p) and σ."""
+
+    theta: Any
+    whitening: Any
+    sigma: Any
+
+
+class Asked(NamedTuple):
+    """All that a record needs to know: a point, the columns' middles and spreads, C_g, C_H and the
+    weights a (3,) and (2,) of the release."""
+
+    point: Point
+    centre: Any
+    scale: Any
+    gradient_norm: Any
+    curvature_norm: Any
+    weights: Any
+    split: Any
+
+
+class ScoringState(NamedTuple):
+    """The server's: the start, the next point, how many rounds are done, and all that was asked
+    and released in them: points (rounds, ...), sums (rounds, width), records (rounds,)."""
+
+    start: Start
+    point: Point
+    round: Any
+    points: Point
+    sums: Any
+    records: Any
+
+
+def start_of(config: FisherScoringConfig, problem: GeneralizedLinear, scales: Scales) -> Start:
+    assert config.bend_at is not None
+    theta = np.zeros(problem.parameters)
+    theta[0] = problem.link(scales.mean)
+    return Start(
+        scales.centre,
+        scales.scale,
+        theta,
+        problem.variance(scales.mean),
+        problem.reach(scales.mean, config.bend_at),
+        scales.spread if problem.family == "gaussian" else 1.0,
+    )
+
+
+def _first_point(xp: Any, problem: GeneralizedLinear, start: Start) -> Point:
+    whitening = xp.eye(problem.parameters) / xp.sqrt(start.variance)
+    return Point(start.theta, whitening, start.spread)
+
+
+def round_weights(
+    xp: Any, problem: GeneralizedLinear, rounds: int, number: Any, reach: Any
+) -> tuple[Any, Any]:
+    """The weights (3,) of a round's vector, curvature and meat, and (2,) of gradient and mean of
+    residuals within the vector. Rare outcomes have large residuals, and so large a C_g: there the
+    gradient has half as much again."""
+    parts = xp.asarray([own for _, own in _SCHEDULES[rounds]])[number]
+    gradient = parts[0]
+    if problem.family == "binomial":
+        gradient = xp.where(reach > 3.0, xp.minimum(0.8, 1.5 * gradient), gradient)
+    others = parts[1:] * (1 - gradient) / (1 - parts[0])
+    mean = _MEAN_SHARE if problem.family == "gaussian" else 0.0
+    vector = (1 - mean) * gradient + mean
+    weights = xp.sqrt(xp.concatenate([xp.stack([vector]), (1 - mean) * others]))
+    split = xp.sqrt(xp.stack([(1 - mean) * gradient / vector, mean / vector]))
+    return weights, split
+
+
+def _norms(
+    config: FisherScoringConfig, problem: GeneralizedLinear, start: Start
+) -> tuple[Any, Any]:
+    """C_g and C_H."""
+    assert config.gradient_norm is not None
+    assert config.curvature_norm is not None
+    p = problem.parameters
+    return config.gradient_norm * math.sqrt(p) * start.reach, config.curvature_norm * p
+
+
+def record_scores(
+    config: FisherScoringConfig, problem: GeneralizedLinear, public: Asked, rows: Any
+) -> Any:
+    """What every record adds, as `ScoredPoint` takes it: (n, vector + 2 p + 3)."""
+    assert config.bend_at is not None
+    features, y, offset, weight = problem.parts(rows)
+    point = public.point
+    standard = (features - public.centre) / public.scale
+    standard = jnp.concatenate([jnp.ones_like(y)[:, None], standard], axis=1)
+    scores = standard @ point.theta + offset
+    said = problem.said(scores, y, point.sigma, config.bend_at)
+    row = (standard @ point.whitening.T) * said.root[:, None]
+    square = jnp.maximum(jnp.sum(row * row, axis=1), 1e-12)
+    # The gaussian's slope is 0 or 1 by y, so that its weight takes it for 1.
+    slope = jnp.ones_like(y) if problem.family == "gaussian" else said.slope
+    most = jnp.maximum(weight, 1e-6)
+    by_gradient = public.gradient_norm / (most * jnp.sqrt(square) * said.reach)
+    by_curvature = public.curvature_norm / (most * jnp.maximum(slope, 1e-6) * square)
+    whole = weight * jnp.minimum(1.0, jnp.minimum(by_gradient, by_curvature))
+    gradient = (whole * said.residual / public.gradient_norm)[:, None] * row
+    curvature = jnp.sqrt(whole * said.slope / public.curvature_norm)[:, None] * row
+    vector = public.split[0] * gradient
+    if problem.family == "gaussian":
+        far = weight * jnp.clip((y - scores) / point.sigma / WIDE, -1.0, 1.0)
+        vector = jnp.concatenate([vector, public.split[1] * far[:, None]], axis=1)
+    shares = jnp.broadcast_to(public.weights, (len(y), 3))
+    return jnp.concatenate([vector, curvature, gradient, shares], axis=1)
+
+
+# ------------------------------------------------------------- what a round has told
+
+
+class Terms(NamedTuple):
+    """What the server knows besides: the configuration, the problem, and the deviation of noise in
+    a number of each round's sum of points (rounds,)."""
+
+    config: FisherScoringConfig
+    problem: GeneralizedLinear
+    noise: tuple[float, ...]
+
+
+class Opened(NamedTuple):
+    """A round's sums in their own units, and of the gaussian the sum of wide residuals."""
+
+    scored: Scored
+    residuals: Any
+    s_residuals: Any
+
+
+def opened(xp: Any, terms: Terms, start: Start, sums: Any, number: Any) -> Opened:
+    """The sums of a round."""
+    problem, p, width = terms.problem, terms.problem.parameters, _vector(terms.problem)
+    weights, split = round_weights(xp, problem, len(terms.noise), number, start.reach)
+    gradient_norm, curvature_norm = _norms(terms.config, problem, start)
+    noise = xp.asarray(terms.noise)[number]
+    half = p * (p + 1) // 2
+    vector, one, other = sums[:width], sums[width : width + half], sums[width + half :]
+    by_vector = math.sqrt(2) / weights[0]
+    by_gradient = gradient_norm * by_vector / split[0]
+    by_curvature, by_meat = curvature_norm / weights[1], gradient_norm**2 / weights[2]
+    scored = Scored(
+        by_gradient * vector[:p],
+        by_curvature * unpacked(p, one, xp),
+        by_meat * unpacked(p, other, xp),
+        by_gradient * noise,
+        by_curvature * noise,
+        by_meat * noise,
+    )
+    if problem.family != "gaussian":
+        return Opened(scored, xp.asarray(0.0), xp.asarray(0.0))
+    by_mean = WIDE * by_vector / split[1]
+    return Opened(scored, by_mean * vector[p], by_mean * noise)
+
+
+def averaged(xp: Any, terms: Terms, state: ScoringState, number: Any) -> Opened:
+    """The sums of a round, with the curvature of all rounds so far that have the same A: averaged
+    by precision, the first round being by itself."""
+    own = opened(xp, terms, state.start, state.sums[number], number)
+    precision, total = 0.0, 0.0 * own.scored.curvature
+    for other in range(len(terms.noise)):
+        found = opened(xp, terms, state.start, state.sums[other], other).scored
+        counts = (other <= number) & ((other > 0) == (number > 0))
+        weight = xp.where(counts, 1 / found.s_curvature**2, 0.0)
+        precision, total = precision + weight, total + weight * found.curvature
+    scored = own.scored._replace(curvature=total / precision, s_curvature=precision**-0.5)
+    return own._replace(scored=scored)
+
+
+class Moved(NamedTuple):
+    """A step from a point, in standardised coordinates: where it leads (p,), the covariance of
+    that (p, p), and the part of it that the sample alone would have."""
+
+    theta: Any
+    covariance: Any
+    sampling: Any
+
+
+def prior_sd(config: FisherScoringConfig, problem: GeneralizedLinear, start: Start, xp: Any) -> Any:
+    """The prior's deviations in standardised coordinates (p,): a category's value has the same one
+    however rare it is."""
+    own = xp.where(xp.asarray(problem.numeric, bool), 1.0, start.scale)
+    whole = xp.concatenate([xp.asarray([_INTERCEPT_SD / config.prior_sd]), own])
+    return config.prior_sd * start.spread * whole
+
+
+def moved(
+    xp: Any, loop: Any, terms: Terms, state: ScoringState, number: Any, *, last: bool
+) -> tuple[Moved, Opened]:
+    """The step of a round, the last of which takes the prior as it is."""
+    config, problem, start = terms.config, terms.problem, state.start
+    p, rounds = problem.parameters, len(terms.noise)
+    point = Point(*(part[number] for part in state.points))
+    told = averaged(xp, terms, state, number)
+    scored, sigma, whitening = told.scored, point.sigma, point.whitening
+    inverse = xp.linalg.inv(whitening)
+    caution = 1.0 if last else _CAUTION
+    precision = (caution * sigma / prior_sd(config, problem, start, xp)) ** 2
+    prior = (whitening * precision) @ whitening.T
+    prior_way = inverse.T @ (start.theta - point.theta) / sigma
+    curvature = positive(xp, scored.curvature)
+    level = xp.maximum(xp.trace(curvature) / p, 1e-6)
+    largest = start.variance * (_SCORES_SPREAD[problem.family] * start.spread / sigma) ** 2
+    if rounds == 1:  # where noise is large, the gradient itself says how long the way may be
+        square = scored.gradient @ scored.gradient - p * scored.s_gradient**2
+        noise = 2 * math.sqrt(2 * p) * scored.s_gradient**2
+        largest = xp.minimum(largest, (xp.maximum(square, 0.0) + noise) / level**2)
+    curving = 0.0 if problem.family == "gaussian" else 1 / (level * start.variance)
+    curving = curving / 4 if rounds == 1 else curving
+    step = noise_aware_step(xp, scored, prior, prior_way, largest, curving, loop)
+    back = sigma * whitening.T
+    way, covariance, sampling = (
+        back @ step.way,
+        back @ step.covariance @ back.T,
+        back @ step.sampling @ back.T,
+    )
+    if problem.family == "binomial":
+        first = xp.where(number == 0, 1.0, 0.0)
+        stretch, shift = _stretched(xp, loop, step, curvature, level, start)
+        stretch = 1 + first * (stretch - 1)
+        way = stretch * way + first * shift * xp.eye(p)[0]
+        covariance = covariance * xp.outer(stretch, stretch)
+        sampling = sampling * xp.outer(stretch, stretch)
+    return Moved(point.theta + way, covariance, sampling), told
+
+
+def _stretched(
+    xp: Any, loop: Any, step: Step, curvature: Any, level: Any, start: Start
+) -> tuple[Any, Any]:
+    """By how much slopes of a first logistic step fall short (p,), and how the intercept moves."""
+    length = step.way @ curvature @ step.way - xp.trace(curvature @ step.covariance)
+    spread = xp.sqrt(xp.maximum(length, 0.0) / level / start.variance)
+    chance = 1 / (1 + xp.exp(-start.theta[0]))
+    factor, middle = attenuation(xp, chance, spread, start.variance, loop)
+    slopes = xp.where(xp.arange(len(step.way)) == 0, 1.0, factor)
+    return slopes, middle - start.theta[0]
+
+
+# ------------------------------------------------------------- the algorithm
+
+
+def build(
+    config: FisherScoringConfig, problem: GeneralizedLinear, facts: Facts, priced: Priced
+) -> Algorithm:
+    terms = terms_of(config, problem, priced)
+    rounds, p = len(terms.noise), problem.parameters
+    width, weight = priced.bound.dimension, lone_weight(priced.step)
+
+    def begin(found: Any) -> tuple[ScoringState, None]:
+        start = start_of(config, problem, scales_of(problem, found))
+        start = Start(*(jnp.asarray(part, jnp.float32) for part in start))
+        point = _first_point(jnp, problem, start)
+        points = Point(*(jnp.stack([part] * rounds) for part in point))
+        empty = jnp.zeros((rounds, width), jnp.float32)
+        state = ScoringState(start, point, jnp.int32(0), points, empty, jnp.zeros(rounds))
+        return state, None
+
+    def ask(state: ScoringState) -> Asked:
+        start = state.start
+        number = jnp.minimum(state.round, rounds - 1)
+        weights, split = round_weights(jnp, problem, rounds, number, start.reach)
+        norms = _norms(config, problem, start)
+        return Asked(state.point, start.centre, start.scale, *norms, weights, split)
+
+    def merge(state: ScoringState, sums: Aggregate) -> ScoringState:
+        number = state.round
+        points = Point(
+            *(old.at[number].set(new) for old, new in zip(state.points, state.point, strict=True))
+        )
+        state = state._replace(
+            points=points,
+            sums=state.sums.at[number].set(jnp.asarray(sums.total / weight, jnp.float32)),
+            records=state.records.at[number].set(jnp.asarray(sums.records, jnp.float32)),
+        )
+        step, told = moved(jnp, jax.lax.fori_loop, terms, state, number, last=False)
+        curvature, noise = positive(jnp, told.scored.curvature), told.scored.s_curvature
+        turn = whitened(jnp, curvature, noise, jnp.maximum(sums.records, 1.0))
+        first = jnp.where(number == 0, 1.0, 0.0)
+        turn = first * turn + (1 - first) * jnp.eye(p)
+        sigma = state.point.sigma * _sigma_factor(jnp, problem, told.scored)
+        return state._replace(
+            point=Point(step.theta, turn @ state.point.whitening, sigma), round=number + 1
+        )
+
+    return Algorithm(
+        init=lambda: begin(None),
+        begin=begin,
+        ask=ask,
+        local=lambda public, own, records: (own, (public, table_columns(facts, records))),
+        merge=merge,
+        result=lambda state: state,
+    )
+
+
+def _sigma_factor(xp: Any, problem: GeneralizedLinear, scored: Scored) -> Any:
+    """By how much residuals spread more than was thought: the trace of the meat over that of the
+    curvature is their mean square."""
+    if problem.family != "gaussian":
+        return 1.0
+    square = xp.trace(scored.meat) / xp.maximum(xp.trace(scored.curvature), 1e-6)
+    return xp.clip(xp.sqrt(xp.maximum(square, 0.01)), 0.15, 1.5)
+
+
+def terms_of(config: FisherScoringConfig, problem: GeneralizedLinear, priced: Priced) -> Terms:
+    rounds = config.rounds or 1
+    shares = [share for share, _ in _SCHEDULES[rounds]]
+    one = priced.noise_std / lone_weight(priced.step)
+    scales = [rounded(math.sqrt(max(shares) / share)) if rounds > 1 else 1.0 for share in shares]
+    return Terms(config, problem, tuple(one * scale for scale in scales))
+
+
+# ------------------------------------------------------------- reading the result
+
+
+class Fitted(NamedTuple):
+    """Coefficients in standardised coordinates, the intercept first: their estimate (p,), its
+    covariance, the part that a sample without noise would have, and the prior's deviations (p,).
+    `centre` and `scale` (d,) lead back to the features."""
+
+    theta: np.ndarray
+    covariance: np.ndarray
+    sampling: np.ndarray
+    prior: np.ndarray
+    centre: np.ndarray
+    scale: np.ndarray
+    rounds: int
+
+
+def fitted(terms: Terms, value: ScoringState) -> Fitted:
+    """What a run has found, computed from what it released in double precision."""
+    done = int(value.round)
+    if done == 0:
+        raise InvalidInput(
+            "fewer parties answered than the study requires, so no round was opened and there is "
+            "no answer: ask again, or agree on a smaller minimum of survivors; what was granted "
+            "stays spent"
+        )
+    state = _double(value)
+    last = done - 1
+    step, told = moved(np, numpy_loop, terms, state, last, last=True)
+    theta, covariance, sampling = step
+    if terms.problem.family == "gaussian":
+        theta, covariance, sampling = _at_the_mean(state, told, last, step)
+    return Fitted(
+        theta,
+        covariance,
+        sampling,
+        np.asarray(prior_sd(terms.config, terms.problem, state.start, np)),
+        state.start.centre,
+        state.start.scale,
+        done,
+    )
+
+
+def _double(value: Any) -> Any:
+    return jax.tree.map(lambda part: np.asarray(part, np.float64), value)
+
+
+def _at_the_mean(state: ScoringState, told: Opened, number: int, step: Moved) -> Moved:
+    """The intercept moved from where bounded residuals balance to where wide ones do. Σ w ψ is the
+    first number of A⁻¹ g, so that the difference is known from the same round."""
+    sigma, records = state.points.sigma[number], max(float(state.records[number]), 1.0)
+    inverse = np.linalg.inv(state.points.whitening[number])
+    narrow = inverse[0] @ told.scored.gradient
+    noise = told.s_residuals**2 + told.scored.s_gradient**2 * (inverse[0] @ inverse[0])
+    theta, covariance = step.theta.copy(), step.covariance.copy()
+    theta[0] += sigma * (told.residuals - narrow) / records
+    covariance[0, 0] += sigma**2 * noise / records**2
+    return step._replace(theta=theta, covariance=covariance)
+
+
+def earlier(config: FisherScoringConfig, problem: GeneralizedLinear) -> Earlier | None:
+    return Earlier(COLUMN_SCALES, SCALES_SHARE)
+
+
+FISHER_SCORING = AlgorithmKind(
+    "fisher-scoring",
+    "few noisy rounds of gradient and curvature, whose intervals count the noise in",
+    FisherScoringConfig,
+    GeneralizedLinear,
+    release,
+    build,
+    resolve,
+    unit_rows=False,
+    sends="noisy sums of bounded gradients, curvatures and their squares",
+    earlier=earlier,
+)
+
+__all__ = ["FISHER_SCORING", "FisherScoringConfig", "Fitted", "fitted", "terms_of"]

@@ -1,0 +1,179 @@
+"""From noisy scores to coefficients and their covariance: the step that knows of the noise.
+
+At a public point θ, in coordinates in which rows are q = A z sqrt(v) of about unit covariance, a
+round has released sums over n records, each with Gaussian noise of a known deviation:
+
+    g = Σ w q (ψ - a)        sd s_g       gradient; in expectation H δ, δ the way to the truth
+    H = Σ w b q qᵀ           sd s_h       curvature (off the diagonal s_h / sqrt 2)
+    B = Σ w² (ψ - a)² q qᵀ   sd s_b       how gradients of single records scatter: the meat
+
+The way solves g = H δ + what is not known about it, whose covariance is
+
+    S = B + s_g² I + (s_h² / 2) (tr(M) I + M) + curving,     M = E[δ δᵀ] = δ δᵀ + V
+
+the noise of H times an unknown way being noise too. With a weak prior N(d₀, L⁻¹) on δ
+
+    V = (H S⁻¹ H + L)⁻¹,     δ = V (H S⁻¹ g + L d₀)
+
+and S, V and δ depend on each other: a damped fixed point (after Avella-Medina, Bradshaw and Loh
+2023, who count the noise of both sums in). Nothing is inverted that noise may have made singular.
+V is a sandwich H⁻¹ S H⁻¹ where H is well measured, so errors may have any variance.
+
+Curving: a Newton step is exact for lines only. Where it changes scores by τ deviations, the mean
+curvature on the way differs from H by about τ / 2, so (τ² / 4) times half of (H δ)(H δ)ᵀ and half
+of its trace, evenly, belong to S; late rounds make small steps, and it vanishes.
+
+The meat is noisy too. It is drawn towards the multiple of H that the model expects, the more the
+less it differs from it beyond noise (James and Stein 1961).
+
+Everything here is post-processing of what was released. `xp` is NumPy, or JAX inside a run.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+# Iterations of fixed points, each halfway to the next value.
+_ITERATIONS = 40
+_LEAST = 1e-9
+_HERMITE, _HERMITE_WEIGHTS = np.polynomial.hermite_e.hermegauss(21)
+_HERMITE_WEIGHTS = _HERMITE_WEIGHTS / _HERMITE_WEIGHTS.sum()
+
+
+class Scored(NamedTuple):
+    """What one round has released, and the deviations of its noise."""
+
+    gradient: Any
+    curvature: Any
+    meat: Any
+    s_gradient: Any
+    s_curvature: Any
+    s_meat: Any
+
+
+class Step(NamedTuple):
+    """The way δ (p,), its covariance (p, p), and what of it would be left without noise: the
+    sandwich of the sample alone."""
+
+    way: Any
+    covariance: Any
+    sampling: Any
+
+
+def positive(xp: Any, matrix: Any) -> Any:
+    """The nearest matrix without negative eigenvalues."""
+    values, vectors = xp.linalg.eigh((matrix + matrix.T) / 2)
+    return (vectors * xp.maximum(values, 0.0)) @ vectors.T
+
+
+def shrunk_meat(xp: Any, scored: Scored, curvature: Any) -> Any:
+    """B, drawn towards the multiple of H that it is under the model."""
+    p = len(scored.gradient)
+    expected = xp.trace(scored.meat) + scored.s_meat * p**0.5  # the wider one, when in doubt
+    ratio = xp.clip(expected / xp.maximum(xp.trace(curvature), _LEAST), 0.2, 25.0)
+    apart = scored.meat - ratio * curvature
+    noise = (scored.s_meat**2 + (ratio * scored.s_curvature) ** 2) * p * (p + 1) / 2
+    kept = xp.maximum(0.0, 1 - noise / xp.maximum(xp.sum(apart * apart), _LEAST))
+    return positive(xp, ratio * curvature + kept * apart)
+
+
+def noise_aware_step(
+    xp: Any,
+    scored: Scored,
+    prior: Any,
+    prior_way: Any,
+    largest: Any,
+    curving: Any,
+    loop: Callable[..., Any],
+) -> Step:
+    """The fixed point. `prior` is L (p, p), `prior_way` d₀ (p,), `largest` what E|δ|² cannot
+    exceed, and `curving` the factor that makes δᵀHδ the square of τ; zero for lines."""
+    p = len(scored.gradient)
+    one = xp.eye(p)
+    curvature, gradient = positive(xp, scored.curvature), scored.gradient
+    meat = shrunk_meat(xp, scored, curvature)
+    pull = prior @ prior_way
+
+    def again(state: tuple[Any, Any]) -> tuple[Any, Any]:
+        way, covariance = state
+        moment = xp.outer(way, way) + covariance
+        moment = moment * xp.minimum(1.0, largest / xp.trace(moment))
+        spread = xp.trace(moment) * one + moment
+        whole = meat + scored.s_gradient**2 * one + scored.s_curvature**2 / 2 * spread
+        moved = curvature @ way
+        bent = xp.minimum(1.0, curving * (way @ moved) / 4)
+        whole = whole + bent / 2 * (xp.outer(moved, moved) + (moved @ moved) / p * one)
+        known = xp.linalg.solve(whole, curvature).T
+        found = xp.linalg.inv(known @ curvature + prior)
+        return found @ (known @ gradient + pull), found
+
+    def halfway(_: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
+        new = again(state)
+        return (state[0] + new[0]) / 2, (state[1] + new[1]) / 2
+
+    start = (0.0 * gradient, xp.linalg.inv(prior))
+    way, covariance = again(loop(0, _ITERATIONS, halfway, start))
+    inverse = xp.linalg.inv(curvature + prior)
+    return Step(way, (covariance + covariance.T) / 2, inverse @ meat @ inverse)
+
+
+def attenuation(
+    xp: Any, chance: Any, spread: Any, variance: Any, loop: Callable[..., Any]
+) -> tuple[Any, Any]:
+    """How much a logistic step from the intercept alone falls short, and the intercept that goes
+    with it: a slope there is the mean of v over all scores, which is less than v at their mean
+    (Zeger, Liang and Albert 1988). Scores are taken for normal with this `spread` after the step.
+
+    Returns the factor by which slopes grow and the score of the new intercept.
+    """
+    nodes, weights = xp.asarray(_HERMITE), xp.asarray(_HERMITE_WEIGHTS)
+
+    def chances(middle: Any, deviation: Any) -> Any:
+        return 1 / (1 + xp.exp(-xp.clip(middle + deviation * nodes, -30.0, 30.0)))
+
+    def centred(deviation: Any, middle: Any) -> Any:
+        def newton(_: Any, value: Any) -> Any:
+            own = chances(value, deviation)
+            slope = xp.maximum(weights @ (own * (1 - own)), 1e-3)
+            return value + (chance - weights @ own) / slope
+
+        return loop(0, 5, newton, middle)
+
+    def again(_: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
+        factor, middle = state
+        middle = centred(factor * spread, middle)
+        own = chances(middle, factor * spread)
+        wanted = xp.minimum(variance / (weights @ (own * (1 - own))), 1.8)
+        return (factor + wanted) / 2, middle
+
+    start = (xp.asarray(1.0), xp.log(chance / (1 - chance)))
+    factor, middle = loop(0, 30, again, start)
+    return factor, middle
+
+
+def whitened(xp: Any, curvature: Any, noise: Any, records: Any) -> Any:
+    """(H / n)^(-1/2), with eigenvalues no smaller than noise could make them."""
+    p = len(curvature)
+    values, vectors = xp.linalg.eigh((curvature + curvature.T) / (2 * records))
+    least = xp.maximum(0.7 * noise * (2 * p) ** 0.5 / records, 1e-3)
+    return (vectors / xp.sqrt(xp.maximum(values, least))) @ vectors.T
+
+
+def numpy_loop(begin: int, end: int, body: Callable[[Any, Any], Any], state: Any) -> Any:
+    """`jax.lax.fori_loop`, for NumPy."""
+    for number in range(begin, end):
+        state = body(number, state)
+    return state
+
+
+__all__ = [
+    "Scored",
+    "Step",
+    "attenuation",
+    "noise_aware_step",
+    "numpy_loop",
+    "positive",
+    "shrunk_meat",
+    "whitened",
+]

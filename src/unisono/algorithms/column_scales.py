@@ -26,7 +26,8 @@ from unisono.releases.table import Block, Table, lone_weight, table_columns
 
 BINS = 32  # of every number
 _LEAST_SPREAD = 0.2  # of 0 and 1
-_QUINTILES = 1.68  # from the lowest to the highest fifth of a normal law, in deviations
+# From the lowest to the highest fifth of a normal law, and to the highest twentieth, in deviations.
+_QUINTILES, _TWENTIETHS = 1.68, 3.29
 
 
 class ColumnScalesConfig(AlgorithmConfig):
@@ -73,9 +74,12 @@ def _quantile_scale(counts: np.ndarray, low: float, high: float) -> tuple[float,
     # A tiny slope makes the distribution function invertible where bins are empty.
     rising = np.concatenate([[0.0], np.cumsum(shares)]) + 1e-12 * np.arange(len(shares) + 1)
     edges = np.linspace(low, high, len(shares) + 1)
-    lower, middle, upper = np.interp([0.2, 0.5, 0.8], rising / rising[-1], edges)
+    levels = [0.05, 0.2, 0.5, 0.8, 0.95]
+    lowest, lower, middle, upper, highest = np.interp(levels, rising / rising[-1], edges)
     least = (high - low) / len(shares) / 4
-    return float(middle), float(max((upper - lower) / _QUINTILES, least))
+    # Where most records have one value, the others say how far the number spreads.
+    outer = (highest - lowest) / (2 * _TWENTIETHS)
+    return float(middle), float(max((upper - lower) / _QUINTILES, outer, least))
 
 
 def _shares(counts: np.ndarray) -> np.ndarray:

@@ -55,7 +55,7 @@ from unisono.core.trust import Trust
 from unisono.errors import InvalidInput
 from unisono.problems.glm import WIDE, GeneralizedLinear
 from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind, Earlier, rounded
-from unisono.releases.release import Priced, Release
+from unisono.releases.release import Priced, Release, price
 from unisono.releases.rows import ScoredPoint, unpacked
 from unisono.releases.table import Block, Table, lone_weight, table_columns
 
@@ -466,6 +466,14 @@ def _sigma_factor(xp: Any, problem: GeneralizedLinear, scored: Scored) -> Any:
     return xp.clip(xp.sqrt(xp.maximum(square, 0.01)), 0.15, 1.5)
 
 
+def terms_for(study: Any) -> Terms:
+    """The terms of a study by this algorithm."""
+    method, facts, trust = study.method, study.facts, study.trust
+    config = resolve(method.config, method.problem, facts, method.privacy, trust)
+    priced = price(release(config, method.problem, facts), method.privacy, facts, trust)
+    return terms_of(config, method.problem, priced)
+
+
 def terms_of(config: FisherScoringConfig, problem: GeneralizedLinear, priced: Priced) -> Terms:
     rounds = config.rounds or 1
     shares = [share for share, _ in _SCHEDULES[rounds]]
@@ -551,4 +559,4 @@ FISHER_SCORING = AlgorithmKind(
     earlier=earlier,
 )
 
-__all__ = ["FISHER_SCORING", "FisherScoringConfig", "Fitted", "fitted", "terms_of"]
+__all__ = ["FISHER_SCORING", "FisherScoringConfig", "Fitted", "fitted", "terms_for"]

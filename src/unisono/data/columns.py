@@ -46,12 +46,13 @@ _HOURS = tuple(f"{hour:02}" for hour in range(24))
 
 class Feature(NamedTuple):
     """One number that a model learns from, with its public range; `centre` is where models put its
-    zero, where that is known too."""
+    zero, where that is known too. An `indicator` is 0 or 1."""
 
     name: str
     low: float
     high: float
     centre: float | None = None
+    indicator: bool = False
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -126,7 +127,11 @@ class NumericColumn(ColumnKind):
 
     def _flagged(self, name: str, features: tuple[Feature, ...]) -> tuple[Feature, ...]:
         flagged = getattr(self, "missing", None) == "indicator"
-        return (*features, Feature(f"{name}={MISSING}", 0.0, 1.0)) if flagged else features
+        return (
+            (*features, Feature(f"{name}={MISSING}", 0.0, 1.0, indicator=True))
+            if flagged
+            else features
+        )
 
     def _filled(self, values: np.ndarray, encode: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """The features of each value, and whether it is missing, where that is one."""
@@ -155,7 +160,9 @@ class NamedColumn(ColumnKind):
         return np.arange(len(self.levels), dtype=float)
 
     def features(self, name: str) -> tuple[Feature, ...]:
-        return tuple(Feature(f"{name}={level}", 0.0, 1.0) for level in self.levels[1:])
+        return tuple(
+            Feature(f"{name}={level}", 0.0, 1.0, indicator=True) for level in self.levels[1:]
+        )
 
     def encoded(self, values: np.ndarray) -> np.ndarray:
         return _one_hot(values, len(self.levels))
@@ -315,7 +322,7 @@ class Number(NumericColumn):
     def features(self, name: str) -> tuple[Feature, ...]:
         if self.bins is not None:
             ranges = [f"{name}={a:g} to {b:g}" for a, b in pairwise(self.edges)]
-            made = tuple(Feature(label, 0.0, 1.0) for label in ranges[1:])
+            made = tuple(Feature(label, 0.0, 1.0, indicator=True) for label in ranges[1:])
         elif self.knots is not None:
             ends = self._seen(np.array(self.span))
             names = [name, *(f"{name} bend {n}" for n in range(1, len(self.knots) - 1))]
@@ -482,7 +489,7 @@ class TrueFalse(NamedColumn):
 
     def features(self, name: str) -> tuple[Feature, ...]:
         first, *more = super().features(name)
-        return (Feature(name, *first.bounds), *more)
+        return (first._replace(name=name), *more)
 
     def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
         found = truths(cells)
@@ -561,7 +568,10 @@ class Date(NumericColumn):
             if part == "year":
                 made.append(Feature(name if self.age_at is None else f"age({name})", *self.span))
             else:
-                made += [Feature(f"{name}={one}", 0.0, 1.0) for one in _PARTS[part][0][1:]]
+                made += [
+                    Feature(f"{name}={one}", 0.0, 1.0, indicator=True)
+                    for one in _PARTS[part][0][1:]
+                ]
         return self._flagged(name, tuple(made))
 
     def encoded(self, values: np.ndarray) -> np.ndarray:

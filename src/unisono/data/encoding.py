@@ -104,4 +104,5 @@ class Frame:
 def _product(one: Feature, other: Feature) -> Feature:
     """The product of two features, whose range lies between products of their ends."""
     ends = [a * b for a in one.bounds for b in other.bounds]
-    return Feature(f"{one.name}:{other.name}", min(ends), max(ends))
+    both = one.indicator and other.indicator
+    return Feature(f"{one.name}:{other.name}", min(ends), max(ends), indicator=both)

@@ -7,6 +7,7 @@ from unisono.algorithms.registry import algorithms
 from unisono.core.words import did_you_mean
 from unisono.errors import InvalidInput
 from unisono.models.bayesian import BAYESIAN_LINEAR_REGRESSION, BAYESIAN_LOGISTIC_REGRESSION
+from unisono.models.glm import GLM
 from unisono.models.k_means import K_MEANS
 from unisono.models.linear import LINEAR_REGRESSION, LINEAR_SVM, LOGISTIC_REGRESSION
 from unisono.models.model import ModelKind
@@ -19,6 +20,7 @@ from unisono.releases.plugins import with_plugins
 OWN = (
     STATISTICS,
     TABLE_ONE,
+    GLM,
     LOGISTIC_REGRESSION,
     LINEAR_SVM,
     LINEAR_REGRESSION,

@@ -26,7 +26,7 @@ of these vectors is Frobenius distance of the matrices:
 
     ScoredPoint     (a₁ v / √2, a₂ z zᵀ, a₃ y yᵀ)  alone l2 1              within l2 √2
 
-Scored points: v, z and y in unit balls, a >= 0 with |a| <= 1, and all of them may differ from record to record.
+Scored points: v, z and y in unit balls, a >= 0 with |a| <= 1, and all of them may differ by record.
 With inner products of outer products never negative, and those of v and v' at least -1,
 
     |r - r'|² <= |r|² + |r'|² + a₁ a₁'  <=  (1 - a₁²/2) + (1 - a₁'²/2) + a₁ a₁'

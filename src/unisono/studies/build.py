@@ -421,14 +421,20 @@ def _learning(file: StudyFile, kind: AlgorithmKind, promise: Privacy) -> _Made:
         study.costs  # noqa: B018  (what cannot be paid for is refused here, before anyone joins)
         return posed, study
 
-    said, start = file.algorithm_settings, None
+    said = file.algorithm_settings
     posed = posed_for(file, kind, promise)
     method = kind.method(posed.problem, promise, **{**posed.settings, **said})
-    if method.earlier is not None:
-        first, promise = promise.split(method.earlier.share)
-        own_posed, own_study = made(method.earlier.kind, first, {})
-        start = Start(own_study, own_posed)
-    return _Made(*made(kind, promise, said), start)
+    if method.earlier is None:
+        return _Made(*made(kind, promise, said), None)
+    before, share = method.earlier
+    (own_posed, own_study), (posed, study) = together(
+        promise,
+        share,
+        lambda part: made(before, part, {}),
+        lambda part: made(kind, part, said),
+        lambda one, other: (one[1].costs, other[1].costs),
+    )
+    return _Made(posed, study, Start(own_study, own_posed))
 
 
 def posed_for(file: StudyFile, kind: AlgorithmKind, promise: Privacy) -> Posed:

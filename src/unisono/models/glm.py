@@ -1,0 +1,268 @@
+"""Generalised linear models: the model that is named is the model that is fitted.
+
+Coefficients come in the user's units, with standard errors, intervals and tests that count the
+noise in (`algorithms.fisher_scoring`). A category's first value is the reference.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from unisono.algorithms.fisher_scoring import Fitted, fitted, terms_for
+from unisono.core.privacy import Privacy
+from unisono.core.study import Result, Study
+from unisono.core.trust import Unit
+from unisono.data.columns import NamedColumn, NumericColumn
+from unisono.data.encoding import Frame, Values
+from unisono.data.schema import Schema
+from unisono.models.inference import Inference, determined
+from unisono.models.model import (
+    Choice,
+    Fault,
+    ModelConfig,
+    ModelKind,
+    Posed,
+    Target,
+    columns_in_words,
+    share_of_range,
+)
+from unisono.problems.glm import Columns, GeneralizedLinear
+from unisono.releases.algorithm import AlgorithmKind
+
+RATIOS = {"binomial": "odds ratio", "gaussian": "", "poisson": "rate ratio"}
+LINKS = {"binomial": "log-odds", "gaussian": "mean", "poisson": "log-rate"}
+_FAMILY = (
+    "How the target varies: binomial (two values), gaussian (a number), poisson (counts). Left "
+    "out: binomial for two values, gaussian for a number."
+)
+_ESTIMAND = {
+    "binomial": "Coefficients are log-odds ratios",
+    "gaussian": "Coefficients are differences of the mean",
+    "poisson": "Coefficients are log-rate ratios",
+}
+
+
+class GlmConfig(ModelConfig):
+    """A family, and columns that are no features."""
+
+    family: Literal["binomial", "gaussian", "poisson"] | None = Field(None, description=_FAMILY)
+    exposure: str | None = Field(
+        None, description="A column of times or sizes that counts are out of; its log is an offset."
+    )
+    offset: str | None = Field(
+        None, description="A column that is added to every record's score, as it is."
+    )
+    weights: str | None = Field(
+        None, description="A column of weights, not negative; they count before the clip."
+    )
+    confidence: float = Field(0.95, gt=0, lt=1, description="How often each interval holds.")
+
+
+def family_of(config: GlmConfig, schema: Schema) -> str:
+    """The family, by what the target is where nobody says it."""
+    return config.family or ("binomial" if schema.classes else "gaussian")
+
+
+def _aside(config: GlmConfig) -> dict[str, str]:
+    """Columns that are no features, by what they are."""
+    named = {"exposure": config.exposure, "offset": config.offset, "weights": config.weights}
+    return {what: column for what, column in named.items() if column is not None}
+
+
+def faults(config: GlmConfig, schema: Schema) -> Iterator[Fault]:
+    """What the schema lacks for this family."""
+    family, target = family_of(config, schema), schema.columns.get(schema.target or "")
+    if family == "binomial" and isinstance(target, NumericColumn):
+        yield ("family",), "binomial takes a target of two values: declare it as a category"
+    if family != "binomial" and isinstance(target, NamedColumn):
+        yield ("family",), f"{family} takes a number as its target: use family = binomial"
+    if isinstance(target, NamedColumn) and len(target.levels) > 2:
+        yield (
+            ("family",),
+            f"the target has {len(target.levels)} values, binomial takes two: see "
+            "logistic-regression for several",
+        )
+    if family == "poisson" and isinstance(target, NumericColumn) and target.span[0] < 0:
+        yield ("family",), "poisson takes counts: the target's bounds begin at zero or above"
+    if config.exposure and config.offset:
+        yield ("offset",), "exposure is an offset too: give one of them"
+    if config.exposure and family != "poisson":
+        yield ("exposure",), f"exposure is for poisson, not for {family}: give an offset"
+    for what, name in _aside(config).items():
+        column = schema.columns.get(name)
+        if column is None:
+            yield (what,), f"{name!r} is no column: there are {', '.join(schema.columns)}"
+        elif name == schema.target or not isinstance(column, NumericColumn):
+            yield (what,), f"{name!r} must be a number, and not the target"
+        elif column.span[0] < 0 and what != "offset":
+            yield (what,), f"{name!r} has bounds below zero: {what} cannot be negative"
+    if not set(schema.features) - set(_aside(config).values()):
+        yield (), "no column is left to explain the target: declare at least one more"
+
+
+def _layout(frame: Frame) -> tuple[Columns, ...]:
+    """Which features belong together: values of one category, or of the bins of one number."""
+    layout: list[Columns] = []
+    for name, column in frame.schema.features.items():
+        made = column.features(name)
+        exclusive = isinstance(column, NamedColumn) or getattr(column, "bins", None) is not None
+        if exclusive and all(one.indicator for one in made):
+            layout.append(Columns(name, len(made), number=False))
+        else:
+            layout += [Columns(one.name, 1, number=not one.indicator) for one in made]
+    products = frame.features[sum(own.width for own in layout) :]
+    return (*layout, *(Columns(one.name, 1, number=not one.indicator) for one in products))
+
+
+def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: Privacy) -> Posed:
+    """Numbers are brought into [-1, 1] by their public bounds, and stay straight lines of what they
+    were: nothing is divided by a record's own length."""
+    family, aside = family_of(config, schema), _aside(config)
+    kept = {name: own for name, own in schema.columns.items() if name not in aside.values()}
+    frame = Frame(schema.model_copy(update={"columns": kept}))
+    low, high = (np.array(ends) for ends in zip(*(f.bounds for f in frame.features), strict=True))
+    numeric = ~np.array([feature.indicator for feature in frame.features])
+    middle = np.where(numeric, (low + high) / 2, 0.0)
+    half = np.where(numeric, np.maximum((high - low) / 2, 1e-12), 1.0)
+    targets = None if frame.classes else frame.targets
+    top = 1.0 if targets is None else targets.centre + targets.half
+    # The gaussian's y lies in [-1, 1]: scores and offsets are in that unit.
+    unit = targets.half if family == "gaussian" and targets is not None else 1.0
+    ends = {"binomial": (0.0, 1.0), "gaussian": (-1.0, 1.0), "poisson": (0.0, top)}[family]
+    problem = GeneralizedLinear(
+        family,
+        _layout(frame),
+        ends,
+        offset="exposure" in aside or "offset" in aside,
+        weighted="weights" in aside,
+    )
+
+    def y_of(values: Values) -> np.ndarray:
+        if family == "poisson":
+            assert targets is not None
+            return targets.centre + targets.half * frame.labels(values, signed=False)
+        return frame.labels(values, signed=False)
+
+    def encode(values: Values) -> tuple[np.ndarray, ...]:
+        rows = np.clip((frame.rows(values) - middle) / half, -1.0, 1.0)
+        columns = [rows, y_of(values)[:, None]]
+        if problem.offset:
+            columns.append(_offset(config, values)[:, None] / unit)
+        if problem.weighted:
+            assert config.weights is not None
+            column = schema.columns[config.weights]
+            assert isinstance(column, NumericColumn)
+            columns.append((values[config.weights] / max(column.span[1], 1e-12))[:, None])
+        whole = np.concatenate(columns, axis=1)
+        # Who misses anything says nothing at all.
+        return (np.where(np.isfinite(whole).all(axis=1, keepdims=True), whole, np.nan),)
+
+    def read(study: Study, value: Any) -> Inference:
+        found = fitted(terms_for(study), value)
+        matrix = unit * in_units(found, middle, half)
+        shift = np.zeros(len(matrix))
+        if family == "gaussian":
+            assert targets is not None
+            shift[0] = targets.centre
+        names = ("intercept", *frame.names)
+        return Inference(
+            names,
+            matrix @ found.theta + shift,
+            matrix @ found.covariance @ matrix.T,
+            matrix @ found.sampling @ matrix.T,
+            determined(found.covariance, found.prior, matrix),
+            RATIOS[family],
+        )
+
+    def present(study: Study, result: Result) -> dict[str, Any]:
+        found = read(study, result.value)
+        shown: dict[str, Any] = {
+            "family": family,
+            "link": LINKS[family],
+            "target": frame.target,
+            "confidence": config.confidence,
+            "coefficients": found.to_json(config.confidence),
+            "ratio": RATIOS[family],
+            "names": list(found.names),
+            "covariance": found.covariance.tolist(),
+            "rounds": int(result.value.round),
+        }
+        if frame.classes:
+            shown["negative"], shown["positive"] = frame.classes
+        return shown | {"note": " ".join(_notes(found, family))}
+
+    def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+        return _scored(problem, value, arrays[0])
+
+    return Posed(problem, problem.width, encode, present, score=score)
+
+
+def in_units(found: Fitted, middle: np.ndarray, half: np.ndarray) -> np.ndarray:
+    """The matrix that turns standardised coefficients into those of features x, with
+    z = ((x - middle) / half - centre) / scale."""
+    slope = 1 / (found.scale * half)
+    matrix = np.diag(np.concatenate([[1.0], slope]))
+    matrix[0, 1:] = -(middle + half * found.centre) * slope
+    return matrix
+
+
+def _offset(config: GlmConfig, values: Values) -> np.ndarray:
+    if config.exposure is not None:
+        own = values[config.exposure]
+        return np.log(np.where(own > 0, own, np.nan))
+    assert config.offset is not None
+    return values[config.offset]
+
+
+def _scored(problem: GeneralizedLinear, value: Any, rows: np.ndarray) -> np.ndarray:
+    """How good the last point of a run is, record by record."""
+    start, point = value.start, value.point
+    features, y, offset, _ = (np.asarray(part, float) for part in problem.parts(rows))
+    standard = (features - np.asarray(start.centre)) / np.asarray(start.scale)
+    theta = np.asarray(point.theta, float)
+    scores = theta[0] + standard @ theta[1:] + offset
+    if problem.family == "binomial":
+        return ((scores > 0) == (y > 0.5)).astype(float)
+    if problem.family == "poisson":
+        top = problem.target[1] / 2
+        return share_of_range(np.exp(np.minimum(scores, 30.0)) / top - 1, y / top - 1)
+    return share_of_range(scores, y)
+
+
+def _notes(found: Inference, family: str) -> Sequence[str]:
+    """What is to be known about the table, in sentences."""
+    said = [f"{_ESTIMAND[family]}; intervals and tests count sampling and the noise of privacy."]
+    if found.drowned:
+        said.append(
+            f"Noise drowned {', '.join(found.drowned)}: more records, a larger epsilon, tighter "
+            "bounds or fewer columns would help."
+        )
+    return said
+
+
+def choose(config: GlmConfig, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:
+    return Choice("fisher-scoring", "few noisy rounds whose intervals count the noise in")
+
+
+def _learns(config: GlmConfig, schema: Schema) -> str:
+    kept = {n: c for n, c in schema.columns.items() if n not in _aside(config).values()}
+    columns = columns_in_words(schema.model_copy(update={"columns": kept}))
+    family = family_of(config, schema)
+    return f"a {family} regression of {schema.target} on {columns}, with intervals and tests"
+
+
+GLM = ModelKind(
+    "glm",
+    "coefficients with valid intervals and tests: odds ratios, differences, rate ratios",
+    GlmConfig,
+    Target.EITHER,
+    GeneralizedLinear,
+    pose,
+    choose,
+    learns=_learns,
+    faults=faults,
+)
+
+__all__ = ["GLM", "GlmConfig"]

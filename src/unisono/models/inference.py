@@ -1,0 +1,205 @@
+"""Coefficients that a journal can print: estimates, errors, intervals, tests, and what drowned.
+
+An `Inference` is N(estimate, covariance) of named coefficients in the user's units. Where noise
+drowned a coefficient it is *not determined*, and has no numbers: what would be printed there is the
+weak prior and nothing else. That is judged by direction, not by coefficient alone: with D the
+prior's deviations, the eigenvectors of D⁻¹ V D⁻¹ with eigenvalues above 1/4 are those of which data
+say little, and a coefficient that has most of its variance from them is one of them.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+from scipy.stats import chi2
+
+from unisono.core.words import did_you_mean
+from unisono.errors import InvalidInput
+
+# Eigenvalues of a covariance over the prior's, above which a direction is not determined.
+_UNKNOWN = 0.25
+# What of a coefficient's variance may come from such directions.
+_MOSTLY = 0.5
+NOT_DETERMINED = "not determined: noise hides what data say"
+
+
+@dataclass(frozen=True)
+class Inference:
+    """`estimate` (p,) of `names`, their `covariance` (p, p), the part of it that a sample without
+    noise would have (`sampling`), and which are `determined` (p,). The intercept comes first.
+    `ratio` says what exp(estimate) is called, where it has a name."""
+
+    names: tuple[str, ...]
+    estimate: np.ndarray
+    covariance: np.ndarray
+    sampling: np.ndarray
+    determined: np.ndarray
+    ratio: str = ""
+
+    @property
+    def std_error(self) -> np.ndarray:
+        """Of every estimate (p,), sampling and noise together."""
+        return np.sqrt(np.diagonal(self.covariance))
+
+    @property
+    def privacy_share(self) -> np.ndarray:
+        """Which part of an interval's width the noise of privacy is (p,)."""
+        without = np.clip(np.diagonal(self.sampling) / np.diagonal(self.covariance), 0.0, 1.0)
+        return 1 - np.sqrt(without)
+
+    @property
+    def z(self) -> np.ndarray:
+        return self.estimate / self.std_error
+
+    @property
+    def p_value(self) -> np.ndarray:
+        """Two-sided (p,), that a coefficient is zero."""
+        return 2 * ndtr(-np.abs(self.z))
+
+    def interval(self, confidence: float = 0.95) -> np.ndarray:
+        """Each holds its coefficient this often (p, 2)."""
+        if not 0 < confidence < 1:
+            raise InvalidInput(f"confidence = {confidence!r}: it lies between 0 and 1, as 0.95")
+        reach = ndtri(0.5 + confidence / 2) * self.std_error
+        return np.stack([self.estimate - reach, self.estimate + reach], axis=1)
+
+    def wald(self, names: Sequence[str]) -> "WaldTest":
+        """That all of these coefficients are zero at once."""
+        places = [self._place(name) for name in names]
+        unknown = [name for name, k in zip(names, places, strict=True) if not self.determined[k]]
+        if unknown or not places:
+            what = ", ".join(unknown) or "no coefficient"
+            raise InvalidInput(f"a test of {what}: {NOT_DETERMINED}, so there is nothing to test")
+        own = self.estimate[places]
+        statistic = float(own @ np.linalg.solve(self.covariance[np.ix_(places, places)], own))
+        return WaldTest(statistic, len(places), float(chi2.sf(statistic, len(places))))
+
+    def _place(self, name: str) -> int:
+        if name not in self.names:
+            raise InvalidInput(
+                f"{name!r} is no coefficient: there are {', '.join(self.names)}"
+                f"{did_you_mean(name, self.names)}"
+            )
+        return self.names.index(name)
+
+    def to_json(self, confidence: float = 0.95) -> dict[str, Any]:
+        """Every coefficient by its name; what is not determined has no numbers."""
+        ends = self.interval(confidence)
+        found: dict[str, Any] = {}
+        for place, name in enumerate(self.names):
+            if not self.determined[place]:
+                found[name] = {"determined": False}
+                continue
+            own = {
+                "determined": True,
+                "estimate": float(self.estimate[place]),
+                "std_error": float(self.std_error[place]),
+                "interval": [float(end) for end in ends[place]],
+                "z": float(self.z[place]),
+                "p_value": float(self.p_value[place]),
+                "privacy_share": float(self.privacy_share[place]),
+            }
+            if self.ratio and place:
+                own["ratio"] = _exp(self.estimate[place])
+                own["ratio_interval"] = [_exp(end) for end in ends[place]]
+            found[name] = own
+        return found
+
+    @cached_property
+    def drowned(self) -> tuple[str, ...]:
+        """The coefficients that are not determined."""
+        return tuple(n for n, known in zip(self.names, self.determined, strict=True) if not known)
+
+    def mapped(self, matrix: np.ndarray, shift: np.ndarray) -> "Inference":
+        """Of matrix · estimate + shift, under the same names."""
+        return Inference(
+            self.names,
+            matrix @ self.estimate + shift,
+            matrix @ self.covariance @ matrix.T,
+            matrix @ self.sampling @ matrix.T,
+            self.determined,
+            self.ratio,
+        )
+
+
+@dataclass(frozen=True)
+class WaldTest:
+    """Of `degrees` coefficients at once: a chi-square statistic."""
+
+    statistic: float
+    degrees: int
+    p_value: float
+
+
+def _exp(value: float) -> float:
+    return float(math.exp(min(max(value, -700.0), 700.0)))
+
+
+def determined(covariance: np.ndarray, prior: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """Which rows of matrix · θ data say more of than the prior N(0, diag(prior²)) of θ (k,)."""
+    relative = covariance / np.outer(prior, prior)
+    values, vectors = np.linalg.eigh((relative + relative.T) / 2)
+    parts = ((matrix * prior) @ vectors) ** 2
+    variance = parts @ np.maximum(values, 0.0)
+    unknown = parts @ np.where(values > _UNKNOWN, values, 0.0)
+    before = parts.sum(axis=1)
+    return (unknown <= _MOSTLY * variance) & (variance <= _UNKNOWN * before)
+
+
+def as_text(coefficients: Mapping[str, Any], ratio: str = "", confidence: float = 0.95) -> str:
+    """A table of coefficients, as `to_json` has them."""
+    percent = f"{100 * confidence:g} %"
+    titles = ["", "estimate", "std error", f"{percent} interval", "z", "p", "privacy"]
+    titles += [ratio, f"{percent} interval"] if ratio else []
+    rows = [_cells(name, own, bool(ratio)) for name, own in coefficients.items()]
+    widths = [
+        max(len(title), *(len(row[place]) for row in rows if place < len(row)))
+        for place, title in enumerate(titles)
+    ]
+
+    def line(cells: Sequence[str]) -> str:
+        pairs = list(zip(cells, widths, strict=True))
+        first, others = pairs[0], pairs[1:]
+        aligned = (cell.rjust(width) for cell, width in others)
+        return "  ".join([first[0].ljust(first[1]), *aligned]).rstrip()
+
+    def row_line(row: list[str]) -> str:
+        known = len(row) == len(titles)
+        return line(row) if known else f"{row[0].ljust(widths[0])}  {NOT_DETERMINED}"
+
+    return "\n".join([line(titles), *map(row_line, rows)])
+
+
+def _cells(name: str, own: Mapping[str, Any], ratio: bool) -> list[str]:
+    if not own["determined"]:
+        return [name]
+    low, high = own["interval"]
+    cells = [
+        name,
+        f"{own['estimate']:.4g}",
+        f"{own['std_error']:.3g}",
+        f"{low:.4g} to {high:.4g}",
+        f"{own['z']:.2f}",
+        p_text(own["p_value"]),
+        f"{100 * own['privacy_share']:.0f} %",
+    ]
+    if ratio:
+        ends = own.get("ratio_interval")
+        cells += [f"{own['ratio']:.3g}", f"{ends[0]:.3g} to {ends[1]:.3g}"] if ends else ["", ""]
+    return cells
+
+
+def p_text(value: float) -> str:
+    """As journals print it.
+
+    >>> p_text(0.0321), p_text(1e-7)
+    ('.032', '<.001')
+    """
+    return "<.001" if value < 0.001 else f"{value:.3f}".lstrip("0")
+
+
+__all__ = ["NOT_DETERMINED", "Inference", "WaldTest", "as_text", "determined", "p_text"]

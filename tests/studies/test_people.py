@@ -341,6 +341,37 @@ def test_a_budget_of_records_can_pay_for_persons_and_not_the_other_way_round():
         counted(cost(), Unit.PARTY, Relation.REPLACE_ONE)
 
 
+MOVED = """\
+[algorithm]
+name = "gradient-perturbation"
+rounds = 2
+clipping_norm = 0.01
+"""
+
+
+def test_a_record_that_is_replaced_may_change_two_persons():
+    """It was one person's and is another's: a budget of records counts both of them."""
+    built = built_of(LOGISTIC.replace("records = 60", "records = 3") + MOVED)
+    algorithm, facts = built.study.algorithm, built.study.facts
+    step = algorithm.grid(facts, built.study.trust)
+    history = next(iter(counted(built.costs[0], Unit.RECORD, Relation.REPLACE_ONE).values()))
+    [(event, _)] = history.parts
+    public = algorithm.ask(algorithm.init(facts)[0])
+
+    def total(first):
+        # What ann and bob have besides nearly cancels: one record more turns it around.
+        rows = [first, ("ann", 110, 1), ("ann", 100, 0), ("bob", 110, 0), ("bob", 100, 1)]
+        owners, pressures, sick = zip(*rows, ("eve", 100, 1), strict=True)
+        table = RecordTable("visits", {"patient": owners, "pressure": pressures, "sick": sick}, 6)
+        columns = built.columns(table, "clinic")
+        made = algorithm.local(facts, public, None, columns, np.ones(3, bool), np.int32(3))[1]
+        return np.asarray(made.value, float)
+
+    moved = step * np.linalg.norm(total(("ann", 200, 0)) - total(("bob", 200, 1)))
+    one_person = algorithm.event(facts, built.study.trust).sensitivity.replace_one.l2
+    assert one_person < moved <= event.sensitivity.replace_one.l2
+
+
 def test_a_policy_says_who_is_a_person(tmp_path):
     """Under another column a study would hide other groups of records, from the same budget."""
     built = built_of(TEXT)

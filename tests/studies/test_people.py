@@ -2,8 +2,10 @@
 
 import warnings
 from collections import Counter
+from decimal import Decimal
 
 import numpy as np
+import pyarrow
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
@@ -14,7 +16,8 @@ from unisono.core.study import Party
 from unisono.core.trust import Relation, Unit
 from unisono.core.values import Private
 from unisono.data import RecordTable
-from unisono.data.people import by_person, one_of_each, persons_of
+from unisono.data.arrow import ArrowColumn
+from unisono.data.people import by_person, one_of_each, owner_of, persons_of
 from unisono.data.sources import UnreadValues
 from unisono.deployment.parties_here import policy_for
 from unisono.engines import in_process
@@ -313,6 +316,15 @@ def test_what_is_said_before_a_run():
     assert any("all of your records together make" in line for line in found.promise)
     assert not any("not one person" in danger.words for danger in found.dangers)
     assert any("every person counts once" in danger.words for danger in found.dangers)
+
+
+def test_ids_of_many_digits_are_told_apart():
+    """As doubles two persons would be one: whoever leaves would replace another's row."""
+    ids = [Decimal(10**17 + 1), Decimal(10**17 + 2), None, Decimal(10**17 + 1)]
+    column = ArrowColumn("ids", pyarrow.array(ids, pyarrow.decimal128(20, 0)))
+    assert len(persons_of(column, 2, bytes(32))) == 2
+    scaled = ArrowColumn("ids", pyarrow.array(ids, pyarrow.decimal128(20, 2)))
+    assert list(map(owner_of, scaled)) == list(map(owner_of, column))
 
 
 # ------------------------------------------------------------- who pays

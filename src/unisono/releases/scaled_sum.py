@@ -167,7 +167,8 @@ def _added(
 def _turn(rows: Any, coefficients: Any, mask: Any, clip: float, step: float) -> Any:
     """The sum (outputs, features) of some blocks, each rounded once. A record whose norms are
     not numbers, or too large or small to be measured in floats, adds exactly zero: a tiny row times
-    a huge coefficient would pass for short where the squares of the row underflow."""
+    a huge coefficient would pass for short where the squares of the row underflow. Products are of
+    the highest precision: accelerators take fewer digits than the sensitivity allows for."""
     squares = [_row_sums(one * one) for one in (rows, coefficients)]
     measured = [(one >= _LEAST_SQUARE) & (one <= _MOST_SQUARE) for one in squares]
     keep = (mask & measured[0] & measured[1])[:, None]
@@ -181,17 +182,17 @@ def _turn(rows: Any, coefficients: Any, mask: Any, clip: float, step: float) -> 
     parts = []
     if whole_blocks:
         blocks = [a[:whole_blocks].reshape(-1, BLOCK, a.shape[1]) for a in (weights, rows)]
-        products = jnp.einsum("bik,bij->bkj", *blocks)
+        products = jnp.einsum("bik,bij->bkj", *blocks, precision="highest")
         parts.append(jnp.sum(jnp.round(products).astype(jnp.int32), axis=0))
     if whole_blocks < len(rows):
-        left = weights[whole_blocks:].T @ rows[whole_blocks:]
+        left = jnp.matmul(weights[whole_blocks:].T, rows[whole_blocks:], precision="highest")
         parts.append(jnp.round(left).astype(jnp.int32))
     return sum(parts)
 
 
 def _row_sums(rows: Any) -> Any:
     """(n, k) -> (n,). Products of a vector and a transposed matrix are those that compile best."""
-    return jnp.ones(rows.shape[1], rows.dtype) @ rows.T
+    return jnp.matmul(jnp.ones(rows.shape[1], rows.dtype), rows.T, precision="highest")
 
 
 __all__ = ["BLOCK", "ScaledSum"]

@@ -181,9 +181,10 @@ class Built:
 
         Refuses wrong columns and sizes; clips numbers, takes what cannot be read for missing, and
         warns locally. How many are kept is public; which, is a secret of whoever has the key (see
-        `order`), and so is the order of those to learn from, where the algorithm goes by places or
-        they are rows of a query: a record that changes may come in another place there. Persons
-        always stand in a secret order: a file puts them by their records.
+        `order`), and so is the order of those to learn from, where the algorithm goes by places,
+        where it adds them up in blocks, or where they are rows of a query: a record that changes
+        may come in another place there, and move others. Persons always stand in a secret order: a
+        file puts them by their records.
         """
         if isinstance(table, RecordStream):
             if self.streams(party, table.unordered):
@@ -193,7 +194,8 @@ class Built:
         key = new_key() if key is None else key
         values = values_of(self.file, table, party, key)
         held = self.file.held_out[self.file.party(party)]
-        by_place = self.study.algorithm.by_place or table.unordered
+        algorithm = self.study.algorithm
+        by_place = algorithm.by_place or algorithm.by_company(self.study.facts) or table.unordered
         if held or by_place or self.file.data.person is not None:
             size = len(next(iter(values.values())))
             order = secret_order(size, key)

@@ -253,6 +253,15 @@ def test_one_record_of_each_person_and_any_algorithm():
     assert built.study.facts.unit is Unit.PERSON  # its event is tried in tests/releases
 
 
+@pytest.mark.filterwarnings("ignore::unisono.errors.ClippedValues")
+@pytest.mark.parametrize("name", ["gradient-perturbation", "dp-sgd-convex", "sgd-synchronous"])
+def test_one_record_of_each_person_and_sums_of_gradients(name):
+    """What is paid for is what is released: nothing is spent on a contribution of records."""
+    text = LOGISTIC.replace("records_per_person = 3", "records_per_person = 1")
+    built = built_of(f'{text}[algorithm]\nname = "{name}"\nrounds = 2\n')
+    assert np.isfinite(run(built, table(*visits())).value).all()
+
+
 def test_held_out_persons_are_tested_on_one_record_each():
     built = built_of(LOGISTIC + "[evaluation]\nholdout = 0.2\nepsilon = 400\n")
     owners, pressure, _ = visits()

@@ -351,7 +351,7 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
                 return raw_of(public, own, Records(columns, present, size))[1]
 
             made = bound.streamed(facts, privacy, priced.step, of_turn, data, mask)
-            return ((own, None) if remembers else own), made
+            return ((own, None) if remembers else own), of_unit(facts, made)
         own, raw = raw_of(public, own, Records(data, mask, size))
         here = bound.of_party(size) if isinstance(bound, SizedBound) else bound
         contribution, sent = here.integers(facts, privacy, priced.step, raw, mask)

@@ -36,6 +36,7 @@ from unisono.estimators.members import (
     given_ledgers,
     membership,
     public_sizes,
+    secret_order,
     warn_of_fresh,
 )
 from unisono.estimators.statements import (
@@ -123,11 +124,17 @@ class PrivateEstimator(BaseEstimator):
         costs = [plan.cost] if first is None else [first.study.cost, plan.cost]
         ledgers = self._ledgers(members, added(costs), budget, relation)
 
+        by_company = plan.study.algorithm.by_company(facts)
+
         def party_data(columns: tuple[np.ndarray, ...]) -> list[Party]:
-            return [
-                Party(name, Private(tuple(column[rows] for column in columns)), ledger)
-                for name, rows, ledger in zip(members.names, members.rows, ledgers, strict=True)
-            ]
+            found = []
+            for name, rows, ledger in zip(members.names, members.rows, ledgers, strict=True):
+                # In sorted arrays a record that is replaced moves others beside other ones.
+                drawn = by_company and not ledger.simulated
+                own = rows[secret_order(len(rows))] if drawn else rows
+                data: Private[Any] = Private(tuple(column[own] for column in columns))
+                found.append(Party(name, data, ledger))
+            return found
 
         paid = 0.0
         if first is not None:

@@ -32,10 +32,13 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from unisono.core.config import AddedLater, Config
 from unisono.data.cells import blanks, codes, dates, numbers, truths
+from unisono.data.spelling import among, identities
 from unisono.errors import InvalidInput
 
 DROP: Literal["drop record"] = "drop record"
 MISSING, OTHER = "(missing)", "(other)"
+PRIVATE: Literal["private"] = "private"
+_NOT_FOUND = "(not found {})"
 WIDEST = 2.0**40  # numbers of columns without bounds are looked at up to here
 _DAYS_A_YEAR, _EPOCH_YEAR = 365.2425, 1970.0
 _SECONDS = 86_400
@@ -386,12 +389,27 @@ def restricted_cubic(values: np.ndarray, knots: tuple[float, ...]) -> np.ndarray
 
 
 class Category(NamedColumn):
-    """A column of named values, all of them public. `other` stands for all that are not listed."""
+    """A column of named values, all of them public. `other` stands for all that are not listed.
+
+    Where nobody has a list, values are "private": a part of epsilon finds the most frequent ones.
+    Until then each is read as a number that stands for it (`spelling.identity`), and has its place
+    afterwards (`placed`)."""
 
     kind: Literal["category"] = Field(description="A column of named values.")
-    values: tuple[str, ...] = Field(
-        min_length=2,
-        description="All values that occur, in an agreed order; the first is the reference.",
+    values: Annotated[tuple[str, ...], Field(min_length=2)] | Literal["private"] = Field(
+        description="All values that occur, in an agreed order; the first is the reference. Where "
+        "nobody has a list: private, and a part of epsilon finds the most frequent ones.",
+    )
+    number: Annotated[int | None, AddedLater] = Field(
+        None,
+        ge=2,
+        le=100,
+        description="How many values there are, where they are private; left out: 2.",
+    )
+    candidates: Annotated[tuple[str, ...], AddedLater] = Field(
+        (),
+        description="Values that may be expected, where they are private: they are found in fewer "
+        "records than others.",
     )
     other: Annotated[bool, AddedLater] = Field(
         False,
@@ -405,18 +423,53 @@ class Category(NamedColumn):
 
     @model_validator(mode="after")
     def _fits(self) -> "Category":
-        require_distinct(self.values)
-        require_known(self.missing, self.values)
+        for name in ("number", "candidates"):
+            if getattr(self, name) and not self.private:
+                raise InvalidInput(
+                    f'{name} with a list of values: it belongs to values = "private"; leave it out'
+                )
+        if not isinstance(self.values, str):
+            require_distinct(self.values)
+        require_distinct(self.candidates)
+        require_known(self.missing, () if isinstance(self.values, str) else self.values)
         return self
 
     @property
+    def private(self) -> bool:
+        """Whether its values are to be found out, and paid for."""
+        return self.values == PRIVATE
+
+    @property
+    def most(self) -> int:
+        """How many values are to be found, at most."""
+        return 2 if self.number is None else self.number
+
+    def listing(self, names: tuple[str, ...]) -> "Category":
+        """This column, once its values were released: a list that is public from now on. Where
+        fewer were found than there should be, places stay empty, so that as many are there."""
+        listed = (*names, *(_NOT_FOUND.format(n + 1) for n in range(len(names), self.most)))
+        known = {"values": listed, "number": None, "candidates": ()}
+        return self.model_copy(update=known)
+
+    @property
     def levels(self) -> tuple[str, ...]:
+        listed = self.listing(()).values if isinstance(self.values, str) else self.values
         more = (OTHER,) if self.other else ()
-        return (*self.values, *more, *((MISSING,) if self.missing == "category" else ()))
+        return (*listed, *more, *((MISSING,) if self.missing == "category" else ()))
+
+    @property
+    def wanted(self) -> str:
+        return "any text" if self.private else super().wanted
 
     def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+        if isinstance(self.values, str):
+            return identities(cells)
         cells = list(cells) if not isinstance(cells, np.ndarray) else cells
         return self._placed(codes(cells, self.values), blanks(cells))
+
+    def placed(self, found: np.ndarray) -> np.ndarray:
+        """Places of values that were read before they were listed (n,)."""
+        return self._placed(among(found, self.values), np.isnan(found))
 
 
 class Ordinal(NamedColumn):

@@ -146,7 +146,17 @@ def _learnt(built: Built, worst: Mapping[str, float]) -> list[str]:
             f"{times(built.start.study.algorithm.rounds, 'release')} before the first round, for "
             f"{first.share:.0%} of epsilon and delta. The costs below are for both."
         )
-    if built.bounds is not None:
+    if built.bounds is not None and file.data.unlisted:
+        found = built.bounds
+        lines.append(
+            f"The values of {_listed(file.data.unlisted)} are not known: noisy counts, released "
+            f"before all else, find the most frequent ones for epsilon {_first(built):.3g} of "
+            f"{file.privacy.epsilon:g} (bounds_share = {file.privacy.bounds_share:g}). Usual ones, "
+            f"as whole numbers, yes and no, and the candidates, are found from about "
+            f"{found.least_count:,.0f} records on, others from about "
+            f"{found.least_spelt:,.0f}; records with values that are not found teach nothing."
+        )
+    if built.bounds is not None and file.data.private:
         ranges = built.bounds
         lines.append(
             f"The ranges of {_listed(file.data.private)} are not known: one noisy histogram of "

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unisono.algorithms.estimates import Estimate
-from unisono.algorithms.labels import Labels, count_noise, label_names, least_count, least_spelt
+from unisono.algorithms.labels import Labels, label_names, least_count, least_spelt
 from unisono.algorithms.quantiles import Tree, quantiles
 from unisono.algorithms.ranges import COARSE, Range, column_range, resolution
 from unisono.algorithms.readings import read_blocks
@@ -201,11 +201,6 @@ class PrivateRanges:
         return least_spelt(self._noises[-1]) if self._labelled else math.inf
 
     @property
-    def label_ratio(self) -> float:
-        """How many records there are for each unit of noise in the count of a label."""
-        return sum(self.study.facts.records) / count_noise(self._noises[-1])
-
-    @property
     def _labelled(self) -> bool:
         return len(self.survey.questions) > self.columns
 
@@ -245,7 +240,9 @@ def private_ranges(
         asked = [column_range(number, name, tree) for number, name in enumerate(columns)]
         for number, (name, wanted) in enumerate(labels.items()):
             first = len(columns) + number * GRID.levels
-            asked.append(label_names(first, name, wanted.most, wanted.candidates))
+            question = label_names(first, name, wanted.most, wanted.candidates)
+            # Half of it all for labels: a lost class is worse than a range that is too wide.
+            asked.append(question.weighing(max(1, len(columns)) / len(labels)))
         survey = Survey(asked)
         own = replace(facts, features=len(columns) + len(labels) * GRID.levels)
         study = Study(STATISTICS.method(survey, privacy), own, trust)

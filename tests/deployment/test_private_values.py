@@ -18,6 +18,7 @@ from unisono.reports import findings
 from unisono.studies.build import build
 from unisono.studies.explain import explain
 from unisono.studies.file import load_study, parse_study
+from unisono.studies.inspection import inspect_file
 from unisono.studies.stages import BOUNDS, EVALUATION, FIT
 
 from .test_standing import Network, member
@@ -93,6 +94,9 @@ def test_one_class_is_said_by_the_noisy_counts_alone(tmp_path):
     renamed(trial, "malignant", "benign")
     with pytest.warns(UserWarning, match="every 'diagnosis' is the same"):  # to its owner
         shown = here(trial)
+    place = trial.folder / "north" / "records.csv"
+    [found] = inspect_file(load_study(trial.study), place, "north").notes
+    assert "all targets are the same, one of 2 classes" in found.words
     assert "only 1 were found (benign)" in shown["note"]
 
 
@@ -117,6 +121,7 @@ def test_all_stages_keep_the_promise_together():
     least, spelt = found.groups()
     assert 10 < float(least) < float(spelt) < 1000
     assert "ranges of" not in said
+    assert "predicts diagnosis ((to be found 1) or (to be found 2))" in said
 
 
 def test_records_count_on_every_level_once(tmp_path):

@@ -38,7 +38,7 @@ from unisono.errors import InvalidInput
 DROP: Literal["drop record"] = "drop record"
 MISSING, OTHER = "(missing)", "(other)"
 PRIVATE: Literal["private"] = "private"
-_NOT_FOUND = "(not found {})"
+_UNKNOWN, _NOT_FOUND = "(to be found {})", "(not found {})"
 WIDEST = 2.0**40  # numbers of columns without bounds are looked at up to here
 _DAYS_A_YEAR, _EPOCH_YEAR = 365.2425, 1970.0
 _SECONDS = 86_400
@@ -447,13 +447,15 @@ class Category(NamedColumn):
     def listing(self, names: tuple[str, ...]) -> "Category":
         """This column, once its values were released: a list that is public from now on. Where
         fewer were found than there should be, places stay empty, so that as many are there."""
-        listed = (*names, *(_NOT_FOUND.format(n + 1) for n in range(len(names), self.most)))
+        listed = (*names, *map(_NOT_FOUND.format, range(len(names) + 1, self.most + 1)))
         known = {"values": listed, "number": None, "candidates": ()}
         return self.model_copy(update=known)
 
     @property
     def levels(self) -> tuple[str, ...]:
-        listed = self.listing(()).values if isinstance(self.values, str) else self.values
+        listed = self.values
+        if isinstance(listed, str):
+            listed = tuple(map(_UNKNOWN.format, range(1, self.most + 1)))
         more = (OTHER,) if self.other else ()
         return (*listed, *more, *((MISSING,) if self.missing == "category" else ()))
 

@@ -93,11 +93,13 @@ class Schema(Config):
         )
 
     @property
-    def unlisted(self) -> tuple[str, ...]:
+    def unlisted(self) -> dict[str, Category]:
         """The columns whose values are to be found out, and paid for."""
-        return tuple(
-            name for name, own in self.columns.items() if isinstance(own, Category) and own.private
-        )
+        return {
+            name: own
+            for name, own in self.columns.items()
+            if isinstance(own, Category) and own.private
+        }
 
     @property
     def unknown(self) -> tuple[str, ...]:

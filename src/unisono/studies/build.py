@@ -283,13 +283,13 @@ class Built:
     @property
     def _too_few(self) -> str:
         """What is said where fewer values were found than the study says there are."""
-        columns = self.file.data.columns
+        unlisted = self.file.data.unlisted
         return " ".join(
-            f"Of {columns[name].most} values of {name} only {len(own.names)} were found "
+            f"Of {unlisted[name].most} values of {name} only {len(own.names)} were found "
             f"({', '.join(own.names) or 'none'}): records with others taught nothing. List the "
             "values from public knowledge."
             for name, own in self.ranges.items()
-            if isinstance(own, Labels) and len(own.names) < columns[name].most
+            if isinstance(own, Labels) and len(own.names) < unlisted[name].most
         )
 
     @property
@@ -396,12 +396,7 @@ def _study(file: StudyFile, kind: AlgorithmKind) -> _Made:
     if not file.data.unknown:
         return _learning(file, kind, file.promise)
     _require_free_of_bounds(file, kind)
-    declared = {name: file.data.columns[name] for name in unlisted}
-    wanted = {
-        name: Wanted(own.most, own.candidates)
-        for name, own in declared.items()
-        if isinstance(own, Category)
-    }
+    wanted = {name: Wanted(own.most, own.candidates) for name, own in unlisted.items()}
 
     def first(part: Privacy) -> PrivateRanges:
         facts = facts_of(file, len(file.data.unknown))

@@ -149,10 +149,11 @@ def _learnt(built: Built, worst: Mapping[str, float]) -> list[str]:
     if built.bounds is not None and file.data.unlisted:
         found = built.bounds
         lines.append(
-            f"The values of {_listed(file.data.unlisted)} are not known: noisy counts, released "
-            f"before all else, find the most frequent ones for epsilon {_first(built):.3g} of "
-            f"{file.privacy.epsilon:g} (bounds_share = {file.privacy.bounds_share:g}). Usual ones, "
-            f"as whole numbers, yes and no, and the candidates, are found from about "
+            f"The values of {_listed(tuple(file.data.unlisted))} are not known: noisy counts, "
+            f"released before all else, find the most frequent ones for epsilon "
+            f"{_first(built):.3g} of {file.privacy.epsilon:g} (bounds_share = "
+            f"{file.privacy.bounds_share:g}). Usual ones, as whole numbers, yes and no, and the "
+            f"candidates, are found from about "
             f"{found.least_count:,.0f} records on, others from about "
             f"{found.least_spelt:,.0f}; records with values that are not found teach nothing."
         )

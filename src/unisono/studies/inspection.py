@@ -473,9 +473,11 @@ def _classes(file: StudyFile, reading: _Reading) -> Iterator[Finding]:
     found = np.unique(reading.values[np.isfinite(reading.values)])
     if not classes or len(found) != 1:
         return
+    listed = file.data.target not in file.data.unlisted
+    same = repr(classes[int(found[0])]) if listed else "the same"
     alone = len(file.parties) == 1
     yield Finding(
-        f"all targets are {classes[int(found[0])]!r}, one of {len(classes)} classes",
+        f"all targets are {same}, one of {len(classes)} classes",
         "nothing can be learnt from one class; check the column, or join others who have the rest"
         if alone
         else "the other parties must hold the rest; check that the column is the right one",

@@ -53,6 +53,7 @@ def released(labels, epsilon, sizes, trust=Trust.SECURE_SUM, seed=0, delta=1e-6)
 # ------------------------------------------------------------- one label
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=15))
 def test_a_short_label_can_be_read_from_its_places(label):
     own = spelt(label)
@@ -62,7 +63,7 @@ def test_a_short_label_can_be_read_from_its_places(label):
 
 
 @given(st.lists(st.one_of(st.text(), st.integers(), st.floats(), st.none(), st.booleans())))
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_each_label_is_read_by_itself(values):
     """Of any record the same is made, whatever the others hold."""
     for place, value in enumerate(values):

@@ -18,6 +18,8 @@ A cell that is none of these is missing, and the declaration says what becomes o
     missing = VALUE           a public constant; never a mean or median of records, which would be
                               a release
 
+So is a cell that holds one of the `missing_codes`, as 999, whatever it would be otherwise.
+
 Whatever is made of a record is made of that record alone and of what is written here.
 """
 
@@ -31,7 +33,7 @@ import numpy as np
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from unisono.core.config import AddedLater, Config
-from unisono.data.cells import blanks, codes, dates, numbers, truths
+from unisono.data.cells import as_text, blanks, codes, dates, numbers, truths, uncoded
 from unisono.data.spelling import among, identities
 from unisono.errors import InvalidInput
 
@@ -45,6 +47,14 @@ _SECONDS = 86_400
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = tuple(datetime.date(2000, month, 1).strftime("%B") for month in range(1, 13))
 _HOURS = tuple(f"{hour:02}" for hour in range(24))
+
+
+# Cells that stand for a missing value, by their text or their number.
+MissingCodes = Annotated[
+    tuple[int | float | str, ...],
+    Field(description="Cells that say that a value is missing, as 999 or -9."),
+    AddedLater,
+]
 
 
 class Feature(NamedTuple):
@@ -70,12 +80,37 @@ class ColumnKind(Config):
 
     numeric: ClassVar[bool] = False
 
+    @model_validator(mode="after")
+    def _codes_fit(self) -> "ColumnKind":
+        texts = [as_text(code) for code in self._codes]
+        if None in texts or len(set(texts)) < len(texts):
+            raise InvalidInput(f"missing_codes = {list(self._codes)}: name each once, none empty")
+        listed = getattr(self, "values", ())
+        for code in self._codes if listed and isinstance(listed, tuple) else ():
+            if codes([code], listed)[0] >= 0:
+                raise InvalidInput(
+                    f"missing_codes: {code!r} is one of the values {', '.join(listed)}, too; leave "
+                    "it out of one of them"
+                )
+        return self
+
     @property
     def wanted(self) -> str:
         """What its cells hold, in words."""
         raise NotImplementedError
 
     def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+        return self._read(self.uncoded(cells), decimal)
+
+    def uncoded(self, cells: Iterable[Any]) -> Iterable[Any]:
+        """Cells, those that hold a code for what is missing being empty."""
+        return uncoded(cells, self._codes)
+
+    @property
+    def _codes(self) -> tuple[Any, ...]:
+        return getattr(self, "missing_codes", ())
+
+    def _read(self, cells: Iterable[Any], decimal: str) -> np.ndarray:
         raise NotImplementedError
 
     def features(self, name: str) -> tuple[Feature, ...]:
@@ -97,8 +132,9 @@ class ColumnKind(Config):
     @property
     def incomplete(self) -> bool:
         """Whether values are declared to be missing, so that whatever is divided by their number
-        is divided by a released one."""
-        return getattr(self, "missing", None) in (DROP, "indicator")
+        is divided by a released one. Codes for what is missing say that there are such."""
+        missing = getattr(self, "missing", None)
+        return missing in (DROP, "indicator") or (missing is None and bool(self._codes))
 
     @property
     def mean_square(self) -> float:
@@ -208,6 +244,7 @@ class Number(NumericColumn):
         description="What becomes of a cell that is no number: its record counts nowhere (drop "
         "record), a further feature says so (indicator), or this public number takes its place.",
     )
+    missing_codes: MissingCodes = ()
     transform: Annotated[Literal["log1p", "sqrt"] | None, AddedLater] = Field(
         None, description="How models see it: log(1 + x) or the square root."
     )
@@ -268,7 +305,7 @@ class Number(NumericColumn):
                 )
         return self
 
-    def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+    def _read(self, cells: Iterable[Any], decimal: str) -> np.ndarray:
         found = numbers(cells, decimal)
         return found if not isinstance(self.missing, float) else _constant(found, self.missing)
 
@@ -420,6 +457,7 @@ class Category(NamedColumn):
         description="What becomes of an empty cell: its record counts nowhere (drop record), it is "
         "a value of its own (category), or this one of the values takes its place.",
     )
+    missing_codes: MissingCodes = ()
 
     @model_validator(mode="after")
     def _fits(self) -> "Category":
@@ -463,7 +501,7 @@ class Category(NamedColumn):
     def wanted(self) -> str:
         return "any text" if self.private else super().wanted
 
-    def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+    def _read(self, cells: Iterable[Any], decimal: str) -> np.ndarray:
         if isinstance(self.values, str):
             return identities(cells)
         cells = list(cells) if not isinstance(cells, np.ndarray) else cells
@@ -484,6 +522,7 @@ class Ordinal(NamedColumn):
         None,
         description="What becomes of an empty cell: drop record, or one of the values instead.",
     )
+    missing_codes: MissingCodes = ()
 
     @model_validator(mode="after")
     def _fits(self) -> "Ordinal":
@@ -500,7 +539,7 @@ class Ordinal(NamedColumn):
     def levels(self) -> tuple[str, ...]:
         return self.values
 
-    def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+    def _read(self, cells: Iterable[Any], decimal: str) -> np.ndarray:
         cells = list(cells) if not isinstance(cells, np.ndarray) else cells
         return self._placed(codes(cells, self.values), blanks(cells))
 
@@ -522,6 +561,7 @@ class TrueFalse(NamedColumn):
     missing: Annotated[Literal["drop record", "category"] | bool | None, AddedLater] = Field(
         None, description="What becomes of an empty cell: drop record, category, true or false."
     )
+    missing_codes: MissingCodes = ()
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -539,7 +579,7 @@ class TrueFalse(NamedColumn):
         first, *more = super().features(name)
         return (Feature(name, *first.bounds), *more)
 
-    def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+    def _read(self, cells: Iterable[Any], decimal: str) -> np.ndarray:
         found = truths(cells)
         if isinstance(self.missing, bool):
             return _constant(found, float(self.missing))
@@ -569,6 +609,7 @@ class Date(NumericColumn):
     missing: Literal["drop record", "indicator"] | None = Field(
         None, description="What becomes of a cell that is no date: drop record, or indicator."
     )
+    missing_codes: MissingCodes = ()
 
     @model_validator(mode="after")
     def _fits(self) -> "Date":
@@ -584,7 +625,7 @@ class Date(NumericColumn):
             raise InvalidInput(f"parts = {list(self.parts)}: name each once")
         return self
 
-    def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+    def _read(self, cells: Iterable[Any], decimal: str) -> np.ndarray:
         return self._years(dates(cells, self.format))
 
     @property

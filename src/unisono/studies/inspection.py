@@ -310,7 +310,7 @@ class _Reading:
     def of(cls, table: RecordTable, name: str, column: ColumnKind) -> "_Reading":
         cells = table.column(name)
         values = _bare(column).read(cells, table.decimal)
-        unread, blank = np.isnan(values), blanks(cells)
+        unread, blank = np.isnan(values), blanks(column.uncoded(cells))
         return cls(name, column, cells, values, unread & ~blank, unread & blank)
 
     @property
@@ -349,7 +349,8 @@ class _Reading:
             yield from self._unreadable(fate, target, decimal)
         if empty.any():
             share = np.count_nonzero(empty) / len(empty)
-            words = f"{_cells(empty)} empty, {share:.0%} of {len(empty)}"
+            coded = " or hold a code for it" if getattr(self.column, "missing_codes", ()) else ""
+            words = f"{_cells(empty)} empty{coded}, {share:.0%} of {len(empty)}"
             yield self._finding(empty, words, fate, problem=False, show=False)
         if self.outside.any():
             low, high = self.column.span  # type: ignore[attr-defined]

@@ -53,8 +53,8 @@ def _values(file: StudyFile, table: RecordTable) -> Values:
     for name, column in file.data.columns.items():
         values[name] = own = _read(table, name, column)
         table.warn_unread(np.isnan(own), name, column.wanted)
-    for name in file.data.unlisted:
-        values[SPELT + name] = places(table.column(name))
+    for name, unlisted in file.data.unlisted.items():
+        values[SPELT + name] = places(unlisted.uncoded(table.column(name)))
     _warn_of_one_class(file, values, table.name)
     return values
 

@@ -92,10 +92,11 @@ def explain(file: StudyFile) -> Explanation:
 
 
 def warnings_of(built: Built) -> list[Danger]:
-    """What nobody should overlook who is about to run a study."""
+    """What nobody should overlook who is about to run a study: promises that are weak, results that
+    will be useless, and settings that do something else than they seem to."""
     worst = _worst(built.file, tuple(_costs(built)))
     found = dangers(built, worst, noise_of(built.study))
-    return [danger for danger in found if danger.level == "warning"]
+    return [danger for danger in found if danger.level == "warning" or danger.unmeant]
 
 
 def _worst(file: StudyFile, costs: tuple[ExplainedCost, ...]) -> dict[str, float]:

@@ -222,7 +222,8 @@ class TableOne:
                 rows.append(_read_named(variable, blocks[0], groups, probability))
         records = [_shown(sizes.count(c, 0, probability)) for c in _columns(sizes)]
         if public:
-            records[0] = _shown(Figure(*[float(opened.records)] * 3))
+            everybody = float(opened.records)
+            records[0] = _shown(Figure(everybody, everybody, everybody))
         return {
             "by": self.group_name,
             "columns": list(self.columns),

@@ -18,7 +18,7 @@ from unisono.runs.folder import (
     read_run,
 )
 
-from .conftest import certificate
+from .conftest import RESULT, STUDY, certificate
 
 BROKEN = "cannot be shown"
 
@@ -142,6 +142,18 @@ def test_damaged_lines_about_budgets_say_nothing(odd, name):
     for _, header, rows in histories({"spending": [RAISED | {name: odd}]}):
         assert all(len(row) == len(header) for row in rows)
     assert histories({"spending": odd}) == []
+
+
+@pytest.mark.parametrize("odd", [None, 3, ["x"], {"diagnosis": 4}, {"diagnosis": []}, {}])
+def test_values_that_were_paid_for_stand_in_the_summary(folder, odd):
+    study = re.sub(r"(diagnosis = .*values = )\[.*?\]", r'\1"private"', STUDY)
+    assert study != STUDY
+    found = {"private_values": {"diagnosis": ["benign", "malignant"]}}
+    text = words(read_run(folder(study=study, result=RESULT | found)))
+    assert "predicts diagnosis (benign or malignant) from" in text
+    assert "Values that were paid for" in text
+    assert "to be found" not in text
+    report(read_run(folder(study=study, result=RESULT | {"private_values": odd})))
 
 
 # ------------------------------------------------------------- what is said

@@ -16,6 +16,7 @@ from unisono.algorithms import (
     ranges,
     statistics,
 )
+from unisono.algorithms.labels import label_names
 from unisono.algorithms.table_one import NamedVariable, NumberVariable, TableOne
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
@@ -34,6 +35,7 @@ from unisono.core.trust import (
     Viewer,
 )
 from unisono.core.values import Private
+from unisono.data.spelling import Grid
 from unisono.engines import in_process
 from unisono.errors import BudgetExceeded, GrantMisused, InvalidInput
 from unisono.problems.columns import Groups
@@ -54,6 +56,7 @@ SURVEYS = {
         1.0,
     ),
     "quantiles": ([quantiles.median(2, BOX, branching=4)], 1.0, 1e-6),
+    "labels": ([label_names(0, "labels", 2, grid=Grid(3, 1, 3))], 1.0, 1e-6),
     "ranges": ([ranges.column_range(j, f"column {j}") for j in range(3)], 1.0, 1e-6),
     "table-one": (
         TableOne(

@@ -1,6 +1,7 @@
 """Arrow's columns as cells, by the types that their schema states."""
 
 from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -86,8 +87,10 @@ def arrow_cells(what: str, values: Any) -> list[Any]:
         return cells
     if types.is_null(kind) or types.is_boolean(kind) or types.is_integer(kind):
         return values.to_pylist()
-    if types.is_floating(kind) or types.is_decimal(kind):
+    if types.is_floating(kind):
         return values.cast(pyarrow.float64(), safe=False).to_pylist()
+    if types.is_decimal(kind):
+        return [_undecimal(value) for value in values.to_pylist()]
     if types.is_date(kind) or types.is_timestamp(kind):
         return values.cast(pyarrow.string()).to_pylist()
     if any(
@@ -104,6 +107,13 @@ def arrow_cells(what: str, values: Any) -> list[Any]:
         f"{what} has type {kind}, which is neither number, text, date nor true/false: convert it "
         "first"
     )
+
+
+def _undecimal(value: Decimal | None) -> int | float | None:
+    """Whole numbers as they are: as doubles two ids of many digits would be one person's."""
+    if value is None:
+        return None
+    return int(value) if value == value.to_integral_value() else float(value)
 
 
 def _decoded(value: bytes | None) -> str | None:

@@ -269,6 +269,27 @@ def blanks(values: Iterable[Any]) -> np.ndarray:
     return np.array([is_blank(value) for value in values], bool)
 
 
+def uncoded(
+    values: Iterable[Any], missing_codes: Sequence[Any]
+) -> Sequence[Any] | np.ndarray | Iterable[Any]:
+    """Values (n,) without those that a public list says stand for nothing, by text or number as in
+    `codes`: these are None, or NaN among floats.
+
+    >>> uncoded([5, "999", 999.0, "x"], [999])
+    [5, None, None, 'x']
+    """
+    if not missing_codes:
+        return values
+    if not isinstance(values, (ArrowColumn, np.ndarray)):
+        values = list(values)
+    coded = codes(values, missing_codes) >= 0
+    if isinstance(values, ArrowColumn) and values.numeric is not None:
+        values = values.numeric
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        return np.where(coded, np.nan, values)
+    return [None if gone else value for gone, value in zip(coded, values, strict=True)]
+
+
 __all__ = [
     "as_day",
     "as_number",
@@ -281,4 +302,5 @@ __all__ = [
     "listed",
     "numbers",
     "truths",
+    "uncoded",
 ]

@@ -73,7 +73,9 @@ def _as_they_lie(values: Any) -> np.ndarray:
     """Arrow's float64 without nulls, not copied; `to_numpy` would import pandas, for nothing."""
     if not len(values):
         return np.zeros(0)
-    return np.frombuffer(values.buffers()[1], np.float64, len(values), 8 * values.offset)
+    found = np.frombuffer(values.buffers()[1], np.float64, len(values), 8 * values.offset)
+    found.flags.writeable = False  # Arrow's arrays do not change
+    return found
 
 
 @cache

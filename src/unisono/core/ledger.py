@@ -628,13 +628,8 @@ class Ledger(_Uncopyable):
         with self._up_to_date():
             return tuple(sorted({v for cost in self._costs.values() for v in cost}))
 
-    @property
-    def year_key(self) -> Any:
-        """Equal for ledgers that have paid for the same things this year, where that is limited."""
-        with self._up_to_date():
-            return self._year_key()
-
     def _year_key(self) -> Any:
+        """Equal for ledgers that have paid for the same things this year, where that is limited."""
         if not self.policy.paced:
             return None
         now = self._now()

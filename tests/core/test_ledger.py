@@ -2,6 +2,7 @@
 
 import copy
 import errno
+import gc
 import math
 import os
 import pickle
@@ -390,6 +391,37 @@ def test_release_dispatch_once(ledger):
     assert (receipt.entry, receipt.index) == (0, 0)
     with pytest.raises(GrantMisused, match="left already"):
         ledger.dispatch(released)
+
+
+def test_of_threads_that_dispatch_one_release_one_succeeds(ledger, hasty):
+    value = contribution()
+    event, cost = paid_for(value)
+    released = release(ledger.authorize(cost).draw(0), value, event)
+    gate = threading.Barrier(8)
+
+    def dispatched(_):
+        gate.wait()
+        try:
+            return bool(ledger.dispatch(released))
+        except GrantMisused:
+            return False
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(dispatched, range(8))) == 1
+
+
+def test_many_ledgers_in_memory_are_ledgers_of_their_own(policy, cost):
+    policies = [replace(policy, dataset=f"ages {number}") for number in range(3)]
+    books = Ledger.all_in_memory(policies, ACCOUNTANT)
+    assert gc.isenabled()
+    assert [book.policy for book in books] == policies
+    assert len({book.identity for book in books}) == len({book.place for book in books}) == 3
+    books[1].authorize(cost, purpose="one")
+    assert [book.grants for book in books] == [0, 1, 0]
+    assert [sorted(book.purposes()) for book in books] == [[], ["one"], []]
+    assert len({book.spending_key for book in books}) == 2
+    [first, *later] = books[1]._journal.lines
+    assert (first["kind"], [line["kind"] for line in later]) == ("policy", ["cost", "grant"])
 
 
 def test_forged_changed_and_raw_releases_do_not_leave(ledger, policy):

@@ -7,6 +7,7 @@ everywhere; records, noise and coins are arguments of it, so no compiled program
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import jax
@@ -116,7 +117,7 @@ class Chunk:
         masks, noise = self._empty(len(rounds))
         jobs: list[tuple[int, int, slice, Event, bytes]] = []
         sampled: dict[tuple[Event, int], list[tuple[int, int, Draw]]] = {}
-        turns = self._turns
+        turns, together = self._turns, self._samples_batches and share == 1
         for row, number in enumerate(rounds):
             for column in map(int, np.flatnonzero(self.works[number, : len(grants)])):
                 grant = grants[column]
@@ -130,7 +131,7 @@ class Chunk:
                 named = None if self.named_rows is None else int(self.named_rows[number])
                 for step in range(steps):
                     draw = grant.draw(int(first) + step, study_hash, named)
-                    if self._samples_batches and share == 1:
+                    if together:
                         sampled.setdefault((event, column), []).append((row, step, draw))
                         continue
                     rows, part = self._chosen(draw, event, mine, number)
@@ -197,9 +198,10 @@ class Chunk:
         honest = facts.honest if study.trust is Trust.SECURE_SUM else 1
         noise = noise.release if isinstance(noise, Twofold) else noise
         if self.in_graph:
+            width = cache(lambda event: share_width(event, self.grid, honest))
             for row, step, mine, event, key in jobs:
                 noise.words[row, step, mine] = party_keys(key, mine.stop - mine.start)
-                noise.width[row, step, mine] = share_width(event, self.grid, honest)
+                noise.width[row, step, mine] = width(event)
             return
 
         def fill(job: tuple[int, int, slice, Event, bytes]) -> None:

@@ -24,14 +24,16 @@ def permutation(stream: Keystream, count: int) -> NDArray[np.intp]:
 def permutations(streams: Sequence[Keystream], count: int) -> NDArray[np.intp]:
     """A `permutation` of each stream (streams, count), in less time than one by one."""
     count = whole_number("count", count, 0, 2**31)
-    bits = np.uint64(count.bit_length())
     words = np.stack([stream.words(count) for stream in streams])
     # Each number in the last bits of its word: sorting is several times faster than finding an
     # order, and gives the same one unless words agree in all other bits.
-    placed = np.sort((words >> bits << bits) | np.arange(count, dtype=np.uint64), axis=1)
-    leading = placed >> bits
-    out = (placed - (leading << bits)).astype(np.intp)
-    for row in np.flatnonzero((leading[:, 1:] == leading[:, :-1]).any(axis=1)):
+    last = np.uint64((1 << count.bit_length()) - 1)
+    placed = words & ~last
+    placed |= np.arange(count, dtype=np.uint64)
+    placed.sort(axis=1)
+    out = (placed & last).astype(np.intp)
+    alike = (placed[:, 1:] ^ placed[:, :-1]) <= last
+    for row in np.flatnonzero(alike.any(axis=1)) if alike.any() else ():
         if len(np.unique(words[row])) == count:
             out[row] = np.argsort(words[row])
         else:
@@ -73,9 +75,11 @@ def repeated(numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
     """
     # Each place in the last bits of its number: as in `permutations`.
     bits = numbers.shape[1].bit_length()
-    placed = np.sort(numbers << bits | np.arange(numbers.shape[1]), axis=1)
-    ahead = placed >> bits
-    row, after = np.nonzero(ahead[:, 1:] == ahead[:, :-1])
+    placed = numbers << bits
+    placed |= np.arange(numbers.shape[1])
+    placed.sort(axis=1)
+    # Neighbours of the same number differ in the last bits alone.
+    row, after = np.nonzero((placed[:, 1:] ^ placed[:, :-1]) < (1 << bits))
     out = np.zeros(numbers.shape, np.bool_)
     out[row, placed[row, after + 1] & ((1 << bits) - 1)] = True
     return out

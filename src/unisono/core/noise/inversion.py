@@ -131,7 +131,7 @@ def inverted(
     """One draw of each stream (streams,), by a word that was read at this position of it; the
     table needs no guide."""
     values, certain = _search(table, words)
-    for i in range(len(words)) if always_exact else np.flatnonzero(~certain):
+    for i in range(len(words)) if always_exact else np.flatnonzero(~certain).tolist():
         uniform = LazyUniform(streams[i], words[i], position)
         values[i] = invert(uniform, table.cumulative, int(values[i]))
     return values

@@ -33,7 +33,7 @@ def permutations(streams: Sequence[Keystream], count: int) -> NDArray[np.intp]:
     placed.sort(axis=1)
     out = (placed & last).astype(np.intp)
     alike = (placed[:, 1:] ^ placed[:, :-1]) <= last
-    for row in np.flatnonzero(alike.any(axis=1)) if alike.any() else ():
+    for row in map(int, np.flatnonzero(alike.any(axis=1))):
         if len(np.unique(words[row])) == count:
             out[row] = np.argsort(words[row])
         else:

@@ -503,8 +503,9 @@ def test_the_sampler_used_is_the_sampler_accounted(ledger):
 
 
 @pytest.mark.parametrize("sampler", [Poisson(0.3), WithoutReplacement(7, 40), Everyone()])
-def test_a_list_of_the_chosen_is_the_mask_and_is_drawn_once(sampler):
-    """Two ledgers of one seed: one draw gives the mask, its twin the numbers of those in it."""
+def test_a_list_of_the_chosen_is_the_mask_in_secret_order_and_is_drawn_once(sampler):
+    """Two ledgers of one seed: one draw gives the mask, its twin the numbers of those in it (at
+    small rates a Poisson sample has the same law and other bits: `test_poisson_sample`)."""
 
     def twin():
         ledger = Ledger.in_memory(Policy("twin", Budget(8.0, 1e-5)), ACCOUNTANT, seed=11)
@@ -512,7 +513,14 @@ def test_a_list_of_the_chosen_is_the_mask_and_is_drawn_once(sampler):
         return ledger.authorize(cost).draw(0)
 
     draw = twin()
-    assert draw.chosen(sampler, 40).tolist() == np.flatnonzero(twin().sample(sampler, 40)).tolist()
+    chosen = draw.chosen(sampler, 40).tolist()
+    assert sorted(chosen) == np.flatnonzero(twin().sample(sampler, 40)).tolist()
+    assert sorted(chosen) != chosen
+    slots = draw.places(40, 2)
+    assert [sorted(own) for own in slots.tolist()] == [list(range(40))] * 2
+    assert slots[0].tolist() != slots[1].tolist()
+    with pytest.raises(GrantMisused, match="choose first"):
+        twin().places(40)
     with pytest.raises(GrantMisused, match="tossed already"):
         draw.chosen(sampler, 40)
     with pytest.raises(GrantMisused, match="tossed already"):

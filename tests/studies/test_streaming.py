@@ -1,5 +1,7 @@
 """Records that are read in blocks give the same integers as records in memory."""
 
+import math
+
 import jax
 import numpy as np
 import pyarrow
@@ -13,6 +15,9 @@ from unisono.core.streamed import BLOCK, StreamedColumns
 from unisono.core.study import Party
 from unisono.core.values import Private
 from unisono.data import RecordTable
+from unisono.data.arrow import ArrowColumn
+from unisono.data.cells import numbers
+from unisono.data.streams import read_ahead
 from unisono.engines import in_process
 from unisono.engines.streaming import BlockSums, streamable
 from unisono.errors import InvalidInput
@@ -263,3 +268,37 @@ def test_blocks_are_full_but_for_the_last():
     assert [int(mask.sum()) for _, mask in blocks] == [BLOCK, BLOCK, BLOCK, 7]
     found = np.concatenate([block[0][mask] for block, mask in blocks])
     np.testing.assert_array_equal(found, np.concatenate(batches))
+
+
+def test_reading_ahead_gives_the_same_batches_and_the_same_errors():
+    read = []
+
+    def batches():
+        for number in range(4):
+            read.append(number)
+            yield number
+        raise InvalidInput("it is damaged")
+
+    ahead = read_ahead(batches())
+    assert [next(ahead) for _ in range(4)] == [0, 1, 2, 3]
+    with pytest.raises(InvalidInput, match="it is damaged"):
+        next(ahead)
+    read.clear()
+    ahead = read_ahead(batches())
+    assert next(ahead) == 0
+    ahead.close()  # whoever stops early has read one batch too many at most
+    assert read == [0, 1]
+
+
+@pytest.mark.parametrize("kind", [pyarrow.float32(), pyarrow.float64(), pyarrow.int16()])
+def test_numbers_of_arrow_are_read_as_its_cells_are(kind):
+    """Without copies: where a slice begins, null, NaN and infinity must not matter."""
+    cells = [3, None, 5, 7, None, 11]
+    if kind != pyarrow.int16():
+        cells += [math.inf, math.nan, -math.inf, 0.5]
+    whole = pyarrow.array(cells, kind)
+    for part in (whole, whole[1:], whole[2:4], whole[:0], pyarrow.chunked_array([whole, whole])):
+        column = ArrowColumn("x", part)
+        np.testing.assert_array_equal(numbers(column), numbers(list(column)))
+    with pytest.raises(ValueError, match="read-only"):
+        numbers(ArrowColumn("x", whole[2:4]))[0] = 1

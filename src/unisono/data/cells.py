@@ -196,12 +196,17 @@ def numbers(values: Iterable[Any], decimal: str = ".") -> np.ndarray:
     if isinstance(values, ArrowColumn):
         if values.numeric is None:
             return values.each(lambda cells: numbers(cells, decimal))
-        values = values.numeric
+        return _finite(values.numeric)
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         with np.errstate(over="ignore"):
-            wide = values.astype(np.float64)
-        return np.where(np.isfinite(wide), wide, np.nan)
+            return _finite(values.astype(np.float64))
     return np.array([as_number(value, decimal) for value in values], np.float64)
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    """NaN in the place of what is infinite; the same array where nothing is."""
+    infinite = np.isinf(values)
+    return np.where(infinite, np.nan, values) if infinite.any() else values
 
 
 def codes(values: Iterable[Any], categories: Sequence[Any]) -> np.ndarray:

@@ -110,7 +110,7 @@ class BlockSums:
     def __init__(self, study: Study) -> None:
         self._parts = study.algorithm.in_parts
         if self._parts is not None:
-            self._local = jax.jit(_valid(self._parts.local))
+            self._local = jax.jit(_by_column(self._parts.local))
         else:
             self._local = jax.jit(numbers(partial(study.algorithm.local, study.facts)))
 
@@ -121,6 +121,8 @@ class BlockSums:
         total: Any = 0
         valid, pending = True, None
         for block, mask in columns.blocks():
+            if self._parts is not None:
+                block = tuple(column.T for column in block)
             now = self._local(public, state, block, mask, size)
             if pending is not None:  # the next block is read while this one is computed
                 total, valid = _added(total, valid, pending)
@@ -131,9 +133,15 @@ class BlockSums:
         return value.astype(np.int32), valid
 
 
-def _valid(local: Callable[..., Any]) -> Callable[..., Any]:
-    """As `numbers`, for what keeps its bound whatever the records."""
-    return lambda public, own, *given: (own, local(public, own, *given), jnp.asarray(True))
+def _by_column(local: Callable[..., Any]) -> Callable[..., Any]:
+    """As `numbers`, of columns that lie one after the other, for what keeps its bound whatever the
+    records. Tables read them so: a row-by-row layout would be strided through, column by column."""
+
+    def summed(public: Any, own: Any, columns: Any, *given: Any) -> Any:
+        rows = tuple(column.T for column in columns)
+        return own, local(public, own, rows, *given), jnp.asarray(True)
+
+    return summed
 
 
 def _added(total: Any, valid: bool, part: Any) -> tuple[Any, bool]:

@@ -319,7 +319,7 @@ def _as_arrays(posed: Posed, values: Values) -> tuple[np.ndarray, ...]:
     records, there = as_records(values)
     arrays = posed.encode(records)
     rows = arrays if there is None else as_rows(arrays, there)
-    return tuple(array.astype(np.float32) for array in rows)
+    return tuple(array.astype(np.float32, copy=False) for array in rows)
 
 
 _SWAMPED = (

@@ -184,6 +184,19 @@ def algorithms(relation):
             relation=relation,
         ),
     )
+    for family in ("binomial", "gaussian", "poisson"):
+        yield (
+            f"fisher-scoring-{family}",
+            ROW,
+            lambda f=family: methods.fisher_scoring(
+                f, FEATURES - 1, 2.0, DELTA, relation, rounds=2
+            ),
+        )
+    yield (
+        "column-scales",
+        ROW,
+        lambda: methods.column_scales("poisson", FEATURES - 1, 2.0, DELTA, relation),
+    )
     yield from _as_printed(relation)
     if relation is not Relation.ADD_OR_REMOVE:
         yield (

@@ -18,6 +18,9 @@ A cell that is none of these is missing, and the declaration says what becomes o
     missing = VALUE           a public constant; never a mean or median of records, which would be
                               a release
 
+Files also say it by numbers that are no measurements, as -9, 99 or 31.12.9999; `missing_codes`
+lists those, from the codebook. Without it they would be clipped to the bounds like any number.
+
 Whatever is made of a record is made of that record alone and of what is written here.
 """
 
@@ -74,6 +77,10 @@ class ColumnKind(Config):
 
     def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
         raise NotImplementedError
+
+    def coded(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+        """Which cells hold one of the `missing_codes`, where the kind has them: bool (n,)."""
+        return np.zeros(len(list(cells)), bool)
 
     def features(self, name: str) -> tuple[Feature, ...]:
         raise NotImplementedError
@@ -205,6 +212,9 @@ class Number(NumericColumn):
         description="What becomes of a cell that is no number: its record counts nowhere (drop "
         "record), a further feature says so (indicator), or this public number takes its place.",
     )
+    missing_codes: Annotated[tuple[float, ...] | None, AddedLater] = Field(
+        None, description="Numbers that stand for a missing value, as [-9, 999]."
+    )
     transform: Annotated[Literal["log1p", "sqrt"] | None, AddedLater] = Field(
         None, description="How models see it: log(1 + x) or the square root."
     )
@@ -267,7 +277,12 @@ class Number(NumericColumn):
 
     def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
         found = numbers(cells, decimal)
+        if self.missing_codes:
+            found = np.where(np.isin(found, self.missing_codes), np.nan, found)
         return found if not isinstance(self.missing, float) else _constant(found, self.missing)
+
+    def coded(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+        return np.isin(numbers(cells, decimal), self.missing_codes or ())
 
     @property
     def private(self) -> bool:
@@ -402,10 +417,19 @@ class Category(NamedColumn):
         description="What becomes of an empty cell: its record counts nowhere (drop record), it is "
         "a value of its own (category), or this one of the values takes its place.",
     )
+    missing_codes: Annotated[tuple[str, ...] | None, AddedLater] = Field(
+        None, description='What else stands for an empty cell, as ["9", "refused"].'
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> "Category":
         require_distinct(self.values)
+        require_distinct(self.missing_codes or ())
+        if both := set(self.values) & set(self.missing_codes or ()):
+            raise InvalidInput(
+                f"{sorted(both)[0]!r} stands in values and in missing_codes: a cell is one or the "
+                "other; keep one"
+            )
         require_known(self.missing, self.values)
         return self
 
@@ -416,7 +440,14 @@ class Category(NamedColumn):
 
     def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
         cells = list(cells) if not isinstance(cells, np.ndarray) else cells
-        return self._placed(codes(cells, self.values), blanks(cells))
+        places, coded = codes(cells, self.values), self.coded(cells)
+        return self._placed(np.where(coded, -1, places), blanks(cells) | coded)
+
+    def coded(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+        cells = list(cells) if not isinstance(cells, np.ndarray) else cells
+        if not self.missing_codes:
+            return np.zeros(len(cells), bool)
+        return codes(cells, self.missing_codes) >= 0
 
 
 class Ordinal(NamedColumn):
@@ -514,6 +545,9 @@ class Date(NumericColumn):
     missing: Literal["drop record", "indicator"] | None = Field(
         None, description="What becomes of a cell that is no date: drop record, or indicator."
     )
+    missing_codes: Annotated[tuple[str, ...] | None, AddedLater] = Field(
+        None, description='Days that stand for a missing one, written as in the file: ["9999-12-31"].'
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> "Date":
@@ -525,12 +559,25 @@ class Date(NumericColumn):
             if text is not None and math.isnan(_day(text)):
                 raise InvalidInput(f"{name}: {text!r} is no day: write it as 2024-03-01")
         require_range(_day(self.bounds[0]), _day(self.bounds[1]), self.bounds)
+        for text in self.missing_codes or ():
+            if math.isnan(float(dates([text], self.format)[0])):
+                raise InvalidInput(
+                    f"missing_codes: {text!r} is no day as {self.format or 'ISO 8601'} writes them: "
+                    "such a cell is missing anyway; leave it out"
+                )
         if len(set(self.parts)) < len(self.parts):
             raise InvalidInput(f"parts = {list(self.parts)}: name each once")
         return self
 
     def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
-        return self._years(dates(cells, self.format))
+        days = dates(cells, self.format)
+        return self._years(np.where(self._coded(days), np.nan, days))
+
+    def coded(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+        return self._coded(dates(cells, self.format))
+
+    def _coded(self, days: np.ndarray) -> np.ndarray:
+        return np.isin(days, dates(self.missing_codes or (), self.format))
 
     @property
     def wanted(self) -> str:

@@ -310,7 +310,7 @@ class _Reading:
     def of(cls, table: RecordTable, name: str, column: ColumnKind) -> "_Reading":
         cells = table.column(name)
         values = _bare(column).read(cells, table.decimal)
-        unread, blank = np.isnan(values), blanks(cells)
+        unread, blank = np.isnan(values), blanks(cells) | column.coded(cells, table.decimal)
         return cls(name, column, cells, values, unread & ~blank, unread & blank)
 
     @property
@@ -348,8 +348,9 @@ class _Reading:
         if self.unreadable.any():
             yield from self._unreadable(fate, target, decimal)
         if empty.any():
-            share = np.count_nonzero(empty) / len(empty)
-            words = f"{_cells(empty)} empty, {share:.0%} of {len(empty)}"
+            coded = np.count_nonzero(self.column.coded(self.cells, decimal) & empty)
+            empty_words = "empty" if not coded else "empty or say so by a code"
+            words = f"{_cells(empty)} {empty_words}, {_share(empty)} of {len(empty)}"
             yield self._finding(empty, words, fate, problem=False, show=False)
         if self.outside.any():
             low, high = self.column.span  # type: ignore[attr-defined]
@@ -441,12 +442,24 @@ def _fate(column: ColumnKind, target: bool) -> str:
             "declared of missing cells"
         )
     if missing == "drop record":
-        return 'the record counts nowhere, as declared (missing = "drop record")'
+        return (
+            "the record teaches a model nothing, and counts in no statistic of the column, as "
+            'declared (missing = "drop record")'
+        )
     if missing == "indicator":
         return 'a further feature says so, as declared (missing = "indicator")'
     if missing == "category":
         return 'it is a value of its own, as declared (missing = "category")'
     return f"{as_text(missing)} takes its place, as declared"
+
+
+def _share(which: np.ndarray) -> str:
+    """
+    >>> _share(np.array([True, False])), _share(np.arange(300) == 0)
+    ('50%', 'less than 1%')
+    """
+    share = np.count_nonzero(which) / len(which)
+    return "less than 1%" if 0 < share < 0.01 else f"{share:.0%}"
 
 
 def _cells(which: np.ndarray) -> str:

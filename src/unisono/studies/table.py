@@ -16,6 +16,7 @@ import warnings
 import numpy as np
 
 from unisono.data import RecordTable
+from unisono.data.cells import blanks
 from unisono.data.columns import ColumnKind, NumericColumn
 from unisono.data.encoding import Values
 from unisono.data.people import by_person, persons_of, warn_of_people
@@ -44,10 +45,16 @@ def values_of(file: StudyFile, table: RecordTable, party: str, key: bytes | None
 
 
 def _values(file: StudyFile, table: RecordTable) -> Values:
-    values = {}
+    values, declared = {}, {}
     for name, column in file.data.columns.items():
         values[name] = own = _read(table, name, column)
-        table.warn_unread(np.isnan(own), name, column.wanted)
+        unread = np.isnan(own)
+        if column.incomplete:  # declared: said once for all columns, and no reason to correct a cell
+            cells = table.column(name)
+            empty = unread & (blanks(cells) | column.coded(cells, table.decimal))
+            declared[name], unread = int(np.count_nonzero(empty)), unread & ~empty
+        table.warn_unread(unread, name, column.wanted)
+    table.tell_empty(declared)
     _warn_of_one_class(file, values, table.name)
     return values
 

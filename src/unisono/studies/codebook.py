@@ -1,10 +1,10 @@
 """Declarations of columns from what is written about them: a codebook, or a database's schema.
 
-    name,type,minimum,maximum,values,label
-    age,integer,18,100,,age at first visit
-    sex,category,,,F|M,
-    stage,ordinal,,,I|II|III,
-    died,boolean,,,,
+    name,type,minimum,maximum,values,missing,label
+    age,integer,18,100,,999,age at first visit
+    sex,category,,,F|M,9,
+    stage,ordinal,,,I|II|III,,
+    died,boolean,,,,,
 
 Both are public knowledge, which records are not, so that no value is ever read here: a Parquet file
 gives the names and types of its columns, and a database the rows of its information_schema.columns.
@@ -14,7 +14,7 @@ refuses a study with any of it.
 
 import csv
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ _TITLES = {
     "high": ("maximum", "max", "high", "highest"),
     "range": ("range", "bounds"),
     "values": ("values", "categories", "levels", "codes"),
+    "missing": ("missing", "missing_codes", "missing_values", "missing codes", "missing values"),
     "format": ("format",),
     "label": ("label", "labels", "description", "text"),
 }
@@ -176,14 +177,28 @@ def _declaration(row: Mapping[str, str]) -> Mapping[str, Any] | None:
             raise InvalidInput(
                 f"values {row.get('values', '')!r}: list each of at least two once, as F|M"
             )
-        return {"kind": "category" if kind == "integer" else kind, "values": values or TODO}
+        # Values of an ordinal that are in no list are missing anyway.
+        known = {} if kind == "ordinal" else _missing_codes(row)
+        return {"kind": "category" if kind == "integer" else kind, "values": values or TODO, **known}
     if kind == "date":
         written = {"format": row["format"]} if row.get("format") else {}
-        return {"kind": kind, "bounds": _days(row), **written}
+        return {"kind": kind, "bounds": _days(row), **written, **_missing_codes(row)}
     if kind in ("number", "integer"):
         whole = {"integer": True} if kind == "integer" else {}
-        return {"kind": "number", "bounds": _bounds(row), **whole}
+        return {"kind": "number", "bounds": _bounds(row), **whole, **_missing_codes(row, float)}
     return None
+
+
+def _missing_codes(row: Mapping[str, str], read: Callable[[str], Any] = str) -> dict[str, Any]:
+    """What the codebook says of missing values, where it says something."""
+    said = _values(row.get("missing", ""))
+    try:
+        return {"missing_codes": tuple(map(read, said))} if said else {}
+    except ValueError:
+        raise InvalidInput(
+            f"missing {row['missing']!r}: list the numbers that stand for a missing value, as "
+            "-9|999; words in a column of numbers are missing anyway"
+        ) from None
 
 
 def _kind(said: str) -> str | None:

@@ -55,6 +55,15 @@ NAN = math.nan
         (column(kind="true-false"), ["Yes", "f", "1", "maybe", None], [1, 0, 1, NAN, NAN]),
         (column(kind="true-false", missing=True), ["no", ""], [0, 1]),
         (column(kind="true-false", missing="category"), ["no", ""], [0, 2]),
+        (number(missing_codes=(-9.0, 999.0)), ["1", "-9.0", "999", "99"], [1, NAN, NAN, 99]),
+        (number(missing_codes=(-9.0,), missing=4.0), ["1", "-9"], [1, 4]),
+        (number(missing_codes=(9.0,), missing="indicator"), np.array([1.0, 9.0]), [1, NAN]),
+        (category("a", "b", missing_codes=("9", "refused")), ["b", "9.0", "refused"], [1, NAN, NAN]),
+        (
+            category("a", "b", other=True, missing="category", missing_codes=("9",)),
+            ["b", "c", "9", ""],
+            [1, 2, 3, 3],
+        ),
     ],
 )
 def test_every_declaration_says_what_becomes_of_an_odd_cell(declared, cells, read):
@@ -78,6 +87,14 @@ def test_every_declaration_says_what_becomes_of_an_odd_cell(declared, cells, rea
         ({"kind": "category", "values": ("a", "(missing)")}, "rename it"),
         ({"kind": "category", "values": ("a", "b"), "missing": "c"}, "one of a, b"),
         ({"kind": "ordinal", "values": ("a", "b"), "missing": "category"}, "no place in an order"),
+        (
+            {"kind": "category", "values": ("a", "9"), "missing_codes": ("9",)},
+            "'9' stands in values and in missing_codes",
+        ),
+        (
+            {"kind": "date", "bounds": ("2020-01-01", "2021-01-01"), "missing_codes": ("never",)},
+            "such a cell is missing anyway",
+        ),
         ({"kind": "date", "bounds": ("2020-01-01", "soon")}, "'soon' is no day"),
         ({"kind": "date", "bounds": ("2020-01-01", "2010-01-01")}, "2020-01-01 to 2010-01-01"),
     ],
@@ -227,6 +244,24 @@ def test_parts_of_a_date_are_those_of_the_calendar(moment):
             assert np.flatnonzero(hot).tolist() == ([place - 1] if place else [])
 
 
+def test_days_may_stand_for_a_missing_one():
+    declared = column(
+        kind="date",
+        bounds=("2000-01-01", "2030-01-01"),
+        format="%d.%m.%Y",
+        missing_codes=("31.12.9999",),
+    )
+    cells = ["31.12.9999", "01.01.2020", "31.12.2999"]
+    assert np.isnan(declared.read(cells)).tolist() == [True, False, False]
+    assert declared.coded(cells).tolist() == [True, False, False]
+
+
+def test_codes_are_public_and_part_of_the_agreement_and_silence_is_as_before():
+    assert "missing_codes" not in number().hashed
+    assert number(missing_codes=(-9.0,)).hashed != number().hashed
+    assert number(missing_codes=(-9.0,)).hashed != number(missing_codes=(-8.0,)).hashed
+
+
 def test_full_hours_are_their_own():
     told = Date(kind="date", bounds=("1900-01-01", "2100-01-02"), parts=("hour",))
     first = datetime.datetime(1932, 2, 23)
@@ -306,12 +341,17 @@ def test_a_decimal_comma_leaves_no_doubt(text, value):
 # ------------------------------------------------------------- one record, one row
 
 DECLARED = {
-    "n": number(-3, 9, missing="indicator"),
+    "n": number(-3, 9, missing="indicator", missing_codes=(7.0,)),
     "spline": number(0, 9, knots=(1.0, 4.0, 8.0)),
-    "c": category("a", "b", other=True, missing="category"),
+    "c": category("a", "b", other=True, missing="category", missing_codes=("x",)),
     "o": column(kind="ordinal", values=("a", "b", "x"), missing="b"),
     "t": column(kind="true-false", missing="category"),
-    "d": column(kind="date", bounds=("2000-01-01", "2030-01-01"), parts=("year", "weekday")),
+    "d": column(
+        kind="date",
+        bounds=("2000-01-01", "2030-01-01"),
+        parts=("year", "weekday"),
+        missing_codes=("0001-01-01",),
+    ),
 }
 CELLS = st.one_of(
     st.none(),

@@ -59,6 +59,9 @@ QUESTIONS = {
     "components": components.principal_components((0, 1, 2), (BOX,) * 3, 2),
     "range": ranges.column_range(3, "range"),
     "range-fine": ranges.column_range(3, "range", replace(ranges.EXACT, branching=4)),
+    "moments-counted": statistics.mean(0, BOX, wanted=("mean", "variance")).counting(),
+    "mean-counted": statistics.mean(0, BOX, spread=False).counting(),
+    "quantiles-counted": quantiles.median(2, BOX, branching=4).counting(),
 }
 
 TABLE = (
@@ -67,7 +70,7 @@ TABLE = (
     NamedVariable("stage", 2, ("I", "II", "(missing)"), total=True),
 )
 
-PURE = {"histogram", "quantiles", "range"}
+PURE = {"histogram", "quantiles", "range", "mean-counted", "quantiles-counted"}
 
 
 def _surveys(relation):

@@ -55,6 +55,17 @@ def test_a_codebook_that_says_everything_gives_a_study_that_is_ready(tmp_path):
     assert "# 1=male, 2=female" in text
 
 
+def test_a_codebook_knows_codes_for_missing_values(tmp_path):
+    text = "name;type;range;values;missing\nage;integer;0:110;;-9|999\nsex;category;;F|M;9=refused\n"
+    text += "day;date;2000-01-01:2020-12-31;;9999-12-31\nstage;ordinal;;I|II;9\n"
+    (tmp_path / "codebook.csv").write_text(text)
+    init(tmp_path / "study.toml", "--codebook", tmp_path / "codebook.csv", *PEOPLE)
+    columns = load_study(tmp_path / "study.toml").data.columns
+    assert columns["age"].missing_codes == (-9.0, 999.0)
+    assert columns["sex"].missing_codes == ("9",)
+    assert columns["day"].missing_codes == ("9999-12-31",)
+
+
 def test_what_a_database_does_not_say_is_left_to_people_and_refused_by_check(tmp_path):
     rows = "table_name,column_name,data_type\nvisit,age,integer\nvisit,sex,character varying(2)\n"
     rows += "visit,seen,timestamp without time zone\nvisit,scan,bytea\nvisit,died,boolean\n"
@@ -124,6 +135,7 @@ def test_an_option_counts_before_the_codebook(tmp_path):
         ("name,type\nage,\n", "neither a type nor a range nor values"),
         ("name,type\nscan,bytea\n", "names no column that could be declared"),
         ('name,type\n"age,integer\n', "this is not CSV"),
+        ("name,type,range,missing\nage,integer,0:9,none\n", "as -9|999; words in a column of"),
     ],
 )
 def test_what_is_wrong_with_a_codebook(tmp_path, text, words):

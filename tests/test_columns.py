@@ -64,6 +64,16 @@ NAN = math.nan
             ["b", "c", "9", ""],
             [1, 2, 3, 3],
         ),
+        (
+            column(kind="ordinal", values=("1", "2"), missing_codes=("9",), missing="1"),
+            ["2", "9"],
+            [1, 0],
+        ),
+        (
+            column(kind="true-false", missing_codes=("9",), missing="category"),
+            ["1", "9", "x"],
+            [1, 2, 2],
+        ),
     ],
 )
 def test_every_declaration_says_what_becomes_of_an_odd_cell(declared, cells, read):
@@ -91,6 +101,8 @@ def test_every_declaration_says_what_becomes_of_an_odd_cell(declared, cells, rea
             {"kind": "category", "values": ("a", "9"), "missing_codes": ("9",)},
             "'9' stands in values and in missing_codes",
         ),
+        ({"kind": "true-false", "missing_codes": ("1",)}, "'1' is read as true or false"),
+        ({"kind": "ordinal", "values": ("a", "b"), "missing_codes": ("a",)}, "keep one"),
         (
             {"kind": "date", "bounds": ("2020-01-01", "2021-01-01"), "missing_codes": ("never",)},
             "such a cell is missing anyway",

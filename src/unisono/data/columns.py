@@ -79,8 +79,8 @@ class ColumnKind(Config):
         raise NotImplementedError
 
     def coded(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
-        """Which cells hold one of the `missing_codes`, where the kind has them: bool (n,)."""
-        return np.zeros(len(list(cells)), bool)
+        """Which cells hold one of the `missing_codes`: bool (n,)."""
+        raise NotImplementedError
 
     def features(self, name: str) -> tuple[Feature, ...]:
         raise NotImplementedError
@@ -170,6 +170,11 @@ class NamedColumn(ColumnKind):
     @property
     def mean_square(self) -> float:
         return 1 - 1 / len(self.levels)
+
+    def coded(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+        cells = list(cells) if not isinstance(cells, np.ndarray) else cells
+        listed = getattr(self, "missing_codes", None)
+        return codes(cells, listed) >= 0 if listed else np.zeros(len(cells), bool)
 
     def _placed(self, places: np.ndarray, blank: np.ndarray) -> np.ndarray:
         """Places with what is declared of others and of missing values; NaN where nothing is.
@@ -424,12 +429,7 @@ class Category(NamedColumn):
     @model_validator(mode="after")
     def _fits(self) -> "Category":
         require_distinct(self.values)
-        require_distinct(self.missing_codes or ())
-        if both := set(self.values) & set(self.missing_codes or ()):
-            raise InvalidInput(
-                f"{sorted(both)[0]!r} stands in values and in missing_codes: a cell is one or the "
-                "other; keep one"
-            )
+        require_apart(self.values, self.missing_codes)
         require_known(self.missing, self.values)
         return self
 
@@ -443,12 +443,6 @@ class Category(NamedColumn):
         places, coded = codes(cells, self.values), self.coded(cells)
         return self._placed(np.where(coded, -1, places), blanks(cells) | coded)
 
-    def coded(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
-        cells = list(cells) if not isinstance(cells, np.ndarray) else cells
-        if not self.missing_codes:
-            return np.zeros(len(cells), bool)
-        return codes(cells, self.missing_codes) >= 0
-
 
 class Ordinal(NamedColumn):
     """A column of named values in an order, as stages of a disease: one number for models, values
@@ -460,6 +454,9 @@ class Ordinal(NamedColumn):
         None,
         description="What becomes of an empty cell: drop record, or one of the values instead.",
     )
+    missing_codes: Annotated[tuple[str, ...] | None, AddedLater] = Field(
+        None, description='What else stands for an empty cell, as ["9", "does not apply"].'
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> "Ordinal":
@@ -470,6 +467,7 @@ class Ordinal(NamedColumn):
                 'record", one of the values, or kind = "category"'
             )
         require_known(self.missing, self.values)
+        require_apart(self.values, self.missing_codes)
         return self
 
     @property
@@ -478,7 +476,8 @@ class Ordinal(NamedColumn):
 
     def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
         cells = list(cells) if not isinstance(cells, np.ndarray) else cells
-        return self._placed(codes(cells, self.values), blanks(cells))
+        places, coded = codes(cells, self.values), self.coded(cells)
+        return self._placed(np.where(coded, -1, places), blanks(cells) | coded)
 
     def features(self, name: str) -> tuple[Feature, ...]:
         return (Feature(name, 0.0, len(self.values) - 1.0),)
@@ -498,6 +497,20 @@ class TrueFalse(NamedColumn):
     missing: Annotated[Literal["drop record", "category"] | bool | None, AddedLater] = Field(
         None, description="What becomes of an empty cell: drop record, category, true or false."
     )
+    missing_codes: Annotated[tuple[str, ...] | None, AddedLater] = Field(
+        None, description='What else stands for an empty cell, as ["8", "9"].'
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> "TrueFalse":
+        require_apart((), self.missing_codes)
+        for text in self.missing_codes or ():
+            if not math.isnan(truths([text])[0]):
+                raise InvalidInput(
+                    f"missing_codes: {text!r} is read as true or false; leave it out, or declare a "
+                    "category"
+                )
+        return self
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -677,6 +690,16 @@ def require_distinct(values: tuple[str, ...]) -> None:
                 f"values {', '.join(values)!r}: {reserved!r} is what other or missing values are "
                 "called here; rename it"
             )
+
+
+def require_apart(values: tuple[str, ...], missing_codes: tuple[str, ...] | None) -> None:
+    """Refuse codes for missing values that are values."""
+    require_distinct(missing_codes or ())
+    if both := set(values) & set(missing_codes or ()):
+        raise InvalidInput(
+            f"{sorted(both)[0]!r} stands in values and in missing_codes: a cell is one or the "
+            "other; keep one"
+        )
 
 
 def require_known(missing: str | None, values: tuple[str, ...]) -> None:

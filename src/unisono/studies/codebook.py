@@ -171,15 +171,14 @@ def _declaration(row: Mapping[str, str]) -> Mapping[str, Any] | None:
                 "true-false or date"
             )
     if kind == "true-false":
-        return {"kind": kind}
+        return {"kind": kind, **_missing_codes(row)}
     if kind in ("category", "ordinal") or (values and kind == "integer"):
         if len(values) == 1 or len(set(values)) < len(values):
             raise InvalidInput(
                 f"values {row.get('values', '')!r}: list each of at least two once, as F|M"
             )
-        # Values of an ordinal that are in no list are missing anyway.
-        known = {} if kind == "ordinal" else _missing_codes(row)
-        return {"kind": "category" if kind == "integer" else kind, "values": values or TODO, **known}
+        own = "category" if kind == "integer" else kind
+        return {"kind": own, "values": values or TODO, **_missing_codes(row)}
     if kind == "date":
         written = {"format": row["format"]} if row.get("format") else {}
         return {"kind": kind, "bounds": _days(row), **written, **_missing_codes(row)}

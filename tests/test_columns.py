@@ -58,7 +58,11 @@ NAN = math.nan
         (number(missing_codes=(-9.0, 999.0)), ["1", "-9.0", "999", "99"], [1, NAN, NAN, 99]),
         (number(missing_codes=(-9.0,), missing=4.0), ["1", "-9"], [1, 4]),
         (number(missing_codes=(9.0,), missing="indicator"), np.array([1.0, 9.0]), [1, NAN]),
-        (category("a", "b", missing_codes=("9", "refused")), ["b", "9.0", "refused"], [1, NAN, NAN]),
+        (
+            category("a", "b", missing_codes=("9", "refused")),
+            ["b", "9.0", "refused"],
+            [1, NAN, NAN],
+        ),
         (
             category("a", "b", other=True, missing="category", missing_codes=("9",)),
             ["b", "c", "9", ""],

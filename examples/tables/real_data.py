@@ -10,7 +10,7 @@ licence of its own package), so none of them lie here.
 
     flchain   survival          free light chains and mortality, 7,874 persons (Dispenzieri 2012)
     yrbss     openintro         a survey among 13,583 students (Youth Risk Behavior Surveillance)
-    randhie   sampleSelection   20,190 years of 5,912 persons in the RAND health insurance experiment
+    randhie   sampleSelection   20,190 years of 5,912 persons, RAND health insurance experiment
     spam      DAAG              4,601 e-mails, six columns of spambase
     radar     robustbase        1,573 points of a satellite's radar picture near Munich
 """

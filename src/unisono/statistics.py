@@ -45,6 +45,7 @@ from unisono.core.study import Party, Result, Study, warn_large_delta
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
 from unisono.data import codes, listed, numbers, still_divided, warn_unread
+from unisono.data.cells import blanks
 from unisono.engines import one_round
 from unisono.errors import InvalidInput
 from unisono.releases.exact_sums import (
@@ -145,9 +146,12 @@ def mean(
     `missing="drop record"`, too.
     """
     terms = _terms(f"mean of {name}", epsilon, delta, ledger, confidence)
-    if _drops(missing) and not terms.hidden:
+    dropped = _drops(missing)
+    if dropped and not terms.hidden:
         return _moment("mean", values, bounds, terms, name, None, missing)
-    records, low, high = _read(values, bounds, centred=True, divided=not terms.hidden)
+    records, low, high = _read(
+        values, bounds, centred=True, divided=not terms.hidden, dropped=dropped
+    )
     centre, half = low / 2 + high / 2, high / 2 - low / 2
     rows = BoundedRows(records, (low, high), centre, half if terms.hidden else None)
     found = _released(terms, ColumnSums(half, rows.shape[1]), rows, bounds=[low, high])
@@ -262,8 +266,9 @@ def quantile(
         raise InvalidInput("no level was asked for: give one between 0 and 1, as 0.5")
     title = f"median of {name}" if levels == (0.5,) else f"quantiles of {name}"
     terms = _terms(title, epsilon, delta, ledger, confidence)
-    divided = not (_drops(missing) or terms.hidden)
-    records, low, high = _read(values, bounds, within=_SINGLES, divided=divided)
+    dropped = _drops(missing)
+    divided = not (dropped or terms.hidden)
+    records, low, high = _read(values, bounds, within=_SINGLES, divided=divided, dropped=dropped)
     question = quantiles(0, (low, high), levels, name=name)
     question = question if divided or terms.hidden else question.counting()
     found = _surveyed(
@@ -406,8 +411,9 @@ def _moment(
 ) -> Estimate:
     from unisono.algorithms import statistics as questions
 
-    divided = not (_drops(missing) or terms.hidden)
-    records, low, high = _read(values, bounds, within=_SINGLES, divided=divided)
+    dropped = _drops(missing)
+    divided = not (dropped or terms.hidden)
+    records, low, high = _read(values, bounds, within=_SINGLES, divided=divided, dropped=dropped)
     spread = word != "mean" or not terms.privacy.pure
     question = questions.mean(0, (low, high), name=name, wanted=(word,), spread=spread)
     question = question if divided or terms.hidden else question.counting()
@@ -469,10 +475,11 @@ def _read(
     centred: bool = False,
     within: tuple[float, float] = _DOUBLES,
     divided: bool = False,
+    dropped: bool = False,
 ) -> tuple[np.ndarray, float, float]:
     """Numbers (n,), NaN where a value is none, and the bounds; whoever holds them is told which lie
     outside. They are clipped where they are used. `divided` by the number of all records, values
-    that are missing move the answer, which is told too."""
+    that are missing move the answer, which is told too; `dropped`, empty ones are as declared."""
     low, high = (float(b) for b in bounds)
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise InvalidInput(
@@ -497,7 +504,8 @@ def _read(
     else:
         records = numbers(column)
         moved = still_divided('missing="drop record"') if divided else ""
-        warn_unread(np.isnan(records), "values", "finite numbers", moved)
+        unread = np.isnan(records) & ~blanks(column) if dropped else np.isnan(records)
+        warn_unread(unread, "values", "finite numbers", moved)
     warn_of_clipping(records, low, high, "values")
     return records, low, high
 
@@ -505,7 +513,7 @@ def _read(
 def _drops(missing: str | None) -> bool:
     if missing not in (None, "drop record"):
         raise InvalidInput(
-            f"missing = {missing!r}: write \"drop record\", or leave it out; a study file can say "
+            f'missing = {missing!r}: write "drop record", or leave it out; a study file can say '
             "more of missing values"
         )
     return missing is not None

@@ -86,8 +86,8 @@ def test_sparse_columns_stay_centred_at_zero():
 
 @pytest.mark.parametrize("zeros", [0.85, 0.93])
 def test_a_column_of_mostly_zeros_has_a_range(zeros):
-    """As shares of words in e-mails: a range of 1e-9 would make weights of 1e9. Of 40 seeds none may
-    fail; without laws of such spikes a third did at 0.85."""
+    """As shares of words in e-mails: a range of 1e-9 would make weights of 1e9. Of 40 draws none
+    may fail."""
     generator = np.random.default_rng(4)
     values = np.where(generator.random(4600) < zeros, 0.0, generator.exponential(0.7, 4600))
     cells = np.clip(np.searchsorted(COARSE.edges, values, side="right") - 1, 0, 127)

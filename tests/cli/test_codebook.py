@@ -56,7 +56,9 @@ def test_a_codebook_that_says_everything_gives_a_study_that_is_ready(tmp_path):
 
 
 def test_a_codebook_knows_codes_for_missing_values(tmp_path):
-    text = "name;type;range;values;missing\nage;integer;0:110;;-9|999\nsex;category;;F|M;9=refused\n"
+    text = (
+        "name;type;range;values;missing\nage;integer;0:110;;-9|999\nsex;category;;F|M;9=refused\n"
+    )
     text += "day;date;2000-01-01:2020-12-31;;9999-12-31\nstage;ordinal;;I|II;9\n"
     text += "ill;boolean;;;8|9\n"
     (tmp_path / "codebook.csv").write_text(text)

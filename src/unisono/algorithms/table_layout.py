@@ -71,8 +71,8 @@ def decimals(low: float, high: float) -> int:
 
 
 def number(value: float, places: int) -> str:
-    """With thousands apart from 10,000 on, as 1996 may be a year; and no zeros after a number that is
-    exact.
+    """With thousands apart from 10,000 on, as 1996 may be a year; and no zeros after a number that
+    is exact.
 
     >>> number(1996.77, 2), number(12345.0, 0), number(3.0, 6)
     ('1996.77', '12,345', '3')

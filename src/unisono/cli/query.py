@@ -100,7 +100,8 @@ def query(
         ),
     ] = None,
     decimal: Annotated[
-        str, typer.Option(metavar="MARK", help="Decimal mark of numbers in CSV files: . or a comma.")
+        str,
+        typer.Option(metavar="MARK", help="Decimal mark of numbers in CSV files: . or a comma."),
     ] = ".",
     encoding: Annotated[
         str, typer.Option(help="Of CSV files: utf-8, utf-16 or latin-1.")

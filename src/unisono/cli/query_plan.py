@@ -285,8 +285,8 @@ def parse_codes(texts: Sequence[str]) -> dict[str, tuple[float, ...]]:
         found[name] = tuple(as_number(part) for part in rest.split(","))
         if any(map(math.isnan, found[name])):
             raise InvalidInput(
-                f"--missing-codes {name}={rest}: write numbers with commas between them, as -9,999; "
-                "words in a column of numbers are missing anyway"
+                f"--missing-codes {name}={rest}: write numbers with commas between them, as -9,999"
+                "; words in a column of numbers are missing anyway"
             )
     return found
 

@@ -559,7 +559,8 @@ class Date(NumericColumn):
         None, description="What becomes of a cell that is no date: drop record, or indicator."
     )
     missing_codes: Annotated[tuple[str, ...] | None, AddedLater] = Field(
-        None, description='Days that stand for a missing one, written as in the file: ["9999-12-31"].'
+        None,
+        description='Days that stand for a missing one, as in the file: ["9999-12-31"].',
     )
 
     @model_validator(mode="after")
@@ -575,7 +576,7 @@ class Date(NumericColumn):
         for text in self.missing_codes or ():
             if math.isnan(float(dates([text], self.format)[0])):
                 raise InvalidInput(
-                    f"missing_codes: {text!r} is no day as {self.format or 'ISO 8601'} writes them: "
+                    f"missing_codes: {text!r} is no day as {self.format or 'ISO 8601'} has them: "
                     "such a cell is missing anyway; leave it out"
                 )
         if len(set(self.parts)) < len(self.parts):

@@ -101,6 +101,7 @@ class Inspection:
     complete: int | None
     columns: tuple[ColumnCounts, ...]
     findings: tuple[Finding, ...]
+    persons: int | None = None  # where they are the unit
 
     @property
     def problems(self) -> tuple[Finding, ...]:
@@ -115,6 +116,7 @@ class Inspection:
             "file": self.path,
             "party": self.party,
             "records": self.records,
+            **({} if self.persons is None else {"persons": self.persons}),
             "complete_records": self.complete,
             "columns": {column.name: column.to_json() for column in self.columns},
             "problems": [finding.to_json() for finding in self.problems],
@@ -159,7 +161,13 @@ def inspect_file(file: StudyFile, path: str | Path, party: str) -> Inspection:
             )
         )
     return Inspection(
-        str(path), party, table.rows, complete, tuple(columns), tuple(_sorted(findings))
+        str(path),
+        party,
+        table.rows,
+        complete,
+        tuple(columns),
+        tuple(_sorted(findings)),
+        _persons(file, table),
     )
 
 
@@ -223,15 +231,22 @@ def _separator(data: Schema) -> str:
     return words.get(data.csv.separator or "", "commas, semicolons, tabs or bars")
 
 
+def _persons(file: StudyFile, table: RecordTable) -> int | None:
+    """How many persons the records are about, where persons are the unit."""
+    person = file.data.person
+    if person is None or person not in table.columns:
+        return None
+    return len(set(map(owner_of, table.column(person))) - {None})
+
+
 def _size(file: StudyFile, table: RecordTable, party: str) -> Iterator[Finding]:
     stated, found, units = file.parties[file.party(party)].records, table.rows, "records"
     person = file.data.person
     if person is not None:
         if person not in table.columns:
             return  # which is a finding of its own
-        owners = list(map(owner_of, table.column(person)))
-        found, units = len(set(owners) - {None}), f"persons (by {person!r})"
-        nobody = owners.count(None)
+        found, units = _persons(file, table) or 0, f"persons (by {person!r})"
+        nobody = list(map(owner_of, table.column(person))).count(None)
         if nobody:
             yield Finding(
                 f"{nobody} of {table.rows} records do not say in {person!r} whose they are",

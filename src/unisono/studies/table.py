@@ -49,7 +49,9 @@ def _values(file: StudyFile, table: RecordTable) -> Values:
     for name, column in file.data.columns.items():
         values[name] = own = _read(table, name, column)
         unread = np.isnan(own)
-        if column.incomplete:  # declared: said once for all columns, and no reason to correct a cell
+        if (
+            column.incomplete
+        ):  # declared: said once for all columns, and no reason to correct a cell
             cells = table.column(name)
             empty = unread & (blanks(cells) | column.coded(cells, table.decimal))
             declared[name], unread = int(np.count_nonzero(empty)), unread & ~empty

@@ -338,6 +338,13 @@ def test_a_table_of_a_laboratory_needs_no_cleaning(clinics):
     mean, _ = json.loads(result.stdout)["answers"]
     assert mean["value"] == pytest.approx((60 * 1.5 + 60 * 2.5 + 40 * 5) / 200, abs=0.01)
     assert "declare --drop-missing wert beforehand" in result.stderr
+    point = [word if word != "," else "." for word in options]
+    result = query(*point, files=("lab.csv",), budget=None)
+    assert "Some are numbers with --decimal , instead" not in result.stderr  # -9 can be read
+    (clinics / "commas.csv").write_text("\n".join(["wert;x", *["1,5;x"] * 60]))
+    result = query(*point, files=("commas.csv",))
+    assert "60 of 60 values of 'wert'" in result.stderr
+    assert "Some are numbers with --decimal , instead" in result.stderr
 
 
 def test_newlines_in_cells_are_declared_and_warned_about(clinics):

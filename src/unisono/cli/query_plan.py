@@ -14,7 +14,7 @@ from unisono.algorithms.statistics import Groups, Question
 from unisono.cli.conditions import Condition, parse_condition
 from unisono.core.defaults import warn_of_clipping
 from unisono.data import Bounds, RecordTable, as_number, still_divided
-from unisono.data.cells import blanks
+from unisono.data.cells import blanks, numbers
 from unisono.data.csv_file import USUAL, CsvDialect
 from unisono.errors import InvalidInput
 
@@ -78,7 +78,8 @@ class Inquiry:
                 if what in self.asked.dropping:
                     empty = unread & (blanks(table.column(what)) | coded)
                     declared[what], unread = int(np.count_nonzero(empty)), unread & ~empty
-                table.warn_unread(unread, what, "numbers", self._moved(what))
+                more = self._comma(table, what) if unread.all() else self._moved(what)
+                table.warn_unread(unread, what, "numbers", more)
                 if what in self.asked.bounds:
                     low, high = self.asked.bounds[what].pair
                     warn_of_clipping(own, low, high, f"values of {what!r} in {table.name}")
@@ -88,6 +89,12 @@ class Inquiry:
                 columns.append(table.codes(what, self.asked.categories[what]))
         table.tell_empty(declared)
         return np.column_stack(columns)
+
+    def _comma(self, table: RecordTable, name: str) -> str:
+        """What was perhaps meant by a column of which nothing can be read."""
+        other = "," if table.decimal == "." else "."
+        meant = np.isfinite(numbers(table.column(name), other)).any()
+        return f"Some are numbers with --decimal {other} instead. " if meant else ""
 
     def _moved(self, name: str) -> str:
         """What values that are missing do to the answers, for whoever holds them."""

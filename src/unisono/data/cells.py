@@ -263,9 +263,11 @@ def dates(values: Iterable[Any], pattern: str | None = None) -> np.ndarray:
 def blanks(values: Iterable[Any]) -> np.ndarray:
     """`is_blank` of each value: bool (n,)."""
     if isinstance(values, ArrowColumn):
-        return values.each(blanks)
-    if isinstance(values, np.ndarray) and values.dtype.kind in "biu":
-        return np.zeros(len(values), bool)
+        if values.numeric is None:
+            return values.each(blanks)
+        values = values.numeric
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
+        return ~np.isfinite(values)
     return np.array([is_blank(value) for value in values], bool)
 
 

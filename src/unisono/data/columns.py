@@ -26,7 +26,7 @@ Whatever is made of a record is made of that record alone and of what is written
 
 import datetime
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -172,7 +172,7 @@ class NamedColumn(ColumnKind):
         return 1 - 1 / len(self.levels)
 
     def coded(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
-        cells = list(cells) if not isinstance(cells, np.ndarray) else cells
+        cells = cells if isinstance(cells, Sized) else list(cells)
         listed = getattr(self, "missing_codes", None)
         return codes(cells, listed) >= 0 if listed else np.zeros(len(cells), bool)
 

@@ -82,7 +82,9 @@ def _warn_of_one_class(file: StudyFile, values: Values, name: str) -> None:
 def public_values(file: StudyFile, table: RecordTable) -> Values:
     """As `values_of`, for public records: of any number, and refused where a cell is missing that
     no declaration covers."""
-    values = {name: _read(table, name, column) for name, column in file.data.columns.items()}
+    values = {}
+    for name, column in file.data.columns.items():
+        values[name] = _read(table, name, column, "they are public records")
     for name, own in values.items():
         missing = np.flatnonzero(np.isnan(own))
         if len(missing) and (file.data.columns[name].drops or name == file.data.target):
@@ -94,9 +96,13 @@ def public_values(file: StudyFile, table: RecordTable) -> Values:
     return values
 
 
-def _read(table: RecordTable, name: str, column: ColumnKind) -> np.ndarray:
+def _read(
+    table: RecordTable, name: str, column: ColumnKind, told: str = "nobody else is told"
+) -> np.ndarray:
     found = column.read(table.column(name), table.decimal)
-    return _clipped(table, name, column, found) if isinstance(column, NumericColumn) else found
+    if not isinstance(column, NumericColumn):
+        return found
+    return _clipped(table, name, column, found, told)
 
 
 def require_size(
@@ -118,14 +124,14 @@ def require_size(
 
 
 def _clipped(
-    table: RecordTable, name: str, column: NumericColumn, numbers: np.ndarray
+    table: RecordTable, name: str, column: NumericColumn, numbers: np.ndarray, told: str
 ) -> np.ndarray:
     low, high = column.span
     outside = int(np.count_nonzero((numbers < low) | (numbers > high)))
     if outside:
         warnings.warn(
             f"{table.name}: {outside} of {table.rows} values of {name!r} lie outside the public "
-            f"bounds {low:g} to {high:g} and are clipped to them; nobody else is told",
+            f"bounds {low:g} to {high:g} and are clipped to them; {told}",
             ClippedValues,
             stacklevel=2,
         )

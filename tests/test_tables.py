@@ -135,9 +135,10 @@ def test_real_files_need_no_cleaning(real, name):
     ("name", "least", "most"),
     [("flchain", 0.77, 1.0), ("randhie", 0.0, 2.7), ("spam", 0.75, 1.0)],
 )
-def test_real_models_are_nearly_as_good_as_without_privacy(real, tmp_path, name, least, most):
-    """0.817, 2.55 and 0.833 were seen, 0.828, 2.56 and 0.857 without privacy, and 0.74, 2.77 and
-    0.60 without a model; the limits are where noise alarms nobody."""
+def test_real_models_have_learnt_something(real, tmp_path, name, least, most):
+    """Of six runs 0.817 to 0.831, 2.53 to 2.59 and 0.809 to 0.852 were seen; 0.828, 2.56 and 0.857
+    without privacy, and 0.74, 2.77 and 0.60 without a model. The limits are far enough from it that
+    noise alarms nobody. (An absolute error flatters the second: the how-to says why.)"""
     folder = ran(Path(shutil.copytree(real / name, tmp_path / name)))
     tested = json.loads((folder / "study.run" / "evaluation.json").read_text())
     assert least < tested["value"] < most

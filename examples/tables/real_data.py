@@ -29,7 +29,7 @@ PARTIES = {"north": 0.4, "south": 0.2, "west": 0.3}  # and a tenth is public
 def tables(source: Any) -> dict[str, tuple[Any, str | None, dict[str, Any]]]:
     """Each frame, the column that says whose a record is, and how its files are written."""
     health = source.data("sampleSelection", "RandHIE").drop(columns="rownames")
-    # As such files come: what was not measured is a number that nobody can have.
+    # The package says NA; surveys often write a number that nobody can have, and so does this file.
     health["ghindx"] = health["ghindx"].fillna(-9)
     as_r = {"sep": ";", "decimal": ",", "na_rep": "NA", "quoting": csv.QUOTE_NONNUMERIC}
     return {

@@ -316,7 +316,6 @@ def test_one_record_that_cannot_be_read_changes_no_other(clinics, line):
 
 
 @pytest.mark.filterwarnings("always::unisono.data.UnreadValues")
-@pytest.mark.filterwarnings("always::unisono.data.UnreadValues")
 @pytest.mark.filterwarnings("always::unisono.errors.ClippedValues")
 def test_a_table_of_a_laboratory_needs_no_cleaning(clinics):
     """Semicolons, decimal commas, Latin-1, empty cells and the code -9: the mean is that of the
@@ -347,6 +346,7 @@ def test_a_table_of_a_laboratory_needs_no_cleaning(clinics):
     assert "Some are numbers with --decimal , instead" in result.stderr
 
 
+@pytest.mark.filterwarnings("always::unisono.data.UnreadValues")
 def test_newlines_in_cells_are_declared_and_warned_about(clinics):
     (clinics / "long.csv").write_text('age,note\n20,"two\nlines"\n40,x\n')
     asked = ("--count", "age > 0", "--trust", "local", "--epsilon", "1e6", "--json")

@@ -95,6 +95,7 @@ def table_one(
     ledger: Ledger,
     delta: float = 0.0,
     integer: Sequence[str] = (),
+    missing_codes: Mapping[str, Sequence[Any]] | None = None,
     mean_only: Sequence[str] = (),
     median_only: Sequence[str] = (),
     weights: Mapping[str, float] | None = None,
@@ -106,13 +107,14 @@ def table_one(
 
     `frame` is a frame of pandas, polars or Arrow, a mapping of columns, or an iterator of batches;
     `by` is one of `categories`. Columns in `mean_only` or `median_only` are summarised by that
-    alone, which leaves more of the budget to others; `integer` ones hold whole numbers; `weights`
-    change a column's part of the budget. Where the number of records is hidden (add-or-remove),
+    alone, which leaves more of the budget to others; `integer` ones hold whole numbers;
+    `missing_codes` name, by column, what the codebook writes for a missing value; `weights` change
+    a column's part of the budget. Where the number of records is hidden (add-or-remove),
     `nominal_rows` is a public upper limit of it.
     """
     if not isinstance(frame, Mapping):
         frame = as_table(frame).columns
-    schema = _schema(frame, bounds or {}, categories or {}, integer, by)
+    schema = _schema(frame, bounds or {}, categories or {}, integer, missing_codes or {}, by)
     relation = ledger.policy.relation
     hidden = relation is Relation.ADD_OR_REMOVE
     if hidden and nominal_rows is None:
@@ -168,6 +170,7 @@ def _schema(
     bounds: Mapping[str, tuple[float, float]],
     categories: Mapping[str, Sequence[Any]],
     integer: Sequence[str],
+    missing_codes: Mapping[str, Sequence[Any]],
     by: str | None,
 ) -> Schema:
     """Declared columns; any of them may miss values, but for the groups."""
@@ -175,9 +178,10 @@ def _schema(
     if twice:
         raise InvalidInput(f"{twice[0]!r} has bounds and categories: give it one of them")
     there = list(frame)
-    for name in (*bounds, *categories, *integer):
+    for name in (*bounds, *categories, *integer, *missing_codes):
         if name not in bounds and name not in categories:
-            raise InvalidInput(f"integer names {name!r}, which has no bounds: give it bounds")
+            option = "integer" if name in integer else "missing_codes"
+            raise InvalidInput(f"{option} names {name!r}, which has no bounds: give it bounds")
         if name not in there:
             raise InvalidInput(
                 f"the frame has no column {name!r}: it has {', '.join(map(str, there))}"
@@ -199,6 +203,14 @@ def _schema(
     for name, values in categories.items():
         missing = {} if name == by else {"missing": "drop record"}
         columns[name] = {"kind": "category", "values": tuple(map(_category, values)), **missing}
+    for name, given in missing_codes.items():
+        texts = [None] if isinstance(given, str) or not np.iterable(given) else map(as_text, given)
+        columns[name]["missing_codes"] = said = tuple(texts)
+        if None in said:
+            raise InvalidInput(
+                f"missing_codes of {name!r} are {given!r}: give a list of numbers or words, as "
+                "[-9, 999]"
+            )
     if not columns:
         raise InvalidInput(
             "no column is declared: give bounds={name: (lowest, highest)} for numbers and "

@@ -17,6 +17,8 @@ JAX is imported when one of them is first called.
 
 Every record is read by itself (`unisono.data`): a list is never made one array of one kind, and a
 value that cannot be read adds nothing to a count, a sum or a histogram. Whoever calls is warned.
+Where values may be missing, `missing="drop record"` asks for the mean, spread or quantiles of those
+that are there; how many these are is no public number, so it is released in the same event.
 """
 
 import math
@@ -42,7 +44,8 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Result, Study, warn_large_delta
 from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
-from unisono.data import codes, listed, numbers, warn_unread
+from unisono.data import codes, listed, numbers, still_divided, warn_unread
+from unisono.data.cells import blanks
 from unisono.engines import one_round
 from unisono.errors import InvalidInput
 from unisono.releases.exact_sums import (
@@ -132,17 +135,24 @@ def mean(
     delta: float = 0.0,
     confidence: float = 0.95,
     name: str = "values",
+    missing: str | None = None,
 ) -> Estimate:
     """The average of values, each clipped to public bounds.
 
     Values are centred first, so the noise is in proportion to half the range. Where the number
     of records is public (replace-one, zero-out) it divides the sum; under add-or-remove a noisy
     count is released beside the sum, in one event. A value that cannot be read adds nothing: it
-    counts as the centre of the bounds, or not at all where records are counted.
+    counts as the centre of the bounds, or not at all where records are counted, as they are with
+    `missing="drop record"`, too.
     """
-    records, low, high = _read(values, bounds, centred=True)
-    centre, half = low / 2 + high / 2, high / 2 - low / 2
     terms = _terms(f"mean of {name}", epsilon, delta, ledger, confidence)
+    dropped = _drops(missing)
+    if dropped and not terms.hidden:
+        return _moment("mean", values, bounds, terms, name, None, missing)
+    records, low, high = _read(
+        values, bounds, centred=True, divided=not terms.hidden, dropped=dropped
+    )
+    centre, half = low / 2 + high / 2, high / 2 - low / 2
     rows = BoundedRows(records, (low, high), centre, half if terms.hidden else None)
     found = _released(terms, ColumnSums(half, rows.shape[1]), rows, bounds=[low, high])
     # On the scale of `read_moments`: records, and the sum of u = (x - centre) / half.
@@ -196,16 +206,17 @@ def variance(
     confidence: float = 0.95,
     name: str = "values",
     nominal_rows: int | None = None,
+    missing: str | None = None,
 ) -> Estimate:
     """The variance of the records, Σ (x - mean)² / n, each clipped to public bounds.
 
     A value that cannot be read adds to no sum, but is one of the records where their number is
     public: there it counts as the centre of the bounds in the mean, and as 3/4 of the squared half
-    range in the mean square. Where the number of records is hidden (add-or-remove), `nominal_rows`
-    is a public upper limit of it.
+    range in the mean square, unless `missing="drop record"`. Where the number of records is hidden
+    (add-or-remove), `nominal_rows` is a public upper limit of it.
     """
     terms = _terms(f"variance of {name}", epsilon, delta, ledger, confidence)
-    return _moment("variance", values, bounds, terms, name, nominal_rows)
+    return _moment("variance", values, bounds, terms, name, nominal_rows, missing)
 
 
 def std(
@@ -218,10 +229,11 @@ def std(
     confidence: float = 0.95,
     name: str = "values",
     nominal_rows: int | None = None,
+    missing: str | None = None,
 ) -> Estimate:
     """The standard deviation of the records: the root of their `variance`."""
     terms = _terms(f"standard deviation of {name}", epsilon, delta, ledger, confidence)
-    return _moment("standard deviation", values, bounds, terms, name, nominal_rows)
+    return _moment("standard deviation", values, bounds, terms, name, nominal_rows, missing)
 
 
 def quantile(
@@ -235,14 +247,16 @@ def quantile(
     confidence: float = 0.95,
     name: str = "values",
     nominal_rows: int | None = None,
+    missing: str | None = None,
 ) -> Estimate:
     """The value that a share `level` of the records lies below; several levels cost what one does.
 
     All levels are read from one noisy tree of counts (`unisono.algorithms.quantiles`), and come as
     one estimate, an array with the levels as labels. Each interval holds at `confidence` divided
     among them, so that all hold at once. Values outside the bounds count at their ends, and one
-    that cannot be read counts nowhere. Where the number of records is hidden (add-or-remove),
-    `nominal_rows` is a public upper limit of it.
+    that cannot be read counts nowhere; but where the number of records is public levels are shares
+    of all of them, and with `missing="drop record"` of the values that are there. Where the number
+    of records is hidden (add-or-remove), `nominal_rows` is a public upper limit of it.
     """
     from unisono.algorithms.quantiles import quantiles
 
@@ -250,10 +264,13 @@ def quantile(
     levels = tuple(float(one) for one in np.ravel(np.asarray(level, float)))
     if not levels:
         raise InvalidInput("no level was asked for: give one between 0 and 1, as 0.5")
-    records, low, high = _read(values, bounds, within=_SINGLES)
     title = f"median of {name}" if levels == (0.5,) else f"quantiles of {name}"
     terms = _terms(title, epsilon, delta, ledger, confidence)
+    dropped = _drops(missing)
+    divided = not (dropped or terms.hidden)
+    records, low, high = _read(values, bounds, within=_SINGLES, divided=divided, dropped=dropped)
     question = quantiles(0, (low, high), levels, name=name)
+    question = question if divided or terms.hidden else question.counting()
     found = _surveyed(
         terms, question, np.clip(records, low, high), nominal_rows, numbers=len(levels)
     )
@@ -270,6 +287,7 @@ def median(
     confidence: float = 0.95,
     name: str = "values",
     nominal_rows: int | None = None,
+    missing: str | None = None,
 ) -> Estimate:
     """The value that half of the records lie below; see `quantile`."""
     return quantile(
@@ -282,6 +300,7 @@ def median(
         confidence=confidence,
         name=name,
         nominal_rows=nominal_rows,
+        missing=missing,
     )
 
 
@@ -388,11 +407,16 @@ def _moment(
     terms: _Terms,
     name: str,
     nominal_rows: int | None,
+    missing: str | None,
 ) -> Estimate:
     from unisono.algorithms import statistics as questions
 
-    records, low, high = _read(values, bounds, within=_SINGLES)
-    question = questions.mean(0, (low, high), name=name, wanted=(word,))
+    dropped = _drops(missing)
+    divided = not (dropped or terms.hidden)
+    records, low, high = _read(values, bounds, within=_SINGLES, divided=divided, dropped=dropped)
+    spread = word != "mean" or not terms.privacy.pure
+    question = questions.mean(0, (low, high), name=name, wanted=(word,), spread=spread)
+    question = question if divided or terms.hidden else question.counting()
     [found] = _surveyed(terms, question, np.clip(records, low, high), nominal_rows)
     return found
 
@@ -450,9 +474,12 @@ def _read(
     bounds: tuple[float, float],
     centred: bool = False,
     within: tuple[float, float] = _DOUBLES,
+    divided: bool = False,
+    dropped: bool = False,
 ) -> tuple[np.ndarray, float, float]:
     """Numbers (n,), NaN where a value is none, and the bounds; whoever holds them is told which lie
-    outside. They are clipped where they are used."""
+    outside. They are clipped where they are used. `divided` by the number of all records, values
+    that are missing move the answer, which is told too; `dropped`, empty ones are as declared."""
     low, high = (float(b) for b in bounds)
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise InvalidInput(
@@ -476,9 +503,20 @@ def _read(
         records = np.asarray(column)
     else:
         records = numbers(column)
-        warn_unread(np.isnan(records), "values", "finite numbers")
+        moved = still_divided('missing="drop record"') if divided else ""
+        unread = np.isnan(records) & ~blanks(column) if dropped else np.isnan(records)
+        warn_unread(unread, "values", "finite numbers", moved)
     warn_of_clipping(records, low, high, "values")
     return records, low, high
+
+
+def _drops(missing: str | None) -> bool:
+    if missing not in (None, "drop record"):
+        raise InvalidInput(
+            f'missing = {missing!r}: write "drop record", or leave it out; a study file can say '
+            "more of missing values"
+        )
+    return missing is not None
 
 
 def _all_finite(column: Any) -> bool:

@@ -169,5 +169,5 @@ def _read(files: Sequence[Path], inquiry: Inquiry) -> list[RecordTable]:
         from rich.progress import track
 
         shown = track(files, "reading", console=Console(stderr=True), transient=True)
-    found = (records_at(file, columns, multiline) for file in shown)
+    found = (records_at(file, columns, multiline, inquiry.asked.dialect) for file in shown)
     return [one if isinstance(one, RecordTable) else one.table() for one in found]

@@ -16,6 +16,7 @@ import warnings
 import numpy as np
 
 from unisono.data import RecordTable
+from unisono.data.cells import blanks
 from unisono.data.columns import ColumnKind, NumericColumn
 from unisono.data.encoding import Values
 from unisono.data.people import by_person, persons_of, warn_of_people
@@ -49,12 +50,17 @@ def values_of(file: StudyFile, table: RecordTable, party: str, key: bytes | None
 
 
 def _values(file: StudyFile, table: RecordTable) -> Values:
-    values = {}
+    values, declared = {}, {}
     for name, column in file.data.columns.items():
         values[name] = own = _read(table, name, column)
-        table.warn_unread(np.isnan(own), name, column.wanted)
+        unread = np.isnan(own)
+        if column.incomplete:  # declared: said once for all, and no reason to correct a cell
+            empty = unread & blanks(column.uncoded(table.column(name), table.decimal))
+            declared[name], unread = int(np.count_nonzero(empty)), unread & ~empty
+        table.warn_unread(unread, name, column.wanted)
+    table.tell_empty(declared)
     for name, unlisted in file.data.unlisted.items():
-        values[SPELT + name] = places(unlisted.uncoded(table.column(name)))
+        values[SPELT + name] = places(unlisted.uncoded(table.column(name), table.decimal))
     _warn_of_one_class(file, values, table.name)
     return values
 
@@ -82,7 +88,9 @@ def _warn_of_one_class(file: StudyFile, values: Values, name: str) -> None:
 def public_values(file: StudyFile, table: RecordTable) -> Values:
     """As `values_of`, for public records: of any number, and refused where a cell is missing that
     no declaration covers."""
-    values = {name: _read(table, name, column) for name, column in file.data.columns.items()}
+    values = {}
+    for name, column in file.data.columns.items():
+        values[name] = _read(table, name, column, "they are public records")
     for name, own in values.items():
         missing = np.flatnonzero(np.isnan(own))
         if len(missing) and (file.data.columns[name].drops or name == file.data.target):
@@ -94,9 +102,13 @@ def public_values(file: StudyFile, table: RecordTable) -> Values:
     return values
 
 
-def _read(table: RecordTable, name: str, column: ColumnKind) -> np.ndarray:
+def _read(
+    table: RecordTable, name: str, column: ColumnKind, told: str = "nobody else is told"
+) -> np.ndarray:
     found = column.read(table.column(name), table.decimal)
-    return _clipped(table, name, column, found) if isinstance(column, NumericColumn) else found
+    if not isinstance(column, NumericColumn):
+        return found
+    return _clipped(table, name, column, found, told)
 
 
 def require_size(
@@ -118,14 +130,14 @@ def require_size(
 
 
 def _clipped(
-    table: RecordTable, name: str, column: NumericColumn, numbers: np.ndarray
+    table: RecordTable, name: str, column: NumericColumn, numbers: np.ndarray, told: str
 ) -> np.ndarray:
     low, high = column.span
     outside = int(np.count_nonzero((numbers < low) | (numbers > high)))
     if outside:
         warnings.warn(
             f"{table.name}: {outside} of {table.rows} values of {name!r} lie outside the public "
-            f"bounds {low:g} to {high:g} and are clipped to them; nobody else is told",
+            f"bounds {low:g} to {high:g} and are clipped to them; {told}",
             ClippedValues,
             stacklevel=2,
         )

@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit, ndtr
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from unisono.algorithms.noise_aware import Refine, aware_of_rounds, aware_of_statistics
@@ -45,7 +44,6 @@ from unisono.data.scaling import target_scaling
 from unisono.errors import InvalidInput
 from unisono.estimators.classifiers import public_classes
 from unisono.estimators.documentation import documented
-from unisono.estimators.frames import validate_data
 from unisono.estimators.inference import FITTED, SHARED, BayesianEstimator
 from unisono.estimators.statements import (
     UNBOUNDED_TARGETS,
@@ -100,10 +98,14 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
         colluders: int | None = None,
         random_state: Any = None,
         bounds_share: float = BOUNDS_SHARE,
+        columns: Any = None,
+        records_per_person: int | None = None,
+        person_at_parties: int = 1,
         engine: str = "in-process",
     ) -> None:
         self.epsilon, self.delta, self.bounds = epsilon, delta, bounds
-        self.bounds_share = bounds_share
+        self.bounds_share, self.columns = bounds_share, columns
+        self.records_per_person, self.person_at_parties = records_per_person, person_at_parties
         self.target_bounds, self.noise_std = target_bounds, noise_std
         self.prior_variance, self.clip, self.noise_aware = prior_variance, clip, noise_aware
         self.relation, self.trust = relation, trust
@@ -115,16 +117,17 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
         tags.regressor_tags.poor_score = True
         return tags
 
-    def fit(self, X: Any, y: Any, parties: Any = None) -> Any:
-        """Learn from rows X (n, d), targets y (n,) and the party of each row (n,)."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        self._targets = target_scaling(self.target_bounds)
-        self._infer(X, self._targets.scaled(y), parties)
+    def fit(self, X: Any, y: Any, parties: Any = None, persons: Any = None) -> Any:
+        """Learn from rows X (n, d), targets y (n,), the party and the person of each row (n,). Of
+        a frame, or of a path, y, parties and persons may be names of columns."""
+        records = self._read(X, y, parties, persons, numeric=True)
+        self._targets = target_scaling(self._target_bounds)
+        self._infer(records.mapped(self._targets.scaled))
         self.posterior_ = self._publish(self._targets.half, self._targets.centre)
         self.coef_, self.intercept_ = self.posterior_.mean[:-1], float(self.posterior_.mean[-1])
         if self.noise_std is None:
             self._tell(UNKNOWN_SPREAD)
-        if self.target_bounds is None:
+        if self._target_bounds is None:
             self._tell(UNBOUNDED_TARGETS, UnboundedFeatures)
         return self
 
@@ -132,7 +135,7 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
         """Expected targets (n,); with `return_std` also the deviation of a new target from them,
         which holds what is not known of the coefficients and the spread about the line."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = self._matrix(X)
         centre, spread = self._latent(self._scaling.whole(X))
         expected = self._targets.half * centre + self._targets.centre
         if not return_std:
@@ -197,10 +200,14 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         colluders: int | None = None,
         random_state: Any = None,
         bounds_share: float = BOUNDS_SHARE,
+        columns: Any = None,
+        records_per_person: int | None = None,
+        person_at_parties: int = 1,
         engine: str = "in-process",
     ) -> None:
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
-        self.bounds_share = bounds_share
+        self.bounds_share, self.columns = bounds_share, columns
+        self.records_per_person, self.person_at_parties = records_per_person, person_at_parties
         self.link, self.rounds = link, rounds
         self.prior_variance, self.clip, self.noise_aware = prior_variance, clip, noise_aware
         self.relation, self.trust, self.records, self.ledger = relation, trust, records, ledger
@@ -212,13 +219,14 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         tags.classifier_tags.poor_score, tags.classifier_tags.multi_class = True, False
         return tags
 
-    def fit(self, X: Any, y: Any, parties: Any = None) -> Any:
-        """Learn from rows X (n, d), labels y (n,) and the party of each row (n,)."""
-        given = y
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        self.classes_, index = public_classes(self, y, self.classes, binary=True, given=given)
-        self._infer(X, 2.0 * index - 1, parties)
+    def fit(self, X: Any, y: Any, parties: Any = None, persons: Any = None) -> Any:
+        """Learn from rows X (n, d), labels y (n,), the party and the person of each row (n,). Of a
+        frame, or of a path, y, parties and persons may be names of columns."""
+        records = self._read(X, y, parties, persons, numeric=False)
+        self.classes_, index = public_classes(
+            self, records.y, records.classes, binary=True, given=records.given
+        )
+        self._infer(records.labelled(index, self.classes_).mapped(lambda places: 2.0 * places - 1))
         self.posterior_ = self._publish(1.0, 0.0)
         self.coef_, self.intercept_ = self.posterior_.mean[None, :-1], self.posterior_.mean[-1:]
         return self
@@ -252,7 +260,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
 
     def _rows(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        return self._scaling.whole(validate_data(self, X, dtype=np.float64, reset=False))
+        return self._scaling.whole(self._matrix(X))
 
     def _method(self, facts: Facts, trust: Trust, promise: Privacy) -> tuple["Method", Refine]:
         from unisono.algorithms.pvi_natural_gradient import NATURAL_GRADIENT, for_intervals

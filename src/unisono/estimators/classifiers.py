@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from unisono.core.defaults import BOUNDS_SHARE, RELATION
@@ -13,7 +13,6 @@ from unisono.data import codes, listed
 from unisono.errors import InvalidInput
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateLinear
-from unisono.estimators.frames import validate_data
 
 ALGORITHM = (
     'algorithm : "auto" or a name of `configuration.ALGORITHMS`.',
@@ -54,9 +53,13 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
         colluders: int | None = None,
         random_state: Any = None,
         bounds_share: float = BOUNDS_SHARE,
+        columns: Any = None,
+        records_per_person: int | None = None,
+        person_at_parties: int = 1,
     ) -> None:
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
-        self.bounds_share = bounds_share
+        self.bounds_share, self.columns = bounds_share, columns
+        self.records_per_person, self.person_at_parties = records_per_person, person_at_parties
         self.relation, self.trust, self.algorithm = relation, trust, algorithm
         self.regularisation, self.rounds, self.records = regularisation, rounds, records
         self.ledger, self.minimum_parties, self.colluders = ledger, minimum_parties, colluders
@@ -71,22 +74,25 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
     def _loss(self, classes: int) -> str:
         raise NotImplementedError
 
-    def fit(self, X: Any, y: Any, parties: Any = None) -> Any:
-        """Learn from rows X (n, d), labels y (n,) and the party of each row (n,)."""
-        given = y
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        self.classes_, index = public_classes(self, y, self.classes, self._binary, given)
+    def fit(self, X: Any, y: Any, parties: Any = None, persons: Any = None) -> Any:
+        """Learn from rows X (n, d), labels y (n,), the party and the person of each row (n,). Of a
+        frame, or of a path, y, parties and persons may be names of columns."""
+        records = self._read(X, y, parties, persons, numeric=False)
+        self.classes_, index = public_classes(
+            self, records.y, records.classes, self._binary, records.given
+        )
+        records = records.labelled(index, self.classes_)
         loss = self._loss(len(self.classes_))
-        labels = index if loss == "multinomial" else 2 * index - 1
-        self._parameters = self._learn(X, labels.astype(float), parties, loss, len(self.classes_))
+        if loss != "multinomial":
+            records = records.mapped(lambda places: 2 * places - 1)
+        self._parameters = self._learn(records, loss, len(self.classes_))
         self.coef_, self.intercept_ = self._scaling.coefficients(self._parameters)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores of the scaled rows: (n,), positive for the second of two classes; else (n, k)."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = self._matrix(X)
         scores = self._scaling.rows(X)[0] @ self._parameters.T
         return scores[:, 0] if scores.shape[1] == 1 else scores
 

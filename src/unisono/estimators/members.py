@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -34,6 +34,16 @@ class Membership:
     @property
     def sizes(self) -> tuple[int, ...]:
         return tuple(len(rows) for rows in self.rows)
+
+
+class Parties(Protocol):
+    """Parties with records: their names, and how many records, or persons, each of them holds."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def sizes(self) -> tuple[int, ...]: ...
 
 
 def membership(parties: Any, records: int) -> Membership:
@@ -72,7 +82,7 @@ def _distinct(parties: Any) -> tuple[Any, np.ndarray]:
 
 
 def public_sizes(
-    records: Any, members: Membership, relation: Relation, name: str = "records"
+    records: Any, members: Parties, relation: Relation, name: str = "records"
 ) -> tuple[int, ...]:
     """Record counts that everyone may know; the user gave them as `name`.
 
@@ -133,7 +143,7 @@ def warn_of_fresh(seed: int | None) -> None:
 
 
 def fresh_ledgers(
-    members: Membership,
+    members: Parties,
     costs: Sequence[Mapping[Viewer, Composed]],
     budgets: Sequence[Budget],
     relation: Relation,
@@ -152,7 +162,7 @@ def fresh_ledgers(
     return [Ledger.in_memory(policy, ACCOUNTANT, seed=seed) for policy in policies]
 
 
-def given_ledgers(given: Any, members: Membership, seed: int | None) -> list[Ledger]:
+def given_ledgers(given: Any, members: Parties, seed: int | None) -> list[Ledger]:
     """The ledger of every party, as the user gave them."""
     if isinstance(given, Ledger):
         given = dict.fromkeys(members.names, given)
@@ -174,7 +184,7 @@ def given_ledgers(given: Any, members: Membership, seed: int | None) -> list[Led
     return found
 
 
-def _by_name(mapping: Mapping[Any, Any], members: Membership, what: str) -> list[Any]:
+def _by_name(mapping: Mapping[Any, Any], members: Parties, what: str) -> list[Any]:
     """The values of a mapping in the order of the parties: all of them, and nobody else."""
     named = {as_text(name) or str(name): value for name, value in mapping.items()}
     present = set(members.names)

@@ -38,4 +38,9 @@ def simulated_key(seed: int, party: str) -> bytes:
     return hashlib.sha256(f"simulation {seed}: order of {party}".encode()).digest()
 
 
-__all__ = ["KEY_BYTES", "new_key", "secret_order", "simulated_key"]
+def order_key(seed: int | None, party: str) -> bytes:
+    """A key that nobody knows, or that of a simulation."""
+    return new_key() if seed is None else simulated_key(seed, party)
+
+
+__all__ = ["KEY_BYTES", "new_key", "order_key", "secret_order", "simulated_key"]

@@ -13,7 +13,7 @@ from unisono.data.csv_file import USUAL, CsvDialect
 from unisono.errors import InvalidInput
 
 # Enough for most tables of visits, and few enough that rows stay short.
-RECORDS_PER_PERSON = 8
+RECORDS_PER_PERSON, MOST_RECORDS = 8, 1000
 
 
 class Schema(Config):
@@ -46,7 +46,7 @@ class Schema(Config):
     records_per_person: Annotated[int | None, AddedLater] = Field(
         None,
         ge=1,
-        le=1000,
+        le=MOST_RECORDS,
         description="So many records of a person are read at most; of more they are drawn in "
         "secret. Left out: 8.",
     )

@@ -16,12 +16,13 @@ from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget
 from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Result, Study
-from unisono.core.trust import FINAL_MODEL, Relation, Trust, Unit
+from unisono.core.trust import FINAL_MODEL, Relation, Trust
 from unisono.core.values import Private
 from unisono.core.words import did_you_mean
 from unisono.data.columns import WIDEST, Number, NumericColumn
 from unisono.data.encoding import Frame
 from unisono.data.given import HELD, MOST_HELD
+from unisono.data.people import require_same_persons
 from unisono.data.scaling import Targets, UnitScaling, scaling, target_scaling
 from unisono.errors import InvalidInput, warn
 from unisono.estimators.configuration import FitPlan, FitRequest, plan, runner
@@ -305,7 +306,7 @@ class PrivateEstimator(BaseEstimator):
         if self.ledger is not None:
             found = given_ledgers(self.ledger, records, seed)
             for ledger in found:
-                require_same_persons(ledger, records.unit, records.person)
+                require_same_persons(ledger.policy, records.unit, records.person)
             return found
         if fits == 0 or seed is not None:
             warn_of_fresh(seed)
@@ -433,18 +434,6 @@ def _warn_of_cut(study: Study, names: Sequence[str], columns: Sequence[Any], val
             warn_of_cut_persons(name, *found)
 
 
-def require_same_persons(ledger: Ledger, unit: Unit, person: str) -> None:
-    """Refuse persons by another column than the ledger counts them by: they are other groups of
-    records, and what was spent on these does not add up with what was spent on those."""
-    counted = ledger.policy.person
-    if unit is Unit.PERSON and counted and counted != person:
-        said = f"by {person!r}" if person else "by ids without the name of a column"
-        raise InvalidInput(
-            f"the ledger of {ledger.policy.dataset} counts persons by the column {counted!r}, and "
-            f"they are given {said}: give a frame and persons={counted!r}; nothing was spent"
-        )
-
-
 def _prepare() -> None:
     """JAX is imported here, when a model is really fitted."""
     from unisono.engines import compilation_cache
@@ -462,6 +451,5 @@ __all__ = [
     "PRIVATE",
     "PrivateEstimator",
     "PrivateLinear",
-    "require_same_persons",
     "unknown_bounds",
 ]

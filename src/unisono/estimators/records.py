@@ -26,11 +26,11 @@ from unisono.data.cells import blanks, codes
 from unisono.data.columns import ColumnKind, NamedColumn, NumericColumn, TrueFalse
 from unisono.data.encoding import Frame
 from unisono.data.given import MOST_HELD, is_frame, stream_of, table_of
-from unisono.data.order import new_key, secret_order, simulated_key
-from unisono.data.people import as_rows, owner_of, persons_of, warn_of_people
+from unisono.data.order import order_key, secret_order
+from unisono.data.people import as_rows, drawn_persons, owner_of, records_per_person
 from unisono.data.reading import declared_values
 from unisono.data.scaling import warn_of_clipped_rows
-from unisono.data.schema import RECORDS_PER_PERSON, Schema
+from unisono.data.schema import Schema
 from unisono.data.sources import require_columns
 from unisono.data.streams import RecordStream
 from unisono.errors import ClippedValues, InvalidInput
@@ -174,7 +174,7 @@ class FitRecords:
         """With each party's records in a secret order, where they are rows of a query: a record
         that changes may come in another place there, and move others."""
         rows = tuple(
-            own[secret_order(len(own), _key(seed, name))]
+            own[secret_order(len(own), order_key(seed, name))]
             for name, own in zip(self.names, self.members.rows, strict=True)
         )
         return replace(self, members=replace(self.members, rows=rows))
@@ -579,10 +579,7 @@ def _stream_names(streams: list[RecordStream], parties: Any) -> tuple[str, ...]:
 
 def _of_persons(estimator: Any, records: FitRecords, X: Any, persons: Any) -> FitRecords:
     """The same records, by the persons whose they are; a column is one of the table X."""
-    group = estimator.records_per_person
-    group = RECORDS_PER_PERSON if group is None else group
-    if not (isinstance(group, int | np.integer) and group >= 1):
-        raise InvalidInput(f"records_per_person = {group!r}: give a whole number, 1 or more")
+    group = records_per_person(estimator.records_per_person)
     column = persons if isinstance(persons, str) else ""
     cells = list(X.column(persons) if column else listed(persons))
     if len(cells) != len(records.X):
@@ -590,21 +587,9 @@ def _of_persons(estimator: Any, records: FitRecords, X: Any, persons: Any) -> Fi
     seed, people = estimator._seed(), []
     for name, rows in zip(records.names, records.members.rows, strict=True):
         own = [cells[place] for place in rows]
-        key = _key(seed, name)
-        found = persons_of(own, int(group), key)
-        if not len(found):
-            raise InvalidInput(
-                f"no record of {name} says whose it is: a party without persons takes no part; "
-                "nothing was spent"
-            )
-        warn_of_people(name, column or "persons", len(rows), own, found)
-        people.append(found[secret_order(len(found), key)])
+        people.append(drawn_persons(own, group, order_key(seed, name), name, column))
     _require_places(estimator, records.members, cells)
-    return replace(records, people=tuple(people), group=int(group), person=column)
-
-
-def _key(seed: int | None, party: str) -> bytes:
-    return new_key() if seed is None else simulated_key(seed, party)
+    return replace(records, people=tuple(people), group=group, person=column)
 
 
 def _require_places(estimator: Any, members: Membership, cells: Any) -> None:

@@ -436,9 +436,8 @@ def _given(
     values: Any, column: str | None, persons: Any, group: int | None, ledger: Ledger
 ) -> _Given:
     """Values in memory, of persons if they are named, or a stream, where it is long."""
-    stream = stream_of(values, None if column is None else [column])
     if column is None:
-        if stream is not None or is_frame(values):
+        if is_frame(values) or isinstance(values, os.PathLike) or callable(values):
             raise InvalidInput(
                 f"got a {type(values).__name__} with several columns: say which with column"
             )
@@ -449,6 +448,7 @@ def _given(
             )
         cells, owners = values, persons
     else:
+        stream = stream_of(values, [column])
         if stream is not None and persons is None and stream.rows > HELD:
             return _Given(stream=stream, column=column)
         wanted = [column, *([persons] if isinstance(persons, str) else [])]

@@ -20,7 +20,7 @@ jointly convex).
 import hashlib
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,12 +30,16 @@ from unisono.core.policy import Policy
 from unisono.core.trust import Unit
 from unisono.core.words import times
 from unisono.data.cells import as_text, is_blank
-from unisono.data.encoding import Values
 from unisono.data.order import secret_order
-from unisono.data.schema import MOST_RECORDS, RECORDS_PER_PERSON
 from unisono.data.sources import UnreadValues
 from unisono.errors import ClippedValues, InvalidInput
 
+if TYPE_CHECKING:  # a mean of persons needs no declarations, which take a quarter of a second
+    from unisono.data.encoding import Values
+
+# So many records of a person are read at most, unless something is said: enough for most tables of
+# visits, and few enough that rows stay short; and so many may be said.
+RECORDS_PER_PERSON, MOST_RECORDS = 8, 1000
 # Among a party's values by column: which of a person's k records are there, (persons, k). No column
 # has this name, as files cannot hold it.
 THERE = "\0there"
@@ -77,7 +81,7 @@ def _draws(key: bytes) -> bytes:
     return hashlib.sha256(b"records of persons" + key).digest()
 
 
-def by_person(values: Values, rows: np.ndarray) -> dict[str, np.ndarray]:
+def by_person(values: "Values", rows: np.ndarray) -> dict[str, np.ndarray]:
     """A party's columns (records,) as (persons, k), NaN where a person has fewer, and which of them
     are there; one record of each person makes (persons,), as if there were no others."""
     if rows.shape[1] == 1:
@@ -87,14 +91,14 @@ def by_person(values: Values, rows: np.ndarray) -> dict[str, np.ndarray]:
     return {**found, THERE: there}
 
 
-def one_of_each(values: Values) -> Values:
+def one_of_each(values: "Values") -> "Values":
     """One record of each person: the first one drawn, so that it is any of them."""
     if THERE not in values:
         return values
     return {name: column[:, 0] for name, column in values.items() if name != THERE}
 
 
-def as_records(values: Values) -> tuple[Values, np.ndarray | None]:
+def as_records(values: "Values") -> tuple["Values", np.ndarray | None]:
     """Columns (persons k,) as if they were records, and which of them are there (persons, k); None
     where they are records."""
     if THERE not in values:
@@ -184,6 +188,8 @@ def _counts(texts: Sequence[str | None]) -> np.ndarray:
 
 
 __all__ = [
+    "MOST_RECORDS",
+    "RECORDS_PER_PERSON",
     "THERE",
     "as_records",
     "as_rows",

@@ -10,10 +10,8 @@ from pydantic import Field, model_validator
 from unisono.core.config import AddedLater, Config
 from unisono.data.columns import AnyColumn, ColumnKind, NamedColumn, Number
 from unisono.data.csv_file import USUAL, CsvDialect
+from unisono.data.people import MOST_RECORDS, RECORDS_PER_PERSON
 from unisono.errors import InvalidInput
-
-# Enough for most tables of visits, and few enough that rows stay short.
-RECORDS_PER_PERSON, MOST_RECORDS = 8, 1000
 
 
 class Schema(Config):

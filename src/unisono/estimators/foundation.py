@@ -230,7 +230,9 @@ class PrivateEstimator(BaseEstimator):
     @property
     def _asked(self) -> bool:
         """Whether somebody said "private"."""
-        declared = self._declared is not None and self._features_unknown
+        declared = self._declared is not None and (
+            self._features_unknown or self._ranges is not None
+        )
         given = (self.bounds, self._target_bounds)
         return declared or any(isinstance(bounds, str) for bounds in given)
 

@@ -350,7 +350,7 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
             def of_turn(columns: Any, present: Any) -> Any:
                 return raw_of(public, own, Records(columns, present, size))[1]
 
-            made = bound.streamed(facts, privacy, priced.step, of_turn, data, mask)
+            made = of_unit(facts, bound.streamed(facts, privacy, priced.step, of_turn, data, mask))
             return ((own, None) if remembers else own), made
         own, raw = raw_of(public, own, Records(data, mask, size))
         here = bound.of_party(size) if isinstance(bound, SizedBound) else bound

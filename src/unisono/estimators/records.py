@@ -626,7 +626,9 @@ def predicted_rows(estimator: Any, declared: Declared | None, X: Any) -> np.ndar
             f"give a frame with {', '.join(declared.names)}"
         )
     table = table_of(X, declared.names)
-    values = declared.read(table)
+    with warnings.catch_warnings():  # what nothing stands in for is refused below
+        warnings.simplefilter("ignore", UnreadValues)
+        values = declared.read(table)
     rows = declared.rows(values)
     for place, name in enumerate(declared.names):
         missing = np.isnan(values[:, place])

@@ -29,7 +29,7 @@ from unisono.estimators import (
     PrivateLogisticRegression,
     PrivateRegressor,
     PrivateRidge,
-    records,
+    members,
 )
 from unisono.releases import table
 
@@ -445,9 +445,9 @@ def test_one_record_of_a_person_is_one_row(monkeypatch, name):
 
 def test_persons_that_are_given_as_records_would_be_noticed(monkeypatch):
     """The control: every record is a person of its own."""
-    honest = records.drawn_persons
+    honest = members.drawn_persons
     monkeypatch.setattr(
-        records,
+        members,
         "drawn_persons",
         lambda cells, *rest: honest([str(place) for place in range(len(cells))], *rest),
     )

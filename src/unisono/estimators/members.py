@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,6 +17,8 @@ from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import Relation, Trust, Unit, Viewer
 from unisono.data import as_text, listed
+from unisono.data.order import order_key
+from unisono.data.people import drawn_persons, owner_of
 from unisono.errors import FreshBudgetWarning, InvalidInput, PredictableNoiseWarning, warn
 from unisono.estimators.statements import IN_MEMORY, PREDICTABLE
 
@@ -118,6 +121,35 @@ def public_sizes(
     return tuple(int(size) for size in sizes)
 
 
+def persons_at(
+    members: Membership,
+    cells: Sequence[Any],
+    group: int,
+    seed: int | None,
+    column: str,
+    most: int,
+) -> tuple[np.ndarray, ...]:
+    """Each party's persons, by the places of their records among the party's (persons, group), -1
+    where there are fewer. `cells` (n,) say whose each record is, in a `column` or by ids alone.
+
+    Persons at more parties than `most` are refused: they would be protected less than promised.
+    """
+    people, found = [], Counter[str | None]()
+    for name, rows in zip(members.names, members.rows, strict=True):
+        own = [cells[place] for place in rows]
+        people.append(drawn_persons(own, group, order_key(seed, name), name, column))
+        if len(members.names) > 1:
+            found.update({owner_of(cell) for cell in own} - {None})
+    places = max(found.values(), default=1)
+    if places > most:
+        raise InvalidInput(
+            f"the same person is named at {places} parties, and person_at_parties is {most}: say "
+            f"person_at_parties = {places}, or, where equal names are different people, put the "
+            "party before them; nothing was spent"
+        )
+    return tuple(people)
+
+
 def facts_of(
     sizes: Sequence[int],
     features: int,
@@ -218,6 +250,7 @@ __all__ = [
     "fresh_ledgers",
     "given_ledgers",
     "membership",
+    "persons_at",
     "public_sizes",
     "warn_of_fresh",
 ]

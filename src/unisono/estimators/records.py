@@ -27,7 +27,7 @@ from unisono.data.columns import ColumnKind, NamedColumn, NumericColumn, TrueFal
 from unisono.data.encoding import Frame
 from unisono.data.given import MOST_HELD, is_frame, stream_of, table_of
 from unisono.data.order import order_key, secret_order
-from unisono.data.people import as_rows, drawn_persons, owner_of, records_per_person
+from unisono.data.people import as_rows, records_per_person
 from unisono.data.reading import declared_values
 from unisono.data.scaling import warn_of_clipped_rows
 from unisono.data.schema import Schema
@@ -35,7 +35,7 @@ from unisono.data.sources import require_columns
 from unisono.data.streams import RecordStream
 from unisono.errors import ClippedValues, InvalidInput
 from unisono.estimators.frames import numbers_of, require_same_names, validate_data
-from unisono.estimators.members import ALONE, Membership, membership
+from unisono.estimators.members import ALONE, Membership, membership, persons_at
 
 # From rows (n, c) as they are given and labels (n,) to the arrays that an algorithm reads.
 Encode = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, ...]]
@@ -584,29 +584,10 @@ def _of_persons(estimator: Any, records: FitRecords, X: Any, persons: Any) -> Fi
     cells = list(X.column(persons) if column else listed(persons))
     if len(cells) != len(records.X):
         raise InvalidInput(f"{len(cells)} persons for {len(records.X)} rows: name one for each row")
-    seed, people = estimator._seed(), []
-    for name, rows in zip(records.names, records.members.rows, strict=True):
-        own = [cells[place] for place in rows]
-        people.append(drawn_persons(own, group, order_key(seed, name), name, column))
-    _require_places(estimator, records.members, cells)
-    return replace(records, people=tuple(people), group=group, person=column)
-
-
-def _require_places(estimator: Any, members: Membership, cells: Any) -> None:
-    """Refuse persons at more parties than is said: they would be protected less than promised."""
-    if len(members.names) == 1:
-        return
-    found: dict[str, int] = {}
-    for rows in members.rows:
-        for owner in {owner_of(cells[place]) for place in rows} - {None}:
-            found[str(owner)] = found.get(str(owner), 0) + 1
-    most = max(found.values(), default=1)
-    if most > estimator.person_at_parties:
-        raise InvalidInput(
-            f"the same person is named at {most} parties, and person_at_parties is "
-            f"{estimator.person_at_parties}: say person_at_parties = {most}, or, where equal names "
-            "are different people, put the party before them; nothing was spent"
-        )
+    people = persons_at(
+        records.members, cells, group, estimator._seed(), column, estimator.person_at_parties
+    )
+    return replace(records, people=people, group=group, person=column)
 
 
 # ------------------------------------------------------------- rows to predict

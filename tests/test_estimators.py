@@ -308,6 +308,9 @@ def test_private_search_pays_for_fits_and_choice():
         private_search(candidates, X, y, epsilon=0.5, ledger=poor, random_state=0)
     with pytest.raises(InvalidInput, match="public classes"):
         private_search([PrivateLogisticRegression()], X, y, epsilon=0.5)
+    declared = PrivateLogisticRegression(classes=[0, 1], columns={"age": {"kind": "true-false"}})
+    with pytest.raises(InvalidInput, match="on arrays of numbers"):
+        private_search([declared], X, y, epsilon=0.5)
     with pytest.raises(InvalidInput, match="without candidates"):
         private_search([], X, y, epsilon=0.5)
 

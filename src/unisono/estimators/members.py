@@ -246,6 +246,7 @@ def _exceptions(
 
 __all__ = [
     "Membership",
+    "Parties",
     "facts_of",
     "fresh_ledgers",
     "given_ledgers",

@@ -18,6 +18,7 @@ from unisono.data.people import records_per_person as usual_group
 from unisono.data.people import require_same_persons
 from unisono.errors import InvalidInput
 from unisono.estimators.members import (
+    Parties,
     facts_of,
     fresh_ledgers,
     given_ledgers,
@@ -144,7 +145,8 @@ def train(
             f"persons of up to {group} records with {kind.name}: it does not add up a person's "
             "records; choose dp-sgd, or records_per_person = 1, which draws one of each"
         )
-    columns, counted = held.columns, held.members
+    columns: list[tuple[np.ndarray, ...]] = held.columns
+    counted: Parties = held.members
     if people is not None:
         columns = held.by_persons(people)
         counted = Counted(held.members.names, tuple(map(len, people)))

@@ -31,6 +31,7 @@ from unisono.estimators import (
     PrivateRidge,
     members,
 )
+from unisono.estimators import records as estimator_records
 from unisono.releases import table
 
 ODD = [
@@ -348,6 +349,96 @@ def test_after_its_ranges_one_row_changes_nothing_of_others(monkeypatch, name):
             for one, two in zip(mine, theirs, strict=True):
                 assert np.array_equal(one[kept], two[kept])
             assert np.abs(np.linalg.norm(theirs[0], axis=1)).max() <= 1 + 1e-9
+
+
+# ------------------------------------------------------------------ declared columns
+
+DECLARED = {
+    "age": {"kind": "number", "bounds": (0, 1), "missing": "indicator"},
+    "dose": {"kind": "number", "bounds": (-1, 1), "bins": (-0.5, 0.5)},
+    "ward": {"kind": "category", "values": ["1", "yes"], "other": True, "missing": "category"},
+    "seen": {"kind": "date", "bounds": ("2000-01-01", "2030-01-01"), "missing": "indicator"},
+    "known": {"kind": "true-false", "missing": False},
+    "class": {"kind": "category", "values": ["no", "yes"]},
+    "value": {"kind": "number", "bounds": (-1, 1)},
+}
+FRAMED = {
+    "logistic": ("class", lambda **more: PrivateLogisticRegression(1.0, 1e-6, rounds=3, **more)),
+    "network": (
+        "class",
+        lambda **more: PrivateClassifier(1.0, 1e-6, hidden=(3,), epochs=2, **more),
+    ),
+    "ridge": ("value", lambda **more: PrivateRidge(1.0, 1e-6, rounds=3, **more)),
+    "bayesian-linear": (
+        "value",
+        lambda **more: BayesianLinearRegression(1.0, 1e-6, noise_std=0.5, **more),
+    ),
+}
+
+
+def framed(monkeypatch, name, cells):
+    """What is agreed, and the rows that the algorithm would be given of a table."""
+    target, make = FRAMED[name]
+    columns = {
+        key: said for key, said in DECLARED.items() if key not in {"class", "value"} - {target}
+    }
+
+    def caught(study, parties, **_):
+        raise Before(study.hash, parties[0].data._value)
+
+    monkeypatch.setattr(in_process, "run", caught)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(Before) as found:
+            make(columns=columns).fit({key: cells[key] for key in columns}, target)
+    return found.value.args
+
+
+def reads_across_records(monkeypatch, name, pairs=15):
+    generator = np.random.default_rng(8)
+    size = 16
+    cells = {
+        "age": generator.random(size).tolist(),
+        "dose": generator.uniform(-1, 1, size).tolist(),
+        "ward": generator.choice(["1", "yes", "other"], size).tolist(),
+        "seen": [f"20{day:02}-01-01" for day in generator.integers(0, 30, size)],
+        "known": generator.choice([True, False], size).tolist(),
+        "class": generator.choice(["no", "yes"], size).tolist(),
+        "value": generator.uniform(-1, 1, size).tolist(),
+    }
+    cells["age"][3] = cells["ward"][4] = cells["dose"][5] = None
+    agreed, columns = framed(monkeypatch, name, cells)
+    for _ in range(pairs):
+        place = int(generator.integers(size))
+        changed = {key: list(own) for key, own in cells.items()}
+        for own in changed.values():
+            own[place] = ODD[int(generator.integers(len(ODD)))]
+        other, found = framed(monkeypatch, name, changed)
+        kept = np.arange(size) != place
+        if other != agreed or not all(
+            np.array_equal(one[kept], two[kept], equal_nan=True)
+            for one, two in zip(columns, found, strict=True)
+        ):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", FRAMED)
+def test_one_record_of_a_frame_changes_nothing_of_others(monkeypatch, name):
+    """Whatever stands in all of its cells, the target among them, and nothing is refused for it."""
+    assert not reads_across_records(monkeypatch, name)
+
+
+def test_a_missing_value_that_is_filled_from_others_would_be_noticed(monkeypatch):
+    """The control: a mean of the column stands in for what is missing."""
+    honest = estimator_records.Declared.read
+
+    def filled(declared, table):
+        values = honest(declared, table)
+        return np.where(np.isnan(values), np.nanmean(values, axis=0), values)
+
+    monkeypatch.setattr(estimator_records.Declared, "read", filled)
+    assert reads_across_records(monkeypatch, "ridge")
 
 
 # ------------------------------------------------------------------ persons

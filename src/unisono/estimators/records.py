@@ -489,13 +489,10 @@ def _of_table(
         labels: Any = own
     elif isinstance(target, NamedColumn):
         places = target.read(cells, table.decimal)
-        lacking, levels = np.isnan(places), _classes_of(target)
-        labels = [levels[int(place)] for place in np.nan_to_num(places, nan=_STAND_IN)]
+        lacking, levels = np.isnan(places), np.array(_classes_of(target))
+        labels = levels[np.nan_to_num(places, nan=_STAND_IN).astype(int)]
     else:
-        lacking = blanks(cells)
-        stand_in = None if classes is None or not len(classes) else next(iter(classes))
-        pairs = zip(cells, lacking, strict=True)
-        labels = [stand_in if missing else cell for cell, missing in pairs]
+        labels, lacking = _labels_of(cells, classes)
     if lacking.any():
         warnings.warn(
             f"{np.count_nonzero(lacking)} of {table.rows} targets ({title}) are missing: their "
@@ -504,6 +501,20 @@ def _of_table(
             stacklevel=2,
         )
     return X, labels, lacking
+
+
+def _labels_of(cells: Any, classes: Any) -> tuple[Any, np.ndarray]:
+    """Labels (n,) with stand-ins for missing ones, and which of them are missing. Where some are
+    none of the classes, or these are not known, all of them as they are."""
+    lacking = blanks(cells)
+    known = [] if classes is None else list(dict.fromkeys(classes))
+    if known:
+        places = codes(cells, known)
+        if (lacking | (places >= 0)).all():
+            return np.asarray(known)[np.maximum(places, 0)], lacking & (places < 0)
+    stand_in = next(iter(known), None)
+    pairs = zip(cells, lacking, strict=True)
+    return [stand_in if missing else cell for cell, missing in pairs], lacking
 
 
 # ------------------------------------------------------------- streams

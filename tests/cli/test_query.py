@@ -507,7 +507,7 @@ def visits(tmp_path, monkeypatch):
 
 
 PERSONS = ("--mean", "pressure", "--bounds", "pressure=0:200", "--trust", "local")
-ALONE = {"files": ("visits.csv",)}
+VISITS = {"files": ("visits.csv",)}
 
 
 @pytest.mark.filterwarnings("ignore::unisono.ClippedValues")
@@ -515,27 +515,27 @@ def test_every_person_counts_once(visits):
     means, pressure = visits
     assert abs(means.mean() - pressure.mean()) > 5
     asked = (*PERSONS, "--person", "patient", "--epsilon", "1e4", "--json")
-    found = query(*asked, **ALONE)
+    found = query(*asked, **VISITS)
     assert found.exit_code == 0, found.output
     document = json.loads(found.stdout)
     assert document["answers"][0]["value"] == pytest.approx(means.mean(), abs=0.1)
     assert document["certificate"]["unit"] == "person"
-    single = query(*asked, "--records-per-person", "1", **ALONE)
+    single = query(*asked, "--records-per-person", "1", **VISITS)
     assert single.exit_code == 0, single.output
     assert json.loads(single.stdout)["answers"][0]["value"] == pytest.approx(means.mean(), abs=3)
 
 
 def test_a_ledger_of_persons_pays_for_no_other_unit(visits):
     asked = (*PERSONS, "--epsilon", "1")
-    assert query(*asked, "--person", "patient", budget="9", **ALONE).exit_code == 0
+    assert query(*asked, "--person", "patient", budget="9", **VISITS).exit_code == 0
     for others, words in ((), "hides single records"), (("--person", "pressure"), "by 'pressure'"):
-        refused = query(*asked, *others, budget=None, **ALONE)
+        refused = query(*asked, *others, budget=None, **VISITS)
         assert refused.exit_code != 0
         assert words in refused.output
         assert "ask with --person patient" in refused.output
     with contextlib.closing(Ledger.open("visits.ledger", ACCOUNTANT)) as book:
         assert book.grants == 1
-    lost = query(*asked, "--records-per-person", "2", **ALONE)
+    lost = query(*asked, "--records-per-person", "2", **VISITS)
     assert "--records-per-person without --person" in lost.output
-    unknown = query(*asked, "--person", "who", budget=None, **ALONE)
+    unknown = query(*asked, "--person", "who", budget=None, **VISITS)
     assert "no column 'who'" in unknown.output

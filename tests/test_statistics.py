@@ -18,7 +18,7 @@ from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
-from unisono.core.trust import SERVER, Relation, Trust, Viewer
+from unisono.core.trust import SERVER, Relation, Trust, Unit, Viewer
 from unisono.core.values import Private
 from unisono.data import UnreadValues
 from unisono.engines import one_round
@@ -339,6 +339,29 @@ def test_an_answer_may_be_about_the_values_that_are_there(ask, truth, delta):
     assert misses <= 7
     assert found.epsilon <= 4.0
     assert found.value == pytest.approx(truth, abs=3)
+
+
+@pytest.mark.parametrize(
+    ("ask", "truth"),
+    [(unisono.mean, AGES.mean()), (unisono.median, np.median(AGES))],
+)
+def test_values_that_are_there_may_be_those_of_persons(ask, truth):
+    """Each of 600 persons has one record, and 100 of these are empty."""
+    frame = {"age": MISSING, "patient": [f"p{place}" for place in range(len(MISSING))]}
+    policy = Policy("ages", Budget(50.0, 1e-4), unit=Unit.PERSON, person="patient")
+    ledger = Ledger.in_memory(policy, ACCOUNTANT, seed=0)
+    found = ask(
+        frame,
+        (0, 120),
+        column="age",
+        persons="patient",
+        records_per_person=2,
+        epsilon=40.0,
+        ledger=ledger,
+        missing="drop record",
+    )
+    assert found.value == pytest.approx(truth, abs=3)
+    assert ledger.grants == 1
 
 
 def test_whoever_divides_by_all_records_is_told_what_missing_ones_do():

@@ -13,7 +13,7 @@ categories, is missing, and is counted as that.
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,14 @@ from unisono.core.defaults import warn_of_clipping
 from unisono.core.ledger import Ledger
 from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study, warn_large_delta
-from unisono.core.trust import Relation, Trust
+from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import Private
-from unisono.data import as_table, as_text, listed
+from unisono.data import as_text, listed
 from unisono.data.columns import NumericColumn
+from unisono.data.given import table_of
+from unisono.data.order import order_key
+from unisono.data.people import as_rows, drawn_persons, require_same_persons
+from unisono.data.people import records_per_person as usual_group
 from unisono.data.schema import Schema
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
@@ -101,19 +105,26 @@ def table_one(
     weights: Mapping[str, float] | None = None,
     confidence: float = 0.95,
     nominal_rows: int | None = None,
+    persons: Any = None,
+    records_per_person: int | None = None,
 ) -> DescribedRecords:
     """Who the records are about, in one release: counts and shares, mean (SD), median [quartiles],
     missing values and standardised differences, by group and overall, with intervals.
 
-    `frame` is a frame of pandas, polars or Arrow, a mapping of columns, or an iterator of batches;
+    `frame` is a frame of pandas, polars or Arrow, a DuckDB relation, a mapping of columns, a path
+    to a Parquet or CSV file, or an iterator of batches;
     `by` is one of `categories`. Columns in `mean_only` or `median_only` are summarised by that
     alone, which leaves more of the budget to others; `integer` ones hold whole numbers;
     `missing_codes` name, by column, what the codebook writes for a missing value; `weights` change
     a column's part of the budget. Where the number of records is hidden (add-or-remove),
     `nominal_rows` is a public upper limit of it.
+
+    With `persons`, ids or the name of a column, all records of one person are hidden: every person
+    counts once, its records share that weight, and n is the number of persons. Of more than
+    `records_per_person` records (8) so many are drawn in secret.
     """
     if not isinstance(frame, Mapping):
-        frame = as_table(frame).columns
+        frame = table_of(frame).columns
     schema = _schema(frame, bounds or {}, categories or {}, integer, missing_codes or {}, by)
     relation = ledger.policy.relation
     hidden = relation is Relation.ADD_OR_REMOVE
@@ -142,10 +153,30 @@ def table_one(
         if isinstance(column, NumericColumn):
             warn_of_clipping(values[name], *column.span, f"values of {name!r}")
     [records] = sizes
+    owner = ledger.policy.dataset
+    people = None
+    if persons is not None:
+        named = persons if isinstance(persons, str) else ""
+        require_same_persons(ledger.policy, Unit.PERSON, named)
+        if named and named not in frame:
+            raise InvalidInput(
+                f"the frame has no column {named!r} that says whose a record is: it has "
+                f"{', '.join(map(str, frame))}"
+            )
+        ids = list(listed(frame[named] if named else persons))
+        if len(ids) != records:
+            raise InvalidInput(f"{len(ids)} persons for {records} records: name one for each")
+        key = order_key(ledger.seed, owner)
+        people = drawn_persons(ids, usual_group(records_per_person), key, owner, named)
+        records = len(people)
     facts = _facts(records, posed.features, nominal_rows if hidden else None, delta)
+    if people is not None:
+        facts = replace(facts, records_per_person=people.shape[1])
     study = Study(STATISTICS.method(posed.problem, privacy), facts, Trust.LOCAL)
     rows = tuple(array.astype(np.float32) for array in posed.encode(values))
-    owner = ledger.policy.dataset
+    if people is not None:
+        flat = tuple(array[people.reshape(-1)] for array in rows)
+        rows = flat if people.shape[1] == 1 else as_rows(flat, people >= 0)
     party = Party(owner, Private(rows, owner), ledger)
     result = in_process.run(study, [party], purpose=f"Table 1{f' by {by}' if by else ''}")
     return DescribedRecords(posed.present(study, result)["table"], result.certificate)

@@ -307,6 +307,7 @@ def _persons(relation):
     sampled = {"rounds": 2, "sampling_rate": 0.5, "relation": relation}
     yield "survey", lambda: methods.statistics(together, 1.0, 1e-6, relation)
     yield "histogram", lambda: methods.statistics([QUESTIONS["histogram"]], 1.0, 0.0, relation)
+    yield "range", lambda: methods.statistics([QUESTIONS["range"]], 1.0, 1e-6, relation)
     yield (
         "k-means",
         lambda: methods.k_means((BOX,) * FEATURES, 2, 2.0, 1e-6, relation, rounds=2),

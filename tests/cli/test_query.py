@@ -1,5 +1,6 @@
 """`unisono query`: right answers, budgets that survive, refusals that spend nothing."""
 
+import contextlib
 import json
 
 import numpy as np
@@ -12,8 +13,10 @@ from typer.testing import CliRunner
 
 import unisono
 from unisono import cli
+from unisono.accounting.accountant import ACCOUNTANT
 from unisono.cli.conditions import parse_condition
 from unisono.core.journal import read
+from unisono.core.ledger import Ledger
 from unisono.data import read_table
 from unisono.errors import InvalidInput
 
@@ -522,3 +525,54 @@ def test_python_pays_from_the_same_ledger(clinics):
     unisono.count(np.ones(200, bool), epsilon=1.0, ledger=book)
     book.close()
     assert "1 of 1 is spent" in spend_all("a.csv").stderr
+
+
+# ------------------------------------------------------------- persons
+
+
+@pytest.fixture
+def visits(tmp_path, monkeypatch):
+    """A clinic whose patients come once to four times, and the means of their pressures."""
+    monkeypatch.chdir(tmp_path)
+    generator = np.random.default_rng(7)
+    owners = np.repeat(np.arange(200), generator.integers(1, 5, 200))
+    pressure = 60.0 + 20 * np.bincount(owners)[owners] + generator.uniform(-9, 9, len(owners))
+    generator.shuffle(order := np.arange(len(owners)))
+    lines = [f"p{owners[place]},{pressure[place]:.3f}" for place in order]
+    (tmp_path / "visits.csv").write_text("\n".join(["patient,pressure", *lines]) + "\n")
+    return np.bincount(owners, pressure) / np.bincount(owners), pressure
+
+
+PERSONS = ("--mean", "pressure", "--bounds", "pressure=0:200", "--trust", "local")
+VISITS = {"files": ("visits.csv",)}
+
+
+@pytest.mark.filterwarnings("ignore::unisono.ClippedValues")
+def test_every_person_counts_once(visits):
+    means, pressure = visits
+    assert abs(means.mean() - pressure.mean()) > 5
+    asked = (*PERSONS, "--person", "patient", "--epsilon", "1e4", "--json")
+    found = query(*asked, **VISITS)
+    assert found.exit_code == 0, found.output
+    document = json.loads(found.stdout)
+    assert document["answers"][0]["value"] == pytest.approx(means.mean(), abs=0.1)
+    assert document["certificate"]["unit"] == "person"
+    single = query(*asked, "--records-per-person", "1", **VISITS)
+    assert single.exit_code == 0, single.output
+    assert json.loads(single.stdout)["answers"][0]["value"] == pytest.approx(means.mean(), abs=3)
+
+
+def test_a_ledger_of_persons_pays_for_no_other_unit(visits):
+    asked = (*PERSONS, "--epsilon", "1")
+    assert query(*asked, "--person", "patient", budget="9", **VISITS).exit_code == 0
+    for others, words in ((), "hides single records"), (("--person", "pressure"), "by 'pressure'"):
+        refused = query(*asked, *others, budget=None, **VISITS)
+        assert refused.exit_code != 0
+        assert words in refused.output
+        assert "ask with --person patient" in refused.output
+    with contextlib.closing(Ledger.open("visits.ledger", ACCOUNTANT)) as book:
+        assert book.grants == 1
+    lost = query(*asked, "--records-per-person", "2", **VISITS)
+    assert "--records-per-person without --person" in lost.output
+    unknown = query(*asked, "--person", "who", budget=None, **VISITS)
+    assert "no column 'who'" in unknown.output

@@ -113,6 +113,17 @@ def query(
             help="Quoted CSV cells hold newlines; then a stray quote joins records.",
         ),
     ] = False,
+    person: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Whose each record is: hide all records of a person, who counts once.",
+        ),
+    ] = None,
+    records_per_person: Annotated[
+        int | None,
+        typer.Option(help="Records of a person that are read at most, drawn in secret [8]."),
+    ] = None,
     trust: Annotated[
         Trust, typer.Option(metavar="NAME", help=f"Who adds the noise: {', '.join(Trust)}.")
     ] = Trust.SECURE_SUM,
@@ -152,6 +163,8 @@ def query(
         --categories population=north,south --epsilon 1 --delta 0
       unisono query lab.csv --mean creatinine --bounds creatinine=0:15 --drop-missing creatinine \\
         --decimal , --encoding latin-1 --epsilon 1
+      unisono query visits.csv --mean pressure --bounds pressure=0:300 \\
+        --person patient --epsilon 1 --budget 4
     """
     from unisono.cli import query_plan
     from unisono.cli.query_run import Setting, answer
@@ -191,6 +204,8 @@ def query(
         nominal_rows,
         confidence,
         seed,
+        person,
+        records_per_person,
     )
 
     def say(outlooks: "Mapping[str, Outlook]") -> None:

@@ -44,7 +44,6 @@ from unisono.accounting import gaussian
 from unisono.algorithms.column_scales import COLUMN_SCALES, Scales, scales_of
 from unisono.algorithms.noisy_scores import (
     Scored,
-    Step,
     attenuation,
     noise_aware_step,
     numpy_loop,
@@ -378,11 +377,13 @@ def averaged(xp: Any, terms: Terms, state: ScoringState, number: Any) -> Opened:
 
 class Moved(NamedTuple):
     """A step from a point, in standardised coordinates: where it leads (p,), the covariance of
-    that (p, p), and the part of it that the sample alone would have."""
+    that (p, p), the part of it that the sample alone would have, and how much of the residuals'
+    mean square the step explains."""
 
     theta: Any
     covariance: Any
     sampling: Any
+    explained: Any
 
 
 def prior_sd(config: FisherScoringConfig, problem: GeneralizedLinear, start: Start, xp: Any) -> Any:
@@ -414,9 +415,13 @@ def moved(
         square = scored.gradient @ scored.gradient - p * scored.s_gradient**2
         noise = 2 * math.sqrt(2 * p) * scored.s_gradient**2
         largest = xp.minimum(largest, (xp.maximum(square, 0.0) + noise) / level**2)
-    curving = 0.0 if problem.family == "gaussian" else 1 / (level * start.variance)
+    # Only errors need to know how far off a long step is; the points between need to get there.
+    curved = last and problem.family != "gaussian"
+    curving = 1 / (level * start.variance) if curved else 0.0
     curving = curving / 4 if rounds == 1 else curving
     step = noise_aware_step(xp, scored, prior, prior_way, largest, curving, loop)
+    length = step.way @ curvature @ step.way - xp.trace(curvature @ step.covariance)
+    explained = xp.maximum(length, 0.0) / level
     back = sigma * whitening.T
     way, covariance, sampling = (
         back @ step.way,
@@ -425,22 +430,19 @@ def moved(
     )
     if problem.family == "binomial":
         first = xp.where(number == 0, 1.0, 0.0)
-        stretch, shift = _stretched(xp, loop, step, curvature, level, start)
+        stretch, shift = _stretched(xp, loop, way, explained, start)
         stretch = 1 + first * (stretch - 1)
         way = stretch * way + first * shift * xp.eye(p)[0]
         covariance = covariance * xp.outer(stretch, stretch)
         sampling = sampling * xp.outer(stretch, stretch)
-    return Moved(point.theta + way, covariance, sampling), told
+    return Moved(point.theta + way, covariance, sampling, explained), told
 
 
-def _stretched(
-    xp: Any, loop: Any, step: Step, curvature: Any, level: Any, start: Start
-) -> tuple[Any, Any]:
+def _stretched(xp: Any, loop: Any, way: Any, explained: Any, start: Start) -> tuple[Any, Any]:
     """By how much slopes of a first logistic step fall short (p,), and how the intercept moves."""
-    length = step.way @ curvature @ step.way - xp.trace(curvature @ step.covariance)
-    spread = xp.sqrt(xp.maximum(length, 0.0) / level / start.variance)
+    spread = xp.sqrt(explained / start.variance)
     factor, middle = attenuation(xp, start.mean, spread, start.variance, loop)
-    slopes = xp.where(xp.arange(len(step.way)) == 0, 1.0, factor)
+    slopes = xp.where(xp.arange(len(way)) == 0, 1.0, factor)
     return slopes, middle - xp.log(start.mean / (1 - start.mean))
 
 
@@ -487,7 +489,7 @@ def build(
         first = jnp.where(number == 0, 1.0, 0.0)
         turn = first * turn + (1 - first) * jnp.eye(p)
         sigma = state.point.sigma * _sigma_factor(jnp, problem, told.scored)
-        alpha = _dispersion(problem, state, told.scored)
+        alpha = _dispersion(problem, state, told.scored, step.explained)
         # Rows of more dispersed counts are shorter: the usual one keeps its length. Only the first
         # round may change A, since later curvatures are averaged.
         longer = (1 + alpha * state.start.mean) / (1 + state.point.alpha * state.start.mean)
@@ -515,14 +517,17 @@ def _sigma_factor(xp: Any, problem: GeneralizedLinear, scored: Scored) -> Any:
     return xp.clip(xp.sqrt(xp.maximum(square, 0.01)), 0.15, 1.5)
 
 
-def _dispersion(problem: GeneralizedLinear, state: ScoringState, scored: Scored) -> Any:
-    """α of counts, from how widely residuals scattered that were computed with the last one."""
+def _dispersion(
+    problem: GeneralizedLinear, state: ScoringState, scored: Scored, explained: Any
+) -> Any:
+    """α of counts, from how widely residuals scattered that were computed with the last one, but
+    for what the step explains: at first they hold the whole effect of x."""
     if problem.family != "poisson":
         return state.point.alpha
     grid = jnp.asarray(DISPERSIONS)
     seen = jnp.trace(scored.meat) / jnp.maximum(jnp.trace(scored.curvature), 1e-6)
     place = jnp.argmin(jnp.abs(grid - state.point.alpha))
-    return jnp.interp(seen, state.start.scatter[place], grid)
+    return jnp.interp(seen - explained, state.start.scatter[place], grid)
 
 
 def terms_for(study: Any) -> Terms:
@@ -570,9 +575,9 @@ def fitted(terms: Terms, value: ScoringState) -> Fitted:
     state = _double(value)
     last = done - 1
     step, told = moved(np, numpy_loop, terms, state, last, last=True)
-    theta, covariance, sampling = step
     if terms.problem.family == "gaussian":
-        theta, covariance, sampling = _at_the_mean(state, told, last, step)
+        step = _at_the_mean(state, told, last, step)
+    theta, covariance, sampling, _ = step
     return Fitted(
         theta,
         covariance,

@@ -11,8 +11,10 @@ prints its interval and its guarantee. The noise is discrete Laplace (pure epsil
 
     count, total, mean, histogram           doubles and 64-bit integers    `engines.one_round`
     variance, std, median, quantile         the questions of a `Survey`    `engines.in_process`
+    t_test, median_test, proportion_test,   likewise: two groups, or two
+    chi_square, fisher                      categories, compared
 
-The second four are what `unisono query` asks, with one party: records are 32-bit floats there, and
+The others are what `unisono query` asks, with one party: records are 32-bit floats there, and
 JAX is imported when one of them is first called.
 
 Every record is read by itself (`unisono.data`): a list is never made one array of one kind, and a
@@ -285,6 +287,148 @@ def median(
     )
 
 
+# ------------------------------------------------------------------- tests
+
+
+def t_test(
+    values: Any,
+    groups: Any,
+    bounds: tuple[float, float],
+    *,
+    between: Sequence[Any],
+    epsilon: float,
+    ledger: Ledger,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    name: str = "values",
+    nominal_rows: int | None = None,
+) -> Estimate:
+    """Mean of the first group less that of the second, with Welch's t test that they are equal.
+
+    `groups` says of each record which group it is in, `between` names the two that are compared;
+    others count nowhere. The answer's `test` has statistic and p value, with the noise counted in,
+    and the part of the interval's width that is privacy (`unisono.algorithms.hypothesis_tests`).
+    """
+    from unisono.algorithms.comparisons import difference_of_means
+
+    return _difference(
+        difference_of_means,
+        "t test",
+        values,
+        groups,
+        bounds,
+        between,
+        name,
+        nominal_rows,
+        epsilon=epsilon,
+        delta=delta,
+        ledger=ledger,
+        confidence=confidence,
+    )
+
+
+def median_test(
+    values: Any,
+    groups: Any,
+    bounds: tuple[float, float],
+    *,
+    between: Sequence[Any],
+    epsilon: float,
+    ledger: Ledger,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    name: str = "values",
+    nominal_rows: int | None = None,
+) -> Estimate:
+    """Median of the first group less that of the second, and a test that they are equal; see
+    `t_test`."""
+    from unisono.algorithms.comparisons import difference_of_medians
+
+    return _difference(
+        difference_of_medians,
+        "median test",
+        values,
+        groups,
+        bounds,
+        between,
+        name,
+        nominal_rows,
+        epsilon=epsilon,
+        delta=delta,
+        ledger=ledger,
+        confidence=confidence,
+    )
+
+
+def proportion_test(
+    condition: Any,
+    groups: Any,
+    *,
+    between: Sequence[Any],
+    epsilon: float,
+    ledger: Ledger,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    name: str = "condition",
+    nominal_rows: int | None = None,
+) -> Estimate:
+    """Share of records that fulfil a condition, of the first group less that of the second, and a
+    test that they are equal; see `t_test`."""
+    from unisono.algorithms.comparisons import difference_of_proportions
+
+    flags = codes(listed(condition), (False, True))
+    warn_unread(flags < 0, "values", "true or false (write a condition, as ages > 65)")
+    by, places = _grouped(groups, between, "between")
+    question = difference_of_proportions(0, by, name=name)
+    terms = _terms(f"proportion test of {name}", epsilon, delta, ledger, confidence)
+    rows = _side_by_side(np.where(flags < 0, np.nan, flags), places)
+    [found] = _surveyed(terms, question, rows, nominal_rows)
+    return found
+
+
+def chi_square(
+    first: Any,
+    second: Any,
+    categories: tuple[Sequence[Any], Sequence[Any]],
+    *,
+    epsilon: float,
+    ledger: Ledger,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    name: str = "table",
+    nominal_rows: int | None = None,
+) -> Estimate:
+    """Whether two categories are independent: Cramér's V and a chi-square test under the noise.
+
+    `categories` are the public values of the first and of the second; records with others count
+    nowhere.
+    """
+    from unisono.algorithms import comparisons
+
+    terms = _terms(f"chi-square of {name}", epsilon, delta, ledger, confidence)
+    return _tabled(comparisons.chi_square, first, second, categories, terms, name, nominal_rows)
+
+
+def fisher(
+    first: Any,
+    second: Any,
+    categories: tuple[Sequence[Any], Sequence[Any]],
+    *,
+    epsilon: float,
+    ledger: Ledger,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    name: str = "table",
+    nominal_rows: int | None = None,
+) -> Estimate:
+    """Whether two categories with two values each are independent: the odds ratio, and a test like
+    Fisher's, simulated with the noise; see `chi_square`."""
+    from unisono.algorithms import comparisons
+
+    terms = _terms(f"Fisher's test of {name}", epsilon, delta, ledger, confidence)
+    return _tabled(comparisons.fisher, first, second, categories, terms, name, nominal_rows)
+
+
 # ------------------------------------------------------------------ pieces
 
 
@@ -421,11 +565,71 @@ def _surveyed(
             "intervals are made for fewer; give a larger number",
             stacklevel=4,
         )
-    facts = terms.facts(records, nominal)
+    rows = records.astype(np.float32).reshape(len(records), -1)
+    facts = terms.facts(records, nominal, rows.shape[1])
     study = Study(STATISTICS.method(survey, terms.privacy), facts, Trust.LOCAL)
-    column = records.astype(np.float32)[:, None]
-    result = in_process.run(study, [terms.party(column)], purpose=terms.purpose)
+    result = in_process.run(study, [terms.party(rows)], purpose=terms.purpose)
     return survey.read(study, result, 1 - (1 - terms.confidence) / numbers)
+
+
+def _difference(
+    test: Callable[..., Any],
+    what: str,
+    values: Any,
+    groups: Any,
+    bounds: tuple[float, float],
+    between: Sequence[Any],
+    name: str,
+    nominal_rows: int | None,
+    **paid: Any,
+) -> Estimate:
+    records, low, high = _read(values, bounds, within=_SINGLES)
+    by, places = _grouped(groups, between, "between")
+    question = test(0, (low, high), by, name=name)
+    rows = _side_by_side(np.clip(records, low, high), places)
+    [found] = _surveyed(_terms(f"{what} of {name}", **paid), question, rows, nominal_rows)
+    return found
+
+
+def _tabled(
+    test: Callable[..., Any],
+    first: Any,
+    second: Any,
+    categories: tuple[Sequence[Any], Sequence[Any]],
+    terms: _Terms,
+    name: str,
+    nominal_rows: int | None,
+) -> Estimate:
+    (rows, row_places), (columns, column_places) = (
+        _grouped(own, names, "categories", place)
+        for place, (own, names) in enumerate(zip((first, second), categories, strict=True))
+    )
+    question = test(rows, columns, name=name)
+    records = _side_by_side(row_places, column_places)
+    [found] = _surveyed(terms, question, records, nominal_rows)
+    return found
+
+
+def _grouped(
+    groups: Any, names: Sequence[Any], option: str, place: int = 1
+) -> tuple[Any, np.ndarray]:
+    """Public groups in a column, and the number of each record's group, -1 for any other."""
+    from unisono.problems.columns import Groups
+
+    if isinstance(names, str):
+        raise InvalidInput(f"{option} = {names!r}: name groups in a list, as ['drug', 'placebo']")
+    labels = tuple(names)
+    if option == "between" and len(labels) != 2:
+        raise InvalidInput(f"between = {list(labels)!r}: name the two groups that are compared")
+    return Groups(place, labels), codes(listed(groups), labels).astype(float)
+
+
+def _side_by_side(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    if len(first) != len(second):
+        raise InvalidInput(
+            f"{len(first)} values and {len(second)} groups: give one of each for every record"
+        )
+    return np.column_stack([first, second])
 
 
 def _joined(
@@ -489,13 +693,18 @@ def _all_finite(column: Any) -> bool:
 
 
 __all__ = [
+    "chi_square",
     "count",
+    "fisher",
     "histogram",
     "mean",
     "median",
+    "median_test",
     "open_ledger",
+    "proportion_test",
     "quantile",
     "std",
+    "t_test",
     "total",
     "variance",
 ]

@@ -11,6 +11,7 @@ import numpy as np
 import optax
 
 from unisono.algorithms import (
+    comparisons,
     components,
     quantiles,
     ranges,
@@ -67,6 +68,14 @@ TABLE = (
     NamedVariable("stage", 2, ("I", "II", "(missing)"), total=True),
 )
 
+SIDES = Groups(3, ("f", "m"))
+COMPARED = (
+    comparisons.difference_of_means(0, BOX, SIDES),
+    comparisons.difference_of_medians(1, BOX, SIDES),
+    comparisons.difference_of_proportions(2, SIDES),
+    comparisons.chi_square(SIDES, Groups(2, (0, 1, 2))),
+)
+
 PURE = {"histogram", "quantiles", "range"}
 
 
@@ -80,6 +89,7 @@ def _surveys(relation):
         )
     together = list(QUESTIONS.values())[:3]
     yield "survey", ROW, lambda: methods.statistics(together, 1.0, 1e-6, relation)
+    yield "comparisons", ROW, lambda: methods.statistics(COMPARED, 1.0, 1e-6, relation)
     table = TableOne(TABLE, Groups(3, ("f", "m")), Privacy(1.0, 1e-6, relation)).survey.questions
     yield "table-one", ROW, lambda: methods.statistics(table, 1.0, 1e-6, relation)
 

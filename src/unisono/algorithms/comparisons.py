@@ -6,7 +6,7 @@ alone, so that further groups cost nothing. What is read, and why it is valid un
 told in `hypothesis_tests`.
 
     difference of means         moments by group           Welch's t with noise
-    difference of medians       a tree of counts by group  chi-square of both ranks, least over t
+    difference of medians       a tree of counts by group  ranks of both groups, least over t
     difference of proportions   counts by group            z with noise, Newcombe's interval
     chi-square                  a contingency table        projected chi-square, Cramér's V
     fisher                      a 2x2 table                simulated with its margins, odds ratio
@@ -226,10 +226,7 @@ def _read_medians(
     below = [distribution(own, tree, None) for own in trees]
     medians = [invert(own, tree.edges, own[-1] / 2) for own in below]
     said = hidden or _sides(pair, medians, [own[-1] for own in below])
-    note = (
-        f"{noise_words(noisy)} each count of both trees. The test is conservative: medians that "
-        f"are closer than {tree.edges[1] - tree.edges[0]:.3g} are not told apart."
-    )
+    note = f"{noise_words(noisy)} each count of both trees."
     span = tree.high - tree.low
     test = _Tested(pair.name, "the medians are equal", "z", (-span, span))
     return [test.answer(found, bool(hidden), f"{said} {note}", probability, certificate)]

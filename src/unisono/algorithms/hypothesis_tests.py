@@ -27,12 +27,15 @@ more counts may be as small as they like, and be as normal as in a table with fi
 that does not hold, for Laplace noise, and for Fisher's test, the null distribution is simulated
 from a public seed: tables of the noisy margins, with noise.
 
-**Medians.** The records below t less half of all are a contrast of a tree's nodes; least-squares
-leaves (Hay et al. 2010) have it with the variance s² κ(t), and sampling adds N/4. Where both groups
-have median t, Z₁(t)² + Z₀(t)² is chi-square of 2 degrees, and the least of it over t, of 1: a test
-that needs no density. The interval holds all t₁ - t₀ for which the sum is not refuted. Medians in
-one leaf are not told apart, and running sums that are made to rise err less than κ says, so that
-the test is conservative.
+**Medians.** The records below t less half of all are a contrast of a tree's nodes, of which least
+squares (Hay et al. 2010) know the covariance. Near the median a line is laid through them, over as
+much of the distribution as their error makes uncertain: A(t) = a + b (t - c), with a covariance of
+(a, b) from noise and one from sampling (a Brownian bridge). Z(t) = A(t) / sd as Fieller does, so
+that a slope that noise hides makes the interval wide, not wrong. Where both groups have median t,
+Z₁(t)² + Z₀(t)² is chi-square of 2 degrees, and the least of it over t, of 1; the interval holds all
+t₁ - t₀ for which the sum is not refuted. Where noise is large the least over t is smaller than
+that, and the test conservative. Of columns with few different values this is a median between them.
+The interval for these records is made of single edges, without lines.
 """
 
 import math
@@ -41,15 +44,18 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import logit, ndtri, stdtr, stdtrit
-from scipy.stats import chi2, ncx2
+from scipy.special import chdtrc, chdtri, chndtr, logit, ndtri, stdtr, stdtrit
 
 from unisono.algorithms.noise_law import NoiseLaw, simulated_noise
-from unisono.algorithms.quantiles import Tree, distribution, invert
+from unisono.algorithms.quantiles import Tree, consistent_leaves, distribution, invert
 
 # Of the noise that is drawn where its sums have no simple law; and of tables.
 _DRAWS, _TABLES = 2**13, 2000
 _AT_ONCE = 128
+# Medians: how far a line is laid, in errors of a rank, at least and at most in parts of the
+# records; and points in each leaf at which it is tested.
+_WINDOW, _LEAST_PART, _MOST_PART = 4.0, 0.05, 0.4
+_POINTS = 8
 # A size below so many standard deviations of its noise is not known: ratios of it are no use.
 LEAST_SIZE = 3.0
 _ROOT = math.sqrt(2.0)
@@ -293,41 +299,53 @@ def _shares(margin: np.ndarray) -> np.ndarray:
     return np.asarray(positive / np.maximum(positive.sum(axis=-1, keepdims=True), 1.0))
 
 
-def independence(
-    table: np.ndarray, law: NoiseLaw, probability: float, simulate: bool = False
-) -> Compared:
+def independence(table: np.ndarray, law: NoiseLaw, probability: float) -> Compared:
     """Of one table (r, c). The value is Cramér's V of these records; its intervals invert the
     noncentral chi-square, and allow for the directions in which noise tells least and most of V."""
     table = np.asarray(table, float)
-    least = LEAST_SIZE * law.std * math.sqrt(table.size)
-    known = np.array(table.sum() > least)
+    tested, stretch = _tested(table, law, probability, margins_kept=False)
+    if not tested.known:
+        return tested
+    found, noise = _association(table), law.std**2
+    counted = found.covariance(np.maximum(found.expected, 0.5))
+    noisy = noise * found.covariance(np.ones_like(found.expected))
+    # V² scale = dᵀ G d with G the inverse of what sampling alone would be.
+    scale = float(found.whole) * (min(table.shape) - 1)
+    solved = np.linalg.solve(counted, found.residual)
+    square = float(found.residual @ solved - np.trace(np.linalg.solve(counted, noisy))) / scale
+    own, interval = (
+        _cramer_interval(found.residual, covariance, counted, scale, probability, stretch)
+        for covariance in (noisy, counted + noisy)
+    )
+    value = math.sqrt(min(max(square, 0.0), 1.0))
+    return tested._replace(value=value, own=own, interval=interval)
+
+
+def _tested(
+    table: np.ndarray, law: NoiseLaw, probability: float, margins_kept: bool
+) -> tuple[Compared, float]:
+    """The test alone; and by how much its statistic is longer in its tail than a chi-square."""
+    known = np.array(table.sum() > LEAST_SIZE * law.std * math.sqrt(table.size))
     if not known:
-        return _nothing((0.0, 1.0), known)
+        nothing = (math.nan, math.nan)
+        return Compared(0.0, nothing, nothing, math.nan, 1, math.nan, 1.0, known), 1.0
     found, noise = _association(table), law.std**2
     statistic = float(found.statistic(noise))
     degrees = (table.shape[0] - 1) * (table.shape[1] - 1)
     skewness = (found.expected / (found.expected + noise) ** 1.5).max()
-    simulated = simulate or not law.gaussian or skewness > 5**-0.5
-    stretch = 1.0
-    p_value = float(chi2.sf(statistic, degrees))
-    if simulated:
-        drawn = _null_statistics(table, law, simulate)
+    p_value, stretch = float(chdtrc(degrees, statistic)), 1.0
+    if margins_kept or not law.gaussian or skewness > 5**-0.5:
+        drawn = _null_statistics(table, law, margins_kept)
         p_value = float(1 + (drawn >= statistic).sum()) / (1 + len(drawn))
-        quantile = np.quantile(drawn, 1 - probability) / chi2.isf(probability, degrees)
+        quantile = np.quantile(drawn, 1 - probability) / chdtri(degrees, probability)
         stretch = max(1.0, float(quantile))
-    counted = found.covariance(np.maximum(found.expected, 0.5))
-    scale = float(found.whole) * (min(table.shape) - 1)
-    # V² scale = dᵀ G d with G the inverse of what sampling alone would be.
-    noisy = noise * found.covariance(np.ones_like(found.expected))
-    solved = np.linalg.solve(counted, found.residual)
-    square = float(found.residual @ solved - np.trace(np.linalg.solve(counted, noisy))) / scale
-    interval = _cramer_interval(
-        found.residual, counted + noisy, counted, scale, probability, stretch
+    sampling, added = (
+        np.trace(found.covariance(cells))
+        for cells in (found.expected, noise * np.ones_like(found.expected))
     )
-    own = _cramer_interval(found.residual, noisy, counted, scale, probability, stretch)
-    share = _privacy_share(np.array(np.trace(noisy)), np.array(np.trace(counted)))
-    value = math.sqrt(min(max(square, 0.0), 1.0))
-    return Compared(value, own, interval, statistic, degrees, p_value, share, known)
+    share = _privacy_share(np.array(added), np.array(sampling))
+    nothing = (math.nan, math.nan)
+    return Compared(0.0, nothing, nothing, statistic, degrees, p_value, share, known), stretch
 
 
 def _cramer_interval(
@@ -353,12 +371,12 @@ def _cramer_interval(
 
 def _noncentrality(statistic: float, degrees: int, level: float) -> float:
     """λ for which the chance of a larger statistic is `level`; 0 where none is so small."""
-    if chi2.sf(statistic, degrees) >= level:
+    if chdtrc(degrees, statistic) >= level:
         return 0.0
     low, high = 0.0, statistic + 10 * math.sqrt(statistic + degrees) + 50
     for _ in range(32):
         middle = (low + high) / 2
-        if ncx2.sf(statistic, degrees, middle) < level:
+        if 1 - chndtr(statistic, degrees, middle) < level:
             low = middle
         else:
             high = middle
@@ -388,7 +406,7 @@ def fisher(table: np.ndarray, law: NoiseLaw, probability: float) -> Compared:
     """Of one 2x2 table: the odds ratio, and a p value with the margins kept, as Fisher's exact test
     keeps them, but as noisy as they are. What a table of so many records cannot show is cut off."""
     table = np.asarray(table, float)
-    tested = independence(table, law, probability, simulate=True)
+    tested, _ = _tested(table, law, probability, margins_kept=True)
     yes, size, known = _sizes(table[:, 0], table.sum(axis=1), law)
     known = known & tested.known
 
@@ -403,10 +421,6 @@ def fisher(table: np.ndarray, law: NoiseLaw, probability: float) -> Compared:
     odds = log_odds(yes / size)
     value = math.exp(float(odds[0] - odds[1]))
     return tested._replace(value=value, own=odds_ratio(0.0), interval=odds_ratio(1.0), known=known)
-
-
-def _nothing(ends: tuple[float, float], known: np.ndarray) -> Compared:
-    return Compared(0.0, ends, ends, math.nan, 1, math.nan, 1.0, known)
 
 
 # ------------------------------------------------------------------- medians
@@ -439,76 +453,105 @@ def median_contrast(tree: Tree) -> np.ndarray:
     return np.asarray(found)
 
 
-class _MedianTest(NamedTuple):
-    """One group: its size, median, and what the hypothesis costs that the median is in a leaf, with
-    and without the sampling error."""
+class _Crossing(NamedTuple):
+    """One group: how many records, its median, what it costs that the median is in a leaf where
+    these records are meant (`own`), and a + b (t - centre), the records below t less half of all
+    near the median, with the covariance of (a, b) from noise and from sampling."""
 
     size: float
     value: float
-    costs: np.ndarray
-    own_costs: np.ndarray
-    noise: float
+    own: np.ndarray
+    centre: float
+    line: np.ndarray
+    noise: np.ndarray
+    sampling: np.ndarray
+
+    def costs(self, points: np.ndarray) -> np.ndarray:
+        """Z² at each of them."""
+        basis = np.stack([np.ones_like(points), points - self.centre])
+        variance = (basis * ((self.noise + self.sampling) @ basis)).sum(axis=0)
+        return np.asarray((self.line @ basis) ** 2 / variance)
 
 
-def _median_test(nodes: np.ndarray, tree: Tree, law: NoiseLaw) -> _MedianTest:
-    below = distribution(nodes, tree, None)
+def _crossing(nodes: np.ndarray, tree: Tree, law: NoiseLaw) -> _Crossing:
+    below, edges = distribution(nodes, tree, None), tree.edges
     size = max(float(below[-1]), 1.0)
-    value = invert(below, tree.edges, size / 2)
-    noise = law.std**2 * median_contrast(tree)
-    away = below - size / 2
-
-    def costs(variance: np.ndarray) -> np.ndarray:
-        z = away / np.sqrt(variance)
-        return np.asarray(np.maximum(np.maximum(z[:-1], -z[1:]), 0.0) ** 2)
-
-    at = int(np.searchsorted(tree.edges, value).clip(0, tree.leaves))
-    return _MedianTest(size, value, costs(noise + size / 4), costs(noise), float(noise[at]))
+    value = invert(below, edges, size / 2)
+    kappa = law.std**2 * median_contrast(tree)
+    z = (below - size / 2) / np.sqrt(kappa)
+    own = np.maximum(np.maximum(z[:-1], -z[1:]), 0.0) ** 2
+    # The line is laid through as much of the distribution as its own error makes uncertain.
+    error = math.sqrt(size / 4 + float(np.median(kappa)))
+    reach = min(max(_WINDOW * error, _LEAST_PART * size), _MOST_PART * size)
+    first, last = np.searchsorted(below, [size / 2 - reach, size / 2 + reach])
+    first, last = max(min(first, last - 4), 0), min(max(last, first + 4), tree.leaves)
+    places = np.arange(first, last + 1)
+    centre = float(edges[places].mean())
+    fit = np.linalg.pinv(np.stack([np.ones(len(places)), edges[places] - centre], axis=1))
+    leaves = consistent_leaves(nodes, tree, None)
+    running = np.concatenate([[0.0], np.cumsum(leaves)])
+    line = fit @ (running[places] - running[-1] / 2)
+    # (AᵀA)⁻¹ q is what least squares make of leaves q and nothing above them.
+    contrasts = fit @ (np.arange(tree.leaves) < places[:, None]) - fit.sum(axis=1)[:, None] / 2
+    empty = np.zeros(tree.nodes - tree.leaves)
+    solved = [consistent_leaves(np.concatenate([empty, q]), tree, None) for q in contrasts]
+    share = below[places] / size
+    bridge = size * (np.minimum.outer(share, share) - np.outer(share, share))
+    noise = law.std**2 * contrasts @ np.stack(solved, axis=1)
+    return _Crossing(size, value, own, centre, line, noise, fit @ bridge @ fit.T)
 
 
 def compare_medians(nodes: np.ndarray, tree: Tree, law: NoiseLaw, probability: float) -> Compared:
     """Group 0 less group 1, of one release's nodes (2, nodes)."""
-    first, second = (_median_test(own, tree, law) for own in nodes)
+    groups = [_crossing(own, tree, law) for own in nodes]
     # Least squares know a size from all levels: its variance is 4 κ of the outermost edge.
     deviation = 2 * law.std * math.sqrt(float(median_contrast(tree)[0]))
-    known = np.array([one.size > LEAST_SIZE * deviation for one in (first, second)])
-    # A sum of few Laplace noises has longer tails than the normal; those of three are allowed for.
+    known = np.array([one.size > LEAST_SIZE * deviation for one in groups])
+    # Counts below an edge are sums of few noises, whose tails are longer than the normal's where
+    # they are Laplace; those of three are allowed for. Lines are made of many.
     stretch = 1.0
     if not law.gaussian:
         three = law.summed(3)
         normal = -float(ndtri(probability / 2)) * three.std
         stretch = max(1.0, (three.tail(probability) - three.step) / normal) ** 2
-    limit = chi2.isf(probability, 1) * stretch
-    statistic = float((first.costs + second.costs).min())
-    sampling = sum(one.size / 4 for one in (first, second))
-    share = _privacy_share(np.array(first.noise + second.noise), np.array(sampling))
-    value = first.value - second.value
+    edges, limit = tree.edges, float(chdtri(1, probability))
+    points = np.linspace(edges[0], edges[-1], _POINTS * tree.leaves + 1)
+    costs = [one.costs(points) for one in groups]
+    statistic = float((costs[0] + costs[1]).min())
+    slopes = [max(float(one.line[1]), 1e-9 * one.size / (edges[-1] - edges[0])) for one in groups]
+    noise, sampling = (
+        np.array(sum(part[0, 0] / b**2 for part, b in zip(parts, slopes, strict=True)))
+        for parts in ([one.noise for one in groups], [one.sampling for one in groups])
+    )
+    value = groups[0].value - groups[1].value
     return Compared(
         value,
-        _apart_by(first.own_costs, second.own_costs, tree.edges, limit),
-        _apart_by(first.costs, second.costs, tree.edges, limit),
+        _apart_by(groups[0].own, groups[1].own, edges[:-1], edges[1:], limit * stretch),
+        _apart_by(costs[0], costs[1], points, points, limit),
         math.copysign(math.sqrt(statistic), value),
         1,
-        float(chi2.sf(statistic / stretch, 1)),
-        share,
+        float(chdtrc(1, statistic)),
+        _privacy_share(noise, sampling),
         known,
     )
 
 
 def _apart_by(
-    first: np.ndarray, second: np.ndarray, edges: np.ndarray, limit: float
+    first: np.ndarray, second: np.ndarray, low: np.ndarray, high: np.ndarray, limit: float
 ) -> tuple[float, float]:
-    """Least and largest x₁ - x₀ of leaves that cost at most `limit` together."""
+    """Least and largest x₁ - x₀ of places that cost at most `limit` together; each begins at `low`
+    and ends at `high`."""
     left = limit - first
     places = np.flatnonzero(left >= second.min())
     if not len(places):
-        return float(edges[0] - edges[-1]), float(edges[-1] - edges[0])
-    # How little the leaves up to here cost falls from left to right; from the right likewise.
+        return float(low[0] - high[-1]), float(high[-1] - low[0])
+    # How little the places up to here cost falls from left to right; from the right likewise.
     lowest = np.searchsorted(-np.minimum.accumulate(second), -left[places])
     backwards = np.minimum.accumulate(second[::-1])
     highest = len(second) - 1 - np.searchsorted(-backwards, -left[places])
     return (
-        float((edges[places] - edges[highest + 1]).min()),
-        float((edges[places + 1] - edges[lowest]).max()),
+        float((low[places] - high[highest]).min()),
+        float((high[places] - low[lowest]).max()),
     )
 
 

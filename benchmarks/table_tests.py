@@ -219,11 +219,17 @@ def _tables(
             np.array([one.p_value for one in found]),
             np.array(plain),
             (low <= truth) & (truth <= high),
-            np.full(releases, np.nan),
+            log_width(low, high, counts) if square else np.full(releases, np.nan),
             np.array([np.all(one.known) for one in found]),
         )
 
     return run
+
+
+def log_width(low: np.ndarray, high: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Of odds ratios, on the scale of logarithms, over that of Woolf's interval."""
+    usual = 2 * 1.96 * np.sqrt((1 / np.maximum(counts, 0.5)).sum(axis=(1, 2)))
+    return np.log(high / low) / usual
 
 
 def pearson(table: np.ndarray) -> float:
@@ -289,13 +295,14 @@ def main(options: argparse.Namespace) -> None:
         both = [share(one.inside, one.known) for one in (still, moved)]
         widths = still.width[still.known]
         width = np.median(widths) if len(widths) else np.nan
+        wide = f"  width x{width:.2f}" if np.isfinite(width) else ""
         print(
             f"{setting.test:<11} n = {setting.records:<5} epsilon {setting.epsilon:<3g} delta "
             f"{setting.delta:<5g} level {level:.4f} "
             f"(without noise {np.mean(still.plain < LEVEL):.4f})  "
             f"power {share(moved.p < LEVEL, moved.known):.3f} "
             f"(without noise {np.mean(moved.plain < LEVEL):.3f})  covered {both[0]:.3f} "
-            f"{both[1]:.3f}  width x{width:.2f}  not determined {1 - still.known.mean():.3f}",
+            f"{both[1]:.3f}{wide}  not determined {1 - still.known.mean():.3f}",
             flush=True,
         )
         if still.known.mean() > 0.5:

@@ -71,7 +71,7 @@ TABLE = (
 SIDES = Groups(3, ("f", "m"))
 COMPARED = (
     comparisons.difference_of_means(0, BOX, SIDES),
-    comparisons.difference_of_medians(1, BOX, SIDES),
+    comparisons.difference_of_medians(1, (-3.0, 3.0), SIDES, step=1.0),
     comparisons.difference_of_proportions(2, SIDES),
     comparisons.chi_square(SIDES, Groups(2, (0, 1, 2))),
 )

@@ -177,6 +177,23 @@ def test_tables_hold_their_level_where_few_are_expected(law, releases):
     assert (np.array(pearson) < 0.05).mean() > 0.5
 
 
+def test_the_grid_of_the_noise_makes_no_null_distribution_longer():
+    table, noise = np.array([[60.0, 41, 30], [35, 52, 40]]), NOISY["Laplace"]
+    for read in (
+        hypothesis_tests.independence,
+        lambda t, *how: hypothesis_tests.fisher(t[:, :2], *how),
+    ):
+        plain, whole = (read(table, replace(noise, step=step), 0.05) for step in (0.0, 1.0))
+        assert plain.p_value == whole.p_value
+
+
+def test_a_table_without_any_association_has_an_interval_all_the_same():
+    table = np.outer([100.0, 200], [0.3, 0.7])
+    found = hypothesis_tests.independence(table, NOISY["Gaussian"], 0.05)
+    assert found.interval[0] == found.value == 0
+    assert 0.05 < found.interval[1] < 0.3
+
+
 def test_fisher_holds_its_level_and_its_odds_ratio():
     generator, noise, releases = np.random.default_rng(6), NOISY["Gaussian"], 150
     chances = np.outer([0.4, 0.6], [0.15, 0.85]).ravel()

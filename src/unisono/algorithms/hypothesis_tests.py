@@ -359,10 +359,9 @@ def _cramer_interval(
     """Noncentralities δᵀ C⁻¹ δ that fit the statistic, as V: √(δᵀ G δ / scale)."""
     statistic = float(residual @ np.linalg.solve(covariance, residual)) / stretch
     degrees = len(residual)
-    low, high = (
-        _noncentrality(statistic, degrees, level)
-        for level in (probability / 2, 1 - probability / 2)
-    )
+    low = _noncentrality(statistic, degrees, probability / 2)
+    # A statistic that is smaller than chance alone makes it is no sign that V is exactly 0.
+    high = _noncentrality(max(statistic, degrees), degrees, 1 - probability / 2)
     # The eigenvalues of C G say how much of V there is to one of the noncentrality.
     ratios = np.linalg.eigvals(np.linalg.solve(counted, covariance)).real * stretch
     ends = (low * ratios.min() / scale, high * ratios.max() / scale)
@@ -398,7 +397,8 @@ def _null_statistics(table: np.ndarray, law: NoiseLaw, margins_kept: bool) -> np
     else:
         chances = np.outer(rows, columns).ravel()
         counts = generator.multinomial(whole, chances / chances.sum(), _TABLES)
-    drawn = counts + simulated_noise(law, counts.shape)
+    # Tails are a grid step longer, for bounds; what is drawn here should be as long as it is.
+    drawn = counts + simulated_noise(replace(law, step=0.0), counts.shape)
     return _association(drawn.reshape(-1, *table.shape)).statistic(law.std**2)
 
 

@@ -603,3 +603,69 @@ def test_rows_of_a_slice_are_made_of_their_own_records():
         BoundedRows(values, (-1.0, 1.0))[:3], np.array([[1.0], [-1.0], [np.nan]])
     )
     assert values[0] == 5.0
+
+
+# ------------------------------------------------------------- tests
+
+ARMS = np.array(["drug", "placebo", "tea"] * 200)
+SCORES = np.random.default_rng(5).normal(50, 10, 600) + 8 * (ARMS == "drug")
+BETTER = SCORES > 52
+PAIR = ["drug", "placebo"]
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_groups_are_compared_in_one_line(delta):
+    how = {"epsilon": 20.0, "delta": delta, "nominal_rows": 700}
+    for relation in (Relation.REPLACE_ONE, Relation.ADD_OR_REMOVE):
+        ledger = book(1e3, 1e-2, relation=relation)
+        gap = unisono.t_test(SCORES, ARMS, (0, 100), between=PAIR, ledger=ledger, **how)
+        truth = SCORES[ARMS == "drug"].mean() - SCORES[ARMS == "placebo"].mean()
+        assert gap.value == pytest.approx(truth, abs=1)
+        assert gap.test.p_value < 0.001
+        assert "p <.001" in str(gap)
+        medians = unisono.median_test(SCORES, ARMS, (0, 100), between=PAIR, ledger=ledger, **how)
+        assert medians.interval[0] <= medians.value <= medians.interval[1]
+        shares = unisono.proportion_test(BETTER, ARMS, between=PAIR, ledger=ledger, **how)
+        true = BETTER[ARMS == "drug"].mean() - BETTER[ARMS == "placebo"].mean()
+        assert shares.value == pytest.approx(true, abs=0.05)
+        categories = (PAIR, [True, False])
+        table = unisono.chi_square(ARMS, BETTER, categories, ledger=ledger, **how)
+        odds = unisono.fisher(ARMS, BETTER, categories, ledger=ledger, **how)
+        assert table.test.p_value < 0.001
+        assert odds.value > 2
+        assert ledger.grants == 5
+        assert any("t test of values" in purpose for purpose in ledger.purposes())
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda b: unisono.t_test([1], ["a"], (0, 1), between="ab", epsilon=1, ledger=b), "a list"),
+        (lambda b: unisono.t_test([1], ["a"], (0, 1), between="a", epsilon=1, ledger=b), "a list"),
+        (
+            lambda b: unisono.t_test([1], ["a"], (0, 1), between=["a"], epsilon=1, ledger=b),
+            "two gro",
+        ),
+        (
+            lambda b: unisono.t_test([1, 2], ["a"], (0, 5), between=PAIR, epsilon=1, ledger=b),
+            "2 values and 1 groups",
+        ),
+        (
+            lambda b: unisono.t_test([1], ["a"], (1, 1), between=PAIR, epsilon=1, ledger=b),
+            "not a finite range",
+        ),
+        (
+            lambda b: unisono.fisher(["a"], ["b"], (["a"], ["b"]), epsilon=1, ledger=b),
+            "one value only",
+        ),
+        (
+            lambda b: unisono.fisher(["a"], ["b"], (["a", "b", "c"], PAIR), epsilon=1, ledger=b),
+            "ask for chi-square",
+        ),
+    ],
+)
+def test_comparisons_that_make_no_sense_cost_nothing(ask, message):
+    ledger = book()
+    with pytest.raises(InvalidInput, match=message):
+        ask(ledger)
+    assert ledger.grants == 0

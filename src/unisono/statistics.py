@@ -11,10 +11,12 @@ prints its interval and its guarantee. The noise is discrete Laplace (pure epsil
 
     count, total, mean, histogram           doubles and 64-bit integers    `engines.one_round`
     variance, std, median, quantile         the questions of a `Survey`    `engines.in_process`
+    t_test, median_test, proportion_test,   likewise: two groups, or two
+    chi_square, fisher                      categories, compared
 
-The second four are what `unisono query` asks, with one party: records are 32-bit floats there, and
-JAX is imported when one of them is first called. So are all eight where `persons` are hidden, or
-where records are streamed.
+All but the first four are what `unisono query` asks, with one party: records are 32-bit floats
+there, and JAX is imported when one of them is first called. So are the first eight where `persons`
+are hidden, or where records are streamed.
 
 Values are a list or an array; with `column`, a frame of pandas, polars or Arrow, a DuckDB relation,
 lists by name, a path to a Parquet or CSV file, or a function that begins the same batches anew
@@ -504,6 +506,146 @@ def _between(low: float, high: float, divided: bool = False, dropped: bool = Fal
     return lambda cells: np.clip(_numbers(cells, low, high, divided, dropped), low, high)
 
 
+# ------------------------------------------------------------------- tests
+
+
+def t_test(
+    values: Any,
+    groups: Any,
+    bounds: tuple[float, float],
+    *,
+    between: Sequence[Any],
+    epsilon: float,
+    ledger: Ledger,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    name: str = "values",
+    nominal_rows: int | None = None,
+) -> Estimate:
+    """Mean of the first group less that of the second, with Welch's t test that they are equal.
+
+    `groups` says of each record which group it is in, `between` names the two that are compared;
+    others count nowhere. The answer's `test` has statistic and p value, with the noise counted in,
+    and the part of the interval's width that is privacy (`unisono.algorithms.hypothesis_tests`).
+    """
+    from unisono.algorithms.comparisons import difference_of_means
+
+    return _difference(
+        difference_of_means,
+        "t test",
+        values,
+        groups,
+        bounds,
+        between,
+        name,
+        nominal_rows,
+        epsilon=epsilon,
+        delta=delta,
+        ledger=ledger,
+        confidence=confidence,
+    )
+
+
+def median_test(
+    values: Any,
+    groups: Any,
+    bounds: tuple[float, float],
+    *,
+    between: Sequence[Any],
+    epsilon: float,
+    ledger: Ledger,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    name: str = "values",
+    nominal_rows: int | None = None,
+) -> Estimate:
+    """Median of the first group less that of the second, and a test that they are equal; see
+    `t_test`."""
+    from unisono.algorithms.comparisons import difference_of_medians
+
+    return _difference(
+        difference_of_medians,
+        "median test",
+        values,
+        groups,
+        bounds,
+        between,
+        name,
+        nominal_rows,
+        epsilon=epsilon,
+        delta=delta,
+        ledger=ledger,
+        confidence=confidence,
+    )
+
+
+def proportion_test(
+    condition: Any,
+    groups: Any,
+    *,
+    between: Sequence[Any],
+    epsilon: float,
+    ledger: Ledger,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    name: str = "condition",
+    nominal_rows: int | None = None,
+) -> Estimate:
+    """Share of records that fulfil a condition, of the first group less that of the second, and a
+    test that they are equal; see `t_test`."""
+    from unisono.algorithms.comparisons import difference_of_proportions
+
+    flags = codes(listed(condition), (False, True))
+    warn_unread(flags < 0, "values", "true or false (write a condition, as ages > 65)")
+    by, places = _grouped(groups, between, "between")
+    question = difference_of_proportions(0, by, name=name)
+    terms = _terms(f"proportion test of {name}", epsilon, delta, ledger, confidence)
+    return _compared(terms, question, np.where(flags < 0, np.nan, flags), places, nominal_rows)
+
+
+def chi_square(
+    first: Any,
+    second: Any,
+    categories: tuple[Sequence[Any], Sequence[Any]],
+    *,
+    epsilon: float,
+    ledger: Ledger,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    name: str = "table",
+    nominal_rows: int | None = None,
+) -> Estimate:
+    """Whether two categories are independent: Cramér's V and a chi-square test under the noise.
+
+    `categories` are the public values of the first and of the second; records with others count
+    nowhere.
+    """
+    from unisono.algorithms import comparisons
+
+    terms = _terms(f"chi-square of {name}", epsilon, delta, ledger, confidence)
+    return _tabled(comparisons.chi_square, first, second, categories, terms, name, nominal_rows)
+
+
+def fisher(
+    first: Any,
+    second: Any,
+    categories: tuple[Sequence[Any], Sequence[Any]],
+    *,
+    epsilon: float,
+    ledger: Ledger,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    name: str = "table",
+    nominal_rows: int | None = None,
+) -> Estimate:
+    """Whether two categories with two values each are independent: the odds ratio, and a test like
+    Fisher's, simulated with the noise; see `chi_square`."""
+    from unisono.algorithms import comparisons
+
+    terms = _terms(f"Fisher's test of {name}", epsilon, delta, ledger, confidence)
+    return _tabled(comparisons.fisher, first, second, categories, terms, name, nominal_rows)
+
+
 # ------------------------------------------------------------------ pieces
 
 
@@ -632,6 +774,21 @@ def _surveyed(
     numbers: int = 1,
 ) -> list[Estimate]:
     """The answers to one question of a survey with one party, all at once at the confidence."""
+    records, columns = given.columns(read)
+    return _asked(terms, question, records, columns, nominal_rows, numbers, group=given.group)
+
+
+def _asked(
+    terms: _Terms,
+    question: Any,
+    records: int,
+    columns: Any,
+    nominal_rows: int | None,
+    numbers: int = 1,
+    features: int = 1,
+    group: int | None = None,
+) -> list[Estimate]:
+    """The same of columns that were read; a list of rows, or a stream of them."""
     from unisono.algorithms.survey import STATISTICS, Survey
     from unisono.engines import in_process
 
@@ -642,17 +799,82 @@ def _surveyed(
         )
     survey = Survey([question])
     nominal = 1 if nominal_rows is None else nominal_rows
-    records, columns = given.columns(read)
     if terms.hidden and records > nominal:  # refusing would tell everybody the size
         warnings.warn(
             f"there are more records than nominal_rows = {nominal}: all of them count, but "
             "intervals are made for fewer; give a larger number",
-            stacklevel=4,
+            stacklevel=5,
         )
-    facts = terms.facts(records, nominal, group=given.group)
+    facts = terms.facts(records, nominal, features, group=group)
     study = Study(STATISTICS.method(survey, terms.privacy), facts, Trust.LOCAL)
     result = in_process.run(study, [terms.party(columns)], purpose=terms.purpose)
     return survey.read(study, result, 1 - (1 - terms.confidence) / numbers)
+
+
+def _compared(
+    terms: _Terms, question: Any, first: np.ndarray, second: np.ndarray, nominal_rows: int | None
+) -> Estimate:
+    """The answer about records of two columns."""
+    rows = _side_by_side(first, second).astype(np.float32)
+    [found] = _asked(terms, question, len(rows), (rows,), nominal_rows, features=2)
+    return found
+
+
+def _difference(
+    test: Callable[..., Any],
+    what: str,
+    values: Any,
+    groups: Any,
+    bounds: tuple[float, float],
+    between: Sequence[Any],
+    name: str,
+    nominal_rows: int | None,
+    **paid: Any,
+) -> Estimate:
+    low, high = _range(bounds, within=_SINGLES)
+    by, places = _grouped(groups, between, "between")
+    question = test(0, (low, high), by, name=name)
+    numbers = np.clip(_numbers(values, low, high), low, high)
+    return _compared(_terms(f"{what} of {name}", **paid), question, numbers, places, nominal_rows)
+
+
+def _tabled(
+    test: Callable[..., Any],
+    first: Any,
+    second: Any,
+    categories: tuple[Sequence[Any], Sequence[Any]],
+    terms: _Terms,
+    name: str,
+    nominal_rows: int | None,
+) -> Estimate:
+    (rows, row_places), (columns, column_places) = (
+        _grouped(own, names, "categories", place)
+        for place, (own, names) in enumerate(zip((first, second), categories, strict=True))
+    )
+    question = test(rows, columns, name=name)
+    return _compared(terms, question, row_places, column_places, nominal_rows)
+
+
+def _grouped(
+    groups: Any, names: Sequence[Any], option: str, place: int = 1
+) -> tuple[Any, np.ndarray]:
+    """Public groups in a column, and the number of each record's group, -1 for any other."""
+    from unisono.problems.columns import Groups
+
+    if isinstance(names, str):
+        raise InvalidInput(f"{option} = {names!r}: name groups in a list, as ['drug', 'placebo']")
+    labels = tuple(names)
+    if option == "between" and len(labels) != 2:
+        raise InvalidInput(f"between = {list(labels)!r}: name the two groups that are compared")
+    return Groups(place, labels), codes(listed(groups), labels).astype(float)
+
+
+def _side_by_side(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    if len(first) != len(second):
+        raise InvalidInput(
+            f"{len(first)} values and {len(second)} groups: give one of each for every record"
+        )
+    return np.column_stack([first, second])
 
 
 def _joined(
@@ -746,13 +968,18 @@ def _all_finite(column: Any) -> bool:
 
 
 __all__ = [
+    "chi_square",
     "count",
+    "fisher",
     "histogram",
     "mean",
     "median",
+    "median_test",
     "open_ledger",
+    "proportion_test",
     "quantile",
     "std",
+    "t_test",
     "total",
     "variance",
 ]

@@ -11,6 +11,7 @@ import numpy as np
 import optax
 
 from unisono.algorithms import (
+    comparisons,
     components,
     labels,
     quantiles,
@@ -74,6 +75,13 @@ TABLE = (
 )
 
 PURE = {"histogram", "quantiles", "range", "mean-counted", "quantiles-counted"}
+SIDES = Groups(3, ("f", "m"))
+COMPARED = (
+    comparisons.difference_of_means(0, BOX, SIDES),
+    comparisons.difference_of_medians(1, (-3.0, 3.0), SIDES, step=1.0),
+    comparisons.difference_of_proportions(2, SIDES),
+    comparisons.chi_square(SIDES, Groups(2, (0, 1, 2))),
+)
 
 
 def _surveys(relation):
@@ -86,6 +94,7 @@ def _surveys(relation):
         )
     together = list(QUESTIONS.values())[:3]
     yield "survey", ROW, lambda: methods.statistics(together, 1.0, 1e-6, relation)
+    yield "comparisons", ROW, lambda: methods.statistics(COMPARED, 1.0, 1e-6, relation)
     table = TableOne(TABLE, Groups(3, ("f", "m")), Privacy(1.0, 1e-6, relation)).survey.questions
     yield "table-one", ROW, lambda: methods.statistics(table, 1.0, 1e-6, relation)
 

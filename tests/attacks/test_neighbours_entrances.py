@@ -84,6 +84,17 @@ ASKED = {
     "histogram": lambda values, _, names, **how: statistics.histogram(values, names, **how),
 }
 HIDDEN = {"nominal_rows": 30}
+
+
+def sides(values, first="even", second="odd"):
+    """Groups that each record's own value decides, none for one that is not there; others than
+    "even" and "odd" are cut in another way."""
+    cut = 2 if first == "even" else 3
+    return [
+        None if value is None else first if len(repr(value)) % cut else second for value in values
+    ]
+
+
 SURVEYED = {
     "variance": lambda values, bounds, _, **how: statistics.variance(
         values, bounds, **how, **HIDDEN
@@ -91,6 +102,22 @@ SURVEYED = {
     "median": lambda values, bounds, _, **how: statistics.median(values, bounds, **how, **HIDDEN),
     "quantile": lambda values, bounds, _, **how: statistics.quantile(
         values, [0.1, 0.9], bounds, **how, **HIDDEN
+    ),
+    "t_test": lambda values, bounds, _, **how: statistics.t_test(
+        values, sides(values), bounds, between=["even", "odd"], **how, **HIDDEN
+    ),
+    "median_test": lambda values, bounds, _, **how: statistics.median_test(
+        values, sides(values), bounds, between=["even", "odd"], **how, **HIDDEN
+    ),
+    "proportion_test": lambda values, _, __, **how: statistics.proportion_test(
+        [None if one is None else one == "a" for one in sides(values, "a", "b")],
+        sides(values),
+        between=["even", "odd"],
+        **how,
+        **HIDDEN,
+    ),
+    "chi_square": lambda values, _, __, **how: statistics.chi_square(
+        sides(values), sides(values, "a", "b"), (["even", "odd"], ["a", "b"]), **how, **HIDDEN
     ),
 }
 # Values of one kind, and public categories of the same: one value of another kind is one value.
@@ -110,7 +137,7 @@ def surveyed(study, parties, **_):
     [party] = parties
     [rows] = party.data._value
     assert len(rows) <= 32
-    padded = np.zeros((32, 1), np.float32)
+    padded = np.zeros((32, rows.shape[1]), np.float32)
     padded[: len(rows)] = rows
     algorithm, present = study.algorithm, np.arange(32) < len(rows)
     public = algorithm.ask(algorithm.init(study.facts)[0])

@@ -153,6 +153,45 @@ def test_incidence_by_population_in_plain_words(clinics):
     assert shown == pytest.approx(share, abs=1e-3)
 
 
+def test_groups_and_categories_are_compared(clinics):
+    """750 records in which nothing depends on anything; all tests in one release."""
+    sick = ("--categories", "disease=flu,none")
+    result = query(
+        "--t-test",
+        "income",
+        "--median-test",
+        "age",
+        "--proportion-test",
+        "disease == 'flu'",
+        "--chi-square",
+        "population,disease",
+        "--fisher",
+        "population,disease",
+        *("--by", "population", "--between", "south,north", "--bounds", "income=0:1e5"),
+        *AGES,
+        *WARDS,
+        *sick,
+        *("--epsilon", "1e4", "--json"),
+    )
+    assert result.exit_code == 0, result.stderr
+    income, age, shares, table, odds = json.loads(result.stdout)["answers"]
+    found = everything()
+    south, north = (found["population"] == name for name in ("south", "north"))
+    values = found["income"].astype(float)
+    gap = values[south].mean() - values[north].mean()
+    assert income["name"] == "difference of means of income, south less north"
+    assert income["value"] == pytest.approx(gap, abs=150)
+    low, high = income["population_interval"]
+    assert low < gap < high
+    ages = found["age"].astype(float)
+    assert age["value"] == pytest.approx(np.median(ages[south]) - np.median(ages[north]), abs=2)
+    ill = found["disease"] == "flu"
+    assert shares["value"] == pytest.approx(ill[south].mean() - ill[north].mean(), abs=0.01)
+    assert shares["test"]["p_value"] == pytest.approx(table["test"]["p_value"], abs=0.05)
+    assert odds["interval"][0] <= odds["value"] <= odds["interval"][1]
+    assert all(one["test"]["adjusted_p"] >= one["test"]["p_value"] for one in (income, age, odds))
+
+
 def test_the_budget_survives_from_query_to_query(clinics):
     asked = ("--count", "age >= 65", "--delta", "0", "--epsilon", "0.6")
     assert query(*asked, budget="1").exit_code == 0
@@ -221,6 +260,17 @@ def test_a_simulation_says_so(clinics):
         (("--histogram", "disease"), "--categories disease="),
         (("--table", "population", *WARDS), "two columns"),
         (("--count", "all", "--by", "population"), "--categories population="),
+        (("--t-test", "age", *AGES), "compares groups: say whose with --by"),
+        (
+            ("--t-test", "age", *AGES, "--by", "population", "--categories", "population=a"),
+            "one gr",
+        ),
+        (("--count", "all", "--between", "a,b"), "no test was asked for"),
+        (
+            ("--median-test", "age", *AGES, "--by", "population", *WARDS, "--between", "a"),
+            "two gro",
+        ),
+        (("--fisher", "population", *WARDS), "--fisher 'population': write two columns"),
         (("--count", "all", "--categories", "population=a,a"), "each category once"),
         ((), "nothing was asked"),
         (("--count", "all", "--colluders", "0", "--delta", "0"), "colluders to 1 or more"),

@@ -159,6 +159,19 @@ def test_every_answer_of_a_survey_is_predicted():
     assert found.answers[2].value == pytest.approx(525)
 
 
+def test_widths_of_tests_are_predicted():
+    said = document(MEAN, "statistics", Trust.SECURE_SUM)
+    said["data"]["columns"]["sex"] = {"kind": "category", "values": ["f", "m"]}
+    said["data"]["columns"]["ill"] = {"kind": "category", "values": ["no", "yes"]}
+    said["model"]["questions"] = [
+        {"ask": "difference of means", "column": "x1", "by": "sex"},
+        {"ask": "difference of proportions", "column": "ill", "value": "yes", "by": "sex"},
+        {"ask": "chi-square", "columns": ["sex", "ill"]},
+    ]
+    for one in prediction(MEAN, candidate(said)).answers:
+        assert 0 < one.margin < 100
+
+
 # ------------------------------------------------------------- monotone, and in order of trust
 
 

@@ -396,6 +396,18 @@ def test_a_deviation_that_noise_swamps_is_not_shown_as_zero(folder):
     assert [row[1] for row in grid["rows"]] == ["not determined", "12"]
 
 
+def test_tests_have_a_table_of_their_own(folder):
+    test = {"hypothesis": "the means are equal", "kind": "Welch's t", "privacy_share": 0.35}
+    answer = {"name": "gap", "value": 1.0, "interval": [0.5, 1.5], "confidence": 0.95, "note": ""}
+    known = {"statistic": 2.31, "degrees": 431.2, "p_value": 0.0213, "adjusted_p": 0.0426}
+    said = [{**answer, "test": {**test, **known}}, {**answer, "determined": [False], "test": test}]
+    _, grid = of_kind(read_run(folder(result={"answers": said})), "result", "grid")
+    first, second = grid["rows"]
+    assert first[0] == "gap: that the means are equal"
+    assert first[1:4] == ["Welch's t = 2.31, df 431", ".021", ".043"]
+    assert second[1:4] == ["not determined", "–", "–"]
+
+
 def test_intervals_have_their_lower_and_upper_ends_apart(folder):
     """An interval is [lows, highs], not a list of pairs."""
     answer = {

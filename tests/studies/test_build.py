@@ -412,6 +412,56 @@ def test_quantiles_by_group_and_tables_of_two_categories(study, table):
     assert found["value"] == pytest.approx(counts, abs=0.5)
 
 
+TESTS = """
+[[model.questions]]
+ask = "difference of means"
+column = "radius"
+by = "diagnosis"
+between = ["malignant", "benign"]
+[[model.questions]]
+ask = "difference of medians"
+column = "radius"
+by = "diagnosis"
+weight = 2.0
+[[model.questions]]
+ask = "difference of proportions"
+column = "sex"
+value = "f"
+by = "diagnosis"
+[[model.questions]]
+ask = "chi-square"
+columns = ["sex", "diagnosis"]
+[[model.questions]]
+ask = "fisher"
+columns = ["sex", "diagnosis"]
+"""
+
+
+def test_tests_come_back_with_p_values_of_each_and_of_all(study, table):
+    """The gap of 8 between classes is found, and nothing between sexes; see `table`."""
+    nothing = ('target = "diagnosis"\n', "")
+    file = parse_study(study(f"statistics\n{TESTS}", "", LOUD, nothing))
+    built, result = run(file, table)
+    answers = json.loads(json.dumps(built.present(result), allow_nan=False))["answers"]
+    means, medians, shares, chi_square, fisher = answers
+    assert means["name"] == "difference of means of radius, malignant less benign"
+    assert means["value"] == pytest.approx(8, abs=0.6)
+    assert medians["value"] == pytest.approx(-8, abs=0.8)
+    assert "difference of proportions of sex = f, benign less malignant" in shares["name"]
+    for one in (means, medians):
+        assert one["test"]["p_value"] < one["test"]["adjusted_p"] < 0.01
+    assert {chi_square["name"], fisher["name"]} == {
+        "Cramér's V of sex by diagnosis",
+        "odds ratio of sex by diagnosis: benign in f over benign in m",
+    }
+    # Of one 2x2 table all three are the same hypothesis.
+    p = [one["test"]["p_value"] for one in (shares, chi_square, fisher)]
+    assert max(p) - min(p) < 0.12
+    learns = str(explain(file))
+    assert "difference of means of radius by diagnosis" in learns
+    assert "fisher test of sex and diagnosis" in learns
+
+
 TABLE_ONE = """
 by = "sex"
 mean_only = ["age"]

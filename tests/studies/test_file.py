@@ -306,6 +306,11 @@ QUESTION = "[[model.questions]]\nask = {ask!r}\ncolumn = {column!r}\n{more}\n"
         ("histogram", "age", "", "is needed here; give bins"),
         ("quantiles", "age", "levels = [1.5]", "levels[1]: 1.5 will not do"),
         ("quantiles", "age", "levels = []", "questions[2].levels"),
+        ("difference of means", "age", "", "by: is missing"),
+        ("difference of means", "sex", "by = 'sex'", "'sex' is a category, and a number is needed"),
+        ("difference of medians", "age", "by = 'sex'\nbetween = ['f', 'x']", "'x' is no group of"),
+        ("difference of medians", "age", "by = 'sex'\nbetween = ['f', 'f']", "with itself"),
+        ("difference of proportions", "sex", "value = 'x'\nby = 'diagnosis'", "none of f, m"),
     ],
 )
 def test_questions_are_checked(study, ask, column, more, words):
@@ -326,10 +331,34 @@ def test_questions_are_checked(study, ask, column, more, words):
         ("['sex']", "questions[1].columns"),
     ],
 )
-def test_tables_of_two_categories_are_checked(study, columns, words):
-    text = f"statistics\n[[model.questions]]\nask = 'table'\ncolumns = {columns}\n"
+@pytest.mark.parametrize("ask", ["table", "chi-square", "fisher"])
+def test_tables_of_two_categories_are_checked(study, ask, columns, words):
+    text = f"statistics\n[[model.questions]]\nask = {ask!r}\ncolumns = {columns}\n"
     with pytest.raises(InvalidInput) as caught:
         parse_study(study(text, "", ('target = "diagnosis"\n', "")))
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "question", "words"),
+    [
+        (
+            ["f", "m", "x"],
+            "ask = 'difference of means'\ncolumn = 'age'\nby = 'sex'",
+            "questions[1].by: 'sex' has 3 groups, f, m, x: say with `between`",
+        ),
+        (
+            ["f", "m", "x"],
+            "ask = 'fisher'\ncolumns = ['sex', 'diagnosis']",
+            "questions[1].columns: fisher test of sex and diagnosis: Fisher's test is of two",
+        ),
+    ],
+)
+def test_tests_of_too_many_groups_are_refused(study, values, question, words):
+    text = f"statistics\n[[model.questions]]\n{question}\n"
+    pairs = (('target = "diagnosis"\n', ""), ('values = ["f", "m"]', f"values = {values}"))
+    with pytest.raises(InvalidInput) as caught:
+        parse_study(study(text, "", *pairs))
     assert words in str(caught.value)
 
 

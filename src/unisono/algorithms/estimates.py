@@ -15,7 +15,7 @@ import numpy as np
 from unisono.accounting.curve import PrivacyCurve
 from unisono.core.certificate import Certificate
 from unisono.core.trust import Relation, Viewer, describe
-from unisono.core.words import number, percent
+from unisono.core.words import number, p_text, percent
 
 Interval = tuple[Any, Any]
 # Said in place of a number that noise swamps.
@@ -40,6 +40,27 @@ class Guarantee:
 
 
 @dataclass(frozen=True)
+class HypothesisTest:
+    """What a release says of a hypothesis, with the noise counted in.
+
+    `privacy_share` is the part of the interval's width that the noise of privacy is. Where noise
+    hides the sizes that everything else is divided by, there is neither statistic nor p value.
+    `adjusted_p` is Holm's, for all tests of one release together, where there are several.
+    """
+
+    hypothesis: str
+    kind: str
+    statistic: float | None
+    degrees: float | None
+    p_value: float | None
+    privacy_share: float
+    adjusted_p: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
 class Estimate:
     """A released statistic.
 
@@ -49,7 +70,8 @@ class Estimate:
     about the population that the records were drawn from.
 
     `determined`, where it is given, says of each number whether the noise leaves anything of it: a
-    standard deviation that may as well be 0 is not printed as one.
+    standard deviation that may as well be 0 is not printed as one. `test`, where two groups or two
+    categories are compared, is of the hypothesis that there is no difference.
 
     `guarantees` say what the release cost, at the delta and under the relation that were asked for;
     all estimates of one release were paid for together. `str` tells everything in plain words,
@@ -65,6 +87,7 @@ class Estimate:
     population_interval: Interval | None = None
     labels: tuple[Any, ...] = field(default=())
     determined: Any = None
+    test: HypothesisTest | None = None
 
     @cached_property
     def guarantees(self) -> tuple[Guarantee, ...]:
@@ -113,6 +136,8 @@ class Estimate:
             document["labels"] = [_label(name) for name in self.labels]
         if self.determined is not None and not np.all(self.determined):
             document["determined"] = np.asarray(self.determined, bool).tolist()
+        if self.test is not None:
+            document["test"] = self.test.to_json()
         return document
 
     def __str__(self) -> str:
@@ -152,9 +177,32 @@ def answer_text(shown: Mapping[str, Any]) -> str:
             f"    {name}: {_shown(v, a, b) if sees else UNDETERMINED} {_span(a, b)}"
             for name, v, a, b, sees in rows
         ]
-    if not known.all():
+    if "test" in shown:
+        lines.append(f"  {_test_words(shown['test'])}")
+    elif not known.all():
         lines.append(f"  {UNDETERMINED}: the noise is larger than the figure; it may as well be 0.")
     return "\n".join([*lines, f"  {shown['note']}"])
+
+
+def _test_words(test: Mapping[str, Any]) -> str:
+    """A test's JSON in plain words.
+
+    >>> print(_test_words({"hypothesis": "means are equal", "kind": "t", "statistic": 2.31,
+    ...                    "degrees": 431.2, "p_value": 0.0213, "privacy_share": 0.35,
+    ...                    "adjusted_p": 0.0426}))
+    that means are equal: t = 2.31 (df 431), p = .021, after Holm .043; privacy is 35 % of the width
+    """
+    if "p_value" not in test:
+        return f"that {test['hypothesis']}: {UNDETERMINED}"
+    said = p_text(test["p_value"])
+    parts = [
+        f"{test['kind']} = {test['statistic']:.3g}",
+        f" (df {test['degrees']:.0f})" if "degrees" in test else "",
+        f", p {said}" if said.startswith("<") else f", p = {said}",
+        f", after Holm {p_text(test['adjusted_p'])}" if "adjusted_p" in test else "",
+        f"; privacy is {100 * test['privacy_share']:.0f} % of the width",
+    ]
+    return f"that {test['hypothesis']}: {''.join(parts)}"
 
 
 def _guarantees(certificate: Certificate) -> Iterator[Guarantee]:
@@ -250,4 +298,4 @@ def _written(number: float) -> str:
     return f"{number + 0.0:.12f}".rstrip("0").rstrip(".")
 
 
-__all__ = ["UNDETERMINED", "Estimate", "Guarantee", "Interval", "answer_text"]
+__all__ = ["UNDETERMINED", "Estimate", "Guarantee", "HypothesisTest", "Interval", "answer_text"]

@@ -10,6 +10,8 @@ With an event of scale s, `survivors` parties answered and `honest` shares were 
 The law of such a sum is the mechanism's to know (`mechanisms.laplace.LaplaceSum` and others).
 """
 
+import numpy as np
+
 from unisono.core.algorithm import Facts
 from unisono.core.events import Event
 from unisono.core.trust import Trust
@@ -35,4 +37,16 @@ def sum_law(event: Event, facts: Facts, trust: Trust, survivors: int, grid: floa
     return mechanism.summed(event.noise, shares, drawn, grid)
 
 
-__all__ = ["NoiseLaw", "sum_law"]
+def simulated_noise(law: NoiseLaw, shape: tuple[int, ...]) -> np.ndarray:
+    """Noise of this law from a public seed, for readings alone: it protects nothing. Always the
+    same draws: whoever reads a release finds the same figures."""
+    generator = np.random.default_rng(0)
+    if law.gaussian:
+        return generator.normal(0.0, law.std, shape)
+    levels = np.concatenate([[0.0], np.geomspace(1e-4, 0.5, 40), np.linspace(0.5, 0.999, 40)[1:]])
+    sizes = [law.tail(max(level, 1e-5)) for level in levels]
+    drawn = np.interp(generator.random(shape), levels, sizes)
+    return drawn * generator.choice([-1.0, 1.0], shape)
+
+
+__all__ = ["NoiseLaw", "simulated_noise", "sum_law"]

@@ -93,11 +93,42 @@ class Survey:
         found = read_blocks(
             self.table(study.facts), study, opened.total, opened.survivors, opened.records
         )
-        return [
+        read = [
             estimate
             for question, noisy in zip(self.questions, found, strict=True)
             for estimate in question.read(noisy, 1 - confidence, result.certificate)
         ]
+        return adjusted(read)
+
+
+def adjusted(found: Sequence[Any]) -> list[Any]:
+    """Estimates, the tests among them with Holm's p values where there are several. A test that
+    says nothing counts as one: it was asked for."""
+    places = [k for k, one in enumerate(found) if getattr(one, "test", None) is not None]
+    answers = list(found)
+    if len(places) < 2:
+        return answers
+    p_values = [found[k].test.p_value for k in places]
+    holm = holm_adjusted(np.array([1.0 if p is None else p for p in p_values]))
+    for place, p_value, own in zip(places, p_values, holm, strict=True):
+        if p_value is not None:
+            test = replace(found[place].test, adjusted_p=float(own))
+            answers[place] = replace(found[place], test=test)
+    return answers
+
+
+def holm_adjusted(p_values: np.ndarray) -> np.ndarray:
+    """Adjusted p values (Holm 1979): of all that is rejected where the adjusted value is below a
+    level, anything is wrong no oftener than that.
+
+    >>> holm_adjusted(np.array([0.01, 0.04, 0.03])).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(p_values)
+    factors = len(p_values) - np.arange(len(p_values))
+    found = np.empty(len(p_values))
+    found[order] = np.minimum(np.maximum.accumulate(p_values[order] * factors), 1.0)
+    return found
 
 
 class Opened(NamedTuple):

@@ -50,7 +50,7 @@ from typing import Any
 import numpy as np
 
 from unisono.algorithms import statistics
-from unisono.algorithms.noise_law import NoiseLaw
+from unisono.algorithms.noise_law import NoiseLaw, simulated_noise
 from unisono.algorithms.quantiles import Tree, quantiles, read_quantile, tree_of_group
 from unisono.algorithms.readings import Noisy, read_blocks
 from unisono.algorithms.survey import Question, Survey, unpack
@@ -592,17 +592,6 @@ def _share(
 # ------------------------------------------------------------------- standardised differences
 
 
-def _noise(law: NoiseLaw, shape: tuple[int, ...]) -> np.ndarray:
-    """Noise of this law, always the same draws: whoever reads the table finds the same figures."""
-    generator = np.random.default_rng(0)
-    if law.gaussian:
-        return generator.normal(0.0, law.std, shape)
-    levels = np.concatenate([[0.0], np.geomspace(1e-4, 0.5, 40), np.linspace(0.5, 0.999, 40)[1:]])
-    sizes = [law.tail(max(level, 1e-5)) for level in levels]
-    drawn = np.interp(generator.random(shape), levels, sizes)
-    return drawn * generator.choice([-1.0, 1.0], shape)
-
-
 def _lengths(z: np.ndarray, drawn: np.ndarray, probability: float, more: float) -> Figure:
     """The largest |z| of any pair, z (pairs, k); `drawn` (draws, pairs, k) with further noise."""
     value = float(np.linalg.norm(z, axis=-1).max())
@@ -623,7 +612,7 @@ def _number_difference(
     if not all(mean.determined and deviation.determined for mean, deviation in found[1:]):
         return Figure(0.0, 0.0, 0.0, False)
     own = sums.values[1:]
-    noisy = own + _noise(law, (_DRAWS, *own.shape))
+    noisy = own + simulated_noise(law, (_DRAWS, *own.shape))
 
     def scores(values: np.ndarray) -> np.ndarray:
         size = np.maximum(values[..., 0], 1.0)
@@ -662,7 +651,7 @@ def _level_difference(sums: _Sums, known: int, probability: float) -> Figure | N
     for a, b in combinations(range(groups), 2):
         if ((shares[a] + shares[b]) < 3 * math.hypot(error[a], error[b])).any():
             return undetermined
-    noisy = own + _noise(law, (_DRAWS, *own.shape))
+    noisy = own + simulated_noise(law, (_DRAWS, *own.shape))
 
     def scores(values: np.ndarray) -> np.ndarray:
         floor = np.maximum(values, 0.5)

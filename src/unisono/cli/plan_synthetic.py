@@ -5,7 +5,13 @@ from typing import Any
 import numpy as np
 
 from unisono.data.columns import NumericColumn
-from unisono.models.questions import AnyQuestion, ContingencyTable, Moment, Quantiles
+from unisono.models.questions import (
+    AnyQuestion,
+    ContingencyTable,
+    IndependenceTest,
+    Moment,
+    Quantiles,
+)
 from unisono.studies.schema import StudyFile
 
 _MADE_UP = 256  # records
@@ -36,12 +42,16 @@ def ranges(file: StudyFile) -> list[float]:
 
 def _range(file: StudyFile, question: AnyQuestion) -> float:
     records = float(sum(party.records for party in file.parties))
+    if isinstance(question, IndependenceTest):
+        return 1.0
     if isinstance(question, ContingencyTable):
         return records
     column = file.data.columns[question.column]
     if question.ask in ("count", "histogram"):
         return records
-    if question.ask == "proportion" or not isinstance(column, NumericColumn):
+    if question.ask in ("proportion", "difference of proportions") or not isinstance(
+        column, NumericColumn
+    ):
         return 1.0
     width = column.span[1] - column.span[0]
     return {"variance": width**2 / 4, "sum": records * width}.get(question.ask, width)

@@ -68,8 +68,32 @@ def query(
         list[str] | None,
         typer.Option(metavar="COLUMN,COLUMN", help="Counts per pair of public categories."),
     ] = None,
+    t_test: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Difference of means of two groups (--by), Welch's t."),
+    ] = None,
+    median_test: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Difference of medians of two groups (--by)."),
+    ] = None,
+    proportion_test: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CONDITION", help="Difference of shares in two groups (--by)."),
+    ] = None,
+    chi_square: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN,COLUMN", help="Whether two categories are independent."),
+    ] = None,
+    fisher: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN,COLUMN", help="The same of two values each: odds ratio."),
+    ] = None,
     by: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="One answer per public category.")
+    ] = None,
+    between: Annotated[
+        str | None,
+        typer.Option(metavar="FIRST,SECOND", help="The groups of --by that tests compare."),
     ] = None,
     bounds: Annotated[
         list[str] | None,
@@ -165,6 +189,8 @@ def query(
         --decimal , --encoding latin-1 --epsilon 1
       unisono query visits.csv --mean pressure --bounds pressure=0:300 \\
         --person patient --epsilon 1 --budget 4
+      unisono query a.csv b.csv --t-test income --by place --categories place=rural,urban \\
+        --bounds income=0:200000 --epsilon 1
     """
     from unisono.cli import query_plan
     from unisono.cli.query_run import Setting, answer
@@ -191,6 +217,12 @@ def query(
         tuple(drop_missing or ()),
         query_plan.parse_codes(missing_codes or ()),
         query_plan.parse_dialect(decimal, encoding),
+        t_test or (),
+        median_test or (),
+        proportion_test or (),
+        chi_square or (),
+        fisher or (),
+        between,
     )
     setting = Setting(
         epsilon,

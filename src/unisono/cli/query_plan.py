@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono.algorithms import statistics
+from unisono.algorithms import comparisons, statistics
 from unisono.algorithms.quantiles import MAXIMUM, MINIMUM, quantiles
 from unisono.algorithms.statistics import Groups, Question
 from unisono.cli.conditions import Condition, parse_condition
@@ -44,6 +44,12 @@ class Asked:
     dropping: Sequence[str] = ()
     missing_codes: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     dialect: CsvDialect = USUAL
+    t_tests: Sequence[str] = ()
+    median_tests: Sequence[str] = ()
+    proportion_tests: Sequence[str] = ()
+    chi_squares: Sequence[str] = ()
+    fishers: Sequence[str] = ()
+    between: str | None = None
 
 
 @dataclass
@@ -176,6 +182,7 @@ def inquire(asked: Asked) -> Inquiry:
         add(_histogram(inquiry, text, by, suffix))
     for text in asked.tables:
         add(_table(inquiry, text))
+    _add_tests(inquiry, by)
     if not inquiry.questions:
         raise InvalidInput(
             "nothing was asked: name a statistic, such as --mean age --bounds age=0:120"
@@ -192,6 +199,46 @@ def inquire(asked: Asked) -> Inquiry:
                 f"for; those asked for are of {', '.join(sorted(known)) or 'no column'}"
             )
     return inquiry
+
+
+def _add_tests(inquiry: Inquiry, by: Groups | None) -> None:
+    """Comparisons of two groups, and of two categories."""
+    asked, add = inquiry.asked, inquiry.questions.append
+    compared = [*asked.t_tests, *asked.median_tests, *asked.proportion_tests]
+    if asked.between is not None and not compared:
+        raise InvalidInput("--between says which groups a test compares, and no test was asked for")
+    if compared:
+        if by is None or asked.by is None:
+            raise InvalidInput(
+                f"a test of {compared[0]!r} compares groups: say whose with --by COLUMN and "
+                "--categories COLUMN=FIRST,SECOND"
+            )
+        between = None if asked.between is None else _two_groups(asked.between)
+        groups: dict[str, Any] = {"by_name": asked.by, "between": between}
+        for names, test in (
+            (asked.t_tests, comparisons.difference_of_means),
+            (asked.median_tests, comparisons.difference_of_medians),
+        ):
+            for name in names:
+                place, bounds = inquiry.number(name), inquiry.bounds(name)
+                add(test(place, bounds, by, name=name, step=inquiry.step(name), **groups))
+        for text in asked.proportion_tests:
+            slot = inquiry.condition(parse_condition(text))
+            add(comparisons.difference_of_proportions(slot, by, name=text, **groups))
+    for option, texts, of in (
+        ("--chi-square", asked.chi_squares, comparisons.chi_square),
+        ("--fisher", asked.fishers, comparisons.fisher),
+    ):
+        for text in texts:
+            first, second = _two_columns(option, text)
+            add(of(inquiry.groups(first), inquiry.groups(second), name=f"{first} by {second}"))
+
+
+def _two_groups(text: str) -> tuple[str, str]:
+    names = [part.strip() for part in text.split(",")]
+    if len(names) != 2 or not all(names):
+        raise InvalidInput(f"--between {text!r}: write two groups of --by, as north,south")
+    return names[0], names[1]
 
 
 def _moments(asked: Asked) -> dict[str, tuple[str, ...]]:
@@ -250,11 +297,16 @@ def _histogram(inquiry: Inquiry, text: str, by: Groups | None, suffix: str) -> Q
 
 
 def _table(inquiry: Inquiry, text: str) -> Question:
-    names = [part.strip() for part in text.split(",")]
-    if len(names) != 2 or names[0] == names[1] or not all(names):
-        raise InvalidInput(f"--table {text!r}: write two columns, as population,disease")
+    names = _two_columns("--table", text)
     first, second = (inquiry.groups(name) for name in names)
     return statistics.contingency(first, second, name=f"{names[0]} by {names[1]}")
+
+
+def _two_columns(option: str, text: str) -> tuple[str, str]:
+    names = [part.strip() for part in text.split(",")]
+    if len(names) != 2 or names[0] == names[1] or not all(names):
+        raise InvalidInput(f"{option} {text!r}: write two columns, as population,disease")
+    return names[0], names[1]
 
 
 def parse_bounds(texts: Sequence[str]) -> dict[str, Bounds]:

@@ -53,6 +53,15 @@ def remaining(value: float, digits: int = 4) -> str:
     return plain(math.floor(value * 10.0**places) / 10.0**places, digits)
 
 
+def p_text(value: float) -> str:
+    """A p value as journals print it.
+
+    >>> p_text(0.0321), p_text(1e-7), p_text(1.0)
+    ('.032', '<.001', '1.000')
+    """
+    return "<.001" if value < 0.001 else f"{value:.3f}".lstrip("0")
+
+
 def plain(value: float, digits: int = 4) -> str:
     """A number without exponent where that stays readable.
 

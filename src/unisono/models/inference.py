@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import chi2
 
-from unisono.core.words import did_you_mean
+from unisono.core.words import did_you_mean, p_text
 from unisono.errors import InvalidInput
 
 # Eigenvalues of a covariance over the prior's, above which a direction is not determined.
@@ -191,15 +191,6 @@ def _cells(name: str, own: Mapping[str, Any], ratio: bool) -> list[str]:
         ends = own.get("ratio_interval")
         cells += [f"{own['ratio']:.3g}", f"{ends[0]:.3g} to {ends[1]:.3g}"] if ends else ["", ""]
     return cells
-
-
-def p_text(value: float) -> str:
-    """As journals print it.
-
-    >>> p_text(0.0321), p_text(1e-7)
-    ('.032', '<.001')
-    """
-    return "<.001" if value < 0.001 else f"{value:.3f}".lstrip("0")
 
 
 __all__ = ["NOT_DETERMINED", "Inference", "WaldTest", "as_text", "determined", "p_text"]

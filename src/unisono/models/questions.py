@@ -10,6 +10,7 @@ from unisono.errors import InvalidInput
 _ASK = "What is asked."
 _COLUMN = "The column that is asked about."
 _BY = "A category: the question is answered for each of its values."
+_BETWEEN = "The two groups, the first less the second; left out where there are only two."
 
 
 class ModelQuestion(Config):
@@ -72,6 +73,39 @@ class ContingencyTable(ModelQuestion):
         return self
 
 
+class GroupDifference(ModelQuestion):
+    """Means (Welch's t test) or medians of a number in two groups of `by`, compared."""
+
+    ask: Literal["difference of means", "difference of medians"] = Field(description=_ASK)
+    column: str = Field(description=_COLUMN)
+    by: str = Field(description="A category, two values of which are the groups.")
+    between: tuple[str, str] | None = Field(None, description=_BETWEEN)
+
+
+class ShareDifference(ModelQuestion):
+    """The share of a category's value in two groups of `by`, compared."""
+
+    ask: Literal["difference of proportions"] = Field(description=_ASK)
+    column: str = Field(description=_COLUMN)
+    value: str = Field(description="The value of the category whose share is compared.")
+    by: str = Field(description="A category, two values of which are the groups.")
+    between: tuple[str, str] | None = Field(None, description=_BETWEEN)
+
+
+class IndependenceTest(ContingencyTable):
+    """Whether two categories are independent: chi-square, or for two values each like Fisher's."""
+
+    ask: Literal["chi-square", "fisher"] = Field(description=_ASK)  # type: ignore[assignment]
+
+
 AnyQuestion = Annotated[
-    Moment | ShareQuestion | Histogram | Quantiles | ContingencyTable, Field(discriminator="ask")
+    Moment
+    | ShareQuestion
+    | Histogram
+    | Quantiles
+    | ContingencyTable
+    | GroupDifference
+    | ShareDifference
+    | IndependenceTest,
+    Field(discriminator="ask"),
 ]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from unisono.algorithms import statistics
+from unisono.algorithms import comparisons, statistics
 from unisono.algorithms.quantiles import quantiles
 from unisono.algorithms.statistics import Groups
 from unisono.algorithms.survey import Question, Survey
@@ -25,9 +25,12 @@ from unisono.models.model import Choice, Fault, ModelConfig, ModelKind, Posed, T
 from unisono.models.questions import (
     AnyQuestion,
     ContingencyTable,
+    GroupDifference,
     Histogram,
+    IndependenceTest,
     Moment,
     Quantiles,
+    ShareDifference,
     ShareQuestion,
 )
 from unisono.releases.algorithm import AlgorithmKind
@@ -120,11 +123,13 @@ def _in_words(question: AnyQuestion) -> str:
     by = getattr(question, "by", None)
     suffix = f" by {by}" if by else ""
     match question:
-        case ShareQuestion():
+        case ShareQuestion() | ShareDifference():
             return f"{question.ask} of {question.column} = {question.value}{suffix}"
         case Quantiles():
             levels = ", ".join(f"{level:g}" for level in question.levels)
             return f"quantiles of {question.column} ({levels}){suffix}"
+        case IndependenceTest():
+            return f"{question.ask} test of {' and '.join(question.columns)}"
         case ContingencyTable():
             return f"table of {' by '.join(question.columns)}"
     return f"{question.ask} of {question.column}{suffix}"
@@ -143,9 +148,10 @@ def faults(config: StatisticsModelConfig, schema: Schema) -> Iterator[Fault]:
                 elif not isinstance(columns[asked], NamedColumn):
                     words = f"'{asked}' is a {columns[asked].kind}, and a category is needed here"
                     yield (*place, "columns"), words
+            yield from _untestable(question, schema, place)
             continue
         needed = "number"
-        if isinstance(question, ShareQuestion) or (
+        if isinstance(question, ShareQuestion | ShareDifference) or (
             isinstance(question, Histogram) and not question.bins
         ):
             needed = "category"
@@ -160,8 +166,30 @@ def faults(config: StatisticsModelConfig, schema: Schema) -> Iterator[Fault]:
                 yield (*place, key), f"{words}{hint}"
         column = columns.get(question.column)
         known = column.levels if isinstance(column, NamedColumn) else ()
-        if isinstance(question, ShareQuestion) and known and question.value not in known:
-            yield (*place, "value"), f"'{question.value}' is none of {', '.join(known)}"
+        value = getattr(question, "value", None)
+        if value is not None and known and value not in known:
+            yield (*place, "value"), f"'{value}' is none of {', '.join(known)}"
+        yield from _untestable(question, schema, place)
+
+
+def _untestable(question: AnyQuestion, schema: Schema, place: tuple[Any, ...]) -> Iterator[Fault]:
+    """Tests of one group only, of groups that are none, and of tables that are too small."""
+
+    def levels(name: str) -> tuple[str, ...]:
+        column = schema.columns.get(name)
+        return column.levels if isinstance(column, NamedColumn) else ()
+
+    if isinstance(question, GroupDifference | ShareDifference) and levels(question.by):
+        try:
+            comparisons.pair_of(levels(question.by), question.between, question.by)
+        except InvalidInput as error:
+            yield (*place, "between" if question.between else "by"), str(error)
+    if isinstance(question, IndependenceTest) and all(map(levels, question.columns)):
+        rows, columns = map(levels, question.columns)
+        try:
+            comparisons.require_table(rows, columns, question.ask == "fisher", _in_words(question))
+        except InvalidInput as error:
+            yield (*place, "columns"), str(error)
 
 
 def draft(schema: Schema) -> str:
@@ -175,7 +203,7 @@ def draft(schema: Schema) -> str:
 
 STATISTICS = ModelKind(
     "statistics",
-    "means, sums, counts, histograms, tables and quantiles, with intervals",
+    "means, sums, counts, histograms, tables and quantiles, with intervals; tests",
     StatisticsModelConfig,
     Target.NONE,
     Survey,
@@ -213,6 +241,12 @@ def _grouped(asked: Sequence[AnyQuestion]) -> list[tuple[AnyQuestion, tuple[str,
 def _question(
     slots: Slots, asked: AnyQuestion, wanted: tuple[str, ...], privacy: Privacy
 ) -> Question:
+    if isinstance(asked, IndependenceTest):
+        rows, columns = map(slots.grouping, asked.columns)
+        test = comparisons.fisher if asked.ask == "fisher" else comparisons.chi_square
+        return test(rows, columns, name=" by ".join(asked.columns)).weighing(asked.weight)
+    if isinstance(asked, GroupDifference | ShareDifference):
+        return _difference(slots, asked).weighing(asked.weight)
     if isinstance(asked, ContingencyTable):
         rows, columns = map(slots.grouping, asked.columns)
         title = f"table of {' by '.join(asked.columns)}"
@@ -252,3 +286,16 @@ def _question(
             )
     made = made.counting() if slots.counted(asked.column) else made
     return made.weighing(asked.weight)
+
+
+def _difference(slots: Slots, asked: GroupDifference | ShareDifference) -> Question:
+    by = slots.grouping(asked.by)
+    groups: dict[str, Any] = {"by_name": asked.by, "between": asked.between}
+    if isinstance(asked, ShareDifference):
+        place = slots.value(asked.column, asked.value)
+        name = f"{asked.column} = {asked.value}"
+        return comparisons.difference_of_proportions(place, by, name=name, **groups)
+    place, bounds, step = slots.number(asked.column)
+    means = asked.ask == "difference of means"
+    test = comparisons.difference_of_means if means else comparisons.difference_of_medians
+    return test(place, bounds, by, name=asked.column, step=step, **groups)

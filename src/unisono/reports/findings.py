@@ -14,7 +14,7 @@ from typing import Any
 
 from unisono.algorithms.estimates import UNDETERMINED
 from unisono.algorithms.table_layout import layout
-from unisono.core.words import NO_GROUP, NOTHING_LEARNT, times
+from unisono.core.words import NO_GROUP, NOTHING_LEARNT, p_text, times
 from unisono.data.columns import NumericColumn
 from unisono.reports.blocks import (
     Bells,
@@ -137,7 +137,35 @@ def _answers(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
         Title("All answers"),
         ReportGrid("Answers with their intervals", header, shown),
         *note,
+        *_tests(answers),
     ]
+
+
+def _tests(answers: Sequence[Mapping[str, Any]]) -> list[Block]:
+    """Statistics and p values of those answers that compare."""
+    tested = [(str(answer["name"]), answer["test"]) for answer in answers if "test" in answer]
+    if not tested:
+        return []
+    rows = []
+    for name, test in tested:
+        known = "p_value" in test
+        degrees = f", df {test['degrees']:.0f}" if "degrees" in test else ""
+        rows.append(
+            [
+                f"{name}: that {test['hypothesis']}",
+                f"{test['kind']} = {test['statistic']:.3g}{degrees}" if known else UNDETERMINED,
+                p_text(test["p_value"]) if known else "–",
+                p_text(test["adjusted_p"]) if "adjusted_p" in test else "–",
+                share(test["privacy_share"]) if known else "–",
+            ]
+        )
+    shown, note = shorter(rows, 8 * MOST, "tests; result.json has all")
+    header = ["hypothesis", "statistic", "p", "p after Holm", "privacy's part of the width"]
+    words = (
+        "The noise is counted in: a true hypothesis has a p below 0.05 in about one of twenty "
+        "releases. With several tests compare the values after Holm, which hold for all together."
+    )
+    return [Title("Tests"), Text(words), ReportGrid("Tests of no difference", header, shown), *note]
 
 
 def _flat(answer: Mapping[str, Any]) -> list[DrawnInterval]:

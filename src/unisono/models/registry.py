@@ -9,6 +9,7 @@ from unisono.errors import InvalidInput
 from unisono.models.bayesian import BAYESIAN_LINEAR_REGRESSION, BAYESIAN_LOGISTIC_REGRESSION
 from unisono.models.glm import GLM
 from unisono.models.k_means import K_MEANS
+from unisono.models.kaplan_meier import KAPLAN_MEIER
 from unisono.models.linear import LINEAR_REGRESSION, LINEAR_SVM, LOGISTIC_REGRESSION
 from unisono.models.model import ModelKind
 from unisono.models.network import NETWORK
@@ -21,6 +22,7 @@ OWN = (
     STATISTICS,
     TABLE_ONE,
     GLM,
+    KAPLAN_MEIER,
     LOGISTIC_REGRESSION,
     LINEAR_SVM,
     LINEAR_REGRESSION,

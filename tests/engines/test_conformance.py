@@ -100,6 +100,8 @@ ALGORITHMS = {
     "sgd-sequential": methods.sgd_sequential(2.0, 1e-5, steps=40, uses=5),
     "objective-perturbation": methods.objective_perturbation(2.0, 1e-5),
     "k-means": methods.k_means((BOX,) * 3, 2, 2.0, 1e-6, rounds=3),
+    "survival-table": methods.survival_table(("a", "b"), 2.0, 1e-6, complete=False),
+    "log-rank": methods.log_rank(("a", "b", "c"), 2.0, 1e-6),
     "fed-avg-by-coins": methods.fed_avg(
         PROBLEM,
         optax.adam(0.1),

@@ -153,8 +153,8 @@ def table(config: LogRankConfig, problem: SurvivalTimes, facts: Facts) -> Table:
 
 
 class Known(NamedTuple):
-    """A table, read: hazards of all groups in intervals (K,), shares of groups (K + 1, G) at their
-    ends, and records at risk and events of all groups (K,)."""
+    """Tables, read: hazards of all groups in intervals (..., K), shares of groups (..., K + 1, G)
+    at their ends, and records at risk and events of all groups (..., K)."""
 
     hazards: np.ndarray
     shares: np.ndarray
@@ -163,10 +163,10 @@ class Known(NamedTuple):
 
 
 def known_of(cells: np.ndarray, noise: float, records: float | None) -> Known:
-    """What a table (groups, 2 K + 1) says of all groups together."""
+    """What tables (..., groups, 2 K + 1) say of all groups together."""
     raw = shifted(cells, records)
-    count = max(1.0, float(raw.sum()))
-    events, censored, at_risk = (part.sum(axis=0) for part in split(nearest_counts(raw, count)))
+    count = np.maximum(1.0, raw.sum(axis=(-2, -1)))
+    events, censored, at_risk = (part.sum(axis=-2) for part in split(nearest_counts(raw, count)))
     exposed = at_risk - (events + censored) / 2
     hazards = np.clip(events / np.maximum(exposed, 1.0), 0.0, 2.0)
     return Known(hazards, _shares(raw, noise, exposed, hazards), exposed, events)
@@ -177,19 +177,20 @@ def _shares(
 ) -> np.ndarray:
     """Straight lines in time, fitted to the noisy shares by their precision while records count."""
     _, _, by_group = split(raw)
-    bins = len(exposed)
-    whole = by_group.sum(axis=0)
-    found = np.clip(by_group / np.maximum(whole, max(noise, 1.0)), 0.0, 1.0)
-    begun = np.arange(bins) / bins
-    variance = noise**2 * (2 * np.arange(bins, 0, -1) + 1) + np.maximum(exposed, 1.0) / 4
-    counts = np.concatenate([[0.0], np.cumsum(hazards)[:-1]]) < 1.0
-    weights = np.maximum(exposed, 1.0) ** 2 / variance * counts
-    design = np.column_stack([np.ones(bins), begun])
-    gram = (design * weights[:, None]).T @ design + np.diag([0.0, 0.01 * weights.sum()])
-    lines = np.linalg.solve(gram, (design * weights[:, None]).T @ found.T)
+    bins = exposed.shape[-1]
+    whole = np.maximum(by_group.sum(axis=-2, keepdims=True), max(noise, 1.0))
+    found = np.clip(by_group / whole, 0.0, 1.0)
+    at_least = np.maximum(exposed, 1.0)
+    variance = noise**2 * (2 * np.arange(bins, 0, -1) + 1) + at_least / 4
+    counts = np.cumsum(hazards, axis=-1) - hazards < 1.0
+    weights = at_least**2 / variance * counts
     ends = np.column_stack([np.ones(bins + 1), np.arange(bins + 1) / bins])
+    weighed = weights[..., None, :] * ends[:-1].T
+    # Slopes are held back a little, or a single interval would leave them open.
+    held = 0.01 * weights.sum(axis=-1)[..., None, None] * np.diag([0.0, 1.0])
+    lines = np.linalg.solve(weighed @ ends[:-1] + held, weighed @ np.swapaxes(found, -1, -2))
     shares = np.clip(ends @ lines, _LEAST_SHARE, 1.0)
-    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+    return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
 
 
 def course_of(known: Known, stop_at: float, *, centred: bool) -> Course:
@@ -198,8 +199,7 @@ def course_of(known: Known, stop_at: float, *, centred: bool) -> Course:
     ends, points = np.arange(bins + 1) / bins, np.arange(_POINTS + 1) / _POINTS
     hazard = np.interp(points, ends, np.concatenate([[0.0], np.cumsum(known.hazards)]))
     shares = np.stack([np.interp(points, ends, own) for own in known.shares.T], axis=1)
-    middle = (shares[1:] + shares[:-1]) / 2
-    grown = np.cumsum(np.diff(hazard)[:, None] * middle, axis=0)
+    grown = np.cumsum(np.diff(hazard)[:, None] * _middle(shares), axis=0)
     expected = np.concatenate([np.zeros((1, groups)), grown])
     over = hazard[-1] > stop_at
     stop = float(np.interp(stop_at, hazard + 1e-9 * points, points)) if over else 1.0
@@ -320,7 +320,7 @@ class LogRank(NamedTuple):
         }
 
 
-def tested(study: Any, value: LogRankState) -> LogRank | None:
+def log_rank_of(study: Any, value: LogRankState) -> LogRank | None:
     """The test of a finished study; None if too few parties answered its second round."""
     if int(value.survivors) == 0:
         return None
@@ -336,7 +336,7 @@ def tested(study: Any, value: LogRankState) -> LogRank | None:
     if facts.exact_sizes:
         total = total + float(value.records) * course.centre
     known = known_of(own.cells, own.noise, own.counted(facts))
-    information, product = _variances(known, own, own_noise, study, float(course.stop))
+    information, product = variances(known, own, own_noise, facts, float(course.stop))
     added = (course.radius * noise) ** 2 * np.eye(len(total)) + product
     covariance = information + added
     statistic = float(total @ np.linalg.solve(covariance, total))
@@ -352,30 +352,32 @@ def tested(study: Any, value: LogRankState) -> LogRank | None:
     )
 
 
-def _variances(
-    known: Known, own: SurvivalTable, noise: float, study: Any, stop: float
+def variances(
+    known: Known, own: SurvivalTable, noise: float, facts: Facts, stop: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """What scores vary by themselves, and by errors of hazards and shares: (G - 1, G - 1) each."""
     bins, groups = len(known.hazards), known.shares.shape[1]
-    turned, counted = basis(groups), own.counted(study.facts)
+    turned, counted = basis(groups), own.counted(facts)
     parts = np.clip(bins * stop - np.arange(bins), 0.0, 1.0)  # of intervals, before the stop
-    middle = (known.shares[1:] + known.shares[:-1]) / 2
     spread = [
         number * (np.diag(share) - np.outer(share, share))
-        for number, share in zip(known.events * parts, middle, strict=True)
+        for number, share in zip(known.events * parts, _middle(known.shares), strict=True)
     ]
     information = turned.T @ np.sum(spread, axis=0) @ turned + 0.5 / groups * np.eye(groups - 1)
     generator = np.random.default_rng(_SEED)
     truth = nearest_counts(own.cells, max(1.0, float(shifted(own.cells, counted).sum())))
-    base = known_of(truth, noise, counted)
-    centre = (base.shares[1:] + base.shares[:-1]) / 2
-    product = np.zeros((groups - 1, groups - 1))
-    for _ in range(_DRAWS):
-        again = known_of(truth + noise * generator.standard_normal(truth.shape), noise, counted)
-        apart = centre - (again.shares[1:] + again.shares[:-1]) / 2
-        lost = turned.T @ ((base.at_risk * parts * (base.hazards - again.hazards)) @ apart)
-        product += np.outer(lost, lost) / _DRAWS
+    drawn = truth + noise * generator.standard_normal((_DRAWS, *truth.shape))
+    base, again = known_of(truth, noise, counted), known_of(drawn, noise, counted)
+    lost = base.at_risk * parts * (base.hazards - again.hazards)
+    apart = _middle(base.shares) - _middle(again.shares)
+    lost = np.einsum("dk,dkg->dg", lost, apart) @ turned
+    product = lost.T @ lost / _DRAWS
     return information, product
+
+
+def _middle(shares: np.ndarray) -> np.ndarray:
+    """Shares in the middle of intervals, of those at their ends."""
+    return np.asarray((shares[..., 1:, :] + shares[..., :-1, :]) / 2)
 
 
 def earlier(config: LogRankConfig, problem: SurvivalTimes) -> Earlier | None:
@@ -395,4 +397,4 @@ LOG_RANK = AlgorithmKind(
     earlier=earlier,
 )
 
-__all__ = ["LOG_RANK", "LogRank", "LogRankConfig", "LogRankState", "table_of", "tested"]
+__all__ = ["LOG_RANK", "LogRank", "LogRankConfig", "LogRankState", "table_of", "log_rank_of"]

@@ -7,6 +7,7 @@ from textwrap import indent
 from typing import Any
 
 from unisono.algorithms.estimates import answer_text
+from unisono.algorithms.survival_curves import as_text as survival_text
 from unisono.algorithms.table_layout import as_text
 from unisono.core.words import NOTHING_LEARNT
 
@@ -59,6 +60,12 @@ def _table(shown: Document) -> tuple[str, Sequence[str]]:
 
 def _answers(shown: Document) -> tuple[str, Sequence[str]]:
     return "\n".join(answer_text(answer) for answer in shown["answers"]), ("answers",)
+
+
+def _survival(shown: Document) -> tuple[str, Sequence[str]]:
+    note = str(shown.get("note", ""))
+    lines = [survival_text(shown["kaplan_meier"]), *([note] if note else [])]
+    return "\n".join(lines), ("kaplan_meier", "note")
 
 
 def _posterior(shown: Document) -> tuple[str, Sequence[str]]:
@@ -151,6 +158,7 @@ def _weighted(model: Document) -> list[str]:
 _KINDS: dict[str, Callable[[Document], tuple[str, Sequence[str]]]] = {
     "table": _table,
     "answers": _answers,
+    "kaplan_meier": _survival,
     "clusters": _clusters,
     "layers": _network,
     "mean": _posterior,

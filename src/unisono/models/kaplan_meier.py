@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from unisono.algorithms.log_rank import LogRankState, table_of, tested
+from unisono.algorithms.log_rank import LogRankState, table_of, log_rank_of
 from unisono.algorithms.survival_curves import Curves, Numbers, estimate
 from unisono.algorithms.survival_table import MOST_BINS, SURVIVAL_TABLE, unpacked_table
 from unisono.core.privacy import Privacy
@@ -144,7 +144,7 @@ def _presented(
 ) -> dict[str, Any]:
     test = None
     if isinstance(value, LogRankState):
-        table, test = table_of(problem, value), tested(study, value)
+        table, test = table_of(problem, value), log_rank_of(study, value)
     else:
         table = unpacked_table(value, problem)
     noise = table.noise_of(study.facts, study.trust)

@@ -24,8 +24,8 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Result, Study
 from unisono.core.trust import Trust
 from unisono.core.values import Private
-from unisono.data import listed
 from unisono.data import as_text as category_text
+from unisono.data import listed
 from unisono.data.schema import Schema
 from unisono.engines import in_process
 from unisono.errors import ClippedValues, InvalidInput, warn
@@ -100,7 +100,12 @@ class KaplanMeier:
         relation = ledgers[0].policy.relation
         chosen = default_trust(len(members.names)) if trust is None else Trust(trust)
         facts = facts_of(
-            public_sizes(records, members, relation), 3, chosen, relation, minimum_parties, colluders
+            public_sizes(records, members, relation),
+            3,
+            chosen,
+            relation,
+            minimum_parties,
+            colluders,
         )
         promise = Privacy(epsilon, delta, relation)
         from unisono.algorithms.registry import algorithm_named
@@ -199,7 +204,9 @@ def _names(labels: Sequence[Any] | None, groups: Any) -> tuple[str, ...]:
         )
     names = tuple(category_text(one) or "" for one in labels)
     if len(names) < 2 or "" in names:
-        raise InvalidInput(f"labels = {list(labels)!r}: name two groups or more, none of them empty")
+        raise InvalidInput(
+            f"labels = {list(labels)!r}: name two groups or more, none of them empty"
+        )
     return names
 
 

@@ -42,7 +42,9 @@ TWO = ("placebo", "drug")
 
 
 def ledger(relation=Relation.REPLACE_ONE, epsilon=3.0, name="trial"):
-    return Ledger.in_memory(Policy(name, Budget(epsilon, 1e-5), relation=relation), ACCOUNTANT, seed=4)
+    return Ledger.in_memory(
+        Policy(name, Budget(epsilon, 1e-5), relation=relation), ACCOUNTANT, seed=4
+    )
 
 
 def patients(n, generator, ratio=1.0, unequal=False):
@@ -51,7 +53,9 @@ def patients(n, generator, ratio=1.0, unequal=False):
     time = generator.weibull(SHAPE, n) * SCALE / np.where(group == 1, ratio ** (1 / SHAPE), 1.0)
     censored = generator.exponential(12.0, n)
     if unequal:
-        censored = np.where(group == 1, np.minimum(censored, generator.exponential(6.0, n)), censored)
+        censored = np.where(
+            group == 1, np.minimum(censored, generator.exponential(6.0, n)), censored
+        )
     return np.minimum(time, censored), (time <= censored).astype(int), group
 
 
@@ -278,9 +282,9 @@ def test_scores_are_martingales():
     censored = generator.exponential(0.8, n)
     event = (time <= censored) & ~beyond
     for group in (0, 1):
-        found = log_rank.scores(
-            np, made, np.minimum(time, censored), event, np.full(n, group)
-        )[:, 0]
+        found = log_rank.scores(np, made, np.minimum(time, censored), event, np.full(n, group))[
+            :, 0
+        ]
         assert abs(found.mean()) / found.std() * math.sqrt(n) < 4
 
 
@@ -319,9 +323,7 @@ def level(n, epsilon, repetitions, seed, ratio=1.0, unequal=False):
         total = own.sum(axis=0) + made.radius * of_score * generator.standard_normal(1)
         total = total + n * made.centre
         table = SurvivalTable(cells, None, noise, 1, n)
-        information, product = log_rank.variances(
-            known, table, noise, Facts((n,), 3, 1), made.stop
-        )
+        information, product = log_rank.variances(known, table, noise, Facts((n,), 3, 1), made.stop)
         variance = information + product + (made.radius * of_score) ** 2
         rejected += chi2.sf(float(total @ np.linalg.solve(variance, total)), 1) < 0.05
     return rejected / repetitions

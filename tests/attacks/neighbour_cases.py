@@ -83,7 +83,7 @@ def _surveys(relation):
     table = TableOne(TABLE, Groups(3, ("f", "m")), Privacy(1.0, 1e-6, relation)).survey.questions
     yield "table-one", ROW, lambda: methods.statistics(table, 1.0, 1e-6, relation)
     groups = ("a", "b", "c")
-    yield "survival-table", ROW, lambda: methods.survival_table(groups, 1.0, 0.0, relation)
+    yield "survival-table", ROW, lambda: methods.survival_table(("all",), 1.0, 0.0, relation)
     yield (
         "survival-table-incomplete",
         ROW,

@@ -453,12 +453,13 @@ def test_survival_curves_come_back_by_group(study, table):
             parties.append(Party(party.name, columns, book))
         result = in_process.run(stage.begun(found), parties)
         found[stage.name] = result.value
-    assert list(found)[0] == START
+    assert next(iter(found)) == START
     shown = json.loads(json.dumps(built.present(result)))["kaplan_meier"]
     assert list(shown["groups"]) == ["f", "m"]
     tables = [table(party.records, seed) for seed, party in enumerate(file.parties)]
     sex, age, ill = (
-        np.concatenate([one.columns[name] for one in tables]) for name in ("sex", "age", "diagnosis")
+        np.concatenate([one.columns[name] for one in tables])
+        for name in ("sex", "age", "diagnosis")
     )
     for value, own in shown["groups"].items():
         events = np.count_nonzero((sex == value) & (ill == "malignant") & (age <= 90))

@@ -376,7 +376,9 @@ def test_times_are_not_negative(study):
     time = ('target = "diagnosis"', 'target = "age"')
     with pytest.raises(InvalidInput, match="times cannot be negative: the bounds of 'age' begin"):
         parse_study(
-            study("kaplan-meier\nevent = 'sex'", "", time, ("bounds = [0, 120]", "bounds = [-1, 120]"))
+            study(
+                "kaplan-meier\nevent = 'sex'", "", time, ("bounds = [0, 120]", "bounds = [-1, 120]")
+            )
         )
 
 

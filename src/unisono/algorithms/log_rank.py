@@ -19,9 +19,10 @@ before the table is.
 
     U ~ N(0, V),     V = Σ_k D_k (diag π - π πᵀ)  +  R² σ²  +  E[b bᵀ]
 
-D_k are events up to τ. The last term is what is left of the product, b = Σ_k N_k (π - π̂)(h - ĥ): its
-size is found by adding the table's noise again, 200 times with a public seed. Uᵀ V⁻¹ U is compared
-with the chi-square law of G - 1 degrees of freedom.
+D_k are events up to τ. The last term is what is left of the product, with estimates π' and h' of
+shares and hazards b = Σ_k N_k (π - π')(h - h'): its size is found by adding the table's noise
+again, 200 times with a public seed. Uᵀ V⁻¹ U is compared with the chi-square law of G - 1 degrees
+of freedom.
 """
 
 import math
@@ -172,9 +173,7 @@ def known_of(cells: np.ndarray, noise: float, records: float | None) -> Known:
     return Known(hazards, _shares(raw, noise, exposed, hazards), exposed, events)
 
 
-def _shares(
-    raw: np.ndarray, noise: float, exposed: np.ndarray, hazards: np.ndarray
-) -> np.ndarray:
+def _shares(raw: np.ndarray, noise: float, exposed: np.ndarray, hazards: np.ndarray) -> np.ndarray:
     """Straight lines in time, fitted to the noisy shares by their precision while records count."""
     _, _, by_group = split(raw)
     bins = exposed.shape[-1]
@@ -244,9 +243,7 @@ def release(config: LogRankConfig, problem: SurvivalTimes, facts: Facts) -> Rele
     return Release(table(config, problem, facts))
 
 
-def build(
-    config: LogRankConfig, problem: SurvivalTimes, facts: Facts, priced: Priced
-) -> Algorithm:
+def build(config: LogRankConfig, problem: SurvivalTimes, facts: Facts, priced: Priced) -> Algorithm:
     groups, weight = len(problem.groups), lone_weight(priced.step)
 
     def begin(found: Any) -> tuple[LogRankState, None]:
@@ -397,4 +394,4 @@ LOG_RANK = AlgorithmKind(
     earlier=earlier,
 )
 
-__all__ = ["LOG_RANK", "LogRank", "LogRankConfig", "LogRankState", "table_of", "log_rank_of"]
+__all__ = ["LOG_RANK", "LogRank", "LogRankConfig", "LogRankState", "log_rank_of", "table_of"]

@@ -5,20 +5,21 @@ tail sum of the table), the actuarial estimate at the end of interval k is
 
     Λ_k = Σ_{j<=k} -log(1 - D_j / (N_j - C_j / 2)),     S_k = exp(-max_{j<=k} Λ_j)
 
-(Cutler and Ederer 1958; of ever shorter intervals it is that of Kaplan and Meier). Counts keep their
-noise: moving negative ones to zero before the sum would bend every curve downwards. They are only
-shifted, all alike, so that they add up to the number of records where that is public, which is the
-least-squares estimate. Numbers at risk are no smaller than three deviations of a cell's noise.
+(Cutler and Ederer 1958; of ever shorter intervals it is that of Kaplan and Meier). Counts keep
+their noise: moving negative ones to zero before the sum would bend every curve downwards. They are
+only shifted, all alike, so that they add up to the number of records where that is public, which is
+the least-squares estimate. Numbers at risk are no smaller than three deviations of a cell's noise.
 
 Bands come from a bootstrap with a public seed. Its truth is the nearest table without negative
 counts (on the simplex), half a record added to each cell; it repeats both the sampling and the
 noise, 999 times, through the same estimate. With deviation sd_k and bias_k of Λ_k from the truth
 
     pointwise       Λ_k ± z sqrt(sd_k² + bias_k²)
-    simultaneous    Λ_k ± q (sd_k + bias_k),   q the quantile of max_k |Λ*_k - Λ_k| / (sd_k + bias_k)
+    simultaneous    Λ_k ± q (sd_k + bias_k)
 
-on the scale of Λ, and then as survival. Where the number at risk is below twice the deviation of
-its own noise the curve is *not determined* from there on: no value, and a band down to zero.
+with q the quantile of max_k |Λ*_k - Λ_k| / (sd_k + bias_k), on the scale of Λ, and then as
+survival. Where the number at risk is below twice the deviation of its own noise the curve is *not
+determined* from there on: no value, and a band down to zero.
 
 Medians and their intervals are where curve and pointwise band cross one half (Brookmeyer and
 Crowley 1982). Restricted means are areas under the curve, which is made smooth between the ends of
@@ -179,7 +180,7 @@ def estimate(
     times = horizon * np.arange(bins + 1) / bins
     areas = restricted_means(found, horizon)
     areas_apart = restricted_means(draws, horizon) - restricted_means(truth, horizon)
-    known = ~drowned.any(axis=1)
+    known = np.asarray(~drowned.any(axis=1))
 
     def area(value: float, own_apart: np.ndarray, shown: bool) -> Measure:
         if not shown:
@@ -267,7 +268,9 @@ def _median(
 ) -> Measure:
     own = np.where(drowned, np.nan, survival)
     return Measure(
-        _crossing(times, np.concatenate([[1.0], own])), _crossing(times, low), _crossing(times, high)
+        _crossing(times, np.concatenate([[1.0], own])),
+        _crossing(times, low),
+        _crossing(times, high),
     )
 
 

@@ -75,7 +75,9 @@ def table(config: SurvivalTableConfig, problem: SurvivalTimes, facts: Facts) -> 
     width = 2 * bins + 1
 
     def cells(public: Any, rows: Any) -> Any:
-        time, event, group = rows[:, 0], rows[:, 1], codes(rows[:, 2], groups)
+        time, event = rows[:, 0], rows[:, 1]
+        one = jnp.zeros(len(rows), jnp.int32)  # of a single group everybody is
+        group = one if groups == 1 else codes(rows[:, 2], groups)
         inside = jnp.ceil(bins * jnp.nan_to_num(time) - _ROUNDING).astype(jnp.int32) - 1
         inside = jnp.clip(inside, 0, bins - 1)
         cell = jnp.where(event > 0.5, inside, bins + inside)

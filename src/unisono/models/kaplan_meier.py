@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from unisono.algorithms.log_rank import LogRankState, table_of, log_rank_of
+from unisono.algorithms.log_rank import LogRankState, log_rank_of, table_of
 from unisono.algorithms.survival_curves import Curves, Numbers, estimate
 from unisono.algorithms.survival_table import MOST_BINS, SURVIVAL_TABLE, unpacked_table
 from unisono.core.privacy import Privacy
@@ -130,7 +130,9 @@ def pose(
     def present(study: Study, result: Result) -> dict[str, Any]:
         return _presented(config, schema, problem, horizon, study, result.value)
 
-    settings = {} if config.bins is None or algorithm is not SURVIVAL_TABLE else {"bins": config.bins}
+    settings = (
+        {} if config.bins is None or algorithm is not SURVIVAL_TABLE else {"bins": config.bins}
+    )
     return Posed(problem, 3, encode, present, settings=settings)
 
 

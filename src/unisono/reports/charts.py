@@ -240,4 +240,14 @@ def _with_unit(foot: float, title: str, told: str, parts: list[Markup], unit: st
     return marks.chart(foot + (42 if unit else 26), title, told, [*parts, *named])
 
 
-__all__ = ["BandedCurve", "Bell", "DrawnInterval", "banded", "bells", "gauge", "guesses", "intervals", "lines"]
+__all__ = [
+    "BandedCurve",
+    "Bell",
+    "DrawnInterval",
+    "banded",
+    "bells",
+    "gauge",
+    "guesses",
+    "intervals",
+    "lines",
+]

@@ -191,8 +191,12 @@ def _survival(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     found = result["kaplan_meier"]
     sure = share(found["confidence"])
     rows = [
-        [name, short(max(0.0, sum(own["events"]))), median_text(own)]
-        + [measure_text(own["restricted_mean"])]
+        [
+            name,
+            short(max(0.0, sum(own["events"]))),
+            median_text(own),
+            measure_text(own["restricted_mean"]),
+        ]
         for name, own in found["groups"].items()
     ]
     head = ["group", "events", f"median {found['time']}", f"mean up to {short(found['horizon'])}"]

@@ -110,6 +110,9 @@ class Curves:
 
 @dataclass(frozen=True)
 class BandedCurves:
+    """Curves with a band each, as far as they are determined."""
+
+    kind: ClassVar[str] = "banded-curves"
     title: str
     curves: Mapping[str, BandedCurve]
     x_label: str

@@ -6,6 +6,8 @@ from unisono.algorithms.dp_sgd import DP_SGD
 from unisono.algorithms.dp_sgd_convex import CONVEX_DP_SGD
 from unisono.algorithms.fed_avg import FED_AVG
 from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
+from unisono.algorithms.hazard_scales import HAZARD_SCALES
+from unisono.algorithms.hazard_scoring import HAZARD_SCORING
 from unisono.algorithms.local_dp_sgd import LOCAL_DP_SGD
 from unisono.algorithms.log_rank import LOG_RANK
 from unisono.algorithms.objective_perturbation import OBJECTIVE_PERTURBATION
@@ -23,9 +25,10 @@ from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation
 from unisono.problems.bayesian import BayesianProblem, GaussianRegression
 from unisono.problems.columns import ClusteredColumns
+from unisono.problems.glm import Columns
 from unisono.problems.likelihoods import logistic
 from unisono.problems.linear import linear_loss
-from unisono.problems.survival import SurvivalTimes
+from unisono.problems.survival import ProportionalHazards, SurvivalTimes
 
 
 def _linear(kind, usual):
@@ -63,6 +66,22 @@ def _survival(kind):
 
 survival_table = _survival(SURVIVAL_TABLE)
 log_rank = _survival(LOG_RANK)
+
+
+def _hazards(kind):
+    def made(features, epsilon, delta, relation=Relation.REPLACE_ONE, **settings):
+        numbers = range(features if features < 3 else features - 2)
+        columns = tuple(Columns(f"x{place}", 1, number=True) for place in numbers)
+        if features >= 3:
+            columns = (Columns("stage", 2, number=False), *columns)
+        problem = ProportionalHazards(columns)
+        return kind.method(problem, Privacy(epsilon, delta, relation), **settings)
+
+    return made
+
+
+hazard_scales = _hazards(HAZARD_SCALES)
+hazard_scoring = _hazards(HAZARD_SCORING)
 
 
 def k_means(bounds, clusters, epsilon, delta, relation=Relation.REPLACE_ONE, **settings):

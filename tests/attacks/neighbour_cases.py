@@ -89,6 +89,13 @@ def _surveys(relation):
         ROW,
         lambda: methods.survival_table(groups, 1.0, 1e-6, relation, complete=False),
     )
+    features = FEATURES - 2
+    yield "hazard-scales", ROW, lambda: methods.hazard_scales(features, 1.0, 1e-6, relation)
+    yield (
+        "hazard-scoring",
+        ROW,
+        lambda: methods.hazard_scoring(features, 2.0, 1e-6, relation, rounds=2),
+    )
     for number in (2, 3):
         yield (
             f"log-rank-{number}-groups",

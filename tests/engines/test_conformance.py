@@ -101,6 +101,7 @@ ALGORITHMS = {
     "objective-perturbation": methods.objective_perturbation(2.0, 1e-5),
     "k-means": methods.k_means((BOX,) * 3, 2, 2.0, 1e-6, rounds=3),
     "survival-table": methods.survival_table(("a", "b"), 2.0, 1e-6, complete=False),
+    "hazard-scoring": methods.hazard_scoring(1, 2.0, 1e-6, rounds=2),
     "log-rank": methods.log_rank(("a", "b", "c"), 2.0, 1e-6),
     "fed-avg-by-coins": methods.fed_avg(
         PROBLEM,

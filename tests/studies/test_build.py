@@ -85,12 +85,14 @@ MODELS = {
     "bayesian-logistic-regression": ("",),
     "k-means": ("clusters = 2", NO_TARGET, *FEWER),
     "kaplan-meier": ('event = "diagnosis"\nby = "sex"', TIME),
+    "hazards": ('event = "diagnosis"', TIME),
 }
 ALGORITHMS = {
     "statistics": ("",),
     "k-means": ("",),
     "survival-table": ("",),
     "log-rank": ("",),
+    "hazard-scoring": ("",),
     "gradient-perturbation": ("rounds = 20",),
     "dp-sgd-convex": ("rounds = 5\nsampling_rate = 0.5",),
     "output-perturbation": ("",),
@@ -286,6 +288,7 @@ AUTOMATIC = [
     ("bayesian-logistic-regression", (), "pvi-natural-gradient", "the posterior counts in"),
     ("bayesian-logistic-regression", (PARTY,), "pvi-clipped-updates", "whole parties"),
     ("k-means", (), "k-means", "noisy sums and counts of every cluster"),
+    ("hazards", (), "hazard-scoring", "few noisy rounds of bounded martingale scores"),
     ("kaplan-meier", (), "log-rank", "then a bounded score for the test"),
     ("kaplan-meier", (("delta = 1e-4", "delta = 0"),), "survival-table", "but every curve"),
 ]

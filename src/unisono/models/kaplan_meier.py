@@ -6,8 +6,8 @@ number of each record (`algorithms.log_rank`).
 """
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -28,8 +28,8 @@ from unisono.releases.algorithm import AlgorithmKind
 EVERYONE = "all"  # the group of a study without groups
 
 
-class KaplanMeierConfig(ModelConfig):
-    """Which column says what, and how far curves go."""
+class EventConfig(ModelConfig):
+    """Which column says what happened."""
 
     event: str = Field(
         description="A category that says whether the event happened at the time, or the record "
@@ -40,14 +40,20 @@ class KaplanMeierConfig(ModelConfig):
         description="The value of the event column that is an event, others are censored; left "
         "out: the second of two.",
     )
-    by: str | None = Field(
-        None, description="A category whose values are the groups; left out: one curve."
-    )
     horizon: float | None = Field(
         None,
         gt=0,
-        description="Where curves and restricted means end, from public knowledge; left out: the "
-        "highest value of the time's bounds.",
+        description="The time at which the study ends, from public knowledge: later events do not "
+        "count. Left out: the highest value of the time's bounds.",
+    )
+    confidence: float = Field(0.95, gt=0, lt=1, description="How often each interval holds.")
+
+
+class KaplanMeierConfig(EventConfig):
+    """Which column says what, and how far curves go."""
+
+    by: str | None = Field(
+        None, description="A category whose values are the groups; left out: one curve."
     )
     bins: int | None = Field(
         None,
@@ -58,7 +64,6 @@ class KaplanMeierConfig(ModelConfig):
     log_rank: bool = Field(
         True, description="Whether groups are also compared by the log-rank test."
     )
-    confidence: float = Field(0.95, gt=0, lt=1, description="How often each interval holds.")
 
 
 def _time(schema: Schema) -> NumericColumn:
@@ -69,18 +74,26 @@ def _time(schema: Schema) -> NumericColumn:
 
 def faults(config: KaplanMeierConfig, schema: Schema) -> Iterator[Fault]:
     """Columns that are not there, or of another kind."""
+    if config.by is not None:
+        yield from _named_faults("by", config.by, schema)
+        if config.by == config.event:
+            yield ("model", "by"), f"'{config.by}' is the event: groups are of another column"
+    yield from event_faults(config, schema)
+
+
+def _named_faults(what: str, name: str, schema: Schema) -> Iterator[Fault]:
+    column = schema.columns.get(name)
+    if column is None:
+        yield ("model", what), f"'{name}' is no column: there are {', '.join(schema.columns)}"
+    elif not isinstance(column, NamedColumn):
+        words = f"'{name}' is a {column.kind}, and a category is needed here"
+        yield ("model", what), words
+
+
+def event_faults(config: EventConfig, schema: Schema) -> Iterator[Fault]:
+    """What is wrong with times and events, if anything."""
+    yield from _named_faults("event", config.event, schema)
     columns, target = schema.columns, schema.columns.get(schema.target or "")
-    known = f"there are {', '.join(columns)}"
-    named = {"event": config.event} | ({"by": config.by} if config.by is not None else {})
-    for what, name in named.items():
-        column = columns.get(name)
-        if column is None:
-            yield ("model", what), f"'{name}' is no column: {known}"
-        elif not isinstance(column, NamedColumn):
-            words = f"'{name}' is a {column.kind}, and a category is needed here"
-            yield ("model", what), words
-    if config.by is not None and config.by == config.event:
-        yield ("model", "by"), f"'{config.by}' is the event: groups are of another column"
     event = columns.get(config.event)
     if isinstance(event, NamedColumn):
         values = ", ".join(event.levels)
@@ -100,9 +113,14 @@ def faults(config: KaplanMeierConfig, schema: Schema) -> Iterator[Fault]:
             yield ("model", "horizon"), f"{words}: nothing is seen there"
 
 
-def pose(
-    config: KaplanMeierConfig, schema: Schema, algorithm: AlgorithmKind, privacy: Privacy
-) -> Posed:
+class EventTimes(NamedTuple):
+    """How far a study goes, and what a record's time and event are in it."""
+
+    horizon: float
+    read: Callable[[Values], tuple[np.ndarray, np.ndarray]]
+
+
+def event_times(config: EventConfig, schema: Schema) -> EventTimes:
     """Times become shares of the horizon; whoever is seen at the end of the bounds or later, where
     numbers are clipped, has outlasted it."""
     target, event = schema.target or "", schema.columns[config.event]
@@ -110,22 +128,35 @@ def pose(
     top = _time(schema).span[1]
     horizon = float(top if config.horizon is None else config.horizon)
     code = event.levels.index(config.event_value) if config.event_value else 1
+
+    def read(values: Values) -> tuple[np.ndarray, np.ndarray]:
+        time, happened = values[target], values[config.event]
+        share = np.where(time >= top, BEYOND, time / horizon)
+        share = np.where(np.isnan(time) | (time < 0), np.nan, share)
+        share = np.where(share > 1, BEYOND, share)
+        return share, np.where(np.isnan(happened), np.nan, happened == code)
+
+    return EventTimes(horizon, read)
+
+
+def pose(
+    config: KaplanMeierConfig, schema: Schema, algorithm: AlgorithmKind, privacy: Privacy
+) -> Posed:
+    """A row is a time, whether the event happened then, and a group."""
+    horizon, read = event_times(config, schema)
     groups: tuple[str, ...] = (EVERYONE,)
     if config.by is not None:
         by = schema.columns[config.by]
         assert isinstance(by, NamedColumn)
         groups = tuple(by.levels)
-    used = (target, config.event, *((config.by,) if config.by else ()))
+    used = (schema.target or "", config.event, *((config.by,) if config.by else ()))
     complete = not any(schema.columns[name].incomplete for name in used)
     problem = SurvivalTimes(groups, complete)
 
     def encode(values: Values) -> tuple[np.ndarray, ...]:
-        time, happened = values[target], values[config.event]
-        share = np.where(time >= top, BEYOND, time / horizon)
-        events = np.where(np.isnan(happened), np.nan, happened == code)
+        time, events = read(values)
         group = np.zeros(len(time)) if config.by is None else values[config.by]
-        share = np.where(np.isnan(time) | (time < 0), np.nan, share)
-        return (np.column_stack([share, events, group]),)
+        return (np.column_stack([time, events, group]),)
 
     def present(study: Study, result: Result) -> dict[str, Any]:
         return _presented(config, schema, problem, horizon, study, result.value)
@@ -236,4 +267,11 @@ KAPLAN_MEIER = ModelKind(
     draft=draft,
 )
 
-__all__ = ["EVERYONE", "KAPLAN_MEIER", "KaplanMeierConfig"]
+__all__ = [
+    "EVERYONE",
+    "KAPLAN_MEIER",
+    "EventConfig",
+    "KaplanMeierConfig",
+    "event_faults",
+    "event_times",
+]

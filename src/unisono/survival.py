@@ -1,41 +1,51 @@
-"""Kaplan-Meier curves of arrays, in one call.
+"""Survival analysis in one call: Kaplan-Meier curves of arrays, hazard ratios of a frame.
 
     book = unisono.open_ledger("trial.ledger", dataset="trial", epsilon=3.0, delta=1e-6)
     curves = unisono.KaplanMeier(horizon=60.0, labels=["placebo", "drug"])
     curves.fit(months, died, groups=arm, epsilon=1.0, delta=1e-6, ledger=book)
     print(curves)
 
-The horizon and the names of groups are public, and never read from the data. Names of fitted
-attributes are those of lifelines.
+    ratios = unisono.HazardRatios(horizon=60.0, bounds={"age": (18, 100)},
+                                  categories={"arm": ["placebo", "drug"]})
+    print(ratios.fit(frame, "months", "died", epsilon=1.0, delta=1e-6, ledger=book))
+
+Horizons, bounds, categories and the names of groups are public, and never read from the data. Names
+of fitted attributes are those of lifelines.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from unisono.algorithms.estimates import Estimate
+from unisono.algorithms.registry import algorithm_named
 from unisono.algorithms.survival_curves import as_text
 from unisono.core.certificate import Certificate, certify
 from unisono.core.costs import added
-from unisono.core.defaults import default_trust
+from unisono.core.defaults import default_trust, warn_of_clipping
 from unisono.core.ledger import Ledger
 from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Result, Study
 from unisono.core.trust import Trust
 from unisono.core.values import Private
+from unisono.data import as_table, listed
 from unisono.data import as_text as category_text
-from unisono.data import listed
+from unisono.data.columns import NumericColumn
 from unisono.data.schema import Schema
 from unisono.engines import in_process
 from unisono.errors import ClippedValues, InvalidInput, warn
 from unisono.estimators.members import facts_of, given_ledgers, membership, public_sizes
+from unisono.models.hazards import HAZARDS
+from unisono.models.inference import as_text as coefficients_text
 from unisono.models.kaplan_meier import EVERYONE, KAPLAN_MEIER
-from unisono.models.model import Posed
+from unisono.models.model import ModelKind, Posed
 from unisono.releases.algorithm import AlgorithmKind
 from unisono.releases.together import together
 
 _TIME, _EVENT, _GROUP = "time", "event", "group"
+_DROP = {"missing": "drop record"}
 
 
 class KaplanMeier:
@@ -79,11 +89,7 @@ class KaplanMeier:
         A record whose time is negative or missing, or whose group is none of the labels, counts
         nowhere, and a warning says so here. The table and the test are one promise of epsilon.
         """
-        horizon = float(self.horizon)
-        if not 0 < horizon < np.inf:
-            raise InvalidInput(
-                f"horizon = {self.horizon!r}: give a public time above zero at which curves end"
-            )
+        horizon = _horizon(self.horizon)
         names = _names(self.labels, groups)
         columns = _columns(durations, event_observed, groups, names)
         schema = _schema(horizon, names)
@@ -95,59 +101,15 @@ class KaplanMeier:
             log_rank=bool(self.log_rank),
             confidence=float(self.confidence),
         )
-        members = membership(parties, len(columns[_TIME]))
-        ledgers = given_ledgers(ledger, members, None)
-        relation = ledgers[0].policy.relation
-        chosen = default_trust(len(members.names)) if trust is None else Trust(trust)
-        facts = facts_of(
-            public_sizes(records, members, relation),
-            3,
-            chosen,
-            relation,
-            minimum_parties,
-            colluders,
+        shown, certificate = _learnt(
+            KAPLAN_MEIER,
+            config,
+            schema,
+            columns,
+            Privacy(epsilon, delta),
+            _Members(parties, ledger, trust, records, minimum_parties, colluders),
         )
-        promise = Privacy(epsilon, delta, relation)
-        from unisono.algorithms.registry import algorithm_named
-
-        kind = algorithm_named(
-            KAPLAN_MEIER.choose(config, schema, promise, ledgers[0].policy.unit).algorithm
-        )
-
-        def made(kind: AlgorithmKind, part: Privacy) -> tuple[Posed, Study]:
-            posed = KAPLAN_MEIER.pose(config, schema, kind, part)
-            return posed, Study(kind.method(posed.problem, part, **posed.settings), facts, chosen)
-
-        posed, study = made(kind, promise)
-        stages = [study]
-        if study.method.earlier is not None:
-            before, share = study.method.earlier
-            (_, first), (posed, study) = together(
-                promise,
-                share,
-                lambda part: made(before, part),
-                lambda part: made(kind, part),
-                lambda one, other: (one[1].costs, other[1].costs),
-            )
-            stages = [first, study]
-        rows = posed.encode(columns)[0].astype(np.float32)
-        members_of = list(zip(members.names, members.rows, ledgers, strict=True))
-        people = [Party(name, Private((rows[own],), name), book) for name, own, book in members_of]
-        cost = added([one.cost for one in stages])
-        Ledger.check_all(ledgers, cost)  # all of it, before the first release
-        found: Any = None
-        for stage in stages:
-            begun = stage if found is None else stage.begun(found.value)
-            found = in_process.run(begun, people, purpose="Kaplan-Meier")
-        result: Result = found
-        certificate = certify(
-            study,
-            {name: book for name, _, book in members_of},
-            ledgers[0].accountant,
-            secure_sum=result.certificate.secure_sum,
-            costs=[cost] * len(members_of),
-        )
-        self._fitted(posed.present(study, result), certificate)
+        self._fitted(shown, certificate)
         return self
 
     def _fitted(self, shown: Mapping[str, Any], certificate: Certificate) -> None:
@@ -188,8 +150,194 @@ class KaplanMeier:
     def __str__(self) -> str:
         if not hasattr(self, "figures_"):
             return repr(self)
-        guarantee = str(self._released).removeprefix(self._released.text).lstrip("\n")
-        return f"{self.text}\n{guarantee}"
+        return f"{self.text}\n{_guarantee('Kaplan-Meier', self.certificate_)}"
+
+
+class HazardRatios:
+    """Hazard ratios of a frame's columns, with intervals and tests.
+
+    `bounds` of numbers and `categories` of others are public, and declare which columns explain
+    hazards; of a category the first value is the reference. Records are followed up to `horizon`.
+    """
+
+    def __init__(
+        self,
+        *,
+        horizon: float,
+        bounds: Mapping[str, tuple[float, float]] | None = None,
+        categories: Mapping[str, Sequence[Any]] | None = None,
+        confidence: float = 0.95,
+    ) -> None:
+        self.horizon, self.bounds, self.categories = horizon, bounds, categories
+        self.confidence = confidence
+
+    def fit(
+        self,
+        frame: Any,
+        duration_col: str,
+        event_col: str,
+        *,
+        epsilon: float,
+        delta: float,
+        ledger: Ledger | Mapping[Any, Ledger],
+        parties: Any = None,
+        trust: str | Trust | None = None,
+        records: Any = None,
+        minimum_parties: int | None = None,
+        colluders: int | None = None,
+    ) -> "HazardRatios":
+        """A frame of pandas, polars or Arrow, or a mapping of columns; `event_col` is 1 where the
+        event happened at the time. Records that miss anything count nowhere."""
+        if not isinstance(frame, Mapping):
+            frame = as_table(frame).columns
+        horizon = _horizon(self.horizon)
+        bounds, categories = dict(self.bounds or {}), dict(self.categories or {})
+        for name in (duration_col, event_col, *bounds, *categories):
+            if name not in frame:
+                there = ", ".join(map(str, frame))
+                raise InvalidInput(f"the frame has no column {name!r}: it has {there}")
+        for name in (duration_col, event_col):
+            if name in bounds or name in categories:
+                raise InvalidInput(f"{name!r} is time or event, and explains nothing: leave it out")
+        read = _columns(frame[duration_col], frame[event_col], None, ())
+        columns = {duration_col: read[_TIME], event_col: read[_EVENT]}
+        schema = _schema(horizon, (), duration_col, event_col)
+        explaining: dict[str, Any] = {
+            name: {"kind": "number", "bounds": tuple(map(float, own)), **_DROP}
+            for name, own in bounds.items()
+        }
+        for name, own in categories.items():
+            values = tuple(category_text(one) or "" for one in own)
+            explaining[name] = {"kind": "category", "values": values, **_DROP}
+        known = Schema.model_validate({"columns": explaining}).columns if explaining else {}
+        schema = schema.model_copy(update={"columns": {**schema.columns, **known}})
+        config = HAZARDS.configured(
+            event=event_col, horizon=horizon, confidence=float(self.confidence)
+        )
+        for _, words in HAZARDS.faults(config, schema):
+            raise InvalidInput(words)
+        for name, column in known.items():
+            columns[name] = column.read(listed(frame[name]))
+            if isinstance(column, NumericColumn):
+                warn_of_clipping(columns[name], *column.span, f"values of {name!r}")
+        if len({len(own) for own in columns.values()}) > 1:
+            raise InvalidInput("columns of the frame differ in length: give each record every one")
+        shown, self.certificate_ = _learnt(
+            HAZARDS,
+            config,
+            schema,
+            columns,
+            Privacy(epsilon, delta),
+            _Members(parties, ledger, trust, records, minimum_parties, colluders),
+        )
+        self.figures_, self.note_ = shown, shown["note"]
+        found = shown["coefficients"]
+
+        def by_name(what: str) -> dict[str, Any]:
+            return {name: own.get(what, float("nan")) for name, own in found.items()}
+
+        self.params_, self.standard_errors_ = by_name("estimate"), by_name("std_error")
+        self.hazard_ratios_, self.p_values_ = by_name("ratio"), by_name("p_value")
+        self.confidence_intervals_ = {
+            name: tuple(own.get("interval", (float("nan"),) * 2)) for name, own in found.items()
+        }
+        return self
+
+    def summary(self) -> str:
+        """A table as journals print it; what noise drowned has no numbers."""
+        figures = self.figures_
+        table = coefficients_text(figures["coefficients"], figures["ratio"], figures["confidence"])
+        return f"{table}\n{self.note_}"
+
+    def __str__(self) -> str:
+        if not hasattr(self, "figures_"):
+            return repr(self)
+        return f"{self.summary()}\n{_guarantee('hazard ratios', self.certificate_)}"
+
+
+class _Members(NamedTuple):
+    """Whose the records are, as a fit was told."""
+
+    parties: Any
+    ledger: Any
+    trust: Any
+    records: Any
+    minimum_parties: int | None
+    colluders: int | None
+
+
+def _learnt(
+    model: ModelKind,
+    config: Any,
+    schema: Schema,
+    columns: Mapping[str, np.ndarray],
+    promise: Privacy,
+    said: _Members,
+) -> tuple[dict[str, Any], Certificate]:
+    """What a model learns of these columns, in all of its stages, and what that showed."""
+    members = membership(said.parties, len(next(iter(columns.values()))))
+    ledgers = given_ledgers(said.ledger, members, None)
+    relation = ledgers[0].policy.relation
+    promise = replace(promise, relation=relation)
+    trust = default_trust(len(members.names)) if said.trust is None else Trust(said.trust)
+    sizes = public_sizes(said.records, members, relation)
+    chosen = model.choose(config, schema, promise, ledgers[0].policy.unit)
+    kind = algorithm_named(chosen.algorithm)
+    width = model.pose(config, schema, kind, promise).features
+    facts = facts_of(sizes, width, trust, relation, said.minimum_parties, said.colluders)
+
+    def made(kind: AlgorithmKind, part: Privacy) -> tuple[Posed, Study]:
+        posed = model.pose(config, schema, kind, part)
+        return posed, Study(kind.method(posed.problem, part, **posed.settings), facts, trust)
+
+    posed, study = made(kind, promise)
+    stages = [study]
+    if study.method.earlier is not None:
+        before, share = study.method.earlier
+        (_, first), (posed, study) = together(
+            promise,
+            share,
+            lambda part: made(before, part),
+            lambda part: made(kind, part),
+            lambda one, other: (one[1].costs, other[1].costs),
+        )
+        stages = [first, study]
+    rows = posed.encode(columns)[0].astype(np.float32)
+    books = dict(zip(members.names, ledgers, strict=True))
+    parties = [
+        Party(name, Private((rows[own],), name), books[name])
+        for name, own in zip(members.names, members.rows, strict=True)
+    ]
+    cost = added([one.cost for one in stages])
+    Ledger.check_all(ledgers, cost)  # all of it, before the first release
+    result: Result | None = None
+    for stage in stages:
+        begun = stage if result is None else stage.begun(result.value)
+        result = in_process.run(begun, parties, purpose=model.name)
+    assert result is not None
+    certificate = certify(
+        study,
+        books,
+        ledgers[0].accountant,
+        secure_sum=result.certificate.secure_sum,
+        costs=[cost] * len(books),
+    )
+    return posed.present(study, result), certificate
+
+
+def _guarantee(name: str, certificate: Certificate) -> str:
+    """What it cost, in the words of every other release."""
+    released = Estimate(name, 0.0, (0.0, 0.0), 0.95, "", certificate)
+    return str(released).removeprefix(released.text).lstrip("\n")
+
+
+def _horizon(given: Any) -> float:
+    horizon = float(given)
+    if not 0 < horizon < np.inf:
+        raise InvalidInput(
+            f"horizon = {given!r}: give a public time above zero, the last that counts"
+        )
+    return horizon
 
 
 def _names(labels: Sequence[Any] | None, groups: Any) -> tuple[str, ...]:
@@ -249,17 +397,18 @@ def _truths(values: Any) -> np.ndarray:
     return np.array(found, dtype=float)
 
 
-def _schema(horizon: float, names: tuple[str, ...]) -> Schema:
+def _schema(
+    horizon: float, names: tuple[str, ...], time: str = _TIME, event: str = _EVENT
+) -> Schema:
     """Any record may miss something: how many do is not public."""
-    drop = {"missing": "drop record"}
     columns: dict[str, Any] = {
         # Times are not clipped to the horizon: an event there is one, and later ones are not.
-        _TIME: {"kind": "number", "bounds": (0.0, 2 * horizon), **drop},
-        _EVENT: {"kind": "category", "values": ("censored", "event"), **drop},
+        time: {"kind": "number", "bounds": (0.0, 2 * horizon), **_DROP},
+        event: {"kind": "category", "values": ("censored", "event"), **_DROP},
     }
     if names:
-        columns[_GROUP] = {"kind": "category", "values": names, **drop}
-    return Schema.model_validate({"columns": columns, "target": _TIME})
+        columns[_GROUP] = {"kind": "category", "values": names, **_DROP}
+    return Schema.model_validate({"columns": columns, "target": time})
 
 
 def _floats(values: Sequence[float | None]) -> np.ndarray:
@@ -272,4 +421,4 @@ def _value(measure: Mapping[str, Any]) -> float:
     return float("nan") if found is None else float(found)
 
 
-__all__ = ["KaplanMeier"]
+__all__ = ["HazardRatios", "KaplanMeier"]

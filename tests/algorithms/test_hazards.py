@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import unisono
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms import hazard_scoring
 from unisono.algorithms.hazard_scales import HAZARD_SCALES, HazardScales, scales_of
@@ -240,6 +241,52 @@ def test_intervals_cover_quickly():
 def test_intervals_cover():
     """300 fits, 600 intervals: a method that covers 94.5 % fails this in 1 of 500."""
     assert coverage(4000, 1.0, 300, seed=9) > 0.918
+
+
+def ledger(epsilon=3.0):
+    return Ledger.in_memory(Policy("trial", Budget(epsilon, 1e-5)), ACCOUNTANT, seed=4)
+
+
+def frame(n=1500):
+    values = patients(n, np.random.default_rng(10))
+    return {**values, "arm": [("placebo", "drug")[int(one)] for one in values["arm"]]}
+
+
+DECLARED = {"bounds": {"age": (20, 100)}, "categories": {"arm": ["placebo", "drug"]}}
+
+
+def test_hazard_ratios_of_a_frame_in_one_call():
+    book = ledger()
+    model = unisono.HazardRatios(horizon=60.0, **DECLARED)
+    found = model.fit(frame(), "months", "died", epsilon=2.5, delta=1e-6, ledger=book)
+    assert found is model
+    assert book.grants == 2
+    assert list(model.params_) == ["age", "arm=drug"]
+    for name, true in TRUTH.items():
+        low, high = model.confidence_intervals_[name]
+        assert low <= true <= high
+        assert model.hazard_ratios_[name] == pytest.approx(math.exp(model.params_[name]))
+    assert "hazard ratio" in model.summary()
+    assert "guarantee: epsilon = 2." in str(model)
+
+
+@pytest.mark.parametrize(
+    ("made", "columns", "message"),
+    [
+        ({"horizon": 0.0}, ("months", "died"), "give a public time above zero"),
+        ({}, ("days", "died"), "no column 'days': it has months, died, age, arm"),
+        ({"bounds": {"months": (0, 9)}}, ("months", "died"), "explains nothing"),
+        ({"bounds": {}, "categories": {}}, ("months", "died"), "no column is left"),
+        ({"bounds": {"age": (9, 1)}}, ("months", "died"), "are no range"),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_is_spent(made, columns, message):
+    book = ledger()
+    with pytest.raises(ValueError, match=message):
+        unisono.HazardRatios(**{"horizon": 60.0, **DECLARED, **made}).fit(
+            frame(60), *columns, epsilon=1.0, delta=1e-6, ledger=book
+        )
+    assert book.grants == 0
 
 
 def test_pure_epsilon_is_refused():

@@ -353,9 +353,10 @@ def test_survival_curves_are_drawn_with_their_bands(folder):
     assert "not determined (above 5.5)" in text
     assert "chi-square 4.20, 1 df, p = .040" in text
     write_report(where)
-    assert "| 5 | 30 | 0.600 | 0.500 to 0.700 | 0.400 to 0.800 |" in (
-        where / REPORT_MARKDOWN
-    ).read_text()
+    assert (
+        "| 5 | 30 | 0.600 | 0.500 to 0.700 | 0.400 to 0.800 |"
+        in (where / REPORT_MARKDOWN).read_text()
+    )
 
 
 def test_a_deviation_that_noise_swamps_is_not_shown_as_zero(folder):

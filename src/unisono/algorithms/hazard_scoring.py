@@ -295,6 +295,7 @@ def moved(
     early = xp.where(xp.arange(p) < problem.pieces, 1.0, caution)
     prior = (whitening * (early / sd) ** 2) @ whitening.T
     prior_way = inverse.T @ (state.first - point.theta)
+    scored = scored._replace(meat=_at_least(xp, scored), s_meat=0.0)
     level = xp.maximum(xp.trace(positive(xp, scored.curvature)) / p, 1e-6)
     largest = events * (_SCORES_SPREAD**2 + problem.pieces / 4)
     if rounds == 1:  # where noise is large, the gradient itself says how long the way may be
@@ -310,6 +311,15 @@ def moved(
         back @ step.sampling @ back.T,
     )
     return found, scored
+
+
+def _at_least(xp: Any, scored: Scored) -> Any:
+    """How gradients of single records scatter: under the model E[w² ...] <= E[w ...], which is the
+    curvature, in every direction; more, evenly, where they scatter more than that. The meat itself
+    would be drawn to its mean over directions, too little for those in which weights are 1."""
+    curvature = positive(xp, scored.curvature)
+    ratio = xp.trace(scored.meat) / xp.maximum(xp.trace(curvature), 1e-6)
+    return xp.clip(ratio, 1.0, 25.0) * curvature
 
 
 # ------------------------------------------------------------- the algorithm

@@ -11,7 +11,9 @@ engine, with five unequal parties and a secure sum, goes a smaller number of fit
    interval hold the truth, and how wide intervals are beside those of Greenwood (1926).
 2. How often a 5 % log-rank test rejects where hazards are equal, censored alike or not, and
    its power at hazard ratios of 1.2 to 1.5, beside the test without privacy.
-3. With lifelines, if it is installed: our curve of the same records beside its estimate.
+3. Coverage and width of hazard ratios, through the engine: eight columns, a rare one (3 %) among
+   them, beside the information of Cox's model at the truth.
+4. With lifelines, if it is installed: our curve of the same records beside its estimate.
 """
 
 import argparse
@@ -22,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.integrate import quad
-from scipy.stats import chi2
+from scipy.stats import chi2, norm
 
 import figures
 import unisono
@@ -215,6 +217,86 @@ def engine(n: int, epsilon: float, fits: int) -> tuple[float, float]:
     return float(np.mean(held)), float(np.mean(rejects))
 
 
+# ------------------------------------------------------------- hazard ratios
+
+NUMBERS = {"age": 0.4 / 0.246, "skewed": 0.25 / 0.043, "n1": 0.0, "n2": -2.5}
+TRAITS = {"half": (0.5, 0.0), "third": (0.3, 0.4), "rare": (0.03, 0.6), "arm": (0.5, -0.35)}
+TRUTH = np.array([*NUMBERS.values(), *(effect for _, effect in TRAITS.values())])
+
+
+def cohort(n, generator):
+    """Columns (n, 8), times and events."""
+    g = generator.standard_normal((n, 4))
+    g[:, 3] = 0.5 * g[:, 2] + math.sqrt(0.75) * g[:, 3]
+    g[:, 1] = 0.3 * g[:, 0] + math.sqrt(0.91) * g[:, 1]
+    numbers = [norm.cdf(0.8 * g[:, 0]), np.exp(-2.9 + 0.6 * g[:, 1]), 0.3 + 0.12 * g[:, 2]]
+    numbers = np.clip(np.column_stack([*numbers, 0.65 + 0.1 * g[:, 3]]), 0, 1)
+    shares = np.array([share for share, _ in TRAITS.values()])
+    columns = np.column_stack([numbers, generator.random((n, 4)) < shares])
+    middle = np.array([0.5, 0.066, 0.3, 0.65, *shares])
+    risk = (columns - middle) @ TRUTH
+    time = generator.weibull(1.3, n) * 9 * np.exp(-risk / 1.3)
+    censored = generator.exponential(15, n)
+    known = (np.minimum(np.minimum(time, censored), HORIZON) / 9) ** 1.3 * np.exp(risk)
+    design = np.column_stack([np.ones(n), columns])
+    plain = np.sqrt(np.diag(np.linalg.inv((design * known[:, None]).T @ design)))[1:]
+    return columns, np.minimum(time, censored), (time <= censored).astype(int), plain
+
+
+def hazards(n, epsilon, fits, seed):
+    """Coverage of each coefficient, median widths over those without privacy, and the share of
+    coefficients that are not determined."""
+    generator = np.random.default_rng(seed)
+    names = [*NUMBERS, *TRAITS]
+    model = unisono.HazardRatios(
+        horizon=HORIZON,
+        bounds=dict.fromkeys(NUMBERS, (0.0, 1.0)),
+        categories=dict.fromkeys(TRAITS, ["0", "1"]),
+    )
+    held, widths = [], []
+    parties = [f"party {number}" for number in range(len(PARTIES))]
+    for fit in range(fits):
+        columns, time, event, plain = cohort(n, generator)
+        frame = {"time": time, "event": event}
+        for place, name in enumerate(names):
+            own = columns[:, place]
+            frame[name] = own if name in NUMBERS else [str(int(one)) for one in own]
+        books = {
+            one: Ledger.in_memory(Policy(one, Budget(50.0, 1e-5)), ACCOUNTANT, seed=100 * fit + j)
+            for j, one in enumerate(parties)
+        }
+        labels = np.repeat(parties, [round(share * n) for share in PARTIES])
+        model.fit(
+            frame, "time", "event", epsilon=epsilon, delta=DELTA, parties=labels, ledger=books
+        )
+        ends = np.array(list(model.confidence_intervals_.values()))
+        inside = (ends[:, 0] <= TRUTH) & (TRUTH <= ends[:, 1])
+        held.append(np.where(np.isnan(ends[:, 0]), np.nan, inside))
+        widths.append((ends[:, 1] - ends[:, 0]) / 3.92 / plain)
+    lost = float(np.mean(np.isnan(held)))
+    return np.nanmean(held, axis=0), np.nanmedian(widths, axis=0), lost
+
+
+def hazards_part(fits: int) -> None:
+    print("hazard ratios: n, epsilon | coverage mean / worst, width median / rare, not determined")
+    for number, (n, epsilon, aim) in enumerate([(10_000, 1.0, 1.8), (10_000, 3.0, 1.3)]):
+        held, widths, lost = hazards(n, epsilon, fits, 3000 + number)
+        print(
+            f"  {n} {epsilon} | {held.mean():.3f} / {held.min():.3f}  {np.median(widths):.2f}x / "
+            f"{widths[6]:.2f}x  {lost:.3f}",
+            flush=True,
+        )
+        name = f"hazard ratios, n = 10,000, epsilon {epsilon:g}"
+        figures.report(f"{name}, mean coverage of 95 %", float(held.mean()), "share", aim=0.94)
+        figures.report(
+            f"{name}, median width over no privacy",
+            float(np.median(widths)),
+            "times as wide",
+            aim=aim,
+            lower=True,
+        )
+
+
 # ------------------------------------------------------------- all of it
 
 
@@ -311,6 +393,7 @@ def main() -> int:
     fits = 10 if arguments.quick else 200
     held, rejects = engine(2000, 1.0, fits)
     print(f"whole engine, five parties, {fits} fits: band {held:.3f}, level {rejects:.3f}")
+    hazards_part(10 if arguments.quick else 250)
     lifelines_part()
     return 0
 

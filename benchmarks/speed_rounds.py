@@ -72,13 +72,10 @@ def learn(features: np.ndarray, labels: np.ndarray, rounds: int) -> tuple[Timing
 
     count, size, width = features.shape
     began, busy = time.perf_counter(), time.process_time()
+    policies = (Policy(f"p{j}", Budget(2.0, 1e-6)) for j in range(count))
     parties = [
-        Party(
-            f"p{j}",
-            Private((features[j], labels[j])),
-            Ledger.in_memory(Policy(f"p{j}", Budget(2.0, 1e-6)), ACCOUNTANT),
-        )
-        for j in range(count)
+        Party(ledger.policy.dataset, Private((features[j], labels[j])), ledger)
+        for j, ledger in enumerate(Ledger.all_in_memory(policies, ACCOUNTANT))
     ]
     facts = Facts((size,) * count, width, max(1, count * 9 // 10), count // 10)
     method = GRADIENT_PERTURBATION.method(

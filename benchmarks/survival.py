@@ -251,7 +251,7 @@ def hazards(n, epsilon, fits, seed):
     model = unisono.HazardRatios(
         horizon=HORIZON,
         bounds=dict.fromkeys(NUMBERS, (0.0, 1.0)),
-        categories=dict.fromkeys(TRAITS, ["0", "1"]),
+        categories={name: ["0", "1"] for name in TRAITS},
     )
     held, widths = [], []
     parties = [f"party {number}" for number in range(len(PARTIES))]
@@ -270,7 +270,7 @@ def hazards(n, epsilon, fits, seed):
             frame, "time", "event", epsilon=epsilon, delta=DELTA, parties=labels, ledger=books
         )
         ends = np.array(list(model.confidence_intervals_.values()))
-        inside = (ends[:, 0] <= TRUTH) & (TRUTH <= ends[:, 1])
+        inside = (ends[:, 0] <= TRUTH) & (ends[:, 1] >= TRUTH)
         held.append(np.where(np.isnan(ends[:, 0]), np.nan, inside))
         widths.append((ends[:, 1] - ends[:, 0]) / 3.92 / plain)
     lost = float(np.mean(np.isnan(held)))

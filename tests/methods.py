@@ -1,10 +1,12 @@
 """Algorithms as tests want them: small, with plain steps, and a promise beside their settings."""
 
 from unisono.algorithms.clustering import K_MEANS
+from unisono.algorithms.column_scales import COLUMN_SCALES
 from unisono.algorithms.dp_ftrl import DP_FTRL
 from unisono.algorithms.dp_sgd import DP_SGD
 from unisono.algorithms.dp_sgd_convex import CONVEX_DP_SGD
 from unisono.algorithms.fed_avg import FED_AVG
+from unisono.algorithms.fisher_scoring import FISHER_SCORING
 from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
 from unisono.algorithms.hazard_scales import HAZARD_SCALES
 from unisono.algorithms.hazard_scoring import HAZARD_SCORING
@@ -25,7 +27,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation
 from unisono.problems.bayesian import BayesianProblem, GaussianRegression
 from unisono.problems.columns import ClusteredColumns
-from unisono.problems.glm import Columns
+from unisono.problems.glm import Columns, GeneralizedLinear
 from unisono.problems.likelihoods import logistic
 from unisono.problems.linear import linear_loss
 from unisono.problems.survival import ProportionalHazards, SurvivalTimes
@@ -87,6 +89,24 @@ hazard_scoring = _hazards(HAZARD_SCORING)
 def k_means(bounds, clusters, epsilon, delta, relation=Relation.REPLACE_ONE, **settings):
     privacy = Privacy(epsilon, delta, relation)
     return K_MEANS.method(ClusteredColumns(bounds, clusters), privacy, **settings)
+
+
+def generalised_linear(family, features):
+    """Numbers, and a category of three values where there is room for it."""
+    columns = [Columns(f"x{n}", 1, number=True) for n in range(max(features - 2, 1))]
+    columns += [Columns("c", 2, number=False)] if features > 2 else []
+    ends = {"binomial": (0.0, 1.0), "gaussian": (-1.0, 1.0), "poisson": (0.0, 20.0)}[family]
+    return GeneralizedLinear(family, tuple(columns), ends)
+
+
+def fisher_scoring(family, features, epsilon, delta, relation=Relation.REPLACE_ONE, **settings):
+    problem = generalised_linear(family, features)
+    return FISHER_SCORING.method(problem, Privacy(epsilon, delta, relation), **settings)
+
+
+def column_scales(family, features, epsilon, delta, relation=Relation.REPLACE_ONE):
+    problem = generalised_linear(family, features)
+    return COLUMN_SCALES.method(problem, Privacy(epsilon, delta, relation))
 
 
 def _network(kind, usual=Relation.REPLACE_ONE):

@@ -5,12 +5,14 @@ import math
 import warnings
 
 import numpy as np
+import pyarrow
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from unisono.data import read_table
+from unisono.data.arrow import ArrowColumn
 from unisono.data.cells import as_day, as_number
 from unisono.data.columns import AnyColumn, Date, restricted_cubic
 from unisono.data.csv_file import CsvDialect
@@ -55,6 +57,12 @@ NAN = math.nan
         (column(kind="true-false"), ["Yes", "f", "1", "maybe", None], [1, 0, 1, NAN, NAN]),
         (column(kind="true-false", missing=True), ["no", ""], [0, 1]),
         (column(kind="true-false", missing="category"), ["no", ""], [0, 2]),
+        (number(missing_codes=(9, -9)), ["1", "9", 9.0, "9.0", "-9", "99"], [1, *[NAN] * 4, 99]),
+        (number(missing=4.0, missing_codes=("none",)), ["1", "none"], [1, 4]),
+        (category("a", "b", other=True, missing_codes=("x",)), ["a", "x", "y"], [0, NAN, 2]),
+        (category("a", "b", missing="category", missing_codes=(9,)), ["b", "9"], [1, 2]),
+        (column(kind="ordinal", values=("1", "2"), missing_codes=(8,)), [1, 8, "2"], [0, NAN, 1]),
+        (column(kind="true-false", missing=True, missing_codes=(9,)), ["no", 9], [0, 1]),
     ],
 )
 def test_every_declaration_says_what_becomes_of_an_odd_cell(declared, cells, read):
@@ -78,6 +86,12 @@ def test_every_declaration_says_what_becomes_of_an_odd_cell(declared, cells, rea
         ({"kind": "category", "values": ("a", "(missing)")}, "rename it"),
         ({"kind": "category", "values": ("a", "b"), "missing": "c"}, "one of a, b"),
         ({"kind": "ordinal", "values": ("a", "b"), "missing": "category"}, "no place in an order"),
+        (
+            {"kind": "ordinal", "values": ("1", "2"), "missing_codes": (2,)},
+            "one of the values 1, 2",
+        ),
+        ({"kind": "true-false", "missing_codes": (9, "9")}, "name each once"),
+        ({"kind": "true-false", "missing_codes": ("",)}, "none empty"),
         ({"kind": "date", "bounds": ("2020-01-01", "soon")}, "'soon' is no day"),
         ({"kind": "date", "bounds": ("2020-01-01", "2010-01-01")}, "2020-01-01 to 2010-01-01"),
     ],
@@ -303,10 +317,31 @@ def test_a_decimal_comma_leaves_no_doubt(text, value):
     assert np.array_equal(as_number(text, ","), value, equal_nan=True)
 
 
+@settings(deadline=None)
+@given(
+    st.lists(st.one_of(st.sampled_from([999, "999", 999.0, -9, "-9"]), st.floats(0, 9)), max_size=9)
+)
+def test_a_code_for_what_is_missing_is_an_empty_cell(cells):
+    """Wherever cells come from, and whatever else is there."""
+    for said in ({}, {"missing": "indicator"}, {"missing": 4.0}):
+        plain, coded = number(**said), number(**said, missing_codes=(999, -9))
+        gone = [None if as_number(cell) in (999, -9) else cell for cell in cells]
+        expected = plain.read(gone)
+        assert np.array_equal(coded.read(cells), expected, equal_nan=True)
+        floats = np.array([as_number(cell) for cell in cells], float)
+        assert np.array_equal(coded.read(floats), expected, equal_nan=True)
+        arrow = ArrowColumn("list", pyarrow.array(floats))
+        assert np.array_equal(coded.read(arrow), expected, equal_nan=True)
+        text = ArrowColumn("list", pyarrow.array([str(cell) for cell in cells], pyarrow.string()))
+        assert np.array_equal(coded.read(text), expected, equal_nan=True)
+    assert number(missing_codes=(999,)).incomplete
+    assert not number(missing=4.0, missing_codes=(999,)).incomplete
+
+
 # ------------------------------------------------------------- one record, one row
 
 DECLARED = {
-    "n": number(-3, 9, missing="indicator"),
+    "n": number(-3, 9, missing="indicator", missing_codes=(7, "x")),
     "spline": number(0, 9, knots=(1.0, 4.0, 8.0)),
     "c": category("a", "b", other=True, missing="category"),
     "o": column(kind="ordinal", values=("a", "b", "x"), missing="b"),

@@ -43,6 +43,7 @@ from unisono.estimators import (
     PrivateRidge,
     RepeatedFits,
     UnboundedFeatures,
+    foundation,
     private_search,
     search,
 )
@@ -160,6 +161,28 @@ def test_a_seed_is_a_simulation_and_repeats():
     assert "SIMULATION" in first.certificate_.text()
     assert np.array_equal(first.coef_, second.coef_)
     assert not np.array_equal(first.coef_, third.coef_)
+
+
+def test_records_that_are_added_up_in_blocks_stand_in_a_secret_order(monkeypatch):
+    """In a sorted array one record that is replaced moves many others into other blocks."""
+    drawn, read = [], []
+
+    def order(records):
+        drawn.append(np.random.default_rng(5).permutation(records))
+        return drawn[-1]
+
+    def fitted(study, parties, run=in_process.run):
+        read.append(parties[0].data._value)
+        return run(study, parties)
+
+    monkeypatch.setattr(foundation, "secret_order", order)
+    monkeypatch.setattr(in_process, "run", fitted)
+    X, y = toy(300)
+    for seed in (1, None):  # a simulation's are as they are given
+        PrivateLogisticRegression(1.0, 1e-6, random_state=seed, **LOGISTIC).fit(X, y)
+    assert len(drawn) == 1
+    for own, shuffled in zip(*read, strict=True):
+        np.testing.assert_array_equal(own[drawn[0]], shuffled)
 
 
 def test_parties_under_a_secure_sum():
@@ -334,6 +357,7 @@ def test_one_label_never_decides_how_another_is_read(monkeypatch, model, last):
         raise InterruptedError
 
     monkeypatch.setattr(in_process, "run", caught)
+    monkeypatch.setattr(foundation, "secret_order", np.arange)
     X = np.linspace(-1, 1, 16).reshape(8, 2)
     labels = [WIDE + 1, WIDE] * 4
     for own in (labels, [*labels[:-1], last]):

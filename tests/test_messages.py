@@ -18,7 +18,7 @@ from unisono.errors import BudgetExceeded, InvalidInput
 from unisono.estimators import PrivateLogisticRegression, PrivateRidge
 from unisono.reports.charts import gauge
 from unisono.studies.build import build
-from unisono.studies.explain import explain
+from unisono.studies.explain import explain, warnings_of
 from unisono.studies.file import parse_study
 from unisono.studies.table import OneClass
 
@@ -121,6 +121,9 @@ def test_so_few_rounds_are_remarked_on():
     few = explain(parse_study(changed("[algorithm]", "[algorithm]\nrounds = 2")))
     words = f"rounds = 2: gradient-perturbation usually takes {usual}; after so few steps"
     assert any(danger.words.startswith(words) for danger in few.dangers)
+    # Whoever runs it without having checked it is told, too.
+    said = build(parse_study(changed("[algorithm]", "[algorithm]\nrounds = 2")))
+    assert any(danger.words.startswith(words) for danger in warnings_of(said))
     many = explain(parse_study(changed("[algorithm]", "[algorithm]\nrounds = 60")))
     assert not any(danger.words.startswith("rounds = ") for danger in many.dangers)
 

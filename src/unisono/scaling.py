@@ -10,16 +10,19 @@ Leaves are spaced by asinh(x / fine), so a range of ±1e9 still resolves single 
     parties = [Party(p.name, p.data.map(scaling.apply), p.ledger) for p in parties]
 
 `PrivateRanges` does the same where not even a public range is at hand, as the first stage of a
-study or of an estimator's fit: see `unisono.algorithms.ranges` for how few records it needs.
+study or of an estimator's fit: see `unisono.algorithms.ranges` for how few records it needs. Labels
+that nobody has listed are found in the same release (`unisono.algorithms.labels`).
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from unisono.algorithms.estimates import Estimate
+from unisono.algorithms.labels import Labels, label_names, least_count, least_spelt
 from unisono.algorithms.quantiles import Tree, quantiles
 from unisono.algorithms.ranges import COARSE, Range, column_range, resolution
 from unisono.algorithms.readings import read_blocks
@@ -31,6 +34,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Result, Study
 from unisono.core.transcript import Transcript
 from unisono.core.trust import Relation, Trust
+from unisono.data.spelling import GRID
 from unisono.errors import InvalidInput
 
 
@@ -163,13 +167,15 @@ class PrivateScaler:
 
 @dataclass(frozen=True)
 class PrivateRanges:
-    """The one release that the ranges of some columns are read from, all together."""
+    """The one release that the ranges of some columns are read from, and the labels of others, all
+    together. A party's rows hold first the `columns`, then the places of each column of labels."""
 
     survey: Survey
     study: Study
+    columns: int
 
-    def read(self, value: Any, certificate: Certificate | None = None) -> dict[str, Range]:
-        """The ranges that a finished run of `study` says, by the columns' names."""
+    def read(self, value: Any, certificate: Certificate | None = None) -> dict[str, Range | Labels]:
+        """What a finished run of `study` says, by the columns' names: ranges, or labels."""
         result = Result(value, certificate, Transcript())  # type: ignore[arg-type]
         found: list[Any] = self.survey.read(self.study, result)
         return {q.name: one for q, one in zip(self.survey.questions, found, strict=True)}
@@ -177,28 +183,74 @@ class PrivateRanges:
     @property
     def noise_std(self) -> float:
         """The noise of a count."""
-        study, table = self.study, self.survey.table(self.study.facts)
-        parties, records = study.facts.parties, sum(study.facts.records)
-        return read_blocks(table, study, np.zeros(table.dimension), parties, records)[0].law.std
+        return self._noises[0]
 
     @property
     def ratio(self) -> float:
         """How many records there are for each unit of noise: below about 3, ranges are guesses."""
         return sum(self.study.facts.records) / self.noise_std
 
+    @property
+    def least_count(self) -> float:
+        """From how many records on a label is found that is looked up; infinite without any."""
+        return least_count(self._noises[-1]) if self._labelled else math.inf
+
+    @property
+    def least_spelt(self) -> float:
+        """From how many records on any other label is found, if it is short."""
+        return least_spelt(self._noises[-1]) if self._labelled else math.inf
+
+    @property
+    def _labelled(self) -> bool:
+        return len(self.survey.questions) > self.columns
+
+    @property
+    def _noises(self) -> list[float]:
+        study, table = self.study, self.survey.table(self.study.facts)
+        parties, records = study.facts.parties, sum(study.facts.records)
+        found = read_blocks(table, study, np.zeros(table.dimension), parties, records)
+        return [noisy.law.std for noisy in found]
+
+
+class Wanted(NamedTuple):
+    """How many labels of a column are to be found, and those that may be expected."""
+
+    most: int
+    candidates: tuple[str, ...] = ()
+
 
 def private_ranges(
-    columns: Sequence[str], privacy: Privacy, facts: Facts, trust: Trust
+    columns: Sequence[str],
+    privacy: Privacy,
+    facts: Facts,
+    trust: Trust,
+    labels: Mapping[str, Wanted] | None = None,
 ) -> PrivateRanges:
-    """The release that finds the ranges of these columns; which tree, public facts decide."""
+    """The release that finds the ranges of these columns, and the labels of others; which tree,
+    public facts decide."""
+    labels = labels or {}
+    if labels and privacy.pure:
+        raise InvalidInput(
+            f"delta = 0, and the values of {', '.join(labels)} are to be found out: Laplace "
+            f"noise in {GRID.levels} counts of each record would drown them; list them from public "
+            "knowledge, or choose delta above 0"
+        )
 
     def made(tree: Tree) -> PrivateRanges:
         asked = [column_range(number, name, tree) for number, name in enumerate(columns)]
+        for number, (name, wanted) in enumerate(labels.items()):
+            first = len(columns) + number * GRID.levels
+            question = label_names(first, name, wanted.most, wanted.candidates)
+            # Half of it all for labels: a lost class is worse than a range that is too wide.
+            asked.append(question.weighing(max(1, len(columns)) / len(labels)))
         survey = Survey(asked)
-        own = replace(facts, features=len(asked))
-        return PrivateRanges(survey, Study(STATISTICS.method(survey, privacy), own, trust))
+        own = replace(facts, features=len(columns) + len(labels) * GRID.levels)
+        study = Study(STATISTICS.method(survey, privacy), own, trust)
+        return PrivateRanges(survey, study, len(columns))
 
     coarse = made(COARSE)
+    if not columns:
+        return coarse
     tree = resolution(sum(facts.records), coarse.noise_std)
     return coarse if tree is COARSE else made(tree)
 
@@ -213,4 +265,4 @@ def _scaling(found: list[Estimate], scaler: PrivateScaler, certificate: Certific
     return Scaling(low, high, table[:, 2], scale, scaler.beyond, certificate)
 
 
-__all__ = ["PrivateRanges", "PrivateScaler", "Scaling", "private_ranges"]
+__all__ = ["PrivateRanges", "PrivateScaler", "Scaling", "Wanted", "private_ranges"]

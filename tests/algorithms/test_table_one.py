@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import math
+import re
 from dataclasses import replace
 from itertools import combinations
 
@@ -71,10 +72,20 @@ class Simulated:
     """A table over made-up records: the sums before the noise once, noise as often as wanted."""
 
     def __init__(
-        self, values, epsilon, delta, by="arm", arms=2, relation=Relation.REPLACE_ONE, **settings
+        self,
+        values,
+        epsilon,
+        delta,
+        by="arm",
+        arms=2,
+        relation=Relation.REPLACE_ONE,
+        complete=False,
+        **settings,
     ):
         columns = {name: own for name, own in COLUMNS.items() if name in values}
         columns["arm"] = COLUMNS["arm"] | {"values": COLUMNS["arm"]["values"][:arms]}
+        if complete:  # nobody has no group
+            columns["arm"] |= {"missing": "placebo"}
         hidden = relation is Relation.ADD_OR_REMOVE
         self.schema = Schema.model_validate(
             {"columns": columns, "sizes": "hidden" if hidden else "exact"}
@@ -182,6 +193,13 @@ def misses(simulated, seeds):
 CASES = {
     "two arms": {"records": 3000, "epsilon": 2.0, "delta": 1e-6},
     "three arms, pure": {"records": 6000, "epsilon": 6.0, "delta": 0.0, "arms": 3},
+    "every record has a group": {
+        "records": 3000,
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "arms": 3,
+        "complete": True,
+    },
     "overall": {"records": 3000, "epsilon": 1.0, "delta": 1e-6, "by": None},
     "hidden sizes": {
         "records": 3000,
@@ -220,6 +238,36 @@ def test_intervals_of_tables_hold_as_often_as_they_say(name):
     would become 6 % with probability 0.012."""
     missed = held(name, 200)
     assert sum(missed.values()) / (200 * len(missed)) <= 0.06
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_a_public_number_of_records_is_printed_as_it_is(delta):
+    """And where every record has a group, sizes of groups are nearer to the truth: of g groups
+    sqrt(1 - 1/g) of the noise is left."""
+    settings = {"epsilon": 0.5, "delta": delta, "arms": 3}
+    plain, whole = (simulated(3000, complete=one, **settings) for one in (False, True))
+    table, better = plain.table(1), whole.table(1)
+    for one in (table, better):
+        assert one["records"][0] == {"value": 3000.0, "low": 3000.0, "high": 3000.0} | {
+            "determined": True
+        }
+        assert re.search(r"Records, n +3,000 ", as_text(one))
+    said, nothing = (" ".join(as_text(one).split()) for one in (table, better))
+    assert "Records without a group count in the public number of all records alone." in said
+    assert "Records without a group" not in nothing
+    width, less = (one["records"][1]["high"] - one["records"][1]["low"] for one in (table, better))
+    if delta:
+        assert sum(one["value"] for one in better["records"][1:]) == pytest.approx(3000)
+        assert less / width == pytest.approx(math.sqrt(2 / 3), rel=0.02)
+    else:
+        assert less == width
+    hidden = simulated(3000, relation=Relation.ADD_OR_REMOVE, **(settings | {"delta": 1e-6}))
+    assert hidden.table(1)["records"][0]["low"] < hidden.table(1)["records"][0]["high"]
+
+
+def test_every_group_known_intervals_hold():
+    """As above: 16 tables, 7 misses at most."""
+    held("every record has a group", 16)
 
 
 def test_intervals_are_not_idle():

@@ -12,6 +12,7 @@ import optax
 
 from unisono.algorithms import (
     components,
+    labels,
     quantiles,
     ranges,
     statistics,
@@ -21,6 +22,7 @@ from unisono.core.algorithm import Facts
 from unisono.core.privacy import Privacy
 from unisono.core.study import Study
 from unisono.core.trust import Relation, Trust, Unit
+from unisono.data.spelling import Grid
 from unisono.problems import likelihoods
 from unisono.problems.columns import Groups
 from unisono.problems.record_loss import RecordLoss, of_persons
@@ -57,6 +59,7 @@ QUESTIONS = {
     "histogram": statistics.histogram(1, (0, 1, 2), edges=(-1.0, -0.3, 0.3, 1.0)),
     "quantiles": quantiles.median(2, BOX, branching=4),
     "components": components.principal_components((0, 1, 2), (BOX,) * 3, 2),
+    "labels": labels.label_names(4, "labels", 2, grid=Grid(levels=5, cells=1, symbols=3)),
     "range": ranges.column_range(3, "range"),
     "range-fine": ranges.column_range(3, "range", replace(ranges.EXACT, branching=4)),
 }
@@ -200,6 +203,19 @@ def algorithms(relation):
             clipping_norm=2.0,
             relation=relation,
         ),
+    )
+    for family in ("binomial", "gaussian", "poisson"):
+        yield (
+            f"fisher-scoring-{family}",
+            ROW,
+            lambda f=family: methods.fisher_scoring(
+                f, FEATURES - 1, 2.0, DELTA, relation, rounds=2
+            ),
+        )
+    yield (
+        "column-scales",
+        ROW,
+        lambda: methods.column_scales("poisson", FEATURES - 1, 2.0, DELTA, relation),
     )
     yield from _as_printed(relation)
     if relation is not Relation.ADD_OR_REMOVE:

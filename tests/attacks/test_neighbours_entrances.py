@@ -268,6 +268,10 @@ ESTIMATORS = {
     "private-target": lambda: PrivateRidge(
         1.0, 1e-6, bounds="private", target_bounds="private", rounds=3
     ),
+    # So much epsilon, because fewer records are refused than would show classes through the noise.
+    "private-classes": lambda: PrivateLogisticRegression(
+        1e3, 1e-6, bounds=(-1.0, 1.0), classes="private", rounds=3
+    ),
 }
 
 
@@ -309,6 +313,44 @@ def test_one_row_changes_nothing_that_an_algorithm_sees_of_others(monkeypatch, n
                 assert np.array_equal(np.asarray(one)[kept], np.asarray(two)[kept])
             own = np.concatenate([np.asarray(c).reshape(len(kept), -1) for c in theirs], axis=1)
             assert math.isfinite(float(np.abs(own).max()))
+
+
+@pytest.mark.parametrize("label", [0, "never seen", "ü", 7, 1.0, "1", True])
+def test_after_its_classes_one_label_changes_nothing_of_others(monkeypatch, label):
+    """The second stage: whatever classes were released, labels are read by them alone. One label of
+    another kind changes how no other one is read."""
+    generator = np.random.default_rng(5)
+    size, run = 16, in_process.run
+    rows, labels = generator.uniform(-1, 1, (size, 3)), [0, 1] * (size // 2)
+    released, first = [], []
+
+    def first_only(study, parties, **more):
+        columns = [party.data._value for party in parties]
+        if study.algorithm.name != "statistics":
+            raise Before(study.hash, columns)
+        first.append([np.asarray(own) for [own] in columns])
+        if not released:
+            released.append(run(study, parties, **more))
+        return released[0]
+
+    def given(marks):
+        monkeypatch.setattr(in_process, "run", first_only)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with pytest.raises(Before) as found:
+                ESTIMATORS["private-classes"]().fit(rows, marks, parties=np.arange(size) % 2)
+        return found.value.args
+
+    agreed, columns = given(labels)
+    changed = list(labels)
+    changed[7] = label
+    other, found = given(changed)
+    assert other == agreed
+    for party in range(2):
+        kept = np.arange(party, size, 2) != 7
+        for one, two in zip(columns[party], found[party], strict=True):
+            assert np.array_equal(one[kept], two[kept])
+        assert np.array_equal(first[0][party][kept], first[1][party][kept])
 
 
 @pytest.mark.parametrize("name", ["private-bounds", "private-target"])

@@ -55,6 +55,25 @@ def test_a_codebook_that_says_everything_gives_a_study_that_is_ready(tmp_path):
     assert "# 1=male, 2=female" in text
 
 
+def test_codes_for_missing_values_are_declared_and_are_no_values(tmp_path):
+    (tmp_path / "codebook.csv").write_text(
+        "name,type,min,max,values,missing codes\n"
+        "age,integer,18,100,,999|-9\n"
+        "sex,category,,,1=male; 2=female; 9=not known,9\n"
+        "dose,number,0,5,,\n"
+        "died,boolean,,,,8; refused\n"
+    )
+    init(tmp_path / "study.toml", "--codebook", tmp_path / "codebook.csv", *PEOPLE)
+    columns = load_study(tmp_path / "study.toml").data.columns
+    assert columns["age"].missing_codes == (999, -9)
+    assert columns["age"].missing == "drop record"
+    assert columns["sex"].values == ("1", "2")
+    assert columns["sex"].missing_codes == (9,)
+    assert columns["dose"].missing_codes == ()
+    assert columns["died"].missing_codes == (8, "refused")
+    assert list(columns["age"].read(["40", "999", "-9.0"])[:1]) == [40.0]
+
+
 def test_what_a_database_does_not_say_is_left_to_people_and_refused_by_check(tmp_path):
     rows = "table_name,column_name,data_type\nvisit,age,integer\nvisit,sex,character varying(2)\n"
     rows += "visit,seen,timestamp without time zone\nvisit,scan,bytea\nvisit,died,boolean\n"

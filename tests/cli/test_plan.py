@@ -2,12 +2,15 @@
 
 import json
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from unisono import cli
+from unisono.algorithms.survey import Opened, pack
 from unisono.cli.plan_advice import AdviceLine, best_by_trust, recommended
 from unisono.cli.plan_studies import Candidate, PlanRequest, request_of
+from unisono.core.study import Result
 from unisono.core.trust import Trust, Unit
 from unisono.core.values import Private
 from unisono.data import csv_stream, databases, parquet_files, sources
@@ -16,6 +19,7 @@ from unisono.planning.noise import Noise
 from unisono.planning.predict import Prediction
 from unisono.planning.tasks import Task
 from unisono.planning.verdicts import Grade
+from unisono.studies.build import build
 from unisono.studies.file import parse_study
 
 RUNNER = CliRunner()
@@ -308,3 +312,67 @@ def test_no_standard_error_is_beyond_the_margin():
     assert answers
     for answer in answers:
         assert 0 < answer["error"] <= answer["margin"]
+
+
+TABLE = """
+title = "Who they are"
+
+[data.columns]
+age = { kind = "number", bounds = [18, 100], integer = true }
+stage = { kind = "category", values = ["I", "II", "III"] }
+arm = { kind = "category", values = ["drug", "placebo"], missing = "placebo" }
+
+[[parties]]
+name = "north"
+records = 4000
+
+[privacy]
+epsilon = 1.0
+delta = 1e-6
+
+[trust]
+mode = "local"
+
+[model]
+name = "table-one"
+by = "arm"
+
+[algorithm]
+name = "statistics"
+"""
+
+
+def test_widths_of_a_table_one_are_those_that_its_run_will_state(tmp_path):
+    """Of numbers as widely spread as the plan supposes; noise moves margins by a few per cent."""
+    (tmp_path / "study.toml").write_text(TABLE)
+    [found] = [
+        one for one in document(str(tmp_path / "study.toml"))["studies"] if one["trust"] == "local"
+    ]
+    margins = {one["name"]: one["margin"] for one in found["answers"]}
+    assert list(margins) == [
+        "records",
+        "mean of age",
+        "standard deviation of age",
+        "quartiles of age",
+        "shares of stage",
+    ]
+    built = build(parse_study(TABLE))
+    generator = np.random.default_rng(0)
+    rows = np.column_stack(
+        [
+            generator.uniform(18, 100, 4000),
+            generator.choice(3, 4000, p=[0.5, 0.3, 0.2]),
+            generator.integers(0, 2, 4000),
+        ]
+    )
+    _, sent = built.study.algorithm.local(
+        built.study.facts, (), None, (rows.astype(np.float32),), np.ones(4000, bool)
+    )
+    total = np.asarray(sent.value, float) * sent.grid
+    total += generator.normal(0, found["noise"]["std"], total.shape)
+    result = Result(pack(Opened(total, 1, 4000)), None, None)
+    for answer, _ in built.posed.planned(built.study, result):
+        low, high = map(np.array, answer["interval"])
+        # Quantiles move by whole numbers, and depend on how many records are near.
+        loose = 2.5 if "quartiles" in answer["name"] else 1.25
+        assert 1 / loose < (high - low).max() / 2 / margins[answer["name"]] < loose

@@ -2,6 +2,7 @@
 
 import copy
 import errno
+import gc
 import math
 import os
 import pickle
@@ -392,6 +393,37 @@ def test_release_dispatch_once(ledger):
         ledger.dispatch(released)
 
 
+def test_of_threads_that_dispatch_one_release_one_succeeds(ledger, hasty):
+    value = contribution()
+    event, cost = paid_for(value)
+    released = release(ledger.authorize(cost).draw(0), value, event)
+    gate = threading.Barrier(8)
+
+    def dispatched(_):
+        gate.wait()
+        try:
+            return bool(ledger.dispatch(released))
+        except GrantMisused:
+            return False
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(dispatched, range(8))) == 1
+
+
+def test_many_ledgers_in_memory_are_ledgers_of_their_own(policy, cost):
+    policies = [replace(policy, dataset=f"ages {number}") for number in range(3)]
+    books = Ledger.all_in_memory(policies, ACCOUNTANT)
+    assert gc.isenabled()
+    assert [book.policy for book in books] == policies
+    assert len({book.identity for book in books}) == len({book.place for book in books}) == 3
+    books[1].authorize(cost, purpose="one")
+    assert [book.grants for book in books] == [0, 1, 0]
+    assert [sorted(book.purposes()) for book in books] == [[], ["one"], []]
+    assert len({book.spending_key for book in books}) == 2
+    [first, *later] = books[1]._journal.lines
+    assert (first["kind"], [line["kind"] for line in later]) == ("policy", ["cost", "grant"])
+
+
 def test_forged_changed_and_raw_releases_do_not_leave(ledger, policy):
     value = contribution()
     event, cost = paid_for(value)
@@ -471,8 +503,9 @@ def test_the_sampler_used_is_the_sampler_accounted(ledger):
 
 
 @pytest.mark.parametrize("sampler", [Poisson(0.3), WithoutReplacement(7, 40), Everyone()])
-def test_a_list_of_the_chosen_is_the_mask_and_is_drawn_once(sampler):
-    """Two ledgers of one seed: one draw gives the mask, its twin the numbers of those in it."""
+def test_a_list_of_the_chosen_is_the_mask_in_secret_order_and_is_drawn_once(sampler):
+    """Two ledgers of one seed: one draw gives the mask, its twin the numbers of those in it (at
+    small rates a Poisson sample has the same law and other bits: `test_poisson_sample`)."""
 
     def twin():
         ledger = Ledger.in_memory(Policy("twin", Budget(8.0, 1e-5)), ACCOUNTANT, seed=11)
@@ -480,7 +513,14 @@ def test_a_list_of_the_chosen_is_the_mask_and_is_drawn_once(sampler):
         return ledger.authorize(cost).draw(0)
 
     draw = twin()
-    assert draw.chosen(sampler, 40).tolist() == np.flatnonzero(twin().sample(sampler, 40)).tolist()
+    chosen = draw.chosen(sampler, 40).tolist()
+    assert sorted(chosen) == np.flatnonzero(twin().sample(sampler, 40)).tolist()
+    assert sorted(chosen) != chosen
+    slots = draw.places(40, 2)
+    assert [sorted(own) for own in slots.tolist()] == [list(range(40))] * 2
+    assert slots[0].tolist() != slots[1].tolist()
+    with pytest.raises(GrantMisused, match="choose first"):
+        twin().places(40)
     with pytest.raises(GrantMisused, match="tossed already"):
         draw.chosen(sampler, 40)
     with pytest.raises(GrantMisused, match="tossed already"):

@@ -259,6 +259,28 @@ def test_a_server_without_budgets_says_where_they_are(tmp_path):
         assert "Epsilon that" not in asking.get("/").text
 
 
+def test_raises_and_the_allowance_of_the_year_stand_beside_the_gauges(tmp_path):
+    sample = Sample(tmp_path / "a.run", "A").advance(2).finish()
+    raised = {
+        "from": [4.0, 1e-5],
+        "to": [6.0, 1e-5],
+        "time": "2026-03-01T10:00:00+00:00",
+        "reason": HOSTILE,
+        "signer": "north",
+        "key": "cd" * 32,
+    }
+    group = {"parties": 1, "example": "north", "raises": [raised], "year": 2026}
+    group |= {"this_year": {"server": 0.5}, "per_year": {"server": 2.0}}
+    write(sample.folder / "certificate.json", {**certificate(5), "spending": [group]})
+    with dashboard(tmp_path) as asking:
+        text = asking.page("A", "?viewer=server").text
+    part = text.partition('<section id="viewer"')[2].partition("</section>")[0]
+    assert "Budgets that were raised" in part
+    assert "epsilon 6 at delta 1e-05" in part
+    assert "Allowances of this year" in part
+    assert HOSTILE not in text
+
+
 @pytest.mark.parametrize("odd", ODD)
 def test_no_document_can_break_a_page(tmp_path, odd):
     names = ("progress", "result", "certificate", "evaluation", "transcript", "attacks", "budgets")

@@ -16,6 +16,7 @@ from unisono.algorithms import (
     ranges,
     statistics,
 )
+from unisono.algorithms.labels import label_names
 from unisono.algorithms.table_one import NamedVariable, NumberVariable, TableOne
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
@@ -34,6 +35,7 @@ from unisono.core.trust import (
     Viewer,
 )
 from unisono.core.values import Private
+from unisono.data.spelling import Grid
 from unisono.engines import in_process
 from unisono.errors import BudgetExceeded, GrantMisused, InvalidInput
 from unisono.problems.columns import Groups
@@ -54,6 +56,7 @@ SURVEYS = {
         1.0,
     ),
     "quantiles": ([quantiles.median(2, BOX, branching=4)], 1.0, 1e-6),
+    "labels": ([label_names(0, "labels", 2, grid=Grid(3, 1, 3))], 1.0, 1e-6),
     "ranges": ([ranges.column_range(j, f"column {j}") for j in range(3)], 1.0, 1e-6),
     "table-one": (
         TableOne(
@@ -103,6 +106,7 @@ ALGORITHMS = {
     "survival-table": methods.survival_table(("a", "b"), 2.0, 1e-6, complete=False),
     "hazard-scoring": methods.hazard_scoring(1, 2.0, 1e-6, rounds=2),
     "log-rank": methods.log_rank(("a", "b", "c"), 2.0, 1e-6),
+    "column-scales": methods.column_scales("gaussian", 2, 2.0, 1e-6),
     "fed-avg-by-coins": methods.fed_avg(
         PROBLEM,
         optax.adam(0.1),

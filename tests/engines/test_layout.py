@@ -31,6 +31,7 @@ from unisono.core.values import Private
 from unisono.engines import in_process, rounds
 from unisono.engines.layout import (
     batch_width,
+    chosen_in_turns,
     chosen_rows,
     padded_length,
     program_rows,
@@ -328,6 +329,35 @@ def test_batches_of_one_and_of_two_segments_hold_exactly_who_was_chosen():
         taken += len(chosen)
     assert lengths == {1, 2}
     assert stats.binomtest(taken, 40 * 4800, 0.1).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.02])
+def test_batches_of_many_draws_are_those_drawn_one_by_one(rate):
+    """By coins, and by a size; chunks of one length or another draw the same batches."""
+    method = methods.dp_sgd(
+        PROBLEM, optax.sgd(0.1), 2.0, 1e-5, rounds=6, sampling_rate=rate, relation=ADDED
+    )
+    study = Study(method, LARGE, Trust.LOCAL)
+    event = study.algorithm.event(LARGE, Trust.LOCAL)
+    first, second = (book().authorize(study.cost, 6) for _ in range(2))
+    together = chosen_in_turns(study, [first.draw(n, b"") for n in range(6)], event, 4800)
+    alone = [chosen_rows(study, second.draw(n, b""), event, [4800])[0] for n in range(6)]
+    assert [own.tolist() for own in together] == [own.tolist() for own in alone]
+    assert all(len(np.unique(own[own >= 0])) == np.count_nonzero(own >= 0) for own in together)
+
+
+def test_parties_that_are_drawn_together_each_get_their_own():
+    """One draw for three parties: whoever was chosen of all lies in his own party's row."""
+    records = [1000, 0, 3800]
+    study = Study(SAMPLED, LARGE, Trust.LOCAL)
+    event = study.algorithm.event(LARGE, Trust.LOCAL)
+    first, second = (book().authorize(study.cost, 1).draw(0, b"") for _ in range(2))
+    rows = chosen_rows(study, first, event, records)
+    chosen = np.sort(second.chosen(event.sampler, 4800))
+    found = [np.sort(own[own >= 0]) for own in rows]
+    assert len(found[1]) == 0
+    assert np.concatenate([found[0], found[2] + 1000]).tolist() == chosen.tolist()
+    assert (np.diff(rows[2][rows[2] >= 0]) < 0).any()  # in no order of theirs
 
 
 @pytest.mark.parametrize("model", ["mlp", pytest.param("convolutional", marks=pytest.mark.slow)])

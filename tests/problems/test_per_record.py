@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from unisono.errors import InvalidInput
+from unisono.problems import per_record
 from unisono.problems.networks import convolutional, logistic, mlp, two_layer
 from unisono.problems.per_record import PerRecord, masked
 
@@ -164,3 +165,15 @@ def test_the_program_has_the_same_name_everywhere():
     again = PerRecord(left, CASES["left"][1], (normal(6), normal()))
     other = PerRecord(tied, CASES["tied"][1], (normal(6), normal()))
     assert first.program == again.program != other.program
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 16, 17])
+def test_narrow_and_wide_products_are_the_same_sum(outputs):
+    """Column by column or as one product of matrices: Xᵀ Δ, to the error of a sum of 128 floats."""
+    generator = np.random.default_rng(outputs)
+    x, slopes = (generator.normal(size=(128, n)).astype(np.float32) for n in (30, outputs))
+    found = np.asarray(jax.jit(per_record._product)(x, slopes))
+    exact = x.T.astype(np.float64) @ slopes.astype(np.float64)
+    bound = 132 * 2.0**-24 * (np.abs(x.T).astype(np.float64) @ np.abs(slopes))
+    assert found.shape == (30, outputs)
+    assert (np.abs(found - exact) <= bound).all()

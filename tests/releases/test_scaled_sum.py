@@ -183,3 +183,12 @@ def test_every_record_has_one_row_and_one_coefficient():
     bound = ScaledSum(1.0, 3)
     with pytest.raises(InvalidInput, match="each record has one of each"):
         bound.integers(facts(4), PRIVACY, STEP, (np.ones(3), np.ones((4, 3))), np.ones(4, bool))
+
+
+def test_products_have_all_digits_on_every_machine():
+    """Processors ignore it; accelerators take ten bits, unless they are told not to."""
+    bound, rows = ScaledSum(1.0, 3, 2), np.ones((2 * BLOCK + 5, 3), np.float32)
+    text = program(bound, facts(len(rows))).lower(rows[:, :2], rows, rows[:, 0] > 0).as_text()
+    products = [line for line in text.splitlines() if "dot_general" in line]
+    assert len(products) >= 4
+    assert all("HIGHEST" in line for line in products)

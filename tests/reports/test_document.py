@@ -9,6 +9,7 @@ import pytest
 
 from unisono.reports.document import FORMAT, document, report
 from unisono.reports.html import html, write_report
+from unisono.reports.spending import histories
 from unisono.runs.folder import (
     REPORT_HTML,
     REPORT_JSON,
@@ -16,6 +17,8 @@ from unisono.runs.folder import (
     TABLE_CSV,
     read_run,
 )
+
+from .conftest import RESULT, STUDY, certificate
 
 BROKEN = "cannot be shown"
 
@@ -90,6 +93,67 @@ def test_gauges_hold_what_the_ledgers_spent(real_run):
     assert sorted(one["label"] for one in gauges["items"]) == ["north", "south", "west"]
     assert all(one["value"] == pytest.approx(1.0, rel=0.01) for one in gauges["items"])
     assert all(one["limit"] == 2.0 for one in gauges["items"])
+
+
+RAISED = {
+    "parties": 1,
+    "example": "north",
+    "unit": "record",
+    "epsilon": {"server": 1.5},
+    "budget": {"server": 8.0},
+    "issued": [6.0, 1e-6],
+    "raises": [
+        {
+            "from": [6.0, 1e-6],
+            "to": [8.0, 1e-6],
+            "time": "2026-03-01T10:00:00+00:00",
+            "reason": "the <board> agreed",
+            "signer": "north",
+            "key": "ab" * 32,
+        }
+    ],
+    "year": 2026,
+    "this_year": {"server": 0.75, "network": 0.5},
+    "per_year": {"server": 2.0, "network": "inf"},
+}
+
+
+def test_raises_and_the_allowance_of_the_year_are_told(folder):
+    run = read_run(folder(certificate=certificate(spending=[RAISED])))
+    raised, years = of_kind(run, "budgets", "grid")
+    assert raised["rows"] == [
+        [
+            "north",
+            "2026-03-01",
+            "epsilon 6 at delta 1e-06",
+            "epsilon 8 at delta 1e-06",
+            f"north (key {'ab' * 8}…)",
+            "the <board> agreed",
+        ]
+    ]
+    assert years["rows"] == [["north", "2026", "0.75", "2", "1.25", "the server"]]
+    assert "the &lt;board&gt; agreed" in html(run)
+    assert not of_kind(read_run(folder()), "budgets", "grid")
+
+
+@pytest.mark.parametrize("odd", [None, 3, [], [4], [[]], {"a": 1}, "x", [{"from": 1}]])
+@pytest.mark.parametrize("name", ["raises", "per_year", "this_year", "year", "parties"])
+def test_damaged_lines_about_budgets_say_nothing(odd, name):
+    for _, header, rows in histories({"spending": [RAISED | {name: odd}]}):
+        assert all(len(row) == len(header) for row in rows)
+    assert histories({"spending": odd}) == []
+
+
+@pytest.mark.parametrize("odd", [None, 3, ["x"], {"diagnosis": 4}, {"diagnosis": []}, {}])
+def test_values_that_were_paid_for_stand_in_the_summary(folder, odd):
+    study = re.sub(r"(diagnosis = .*values = )\[.*?\]", r'\1"private"', STUDY)
+    assert study != STUDY
+    found = {"private_values": {"diagnosis": ["benign", "malignant"]}}
+    text = words(read_run(folder(study=study, result=RESULT | found)))
+    assert "predicts diagnosis (benign or malignant) from" in text
+    assert "Values that were paid for" in text
+    assert "to be found" not in text
+    report(read_run(folder(study=study, result=RESULT | {"private_values": odd})))
 
 
 # ------------------------------------------------------------- what is said

@@ -124,11 +124,12 @@ def test_who_takes_turns_by_place_takes_them_in_a_secret_order(study, table):
     assert built.study.algorithm.rows is not None
     local = ('mode = "secure-sum"', 'mode = "local"')
     named = build(parse_study(study("linear-svm", "sgd-sequential\nsteps = 9", local)))
-    for by_place in (built, named):
+    blocks = build(parse_study(study("linear-svm", "gradient-perturbation\nrounds = 2")))
+    for by_place in (built, named, blocks):
         first, second = (by_place.columns(table(40), "north")[0] for _ in range(2))
         assert not np.array_equal(first, second)
         assert np.array_equal(np.sort(first, axis=0), np.sort(second, axis=0))
-    plain = build(parse_study(study("linear-svm", "gradient-perturbation\nrounds = 2")))
+    plain = build(parse_study(study("linear-svm", "output-perturbation", local)))
     first, second = (plain.columns(table(40), "north")[0] for _ in range(2))
     assert np.array_equal(first, second)
 
@@ -187,7 +188,7 @@ def test_scores_of_several_classes(change, table):
     assert predictions(built, value, arrays).mean() == np.mean(arrays[1] == 1)
 
 
-def test_scores_of_a_linear_regression_are_shares_of_the_range(study, table):
+def test_scores_of_a_linear_regression_are_shares_of_the_range(study, table, in_order):
     """Always the middle of the range: the error is the distance from 17.5, over 25."""
     built = build(parse_study(study("linear-regression", "gradient-perturbation", NUMBER)))
     own = table(40)

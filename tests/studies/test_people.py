@@ -2,8 +2,10 @@
 
 import warnings
 from collections import Counter
+from decimal import Decimal
 
 import numpy as np
+import pyarrow
 import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
@@ -14,7 +16,8 @@ from unisono.core.study import Party
 from unisono.core.trust import Relation, Unit
 from unisono.core.values import Private
 from unisono.data import RecordTable
-from unisono.data.people import by_person, one_of_each, persons_of
+from unisono.data.arrow import ArrowColumn
+from unisono.data.people import by_person, one_of_each, owner_of, persons_of
 from unisono.data.sources import UnreadValues
 from unisono.deployment.parties_here import policy_for
 from unisono.engines import in_process
@@ -250,6 +253,15 @@ def test_one_record_of_each_person_and_any_algorithm():
     assert built.study.facts.unit is Unit.PERSON  # its event is tried in tests/releases
 
 
+@pytest.mark.filterwarnings("ignore::unisono.errors.ClippedValues")
+@pytest.mark.parametrize("name", ["gradient-perturbation", "dp-sgd-convex", "sgd-synchronous"])
+def test_one_record_of_each_person_and_sums_of_gradients(name):
+    """What is paid for is what is released: nothing is spent on a contribution of records."""
+    text = LOGISTIC.replace("records_per_person = 3", "records_per_person = 1")
+    built = built_of(f'{text}[algorithm]\nname = "{name}"\nrounds = 2\n')
+    assert np.isfinite(run(built, table(*visits())).value).all()
+
+
 def test_held_out_persons_are_tested_on_one_record_each():
     built = built_of(LOGISTIC + "[evaluation]\nholdout = 0.2\nepsilon = 400\n")
     owners, pressure, _ = visits()
@@ -315,6 +327,15 @@ def test_what_is_said_before_a_run():
     assert any("every person counts once" in danger.words for danger in found.dangers)
 
 
+def test_ids_of_many_digits_are_told_apart():
+    """As doubles two persons would be one: whoever leaves would replace another's row."""
+    ids = [Decimal(10**17 + 1), Decimal(10**17 + 2), None, Decimal(10**17 + 1)]
+    column = ArrowColumn("ids", pyarrow.array(ids, pyarrow.decimal128(20, 0)))
+    assert len(persons_of(column, 2, bytes(32))) == 2
+    scaled = ArrowColumn("ids", pyarrow.array(ids, pyarrow.decimal128(20, 2)))
+    assert list(map(owner_of, scaled)) == list(map(owner_of, column))
+
+
 # ------------------------------------------------------------- who pays
 
 
@@ -339,6 +360,37 @@ def test_a_budget_of_records_can_pay_for_persons_and_not_the_other_way_round():
         counted(cost(of_records), Unit.PERSON, Relation.REPLACE_ONE)
     with pytest.raises(InvalidInput, match="hides a person, the budget counts whole parties"):
         counted(cost(), Unit.PARTY, Relation.REPLACE_ONE)
+
+
+MOVED = """\
+[algorithm]
+name = "gradient-perturbation"
+rounds = 2
+clipping_norm = 0.01
+"""
+
+
+def test_a_record_that_is_replaced_may_change_two_persons():
+    """It was one person's and is another's: a budget of records counts both of them."""
+    built = built_of(LOGISTIC.replace("records = 60", "records = 3") + MOVED)
+    algorithm, facts = built.study.algorithm, built.study.facts
+    step = algorithm.grid(facts, built.study.trust)
+    history = next(iter(counted(built.costs[0], Unit.RECORD, Relation.REPLACE_ONE).values()))
+    [(event, _)] = history.parts
+    public = algorithm.ask(algorithm.init(facts)[0])
+
+    def total(first):
+        # What ann and bob have besides nearly cancels: one record more turns it around.
+        rows = [first, ("ann", 110, 1), ("ann", 100, 0), ("bob", 110, 0), ("bob", 100, 1)]
+        owners, pressures, sick = zip(*rows, ("eve", 100, 1), strict=True)
+        table = RecordTable("visits", {"patient": owners, "pressure": pressures, "sick": sick}, 6)
+        columns = built.columns(table, "clinic")
+        made = algorithm.local(facts, public, None, columns, np.ones(3, bool), np.int32(3))[1]
+        return np.asarray(made.value, float)
+
+    moved = step * np.linalg.norm(total(("ann", 200, 0)) - total(("bob", 200, 1)))
+    one_person = algorithm.event(facts, built.study.trust).sensitivity.replace_one.l2
+    assert one_person < moved <= event.sensitivity.replace_one.l2
 
 
 def test_a_policy_says_who_is_a_person(tmp_path):

@@ -1,5 +1,7 @@
 """Records that are read in blocks give the same integers as records in memory."""
 
+import math
+
 import jax
 import numpy as np
 import pyarrow
@@ -12,6 +14,10 @@ from unisono.core.policy import Budget, Policy
 from unisono.core.streamed import BLOCK, StreamedColumns
 from unisono.core.study import Party
 from unisono.core.values import Private
+from unisono.data import RecordTable
+from unisono.data.arrow import ArrowColumn
+from unisono.data.cells import numbers
+from unisono.data.streams import read_ahead
 from unisono.engines import in_process
 from unisono.engines.streaming import BlockSums, streamable
 from unisono.errors import InvalidInput
@@ -182,6 +188,56 @@ def test_a_record_adds_the_same_integers_in_every_place():
     np.testing.assert_array_equal(alone, exact(rows[:40]))
 
 
+def test_so_it_does_to_sums_of_gradients():
+    """In a file that is sorted, or a folder of partitions, a record that is replaced shifts many
+    others: no block of them may be rounded as a whole."""
+    built = study("logistic-regression", GLM, target='target = "sex"')
+    facts, algorithm = built.study.facts, built.study.algorithm
+    generator = np.random.default_rng(9)
+    size = 64 * 150
+    rows = np.zeros((size + 1, facts.features), np.float32)
+    rows[:, -1] = 1.0
+    # The first record of each block and the second add just less than half a step; one place
+    # further on, just more: together that would be as many steps as there are blocks.
+    step = algorithm.grid(facts, built.study.trust) / 0.4
+    first = (0.02 * np.arange(151)) % 1
+    rows[::64, 0], rows[1::64, 0] = step * first, step * ((0.49 - first[:-1]) % 1)
+    labels = np.ones(size + 1, np.float32)
+    sums = BlockSums(built.study)
+    public = algorithm.ask(algorithm.init(facts)[0])
+
+    def total(given):
+        columns = StreamedColumns.of((rows[given], labels[given]))
+        return sums.of(public, columns, np.int32(RECORDS))[0].astype(np.int64)
+
+    whole = total(np.arange(size))
+    np.testing.assert_array_equal(whole, total(np.roll(np.arange(size), 17)))
+    claimed = algorithm.event(facts, built.study.trust).sensitivity.replace_one.l2
+    moved = np.linalg.norm(whole - total(np.arange(1, size + 1)))
+    assert moved <= 2  # it is two records without any feature that come and go
+
+    public = generator.normal(size=facts.features).astype(np.float32)
+    rows[:] = generator.normal(size=rows.shape)
+    rows[generator.random(rows.shape) < 0.001] = np.nan
+    labels = np.sign(generator.normal(size=size + 1)).astype(np.float32)
+    whole = total(np.arange(size))
+    for shift in (1, 7, 63, 64, 65, 5000):
+        np.testing.assert_array_equal(total(np.roll(np.arange(size), shift)), whole)
+    other = np.append(np.arange(1, size), size)
+    moved = algorithm.grid(facts, built.study.trust) * np.linalg.norm(whole - total(other))
+    assert 0 < moved <= claimed
+
+
+def test_records_in_memory_that_are_added_up_in_blocks_stand_in_a_secret_order():
+    built = study("logistic-regression", GLM, target='target = "sex"')
+    ages = np.linspace(20, 90, RECORDS)  # sorted, as files are
+    columns = {"age": ages, "weight": ages, "sex": ["F", "M"] * (RECORDS // 2) + ["F"]}
+    table = RecordTable("visits", columns, RECORDS)
+    one, other = (built.columns(table, "clinic")[0] for _ in range(2))
+    assert not np.array_equal(one, other)
+    np.testing.assert_array_equal(np.sort(one, axis=0), np.sort(other, axis=0))
+
+
 def test_what_depends_on_places_is_not_streamed():
     glm = study(
         "logistic-regression",
@@ -212,3 +268,37 @@ def test_blocks_are_full_but_for_the_last():
     assert [int(mask.sum()) for _, mask in blocks] == [BLOCK, BLOCK, BLOCK, 7]
     found = np.concatenate([block[0][mask] for block, mask in blocks])
     np.testing.assert_array_equal(found, np.concatenate(batches))
+
+
+def test_reading_ahead_gives_the_same_batches_and_the_same_errors():
+    read = []
+
+    def batches():
+        for number in range(4):
+            read.append(number)
+            yield number
+        raise InvalidInput("it is damaged")
+
+    ahead = read_ahead(batches())
+    assert [next(ahead) for _ in range(4)] == [0, 1, 2, 3]
+    with pytest.raises(InvalidInput, match="it is damaged"):
+        next(ahead)
+    read.clear()
+    ahead = read_ahead(batches())
+    assert next(ahead) == 0
+    ahead.close()  # whoever stops early has read one batch too many at most
+    assert read == [0, 1]
+
+
+@pytest.mark.parametrize("kind", [pyarrow.float32(), pyarrow.float64(), pyarrow.int16()])
+def test_numbers_of_arrow_are_read_as_its_cells_are(kind):
+    """Without copies: where a slice begins, null, NaN and infinity must not matter."""
+    cells = [3, None, 5, 7, None, 11]
+    if kind != pyarrow.int16():
+        cells += [math.inf, math.nan, -math.inf, 0.5]
+    whole = pyarrow.array(cells, kind)
+    for part in (whole, whole[1:], whole[2:4], whole[:0], pyarrow.chunked_array([whole, whole])):
+        column = ArrowColumn("x", part)
+        np.testing.assert_array_equal(numbers(column), numbers(list(column)))
+    with pytest.raises(ValueError, match="read-only"):
+        numbers(ArrowColumn("x", whole[2:4]))[0] = 1

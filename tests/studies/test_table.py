@@ -16,6 +16,8 @@ from unisono.studies.explain import explain
 from unisono.studies.file import parse_study
 from unisono.studies.table import values_of
 
+pytestmark = pytest.mark.usefixtures("in_order")
+
 
 def with_column(table, name, values):
     return replace(table, columns={**table.columns, name: values})

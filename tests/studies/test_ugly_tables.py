@@ -14,6 +14,8 @@ from unisono.engines import in_process
 from unisono.studies.build import build
 from unisono.studies.file import parse_study
 
+pytestmark = pytest.mark.usefixtures("in_order")
+
 TEXT = """\
 title = "Free light chains"
 [data]

@@ -35,21 +35,22 @@ class ColumnScalesConfig(AlgorithmConfig):
 
 
 class Scales(NamedTuple):
-    """Middles and spreads of the features (d,), and of the target."""
+    """Middles and spreads of the features (d,), of the target, and the offset's middle."""
 
     centre: np.ndarray
     scale: np.ndarray
     mean: float
     spread: float
+    offset: float
 
 
 def scales_of(problem: GeneralizedLinear, found: Any) -> Scales:
     """What was released, read; without a release, the middle of what is public."""
     sizes = cell_counts(problem)
-    if found is None:
-        *columns, target = (np.full(size, 1.0 / size) for size in sizes)
-    else:
-        *columns, target = np.split(unpack(np.asarray(found)).total, np.cumsum(sizes)[:-1])
+    cells = [np.full(size, 1.0 / size) for size in sizes]
+    if found is not None:
+        cells = np.split(unpack(np.asarray(found)).total, np.cumsum(sizes)[:-1])
+    columns, target = cells[: len(problem.columns)], cells[len(problem.columns)]
     pairs = [
         column_scale(own, counts) for own, counts in zip(problem.columns, columns, strict=True)
     ]
@@ -58,8 +59,13 @@ def scales_of(problem: GeneralizedLinear, found: Any) -> Scales:
         mean, spread = float(_shares(target)[1]), 1.0
     else:
         mean, spread = _quantile_scale(target, *problem.target)
+    offset = 0.0
+    if problem.offset is not None:
+        offset, _ = _quantile_scale(cells[-1], *problem.offset)
     empty = np.zeros((0,))
-    return Scales(np.concatenate([empty, *centre]), np.concatenate([empty, *scale]), mean, spread)
+    return Scales(
+        np.concatenate([empty, *centre]), np.concatenate([empty, *scale]), mean, spread, offset
+    )
 
 
 def column_scale(own: Columns, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -100,9 +106,11 @@ def _shares(counts: np.ndarray) -> np.ndarray:
 
 
 def cell_counts(problem: GeneralizedLinear) -> tuple[int, ...]:
-    """How many cells every column has, the target last; of a category the reference is first."""
+    """How many cells every column has, then the target and the offset; of a category the reference
+    is first."""
     target = 2 if problem.family == "binomial" else BINS
-    return (*(BINS if own.number else own.width + 1 for own in problem.columns), target)
+    columns = (BINS if own.number else own.width + 1 for own in problem.columns)
+    return (*columns, target, *([] if problem.offset is None else [BINS]))
 
 
 def table(problem: GeneralizedLinear, facts: Facts) -> Table:
@@ -119,6 +127,8 @@ def table(problem: GeneralizedLinear, facts: Facts) -> Table:
         y = features[:, problem.features]
         binomial = problem.family == "binomial"
         found.append(value_of(y[:, None]) if binomial else bin_of(y, *problem.target))
+        if problem.offset is not None:
+            found.append(bin_of(features[:, problem.features + 1], *problem.offset))
         return jnp.stack([start + own for start, own in zip(starts, found, strict=True)], axis=1)
 
     def there(public: Any, features: Any) -> Any:

@@ -31,12 +31,14 @@ long as errors do not depend on x, and the intercept is moved to the mean of res
 """
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from pydantic import Field
+from scipy.special import ndtr
 
 from unisono.accounting import gaussian
 from unisono.algorithms.column_scales import COLUMN_SCALES, Scales, scales_of
@@ -53,7 +55,7 @@ from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust
 from unisono.errors import InvalidInput
-from unisono.problems.glm import WIDE, GeneralizedLinear
+from unisono.problems.glm import DISPERSIONS, WIDE, GeneralizedLinear
 from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind, Earlier, rounded
 from unisono.releases.release import Priced, Release, price
 from unisono.releases.rows import ScoredPoint, unpacked
@@ -154,7 +156,8 @@ def _vector(problem: GeneralizedLinear) -> int:
 
 class Start(NamedTuple):
     """What the first release told: middles and spreads (d,), the first θ (p,), v there, the largest
-    residual there, and the target's own spread."""
+    residual there, the target's own spread and mean, and how widely residuals of counts scatter
+    by their dispersion (`GeneralizedLinear.scatter`)."""
 
     centre: Any
     scale: Any
@@ -162,19 +165,23 @@ class Start(NamedTuple):
     variance: Any
     reach: Any
     spread: Any
+    mean: Any
+    scatter: Any
 
 
 class Point(NamedTuple):
-    """Where a round is asked: θ (p,), A (p, p) and σ."""
+    """Where a round is asked: θ (p,), A (p, p), σ of the gaussian and α of counts."""
 
     theta: Any
     whitening: Any
     sigma: Any
+    alpha: Any
 
 
 class Asked(NamedTuple):
-    """All that a record needs to know: a point, the columns' middles and spreads, C_g, C_H and the
-    weights a (3,) and (2,) of the release."""
+    """All that a record needs to know: a point, the columns' middles and spreads, C_g, C_H, the
+    weights a (3,) and (2,) of the release, and whether residuals beyond k are left out of the
+    gaussian's curvature: not in the first round, see `_inside`."""
 
     point: Point
     centre: Any
@@ -183,6 +190,7 @@ class Asked(NamedTuple):
     curvature_norm: Any
     weights: Any
     split: Any
+    bounded: Any
 
 
 class ScoringState(NamedTuple):
@@ -197,23 +205,28 @@ class ScoringState(NamedTuple):
     records: Any
 
 
-def start_of(config: FisherScoringConfig, problem: GeneralizedLinear, scales: Scales) -> Start:
+def start_of(
+    config: FisherScoringConfig, problem: GeneralizedLinear, scales: Scales, records: float
+) -> Start:
     assert config.bend_at is not None
+    mean = problem.inside(scales.mean, records)
     theta = np.zeros(problem.parameters)
-    theta[0] = problem.link(scales.mean)
+    theta[0] = problem.link(mean) - scales.offset
     return Start(
         scales.centre,
         scales.scale,
         theta,
-        problem.variance(scales.mean),
-        problem.reach(scales.mean, config.bend_at),
+        problem.variance(mean),
+        problem.reach(mean, config.bend_at),
         scales.spread if problem.family == "gaussian" else 1.0,
+        mean,
+        problem.scatter(mean, config.bend_at) if problem.family == "poisson" else np.zeros((1, 1)),
     )
 
 
 def _first_point(xp: Any, problem: GeneralizedLinear, start: Start) -> Point:
     whitening = xp.eye(problem.parameters) / xp.sqrt(start.variance)
-    return Point(start.theta, whitening, start.spread)
+    return Point(start.theta, whitening, start.spread, xp.asarray(0.0))
 
 
 def round_weights(
@@ -254,7 +267,8 @@ def record_scores(
     standard = (features - public.centre) / public.scale
     standard = jnp.concatenate([jnp.ones_like(y)[:, None], standard], axis=1)
     scores = standard @ point.theta + offset
-    said = problem.said(scores, y, point.sigma, config.bend_at)
+    spread = point.alpha if problem.family == "poisson" else point.sigma
+    said = problem.said(scores, y, spread, config.bend_at)
     row = (standard @ point.whitening.T) * said.root[:, None]
     square = jnp.maximum(jnp.sum(row * row, axis=1), 1e-12)
     # The gaussian's slope is 0 or 1 by y, so that its weight takes it for 1.
@@ -264,7 +278,8 @@ def record_scores(
     by_curvature = public.curvature_norm / (most * jnp.maximum(slope, 1e-6) * square)
     whole = weight * jnp.minimum(1.0, jnp.minimum(by_gradient, by_curvature))
     gradient = (whole * said.residual / public.gradient_norm)[:, None] * row
-    curvature = jnp.sqrt(whole * said.slope / public.curvature_norm)[:, None] * row
+    bend = jnp.where(public.bounded, said.slope, slope)
+    curvature = jnp.sqrt(whole * bend / public.curvature_norm)[:, None] * row
     vector = public.split[0] * gradient
     if problem.family == "gaussian":
         far = weight * jnp.clip((y - scores) / point.sigma / WIDE, -1.0, 1.0)
@@ -315,7 +330,36 @@ def opened(xp: Any, terms: Terms, start: Start, sums: Any, number: Any) -> Opene
     if problem.family != "gaussian":
         return Opened(scored, xp.asarray(0.0), xp.asarray(0.0))
     by_mean = WIDE * by_vector / split[1]
+    inside = xp.where(xp.asarray(number) == 0, _inside(xp, terms.config, scored), 1.0)
+    scored = scored._replace(
+        curvature=inside * scored.curvature, s_curvature=inside * scored.s_curvature
+    )
     return Opened(scored, by_mean * vector[p], by_mean * noise)
+
+
+def _inside(xp: Any, config: FisherScoringConfig, scored: Scored) -> Any:
+    """The share of residuals within k, by how widely bounded ones scatter, for a normal law.
+
+    In the first round residuals hold the whole effect of x, so that records whose residual is small
+    are no fair sample of x. There all records count in the curvature, and by Stein's identity the
+    slope of the bounded residual's mean is this share times it.
+    """
+    spreads, squares, shares = _normal_scatter(config.bend_at or 1.0)
+    seen = xp.trace(scored.meat) / xp.maximum(xp.trace(scored.curvature), 1e-6)
+    spread = xp.interp(seen, xp.asarray(squares), xp.asarray(spreads))
+    return xp.interp(spread, xp.asarray(spreads), xp.asarray(shares))
+
+
+@lru_cache(maxsize=32)
+def _normal_scatter(bend_at: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Spreads of a normal law, the mean squares of its residuals bounded at k, and the shares
+    within k."""
+    spreads = np.linspace(0.2, 4.0, 200)
+    edge = bend_at / spreads
+    shares = 2 * ndtr(edge) - 1
+    density = np.exp(-(edge**2) / 2) / math.sqrt(2 * math.pi)
+    squares = spreads**2 * (shares - 2 * edge * density) + bend_at**2 * (1 - shares)
+    return spreads, squares, shares
 
 
 def averaged(xp: Any, terms: Terms, state: ScoringState, number: Any) -> Opened:
@@ -395,10 +439,9 @@ def _stretched(
     """By how much slopes of a first logistic step fall short (p,), and how the intercept moves."""
     length = step.way @ curvature @ step.way - xp.trace(curvature @ step.covariance)
     spread = xp.sqrt(xp.maximum(length, 0.0) / level / start.variance)
-    chance = 1 / (1 + xp.exp(-start.theta[0]))
-    factor, middle = attenuation(xp, chance, spread, start.variance, loop)
+    factor, middle = attenuation(xp, start.mean, spread, start.variance, loop)
     slopes = xp.where(xp.arange(len(step.way)) == 0, 1.0, factor)
-    return slopes, middle - start.theta[0]
+    return slopes, middle - xp.log(start.mean / (1 - start.mean))
 
 
 # ------------------------------------------------------------- the algorithm
@@ -412,7 +455,7 @@ def build(
     width, weight = priced.bound.dimension, lone_weight(priced.step)
 
     def begin(found: Any) -> tuple[ScoringState, None]:
-        start = start_of(config, problem, scales_of(problem, found))
+        start = start_of(config, problem, scales_of(problem, found), sum(facts.records))
         start = Start(*(jnp.asarray(part, jnp.float32) for part in start))
         point = _first_point(jnp, problem, start)
         points = Point(*(jnp.stack([part] * rounds) for part in point))
@@ -425,7 +468,8 @@ def build(
         number = jnp.minimum(state.round, rounds - 1)
         weights, split = round_weights(jnp, problem, rounds, number, start.reach)
         norms = _norms(config, problem, start)
-        return Asked(state.point, start.centre, start.scale, *norms, weights, split)
+        place = (state.point, start.centre, start.scale)
+        return Asked(*place, *norms, weights, split, number > 0)
 
     def merge(state: ScoringState, sums: Aggregate) -> ScoringState:
         number = state.round
@@ -443,9 +487,14 @@ def build(
         first = jnp.where(number == 0, 1.0, 0.0)
         turn = first * turn + (1 - first) * jnp.eye(p)
         sigma = state.point.sigma * _sigma_factor(jnp, problem, told.scored)
-        return state._replace(
-            point=Point(step.theta, turn @ state.point.whitening, sigma), round=number + 1
-        )
+        alpha = _dispersion(problem, state, told.scored)
+        # Rows of more dispersed counts are shorter: the usual one keeps its length. Only the first
+        # round may change A, since later curvatures are averaged.
+        longer = (1 + alpha * state.start.mean) / (1 + state.point.alpha * state.start.mean)
+        alpha = jnp.where(number == 0, alpha, state.point.alpha)
+        turn = turn * jnp.where(number == 0, jnp.sqrt(longer), 1.0)
+        point = Point(step.theta, turn @ state.point.whitening, sigma, alpha)
+        return state._replace(point=point, round=number + 1)
 
     return Algorithm(
         init=lambda: begin(None),
@@ -464,6 +513,16 @@ def _sigma_factor(xp: Any, problem: GeneralizedLinear, scored: Scored) -> Any:
         return 1.0
     square = xp.trace(scored.meat) / xp.maximum(xp.trace(scored.curvature), 1e-6)
     return xp.clip(xp.sqrt(xp.maximum(square, 0.01)), 0.15, 1.5)
+
+
+def _dispersion(problem: GeneralizedLinear, state: ScoringState, scored: Scored) -> Any:
+    """α of counts, from how widely residuals scattered that were computed with the last one."""
+    if problem.family != "poisson":
+        return state.point.alpha
+    grid = jnp.asarray(DISPERSIONS)
+    seen = jnp.trace(scored.meat) / jnp.maximum(jnp.trace(scored.curvature), 1e-6)
+    place = jnp.argmin(jnp.abs(grid - state.point.alpha))
+    return jnp.interp(seen, state.start.scatter[place], grid)
 
 
 def terms_for(study: Any) -> Terms:

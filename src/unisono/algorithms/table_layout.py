@@ -196,6 +196,8 @@ def _note(table: Mapping[str, Any], compared: bool) -> str:
         words.append(f"SMD: standardised mean difference {which}, without its sign.")
     if UNDETERMINED in repr(_words(table)):
         words.append(f"{UNDETERMINED.capitalize()}: the noise is larger than the figure.")
+    if "ungrouped" in table:
+        words.append("Records without a group count in the public number of all records alone.")
     return " ".join(words)
 
 

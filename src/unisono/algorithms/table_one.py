@@ -25,6 +25,11 @@ The sum of the squared errors is least where a is in proportion to k s (Gaussian
 counts nowhere. Sizes of groups are also the sums of the counts of a named column in which every
 record has a level, `(missing)` being one: under Gaussian noise all of them are averaged.
 
+Where the number n of all records is public, it is printed as it is. If every record has a group as
+well, n is the sum of the groups' sizes: what they lack of it is spread over them, which leaves
+sqrt(1 - 1/g) of their noise in g groups (the projection on sizes of sum n), and what is missing
+overall is n less a count. Under Laplace noise, whose law that would change, sizes stay as they are.
+
 **Intervals** hold for each figure by itself, for these records. A ratio R = T / N of noisy sums is
 tested as Fieller (1954) does: T - R N has noise whose law is known for every R, so that no normal
 approximation is needed and small N do no harm. A variance v with mean m is tested the same way
@@ -146,7 +151,7 @@ class TableOne:
     """Variables, and the public groups whose sizes and figures are compared.
 
     Without groups the number of records is public, or counted: then the column `everyone` holds 1
-    for each of them.
+    for each of them. `complete`: every record has a group.
     """
 
     variables: tuple[Variable, ...]
@@ -155,6 +160,7 @@ class TableOne:
     group_name: str | None = None
     weights: Mapping[str, float] | None = None
     everyone: int | None = None
+    complete: bool = False
 
     def __post_init__(self) -> None:
         if not self.variables:
@@ -205,19 +211,60 @@ class TableOne:
         if counted:
             whole = [v.name for v in self.variables if isinstance(v, NamedVariable) and v.total]
             sizes = sizes.better([_Sums.of(blocks_of[name][0], groups) for name in whole])
+        public = bool(groups) and study.facts.exact_sizes
+        if public and self.complete:
+            sizes = sizes.adding_up_to(opened.records)
         for variable in self.variables:
             blocks = blocks_of[variable.name]
             if isinstance(variable, NumberVariable):
                 rows.append(_read_number(variable, blocks, groups, sizes, probability))
             else:
                 rows.append(_read_named(variable, blocks[0], groups, probability))
+        records = [_shown(sizes.count(c, 0, probability)) for c in _columns(sizes)]
+        if public:
+            everybody = float(opened.records)
+            records[0] = _shown(Figure(everybody, everybody, everybody))
         return {
             "by": self.group_name,
             "columns": list(self.columns),
-            "records": [_shown(sizes.count(c, 0, probability)) for c in _columns(sizes)],
+            "records": records,
+            **({"ungrouped": True} if public and not self.complete else {}),
             "rows": rows,
             "confidence": confidence,
         }
+
+    def answers(
+        self, study: Study, result: Result, confidence: float = 0.95
+    ) -> list[tuple[dict[str, Any], float]]:
+        """The figures of a table as answers of a survey, for plans: each with all of its columns,
+        and the range that its error is compared with."""
+        table = self.read(study, result, confidence)
+        found = [("records", table["records"], float(sum(study.facts.records)))]
+        for variable, row in zip(self.variables, table["rows"], strict=True):
+            if isinstance(variable, NamedVariable):
+                shares = [one for level in row["levels"] for one in level["share"]]
+                found.append((f"shares of {variable.name}", shares, 1.0))
+                continue
+            width = variable.bounds[1] - variable.bounds[0]
+            if variable.mean:
+                found.append((f"mean of {variable.name}", row["mean"], width))
+                title = f"standard deviation of {variable.name}"
+                found.append((title, row["deviation"], width / 2))
+            if variable.median:
+                quartiles = [one for level in row["quantiles"] for one in level]
+                found.append((f"quartiles of {variable.name}", quartiles, width))
+        return [
+            (
+                {
+                    "name": name,
+                    "value": [one["value"] for one in figures],
+                    "interval": [[one[end] for one in figures] for end in ("low", "high")],
+                    "confidence": confidence,
+                },
+                width,
+            )
+            for name, figures, width in found
+        ]
 
 
 # ------------------------------------------------------------------- figures
@@ -318,6 +365,16 @@ class _Sums:
             tuple(one.scaled(smaller) for one in self.laws if one),
             np.array([rounding]),
         )
+
+    def adding_up_to(self, records: int) -> "_Sums":
+        """Sizes of groups whose sum is public: the nearest ones that add up to it."""
+        law, groups = self.laws[-1], len(self.values) - 1
+        if law is None or not law.gaussian:
+            return self
+        own = self.values[1:] + (records - self.values[1:].sum(axis=0)) / groups
+        smaller = law.scaled(math.sqrt(1 - 1 / groups))
+        whole = np.array([[float(records)]])
+        return _Sums(np.concatenate([whole, own]), (None, *[smaller] * groups), self.rounding)
 
     def less(self, other: "_Sums", column: int, probability: float) -> Figure:
         """This count less that of `other`, as what is missing."""

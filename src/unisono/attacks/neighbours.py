@@ -143,16 +143,15 @@ class _Scripted:
         return self.world.present
 
     def chosen(self, sampler: Any, units: int) -> np.ndarray:
-        return np.flatnonzero(self.sample(sampler, units))
+        return self._order
 
-    def order(self, units: int, party: int = 0) -> np.ndarray:
-        if self.layout.batches:
-            return np.searchsorted(np.flatnonzero(self.world.present), self._order)
+    def order(self, units: int) -> np.ndarray:
         left_out = np.setdiff1d(np.arange(units), self._order)
         return np.concatenate([self._order, left_out])
 
-    def places(self, slots: int, party: int = 0) -> np.ndarray:
-        return self._places
+    def places(self, slots: int, parties: int = 0) -> np.ndarray:
+        """Those of a grant; or, of one party, those of a draw."""
+        return self._places[None] if parties else self._places
 
 
 class _Opened:

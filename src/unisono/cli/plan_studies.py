@@ -16,7 +16,7 @@ from unisono.errors import ConditionViolated, InvalidInput
 from unisono.models.model import ModelKind, Target
 from unisono.models.registry import algorithms_for, model_named, models
 from unisono.planning.posteriors import WIDTHS
-from unisono.planning.predict import Prediction, predict, predict_answers
+from unisono.planning.predict import Prediction, predict, predict_answers, predict_figures
 from unisono.planning.tasks import Task
 from unisono.planning.verdicts import headroom
 from unisono.releases.algorithm import AlgorithmKind
@@ -145,6 +145,8 @@ def prediction(request: PlanRequest, found: Candidate) -> Prediction:
     columns = built.posed.encode(even(built.file))
     if built.file.data.person is not None:
         columns = built.synthetic(even(built.file))
+    if built.posed.planned is not None:
+        return predict_figures(built.study, built.posed.planned, columns)
     return predict_answers(built.study, built.posed.present, columns, ranges(built.file))
 
 

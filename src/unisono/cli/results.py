@@ -32,6 +32,8 @@ def result_text(shown: Document) -> str:
     rest = {key: value for key, value in shown.items() if key not in _HIDDEN}
     if "private_bounds" in rest:
         rest["ranges that were paid for"] = _ranges(rest.pop("private_bounds"))
+    if "private_values" in rest:
+        rest["values that were paid for"] = _values(rest.pop("private_values"))
     for key, said in _KINDS.items():
         if key in rest and "failed" not in rest:
             words, hidden = said(rest)
@@ -48,6 +50,15 @@ def _ranges(found: Mapping[str, Sequence[float]]) -> str:
     'age 18 to 90, dose 0 to 2.5'
     """
     return ", ".join(_shorter([f"{n} {_plain(a)} to {_plain(b)}" for n, (a, b) in found.items()]))
+
+
+def _values(found: Mapping[str, Sequence[str]]) -> str:
+    """Values of columns that had no list.
+
+    >>> _values({"diagnosis": ["flu", "cold"], "ward": []})
+    'diagnosis: flu, cold; ward: none'
+    """
+    return "; ".join(f"{name}: {', '.join(own) or 'none'}" for name, own in found.items())
 
 
 # ------------------------------------------------------------- by kind

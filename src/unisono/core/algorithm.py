@@ -252,7 +252,8 @@ class PricedAlgorithm(NamedTuple):
     in a round: row numbers (batch,), the same for every party.
 
     Where sums are `streamed`, a party's rows are gone through block by block, each in the
-    processor's cache: several large parties take their turns then, and are not stacked.
+    processor's cache: several large parties take their turns then, and are not stacked. At public
+    sizes such a block is rounded as a whole, so that it matters who is beside whom (`by_company`).
 
     Where a sum can be computed exactly `in_parts`, every record adds integers of its own to it,
     whatever its place and whoever else is there.
@@ -313,6 +314,10 @@ class PricedAlgorithm(NamedTuple):
     def by_place(self) -> bool:
         """Whether it matters in which place among a party's records one lies."""
         return self.rows is not None or self.named is not None
+
+    def by_company(self, facts: Facts) -> bool:
+        """Whether it matters which records lie side by side."""
+        return self.streamed and facts.exact_sizes
 
     @property
     def steps(self) -> int:

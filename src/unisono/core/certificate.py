@@ -370,10 +370,7 @@ def _spending(ledgers: Mapping[str, Ledger]) -> list[Spending]:
     """One line per distinct history: accounting cost does not grow with equal parties."""
     groups: dict[Any, list[str]] = {}
     for name, ledger in ledgers.items():
-        policy = ledger.policy
-        counted = policy.budget, policy.exceptions, policy.relation, policy.unit
-        key = (*counted, ledger.history_key, ledger.issued, ledger.raises, ledger.year_key)
-        groups.setdefault(key, []).append(name)
+        groups.setdefault(ledger.spending_key, []).append(name)
     return [_spending_of(names, ledgers[names[0]]) for names in groups.values()]
 
 

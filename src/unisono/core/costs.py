@@ -145,9 +145,15 @@ def _for_a_part(event: Event, unit: Unit, relation: Relation) -> Event:
     how much is known for replacing (both worlds toss it), so that under the other relations no coin
     is counted. Where the presence of a party is not hidden, sizes may be public: then that of a
     record is not hidden either.
+
+    A record that is replaced may have been one person's and be another's, as whose it is stands in
+    it: two persons change, each no further than one that is replaced. Both toss coins of their own,
+    so that none is counted.
     """
     own, sampler = event.sensitivity, event.sampler
     replaced = own.under(Relation.REPLACE_ONE)
+    if own.unit is Unit.PERSON and relation is Relation.REPLACE_ONE:
+        return Event(event.noise, Sensitivity(unit, replaced.times(2), replaced))
     if relation is Relation.REPLACE_ONE:
         # Sampling is accounted for by the norm of what the coin lets through.
         return Event(event.noise, Sensitivity(unit, replaced, own.zero_out), sampler)

@@ -30,8 +30,8 @@ from unisono.core.events import (
     WithoutReplacement,
     releases_of,
 )
-from unisono.core.noise import Keystream, bernoulli, successes
-from unisono.core.noise.subset import permutation, subset
+from unisono.core.noise import Keystream, bernoulli, poisson_samples
+from unisono.core.noise.subset import permutation, permutations, subset
 from unisono.core.trust import ITERATES, Viewer
 from unisono.errors import GrantMisused
 
@@ -217,6 +217,7 @@ class Draw(_Uncopyable):
         self.grant, self.index, self.record = grant, index, record
         self._secret: bytes | None = secret
         self._sampler: Sampler | None = None
+        self._stream: Keystream | None = None
 
     @property
     def release_name(self) -> tuple[int, int]:
@@ -241,17 +242,15 @@ class Draw(_Uncopyable):
         return SamplingMask.of(self, chosen)
 
     def chosen(self, sampler: Sampler, units: int) -> np.ndarray:
-        """The numbers of those who take part, in increasing order: what `sample` would choose, in
-        less time where they are few."""
-        if isinstance(sampler, Poisson):
-            return successes(self._coins(sampler, units), sampler.rate, units)
-        return np.flatnonzero(self.sample(sampler, units))
+        """The numbers of those who take part, in a secret uniform order: of the same law as what
+        `sample` chooses, in less time where they are few."""
+        return chosen_together([self], sampler, units)[0]
 
     def _coins(self, sampler: Sampler, units: int) -> Keystream:
         """The bits that choose, once, for the sampler that the event must then name."""
         if self._sampler is not None:
             raise GrantMisused("the coins of this draw were tossed already: one sample per release")
-        stream = Keystream(self._key("coins"))
+        self._stream = stream = Keystream(self._key("coins"))
         self._sampler = sampler
         if isinstance(sampler, WithoutReplacement) and sampler.population != units:
             raise GrantMisused(
@@ -260,13 +259,16 @@ class Draw(_Uncopyable):
             )
         return stream
 
-    def order(self, units: int, party: int = 0) -> np.ndarray:
-        """A secret uniform order of the units that were chosen for this release."""
-        return permutation(Keystream(derive(self._key("order"), "party", party)), units)
+    def places(self, slots: int, parties: int = 1) -> np.ndarray:
+        """For each party a secret uniform order (parties, slots) of the places that its chosen
+        units may take."""
+        return np.stack([places_together([self], slots)[0] for _ in range(parties)])
 
-    def places(self, slots: int, party: int = 0) -> np.ndarray:
-        """A secret uniform order of the places that they may take."""
-        return permutation(Keystream(derive(self._key("places"), "party", party)), slots)
+    def _places(self) -> Keystream:
+        """Where the bits that chose go on: they also say who lies where."""
+        if self._stream is None:
+            raise GrantMisused("nobody was chosen by this draw: choose first, then give places")
+        return self._stream
 
     def take(self, event: Event, times: int = 1) -> bytes:
         """Pay with `event` and receive the key of its noise, once; `times` steps share a key."""
@@ -283,7 +285,7 @@ class Draw(_Uncopyable):
         with self.grant._lock:
             key = self._key("noise")
             self.grant._pay(event, times, self.record)
-            self._secret = None
+            self._secret = self._stream = None
         return key
 
     def _key(self, label: str) -> bytes:
@@ -293,3 +295,17 @@ class Draw(_Uncopyable):
                 "one draw, one release"
             )
         return derive(self._secret, label)
+
+
+def chosen_together(draws: Sequence[Draw], sampler: Sampler, units: int) -> list[np.ndarray]:
+    """What each draw's `chosen` is, in less time than one by one."""
+    if isinstance(sampler, Poisson):
+        return poisson_samples([draw._coins(sampler, units) for draw in draws], sampler.rate, units)
+    found = [np.flatnonzero(draw.sample(sampler, units)) for draw in draws]
+    orders = [permutation(draw._places(), len(own)) for draw, own in zip(draws, found, strict=True)]
+    return [own[order] for own, order in zip(found, orders, strict=True)]
+
+
+def places_together(draws: Sequence[Draw], slots: int) -> np.ndarray:
+    """A secret uniform order (draws, slots) of the places of each draw, another one every time."""
+    return permutations([draw._places() for draw in draws], slots)

@@ -271,14 +271,17 @@ class Journal:
 class MemoryJournal:
     """The same chain without a file, for simulations and short-lived books.
 
-    `first` makes its first line, when somebody looks at lines: of a hundred thousand books that are
-    simulated nobody does.
+    `first` makes its first line of what is `given`, when somebody looks at lines: of a hundred
+    thousand books that are simulated nobody does.
     """
 
     path = None
 
-    def __init__(self, first: Callable[[], dict[str, Any]] | None = None) -> None:
-        self._first, self._later = first, list[dict[str, Any]]()
+    def __init__(
+        self, first: Callable[[Any], dict[str, Any]] | None = None, given: Any = None
+    ) -> None:
+        self._first, self._given = first, given
+        self._later: list[dict[str, Any]] | None = None
         self._head, self._linked = GENESIS, 0
         self._thread_lock, self._process = threading.RLock(), os.getpid()
 
@@ -294,15 +297,21 @@ class MemoryJournal:
     @property
     def lines(self) -> list[dict[str, Any]]:
         with self._thread_lock:
+            later = self._written_later()
             if self._first is not None:
-                self._later.insert(0, self._first())
+                later.insert(0, self._first(self._given))
                 self._first = None
-            return self._later
+            return later
+
+    def _written_later(self) -> list[dict[str, Any]]:
+        if self._later is None:
+            self._later = []
+        return self._later
 
     @property
     def length(self) -> int:
         with self._thread_lock:
-            return len(self._later) + (self._first is not None)
+            return len(self._later or ()) + (self._first is not None)
 
     @property
     def place(self) -> tuple[int, ...]:
@@ -331,7 +340,7 @@ class MemoryJournal:
         return self.length
 
     def write(self, documents: Sequence[dict[str, Any]]) -> None:
-        self._later.extend(documents)
+        self._written_later().extend(documents)
 
     append = write
 
@@ -339,7 +348,7 @@ class MemoryJournal:
         """Memory needs no waiting."""
 
     def close(self) -> None:
-        self._first, self._later = None, []
+        self._first, self._later = None, None
 
 
 class Held(Generic[T]):

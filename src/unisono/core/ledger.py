@@ -15,20 +15,19 @@ the later year, and a study under way is not stopped by a clock that is correcte
 
 import contextlib
 import datetime
-import gc
 import hashlib
 import hmac
 import math
 import os
 import secrets
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 from unisono.core import journal
+from unisono.core.collector import collector_paused
 from unisono.core.costs import Cost, KnownCost, checked_cost, cost_name, counted_again
 from unisono.core.events import NOTHING, Composed, canonical, composed_from_json
 from unisono.core.grant import _LEDGERS_ONLY, Grant, _Uncopyable, derive
@@ -115,10 +114,10 @@ class Ledger(_Uncopyable):
         self._last_time = header.time
         self._year_times: dict[str, int] = {}  # of the year of the last line
         self._year_histories: dict[Viewer, Composed] | None = {}
-        self._purposes: set[str] = set()
+        # Dicts where sets would do: an empty set is an object that the garbage collector visits.
+        self._purposes: dict[str, None] = {}
         self._grants = 0
-        self._dispatched: set[tuple[int, int]] = set()
-        self._lock = threading.Lock()
+        self._dispatched: dict[tuple[int, int], object] = {}
 
     # ------------------------------------------------------------ opening
 
@@ -149,8 +148,20 @@ class Ledger(_Uncopyable):
     ) -> "Ledger":
         """A book that is forgotten with the process: for simulations and trying out."""
         first = _begun(policy, seed, clock)
-        book = MemoryJournal(partial(_first_line, first))
+        book = MemoryJournal(_first_line, first)
         return cls(_LEDGERS_ONLY, book, first, accountant, seed, clock=clock)
+
+    @classmethod
+    def all_in_memory(
+        cls,
+        policies: Iterable[Policy],
+        accountant: Accountant,
+        seed: int | None = None,
+        clock: Clock = time.time,
+    ) -> "list[Ledger]":
+        """A book in memory for each of very many parties of a simulation."""
+        with collector_paused():
+            return [cls.in_memory(policy, accountant, seed, clock) for policy in policies]
 
     @classmethod
     def open(
@@ -310,7 +321,7 @@ class Ledger(_Uncopyable):
         self._journal.write(lines)
         self._costs.setdefault(known.name, known.counted)
         self._count(known.name, now)
-        self._purposes.add(purpose)
+        self._purposes[purpose] = None
         self._grants += 1
         self._histories = self._year_histories = None
         self._room = (known, self._room[1] - 1) if self._room[0] is known else (None, 0)
@@ -327,7 +338,7 @@ class Ledger(_Uncopyable):
         follows the number of distinct histories.
         """
         _require_whole(releases)
-        with _collector_paused(), _all_held(ledgers):
+        with collector_paused(), _all_held(ledgers):
             times = [ledger._now() for ledger in ledgers]
             checked = Ledger._ask_all(ledgers, cost, times)
             grants = [
@@ -342,7 +353,7 @@ class Ledger(_Uncopyable):
     @staticmethod
     def check_all(ledgers: Sequence["Ledger"], cost: Cost) -> None:
         """Refuse, as `authorize_all` would, without writing anything."""
-        with _all_held(ledgers):
+        with collector_paused(), _all_held(ledgers):
             Ledger._ask_all(ledgers, cost, [ledger._now() for ledger in ledgers])
 
     @staticmethod
@@ -516,10 +527,10 @@ class Ledger(_Uncopyable):
                 f"release {index} of entry {entry} was not made under this ledger, or was changed "
                 "after its noise was added"
             )
-        with self._lock:
-            if (entry, index) in self._dispatched:
-                raise GrantMisused(f"release {index} of entry {entry} has left already")
-            self._dispatched.add((entry, index))
+        mine = object()
+        # One step, so that of two threads only one finds its own object there.
+        if self._dispatched.setdefault((entry, index), mine) is not mine:
+            raise GrantMisused(f"release {index} of entry {entry} has left already")
         digest = hashlib.sha256(body).hexdigest()
         return Receipt(entry, index, digest)
 
@@ -617,13 +628,28 @@ class Ledger(_Uncopyable):
         with self._up_to_date():
             return tuple(sorted({v for cost in self._costs.values() for v in cost}))
 
-    @property
-    def year_key(self) -> Any:
+    def _year_key(self) -> Any:
         """Equal for ledgers that have paid for the same things this year, where that is limited."""
+        if not self.policy.paced:
+            return None
+        now = self._now()
+        return _year(now), frozenset(self._of_year(now).items())
+
+    @property
+    def spending_key(self) -> Any:
+        """Equal for ledgers of which certificates say the same: terms, payments and raises."""
         with self._up_to_date():
-            now = self._now()
-            paid = frozenset(self._of_year(now).items())
-            return (_year(now), paid) if self.policy.paced else None
+            policy = self.policy
+            return (
+                policy.budget,
+                policy.exceptions,
+                policy.relation,
+                policy.unit,
+                self.history_key,
+                self.issued,
+                self._raises,
+                self._year_key(),
+            )
 
     @property
     def history_key(self) -> frozenset[tuple[str, int]]:
@@ -685,7 +711,7 @@ class Ledger(_Uncopyable):
                             )
                         self._count(line["cost"], require_later(line["time"], self._last_time))
                         self._grants += 1
-                        self._purposes.add(line["purpose"])
+                        self._purposes[line["purpose"]] = None
                     case "cost" if line["cost"] not in self._costs:
                         cost = {
                             Viewer(v): composed_from_json(p) for v, p in line["viewers"].items()
@@ -733,19 +759,6 @@ def _composed(
         for viewer, history in costs[name].items():
             found[viewer] = found.get(viewer, NOTHING) + history * count
     return found
-
-
-@contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Without automatic garbage collection: a hundred thousand new grants are all kept, and walking
-    through everything that lives, again and again as they grow, takes longer than making them."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @contextlib.contextmanager

@@ -187,5 +187,7 @@ def noise_steps(
 
 def party_keys(key: bytes, parties: int) -> np.ndarray:
     """ChaCha20 keys (parties, 8) for noise in the graph: the key itself, or one for each party."""
-    keys = [key] if parties == 1 else [derive(key, "party", number) for number in range(parties)]
+    if parties == 1:
+        return np.frombuffer(key, "<u4")[None]
+    keys = [derive(key, "party", number) for number in range(parties)]
     return np.stack([np.frombuffer(own, "<u4") for own in keys])

@@ -38,6 +38,11 @@ class Distance:
             )
         return value
 
+    def times(self, factor: float) -> "Distance":
+        """So many times as far, in every norm."""
+        norms = (self.l1, self.l2, self.linf)
+        return Distance(*(None if norm is None else factor * norm for norm in norms))
+
 
 @dataclass(frozen=True)
 class Sensitivity:

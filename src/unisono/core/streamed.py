@@ -37,8 +37,9 @@ class StreamedColumns:
         return [(BLOCK, *shape) for shape in self.shapes]
 
     def blocks(self) -> Iterator[tuple[Columns, np.ndarray]]:
-        """All records in blocks of float32, and which of their rows are real."""
-        held = [np.zeros(shape, np.float32) for shape in self.block_shapes]
+        """All records in blocks of float32, and which of their rows are real; in memory they lie as
+        those of the batches do, by row or by column."""
+        held: list[np.ndarray] = []
         filled = 0
         for batch in self.read():
             begin, length = 0, len(batch[0])
@@ -49,16 +50,22 @@ class StreamedColumns:
                     yield tuple(whole), np.ones(BLOCK, bool)
                     begin = end
                     continue
+                held = held or self._empty(batch)
                 taken = min(BLOCK - filled, length - begin)
                 for block, column in zip(held, batch, strict=True):
                     block[filled : filled + taken] = column[begin : begin + taken]
                 filled, begin = filled + taken, begin + taken
                 if filled == BLOCK:
                     yield tuple(held), np.ones(BLOCK, bool)
-                    # A program may still be reading the last ones.
-                    held, filled = [np.zeros(s, np.float32) for s in self.block_shapes], 0
+                    held, filled = [], 0  # a program may still be reading the last ones
         if filled:
             yield tuple(held), np.arange(BLOCK) < filled
+
+    def _empty(self, batch: Columns) -> list[np.ndarray]:
+        return [
+            np.zeros_like(column, np.float32, shape=shape)
+            for column, shape in zip(batch, self.block_shapes, strict=True)
+        ]
 
 
 __all__ = ["BLOCK", "StreamedColumns"]

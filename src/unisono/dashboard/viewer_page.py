@@ -13,6 +13,7 @@ from unisono.reports.charts import gauge
 from unisono.reports.marks import short
 from unisono.reports.page import Section, paragraphs, table
 from unisono.reports.reading import who
+from unisono.reports.spending import histories
 from unisono.reports.state import opened, simulated
 from unisono.reports.viewers import COALITION, MESSAGES, left_out
 from unisono.runs.folder import Run
@@ -32,7 +33,7 @@ def seen(run: Run, viewer: str | None) -> list[Section]:
     cost = (
         paragraphs(_UNREAL, kind="notice inner")
         if simulated(run)
-        else _guarantee(run, viewer) + _gauges(run, viewer)
+        else _guarantee(run, viewer) + _gauges(run, viewer) + _histories(run)
     )
     body = cost + _messages(run, viewer)
     return [Section(f"Through the eyes of {who(viewer)}", body, "viewer")]
@@ -88,6 +89,12 @@ def _gauges(run: Run, viewer: str) -> Markup:
     more = len(found) - MOST_GAUGES
     note = paragraphs(_NOT_ALL.format(more) if more > 0 else "", kind="note")
     return Markup('<h3>Budgets</h3><div class="gauges">{}</div>{}{}').format(drawn, note, numbers)
+
+
+def _histories(run: Run) -> Markup:
+    """Raises of budgets, and what this year has of them, as the certificate says."""
+    found = histories(shapes.mapping(run.certificate))
+    return Markup("").join(table(header, rows, title) for title, header, rows in found)
 
 
 def _up(epsilon: float) -> float:

@@ -1,7 +1,8 @@
 """Arrow's columns as cells, by the types that their schema states."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from decimal import Decimal
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,8 @@ class ArrowColumn(Sequence[Any]):
 
     @cached_property
     def numeric(self) -> np.ndarray | None:
-        """Its numbers as they lie, float64 (n,) with NaN for null; None where it holds others."""
+        """Its numbers as they lie, float64 (n,) with NaN for null, which nobody may change; None
+        where it holds others."""
         import pyarrow
         from pyarrow import types
 
@@ -49,7 +51,7 @@ class ArrowColumn(Sequence[Any]):
         if not (types.is_integer(kind) or types.is_floating(kind)):
             return None
         wide = self.values.cast(pyarrow.float64(), safe=False)
-        return np.asarray(wide.to_numpy(zero_copy_only=False))
+        return _as_they_lie(wide.fill_null(_nan()))
 
     def each(self, read: Callable[[list[Any]], np.ndarray]) -> np.ndarray:
         """`read` of all cells, where what it makes of a cell depends on that cell alone."""
@@ -66,6 +68,24 @@ class ArrowColumn(Sequence[Any]):
             indices, known = encoded.indices, encoded.dictionary
         places = indices.cast(pyarrow.int64()).fill_null(len(known)).to_numpy(zero_copy_only=False)
         return read([*arrow_cells(self.what, known), None])[places]
+
+
+def _as_they_lie(values: Any) -> np.ndarray:
+    """Arrow's float64 without nulls, not copied; `to_numpy` would import pandas, for nothing."""
+    if not len(values):
+        return np.zeros(0)
+    found = np.frombuffer(values.buffers()[1], np.float64, len(values), 8 * values.offset)
+    found.flags.writeable = False  # Arrow's arrays do not change
+    return found
+
+
+@cache
+def _nan() -> Any:
+    """Arrow's NaN, made of its bytes: `pyarrow.scalar` would import pandas."""
+    import pyarrow
+
+    lone = pyarrow.py_buffer(np.array([np.nan]))
+    return pyarrow.Array.from_buffers(pyarrow.float64(), 1, [None, lone])[0]
 
 
 def arrow_cells(what: str, values: Any) -> list[Any]:
@@ -86,8 +106,10 @@ def arrow_cells(what: str, values: Any) -> list[Any]:
         return cells
     if types.is_null(kind) or types.is_boolean(kind) or types.is_integer(kind):
         return values.to_pylist()
-    if types.is_floating(kind) or types.is_decimal(kind):
+    if types.is_floating(kind):
         return values.cast(pyarrow.float64(), safe=False).to_pylist()
+    if types.is_decimal(kind):
+        return [_undecimal(value) for value in values.to_pylist()]
     if types.is_date(kind) or types.is_timestamp(kind):
         return values.cast(pyarrow.string()).to_pylist()
     if any(
@@ -104,6 +126,13 @@ def arrow_cells(what: str, values: Any) -> list[Any]:
         f"{what} has type {kind}, which is neither number, text, date nor true/false: convert it "
         "first"
     )
+
+
+def _undecimal(value: Decimal | None) -> int | float | None:
+    """Whole numbers as they are: as doubles two ids of many digits would be one person's."""
+    if value is None:
+        return None
+    return int(value) if value == value.to_integral_value() else float(value)
 
 
 def _decoded(value: bytes | None) -> str | None:

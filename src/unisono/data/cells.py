@@ -196,12 +196,17 @@ def numbers(values: Iterable[Any], decimal: str = ".") -> np.ndarray:
     if isinstance(values, ArrowColumn):
         if values.numeric is None:
             return values.each(lambda cells: numbers(cells, decimal))
-        values = values.numeric
+        return _finite(values.numeric)
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         with np.errstate(over="ignore"):
-            wide = values.astype(np.float64)
-        return np.where(np.isfinite(wide), wide, np.nan)
+            return _finite(values.astype(np.float64))
     return np.array([as_number(value, decimal) for value in values], np.float64)
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    """NaN in the place of what is infinite; the same array where nothing is."""
+    infinite = np.isinf(values)
+    return np.where(infinite, np.nan, values) if infinite.any() else values
 
 
 def codes(values: Iterable[Any], categories: Sequence[Any]) -> np.ndarray:
@@ -269,6 +274,27 @@ def blanks(values: Iterable[Any]) -> np.ndarray:
     return np.array([is_blank(value) for value in values], bool)
 
 
+def uncoded(
+    values: Iterable[Any], missing_codes: Sequence[Any]
+) -> Sequence[Any] | np.ndarray | Iterable[Any]:
+    """Values (n,) without those that a public list says stand for nothing, by text or number as in
+    `codes`: these are None, or NaN among floats.
+
+    >>> uncoded([5, "999", 999.0, "x"], [999])
+    [5, None, None, 'x']
+    """
+    if not missing_codes:
+        return values
+    if not isinstance(values, (ArrowColumn, np.ndarray)):
+        values = list(values)
+    coded = codes(values, missing_codes) >= 0
+    if isinstance(values, ArrowColumn) and values.numeric is not None:
+        values = values.numeric
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        return np.where(coded, np.nan, values)
+    return [None if gone else value for gone, value in zip(coded, values, strict=True)]
+
+
 __all__ = [
     "as_day",
     "as_number",
@@ -281,4 +307,5 @@ __all__ = [
     "listed",
     "numbers",
     "truths",
+    "uncoded",
 ]

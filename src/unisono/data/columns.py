@@ -18,6 +18,8 @@ A cell that is none of these is missing, and the declaration says what becomes o
     missing = VALUE           a public constant; never a mean or median of records, which would be
                               a release
 
+So is a cell that holds one of the `missing_codes`, as 999, whatever it would be otherwise.
+
 Whatever is made of a record is made of that record alone and of what is written here.
 """
 
@@ -31,17 +33,28 @@ import numpy as np
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from unisono.core.config import AddedLater, Config
-from unisono.data.cells import blanks, codes, dates, numbers, truths
+from unisono.data.cells import as_text, blanks, codes, dates, numbers, truths, uncoded
+from unisono.data.spelling import among, identities
 from unisono.errors import InvalidInput
 
 DROP: Literal["drop record"] = "drop record"
 MISSING, OTHER = "(missing)", "(other)"
+PRIVATE: Literal["private"] = "private"
+_UNKNOWN, _NOT_FOUND = "(to be found {})", "(not found {})"
 WIDEST = 2.0**40  # numbers of columns without bounds are looked at up to here
 _DAYS_A_YEAR, _EPOCH_YEAR = 365.2425, 1970.0
 _SECONDS = 86_400
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = tuple(datetime.date(2000, month, 1).strftime("%B") for month in range(1, 13))
 _HOURS = tuple(f"{hour:02}" for hour in range(24))
+
+
+# Cells that stand for a missing value, by their text or their number.
+MissingCodes = Annotated[
+    tuple[int | float | str, ...],
+    Field(description="Cells that say that a value is missing, as 999 or -9."),
+    AddedLater,
+]
 
 
 class Feature(NamedTuple):
@@ -68,12 +81,37 @@ class ColumnKind(Config):
 
     numeric: ClassVar[bool] = False
 
+    @model_validator(mode="after")
+    def _codes_fit(self) -> "ColumnKind":
+        texts = [as_text(code) for code in self._codes]
+        if None in texts or len(set(texts)) < len(texts):
+            raise InvalidInput(f"missing_codes = {list(self._codes)}: name each once, none empty")
+        listed = getattr(self, "values", ())
+        for code in self._codes if listed and isinstance(listed, tuple) else ():
+            if codes([code], listed)[0] >= 0:
+                raise InvalidInput(
+                    f"missing_codes: {code!r} is one of the values {', '.join(listed)}, too; leave "
+                    "it out of one of them"
+                )
+        return self
+
     @property
     def wanted(self) -> str:
         """What its cells hold, in words."""
         raise NotImplementedError
 
     def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+        return self._read(self.uncoded(cells), decimal)
+
+    def uncoded(self, cells: Iterable[Any]) -> Iterable[Any]:
+        """Cells, those that hold a code for what is missing being empty."""
+        return uncoded(cells, self._codes)
+
+    @property
+    def _codes(self) -> tuple[Any, ...]:
+        return getattr(self, "missing_codes", ())
+
+    def _read(self, cells: Iterable[Any], decimal: str) -> np.ndarray:
         raise NotImplementedError
 
     def features(self, name: str) -> tuple[Feature, ...]:
@@ -95,8 +133,9 @@ class ColumnKind(Config):
     @property
     def incomplete(self) -> bool:
         """Whether values are declared to be missing, so that whatever is divided by their number
-        is divided by a released one."""
-        return getattr(self, "missing", None) in (DROP, "indicator")
+        is divided by a released one. Codes for what is missing say that there are such."""
+        missing = getattr(self, "missing", None)
+        return missing in (DROP, "indicator") or (missing is None and bool(self._codes))
 
     @property
     def mean_square(self) -> float:
@@ -212,6 +251,7 @@ class Number(NumericColumn):
         description="What becomes of a cell that is no number: its record counts nowhere (drop "
         "record), a further feature says so (indicator), or this public number takes its place.",
     )
+    missing_codes: MissingCodes = ()
     transform: Annotated[Literal["log1p", "sqrt"] | None, AddedLater] = Field(
         None, description="How models see it: log(1 + x) or the square root."
     )
@@ -272,7 +312,7 @@ class Number(NumericColumn):
                 )
         return self
 
-    def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+    def _read(self, cells: Iterable[Any], decimal: str) -> np.ndarray:
         found = numbers(cells, decimal)
         return found if not isinstance(self.missing, float) else _constant(found, self.missing)
 
@@ -393,12 +433,27 @@ def restricted_cubic(values: np.ndarray, knots: tuple[float, ...]) -> np.ndarray
 
 
 class Category(NamedColumn):
-    """A column of named values, all of them public. `other` stands for all that are not listed."""
+    """A column of named values, all of them public. `other` stands for all that are not listed.
+
+    Where nobody has a list, values are "private": a part of epsilon finds the most frequent ones.
+    Until then each is read as a number that stands for it (`spelling.identity`), and has its place
+    afterwards (`placed`)."""
 
     kind: Literal["category"] = Field(description="A column of named values.")
-    values: tuple[str, ...] = Field(
-        min_length=2,
-        description="All values that occur, in an agreed order; the first is the reference.",
+    values: Annotated[tuple[str, ...], Field(min_length=2)] | Literal["private"] = Field(
+        description="All values that occur, in an agreed order; the first is the reference. Where "
+        "nobody has a list: private, and a part of epsilon finds the most frequent ones.",
+    )
+    number: Annotated[int | None, AddedLater] = Field(
+        None,
+        ge=2,
+        le=100,
+        description="How many values there are, where they are private; left out: 2.",
+    )
+    candidates: Annotated[tuple[str, ...], AddedLater] = Field(
+        (),
+        description="Values that may be expected, where they are private: they are found in fewer "
+        "records than others.",
     )
     other: Annotated[bool, AddedLater] = Field(
         False,
@@ -409,21 +464,59 @@ class Category(NamedColumn):
         description="What becomes of an empty cell: its record counts nowhere (drop record), it is "
         "a value of its own (category), or this one of the values takes its place.",
     )
+    missing_codes: MissingCodes = ()
 
     @model_validator(mode="after")
     def _fits(self) -> "Category":
-        require_distinct(self.values)
-        require_known(self.missing, self.values)
+        for name in ("number", "candidates"):
+            if getattr(self, name) and not self.private:
+                raise InvalidInput(
+                    f'{name} with a list of values: it belongs to values = "private"; leave it out'
+                )
+        if not isinstance(self.values, str):
+            require_distinct(self.values)
+        require_distinct(self.candidates)
+        require_known(self.missing, () if isinstance(self.values, str) else self.values)
         return self
 
     @property
-    def levels(self) -> tuple[str, ...]:
-        more = (OTHER,) if self.other else ()
-        return (*self.values, *more, *((MISSING,) if self.missing == "category" else ()))
+    def private(self) -> bool:
+        """Whether its values are to be found out, and paid for."""
+        return self.values == PRIVATE
 
-    def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+    @property
+    def most(self) -> int:
+        """How many values are to be found, at most."""
+        return 2 if self.number is None else self.number
+
+    def listing(self, names: tuple[str, ...]) -> "Category":
+        """This column, once its values were released: a list that is public from now on. Where
+        fewer were found than there should be, places stay empty, so that as many are there."""
+        listed = (*names, *map(_NOT_FOUND.format, range(len(names) + 1, self.most + 1)))
+        known = {"values": listed, "number": None, "candidates": ()}
+        return self.model_copy(update=known)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        listed = self.values
+        if isinstance(listed, str):
+            listed = tuple(map(_UNKNOWN.format, range(1, self.most + 1)))
+        more = (OTHER,) if self.other else ()
+        return (*listed, *more, *((MISSING,) if self.missing == "category" else ()))
+
+    @property
+    def wanted(self) -> str:
+        return "any text" if self.private else super().wanted
+
+    def _read(self, cells: Iterable[Any], decimal: str) -> np.ndarray:
+        if isinstance(self.values, str):
+            return identities(cells)
         cells = list(cells) if not isinstance(cells, np.ndarray) else cells
         return self._placed(codes(cells, self.values), blanks(cells))
+
+    def placed(self, found: np.ndarray) -> np.ndarray:
+        """Places of values that were read before they were listed (n,)."""
+        return self._placed(among(found, self.values), np.isnan(found))
 
 
 class Ordinal(NamedColumn):
@@ -436,6 +529,7 @@ class Ordinal(NamedColumn):
         None,
         description="What becomes of an empty cell: drop record, or one of the values instead.",
     )
+    missing_codes: MissingCodes = ()
 
     @model_validator(mode="after")
     def _fits(self) -> "Ordinal":
@@ -452,7 +546,7 @@ class Ordinal(NamedColumn):
     def levels(self) -> tuple[str, ...]:
         return self.values
 
-    def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+    def _read(self, cells: Iterable[Any], decimal: str) -> np.ndarray:
         cells = list(cells) if not isinstance(cells, np.ndarray) else cells
         return self._placed(codes(cells, self.values), blanks(cells))
 
@@ -474,6 +568,7 @@ class TrueFalse(NamedColumn):
     missing: Annotated[Literal["drop record", "category"] | bool | None, AddedLater] = Field(
         None, description="What becomes of an empty cell: drop record, category, true or false."
     )
+    missing_codes: MissingCodes = ()
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -491,7 +586,7 @@ class TrueFalse(NamedColumn):
         first, *more = super().features(name)
         return (first._replace(name=name), *more)
 
-    def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+    def _read(self, cells: Iterable[Any], decimal: str) -> np.ndarray:
         found = truths(cells)
         if isinstance(self.missing, bool):
             return _constant(found, float(self.missing))
@@ -521,6 +616,7 @@ class Date(NumericColumn):
     missing: Literal["drop record", "indicator"] | None = Field(
         None, description="What becomes of a cell that is no date: drop record, or indicator."
     )
+    missing_codes: MissingCodes = ()
 
     @model_validator(mode="after")
     def _fits(self) -> "Date":
@@ -536,7 +632,7 @@ class Date(NumericColumn):
             raise InvalidInput(f"parts = {list(self.parts)}: name each once")
         return self
 
-    def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
+    def _read(self, cells: Iterable[Any], decimal: str) -> np.ndarray:
         return self._years(dates(cells, self.format))
 
     @property

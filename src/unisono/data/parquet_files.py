@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from unisono.data.arrow import ArrowColumn
 from unisono.data.sources import RecordTable, require_columns, require_records
-from unisono.data.streams import BATCH, RecordStream
+from unisono.data.streams import BATCH, RecordStream, read_ahead
 from unisono.errors import InvalidInput
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -42,7 +42,9 @@ def parquet_stream(place: str | Path, columns: Sequence[str] | None = None) -> R
             there = (*(n for n in opened.schema_arrow.names if n not in parts), *parts)
             names = names or there
             require_columns(file, there, names)
-            _cells(file, opened.schema_arrow.empty_table(), [n for n in names if n not in parts])
+            for name in names:
+                if name not in parts:  # a type that cannot be read is refused here
+                    ArrowColumn(f"{file}: column {name!r}", _none_of(opened.schema_arrow, name))
             rows += opened.metadata.num_rows
     require_records(place, rows)
     assert names is not None
@@ -59,7 +61,7 @@ def parquet_stream(place: str | Path, columns: Sequence[str] | None = None) -> R
                         said = {n: [parts[n]] * batch.num_rows for n in wanted if n in parts}
                         yield RecordTable(str(file), {**cells, **said}, batch.num_rows)
 
-    return RecordStream(str(place), wanted, rows, read)
+    return RecordStream(str(place), wanted, rows, lambda: read_ahead(read()))
 
 
 def parquet_files(place: str | Path) -> list[tuple[Path, dict[str, str | None]]]:
@@ -94,6 +96,13 @@ def _partitions(file: Path) -> dict[str, str | None]:
 
 def _cells(file: Path, table: Any, wanted: Sequence[str]) -> dict[str, ArrowColumn]:
     return {name: ArrowColumn(f"{file}: column {name!r}", table.column(name)) for name in wanted}
+
+
+def _none_of(schema: Any, name: str) -> Any:
+    """No value of a column's type; Arrow's empty tables would import pandas."""
+    import pyarrow
+
+    return pyarrow.nulls(0, schema.field(name).type)
 
 
 @contextmanager

@@ -3,12 +3,12 @@ files are written."""
 
 from collections.abc import Mapping
 from itertools import combinations
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from unisono.core.config import AddedLater, Config
-from unisono.data.columns import AnyColumn, ColumnKind, NamedColumn, Number
+from unisono.data.columns import AnyColumn, Category, ColumnKind, NamedColumn, Number
 from unisono.data.csv_file import USUAL, CsvDialect
 from unisono.errors import InvalidInput
 
@@ -92,13 +92,31 @@ class Schema(Config):
             name for name, own in self.columns.items() if isinstance(own, Number) and own.private
         )
 
-    def within(self, ranges: Mapping[str, tuple[float, float, float]]) -> "Schema":
-        """This schema with the ranges (low, high, centre) that were released of some columns."""
+    @property
+    def unlisted(self) -> dict[str, Category]:
+        """The columns whose values are to be found out, and paid for."""
+        return {
+            name: own
+            for name, own in self.columns.items()
+            if isinstance(own, Category) and own.private
+        }
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """All columns of which something is to be found out first."""
+        return (*self.private, *self.unlisted)
+
+    def within(self, found: Mapping[str, tuple[Any, ...]]) -> "Schema":
+        """This schema with what was released of some columns: ranges (low, high, centre) of
+        numbers, values of categories."""
         known = dict(self.columns)
-        for name, found in ranges.items():
+        for name, released in found.items():
             own = known[name]
-            assert isinstance(own, Number)
-            known[name] = own.within(*found)
+            if isinstance(own, Category):
+                known[name] = own.listing(released)
+            else:
+                assert isinstance(own, Number)
+                known[name] = own.within(*released)
         return self.model_copy(update={"columns": known})
 
     @property

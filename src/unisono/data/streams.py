@@ -5,6 +5,7 @@ or by counting), so that public sizes can be checked without holding a record.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +56,16 @@ class RecordStream:
         return RecordTable(self.name, columns, self.rows, self.decimal, self.unordered)
 
 
+def read_ahead(batches: Iterator[RecordTable]) -> Iterator[RecordTable]:
+    """The same batches; each is read while the one before it is worked on, in a thread of its own.
+    For sources that read outside of Python's lock."""
+    with ThreadPoolExecutor(1, "read-ahead") as reader:
+        coming = reader.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = reader.submit(next, batches, None)
+            yield batch
+
+
 def joined(parts: Sequence[Sequence[Any] | np.ndarray]) -> Sequence[Any] | np.ndarray:
     """The cells of several batches, each as it was."""
     arrow = [part.values for part in parts if isinstance(part, ArrowColumn)]
@@ -68,4 +79,4 @@ def joined(parts: Sequence[Sequence[Any] | np.ndarray]) -> Sequence[Any] | np.nd
     return [cell for part in parts for cell in part]
 
 
-__all__ = ["BATCH", "RecordStream", "joined"]
+__all__ = ["BATCH", "RecordStream", "joined", "read_ahead"]

@@ -184,10 +184,11 @@ class Member:
         )
         responder.authority = self.authority
         streamed = isinstance(columns, StreamedColumns)
-        self._shapes = columns.block_shapes if streamed else [one.shape for one in columns]
+        shapes = columns.block_shapes if streamed else [one.shape for one in columns]
+        self._compile = partial(responder.prepare, shapes, streamed)
         self._responders.append(responder)
         if number and stage.name == FIT:  # compiled before anybody waits for a round of it
-            responder.prepare(self._shapes)
+            self._compile()
 
     def answer(self, data: bytes) -> bytes:
         """Bytes in, bytes out, by whoever answers for the stage that is asked about."""
@@ -222,7 +223,7 @@ class Member:
         self._diary = RunLog(output, built.study.algorithm.rounds)
         books = {self.seat.name: self.ledger}
         self._budgets = Budgets(output, list(built.study.cost), books)
-        self.responder.prepare(self._shapes)
+        self._compile()
 
     def _allow(self, number: int) -> None:
         check_round(self._policy)

@@ -7,6 +7,7 @@ everywhere; records, noise and coins are arguments of it, so no compiled program
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import jax
@@ -25,7 +26,13 @@ from unisono.core.release import (
 )
 from unisono.core.study import Study
 from unisono.core.trust import Trust, Unit
-from unisono.engines.layout import batch_width, chosen_rows, in_turn, wider
+from unisono.engines.layout import (
+    batch_width,
+    chosen_in_turns,
+    chosen_rows,
+    in_turn,
+    wider,
+)
 from unisono.engines.record_order import answered, schedule_of
 from unisono.engines.requirements import (
     drawn_in_graph,
@@ -108,8 +115,9 @@ class Chunk:
         share = parties // len(grants)  # parties per grant: 1, or all of them
         study_hash = study.hash.encode()
         masks, noise = self._empty(len(rounds))
-        jobs = []
-        turns = self._turns
+        jobs: list[tuple[int, int, slice, Event, bytes]] = []
+        sampled: dict[tuple[Event, int], list[tuple[int, int, Draw]]] = {}
+        turns, together = self._turns, self._samples_batches and share == 1
         for row, number in enumerate(rounds):
             for column in map(int, np.flatnonzero(self.works[number, : len(grants)])):
                 grant = grants[column]
@@ -123,12 +131,23 @@ class Chunk:
                 named = None if self.named_rows is None else int(self.named_rows[number])
                 for step in range(steps):
                     draw = grant.draw(int(first) + step, study_hash, named)
+                    if together:
+                        sampled.setdefault((event, column), []).append((row, step, draw))
+                        continue
                     rows, part = self._chosen(draw, event, mine, number)
                     if rows.shape[-1] > masks.shape[-1]:  # a batch of several segments
                         masks = wider(masks, rows.shape[-1])
                     masks[row, step, mine, ..., : rows.shape[-1]] = rows
                     takes[row, mine] &= part
                     jobs.append((row, step, mine, event, draw.take(event)))
+        for (event, party), own in sampled.items():
+            found = chosen_in_turns(
+                study, [draw for *_, draw in own], event, int(self.records[party])
+            )
+            masks = wider(masks, max(masks.shape[-1], *map(len, found)))
+            for (row, step, draw), rows in zip(own, found, strict=True):
+                masks[row, step, party, : len(rows)] = rows
+                jobs.append((row, step, slice(party, party + 1), event, draw.take(event)))
         if study.trust is not Trust.TRUSTED_SERVER:
             self._fill(noise, jobs)
         return masks, noise, takes
@@ -150,6 +169,12 @@ class Chunk:
             return masks, noise
         shape = study.algorithm.inside.shape
         return masks, Twofold(np.zeros((rounds, steps, len(real), *shape), np.int32), noise)
+
+    @property
+    def _samples_batches(self) -> bool:
+        """Whether a party's records are sampled into batches, round by round."""
+        algorithm = self.study.algorithm
+        return algorithm.batch is not None and algorithm.rows is None and self.named_rows is None
 
     def _chosen(self, draw: Draw, event: Event, mine: slice, number: int) -> tuple[Any, Any]:
         """Masks or row numbers of the parties of one draw, and whether they contribute."""
@@ -173,9 +198,10 @@ class Chunk:
         honest = facts.honest if study.trust is Trust.SECURE_SUM else 1
         noise = noise.release if isinstance(noise, Twofold) else noise
         if self.in_graph:
+            width = cache(lambda event: share_width(event, self.grid, honest))
             for row, step, mine, event, key in jobs:
                 noise.words[row, step, mine] = party_keys(key, mine.stop - mine.start)
-                noise.width[row, step, mine] = share_width(event, self.grid, honest)
+                noise.width[row, step, mine] = width(event)
             return
 
         def fill(job: tuple[int, int, slice, Event, bytes]) -> None:

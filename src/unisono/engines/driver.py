@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from unisono.core.collector import collector_paused
 from unisono.core.events import releases_of
 from unisono.core.grant import Grant, join
 from unisono.core.ledger import Ledger
@@ -260,13 +261,15 @@ class _Work:
         return server, states, opened
 
     def _begin(self, grants: Sequence[Grant], server: Any) -> None:
-        study = self.study
-        columns = opened(study, self.parties, grants)
-        seed = self.parties[0].ledger.seed
-        if any(isinstance(own, StreamedColumns) for own in columns):
+        study, seed = self.study, self.parties[0].ledger.seed
+        with collector_paused():
+            columns = opened(study, self.parties, grants)
+            streamed = any(isinstance(own, StreamedColumns) for own in columns)
+            data = None if streamed else stack(study, columns, grants)
+        if data is None:
             self._chunk = StreamedChunk(study, columns, self.alive, seed, self.order)
         else:
-            self._chunk = Chunk(study, stack(study, columns, grants), self.alive, seed, self.order)
+            self._chunk = Chunk(study, data, self.alive, seed, self.order)
         self._held = seen_at_first(study, server)
         self.shape = self._chunk.shape
 

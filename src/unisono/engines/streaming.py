@@ -6,13 +6,12 @@ That is what a contribution is, unless it is made of a party's records as a whol
 through one compiled program of a public shape, so that no record changes how one of another block
 is rounded. What is drawn, paid and noised is as ever; only `local` is called more often.
 
-Public sizes, records in places of their own: replacing one leaves all others where they lie, and
-one block differs, as the sensitivity of sums that are added in blocks assumes.
-
-Hidden sizes, or rows of a query, which come in any order: a record that comes or goes moves others
-into other places and blocks. There only sums to which every record adds integers of its own,
-whatever its place, are streamed (`in_parts`: tables). A program of a multiple of 64 rows computes
-all rows alike (tested for shifts of every length), so the sum moves by one record's integers.
+Nobody promises that a record that is replaced leaves all others where they lie: in a file that is
+sorted, and in a folder of partitions, another value moves many of them into other places and
+blocks. So only sums to which every record adds integers of its own are streamed: each is rounded by
+itself, in tables and gradients alike (`in_parts`), never a block of them. A program of a multiple
+of 64 rows computes all rows alike (tested for shifts of every length), so the sum moves by one
+record's integers. Where sizes are hidden, or rows come as a query gives them, only tables are.
 
 Whether a party's records are streamed is decided by public facts: the agreed number of records,
 columns and the algorithm.
@@ -54,7 +53,10 @@ def streamable(study: Study, unordered: bool = False) -> bool:
         for event in events
     ):
         return False
-    return algorithm.in_parts is not None or (facts.exact_sizes and not unordered)
+    ordered = facts.exact_sizes and not unordered
+    if algorithm.streamed:  # in memory it is blocks that are rounded
+        return ordered and algorithm.in_parts is not None
+    return ordered or algorithm.in_parts is not None
 
 
 class StreamedChunk(Chunk):
@@ -108,7 +110,7 @@ class BlockSums:
     def __init__(self, study: Study) -> None:
         self._parts = study.algorithm.in_parts
         if self._parts is not None:
-            self._local = jax.jit(_valid(self._parts.local))
+            self._local = jax.jit(_by_column(self._parts.local))
         else:
             self._local = jax.jit(numbers(partial(study.algorithm.local, study.facts)))
 
@@ -119,6 +121,8 @@ class BlockSums:
         total: Any = 0
         valid, pending = True, None
         for block, mask in columns.blocks():
+            if self._parts is not None:
+                block = tuple(column.T for column in block)
             now = self._local(public, state, block, mask, size)
             if pending is not None:  # the next block is read while this one is computed
                 total, valid = _added(total, valid, pending)
@@ -129,9 +133,15 @@ class BlockSums:
         return value.astype(np.int32), valid
 
 
-def _valid(local: Callable[..., Any]) -> Callable[..., Any]:
-    """As `numbers`, for what keeps its bound whatever the records."""
-    return lambda public, own, *given: (own, local(public, own, *given), jnp.asarray(True))
+def _by_column(local: Callable[..., Any]) -> Callable[..., Any]:
+    """As `numbers`, of columns that lie one after the other, for what keeps its bound whatever the
+    records. Tables read them so: a row-by-row layout would be strided through, column by column."""
+
+    def summed(public: Any, own: Any, columns: Any, *given: Any) -> Any:
+        rows = tuple(column.T for column in columns)
+        return own, local(public, own, rows, *given), jnp.asarray(True)
+
+    return summed
 
 
 def _added(total: Any, valid: bool, part: Any) -> tuple[Any, bool]:

@@ -52,6 +52,7 @@ from unisono.estimators.statements import (
     UNKNOWN_SPREAD,
     UnboundedFeatures,
 )
+from unisono.estimators.unlisted import unlisted
 
 if TYPE_CHECKING:
     from unisono.releases.algorithm import Method
@@ -217,8 +218,12 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         given = y
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
-        self.classes_, index = public_classes(self, y, self.classes, binary=True, given=given)
-        self._infer(X, 2.0 * index - 1, parties)
+        labels = np.zeros(len(y))  # of private classes places are not known yet
+        self._unlisted = unlisted(self.classes, y, given, 2, self.delta, signed=True)
+        if self._unlisted is None:
+            self.classes_, index = public_classes(self, y, self.classes, binary=True, given=given)
+            labels = 2.0 * index - 1
+        self._infer(X, labels, parties)
         self.posterior_ = self._publish(1.0, 0.0)
         self.coef_, self.intercept_ = self.posterior_.mean[None, :-1], self.posterior_.mean[-1:]
         return self

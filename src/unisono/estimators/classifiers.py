@@ -14,6 +14,7 @@ from unisono.errors import InvalidInput
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateLinear
 from unisono.estimators.frames import validate_data
+from unisono.estimators.unlisted import unlisted
 
 ALGORITHM = (
     'algorithm : "auto" or a name of `configuration.ALGORITHMS`.',
@@ -27,7 +28,15 @@ COEFFICIENTS = (
     "factor (see `scaling`); the intercept is a constant feature inside the unit ball. They are "
     "scores for prediction, not effects or log-odds: for these see `BayesianLogisticRegression`."
 )
-_PARAMETERS = ("bounds", "classes", "relation", "trust", *ALGORITHM, *PARTIES)
+_PARAMETERS = (
+    "bounds",
+    "classes",
+    "relation",
+    "trust",
+    *ALGORITHM,
+    *PARTIES,
+    "number_of_classes",
+)
 _ATTRIBUTES = (COEFFICIENTS, "classes_ : the labels, sorted.")
 
 
@@ -54,9 +63,10 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
         colluders: int | None = None,
         random_state: Any = None,
         bounds_share: float = BOUNDS_SHARE,
+        number_of_classes: int = 2,
     ) -> None:
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
-        self.bounds_share = bounds_share
+        self.bounds_share, self.number_of_classes = bounds_share, number_of_classes
         self.relation, self.trust, self.algorithm = relation, trust, algorithm
         self.regularisation, self.rounds, self.records = regularisation, rounds, records
         self.ledger, self.minimum_parties, self.colluders = ledger, minimum_parties, colluders
@@ -76,10 +86,15 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
         given = y
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
-        self.classes_, index = public_classes(self, y, self.classes, self._binary, given)
-        loss = self._loss(len(self.classes_))
+        number, index = 2 if self._binary else self.number_of_classes, np.zeros(len(y), int)
+        signed = self._loss(number) != "multinomial"
+        self._unlisted = unlisted(self.classes, y, given, number, self.delta, signed)
+        if self._unlisted is None:
+            self.classes_, index = public_classes(self, y, self.classes, self._binary, given)
+            number = len(self.classes_)
+        loss = self._loss(number)
         labels = index if loss == "multinomial" else 2 * index - 1
-        self._parameters = self._learn(X, labels.astype(float), parties, loss, len(self.classes_))
+        self._parameters = self._learn(X, labels.astype(float), parties, loss, number)
         self.coef_, self.intercept_ = self._scaling.coefficients(self._parameters)
         return self
 
@@ -147,7 +162,7 @@ def public_classes(
         raise InvalidInput(
             "classes = None: the labels are not read from the records, because a rare one would "
             "give its record away; pass classes=[...], the public list of all labels that may "
-            "occur; nothing was spent"
+            "occur, or classes='private' to find them with a part of epsilon; nothing was spent"
         )
     known = np.unique(np.asarray(classes))
     if len(known) < 2:

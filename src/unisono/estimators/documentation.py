@@ -21,11 +21,15 @@ _COMMON = {
     "and warns (`UnboundedFeatures`) of what it cost; where there are too few records for it, each "
     "row is scaled on its own to the unit ball.",
     "bounds_share": "bounds_share : the part of epsilon that pays for ranges, where bounds are "
-    "private.",
+    "private, and for classes that are.",
     "target_bounds": 'target_bounds : public (lowest, highest) target, or "private"; None as with '
     "`bounds`, or (-1, 1) where there are too few records.",
     "classes": "classes : the public list of all labels that may occur. Required: `fit` never "
-    "reads it from y, where a rare label would give away whose it is.",
+    'reads it from y, where a rare label would give away whose it is. "private": the most frequent '
+    "labels are found first, by noisy counts, for a part of the same epsilon and delta "
+    "(`bounds_share`); records with others teach nothing.",
+    "number_of_classes": "number_of_classes : how many classes there are, a public number, where "
+    "they are private.",
     "relation": 'relation : "replace-one", "zero-out" or "add-or-remove"; the last needs '
     "`records`.",
     "trust": 'trust : "local", "secure-sum" or "trusted-server"; None: local for one party, else '
@@ -54,7 +58,7 @@ _FITTED = (
     "epsilon_spent_ : the most that any party's ledger has spent in all against an untrusted "
     "viewer.",
     "bounds_, bounds_epsilon_ : ranges that were paid for, as (lowest, highest), and what they "
-    "cost of epsilon; None and 0 where bounds are public.",
+    "cost of epsilon, with classes that were; None and 0 where all is public.",
     "statements_ : what was assumed.",
 )
 

@@ -36,6 +36,7 @@ from unisono.estimators.members import (
     given_ledgers,
     membership,
     public_sizes,
+    secret_order,
     warn_of_fresh,
 )
 from unisono.estimators.statements import (
@@ -44,18 +45,25 @@ from unisono.estimators.statements import (
     UNBOUNDED,
     RepeatedFits,
     UnboundedFeatures,
+    classes_not_found,
     no_pure_epsilon,
     paid_for,
+    paid_for_classes,
     repeated,
+    too_few_for_classes,
 )
+from unisono.estimators.unlisted import PRIVATE, UnlistedClasses
 
 if TYPE_CHECKING:  # JAX is imported when a model is really fitted
+    from unisono.algorithms.labels import Labels
     from unisono.algorithms.ranges import Range
     from unisono.scaling import PrivateRanges
 
-PRIVATE = "private"
 # Without being asked for, ranges are paid for from so many records for each unit of noise on.
 LEAST_RATIO = 3.0
+# Classes that nobody has listed are looked for where one with such a part of the records is found.
+LEAST_CLASS = 0.25
+_CLASSES = "classes"
 
 
 class PrivateEstimator(BaseEstimator):
@@ -76,6 +84,7 @@ class PrivateEstimator(BaseEstimator):
     _centred = "none"  # where `scaling` puts zero
     _ranges: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None  # released low, centre, high
     _targets: Targets  # public, or released on the way
+    _unlisted: UnlistedClasses | None = None  # the labels of a fit whose classes are private
 
     def __sklearn_clone__(self) -> Any:
         """An unfitted copy that shares the ledger, and the count of fits made without one."""
@@ -99,7 +108,8 @@ class PrivateEstimator(BaseEstimator):
 
         Everything that can be refused is refused before a ledger is asked; then the ledgers
         authorise, and only then are the rows read by the algorithm. Where bounds are private, or
-        nothing is said of them, ranges are released first, for a part of the same promise.
+        nothing is said of them, ranges are released first, for a part of the same promise; so are
+        classes that are private.
         """
         if not self.delta and not self._pure:
             raise InvalidInput(no_pure_epsilon(type(self).__name__))
@@ -123,19 +133,28 @@ class PrivateEstimator(BaseEstimator):
         costs = [plan.cost] if first is None else [first.study.cost, plan.cost]
         ledgers = self._ledgers(members, added(costs), budget, relation)
 
+        by_company = plan.study.algorithm.by_company(facts)
+
         def party_data(columns: tuple[np.ndarray, ...]) -> list[Party]:
-            return [
-                Party(name, Private(tuple(column[rows] for column in columns)), ledger)
-                for name, rows, ledger in zip(members.names, members.rows, ledgers, strict=True)
-            ]
+            found = []
+            for name, rows, ledger in zip(members.names, members.rows, ledgers, strict=True):
+                # In sorted arrays a record that is replaced moves others beside other ones.
+                drawn = by_company and not ledger.simulated
+                own = rows[secret_order(len(rows))] if drawn else rows
+                data: Private[Any] = Private(tuple(column[own] for column in columns))
+                found.append(Party(name, data, ledger))
+            return found
 
         paid = 0.0
         if first is not None:
             Ledger.check_all(ledgers, added(costs))  # the whole fit, before its first release
             run = runner(getattr(self, "engine", "in-process"))
-            found = run(first.study, party_data((self._unbounded(X, labels),)))
+            found = run(first.study, party_data((self._unbounded(first, X, labels),)))
             paid = found.certificate.epsilon(FINAL_MODEL, relation)
-            self._learn_ranges(list(first.read(found.value).values()), X.shape[1])
+            released = first.read(found.value)
+            if self._unlisted is not None:
+                X, labels = self._learn_classes(released.pop(_CLASSES), X, paid)
+            self._learn_ranges([*released.values()], X.shape[1])
         scale = self._scale(X.shape[1])
         result = plan.run(party_data(self._in_the_ball(scale, X, labels)))
         certificate = result.certificate
@@ -179,20 +198,27 @@ class PrivateEstimator(BaseEstimator):
         """The release that finds ranges, if there is one, and the fit: priced together.
 
         Where nobody asks for it, and noise would leave nothing but guesses, none is made."""
-        if not (self._features_unknown or self._target_unknown):
+        if not (self._features_unknown or self._target_unknown or self._unlisted):
             return None, planned(facts, trust, promise)
         from unisono.releases.together import together
-        from unisono.scaling import private_ranges
+        from unisono.scaling import Wanted, private_ranges
 
         columns = [f"feature {j}" for j in range(facts.features - 1)] * self._features_unknown
         columns += ["target"] * self._target_unknown
+        wanted = {} if self._unlisted is None else {_CLASSES: Wanted(self._unlisted.number)}
 
         def first(part: Privacy) -> "PrivateRanges":
-            return private_ranges(columns, part, facts, trust)
+            return private_ranges(columns, part, facts, trust, wanted)
 
-        if not self._asked and first(promise.split(self.bounds_share)[0]).ratio < LEAST_RATIO:
-            return None, planned(facts, trust, promise)
-        if self._features_unknown:  # what is priced does not depend on the ranges
+        tried = first(promise.split(self.bounds_share)[0])
+        if columns and not self._asked and tried.ratio < LEAST_RATIO:
+            columns.clear()
+            if not wanted:
+                return None, planned(facts, trust, promise)
+            tried = first(promise.split(self.bounds_share)[0])
+        if wanted and tried.least_count > LEAST_CLASS * sum(facts.records):
+            raise InvalidInput(too_few_for_classes(sum(facts.records), tried.least_count))
+        if self._features_unknown and columns:  # what is priced does not depend on the ranges
             nothing = np.zeros(facts.features - 1)
             self._ranges = (nothing - 1, nothing, nothing + 1)
         return together(
@@ -203,18 +229,38 @@ class PrivateEstimator(BaseEstimator):
             lambda one, other: ([one.study.cost], [other.cost]),
         )
 
-    def _unbounded(self, X: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """The columns whose ranges are to be found (n, k); larger numbers than all count as the
-        largest."""
-        features = [X] if self._features_unknown else []
-        columns = np.column_stack([*features, labels] if self._target_unknown else features)
-        return np.clip(columns, -WIDEST, WIDEST)
+    def _unbounded(self, first: "PrivateRanges", X: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """The columns whose ranges are to be found (n, k), and the places of labels; larger numbers
+        than all count as the largest."""
+        features = [X] if self._features_unknown and first.columns else []
+        own = [*features, labels] if self._target_unknown else features
+        columns = [np.clip(column, -WIDEST, WIDEST) for column in own]
+        spelt = [] if self._unlisted is None else [self._unlisted.places]
+        return np.column_stack([*columns, *spelt])
 
-    def _learn_ranges(self, found: list["Range"], features: int) -> None:
+    def _learn_classes(
+        self, found: "Range | Labels", X: np.ndarray, paid: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and labels, once classes are known: a record with another label teaches nothing."""
+        from unisono.algorithms.labels import Labels
+
+        assert self._unlisted is not None
+        assert isinstance(found, Labels)
+        if len(found.names) < self._unlisted.number:
+            raise InvalidInput(classes_not_found(list(found.names), self._unlisted.number, paid))
+        self.classes_, places = self._unlisted.among(found.names)
+        known = places >= 0
+        labels = np.where(known, self._unlisted.numbers(places), np.nan)
+        return np.where(known[:, None], X, np.nan), labels
+
+    def _learn_ranges(self, found: "list[Range | Labels]", features: int) -> None:
         if self._target_unknown:
+            from unisono.algorithms.ranges import Range
+
             *found, target = found
+            assert isinstance(target, Range)
             self._targets = replace(target_scaling(target.bounds), paid=True)
-        if found:
+        if found and self._features_unknown:
             low, centre, high = np.array(found).T
             self._ranges = (low, centre, high)
 
@@ -281,7 +327,9 @@ class PrivateEstimator(BaseEstimator):
         self.statements_: tuple[str, ...] = ()
         self.bounds_ = None if self._ranges is None else (self._ranges[0], self._ranges[2])
         self.bounds_epsilon_ = paid
-        if paid:
+        if paid and self._unlisted is not None:
+            self._tell(paid_for_classes(self.classes_.tolist(), paid, self.epsilon))
+        if paid and (self._ranges is not None or self._targets.paid):
             which = ["features"] * self._features_unknown + ["targets"] * self._target_unknown
             told = paid_for(" and ".join(which), paid, self.epsilon)
             self._tell(told, None if self._asked else UnboundedFeatures)

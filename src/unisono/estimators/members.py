@@ -1,6 +1,7 @@
 """From rows with party labels to parties with ledgers."""
 
 import math
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from unisono.core.algorithm import Facts
 from unisono.core.defaults import default_colluders
 from unisono.core.events import Composed
 from unisono.core.ledger import Ledger
+from unisono.core.noise.keystream import Keystream
+from unisono.core.noise.subset import permutation
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import Relation, Trust, Unit, Viewer
 from unisono.data import as_text, listed
@@ -34,6 +37,11 @@ class Membership:
     @property
     def sizes(self) -> tuple[int, ...]:
         return tuple(len(rows) for rows in self.rows)
+
+
+def secret_order(records: int) -> np.ndarray:
+    """A uniform permutation of places by a key that is kept nowhere (see `studies.order`)."""
+    return permutation(Keystream(os.urandom(32)), records)
 
 
 def membership(parties: Any, records: int) -> Membership:
@@ -209,5 +217,6 @@ __all__ = [
     "given_ledgers",
     "membership",
     "public_sizes",
+    "secret_order",
     "warn_of_fresh",
 ]

@@ -39,6 +39,7 @@ from unisono.estimators.schedules import (
     schedule,
 )
 from unisono.estimators.statements import UNBOUNDED_TARGETS, UnboundedFeatures
+from unisono.estimators.unlisted import unlisted
 
 _PARAMETERS = (
     "hidden : sizes of the layers between rows and scores.",
@@ -138,7 +139,7 @@ class PrivateClassifier(ClassifierMixin, PrivateNetwork):
     __doc__ = documented(
         "A differentially private network of dense layers for two or more classes.\n\n"
         "    Gaussian noise on sums of clipped gradients, over secret Poisson batches (DP-SGD).",
-        ("bounds", "classes", *_PARAMETERS),
+        ("bounds", "classes", *_PARAMETERS, "number_of_classes"),
         (*_FITTED, "classes_ : the labels, sorted."),
     )
 
@@ -164,9 +165,10 @@ class PrivateClassifier(ClassifierMixin, PrivateNetwork):
         random_state: Any = None,
         bounds_share: float = BOUNDS_SHARE,
         engine: str = "in-process",
+        number_of_classes: int = 2,
     ) -> None:
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
-        self.bounds_share = bounds_share
+        self.bounds_share, self.number_of_classes = bounds_share, number_of_classes
         self.hidden, self.activation, self.epochs = hidden, activation, epochs
         self.batch_size, self.learning_rate, self.clip = batch_size, learning_rate, clip
         self.relation, self.trust, self.records, self.ledger = relation, trust, records, ledger
@@ -183,8 +185,12 @@ class PrivateClassifier(ClassifierMixin, PrivateNetwork):
         given = y
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
-        self.classes_, index = public_classes(self, y, self.classes, binary=False, given=given)
-        self._train(X, index.astype(float), parties, len(self.classes_))
+        number, labels = self.number_of_classes, np.zeros(len(y))
+        self._unlisted = unlisted(self.classes, y, given, number, self.delta, signed=False)
+        if self._unlisted is None:
+            self.classes_, index = public_classes(self, y, self.classes, binary=False, given=given)
+            number, labels = len(self.classes_), index.astype(float)
+        self._train(X, labels, parties, number)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:

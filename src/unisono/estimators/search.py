@@ -131,10 +131,12 @@ def _checked(
             )
         if candidate.trust not in (None, Trust.LOCAL):
             raise InvalidInput(f"trust = {candidate.trust!r}: a search runs at one party, locally")
-        if not is_regressor(candidate) and candidate.classes is None:
+        if not is_regressor(candidate) and (
+            candidate.classes is None or isinstance(candidate.classes, str)
+        ):
             raise InvalidInput(
-                "a candidate has classes = None: pass classes=[...], the public classes, which "
-                "are not read from the records; nothing was spent"
+                f"a candidate has classes = {candidate.classes!r}: pass classes=[...], the public "
+                "classes, which are not read from the records; nothing was spent"
             )
     if ledger is not None and ledger.policy.relation is not Relation(relations.copy().pop()):
         raise InvalidInput(

@@ -1,5 +1,7 @@
 """What an estimator tells its user: warnings that can be filtered by class."""
 
+from typing import Any
+
 from unisono.errors import FreshBudgetWarning
 
 
@@ -63,6 +65,34 @@ def paid_for(what: str, paid: float, epsilon: float) -> str:
     )
 
 
+def paid_for_classes(classes: list[Any], paid: float, epsilon: float) -> str:
+    """What classes cost that nobody listed."""
+    return (
+        f"no public classes: {classes} were found first, for epsilon {paid:.3g} of {epsilon:g}; "
+        "records with other labels taught nothing. Pass classes=[...] known without looking at the "
+        "data, and all of it goes to the model"
+    )
+
+
+def classes_not_found(found: list[str], number: int, paid: float) -> str:
+    """Fewer classes than there should be, which noisy counts say."""
+    named = f"only {found} of {number} classes were found" if found else "no class was found"
+    return (
+        f"classes = 'private': {named} in the noisy counts of labels, which cost epsilon "
+        f"{paid:.3g}; the fit itself was not paid for. Others may be there, in too few records, or "
+        "not: pass classes=[...] from public knowledge, or give more of epsilon (bounds_share)"
+    )
+
+
+def too_few_for_classes(records: int, least: float) -> str:
+    """Why classes are not looked for."""
+    return (
+        f"classes = 'private' with {records} records: only a label of {least:,.0f} records or more "
+        "would be told from noise here, so two classes would hardly be found; pass classes=[...], "
+        "the public list of all labels, or a larger epsilon or bounds_share; nothing was spent"
+    )
+
+
 def no_pure_epsilon(name: str) -> str:
     """Why an estimator refuses delta = 0, and who does not."""
     return (
@@ -92,7 +122,10 @@ __all__ = [
     "NotConverged",
     "RepeatedFits",
     "UnboundedFeatures",
+    "classes_not_found",
     "no_pure_epsilon",
     "paid_for",
+    "paid_for_classes",
     "repeated",
+    "too_few_for_classes",
 ]

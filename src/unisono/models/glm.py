@@ -135,7 +135,7 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
         family,
         column_layout(frame),
         ends,
-        offset="exposure" in aside or "offset" in aside,
+        _offset_ends(config, schema, unit),
         weighted="weights" in aside,
     )
 
@@ -148,7 +148,7 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
     def encode(values: Values) -> tuple[np.ndarray, ...]:
         rows = np.clip((frame.rows(values) - middle) / half, -1.0, 1.0)
         columns = [rows, y_of(values)[:, None]]
-        if problem.offset:
+        if problem.offset is not None:
             columns.append(_offset(config, values)[:, None] / unit)
         if problem.weighted:
             assert config.weights is not None
@@ -206,6 +206,20 @@ def in_units(found: Fitted, middle: np.ndarray, half: np.ndarray) -> np.ndarray:
     matrix = np.diag(np.concatenate([[1.0], slope]))
     matrix[0, 1:] = -(middle + half * found.centre) * slope
     return matrix
+
+
+def _offset_ends(config: GlmConfig, schema: Schema, unit: float) -> tuple[float, float] | None:
+    """The public ends of the offset in units of scores; exposures count down to a thousandth of
+    the largest."""
+    name = config.exposure or config.offset
+    if name is None:
+        return None
+    column = schema.columns[name]
+    assert isinstance(column, NumericColumn)
+    low, high = column.span
+    if config.exposure is None:
+        return low / unit, high / unit
+    return float(np.log(max(low, high / 1000))), float(np.log(high))
 
 
 def _offset(config: GlmConfig, values: Values) -> np.ndarray:

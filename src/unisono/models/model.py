@@ -62,7 +62,8 @@ class Posed:
     judges a result record by record, from its arrays: (n,) in [0, 1], where the target is a
     category 1 for a right prediction and 0 for a wrong one, where it is a number the absolute error
     as a share of the target's range. `settings` are what the model suggests to the algorithm where
-    nobody says otherwise.
+    nobody says otherwise. `planned`: the answers that a plan states the errors of, where what is
+    presented has other ones than `answers`, each with what its error is compared with.
     """
 
     problem: Any
@@ -72,6 +73,7 @@ class Posed:
     arrays: Callable[[Any], Mapping[str, np.ndarray]] = field(default=_no_arrays)
     score: Callable[[Any, tuple[np.ndarray, ...]], np.ndarray] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    planned: Callable[[Study, Result], list[tuple[dict[str, Any], float]]] | None = None
 
 
 def _no_faults(config: Any, schema: Schema) -> Iterator[Fault]:

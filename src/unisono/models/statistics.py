@@ -81,14 +81,14 @@ class Slots:
         return self.schema.columns[name].incomplete
 
     def rows(self, values: Values) -> np.ndarray:
-        """One party's records (n, slots); NaN for what is missing."""
-        columns = [
-            values[name]
-            if code is None
-            else np.where(np.isnan(values[name]), np.nan, values[name] == code)
-            for name, code in self.taken
-        ]
-        return np.column_stack(columns)
+        """One party's records (n, slots), float32; NaN for what is missing. They lie column by
+        column, as tables add them up."""
+        size = len(values[next(iter(self.taken))[0]])
+        rows = np.empty((size, len(self.taken)), np.float32, order="F")
+        for slot, (name, code) in enumerate(self.taken):
+            own = values[name]
+            rows[:, slot] = own if code is None else np.where(np.isnan(own), np.nan, own == code)
+        return rows
 
 
 def pose(

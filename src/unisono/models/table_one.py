@@ -58,14 +58,14 @@ def pose(
         _variable(config, name, schema.columns[name], slot)
         for slot, name in enumerate(rows_of(config, schema))
     )
-    by = None
+    by, complete = None, False
     if config.by is not None:
         groups = schema.columns[config.by]
         assert isinstance(groups, NamedColumn)  # `faults` refuses others
-        by = Groups(len(named) - 1, groups.levels)
+        by, complete = Groups(len(named) - 1, groups.levels), not groups.drops
     uncounted = by is None and schema.sizes == "hidden"
     everyone = len(named) if uncounted else None
-    table = TableOne(variables, by, privacy, config.by, config.weights, everyone)
+    table = TableOne(variables, by, privacy, config.by, config.weights, everyone, complete)
     codes = {v.name: _missing_code(v) for v in variables}
 
     def encode(values: Values) -> tuple[np.ndarray, ...]:
@@ -79,7 +79,10 @@ def pose(
     def present(study: Study, result: Result) -> dict[str, Any]:
         return {"table": table.read(study, result, config.confidence)}
 
-    return Posed(table.survey, len(named) + uncounted, encode, present)
+    def planned(study: Study, result: Result) -> list[tuple[dict[str, Any], float]]:
+        return table.answers(study, result, config.confidence)
+
+    return Posed(table.survey, len(named) + uncounted, encode, present, planned=planned)
 
 
 def _variable(config: TableOneConfig, name: str, column: ColumnKind, slot: int) -> Variable:
@@ -168,4 +171,5 @@ TABLE_ONE = ModelKind(
     learns,
     faults=faults,
     draft=draft,
+    task="mean",
 )

@@ -11,24 +11,27 @@ A prediction reads no records: it needs the public facts of a `Study` only. What
 decided by `verdicts`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from unisono.algorithms.registry import algorithm_named
-from unisono.core.study import Study
+from unisono.algorithms.survey import Opened, pack
+from unisono.core.study import Result, Study
 from unisono.core.trust import Trust, Unit
 from unisono.errors import InvalidInput
 from unisono.planning import laws
 from unisono.planning.answers import PlannedError, Present, answers_of
 from unisono.planning.laws import Band
-from unisono.planning.noise import Noise, noise_of, weights_in_words
+from unisono.planning.noise import Noise, noise_of, released_numbers, weights_in_words
 from unisono.planning.posteriors import width_of
 from unisono.planning.tasks import Task
 from unisono.planning.verdicts import HEADROOM, Grade, verdict
 
+# Answers, each with what its error is compared with (`models.model.Posed`).
+Planned = Callable[[Study, Result], Sequence[tuple[Mapping[str, Any], float]]]
 MEASURES = {
     Task.MEAN: "standard error of the noise",
     Task.CLASSIFICATION: "accuracy lost",
@@ -102,6 +105,18 @@ def predict(
     return _made(study, task, noise, band, grade, True)
 
 
+def predict_figures(study: Study, planned: Planned, columns: tuple[np.ndarray, ...]) -> Prediction:
+    """For answers that say themselves what their errors are compared with."""
+
+    def present(study: Study, result: Any) -> Mapping[str, Any]:
+        return {"answers": [answer for answer, _ in planned(study, result)]}
+
+    nothing = np.zeros(released_numbers(study))
+    value = pack(Opened(nothing, study.facts.parties, sum(study.facts.records)))
+    ranges = [width for _, width in planned(study, Result(value, None, None))]  # type: ignore[arg-type]
+    return predict_answers(study, present, columns, ranges)
+
+
 def predict_answers(
     study: Study, present: Present, columns: tuple[np.ndarray, ...], ranges: Sequence[float]
 ) -> Prediction:
@@ -133,4 +148,4 @@ def _made(
     return Prediction(task, name, study.trust, unit, noise, band, grade, rough, answers, weights)
 
 
-__all__ = ["MEASURES", "Prediction", "predict", "predict_answers"]
+__all__ = ["MEASURES", "Prediction", "predict", "predict_answers", "predict_figures"]

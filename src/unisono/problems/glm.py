@@ -4,7 +4,7 @@
 
     binomial   μ = 1 / (1 + e^-η)   v = μ (1 - μ)    odds ratios      y is 0 or 1
     gaussian   μ = η                v = σ²           differences      y in public bounds
-    poisson    μ = e^η              v = μ            rate ratios      y counts, to a public bound
+    poisson    μ = e^η              v = μ + α μ²     rate ratios      y counts, to a public bound
 
 A record speaks through its Pearson residual r = (y - μ) / sqrt(v), which is bounded and centred:
 
@@ -13,9 +13,10 @@ A record speaks through its Pearson residual r = (y - μ) / sqrt(v), which is bo
 so that its expectation at the true β is zero, whatever weight of x alone it is given (Mallows'
 weights; Künsch, Stefanski and Carroll 1989). Under the gaussian a = 0, and errors that are not
 symmetric move the intercept alone, as long as their law does not depend on x: the algorithm puts
-that right by a wider mean of residuals. Under the Poisson law a(η) is computed; counts that spread
-wider than it (quasi-Poisson, negative binomial) leave ψ - a nearly centred and are counted in by
-the sandwich.
+that right by a wider mean of residuals. Counts often spread wider than the Poisson law: r and a(η)
+are those of the negative binomial one, v = μ + α μ², whose α is 0 at first and then follows from
+how widely residuals were seen to scatter. α has a part in weights and centres alone; errors are
+those of the sandwich, whatever law counts follow.
 """
 
 import math
@@ -26,7 +27,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import poisson as poisson_law
+from scipy.stats import nbinom, poisson
 
 from unisono.errors import InvalidInput
 
@@ -37,9 +38,13 @@ _LEAST_CHANCE, _LEAST_MEAN = 1e-3, 6e-3
 WIDE = 8.0
 
 
+# What counts may vary by beyond the Poisson law, α of v = μ + α μ².
+DISPERSIONS = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+
+
 class Said(NamedTuple):
-    """What records say at the scores η: sqrt(v) (n,), bounded residuals ψ - a (n,), their slopes
-    b = -∂E[ψ] / ∂η / sqrt(v) (n,) and the largest |ψ - a| over all y (n,)."""
+    """What records say at the scores η: ∂μ/∂η / sqrt(v) (n,), bounded residuals ψ - a (n,), the
+    slopes b of E[ψ] over that root (n,), and the largest |ψ - a| over all y (n,)."""
 
     root: Any
     residual: Any
@@ -59,13 +64,13 @@ class Columns(NamedTuple):
 @dataclass(frozen=True)
 class GeneralizedLinear:
     """The problem. Records are rows (features, y, offset, weight) of floats; numbers lie in
-    [-1, 1] and so does y of the gaussian. `target` are the ends of y as it stands there. Weights
-    are shares in [0, 1] of the largest one."""
+    [-1, 1] and so does y of the gaussian. `target` are the ends of y as it stands there, and
+    `offset` those of the offset, if there is one. Weights are shares in [0, 1] of the largest."""
 
     family: str
     columns: tuple[Columns, ...]
     target: tuple[float, float]
-    offset: bool = False
+    offset: tuple[float, float] | None = None
     weighted: bool = False
 
     def __post_init__(self) -> None:
@@ -82,7 +87,7 @@ class GeneralizedLinear:
     @property
     def width(self) -> int:
         """Numbers of a record's row."""
-        return self.features + 1 + self.offset + self.weighted
+        return self.features + 1 + (self.offset is not None) + self.weighted
 
     @property
     def parameters(self) -> int:
@@ -100,7 +105,7 @@ class GeneralizedLinear:
             "family": self.family,
             "columns": [[one.name, one.width, one.number] for one in self.columns],
             "target": list(self.target),
-            "offset": self.offset,
+            "offset": None if self.offset is None else list(self.offset),
             "weighted": self.weighted,
         }
 
@@ -108,13 +113,27 @@ class GeneralizedLinear:
         """Features (n, d), y (n,), offset (n,) and weight (n,) of rows."""
         d = self.features
         place = iter(range(d + 1, rows.shape[1]))
-        offset = rows[:, next(place)] if self.offset else jnp.zeros_like(rows[:, d])
+        offset = jnp.zeros_like(rows[:, d])
+        if self.offset is not None:
+            offset = jnp.clip(rows[:, next(place)], *self.offset)
         weight = rows[:, next(place)] if self.weighted else jnp.ones_like(rows[:, d])
         return rows[:, :d], rows[:, d], offset, jnp.clip(weight, 0.0, 1.0)
 
     def said(self, scores: Any, y: Any, spread: Any, bend_at: float) -> Said:
-        """What records say; `spread` is σ of the gaussian, `bend_at` is k."""
+        """What records say; `spread` is σ of the gaussian and α of counts, `bend_at` is k."""
         return _SAID[self.family](scores, y, spread, bend_at, self.target)
+
+    def scatter(self, mean: float, bend_at: float) -> np.ndarray:
+        """The mean square of bounded residuals over their slope, for counts of this mean: by the α
+        that they were computed with, and by the true one (both as `DISPERSIONS`)."""
+        tables = [_counts_table(alpha, bend_at, self.target[1]) for alpha in DISPERSIONS]
+        place = int(np.argmin(np.abs(tables[0].log_mean - math.log(mean))))
+        found = np.ones((len(DISPERSIONS), len(DISPERSIONS)))
+        for row, assumed in enumerate(DISPERSIONS):
+            for column, true in enumerate(DISPERSIONS):
+                own = _moments(math.exp(tables[0].log_mean[place]), assumed, true, bend_at)
+                found[row, column] = own
+        return np.maximum.accumulate(found, axis=1)
 
     def reach(self, mean: float, bend_at: float) -> float:
         """The largest |ψ - a| of a record whose mean is this."""
@@ -122,7 +141,7 @@ class GeneralizedLinear:
             return bend_at
         if self.family == "binomial":
             return max(mean, 1 - mean) / math.sqrt(mean * (1 - mean))
-        table = _poisson_table(bend_at, self.target[1])
+        table = _counts_table(0.0, bend_at, self.target[1])
         return float(np.interp(math.log(mean), table.log_mean, table.reach))
 
     def link(self, mean: float) -> float:
@@ -164,15 +183,26 @@ def _gaussian(scores: Any, y: Any, spread: Any, bend_at: float, target: Any) -> 
 
 
 def _poisson(scores: Any, y: Any, spread: Any, bend_at: float, target: Any) -> Said:
-    table = _poisson_table(bend_at, target[1])
-    log_mean = jnp.clip(scores, table.log_mean[0], table.log_mean[-1])
-    root = jnp.exp(log_mean / 2)
-    centre, slope, reach = (
-        jnp.interp(log_mean, table.log_mean.astype(np.float32), values.astype(np.float32))
-        for values in (table.centre, table.slope, table.reach)
-    )
-    residual = jnp.clip((y - root * root) / root, -bend_at, bend_at) - centre
-    return Said(root, residual, slope, reach)
+    tables = [_counts_table(alpha, bend_at, target[1]) for alpha in DISPERSIONS]
+    grid = tables[0].log_mean.astype(np.float32)
+    log_mean = jnp.clip(scores, grid[0], grid[-1])
+    mean = jnp.exp(log_mean)
+    deviation = jnp.sqrt(mean * (1 + spread * mean))
+
+    def at(values: list[np.ndarray]) -> Any:
+        """Between two dispersions, then between two means."""
+        stacked = jnp.asarray(np.stack(values), jnp.float32)
+        place = jnp.interp(spread, jnp.asarray(DISPERSIONS), jnp.arange(len(DISPERSIONS)) * 1.0)
+        below = jnp.clip(jnp.floor(place).astype(jnp.int32), 0, len(DISPERSIONS) - 2)
+        share = place - below
+        mixed = (1 - share) * stacked[below] + share * stacked[below + 1]
+        return jnp.interp(log_mean, grid, mixed)
+
+    residual = jnp.clip((y - mean) / deviation, -bend_at, bend_at)
+    centre, slope = at([t.centre for t in tables]), at([t.slope for t in tables])
+    # Whatever the centre is, no bounded residual is farther from it than this.
+    reach = jnp.maximum(bend_at - centre, centre + jnp.minimum(bend_at, mean / deviation))
+    return Said(mean / deviation, residual - centre, slope, reach)
 
 
 _SAID: dict[str, Callable[..., Said]] = {
@@ -182,9 +212,8 @@ _SAID: dict[str, Callable[..., Said]] = {
 }
 
 
-class _Table(NamedTuple):
-    """a, b and the reach of bounded residuals under the Poisson law, over the logarithm of its
-    mean."""
+class _CountsTable(NamedTuple):
+    """a, b and the reach of bounded residuals of counts, over the logarithm of their mean."""
 
     log_mean: np.ndarray
     centre: np.ndarray
@@ -192,20 +221,43 @@ class _Table(NamedTuple):
     reach: np.ndarray
 
 
-@lru_cache(maxsize=16)
-def _poisson_table(bend_at: float, largest: float) -> _Table:
-    """a = E ψ and b = E ψ r, since ∂ log f / ∂η = y - μ. Counts stop at a public bound in the
-    data, here they go on: that is the model."""
-    log_mean = np.linspace(math.log(_LEAST_MEAN), math.log(max(largest, 2.0)), 400)
+@lru_cache(maxsize=64)
+def _counts_table(alpha: float, bend_at: float, largest: float) -> _CountsTable:
+    """a = E ψ and b = E ψ r, since ∂ log f / ∂η is r times the root. Counts stop at a public bound
+    in the data, here they go on: that is the model."""
+    log_mean = np.linspace(math.log(_LEAST_MEAN), math.log(max(largest, 2.0)), 240)
     mean = np.exp(log_mean)[:, None]
-    counts = np.arange(0, math.ceil(largest + 10 * math.sqrt(largest) + 20))[None, :]
-    chances = poisson_law.pmf(counts, mean)
-    residuals = (counts - mean) / np.sqrt(mean)
+    chances, residuals = _law(mean, alpha, alpha)
     bounded = np.clip(residuals, -bend_at, bend_at)
-    centre = (chances * bounded).sum(axis=1)
+    # Beyond the counts that are listed ψ is k, and r has what is left of its mean, zero.
+    centre = (chances * bounded).sum(axis=1) + bend_at * (1 - chances.sum(axis=1))
     slope = (chances * bounded * residuals).sum(axis=1)
-    below = np.minimum(bend_at, np.sqrt(mean[:, 0]))
-    return _Table(log_mean, centre, slope, np.maximum(bend_at - centre, below + centre))
+    slope -= bend_at * (chances * residuals).sum(axis=1)
+    below = np.minimum(bend_at, np.sqrt(mean / (1 + alpha * mean))[:, 0])
+    return _CountsTable(log_mean, centre, slope, np.maximum(bend_at - centre, below + centre))
 
 
-__all__ = ["FAMILIES", "WIDE", "Columns", "GeneralizedLinear", "Said"]
+def _law(mean: np.ndarray, alpha: float, true: float) -> tuple[np.ndarray, np.ndarray]:
+    """Chances of counts by the law of `true`, and their residuals by that of `alpha`."""
+    top = float(np.max(mean))
+    counts = np.arange(0, math.ceil(top + 8 * math.sqrt(top * (1 + true * top)) + 20))[None, :]
+    if true == 0:
+        chances = poisson.pmf(counts, mean)
+    else:
+        chances = nbinom.pmf(counts, 1 / true, 1 / (1 + true * mean))
+    return chances, (counts - mean) / np.sqrt(mean * (1 + alpha * mean))
+
+
+def _moments(mean: float, assumed: float, true: float, bend_at: float) -> float:
+    """E (ψ - a)² / b of residuals of one dispersion, where counts have another one."""
+    one = np.array([[mean]])
+    chances, residuals = _law(one, assumed, true)
+    usual, own = _law(one, assumed, assumed)
+    bounded, expected = (np.clip(r, -bend_at, bend_at) for r in (residuals, own))
+    centre = (usual * expected).sum() + bend_at * (1 - usual.sum())
+    slope = (usual * expected * own).sum() - bend_at * (usual * own).sum()
+    square = (chances * (bounded - centre) ** 2).sum()
+    return float((square + (bend_at - centre) ** 2 * (1 - chances.sum())) / slope)
+
+
+__all__ = ["DISPERSIONS", "FAMILIES", "WIDE", "Columns", "GeneralizedLinear", "Said"]

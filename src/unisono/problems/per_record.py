@@ -31,6 +31,8 @@ from unisono.problems.programs import evaluate, inlined, sites_of
 from unisono.problems.refusals import MIXES, require_apart, require_floats
 
 _SMALLEST, _LARGEST = 1e-15, 1e15
+# Layers of up to so many outputs are added up output by output.
+_NARROW = 16
 
 
 class Leaf(NamedTuple):
@@ -164,7 +166,7 @@ class PerRecord:
             own = weights[:, k]
             if isinstance(piece, tuple):
                 x, slope = piece
-                total = jnp.matmul(x.T, own[:, None] * slope, precision="highest")
+                total = _product(x, own[:, None] * slope)
             else:
                 total = jnp.tensordot(own, piece, 1, precision="highest")
                 total = total.T if k in sites else total
@@ -201,6 +203,16 @@ def finite_records(records: Any, mask: Any) -> tuple[Any, Any]:
     for column in jax.tree.leaves(records):
         mask = mask & finite(column)
     return masked(records, mask), mask
+
+
+def _product(x: Any, slopes: Any) -> Any:
+    """Xᵀ Δ of (n, p) and (n, o). For few outputs column by column: compilers for processors turn
+    products of a matrix and a vector into one pass over the matrix, but multiply a tall matrix,
+    transposed, with a narrow one several times more slowly."""
+    if slopes.shape[1] > _NARROW:
+        return jnp.matmul(x.T, slopes, precision="highest")
+    columns = [jnp.matmul(slope, x, precision="highest") for slope in slopes.T]
+    return jnp.stack(columns, axis=1)
 
 
 def _norm(piece: Any) -> Any:

@@ -21,14 +21,18 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 @dataclass(frozen=True, eq=False)
 class RecordLoss:
     """Any `loss(parameters, record)`: the first parameters, a public pytree of arrays, and one
-    record, of which only shapes are looked at. A `group` says that a record is a person, with so
-    many records at most (`of_persons`)."""
+    record, of which only shapes are looked at: what it held is not kept. A `group` says that a
+    record is a person, with so many records at most (`of_persons`)."""
 
     loss: Callable[[Any, Any], Any]
     parameters: Any
     record: Any
     group: int = 1
     __hash__ = None  # type: ignore[assignment]  # it holds arrays, which no cache should keep
+
+    def __post_init__(self) -> None:
+        # A row that is given as an example would keep the whole table in memory, and its values.
+        object.__setattr__(self, "record", jax.tree.map(_blank, self.record))
 
     @cached_property
     def plan(self) -> PerRecord:
@@ -45,6 +49,10 @@ class RecordLoss:
             "loss": fingerprint(self.loss, self.parameters, self.record),
             "parameters": hashlib.sha256(first).hexdigest()[:16],
         }
+
+
+def _blank(leaf: Any) -> Any:
+    return np.zeros(leaf.shape, leaf.dtype) if isinstance(leaf, np.ndarray) else leaf
 
 
 def of_persons(problem: RecordLoss, group: int) -> RecordLoss:

@@ -351,7 +351,7 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
                 return raw_of(public, own, Records(columns, present, size))[1]
 
             made = bound.streamed(facts, privacy, priced.step, of_turn, data, mask)
-            return ((own, None) if remembers else own), made
+            return ((own, None) if remembers else own), of_unit(facts, made)
         own, raw = raw_of(public, own, Records(data, mask, size))
         here = bound.of_party(size) if isinstance(bound, SizedBound) else bound
         contribution, sent = here.integers(facts, privacy, priced.step, raw, mask)
@@ -437,7 +437,7 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
         effective_records=release.effective_records,
         named=release.named,
         streamed=isinstance(bound, ScaledSum),
-        in_parts=_in_parts(bound, raw_of, facts, privacy, priced.step),
+        in_parts=None if remembers else _in_parts(bound, raw_of, facts, privacy, priced.step),
         printed=printed,
     )
     if isinstance(bound, BandedSum):
@@ -448,7 +448,17 @@ def _assembled(method: Method, facts: Facts, trust: Trust) -> engine.PricedAlgor
 def _in_parts(
     bound: Any, raw_of: Callable[..., Any], facts: Facts, privacy: Privacy, step: float
 ) -> InParts | None:
-    """A table's sums by blocks of records; other sums depend on who shares a block."""
+    """Sums to which each record adds integers of its own, by blocks of records: of tables, and of
+    gradients that are rounded one by one where records are streamed."""
+    if isinstance(bound, ScaledSum) and bound.rounds_apart(facts, privacy, step):
+
+        def gradients(public: Any, own: Any, data: Any, mask: Any, size: Any = None) -> Any:
+            def of_turn(columns: Any, present: Any) -> Any:
+                return raw_of(public, own, Records(columns, present, size))[1]
+
+            return bound.exact_sums(step, of_turn, data, mask)
+
+        return InParts(gradients, lambda total, rows: total)
     if not isinstance(bound, Table):
         return None
 

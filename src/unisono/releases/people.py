@@ -49,8 +49,7 @@ def of_unit(facts: Facts, contribution: Contribution) -> Contribution:
 def _times(factor: int, distance: Distance | None) -> Distance | None:
     if distance is None or factor == 1:
         return distance
-    norms = (distance.l1, distance.l2, distance.linf)
-    return Distance(*(None if norm is None else factor * norm for norm in norms))
+    return distance.times(factor)
 
 
 __all__ = ["for_unit", "of_unit"]

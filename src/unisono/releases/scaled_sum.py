@@ -12,7 +12,10 @@ every block is rounded, and blocks are added as integers: the float error of a b
 of the sensitivity, stays below a thousandth of it.
 
 Where sizes are hidden a record that comes or goes moves others to other blocks, in which they would
-be rounded in other company. There each gradient is made and rounded on its own, as in `ClippedSum`.
+be rounded in other company. There each gradient is made and rounded on its own, as in `ClippedSum`;
+and so it is where records are read from files block by block (`exact_sums`): in one that is sorted,
+or cut into partitions, a record that is replaced moves many others by a place. Records in memory
+are put into a secret order instead (`studies.order`).
 """
 
 from collections.abc import Callable, Iterator
@@ -33,6 +36,7 @@ from unisono.core.values import (
     blocked_sum_sensitivity,
     clipped_sum,
     sum_sensitivity,
+    within,
 )
 from unisono.errors import InvalidInput
 from unisono.releases.bounds import power_of_two_steps
@@ -116,9 +120,7 @@ class ScaledSum:
         """The contribution of records (n, ...) of which `local(columns, mask)` makes `raw`, turn
         after turn. Each row is made of one record, so that it does not matter who is beside it."""
         if not facts.exact_sizes:
-            rows, outputs = self._pairs(local(tuple(map(whole, columns)), mask), mask)
-            gradients = (rows[:, :, None] * outputs[:, None, :]).reshape(len(rows), -1)
-            return clipped_sum(gradients, self.clipping_norm, step, mask)
+            return self._one_by_one(local(tuple(map(whole, columns)), mask), mask, step)
 
         def turn(part: Any, present: Any) -> Any:
             rows, outputs = self._pairs(local(part, present), present)
@@ -127,6 +129,28 @@ class ScaledSum:
         total = _added(turn, columns, mask, self.turn).T
         bound = self.sensitivity(facts, privacy, step)
         return Contribution(total.reshape(-1), step, bound, maker=_BOUNDED_ONLY)
+
+    def rounds_apart(self, facts: Facts, privacy: Privacy, step: float) -> bool:
+        """Whether gradients that are rounded one by one keep the bound that is claimed of blocks:
+        not where there are so many numbers that the float error of a norm is the larger one."""
+        apart = sum_sensitivity(self.clipping_norm, step, self.dimension, hides_presence=False)
+        return facts.exact_sizes and within(apart, self.sensitivity(facts, privacy, step), "l2")
+
+    def exact_sums(
+        self, step: float, local: Callable[[Any, Any], Any], columns: tuple[Any, ...], mask: Any
+    ) -> Any:
+        """As `streamed`, the integers (dimension,) of gradients that are rounded one by one: a
+        record adds the same to them in every place, whoever is beside it."""
+
+        def turn(part: Any, present: Any) -> Any:
+            return self._one_by_one(local(part, present), present, step).value
+
+        return _added(turn, columns, mask, self.turn)
+
+    def _one_by_one(self, raw: Any, mask: Any, step: float) -> Contribution:
+        rows, outputs = self._pairs(raw, mask)
+        gradients = (rows[:, :, None] * outputs[:, None, :]).reshape(len(rows), -1)
+        return clipped_sum(gradients, self.clipping_norm, step, mask)
 
     def _pairs(self, raw: Any, mask: Any) -> tuple[Any, Any]:
         """Rows (n, features) and coefficients (n, outputs)."""
@@ -167,7 +191,8 @@ def _added(
 def _turn(rows: Any, coefficients: Any, mask: Any, clip: float, step: float) -> Any:
     """The sum (outputs, features) of some blocks, each rounded once. A record whose norms are
     not numbers, or too large or small to be measured in floats, adds exactly zero: a tiny row times
-    a huge coefficient would pass for short where the squares of the row underflow."""
+    a huge coefficient would pass for short where the squares of the row underflow. Products are of
+    the highest precision: accelerators take fewer digits than the sensitivity allows for."""
     squares = [_row_sums(one * one) for one in (rows, coefficients)]
     measured = [(one >= _LEAST_SQUARE) & (one <= _MOST_SQUARE) for one in squares]
     keep = (mask & measured[0] & measured[1])[:, None]
@@ -181,17 +206,17 @@ def _turn(rows: Any, coefficients: Any, mask: Any, clip: float, step: float) -> 
     parts = []
     if whole_blocks:
         blocks = [a[:whole_blocks].reshape(-1, BLOCK, a.shape[1]) for a in (weights, rows)]
-        products = jnp.einsum("bik,bij->bkj", *blocks)
+        products = jnp.einsum("bik,bij->bkj", *blocks, precision="highest")
         parts.append(jnp.sum(jnp.round(products).astype(jnp.int32), axis=0))
     if whole_blocks < len(rows):
-        left = weights[whole_blocks:].T @ rows[whole_blocks:]
+        left = jnp.matmul(weights[whole_blocks:].T, rows[whole_blocks:], precision="highest")
         parts.append(jnp.round(left).astype(jnp.int32))
     return sum(parts)
 
 
 def _row_sums(rows: Any) -> Any:
     """(n, k) -> (n,). Products of a vector and a transposed matrix are those that compile best."""
-    return jnp.ones(rows.shape[1], rows.dtype) @ rows.T
+    return jnp.matmul(jnp.ones(rows.shape[1], rows.dtype), rows.T, precision="highest")
 
 
 __all__ = ["BLOCK", "ScaledSum"]

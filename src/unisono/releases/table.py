@@ -27,13 +27,16 @@ hidden, another record may have moved from one segment to the next, which are ro
 """
 
 import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import accumulate
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from unisono.accounting.gaussian import mu_for
 from unisono.core.algorithm import Facts
@@ -52,6 +55,8 @@ _LARGEST_SUM, _LARGEST_NOISE = 2**29, 2**30
 _FINEST = 2.0**-20
 # From so many records on, sums are added up in finer steps than they are released in.
 _MANY = 2**16
+# Rows of at most so many numbers are added up as columns of their own.
+_FEW = 8
 
 
 Read = Callable[[Any, Any], Any]
@@ -366,11 +371,39 @@ def _added(
             f"block {block.name!r} makes rows of shape {rows.shape}: each of {len(mask)} records "
             f"has one row of {block.length} numbers"
         )
-    parts = split(_quantized(block, factor, rows, mask, sum(widths), shares), widths)
+    if block.cells is None and block.length <= _FEW:
+        return _summed_by_column(block, factor, rows, mask, widths, shares)
+    keep = mask & jnp.all(jnp.isfinite(rows), axis=1)
+    inexact = np.array(block.rounded(factor))
+    steps = _quantized(block, factor, inexact, rows.T, keep, sum(widths), shares).T
+    parts = split(steps, widths)
     if block.cells is None:
         return jnp.stack([jnp.sum(part, axis=0, dtype=jnp.int32) for part in parts])
     cells = block.cells(public, features)
     return jnp.stack([_in_cells(block, cells, part) for part in parts])
+
+
+def _summed_by_column(
+    block: Block, factor: int, rows: Any, mask: Any, widths: list[int], shares: Any
+) -> Any:
+    """The sums of a few columns and of their limbs, (1 + limbs, width): one reduction of all of
+    them, which compiles to a single vectorised pass over the records."""
+    columns = [rows[:, number] for number in range(block.length)]
+    keep = reduce(operator.and_, map(jnp.isfinite, columns), mask)
+    parts = [
+        part
+        for column, inexact in zip(columns, block.rounded(factor), strict=True)
+        for part in split(
+            _quantized(block, factor, inexact, column, keep, sum(widths), shares), widths
+        )
+    ]
+    sums = lax.reduce(
+        parts,
+        [np.int32(0)] * len(parts),
+        lambda some, more: [one + other for one, other in zip(some, more, strict=True)],
+        (0,),
+    )
+    return jnp.stack(sums).reshape(block.length, -1).T
 
 
 def _in_cells(block: Block, cells: Any, steps: Any) -> Any:
@@ -384,21 +417,20 @@ def _in_cells(block: Block, cells: Any, steps: Any) -> Any:
 
 
 def _quantized(
-    block: Block, factor: int, rows: Any, mask: Any, shift: int = 0, shares: Any = None
+    block: Block, factor: int, inexact: Any, numbers: Any, keep: Any, shift: int, shares: Any
 ) -> Any:
-    """Rows in quantization steps, or finer ones by `shift` digits; of exact numbers a whole number
-    of multiples."""
+    """Numbers (..., n) of rows in quantization steps, or finer ones by `shift` digits; of those
+    that are not `inexact`, which has the shape (...), a whole number of multiples."""
     limit, multiple = block.rows.limit, block.rows.multiple
-    keep = mask & jnp.all(jnp.isfinite(rows), axis=1)
-    bounded = jnp.clip(jnp.where(keep[:, None], rows, 0.0), -limit, limit)
+    bounded = jnp.clip(jnp.where(keep, numbers, 0.0), -limit, limit)
     if shares is not None:
-        return jnp.round(bounded * shares[:, None] * factor).astype(jnp.int32)
+        return jnp.round(bounded * shares * factor).astype(jnp.int32)
     steps = jnp.round(bounded * (factor << shift)).astype(jnp.int32)
-    rounded = np.array(block.rounded(factor))
-    if rounded.all():
+    if np.all(inexact):
         return steps
     multiples = jnp.round(bounded * multiple).astype(jnp.int32)
-    return jnp.where(rounded, steps, multiples * (factor // multiple) << shift)
+    whole = multiples * (factor // multiple) << shift
+    return jnp.where(np.expand_dims(inexact, -1), steps, whole) if np.any(inexact) else whole
 
 
 __all__ = ["Block", "Table", "codes", "lone_weight", "table_columns"]

@@ -76,7 +76,7 @@ def _paid_ranges(result: Mapping[str, Any]) -> list[Block]:
     """Ranges of columns without public bounds, which were released before the rest."""
     found = result.get("private_bounds")
     if not found:
-        return []
+        return _paid_values(result)
     rows = [[name, *(short(float(end)) for end in ends)] for name, ends in found.items()]
     shown, note = shorter(rows, MOST, "ranges; result.json has all")
     words = (
@@ -87,7 +87,22 @@ def _paid_ranges(result: Mapping[str, Any]) -> list[Block]:
         Text(words),
         ReportGrid("Ranges that were paid for", ["column", "lowest", "highest"], shown),
         *note,
+        *_paid_values(result),
     ]
+
+
+def _paid_values(result: Mapping[str, Any]) -> list[Block]:
+    """Values of columns without a public list, which were released before the rest."""
+    found = result.get("private_values")
+    if not found:
+        return []
+    rows = [[name, ", ".join(own) or "none"] for name, own in found.items()]
+    words = (
+        "Nobody knew the values of these columns: a part of epsilon paid for noisy counts that "
+        "show the most frequent ones. Records with others taught nothing. They are public from "
+        "now on."
+    )
+    return [Text(words), ReportGrid("Values that were paid for", ["column", "values"], rows)]
 
 
 # ------------------------------------------------------------- statistics

@@ -6,11 +6,12 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from unisono.accounting.accountant import ACCOUNTANT
+from unisono.core.policy import Budget
 from unisono.core.trust import Viewer
 from unisono.core.words import number as upper
 from unisono.core.words import times
 from unisono.errors import UnisonoError
-from unisono.reports.blocks import Block, Curves, Gauge, Gauges, Part, Text, shorter
+from unisono.reports.blocks import Block, Curves, Gauge, Gauges, Part, ReportGrid, Text, shorter
 from unisono.reports.reading import RunReading, built_from, listed, number, who
 from unisono.studies.build import Built
 
@@ -69,7 +70,70 @@ def spending(reading: RunReading) -> Part:
     ]
     if free:
         blocks.append(Text(f"No limit was set against {listed([who(v) for v in free])}."))
+    for title, header, rows in histories(reading.certificate):
+        few, note = shorter(rows, _GAUGES, "rows; certificate.json has all")
+        blocks += [ReportGrid(title, header, few), *note]
     return Part("Budgets", "budgets", blocks)
+
+
+# ------------------------------------------------------------- raises, and allowances of a year
+
+History = tuple[str, list[str], list[list[str]]]
+
+
+def histories(certificate: Mapping[str, Any]) -> list[History]:
+    """How budgets became what they are, and what this year has of them, as the certificate says it:
+    a title, a header and rows each; nothing where nothing was raised and no year is limited.
+
+    >>> histories({"spending": [{"example": "north", "parties": 1, "raises": [], "year": 2026,
+    ...     "this_year": {"server": 0.5}, "per_year": {"server": 2.0}}]})[0][2]
+    [['north', '2026', '0.5', '2', '1.5', 'the server']]
+    """
+    raised, years = [], []
+    groups = certificate.get("spending", ())
+    for group in groups if isinstance(groups, list | tuple) else ():
+        if not isinstance(group, Mapping):
+            continue
+        many, name = group.get("parties", 1), str(group.get("example", ""))
+        party = f"{many} parties like {name}" if isinstance(many, int) and many > 1 else name
+        raised += [[party, *one] for one in map(_raise, _listed(group.get("raises"))) if one]
+        if (year := _year(group)) is not None:
+            years.append([party, *year])
+    found: list[History] = []
+    if raised:
+        header = ["party", "date", "from", "to", "signed by", "reason"]
+        found.append(("Budgets that were raised", header, raised))
+    if years:
+        header = ["party", "year", "spent", "allowance", "left", "against"]
+        found.append(("Allowances of this year, within the budgets", header, years))
+    return found
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _raise(one: Any) -> list[str] | None:
+    try:
+        budgets = [Budget.from_json(one[end]).words for end in ("from", "to")]
+        signer = f"{one['signer']} (key {str(one['key'])[:16]}…)"
+        return [str(one["time"])[:10], *budgets, signer, str(one["reason"])]
+    except (LookupError, TypeError, ValueError, UnisonoError):
+        return None  # a damaged line says nothing
+
+
+def _year(group: Mapping[str, Any]) -> list[str] | None:
+    try:
+        limits = {viewer: number(own) for viewer, own in group["per_year"].items()}
+        spent = {viewer: number(group["this_year"][viewer]) for viewer in limits}
+        limits = {viewer: own for viewer, own in limits.items() if math.isfinite(own)}
+        worst = max(limits, key=lambda viewer: spent[viewer] / (limits[viewer] or math.inf))
+        left = max(limits[worst] - spent[worst], 0.0)
+        year = str(int(group["year"]))
+        shown = [upper(spent[worst]), f"{limits[worst]:g}", f"{left:.3g}"]
+        return [year, *shown, who(worst)]
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return None  # no year is limited, or a damaged line says nothing
 
 
 def accounts_of(reading: RunReading) -> list[Account]:
@@ -272,5 +336,6 @@ __all__ = [
     "epsilon_over_rounds",
     "growth",
     "growth_of",
+    "histories",
     "spending",
 ]

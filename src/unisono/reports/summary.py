@@ -1,7 +1,7 @@
 """What a physician on an ethics board reads first: what was learned, what is promised, what not."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from unisono.core.trust import Relation
 from unisono.core.words import number, one_in, percent, times
@@ -75,8 +75,21 @@ def _learned(reading: RunReading) -> str:
     names = listed(file.names)
     return (
         f"{times(len(file.names), 'party', 'parties')} ({names}) with {about}{records:,} {units} "
-        f"{verb} {learned(file)}. {_kept(reading)}"
+        f"{verb} {learned(_listed(file, reading))}. {_kept(reading)}"
     )
+
+
+def _listed(file: StudyFile, reading: RunReading) -> StudyFile:
+    """The file with the values that were found and paid for, where the result says which."""
+    found = (reading.run.result or {}).get("private_values")
+    if not isinstance(found, Mapping):
+        return file
+    names = {
+        name: tuple(map(str, found[name]))[: column.most]
+        for name, column in file.data.unlisted.items()
+        if isinstance(found.get(name), list | tuple)
+    }
+    return file.model_copy(update={"data": file.data.within(names)})
 
 
 def learned(file: StudyFile) -> str:

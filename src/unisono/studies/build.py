@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from unisono.algorithms.labels import Labels
 from unisono.algorithms.ranges import Range
 from unisono.algorithms.registry import algorithm_named, algorithms
 from unisono.core.algorithm import Facts, agree_facts
@@ -26,6 +27,7 @@ from unisono.core.study import Result, Study
 from unisono.core.transcript import Transcript
 from unisono.core.trust import Viewer
 from unisono.data import RecordTable, read_table
+from unisono.data.columns import Category
 from unisono.data.encoding import Values
 from unisono.data.people import as_records, as_rows, by_person, one_of_each
 from unisono.data.streams import RecordStream
@@ -40,7 +42,7 @@ from unisono.planning.verdicts import Grade
 from unisono.problems.record_loss import RecordLoss, of_persons
 from unisono.releases.algorithm import AlgorithmKind
 from unisono.releases.together import together
-from unisono.scaling import PrivateRanges, private_ranges
+from unisono.scaling import PrivateRanges, Wanted, private_ranges
 from unisono.studies.data_set import records_at
 from unisono.studies.evaluation import Examination, examination, read_private, read_public
 from unisono.studies.order import new_key, secret_order
@@ -56,7 +58,7 @@ from unisono.studies.stages import (
     costs_of,
 )
 from unisono.studies.streamed import StreamedRecords
-from unisono.studies.table import public_values, require_size, values_of
+from unisono.studies.table import SPELT, public_values, require_size, values_of
 from unisono.studies.template import small_delta
 
 # Above so many cells records are not held in memory: a study of one round reads them once anyway,
@@ -86,7 +88,7 @@ class Built:
     test: Examination | None = None
     start: Start | None = None
     bounds: PrivateRanges | None = None
-    ranges: Mapping[str, Range] = field(default_factory=dict)
+    ranges: Mapping[str, Range | Labels] = field(default_factory=dict)
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -109,15 +111,16 @@ class Built:
 
         def unbounded(records: SplitRecords, found: Any) -> tuple[np.ndarray, ...]:
             own = [records.learnt[name] for name in self.file.data.private]
-            return (np.column_stack(own).astype(np.float32),)
+            spelt = [records.learnt[SPELT + name] for name in self.file.data.unlisted]
+            return (np.column_stack([*own, *spelt]).astype(np.float32),)
 
         def rows(records: SplitRecords, found: Any) -> tuple[np.ndarray, ...]:
             return self.bounded(found)._encoded(records.learnt)
 
         def first(records: SplitRecords, found: Any) -> tuple[np.ndarray, ...]:
-            start = self.bounded(found).start
-            assert start is not None
-            return _as_arrays(start.posed, records.learnt)
+            known = self.bounded(found)
+            assert known.start is not None
+            return _as_arrays(known.start.posed, known._listed(records.learnt))
 
         def scores(records: SplitRecords, found: Any) -> tuple[np.ndarray, ...]:
             known = self.bounded(found)
@@ -135,8 +138,8 @@ class Built:
         return tuple(stages)
 
     def bounded(self, found: Found) -> "Built":
-        """This study, once the ranges of its columns are known: how records are read and results
-        are presented follows from them. What is learnt and what it costs is as before."""
+        """This study, once the ranges and values of its columns are known: how records are read and
+        results are presented follows from them. What is learnt and what it costs is as before."""
         if self.bounds is None or BOUNDS not in found or self.ranges:
             return self
         ranges = self.bounds.read(found[BOUNDS])
@@ -148,9 +151,18 @@ class Built:
 
     @property
     def known_file(self) -> StudyFile:
-        """The file with the ranges that were released in the place of private ones."""
-        data = self.file.data.within(_ends(self.ranges))
+        """The file with the ranges and values that were released in the place of private ones."""
+        data = self.file.data.within(_released(self.ranges))
         return self.file.model_copy(update={"data": data}) if self.ranges else self.file
+
+    def _listed(self, values: Values) -> Values:
+        """Values of columns that had no list, as places in the lists that were released."""
+        known = {
+            name: column.placed(values[name])
+            for name, column in self.known_file.data.columns.items()
+            if isinstance(column, Category) and isinstance(self.ranges.get(name), Labels)
+        }
+        return {name: own for name, own in {**values, **known}.items() if SPELT not in name}
 
     def stage(self, name: str) -> Stage:
         """One of them."""
@@ -181,9 +193,10 @@ class Built:
 
         Refuses wrong columns and sizes; clips numbers, takes what cannot be read for missing, and
         warns locally. How many are kept is public; which, is a secret of whoever has the key (see
-        `order`), and so is the order of those to learn from, where the algorithm goes by places or
-        they are rows of a query: a record that changes may come in another place there. Persons
-        always stand in a secret order: a file puts them by their records.
+        `order`), and so is the order of those to learn from, where the algorithm goes by places,
+        where it adds them up in blocks, or where they are rows of a query: a record that changes
+        may come in another place there, and move others. Persons always stand in a secret order: a
+        file puts them by their records.
         """
         if isinstance(table, RecordStream):
             if self.streams(party, table.unordered):
@@ -193,7 +206,8 @@ class Built:
         key = new_key() if key is None else key
         values = values_of(self.file, table, party, key)
         held = self.file.held_out[self.file.party(party)]
-        by_place = self.study.algorithm.by_place or table.unordered
+        algorithm = self.study.algorithm
+        by_place = algorithm.by_place or algorithm.by_company(self.study.facts) or table.unordered
         if held or by_place or self.file.data.person is not None:
             size = len(next(iter(values.values())))
             order = secret_order(size, key)
@@ -206,10 +220,10 @@ class Built:
         where persons are the unit, each stands for one with as many such records as it may have."""
         many = self.file.data.group or 1
         rows = np.repeat(np.arange(len(next(iter(values.values()))))[:, None], many, axis=1)
-        return self._encoded(by_person(values, rows))
+        return _as_arrays(self.posed, by_person(values, rows))
 
     def _encoded(self, values: Values) -> tuple[np.ndarray, ...]:
-        return _as_arrays(self.posed, values)
+        return _as_arrays(self.posed, self._listed(values))
 
     @property
     def costs(self) -> Sequence[Mapping[Viewer, Composed]]:
@@ -220,7 +234,8 @@ class Built:
         """How good a result is on public records that are `testable`; nothing is paid."""
         assert self.posed.score is not None
         scores = self.posed.score(value, self._encoded(values))
-        return read_public(self.known_file, scores, values[self.file.data.target or ""], name)
+        targets = self._listed(values)[self.file.data.target or ""]
+        return read_public(self.known_file, scores, targets, name)
 
     def tested(self, value: Any, certificate: Certificate, redrawn: bool = False) -> dict[str, Any]:
         """The document of the private test, by what its stage released."""
@@ -242,6 +257,8 @@ class Built:
         shown = self.posed.present(self.study, result)
         if "note" in shown and noise_of(self.study).total < SWAMPED:
             shown["note"] = f"{_SWAMPED} {shown['note']}".strip()
+        if self._too_few:
+            shown["note"] = f"{self._too_few} {shown.get('note', '')}".strip()
         if self.file.data.person is not None:
             shown["persons"] = self._of_persons
         return {
@@ -251,13 +268,31 @@ class Built:
             "study": self.study.hash,
             "file": self.file.hash,
             **({"printed": result.certificate.printed} if result.certificate.printed else {}),
-            **({"private_bounds": self._ranges_shown} if self.ranges else {}),
+            **self._found_shown,
             **shown,
         }
 
     @property
-    def _ranges_shown(self) -> dict[str, Any]:
-        return {name: list(known.bounds) for name, known in self.ranges.items()}
+    def _found_shown(self) -> dict[str, Any]:
+        """The ranges and values that were paid for."""
+        ranges = {n: list(own.bounds) for n, own in self.ranges.items() if isinstance(own, Range)}
+        listed = {n: list(own.names) for n, own in self.ranges.items() if isinstance(own, Labels)}
+        return {
+            **({"private_bounds": ranges} if ranges else {}),
+            **({"private_values": listed} if listed else {}),
+        }
+
+    @property
+    def _too_few(self) -> str:
+        """What is said where fewer values were found than the study says there are."""
+        unlisted = self.file.data.unlisted
+        return " ".join(
+            f"Of {unlisted[name].most} values of {name} only {len(own.names)} were found "
+            f"({', '.join(own.names) or 'none'}): records with others taught nothing. List the "
+            "values from public knowledge."
+            for name, own in self.ranges.items()
+            if isinstance(own, Labels) and len(own.names) < unlisted[name].most
+        )
 
     @property
     def _of_persons(self) -> str:
@@ -284,7 +319,7 @@ def _as_arrays(posed: Posed, values: Values) -> tuple[np.ndarray, ...]:
     records, there = as_records(values)
     arrays = posed.encode(records)
     rows = arrays if there is None else as_rows(arrays, there)
-    return tuple(array.astype(np.float32) for array in rows)
+    return tuple(array.astype(np.float32, copy=False) for array in rows)
 
 
 _SWAMPED = (
@@ -359,13 +394,15 @@ class _Made(NamedTuple):
 
 def _study(file: StudyFile, kind: AlgorithmKind) -> _Made:
     """The stages before the test, each priced for its part of the promise."""
-    private = file.data.private
-    if not private:
+    private, unlisted = file.data.private, file.data.unlisted
+    if not file.data.unknown:
         return _learning(file, kind, file.promise)
     _require_free_of_bounds(file, kind)
+    wanted = {name: Wanted(own.most, own.candidates) for name, own in unlisted.items()}
 
     def first(part: Privacy) -> PrivateRanges:
-        return private_ranges(private, part, facts_of(file, len(private)), file.trust.mode)
+        facts = facts_of(file, len(file.data.unknown))
+        return private_ranges(private, part, facts, file.trust.mode, wanted)
 
     ranges, made = together(
         file.promise,
@@ -385,14 +422,21 @@ def _learning_costs(made: _Made) -> Sequence[Mapping[Viewer, Composed]]:
 
 
 def _require_free_of_bounds(file: StudyFile, kind: AlgorithmKind) -> None:
-    """Refuse a model whose release itself depends on the bounds of a column: what it costs, and
-    what the parties agree on, would not be known beforehand."""
+    """Refuse a model whose release itself depends on the bounds of a column, or on its values: what
+    it costs, and what the parties agree on, would not be known beforehand."""
 
-    def agreed(ends: tuple[float, float, float]) -> str:
-        data = file.data.within(dict.fromkeys(file.data.private, ends))
+    def agreed(ends: tuple[float, float, float], names: tuple[str, ...] = ()) -> str:
+        ranges = dict.fromkeys(file.data.private, ends)
+        data = file.data.within({**ranges, **dict.fromkeys(file.data.unlisted, names)})
         known = file.model_copy(update={"data": data})
         return _learning(known, kind, file.promise).study.hash
 
+    if agreed((0.0, 1.0, 0.5)) != agreed((0.0, 1.0, 0.5), ("a",)):
+        raise InvalidInput(
+            f'values = "private" of {", ".join(file.data.unlisted)}: what {file.model.name} '
+            f"releases by {kind.name} depends on the values themselves, so they must be known "
+            "beforehand; list them from public knowledge"
+        )
     if agreed((0.0, 1.0, 0.5)) != agreed((3.0, 17.0, 5.0)):
         raise InvalidInput(
             f'bounds = "private" of {", ".join(file.data.private)}: what {file.model.name} '
@@ -401,13 +445,16 @@ def _require_free_of_bounds(file: StudyFile, kind: AlgorithmKind) -> None:
         )
 
 
-def _ends(ranges: Mapping[str, Range]) -> dict[str, tuple[float, float, float]]:
-    return {name: (one.low, one.high, one.centre) for name, one in ranges.items()}
+def _released(found: Mapping[str, Range | Labels]) -> dict[str, tuple[Any, ...]]:
+    return {
+        name: one.names if isinstance(one, Labels) else (one.low, one.high, one.centre)
+        for name, one in found.items()
+    }
 
 
-def _within(file: StudyFile, ranges: Mapping[str, Range], kind: AlgorithmKind) -> Posed:
-    """The model over columns whose ranges are known."""
-    data = file.data.within(_ends(ranges))
+def _within(file: StudyFile, ranges: Mapping[str, Range | Labels], kind: AlgorithmKind) -> Posed:
+    """The model over columns whose ranges and values are known."""
+    data = file.data.within(_released(ranges))
     return file.model_kind.pose(file.model_settings, data, kind, file.promise)
 
 

@@ -1,10 +1,10 @@
 """Declarations of columns from what is written about them: a codebook, or a database's schema.
 
-    name,type,minimum,maximum,values,label
-    age,integer,18,100,,age at first visit
-    sex,category,,,F|M,
-    stage,ordinal,,,I|II|III,
-    died,boolean,,,,
+    name,type,minimum,maximum,values,missing codes,label
+    age,integer,18,100,,999|-9,age at first visit
+    sex,category,,,F|M,,
+    stage,ordinal,,,I|II|III,,
+    died,boolean,,,,,
 
 Both are public knowledge, which records are not, so that no value is ever read here: a Parquet file
 gives the names and types of its columns, and a database the rows of its information_schema.columns.
@@ -33,6 +33,10 @@ _TITLES = {
     "range": ("range", "bounds"),
     "values": ("values", "categories", "levels", "codes"),
     "format": ("format",),
+    "missing": (
+        *("missing codes", "missing_codes", "missing code", "missing_code", "missing values"),
+        *("missing_values", "missing", "na_values"),
+    ),
     "label": ("label", "labels", "description", "text"),
 }
 # How types begin, in lower case, as codebooks and databases call them; the longest match counts.
@@ -159,8 +163,18 @@ def _label(row: Mapping[str, str]) -> str:
 
 
 def _declaration(row: Mapping[str, str]) -> Mapping[str, Any] | None:
-    """One column; None where no kind holds its type."""
-    said, values = row.get("type", ""), _values(row.get("values", ""))
+    """One column; None where no kind holds its type. Codes for what is missing are no values."""
+    codes = _values(row.get("missing", ""))
+    declared = _without_codes(row, codes)
+    if declared is None or not codes:
+        return declared
+    coded = tuple(_as_number(code) for code in codes)
+    return {**declared, "missing": "drop record", "missing_codes": coded}
+
+
+def _without_codes(row: Mapping[str, str], codes: tuple[str, ...]) -> Mapping[str, Any] | None:
+    said = row.get("type", "")
+    values = tuple(value for value in _values(row.get("values", "")) if value not in codes)
     kind = _kind(said)
     if kind is None and not said:
         kind = "category" if values else "number" if row.get("low") or row.get("range") else None
@@ -205,6 +219,16 @@ def _values(said: str) -> tuple[str, ...]:
     separator = next((mark for mark in "|;," if mark in said), "|")
     parts = [part.partition("=")[0].strip() for part in said.split(separator)]
     return tuple(part for part in parts if part)
+
+
+def _as_number(code: str) -> int | float | str:
+    """
+    >>> _as_number("-9"), _as_number("99.9"), _as_number("refused")
+    (-9, 99.9, 'refused')
+    """
+    if not re.fullmatch(_NUMBER, code):
+        return code
+    return int(code) if re.fullmatch(r"[+-]?\d+", code) else float(code)
 
 
 def _bounds(row: Mapping[str, str]) -> Any:

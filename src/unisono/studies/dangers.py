@@ -35,6 +35,11 @@ class Danger:
     remedy: str
     place: Place = ()
 
+    @property
+    def unmeant(self) -> bool:
+        """Whether it is about a setting that somebody wrote and may have meant otherwise."""
+        return len(self.place) > 1 and self.place[0] == "algorithm"
+
     def to_json(self, file: StudyFile) -> dict[str, Any]:
         where = file.source.where(self.place) if self.place else None
         return {"level": self.level, "words": self.words, "remedy": self.remedy, "where": where}

@@ -92,10 +92,11 @@ def explain(file: StudyFile) -> Explanation:
 
 
 def warnings_of(built: Built) -> list[Danger]:
-    """What nobody should overlook who is about to run a study."""
+    """What nobody should overlook who is about to run a study: promises that are weak, results that
+    will be useless, and settings that do something else than they seem to."""
     worst = _worst(built.file, tuple(_costs(built)))
     found = dangers(built, worst, noise_of(built.study))
-    return [danger for danger in found if danger.level == "warning"]
+    return [danger for danger in found if danger.level == "warning" or danger.unmeant]
 
 
 def _worst(file: StudyFile, costs: tuple[ExplainedCost, ...]) -> dict[str, float]:
@@ -146,7 +147,18 @@ def _learnt(built: Built, worst: Mapping[str, float]) -> list[str]:
             f"{times(built.start.study.algorithm.rounds, 'release')} before the first round, for "
             f"{first.share:.0%} of epsilon and delta. The costs below are for both."
         )
-    if built.bounds is not None:
+    if built.bounds is not None and file.data.unlisted:
+        found = built.bounds
+        lines.append(
+            f"The values of {_listed(tuple(file.data.unlisted))} are not known: noisy counts, "
+            f"released before all else, find the most frequent ones for epsilon "
+            f"{_first(built):.3g} of {file.privacy.epsilon:g} (bounds_share = "
+            f"{file.privacy.bounds_share:g}). Usual ones, as whole numbers, yes and no, and the "
+            f"candidates, are found from about "
+            f"{found.least_count:,.0f} records on, others from about "
+            f"{found.least_spelt:,.0f}; records with values that are not found teach nothing."
+        )
+    if built.bounds is not None and file.data.private:
         ranges = built.bounds
         lines.append(
             f"The ranges of {_listed(file.data.private)} are not known: one noisy histogram of "

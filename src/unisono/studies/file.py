@@ -100,9 +100,16 @@ def _claims(file: StudyFile) -> Iterator[Fault]:
 def _private(file: StudyFile) -> Iterator[Fault]:
     """Ranges that are to be paid for hide records; of anything larger they promise nothing."""
     if file.privacy.unit is not Unit.RECORD:
+        words = f'"private" hides single records, and this study hides a {file.privacy.unit}'
         for name in file.data.private:
-            words = f'"private" hides single records, and this study hides a {file.privacy.unit}'
             yield ("data", "columns", name, "bounds"), f"{words}: declare public bounds"
+        for name in file.data.unlisted:
+            yield ("data", "columns", name, "values"), f"{words}: list the values"
+    if not file.privacy.delta:
+        for name in file.data.unlisted:
+            words = '"private" with delta = 0: Laplace noise would drown the values'
+            remedy = "list them from public knowledge, or choose delta above 0"
+            yield ("data", "columns", name, "values"), f"{words}; {remedy}"
 
 
 def _persons(file: StudyFile) -> Iterator[Fault]:

@@ -310,7 +310,7 @@ class _Reading:
     def of(cls, table: RecordTable, name: str, column: ColumnKind) -> "_Reading":
         cells = table.column(name)
         values = _bare(column).read(cells, table.decimal)
-        unread, blank = np.isnan(values), blanks(cells)
+        unread, blank = np.isnan(values), blanks(column.uncoded(cells))
         return cls(name, column, cells, values, unread & ~blank, unread & blank)
 
     @property
@@ -349,7 +349,8 @@ class _Reading:
             yield from self._unreadable(fate, target, decimal)
         if empty.any():
             share = np.count_nonzero(empty) / len(empty)
-            words = f"{_cells(empty)} empty, {share:.0%} of {len(empty)}"
+            coded = " or hold a code for it" if getattr(self.column, "missing_codes", ()) else ""
+            words = f"{_cells(empty)} empty{coded}, {share:.0%} of {len(empty)}"
             yield self._finding(empty, words, fate, problem=False, show=False)
         if self.outside.any():
             low, high = self.column.span  # type: ignore[attr-defined]
@@ -473,9 +474,11 @@ def _classes(file: StudyFile, reading: _Reading) -> Iterator[Finding]:
     found = np.unique(reading.values[np.isfinite(reading.values)])
     if not classes or len(found) != 1:
         return
+    listed = file.data.target not in file.data.unlisted
+    same = repr(classes[int(found[0])]) if listed else "the same"
     alone = len(file.parties) == 1
     yield Finding(
-        f"all targets are {classes[int(found[0])]!r}, one of {len(classes)} classes",
+        f"all targets are {same}, one of {len(classes)} classes",
         "nothing can be learnt from one class; check the column, or join others who have the rest"
         if alone
         else "the other parties must hold the rest; check that the column is the right one",

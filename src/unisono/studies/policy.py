@@ -71,7 +71,7 @@ def require_allowed(
         file.privacy.relation,
         (
             *(() if study.method.earlier is None else (study.method.earlier.kind.name,)),
-            *((STATISTICS.name,) if file.data.private else ()),
+            *((STATISTICS.name,) if file.data.unknown else ()),
         ),
         file.data.person,
     )

@@ -70,7 +70,7 @@ class PrivacySection(Config):
     bounds_share: Annotated[float, Field(gt=0, lt=1), AddedLater] = Field(
         BOUNDS_SHARE,
         description="The part of epsilon and delta that pays for the ranges of columns whose "
-        "bounds are private.",
+        "bounds are private, and for values that are.",
     )
 
 

@@ -49,13 +49,15 @@ class StreamedRecords:
             for name, column in columns.items():
                 own = column.read(batch.column(name), batch.decimal)
                 missing = np.isnan(own)
-                if missing.any():
+                nowhere = int(np.count_nonzero(missing))
+                if nowhere:
                     first.setdefault(name, seen + int(np.argmax(missing)) + 1)
-                    unread[name] += int(np.count_nonzero(missing))
+                    unread[name] += nowhere
                 if isinstance(column, NumericColumn):
-                    low, high = column.span
-                    outside[name] += int(np.count_nonzero((own < low) | (own > high)))
-                    own = np.clip(own, low, high)
+                    clipped = np.clip(own, *column.span)
+                    # NaN differs from itself, and is not outside.
+                    outside[name] += int(np.count_nonzero(clipped != own)) - nowhere
+                    own = clipped
                 values[name] = own
             seen += batch.rows
             yield values

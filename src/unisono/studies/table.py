@@ -19,10 +19,15 @@ from unisono.data import RecordTable
 from unisono.data.columns import ColumnKind, NumericColumn
 from unisono.data.encoding import Values
 from unisono.data.people import by_person, persons_of, warn_of_people
+from unisono.data.spelling import places
 from unisono.data.streams import RecordStream
 from unisono.errors import ClippedValues, InvalidInput
 from unisono.studies.order import new_key
 from unisono.studies.schema import StudyFile
+
+# Among a party's values: the places of a column's labels, (records, levels), where its values are
+# to be found out. No column has such a name, as files cannot hold it.
+SPELT = "\0spelt "
 
 
 class OneClass(UserWarning):
@@ -48,6 +53,8 @@ def _values(file: StudyFile, table: RecordTable) -> Values:
     for name, column in file.data.columns.items():
         values[name] = own = _read(table, name, column)
         table.warn_unread(np.isnan(own), name, column.wanted)
+    for name, unlisted in file.data.unlisted.items():
+        values[SPELT + name] = places(unlisted.uncoded(table.column(name)))
     _warn_of_one_class(file, values, table.name)
     return values
 
@@ -61,8 +68,10 @@ def _warn_of_one_class(file: StudyFile, values: Values, name: str) -> None:
     targets = values[file.data.target or ""]
     found = np.unique(targets)
     if len(found) == 1 and np.isfinite(found[0]):
+        unlisted = file.data.target in file.data.unlisted
+        same = "the same" if unlisted else repr(classes[int(found[0])])
         warnings.warn(
-            f"{name}: every {file.data.target!r} is {classes[int(found[0])]!r}, one of "
+            f"{name}: every {file.data.target!r} is {same}, one of "
             f"{len(classes)} classes: the other parties must hold the rest; check that it is the "
             "right column. Nobody else is told",
             OneClass,
@@ -123,4 +132,4 @@ def _clipped(
     return np.clip(numbers, low, high)
 
 
-__all__ = ["OneClass", "Values", "public_values", "require_size", "values_of"]
+__all__ = ["SPELT", "OneClass", "Values", "public_values", "require_size", "values_of"]

@@ -6,6 +6,7 @@ from unisono.core.noise.gaussian import discrete_gaussian, rounded_gaussian
 from unisono.core.noise.keystream import Keystream
 from unisono.core.noise.laplace import discrete_laplace
 from unisono.core.noise.negative_binomial import discrete_laplace_share, polya
+from unisono.core.noise.poisson_sample import poisson_sample, poisson_samples
 from unisono.core.noise.share_gap import rounded_share_gap
 
 __all__ = [
@@ -16,6 +17,8 @@ __all__ = [
     "discrete_laplace",
     "discrete_laplace_share",
     "poisson",
+    "poisson_sample",
+    "poisson_samples",
     "polya",
     "rounded_gaussian",
     "rounded_share_gap",

@@ -4,10 +4,11 @@ The cumulative probabilities are tabulated in double precision as pairs of 64-bi
 certainly_below[i] <= 2^64 P(X <= first + i) <= certainly_above[i]. A word w of the keystream,
 U in [w, w + 1) / 2^64, is settled by integer comparisons alone unless it falls between such a
 pair or off the table; then `exact.invert` decides. A guide over the leading 16 bits of w answers
-most draws with one lookup.
+most draws with one lookup, where there are many of them (`draw_from_table`); tables for single
+draws (`inverted`) do without.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +29,8 @@ Cumulative = Callable[[Reals, int], Interval]
 
 
 class InversionTable(NamedTuple):
-    """Thresholds of a law on the integers, shape (n,) each, and the guide, shape (65536,)."""
+    """Thresholds of a law on the integers, shape (n,) each, and the guide, shape (65536,), or (0,)
+    in tables for single draws."""
 
     first: int
     certainly_below: NDArray[np.uint64]
@@ -46,6 +48,7 @@ def inversion_table(
     cumulative: Cumulative,
     *,
     starts_support: bool = False,
+    guided: bool = True,
 ) -> InversionTable:
     """Table of a law from doubles lower[i] ~ P(X <= first + i) and upper[i] ~ P(X > first + i).
 
@@ -64,20 +67,30 @@ def inversion_table(
     certainly_below = np.where(near_zero, low, ~high + np.uint64(1))
     certainly_below = np.minimum.accumulate(certainly_below[::-1])[::-1]
     certainly_above = np.maximum.accumulate(np.where(near_zero, high, complement))
+    guide = np.empty(0, np.int16)
+    if guided:
+        guide = _guide(certainly_below, certainly_above, starts_support)
+    return InversionTable(
+        first, certainly_below, certainly_above, guide, starts_support, cumulative
+    )
 
+
+def _guide(
+    certainly_below: NDArray[np.uint64],
+    certainly_above: NDArray[np.uint64],
+    starts_support: bool,
+) -> NDArray[np.int16]:
+    """The place in the table of all words with the same leading bits, if they have one."""
     buckets = 1 << _GUIDE_BITS
     begins = (certainly_below >> _GUIDE_SHIFT).astype(np.int64)
     ends = (certainly_above >> _GUIDE_SHIFT).astype(np.int64)
     opened = np.cumsum(np.bincount(begins, minlength=buckets))
     closed = np.cumsum(np.bincount(ends, minlength=buckets))
     closed_before = np.concatenate([[0], closed[:-1]])
-    settled = (opened == closed_before) & (closed < lower.size)
+    settled = (opened == closed_before) & (closed < certainly_below.size)
     if not starts_support:
         settled &= closed > 0
-    guide = np.where(settled, closed, _UNSETTLED).astype(np.int16)
-    return InversionTable(
-        first, certainly_below, certainly_above, guide, starts_support, cumulative
-    )
+    return np.where(settled, closed, _UNSETTLED).astype(np.int16)
 
 
 def tails(
@@ -106,6 +119,22 @@ def draw_from_table(
             uniform = LazyUniform(stream, words[i], position + 8 * int(i))
             part[i] = invert(uniform, table.cumulative, int(part[i]))
     return out
+
+
+def inverted(
+    table: InversionTable,
+    streams: Sequence[Keystream],
+    words: NDArray[np.uint64],
+    position: int,
+    always_exact: bool,
+) -> NDArray[np.int64]:
+    """One draw of each stream (streams,), by a word that was read at this position of it; the
+    table needs no guide."""
+    values, certain = _search(table, words)
+    for i in range(len(words)) if always_exact else np.flatnonzero(~certain).tolist():
+        uniform = LazyUniform(streams[i], words[i], position)
+        values[i] = invert(uniform, table.cumulative, int(values[i]))
+    return values
 
 
 def _search(

@@ -1,5 +1,7 @@
 """A secret order, a secret subset of fixed size, and secret choices: exactly uniform."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,19 +18,27 @@ def permutation(stream: Keystream, count: int) -> NDArray[np.intp]:
     >>> sorted(permutation(Keystream(bytes(32)), 4).tolist())
     [0, 1, 2, 3]
     """
+    return permutations([stream], count)[0]
+
+
+def permutations(streams: Sequence[Keystream], count: int) -> NDArray[np.intp]:
+    """A `permutation` of each stream (streams, count), in less time than one by one."""
     count = whole_number("count", count, 0, 2**31)
-    bits = np.uint64(count.bit_length())
-    numbers = np.arange(count, dtype=np.uint64)
-    while True:
-        words = stream.words(count)
-        # Each number in the last bits of its word: sorting is several times faster than finding an
-        # order, and gives the same one unless words agree in all other bits.
-        placed = np.sort((words >> bits << bits) | numbers)
-        leading = placed >> bits
-        if not (leading[1:] == leading[:-1]).any():
-            return (placed - (leading << bits)).astype(np.intp)
-        if len(np.unique(words)) == count:
-            return np.argsort(words)
+    words = np.stack([stream.words(count) for stream in streams])
+    # Each number in the last bits of its word: sorting is several times faster than finding an
+    # order, and gives the same one unless words agree in all other bits.
+    last = np.uint64((1 << count.bit_length()) - 1)
+    placed = words & ~last
+    placed |= np.arange(count, dtype=np.uint64)
+    placed.sort(axis=1)
+    out = (placed & last).astype(np.intp)
+    alike = (placed[:, 1:] ^ placed[:, :-1]) <= last
+    for row in map(int, np.flatnonzero(alike.any(axis=1))):
+        if len(np.unique(words[row])) == count:
+            out[row] = np.argsort(words[row])
+        else:
+            out[row] = permutation(streams[row], count)
+    return out
 
 
 def subset(stream: Keystream, size: int, population: int) -> NDArray[np.bool_]:
@@ -55,6 +65,24 @@ def choices(stream: Keystream, population: int, count: int) -> NDArray[np.int64]
     while (again := words > limit).any():
         words[again] = stream.words(int(again.sum()))
     return (words % np.uint64(population)).astype(np.int64)
+
+
+def repeated(numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which numbers (rows, count) of at most 2^31 stood further ahead in their row already.
+
+    >>> repeated(np.array([[3, 1, 3, 3], [0, 1, 2, 0]])).astype(int).tolist()
+    [[0, 0, 1, 1], [0, 0, 0, 1]]
+    """
+    # Each place in the last bits of its number: as in `permutations`.
+    bits = numbers.shape[1].bit_length()
+    placed = numbers << bits
+    placed |= np.arange(numbers.shape[1])
+    placed.sort(axis=1)
+    # Neighbours of the same number differ in the last bits alone.
+    row, after = np.nonzero((placed[:, 1:] ^ placed[:, :-1]) < (1 << bits))
+    out = np.zeros(numbers.shape, np.bool_)
+    out[row, placed[row, after + 1] & ((1 << bits) - 1)] = True
+    return out
 
 
 def _different_words(stream: Keystream, count: int) -> NDArray[np.uint64]:

@@ -104,9 +104,9 @@ class Responder:
         log.error("%s: no answer: %s", self.party.name, error)
         return wire.encode("dropout", {})
 
-    def prepare(self, shapes: list[tuple[int, ...]]) -> None:
-        """Compile for columns of these shapes before anybody waits."""
-        self._worker.prepare(shapes, self._state, self._public)
+    def prepare(self, shapes: list[tuple[int, ...]], streamed: bool = False) -> None:
+        """Compile for columns, or streamed blocks, of these shapes before anybody waits."""
+        self._worker.prepare(shapes, self._state, self._public, streamed)
 
     def _answer(self, packet: wire.Packet) -> bytes:
         if packet.scalars.get("session") != self.session.id.hex():

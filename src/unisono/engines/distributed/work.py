@@ -55,15 +55,23 @@ class Worker:
         self._block_sums = BlockSums(study)  # compiled where records are streamed
         self._promised: Any = None
 
-    def prepare(self, shapes: list[tuple[int, ...]], state: Any, public: Any) -> None:
-        """Compile before the first deadline runs, on zeros shaped like this party's columns."""
+    def prepare(
+        self, shapes: list[tuple[int, ...]], state: Any, public: Any, streamed: bool = False
+    ) -> None:
+        """Compile before the first deadline runs, on zeros shaped like this party's columns, or
+        like the blocks of those that are streamed."""
+        event = self.study.algorithm.event_of(self.study.facts, self.study.trust, self.index)
+        if streamed:
+            one = [np.zeros((1, *shape[1:]), np.float32) for shape in shapes]
+            made = self._block_sum(None, public, state, StreamedColumns.of(one))
+            self._require_bounded(made, event, BLOCK)
+            return
         rows = program_rows(self.study, shapes[0][0])
         columns = tuple(np.zeros((rows, *shape[1:]), np.float32) for shape in shapes)
         inside = self.study.algorithm.inside
         if inside is not None:
             state = np.zeros(inside.shape, np.int32)
         _, made = self._contribution(None, public, state, [(columns, np.zeros(rows, bool))])
-        event = self.study.algorithm.event_of(self.study.facts, self.study.trust, self.index)
         self._require_bounded(made, event, rows)  # a fault shows before any payment
 
     def one_release(
@@ -117,7 +125,8 @@ class Worker:
         let it take part."""
         columns = self.party.open(draw)
         if isinstance(columns, StreamedColumns):
-            contribution = self._streamed(draw, public, state, columns)
+            require_columns(self.study, self.index, columns)
+            contribution = self._block_sum(draw, public, state, columns)
             self._require_bounded(contribution, event, columns.rows)
             return state, contribution, True
         segments, takes_part = self._segments(columns, draw, event, number)
@@ -161,11 +170,10 @@ class Worker:
         valid = all(bool(kept) for _, _, kept in parts)
         return parts[-1][0], computed(bound, value, valid, draw)
 
-    def _streamed(
-        self, draw: Draw, public: Any, state: Any, columns: StreamedColumns
+    def _block_sum(
+        self, draw: Draw | None, public: Any, state: Any, columns: StreamedColumns
     ) -> Contribution:
         """The sum over all blocks of records that do not fit into memory (`streaming`)."""
-        require_columns(self.study, self.index, columns)
         shapes = [jax.ShapeDtypeStruct(shape, np.float32) for shape in columns.block_shapes]
         mask = jax.ShapeDtypeStruct((BLOCK,), bool)
         bound = self._bound(public, state, tuple(shapes), mask)

@@ -372,6 +372,14 @@ def test_a_survival_study_is_checked(study, settings, words):
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize("model", ["kaplan-meier", "hazards"])
+def test_what_describes_times_cannot_be_tested_on_records(study, model):
+    time = ('target = "diagnosis"', 'target = "age"')
+    text = study(f"{model}\nevent = 'sex'", "", time) + "\n[evaluation]\nfile = 'test.csv'\n"
+    with pytest.raises(InvalidInput, match=f"{model} predicts nothing that could be right"):
+        parse_study(text)
+
+
 def test_times_are_not_negative(study):
     time = ('target = "diagnosis"', 'target = "age"')
     with pytest.raises(InvalidInput, match="times cannot be negative: the bounds of 'age' begin"):

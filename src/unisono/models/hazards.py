@@ -148,6 +148,7 @@ HAZARDS = ModelKind(
     learns=_learns,
     faults=faults,
     draft=draft,
+    describes=True,
 )
 
 __all__ = ["HAZARDS", "HazardsConfig"]

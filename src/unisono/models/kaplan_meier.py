@@ -204,7 +204,11 @@ def _presented(
             f"{name} - {first}": one.to_json() for name, one in pairs
         }
         shown["log_rank"] = None if test is None else test.to_json(problem.groups)
-    return {"kaplan_meier": shown, "note": " ".join(_notes(found, horizon))}
+    return {
+        "target": schema.target,
+        "kaplan_meier": shown,
+        "note": " ".join(_notes(found, horizon)),
+    }
 
 
 def _notes(found: Curves, horizon: float) -> Iterator[str]:
@@ -265,6 +269,7 @@ KAPLAN_MEIER = ModelKind(
     learns,
     faults=faults,
     draft=draft,
+    describes=True,
 )
 
 __all__ = [

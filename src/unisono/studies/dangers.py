@@ -267,7 +267,7 @@ def _practice(file: StudyFile) -> Iterator[Danger]:
         words += "predicted, without noise"
         remedy = "make sure that it holds no party's records; for those use holdout and epsilon"
         yield Danger("note", words, remedy, ("evaluation", "file"))
-    if file.model_kind.target is not Target.NONE and file.evaluation is None:
+    if file.model_kind.predicts and file.evaluation is None:
         words = "nobody measures how good the result is"
         remedy = "add [evaluation] with a file of public records, or holdout and epsilon"
         yield Danger("note", words, remedy)

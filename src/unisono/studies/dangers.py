@@ -241,7 +241,8 @@ def _columns(file: StudyFile) -> Iterator[Danger]:
             words = f"'{name}' has {len(column.levels)} values, each a column of its own"
             yield Danger("note", words, "join rare values into one", place)
     target = file.data.columns.get(file.data.target or "")
-    if isinstance(target, NumericColumn) and file.data.target not in file.data.private:
+    predicted = file.model_kind.predicts and file.data.target not in file.data.private
+    if isinstance(target, NumericColumn) and predicted:
         words = f"targets outside {target.span[0]:g} to {target.span[1]:g} are clipped, so "
         words += "nothing beyond is ever predicted well"
         yield Danger(

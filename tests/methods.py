@@ -8,7 +8,10 @@ from unisono.algorithms.dp_sgd_convex import CONVEX_DP_SGD
 from unisono.algorithms.fed_avg import FED_AVG
 from unisono.algorithms.fisher_scoring import FISHER_SCORING
 from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
+from unisono.algorithms.hazard_scales import HAZARD_SCALES
+from unisono.algorithms.hazard_scoring import HAZARD_SCORING
 from unisono.algorithms.local_dp_sgd import LOCAL_DP_SGD
+from unisono.algorithms.log_rank import LOG_RANK
 from unisono.algorithms.objective_perturbation import OBJECTIVE_PERTURBATION
 from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION
 from unisono.algorithms.pvi_analytic import ITERATED_REGRESSION, ONE_SHOT_REGRESSION
@@ -18,6 +21,7 @@ from unisono.algorithms.pvi_updates import CLIPPED_UPDATES
 from unisono.algorithms.sgd_sequential import SEQUENTIAL_SGD
 from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
 from unisono.algorithms.survey import STATISTICS, Survey
+from unisono.algorithms.survival_table import SURVIVAL_TABLE
 from unisono.core.defaults import PARTY_RELATION
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation
@@ -26,6 +30,7 @@ from unisono.problems.columns import ClusteredColumns
 from unisono.problems.glm import Columns, GeneralizedLinear
 from unisono.problems.likelihoods import logistic
 from unisono.problems.linear import linear_loss
+from unisono.problems.survival import ProportionalHazards, SurvivalTimes
 
 
 def _linear(kind, usual):
@@ -51,6 +56,34 @@ sgd_synchronous = _linear(SYNCHRONOUS_SGD, {})
 
 def statistics(questions, epsilon, delta=0.0, relation=Relation.REPLACE_ONE, **settings):
     return STATISTICS.method(Survey(questions), Privacy(epsilon, delta, relation), **settings)
+
+
+def _survival(kind):
+    def made(groups, epsilon, delta=0.0, relation=Relation.REPLACE_ONE, complete=True, **settings):
+        problem = SurvivalTimes(groups, complete)
+        return kind.method(problem, Privacy(epsilon, delta, relation), **settings)
+
+    return made
+
+
+survival_table = _survival(SURVIVAL_TABLE)
+log_rank = _survival(LOG_RANK)
+
+
+def _hazards(kind):
+    def made(features, epsilon, delta, relation=Relation.REPLACE_ONE, **settings):
+        numbers = range(features if features < 3 else features - 2)
+        columns = tuple(Columns(f"x{place}", 1, number=True) for place in numbers)
+        if features >= 3:
+            columns = (Columns("stage", 2, number=False), *columns)
+        problem = ProportionalHazards(columns)
+        return kind.method(problem, Privacy(epsilon, delta, relation), **settings)
+
+    return made
+
+
+hazard_scales = _hazards(HAZARD_SCALES)
+hazard_scoring = _hazards(HAZARD_SCORING)
 
 
 def k_means(bounds, clusters, epsilon, delta, relation=Relation.REPLACE_ONE, **settings):

@@ -34,6 +34,8 @@ def test_public_names_exist_and_are_pinned():
         "Event",
         "Everyone",
         "Facts",
+        "HazardRatios",
+        "KaplanMeier",
         "FreshBudgetWarning",
         "Gaussian",
         "HypothesisTest",

@@ -97,6 +97,26 @@ def _surveys(relation):
     yield "comparisons", ROW, lambda: methods.statistics(COMPARED, 1.0, 1e-6, relation)
     table = TableOne(TABLE, Groups(3, ("f", "m")), Privacy(1.0, 1e-6, relation)).survey.questions
     yield "table-one", ROW, lambda: methods.statistics(table, 1.0, 1e-6, relation)
+    groups = ("a", "b", "c")
+    yield "survival-table", ROW, lambda: methods.survival_table(("all",), 1.0, 0.0, relation)
+    yield (
+        "survival-table-incomplete",
+        ROW,
+        lambda: methods.survival_table(groups, 1.0, 1e-6, relation, complete=False),
+    )
+    features = FEATURES - 2
+    yield "hazard-scales", ROW, lambda: methods.hazard_scales(features, 1.0, 1e-6, relation)
+    yield (
+        "hazard-scoring",
+        ROW,
+        lambda: methods.hazard_scoring(features, 2.0, 1e-6, relation, rounds=2),
+    )
+    for number in (2, 3):
+        yield (
+            f"log-rank-{number}-groups",
+            ROW,
+            lambda own=groups[:number]: methods.log_rank(own, 1.0, 1e-6, relation),
+        )
 
 
 def algorithms(relation):
@@ -372,6 +392,7 @@ def study_of(build, facts):
 def drawn(generator, relation):
     """Any algorithm with any public parameters; many are refused, which is an answer too."""
     families = (_survey, _survey, _linear, _clusters, _network_of, _posterior, _regression)
+    families = (*families, _survival)
     return families[int(generator.integers(len(families)))](generator, relation)
 
 
@@ -447,6 +468,14 @@ def _linear(generator, relation):
 def _clusters(generator, relation):
     bounds = tuple(_bounds(generator) for _ in range(FEATURES))
     return ROW, methods.k_means(bounds, 3, _size(generator, -1, 1.5), 1e-6, relation, rounds=2)
+
+
+def _survival(generator, relation):
+    groups = tuple("abcde"[: int(generator.integers(1, 6))])
+    promise = (_size(generator, -1, 1.5), 1e-6, relation, _pick(generator, True, False))
+    if generator.random() < 0.5:
+        return ROW, methods.log_rank(groups, *promise, stop_at=_pick(generator, 0.01, 1.0, 3.0))
+    return ROW, methods.survival_table(groups, *promise, bins=_pick(generator, None, 2, 7, 40))
 
 
 def _network_of(generator, relation):

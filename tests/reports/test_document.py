@@ -382,6 +382,47 @@ def test_a_table_one_is_shown_as_journals_print_it(folder):
     assert (where / TABLE_CSV).read_text().startswith(',Overall,"Overall, 95% interval",a<b>')
 
 
+CURVE = {
+    "times": [0.0, 5.0, 10.0],
+    "survival": [1.0, 0.6, None],
+    "interval": [[1.0, 0.5, 0.0], [1.0, 0.7, 0.7]],
+    "band": [[1.0, 0.4, 0.0], [1.0, 0.8, 0.8]],
+    "determined": [True, True, False],
+    "at_risk": [90.0, 30.0, -2.0],
+    "events": [0.0, 36.0, 1.0],
+    "median": {"value": None, "interval": [5.5, None]},
+    "restricted_mean": {"value": None, "interval": [None, None]},
+}
+
+
+def test_survival_curves_are_drawn_with_their_bands(folder):
+    found = {
+        "time": "months",
+        "event": "status",
+        "by": "arm",
+        "horizon": 10.0,
+        "confidence": 0.95,
+        "groups": {"a<b>": CURVE, "drug": CURVE},
+        "restricted_mean_differences": {"drug - a<b>": CURVE["restricted_mean"]},
+        "log_rank": {"statistic": 4.2, "degrees": 1, "p_value": 0.0404},
+    }
+    where = folder(result={"algorithm": "log-rank", "kaplan_meier": found, "note": "noted"})
+    run = read_run(where)
+    [drawing] = of_kind(run, "result", "banded-curves")
+    assert drawing["curves"]["drug"] == [[0.0, 5.0], [1.0, 0.6], [1.0, 0.4], [1.0, 0.8]]
+    page = html(run)
+    assert page.count("<polygon") == 2
+    assert "a&lt;b&gt;" in page
+    text = words(run)
+    assert "not determined (above 5.5)" in text
+    assert "chi-square 4.20, 1 df, p = .040" in text
+    write_report(where)
+    assert (
+        "| 5 | 30 | 0.600 | 0.500 to 0.700 | 0.400 to 0.800 |"
+        in (where / REPORT_MARKDOWN).read_text()
+    )
+
+
 def test_a_deviation_that_noise_swamps_is_not_shown_as_zero(folder):
     answer = {
         "name": "standard deviation of age",

@@ -29,6 +29,7 @@ from unisono.studies.build import build
 from unisono.studies.explain import explain
 from unisono.studies.file import parse_study
 from unisono.studies.schema import ALGORITHM_SECTIONS, AUTO, MODEL_SECTIONS
+from unisono.studies.stages import START, costs_of
 
 QUESTIONS = """
 [[model.questions]]
@@ -65,6 +66,7 @@ value = "f"
 """
 NO_TARGET = ('target = "diagnosis"\n', "")
 NUMBER = ('target = "diagnosis"', 'target = "radius"')
+TIME = ('target = "diagnosis"', 'target = "age"')
 LOCAL = ('"secure-sum"', '"local"')
 PARTY = ('unit = "record"\nrelation = "replace-one"', 'unit = "party"\nrelation = "zero-out"')
 FEWER = [
@@ -83,10 +85,15 @@ MODELS = {
     "bayesian-linear-regression": ("noise_std = 2.0", NUMBER),
     "bayesian-logistic-regression": ("",),
     "k-means": ("clusters = 2", NO_TARGET, *FEWER),
+    "kaplan-meier": ('event = "diagnosis"\nby = "sex"', TIME),
+    "hazards": ('event = "diagnosis"', TIME),
 }
 ALGORITHMS = {
     "statistics": ("",),
     "k-means": ("",),
+    "survival-table": ("",),
+    "log-rank": ("",),
+    "hazard-scoring": ("",),
     "fisher-scoring": ("",),
     "gradient-perturbation": ("rounds = 20",),
     "dp-sgd-convex": ("rounds = 5\nsampling_rate = 0.5",),
@@ -145,7 +152,7 @@ def test_every_pair_builds_the_study_that_the_file_says(study, model, name, tabl
     agreed = built.study.algorithm.settings  # where a study finds the delta that it warns of
     assert agreed.get("privacy", agreed)["delta"] == file.privacy.delta
     # What the file promises is what every viewer but the party's neighbours pays, and no less.
-    history = built.study.cost["iterates"]
+    history = costs_of(built.stages)[0]["iterates"]
     relation, privacy = file.privacy.relation, file.privacy
     assert ACCOUNTANT.fits(history, relation, privacy.epsilon * (1 + 1e-9), privacy.delta)
     assert not ACCOUNTANT.fits(history, relation, 0.9 * privacy.epsilon, privacy.delta)
@@ -284,6 +291,9 @@ AUTOMATIC = [
     ("bayesian-logistic-regression", (), "pvi-natural-gradient", "the posterior counts in"),
     ("bayesian-logistic-regression", (PARTY,), "pvi-clipped-updates", "whole parties"),
     ("k-means", (), "k-means", "noisy sums and counts of every cluster"),
+    ("hazards", (), "hazard-scoring", "few noisy rounds of bounded martingale scores"),
+    ("kaplan-meier", (), "log-rank", "then a bounded score for the test"),
+    ("kaplan-meier", (("delta = 1e-4", "delta = 0"),), "survival-table", "but every curve"),
 ]
 
 
@@ -482,6 +492,37 @@ def test_a_table_one_comes_back_by_column(study, table):
     sex, age = (np.concatenate([one.columns[name] for one in tables]) for name in ("sex", "age"))
     means = [age.mean(), *(age[sex == value].mean() for value in ("f", "m"))]
     assert [one["value"] for one in rows["age"]["mean"]] == pytest.approx(means, abs=0.5)
+
+
+def test_survival_curves_come_back_by_group(study, table):
+    """Both stages of a study whose noise vanishes: every record is an event, or censored."""
+    settings = 'event = "diagnosis"\nby = "sex"\nhorizon = 90'
+    file = parse_study(study(f"kaplan-meier\n{settings}", "", LOUD, TIME))
+    built, found, ledgers = build(file), {}, {}
+    for stage in built.stages:
+        parties = []
+        for seed, party in enumerate(file.parties):
+            policy = Policy(party.name, Budget(2e6, 1e-4), (), file.privacy.relation)
+            book = ledgers.setdefault(party.name, Ledger.in_memory(policy, ACCOUNTANT, seed=seed))
+            records = built.records(table(party.records, seed), party.name, b"k" * 32)
+            columns = Private(stage.columns(records, found))
+            parties.append(Party(party.name, columns, book))
+        result = in_process.run(stage.begun(found), parties)
+        found[stage.name] = result.value
+    assert next(iter(found)) == START
+    shown = json.loads(json.dumps(built.present(result)))["kaplan_meier"]
+    assert list(shown["groups"]) == ["f", "m"]
+    tables = [table(party.records, seed) for seed, party in enumerate(file.parties)]
+    sex, age, ill = (
+        np.concatenate([one.columns[name] for one in tables])
+        for name in ("sex", "age", "diagnosis")
+    )
+    for value, own in shown["groups"].items():
+        events = np.count_nonzero((sex == value) & (ill == "malignant") & (age <= 90))
+        assert sum(own["events"]) == pytest.approx(events, abs=1)
+        assert own["at_risk"][0] == pytest.approx(np.count_nonzero(sex == value), abs=1)
+    assert 0 < shown["log_rank"]["p_value"] <= 1
+    assert shown["log_rank"]["degrees"] == 1
 
 
 def test_what_a_new_setting_leaves_out_changes_no_hash(study):

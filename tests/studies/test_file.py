@@ -382,6 +382,43 @@ def test_a_table_one_is_checked(study, settings, words):
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ("", "model.event"),
+        ("event = 'death'", "model.event: 'death' is no column"),
+        ("event = 'radius'", "'radius' is a number, and a category is needed here"),
+        ("event = 'sex'\nby = 'sex'", "'sex' is the event: groups are of another column"),
+        ("event = 'sex'\nevent_value = 'x'", "'x' is no value of sex: it has f, m"),
+        ("event = 'sex'\nhorizon = 200", "200 lies beyond the bounds of 'age', 120"),
+        ("event = 'sex'\nbins = 41", "model.bins"),
+    ],
+)
+def test_a_survival_study_is_checked(study, settings, words):
+    time = ('target = "diagnosis"', 'target = "age"')
+    with pytest.raises(InvalidInput) as caught:
+        parse_study(study(f"kaplan-meier\n{settings}\n", "", time))
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("model", ["kaplan-meier", "hazards"])
+def test_what_describes_times_cannot_be_tested_on_records(study, model):
+    time = ('target = "diagnosis"', 'target = "age"')
+    text = study(f"{model}\nevent = 'sex'", "", time) + "\n[evaluation]\nfile = 'test.csv'\n"
+    with pytest.raises(InvalidInput, match=f"{model} predicts nothing that could be right"):
+        parse_study(text)
+
+
+def test_times_are_not_negative(study):
+    time = ('target = "diagnosis"', 'target = "age"')
+    with pytest.raises(InvalidInput, match="times cannot be negative: the bounds of 'age' begin"):
+        parse_study(
+            study(
+                "kaplan-meier\nevent = 'sex'", "", time, ("bounds = [0, 120]", "bounds = [-1, 120]")
+            )
+        )
+
+
 def test_a_target_where_none_is_wanted(study):
     with pytest.raises(InvalidInput, match="k-means has no target") as caught:
         parse_study(study("k-means\nclusters = 2"))

@@ -18,7 +18,7 @@ import numpy as np
 
 from unisono.algorithms.survey import Opened, pack, unpack
 from unisono.core.algorithm import Aggregate, Facts
-from unisono.problems.glm import GeneralizedLinear
+from unisono.problems.glm import Columns, GeneralizedLinear
 from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind
 from unisono.releases.release import Priced, Release
 from unisono.releases.rows import Ones
@@ -51,16 +51,10 @@ def scales_of(problem: GeneralizedLinear, found: Any) -> Scales:
     if found is not None:
         cells = np.split(unpack(np.asarray(found)).total, np.cumsum(sizes)[:-1])
     columns, target = cells[: len(problem.columns)], cells[len(problem.columns)]
-    centre, scale = [], []
-    for own, counts in zip(problem.columns, columns, strict=True):
-        if own.number:
-            middle, spread = _quantile_scale(counts, -1.0, 1.0)
-            centre.append([middle])
-            scale.append([spread])
-        else:
-            share = np.clip(_shares(counts)[1:], 0.005, 0.995)
-            centre.append(share)
-            scale.append(np.maximum(np.sqrt(share * (1 - share)), _LEAST_SPREAD))
+    pairs = [
+        column_scale(own, counts) for own, counts in zip(problem.columns, columns, strict=True)
+    ]
+    centre, scale = [one for one, _ in pairs], [other for _, other in pairs]
     if problem.family == "binomial":
         mean, spread = float(_shares(target)[1]), 1.0
     else:
@@ -72,6 +66,15 @@ def scales_of(problem: GeneralizedLinear, found: Any) -> Scales:
     return Scales(
         np.concatenate([empty, *centre]), np.concatenate([empty, *scale]), mean, spread, offset
     )
+
+
+def column_scale(own: Columns, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Middles and spreads of one column's features, of the noisy counts in its cells."""
+    if own.number:
+        middle, spread = _quantile_scale(counts, -1.0, 1.0)
+        return np.array([middle]), np.array([spread])
+    share = np.clip(_shares(counts)[1:], 0.005, 0.995)
+    return share, np.maximum(np.sqrt(share * (1 - share)), _LEAST_SPREAD)
 
 
 def _quantile_scale(counts: np.ndarray, low: float, high: float) -> tuple[float, float]:
@@ -120,12 +123,12 @@ def table(problem: GeneralizedLinear, facts: Facts) -> Table:
         found = []
         for own, place in zip(problem.columns, places, strict=False):
             numbers = features[:, place : place + own.width]
-            found.append(_bin(numbers[:, 0], -1.0, 1.0) if own.number else _value(numbers))
+            found.append(bin_of(numbers[:, 0], -1.0, 1.0) if own.number else value_of(numbers))
         y = features[:, problem.features]
         binomial = problem.family == "binomial"
-        found.append(_value(y[:, None]) if binomial else _bin(y, *problem.target))
+        found.append(value_of(y[:, None]) if binomial else bin_of(y, *problem.target))
         if problem.offset is not None:
-            found.append(_bin(features[:, problem.features + 1], *problem.offset))
+            found.append(bin_of(features[:, problem.features + 1], *problem.offset))
         return jnp.stack([start + own for start, own in zip(starts, found, strict=True)], axis=1)
 
     def there(public: Any, features: Any) -> Any:
@@ -134,12 +137,13 @@ def table(problem: GeneralizedLinear, facts: Facts) -> Table:
     return Table((Block("columns", Ones(), there, cells, sizes),), group=facts.group)
 
 
-def _bin(numbers: Any, low: float, high: float) -> Any:
+def bin_of(numbers: Any, low: float, high: float) -> Any:
+    """In which of the equal bins between two ends each number lies."""
     share = jnp.nan_to_num((numbers - low) / (high - low))
     return jnp.clip(jnp.floor(BINS * share).astype(jnp.int32), 0, BINS - 1)
 
 
-def _value(dummies: Any) -> Any:
+def value_of(dummies: Any) -> Any:
     """The reference, where none of its features is 1, counts in the first cell."""
     own = jnp.nan_to_num(dummies) > 0.5
     return jnp.where(own.any(axis=1), 1 + jnp.argmax(own, axis=1), 0).astype(jnp.int32)
@@ -181,4 +185,4 @@ COLUMN_SCALES = AlgorithmKind(
     sends="noisy counts of every column's values",
 )
 
-__all__ = ["COLUMN_SCALES", "Scales", "scales_of"]
+__all__ = ["BINS", "COLUMN_SCALES", "Scales", "bin_of", "column_scale", "scales_of", "value_of"]

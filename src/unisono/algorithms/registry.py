@@ -10,7 +10,9 @@ from unisono.algorithms.dp_sgd_convex import CONVEX_DP_SGD
 from unisono.algorithms.fed_avg import FED_AVG
 from unisono.algorithms.fisher_scoring import FISHER_SCORING
 from unisono.algorithms.gradient_perturbation import GRADIENT_PERTURBATION
+from unisono.algorithms.hazard_scoring import HAZARD_SCORING
 from unisono.algorithms.local_dp_sgd import LOCAL_DP_SGD
+from unisono.algorithms.log_rank import LOG_RANK
 from unisono.algorithms.objective_perturbation import OBJECTIVE_PERTURBATION
 from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION
 from unisono.algorithms.pvi_analytic import ITERATED_REGRESSION, ONE_SHOT_REGRESSION
@@ -20,6 +22,7 @@ from unisono.algorithms.pvi_updates import CLIPPED_UPDATES
 from unisono.algorithms.sgd_sequential import SEQUENTIAL_SGD
 from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
 from unisono.algorithms.survey import STATISTICS
+from unisono.algorithms.survival_table import SURVIVAL_TABLE
 from unisono.core.words import did_you_mean
 from unisono.errors import InvalidInput
 from unisono.releases.algorithm import AlgorithmKind
@@ -27,6 +30,7 @@ from unisono.releases.plugins import with_plugins
 
 OWN = (
     *(STATISTICS, K_MEANS, FISHER_SCORING),
+    *(SURVIVAL_TABLE, LOG_RANK, HAZARD_SCORING),
     *(GRADIENT_PERTURBATION, CONVEX_DP_SGD, OUTPUT_PERTURBATION),
     *(OBJECTIVE_PERTURBATION, SYNCHRONOUS_SGD, SEQUENTIAL_SGD),
     *(DP_SGD, LOCAL_DP_SGD, DP_FTRL, FED_AVG),

@@ -7,8 +7,10 @@ from textwrap import indent
 from typing import Any
 
 from unisono.algorithms.estimates import UNDETERMINED, answer_text
+from unisono.algorithms.survival_curves import as_text as survival_text
 from unisono.algorithms.table_layout import as_text
 from unisono.core.words import NO_GROUP, NOTHING_LEARNT
+from unisono.models.inference import as_text as coefficients_text
 
 # Said elsewhere, or for machines.
 _HIDDEN = ("format", "title", "study", "file")
@@ -70,6 +72,22 @@ def _table(shown: Document) -> tuple[str, Sequence[str]]:
 
 def _answers(shown: Document) -> tuple[str, Sequence[str]]:
     return "\n".join(answer_text(answer) for answer in shown["answers"]), ("answers",)
+
+
+def _survival(shown: Document) -> tuple[str, Sequence[str]]:
+    note = str(shown.get("note", ""))
+    lines = [survival_text(shown["kaplan_meier"]), *([note] if note else [])]
+    return "\n".join(lines), ("kaplan_meier", "target", "note")
+
+
+def _regression(shown: Document) -> tuple[str, Sequence[str]]:
+    """Coefficients as journals print them; no covariance."""
+    found, note = shown["coefficients"], str(shown.get("note", ""))
+    few = dict(list(found.items())[:_MOST])
+    table = coefficients_text(few, shown.get("ratio", ""), shown.get("confidence", 0.95))
+    more = [f"and {len(found) - _MOST} more in result.json"] if len(found) > _MOST else []
+    hidden = ("coefficients", "covariance", "names", "ratio", "confidence", "baseline", "note")
+    return "\n".join([table, *more, *([note] if note else [])]), hidden
 
 
 def _posterior(shown: Document) -> tuple[str, Sequence[str]]:
@@ -176,6 +194,8 @@ def _weighted(model: Document) -> list[str]:
 _KINDS: dict[str, Callable[[Document], tuple[str, Sequence[str]]]] = {
     "table": _table,
     "answers": _answers,
+    "kaplan_meier": _survival,
+    "coefficients": _regression,
     "clusters": _clusters,
     "layers": _network,
     "mean": _posterior,

@@ -102,7 +102,7 @@ def faults(config: GlmConfig, schema: Schema) -> Iterator[Fault]:
         yield (), "no column is left to explain the target: declare at least one more"
 
 
-def _layout(frame: Frame) -> tuple[Columns, ...]:
+def column_layout(frame: Frame) -> tuple[Columns, ...]:
     """Which features belong together: values of one category, or of the bins of one number."""
     layout: list[Columns] = []
     for name, column in frame.schema.features.items():
@@ -133,7 +133,7 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
     ends = {"binomial": (0.0, 1.0), "gaussian": (-1.0, 1.0), "poisson": (0.0, top)}[family]
     problem = GeneralizedLinear(
         family,
-        _layout(frame),
+        column_layout(frame),
         ends,
         _offset_ends(config, schema, unit),
         weighted="weights" in aside,
@@ -279,4 +279,4 @@ GLM = ModelKind(
     faults=faults,
 )
 
-__all__ = ["GLM", "GlmConfig"]
+__all__ = ["GLM", "GlmConfig", "column_layout"]

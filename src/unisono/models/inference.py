@@ -103,7 +103,7 @@ class Inference:
                 "p_value": float(self.p_value[place]),
                 "privacy_share": float(self.privacy_share[place]),
             }
-            if self.ratio and place:
+            if self.ratio and name != "intercept":
                 own["ratio"] = _exp(self.estimate[place])
                 own["ratio_interval"] = [_exp(end) for end in ends[place]]
             found[name] = own

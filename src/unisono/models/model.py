@@ -88,7 +88,8 @@ class ModelKind:
     `choose` is the published rule behind the algorithm "auto". `learns` says what is learnt, as a
     phrase; `notes` what a reader of the result should know beforehand, given the algorithm;
     `faults` what the schema or the settings lack; `draft` writes the settings that have no default,
-    as TOML, for `unisono init`. `task` is what the planner calls it.
+    as TOML, for `unisono init`. `task` is what the planner calls it. One that has a target and only
+    `describes` it predicts nothing of single records, and has no score.
     """
 
     name: str
@@ -103,6 +104,12 @@ class ModelKind:
     faults: Callable[[Any, Schema], Iterator[Fault]] = _no_faults
     draft: Callable[[Schema], str] = lambda schema: ""
     task: str = ""
+    describes: bool = False
+
+    @property
+    def predicts(self) -> bool:
+        """Whether a result says something of single records that can be right or wrong."""
+        return self.target is not Target.NONE and not self.describes
 
     def configured(self, **settings: Any) -> Any:
         """The configuration with these settings."""

@@ -8,7 +8,9 @@ from unisono.core.words import did_you_mean
 from unisono.errors import InvalidInput
 from unisono.models.bayesian import BAYESIAN_LINEAR_REGRESSION, BAYESIAN_LOGISTIC_REGRESSION
 from unisono.models.glm import GLM
+from unisono.models.hazards import HAZARDS
 from unisono.models.k_means import K_MEANS
+from unisono.models.kaplan_meier import KAPLAN_MEIER
 from unisono.models.linear import LINEAR_REGRESSION, LINEAR_SVM, LOGISTIC_REGRESSION
 from unisono.models.model import ModelKind
 from unisono.models.network import NETWORK
@@ -21,6 +23,8 @@ OWN = (
     STATISTICS,
     TABLE_ONE,
     GLM,
+    KAPLAN_MEIER,
+    HAZARDS,
     LOGISTIC_REGRESSION,
     LINEAR_SVM,
     LINEAR_REGRESSION,

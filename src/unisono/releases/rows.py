@@ -32,7 +32,10 @@ With inner products of outer products never negative, and those of v and v' at l
     |r - r'|² <= |r|² + |r'|² + a₁ a₁'  <=  (1 - a₁²/2) + (1 - a₁'²/2) + a₁ a₁'
               =  2 - (a₁ - a₁')² / 2    <=  2
 
-so that a round may weigh a gradient against curvatures as it pleases.
+so that a round may weigh a gradient against curvatures as it pleases. In the place of z zᵀ there
+may be a sum of several outer products, z₁ z₁ᵀ + z₂ z₂ᵀ + ..., with (z₁, z₂, ...) in the unit ball:
+its Frobenius norm is |z₁|² + |z₂|² + ... <= 1 at most, and inner products of such sums are sums of
+squares, so that nothing else changes.
 
 Where sizes are hidden, or there are groups, a 1 precedes the row (`sized`), so that the noisy size
 is released in the same event: it adds 1 to l1 and to l2², and nothing to the distance of two rows.
@@ -251,10 +254,12 @@ class OuterProduct:
 @dataclass(frozen=True)
 class ScoredPoint:
     """A vector v (`vector`,) and two outer products of points (`dimension`,), weighed by a (3,);
-    see the module. Values are (v, z, y, a) of each record, side by side."""
+    see the module. Values are (v, z, y, a) of each record, side by side; z are `points` points,
+    whose outer products are added up."""
 
     vector: int
     dimension: int
+    points: int = 1
     multiple = 1
     limit = 1.0
 
@@ -272,7 +277,7 @@ class ScoredPoint:
         return Size(2 * self.alone.l1, _ROOT)
 
     def of(self, values: Any) -> Any:
-        ends = np.cumsum([self.vector, self.dimension, self.dimension])
+        ends = np.cumsum([self.vector, self.points * self.dimension, self.dimension])
         if values.shape[1] != ends[-1] + 3:
             raise InvalidInput(
                 f"values of {values.shape[1]} numbers for scored points of {ends[-1] + 3}"
@@ -280,7 +285,8 @@ class ScoredPoint:
         vector, one, other, weights = jnp.split(values, ends.tolist(), axis=1)
         weights = jnp.abs(into_ball(jnp, weights))
         product = OuterProduct(self.dimension, sized=False)
-        parts = [into_ball(jnp, vector) / _ROOT, product.of(one), product.of(other)]
+        first = [product.of(z) for z in jnp.split(into_ball(jnp, one), self.points, axis=1)]
+        parts = [into_ball(jnp, vector) / _ROOT, sum(first), product.of(other)]
         return jnp.concatenate(
             [weights[:, place, None] * part for place, part in enumerate(parts)], axis=1
         )

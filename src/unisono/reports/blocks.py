@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
 from unisono.core.words import jsonable
-from unisono.reports.charts import Bell, DrawnInterval, Level
+from unisono.reports.charts import BandedCurve, Bell, DrawnInterval, Level
 
 Tone = Literal["", "lead", "note", "warning"]
 
@@ -109,6 +109,18 @@ class Curves:
 
 
 @dataclass(frozen=True)
+class BandedCurves:
+    """Curves with a band each, as far as they are determined."""
+
+    kind: ClassVar[str] = "banded-curves"
+    title: str
+    curves: Mapping[str, BandedCurve]
+    x_label: str
+    y_label: str
+    caption: str = ""
+
+
+@dataclass(frozen=True)
 class Intervals:
     title: str
     items: Sequence[DrawnInterval]
@@ -155,6 +167,7 @@ Block = (
     | Gauges
     | Guesses
     | Curves
+    | BandedCurves
     | Intervals
     | Bells
     | Flow

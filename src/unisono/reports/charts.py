@@ -30,6 +30,15 @@ class DrawnInterval(NamedTuple):
     high: float
 
 
+class BandedCurve(NamedTuple):
+    """A curve and the ends of its band, all at the same times."""
+
+    times: tuple[float, ...]
+    values: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
 class Bell(NamedTuple):
     """A normal distribution."""
 
@@ -107,6 +116,42 @@ def lines(
         f"{name}: {short(points[0][1])} at {short(points[0][0])}, "
         f"{short(points[-1][1])} at {short(points[-1][0])}"
         for name, points in known.items()
+    )
+    return marks.chart(height, title or y_label, f"{y_label}, by {x_label}. {told}", parts)
+
+
+def banded(
+    curves: Mapping[str, BandedCurve], *, x_label: str, y_label: str, title: str, height: int = 260
+) -> Markup:
+    """Shares over time, each with its band, on an axis from 0 to 1."""
+    known = {name: own for name, own in curves.items() if len(own.times) > 1}
+    if not known:
+        return marks.nothing(title or y_label)
+    scale = ticks(0.0, 1.0)
+    right = max(own.times[-1] for own in known.values())
+    named = list(known) if len(known) > 1 else []
+    height += 18 * len(named)
+    top, foot = 34 + 18 * len(named), height - 38
+
+    def down(y: float) -> float:
+        return foot - (foot - top) * place(y, scale)
+
+    def drawn(times: Sequence[float], values: Sequence[float]) -> list[tuple[float, float]]:
+        return [(x / right, down(y) - top) for x, y in zip(times, values, strict=True)]
+
+    parts = [*marks.legend(named, 12, PALETTE), marks.text(0, top - 22, y_label, "soft")]
+    parts += [marks.line(0, down(y), 1, down(y), "grid" if y else "axis") for y in scale]
+    for number, own in enumerate(known.values()):
+        kind = f"s{number % PALETTE + 1}"
+        around = [*drawn(own.times, own.high), *reversed(drawn(own.times, own.low))]
+        line = marks.curve(drawn(own.times, own.values), kind)
+        parts.append(marks.stretched(top, foot - top, marks.area(around, kind) + line))
+    parts += [marks.text(0, down(y) - 4, short(y), "soft halo tabular") for y in scale]
+    parts += marks.under(0.0, right, x_label, height)
+    told = "; ".join(
+        f"{name}: {short(own.values[-1])} at {short(own.times[-1])}, between {short(own.low[-1])} "
+        f"and {short(own.high[-1])}"
+        for name, own in known.items()
     )
     return marks.chart(height, title or y_label, f"{y_label}, by {x_label}. {told}", parts)
 
@@ -195,4 +240,14 @@ def _with_unit(foot: float, title: str, told: str, parts: list[Markup], unit: st
     return marks.chart(foot + (42 if unit else 26), title, told, [*parts, *named])
 
 
-__all__ = ["Bell", "DrawnInterval", "bells", "gauge", "guesses", "intervals", "lines"]
+__all__ = [
+    "BandedCurve",
+    "Bell",
+    "DrawnInterval",
+    "banded",
+    "bells",
+    "gauge",
+    "guesses",
+    "intervals",
+    "lines",
+]

@@ -13,10 +13,17 @@ from itertools import pairwise
 from typing import Any
 
 from unisono.algorithms.estimates import UNDETERMINED
+from unisono.algorithms.survival_curves import (
+    curve_rows,
+    log_rank_text,
+    measure_text,
+    median_text,
+)
 from unisono.algorithms.table_layout import layout
 from unisono.core.words import NO_GROUP, NOTHING_LEARNT, p_text, times
 from unisono.data.columns import NumericColumn
 from unisono.reports.blocks import (
+    BandedCurves,
     Bells,
     Block,
     Code,
@@ -29,7 +36,7 @@ from unisono.reports.blocks import (
     shorter,
 )
 from unisono.reports.blocks import ReportHeading as Title
-from unisono.reports.charts import Bell, DrawnInterval
+from unisono.reports.charts import BandedCurve, Bell, DrawnInterval
 from unisono.reports.marks import short
 from unisono.reports.reading import RunReading, listed, share
 from unisono.studies.schema import StudyFile
@@ -218,6 +225,53 @@ def _table_one(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     caption = f"Table 1. Characteristics of the records{f' by {by}' if by else ''}"
     rows = [(row.label, row.inner, row.cells) for row in made.rows]
     return [JournalTable(caption, made.header, rows), Text(made.note, "note")]
+
+
+# ------------------------------------------------------------- survival
+
+
+def _survival(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
+    found = result["kaplan_meier"]
+    sure = share(found["confidence"])
+    rows = [
+        [
+            name,
+            short(max(0.0, sum(own["events"]))),
+            median_text(own),
+            measure_text(own["restricted_mean"]),
+        ]
+        for name, own in found["groups"].items()
+    ]
+    head = ["group", "events", f"median {found['time']}", f"mean up to {short(found['horizon'])}"]
+    blocks: list[Block] = [
+        BandedCurves(
+            f"Survival until {found['event']}",
+            {name: _banded(own) for name, own in found["groups"].items()},
+            str(found["time"]),
+            "share without the event",
+            f"Shaded: a band that holds at all times at once, with {sure} confidence. A curve ends "
+            "where noise drowns the records that are left.",
+        ),
+        ReportGrid(f"Medians and restricted means, with {sure} intervals", head, rows),
+    ]
+    differences = found.get("restricted_mean_differences", {})
+    if differences:
+        pairs = [[name, measure_text(own)] for name, own in differences.items()]
+        blocks.append(ReportGrid("Differences of restricted means", ["groups", ""], pairs))
+    if found.get("log_rank"):
+        words = log_rank_text(found["log_rank"])
+        blocks.append(Text(f"{_sentence(words)} It counts the noise in."))
+    for name, own in list(found["groups"].items())[:_PICTURES]:
+        header, *numbers = curve_rows(own)
+        blocks.append(ReportGrid(f"Curve of {name}", header, numbers))
+    return [*blocks, Text(_sentence(result.get("note", "")), "note")]
+
+
+def _banded(own: Mapping[str, Any]) -> BandedCurve:
+    """A curve until noise drowns it."""
+    last = sum(map(bool, own["determined"]))
+    columns = (own["times"], own["survival"], *own["band"])
+    return BandedCurve(*(tuple(float(one) for one in column[:last]) for column in columns))
 
 
 # ------------------------------------------------------------- linear models
@@ -442,6 +496,7 @@ def _clusters(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
 _KINDS = {
     "table": _table_one,
     "answers": _answers,
+    "kaplan_meier": _survival,
     "clusters": _clusters,
     "layers": _network,
     "mean": _posterior,

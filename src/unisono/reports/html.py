@@ -185,6 +185,14 @@ def _(block: blocks.Curves) -> Markup:
 
 
 @drawn.register
+def _(block: blocks.BandedCurves) -> Markup:
+    drawing = charts.banded(
+        block.curves, x_label=block.x_label, y_label=block.y_label, title=block.title
+    )
+    return _titled(block, drawing)
+
+
+@drawn.register
 def _(block: blocks.Intervals) -> Markup:
     drawing = charts.intervals(
         block.items, title=block.title, unit=block.unit, reference=block.reference

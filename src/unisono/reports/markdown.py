@@ -141,6 +141,11 @@ def _(block: blocks.Intervals) -> str:
 
 
 @written.register
+def _(block: blocks.BandedCurves) -> str:
+    return ""  # tables of the same numbers follow
+
+
+@written.register
 def _(block: blocks.Bells) -> str:
     return ""  # a table of the same numbers follows
 

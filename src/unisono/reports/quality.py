@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unisono.core.words import times
-from unisono.models.model import Target
 from unisono.reports.blocks import (
     Block,
     Curves,
@@ -75,7 +74,7 @@ def _measured(found: Mapping[str, Any]) -> list[Block]:
 
 
 def _nobody(reading: RunReading) -> list[Block]:
-    if reading.file and reading.file.model_kind.target is Target.NONE:
+    if reading.file and not reading.file.model_kind.predicts:
         return [
             Text(
                 "The intervals above say how far noise may have moved the result; there is "

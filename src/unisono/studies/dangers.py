@@ -241,7 +241,8 @@ def _columns(file: StudyFile) -> Iterator[Danger]:
             words = f"'{name}' has {len(column.levels)} values, each a column of its own"
             yield Danger("note", words, "join rare values into one", place)
     target = file.data.columns.get(file.data.target or "")
-    if isinstance(target, NumericColumn) and file.data.target not in file.data.private:
+    predicted = file.model_kind.predicts and file.data.target not in file.data.private
+    if isinstance(target, NumericColumn) and predicted:
         words = f"targets outside {target.span[0]:g} to {target.span[1]:g} are clipped, so "
         words += "nothing beyond is ever predicted well"
         yield Danger(
@@ -267,7 +268,7 @@ def _practice(file: StudyFile) -> Iterator[Danger]:
         words += "predicted, without noise"
         remedy = "make sure that it holds no party's records; for those use holdout and epsilon"
         yield Danger("note", words, remedy, ("evaluation", "file"))
-    if file.model_kind.target is not Target.NONE and file.evaluation is None:
+    if file.model_kind.predicts and file.evaluation is None:
         words = "nobody measures how good the result is"
         remedy = "add [evaluation] with a file of public records, or holdout and epsilon"
         yield Danger("note", words, remedy)

@@ -11,7 +11,7 @@ from typing import Any
 from unisono.algorithms.registry import algorithm_named
 from unisono.core.config import Config
 from unisono.core.trust import Relation, Trust, Unit
-from unisono.models.model import Target, target_faults
+from unisono.models.model import target_faults
 from unisono.models.registry import algorithms_for
 from unisono.releases.algorithm import AlgorithmKind
 from unisono.studies import source
@@ -153,7 +153,7 @@ def _evaluation(file: StudyFile) -> Iterator[Fault]:
     if asked is None:
         return
     place = ("evaluation",)
-    if file.model_kind.target is Target.NONE:
+    if not file.model_kind.predicts:
         words = f"{file.model.name} predicts nothing that could be right or wrong"
         yield place, f"{words}: leave [evaluation] out; its answers come with intervals"
         return

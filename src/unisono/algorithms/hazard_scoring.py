@@ -1,0 +1,447 @@
+"""Hazard ratios: noisy rounds of bounded martingale scores, for coefficients with valid intervals.
+
+Hazards are h(t | x) = exp(α_k + β·z) in piece k of time, with columns z standardised by what
+`hazard_scales` released. At the public point θ = (α, β) and with the public matrix A a record has
+in piece k the row q_k = A (e_k, z), spends the cumulative hazard l_k there, and adds
+
+    gradient    w Σ_k q_k (dN_k - l_k)      stopped where Σ l_k reaches 1.5
+    curvature   w Σ_k l_k q_k q_kᵀ
+    meat        the gradient's square
+
+with dN_k its event. A martingale that is stopped is a martingale: its mean at the truth is zero,
+but now it is bounded, whatever time and event are, and its supremum over both is attained at ends
+of pieces, so that it is computed from x alone. The weight w of x alone,
+
+    w = min(1, C_g / sup_{t, N} |Σ_k q_k (dN_k - l_k)|, C_H / sup_t Σ_k l_k |q_k|²)
+
+keeps |gradient| <= C_g and |curvature| <= C_H and brings no bias under the model (Mallows'
+weights). A record is one unit: what it adds in all pieces is summed before it is bounded. Scores of
+partial likelihoods (Cox 1972) are not bounded so: every record is in the risk set of others.
+
+Rounds, whitening and the step that knows of its noise are as in `fisher_scoring`.
+
+What is estimated: log hazard ratios of proportional hazards, if hazards are proportional; if not,
+an average of them in which early times, up to the stop, count more.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from pydantic import Field
+
+from unisono.accounting import gaussian
+from unisono.algorithms.hazard_scales import HAZARD_SCALES, HazardScales, scales_of
+from unisono.algorithms.noisy_scores import (
+    Scored,
+    noise_aware_step,
+    numpy_loop,
+    positive,
+    whitened,
+)
+from unisono.core.algorithm import Aggregate, Facts
+from unisono.core.privacy import Privacy
+from unisono.core.trust import Trust
+from unisono.errors import InvalidInput
+from unisono.problems.survival import ProportionalHazards
+from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind, Earlier, rounded
+from unisono.releases.release import Priced, Release, price
+from unisono.releases.rows import ScoredPoint, unpacked
+from unisono.releases.table import Block, Table, lone_weight, table_columns
+
+# Of the promise, the part that pays for scales and times; in squares of μ it is a tenth.
+SCALES_SHARE = 0.25
+STOP = 1.5
+# Parts of μ² that rounds have, and in each of them gradient, curvature and meat.
+_SCHEDULES: dict[int, tuple[tuple[float, tuple[float, float, float]], ...]] = {
+    1: ((1.0, (0.46, 0.50, 0.04)),),
+    2: ((0.226, (0.28, 0.70, 0.02)), (0.774, (0.56, 0.40, 0.04))),
+    3: (
+        (0.183, (0.29, 0.69, 0.02)),
+        (0.301, (0.45, 0.52, 0.03)),
+        (0.516, (0.75, 0.20, 0.05)),
+    ),
+}
+_CAUTION = 5.0  # as in `fisher_scoring`
+_BASELINE_SD = 1.5
+_SCORES_SPREAD = 2.0
+_ROUNDS = "Noisy rounds, 1 to 3; left out: a rule of records, parameters and epsilon."
+
+
+class HazardScoringConfig(AlgorithmConfig):
+    """Rules of public facts fill in what is left out."""
+
+    rounds: int | None = Field(None, ge=1, le=3, description=_ROUNDS)
+    gradient_norm: float | None = Field(
+        None, gt=0, description="C_g, over sqrt(parameters / share of events)."
+    )
+    curvature_norm: float | None = Field(None, gt=0, description="C_H, over the parameters.")
+    prior_sd: float = Field(
+        5.0,
+        gt=0,
+        description="Spread of the weak prior: for a change of a number by its deviation, and for "
+        "a category's value.",
+    )
+
+
+def resolve(
+    config: HazardScoringConfig,
+    problem: ProportionalHazards,
+    facts: Facts,
+    privacy: Privacy,
+    trust: Trust,
+) -> HazardScoringConfig:
+    if privacy.pure:
+        raise InvalidInput(
+            "hazard-scoring with delta = 0: its noise is Gaussian; set delta, for example 1e-6"
+        )
+    records, p = sum(facts.records), problem.parameters
+    kappa = records * gaussian.mu_for(privacy.epsilon, privacy.delta) / p**1.5
+    rounds = config.rounds or (1 if kappa < 14 else 2 if kappa < 35 else 3)
+    rule = {
+        "rounds": rounds,
+        "gradient_norm": 0.85,
+        "curvature_norm": rounded(min(max(kappa / 25, 1.3), 4.0)),
+    }
+    said = {name: value for name, value in config if value is not None}
+    return config.model_copy(update={**rule, **said})
+
+
+def release(config: HazardScoringConfig, problem: ProportionalHazards, facts: Facts) -> Release:
+    rounds = config.rounds or 1
+    scales = _scales(rounds)
+    return Release(table(problem, facts), rounds, scales=scales if rounds > 1 else ())
+
+
+def _scales(rounds: int) -> tuple[float, ...]:
+    shares = [share for share, _ in _SCHEDULES[rounds]]
+    return tuple(rounded(math.sqrt(max(shares) / share)) for share in shares)
+
+
+def table(problem: ProportionalHazards, facts: Facts) -> Table:
+    """What a round releases."""
+
+    def values(public: Any, rows: Any) -> Any:
+        return record_scores(problem, public, rows)
+
+    kind = ScoredPoint(problem.parameters, problem.parameters, problem.pieces)
+    return Table((Block("scores", kind, values),), group=facts.group)
+
+
+# ------------------------------------------------------------- what a record adds
+
+
+class Point(NamedTuple):
+    """Where a round is asked: θ (p,) and A (p, p)."""
+
+    theta: Any
+    whitening: Any
+
+
+class Asked(NamedTuple):
+    """All that a record needs to know."""
+
+    point: Point
+    start: HazardScales
+    gradient_norm: Any
+    curvature_norm: Any
+    weights: Any
+
+
+def record_scores(problem: ProportionalHazards, public: Asked, rows: Any) -> Any:
+    """What every record adds, as `ScoredPoint` takes it: (n, (pieces + 2) p + 3)."""
+    pieces = problem.pieces
+    theta, whitening = public.point
+    features, time, event = problem.parts(rows)
+    begun, ended = public.start.ends[:-1], public.start.ends[1:]
+    standard = (features - public.start.centre) / public.start.scale
+    risk = jnp.clip(theta[:pieces] + (standard @ theta[pieces:])[:, None], -12.0, 6.0)
+    rate = jnp.exp(risk)  # (n, pieces)
+    whole = rate * (ended - begun)
+    before = jnp.cumsum(whole, axis=1) - whole
+    most = jnp.clip(STOP - before, 0.0, whole)  # what a record can spend in each piece
+    spent = rate * jnp.clip(time[:, None] - begun, 0.0, ended - begun)
+    stopped = jnp.sum(spent, axis=1) > STOP
+    happened = jnp.where((event > 0.5) & ~stopped & (time <= 1), 1.0, 0.0)
+    spent = jnp.minimum(spent, most)
+    inside = (time[:, None] > begun) & (time[:, None] <= ended)
+    inside = inside | ((time[:, None] <= 0) & (jnp.arange(pieces) == 0))
+    row = (standard @ whitening[:, pieces:].T)[:, None, :] + whitening[:, :pieces].T[None]
+    score = jnp.einsum("nk,nkp->np", happened[:, None] * inside - spent, row)
+    furthest = _supremum(row, most, before < STOP)
+    square = jnp.sum(row * row, axis=2)
+    bent = jnp.maximum(jnp.sum(most * square, axis=1), 1e-9)
+    weight = jnp.minimum(1.0, public.gradient_norm / jnp.maximum(furthest, 1e-9))
+    weight = jnp.minimum(weight, public.curvature_norm / bent)[:, None]
+    gradient = weight * score / public.gradient_norm
+    points = jnp.sqrt(weight * spent / public.curvature_norm)[:, :, None] * row
+    shares = jnp.broadcast_to(public.weights, (len(rows), 3))
+    return jnp.concatenate([gradient, points.reshape(len(rows), -1), gradient, shares], axis=1)
+
+
+def _supremum(row: Any, most: Any, alive: Any) -> Any:
+    """The longest score that a record can have, over all times and events (n,). Within a piece the
+    score is a straight line in the hazard spent, with or without an event, and a norm is convex: it
+    is longest at an end."""
+    spent = jnp.zeros_like(row[:, 0])
+    longest = jnp.zeros_like(most[:, 0])
+    for piece in range(row.shape[1]):
+        there = alive[:, piece]
+        at_first = jnp.sum((row[:, piece] - spent) ** 2, axis=1)
+        spent = spent + most[:, piece, None] * row[:, piece]
+        at_last = jnp.sum((row[:, piece] - spent) ** 2, axis=1)
+        event = jnp.where(there, jnp.maximum(at_first, at_last), 0.0)
+        longest = jnp.maximum(longest, jnp.maximum(event, jnp.sum(spent**2, axis=1)))
+    return jnp.sqrt(longest)
+
+
+# ------------------------------------------------------------- what a round has told
+
+
+class HazardState(NamedTuple):
+    """The server's: the start, the next point, how many rounds are done, and all that was asked
+    and released in them."""
+
+    start: HazardScales
+    first: Any
+    point: Point
+    round: Any
+    points: Point
+    sums: Any
+    records: Any
+
+
+class Terms(NamedTuple):
+    """The configuration, the problem, and the deviation of noise in a number of each round's sum of
+    points (rounds,)."""
+
+    config: HazardScoringConfig
+    problem: ProportionalHazards
+    noise: tuple[float, ...]
+
+
+def _norms(
+    config: HazardScoringConfig, problem: ProportionalHazards, events: Any
+) -> tuple[Any, Any]:
+    """C_g and C_H."""
+    assert config.gradient_norm is not None
+    assert config.curvature_norm is not None
+    p = problem.parameters
+    return config.gradient_norm * (p / events) ** 0.5, config.curvature_norm * p
+
+
+def _weights(xp: Any, rounds: int, number: Any) -> Any:
+    return xp.sqrt(xp.asarray([own for _, own in _SCHEDULES[rounds]])[number])
+
+
+def opened(xp: Any, terms: Terms, state: HazardState, number: Any) -> Scored:
+    """The sums of a round, in their own units."""
+    p = terms.problem.parameters
+    weights = _weights(xp, len(terms.noise), number)
+    gradient_norm, curvature_norm = _norms(terms.config, terms.problem, state.start.events)
+    noise, half = xp.asarray(terms.noise)[number], p * (p + 1) // 2
+    sums = state.sums[number]
+    by_gradient = gradient_norm * math.sqrt(2) / weights[0]
+    by_curvature, by_meat = curvature_norm / weights[1], gradient_norm**2 / weights[2]
+    return Scored(
+        by_gradient * sums[:p],
+        by_curvature * unpacked(p, sums[p : p + half], xp),
+        by_meat * unpacked(p, sums[p + half :], xp),
+        by_gradient * noise,
+        by_curvature * noise,
+        by_meat * noise,
+    )
+
+
+def averaged(xp: Any, terms: Terms, state: HazardState, number: Any) -> Scored:
+    """The sums of a round, with the curvature of all rounds so far that have the same A."""
+    own = opened(xp, terms, state, number)
+    precision, total = 0.0, 0.0 * own.curvature
+    for other in range(len(terms.noise)):
+        found = opened(xp, terms, state, other)
+        counts = (other <= number) & ((other > 0) == (number > 0))
+        weight = xp.where(counts, 1 / found.s_curvature**2, 0.0)
+        precision, total = precision + weight, total + weight * found.curvature
+    return own._replace(curvature=total / precision, s_curvature=precision**-0.5)
+
+
+class Moved(NamedTuple):
+    """Where a step leads (p,), the covariance of that, and the sample's own part of it."""
+
+    theta: Any
+    covariance: Any
+    sampling: Any
+
+
+def prior_sd(xp: Any, config: HazardScoringConfig, problem: ProportionalHazards, start: Any) -> Any:
+    """The prior's deviations in standardised coordinates (p,)."""
+    own = xp.where(xp.asarray(problem.numeric, bool), 1.0, start.scale)
+    return xp.concatenate([xp.full(problem.pieces, _BASELINE_SD), config.prior_sd * own])
+
+
+def moved(
+    xp: Any, loop: Any, terms: Terms, state: HazardState, number: Any, *, last: bool
+) -> tuple[Moved, Scored]:
+    """The step of a round, the last of which takes the prior as it is."""
+    config, problem, events = terms.config, terms.problem, state.start.events
+    p, rounds = problem.parameters, len(terms.noise)
+    point = Point(*(part[number] for part in state.points))
+    scored, whitening = averaged(xp, terms, state, number), point.whitening
+    inverse = xp.linalg.inv(whitening)
+    caution = 1.0 if last else _CAUTION
+    sd = prior_sd(xp, config, problem, state.start)
+    early = xp.where(xp.arange(p) < problem.pieces, 1.0, caution)
+    prior = (whitening * (early / sd) ** 2) @ whitening.T
+    prior_way = inverse.T @ (state.first - point.theta)
+    scored = scored._replace(meat=_at_least(xp, scored), s_meat=0.0)
+    level = xp.maximum(xp.trace(positive(xp, scored.curvature)) / p, 1e-6)
+    largest = events * (_SCORES_SPREAD**2 + problem.pieces / 4)
+    if rounds == 1:  # where noise is large, the gradient itself says how long the way may be
+        square = scored.gradient @ scored.gradient - p * scored.s_gradient**2
+        noise = 2 * math.sqrt(2 * p) * scored.s_gradient**2
+        largest = xp.minimum(largest, (xp.maximum(square, 0.0) + noise) / level**2)
+    curving = (0.25 if rounds == 1 else 1.0) / (level * events)
+    step = noise_aware_step(xp, scored, prior, prior_way, largest, curving, loop)
+    back = whitening.T
+    found = Moved(
+        point.theta + back @ step.way,
+        back @ step.covariance @ back.T,
+        back @ step.sampling @ back.T,
+    )
+    return found, scored
+
+
+def _at_least(xp: Any, scored: Scored) -> Any:
+    """How gradients of single records scatter: under the model E[w² ...] <= E[w ...], which is the
+    curvature, in every direction; more, evenly, where they scatter more than that. The meat itself
+    would be drawn to its mean over directions, too little for those in which weights are 1."""
+    curvature = positive(xp, scored.curvature)
+    ratio = xp.trace(scored.meat) / xp.maximum(xp.trace(curvature), 1e-6)
+    return xp.clip(ratio, 1.0, 25.0) * curvature
+
+
+# ------------------------------------------------------------- the algorithm
+
+
+def build(
+    config: HazardScoringConfig, problem: ProportionalHazards, facts: Facts, priced: Priced
+) -> Algorithm:
+    terms = terms_of(config, problem, priced)
+    rounds, p, pieces = len(terms.noise), problem.parameters, problem.pieces
+    width, weight = priced.bound.dimension, lone_weight(priced.step)
+
+    def begin(found: Any) -> tuple[HazardState, None]:
+        start = scales_of(problem, found)
+        theta = jnp.asarray(
+            np.concatenate([start.log_hazards, np.zeros(problem.features)]), jnp.float32
+        )
+        stretch = np.concatenate([np.full(pieces, math.sqrt(pieces)), np.ones(problem.features)])
+        whitening = jnp.asarray(np.diag(stretch) / math.sqrt(start.events), jnp.float32)
+        start = HazardScales(*(jnp.asarray(part, jnp.float32) for part in start))
+        point = Point(theta, whitening)
+        points = Point(*(jnp.stack([part] * rounds) for part in point))
+        empty = jnp.zeros((rounds, width), jnp.float32)
+        return HazardState(
+            start, theta, point, jnp.int32(0), points, empty, jnp.zeros(rounds)
+        ), None
+
+    def ask(state: HazardState) -> Asked:
+        number = jnp.minimum(state.round, rounds - 1)
+        norms = _norms(config, problem, state.start.events)
+        return Asked(state.point, state.start, *norms, _weights(jnp, rounds, number))
+
+    def merge(state: HazardState, sums: Aggregate) -> HazardState:
+        number = state.round
+        points = Point(
+            *(old.at[number].set(new) for old, new in zip(state.points, state.point, strict=True))
+        )
+        state = state._replace(
+            points=points,
+            sums=state.sums.at[number].set(jnp.asarray(sums.total / weight, jnp.float32)),
+            records=state.records.at[number].set(jnp.asarray(sums.records, jnp.float32)),
+        )
+        step, scored = moved(jnp, jax.lax.fori_loop, terms, state, number, last=False)
+        curvature = positive(jnp, scored.curvature)
+        turn = whitened(jnp, curvature, scored.s_curvature, jnp.maximum(sums.records, 1.0))
+        first = jnp.where(number == 0, 1.0, 0.0)
+        turn = first * turn + (1 - first) * jnp.eye(p)
+        return state._replace(
+            point=Point(step.theta, turn @ state.point.whitening), round=number + 1
+        )
+
+    return Algorithm(
+        init=lambda: begin(None),
+        begin=begin,
+        ask=ask,
+        local=lambda public, own, records: (own, (public, table_columns(facts, records))),
+        merge=merge,
+        result=lambda state: state,
+    )
+
+
+def terms_of(config: HazardScoringConfig, problem: ProportionalHazards, priced: Priced) -> Terms:
+    rounds = config.rounds or 1
+    one = priced.noise_std / lone_weight(priced.step)
+    scales = _scales(rounds) if rounds > 1 else (1.0,)
+    return Terms(config, problem, tuple(one * scale for scale in scales))
+
+
+def terms_for(study: Any) -> Terms:
+    """The terms of a study by this algorithm."""
+    method, facts, trust = study.method, study.facts, study.trust
+    config = resolve(method.config, method.problem, facts, method.privacy, trust)
+    priced = price(release(config, method.problem, facts), method.privacy, facts, trust)
+    return terms_of(config, method.problem, priced)
+
+
+class FittedHazards(NamedTuple):
+    """Log hazards of pieces, then coefficients, in standardised coordinates (p,); covariances, and
+    the prior's deviations (p,). `centre` and `scale` (d,) lead back to features, `ends` (K + 1,)
+    are those of pieces, as shares of the horizon."""
+
+    theta: np.ndarray
+    covariance: np.ndarray
+    sampling: np.ndarray
+    prior: np.ndarray
+    centre: np.ndarray
+    scale: np.ndarray
+    ends: np.ndarray
+    rounds: int
+
+
+def fitted(terms: Terms, value: HazardState) -> FittedHazards:
+    """What a run has found, computed from what it released in double precision."""
+    done = int(value.round)
+    if done == 0:
+        raise InvalidInput(
+            "fewer parties answered than the study requires, so no round was opened and there is "
+            "no answer: ask again, or agree on a smaller minimum of survivors; what was granted "
+            "stays spent"
+        )
+    state = jax.tree.map(lambda part: np.asarray(part, np.float64), value)
+    step, _ = moved(np, numpy_loop, terms, state, done - 1, last=True)
+    start = state.start
+    prior = np.asarray(prior_sd(np, terms.config, terms.problem, start))
+    return FittedHazards(*step, prior, start.centre, start.scale, start.ends, done)
+
+
+def earlier(config: HazardScoringConfig, problem: ProportionalHazards) -> Earlier | None:
+    return Earlier(HAZARD_SCALES, SCALES_SHARE)
+
+
+HAZARD_SCORING = AlgorithmKind(
+    "hazard-scoring",
+    "few noisy rounds of bounded martingale scores, whose intervals count the noise in",
+    HazardScoringConfig,
+    ProportionalHazards,
+    release,
+    build,
+    resolve,
+    unit_rows=False,
+    sends="noisy sums of bounded scores, curvatures and their squares",
+    earlier=earlier,
+)
+
+__all__ = ["HAZARD_SCORING", "FittedHazards", "HazardScoringConfig", "fitted", "terms_for"]

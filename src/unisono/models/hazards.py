@@ -1,0 +1,154 @@
+"""Hazard ratios: a regression of times until an event, with a baseline hazard of constant pieces.
+
+Coefficients are logarithms of hazard ratios in the user's units, with standard errors, intervals
+and tests that count the noise in (`algorithms.hazard_scoring`). With pieces that follow the events
+they are those of Cox's model, nearly (Holford 1980). A category's first value is the reference.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from unisono.algorithms.hazard_scoring import fitted, terms_for
+from unisono.core.privacy import Privacy
+from unisono.core.study import Result, Study
+from unisono.core.trust import Unit
+from unisono.data.columns import NamedColumn
+from unisono.data.encoding import Frame, Values
+from unisono.data.schema import Schema
+from unisono.models.glm import column_layout
+from unisono.models.inference import Inference, determined
+from unisono.models.kaplan_meier import EventConfig, event_faults, event_times
+from unisono.models.model import Choice, Fault, ModelKind, Posed, Target, columns_in_words
+from unisono.problems.survival import ProportionalHazards
+from unisono.releases.algorithm import AlgorithmKind
+
+RATIO = "hazard ratio"
+
+
+class HazardsConfig(EventConfig):
+    """All other columns are features."""
+
+
+def _features(config: HazardsConfig, schema: Schema) -> Schema:
+    """The schema without the event, which explains nothing."""
+    kept = {name: own for name, own in schema.columns.items() if name != config.event}
+    return schema.model_copy(update={"columns": kept})
+
+
+def faults(config: HazardsConfig, schema: Schema) -> Iterator[Fault]:
+    yield from event_faults(config, schema)
+    if not _features(config, schema).features:
+        yield ("model",), "no column is left to explain hazards: declare at least one more"
+
+
+def pose(
+    config: HazardsConfig, schema: Schema, algorithm: AlgorithmKind, privacy: Privacy
+) -> Posed:
+    """Numbers are brought into [-1, 1] by their public bounds, and stay straight lines."""
+    horizon, read_times = event_times(config, schema)
+    frame = Frame(_features(config, schema))
+    low, high = (np.array(ends) for ends in zip(*(f.bounds for f in frame.features), strict=True))
+    numeric = ~np.array([feature.indicator for feature in frame.features])
+    middle = np.where(numeric, (low + high) / 2, 0.0)
+    half = np.where(numeric, np.maximum((high - low) / 2, 1e-12), 1.0)
+    problem = ProportionalHazards(column_layout(frame))
+    pieces = problem.pieces
+
+    def encode(values: Values) -> tuple[np.ndarray, ...]:
+        rows = np.clip((frame.rows(values) - middle) / half, -1.0, 1.0)
+        whole = np.column_stack([rows, *read_times(values)])
+        # Who misses anything says nothing at all.
+        return (np.where(np.isfinite(whole).all(axis=1, keepdims=True), whole, np.nan),)
+
+    def present(study: Study, result: Result) -> dict[str, Any]:
+        found = fitted(terms_for(study), result.value)
+        slopes = np.diag(1 / (found.scale * half))
+        matrix = np.concatenate([np.zeros((len(slopes), pieces)), slopes], axis=1)
+        inference = Inference(
+            tuple(frame.names),
+            matrix @ found.theta,
+            matrix @ found.covariance @ matrix.T,
+            matrix @ found.sampling @ matrix.T,
+            determined(found.covariance, found.prior, matrix),
+            RATIO,
+        )
+        return {
+            "family": "proportional hazards",
+            "link": "log-hazard",
+            "target": schema.target,
+            "event": config.event,
+            "confidence": config.confidence,
+            "coefficients": inference.to_json(config.confidence),
+            "ratio": RATIO,
+            "names": list(inference.names),
+            "covariance": inference.covariance.tolist(),
+            "baseline": _baseline(
+                found, horizon, pieces, middle + half * found.centre, frame.names
+            ),
+            "rounds": found.rounds,
+            "note": " ".join(_notes(inference, horizon)),
+        }
+
+    return Posed(problem, problem.features + 2, encode, present)
+
+
+def _baseline(
+    found: Any, horizon: float, pieces: int, centre: np.ndarray, names: Sequence[str]
+) -> dict[str, Any]:
+    """Hazards of a record in the middle of all columns, by pieces of time."""
+    return {
+        "ends": [float(one) for one in horizon * found.ends],
+        "hazard": [float(one) for one in np.exp(found.theta[:pieces]) / horizon],
+        "at": {name: float(one) for name, one in zip(names, centre, strict=True)},
+    }
+
+
+def _notes(found: Inference, horizon: float) -> Iterator[str]:
+    yield (
+        "Coefficients are logarithms of hazard ratios, of events up to "
+        f"{horizon:g}; intervals and tests count sampling and the noise of privacy."
+    )
+    if found.drowned:
+        yield (
+            f"Noise drowned {', '.join(found.drowned)}: more records, a larger epsilon, tighter "
+            "bounds or fewer columns would help."
+        )
+
+
+def choose(config: HazardsConfig, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:
+    return Choice("hazard-scoring", "few noisy rounds of bounded martingale scores")
+
+
+def _learns(config: HazardsConfig, schema: Schema) -> str:
+    columns = columns_in_words(_features(config, schema))
+    return f"hazard ratios of {config.event} over {schema.target} by {columns}, with intervals"
+
+
+def draft(schema: Schema) -> str:
+    """The first category of two values is often the event."""
+    named = [
+        name
+        for name, column in schema.columns.items()
+        if isinstance(column, NamedColumn) and len(column.levels) == 2
+    ]
+    return f"event = {json.dumps(named[0], ensure_ascii=False)}\n" if named else ""
+
+
+HAZARDS = ModelKind(
+    "hazards",
+    "hazard ratios with valid intervals and tests, of times until an event",
+    HazardsConfig,
+    Target.NUMBER,
+    ProportionalHazards,
+    pose,
+    choose,
+    learns=_learns,
+    faults=faults,
+    draft=draft,
+    describes=True,
+)
+
+__all__ = ["HAZARDS", "HazardsConfig"]

@@ -1,0 +1,424 @@
+"""Survival analysis in one call: Kaplan-Meier curves of arrays, hazard ratios of a frame.
+
+    book = unisono.open_ledger("trial.ledger", dataset="trial", epsilon=3.0, delta=1e-6)
+    curves = unisono.KaplanMeier(horizon=60.0, labels=["placebo", "drug"])
+    curves.fit(months, died, groups=arm, epsilon=1.0, delta=1e-6, ledger=book)
+    print(curves)
+
+    ratios = unisono.HazardRatios(horizon=60.0, bounds={"age": (18, 100)},
+                                  categories={"arm": ["placebo", "drug"]})
+    print(ratios.fit(frame, "months", "died", epsilon=1.0, delta=1e-6, ledger=book))
+
+Horizons, bounds, categories and the names of groups are public, and never read from the data. Names
+of fitted attributes are those of lifelines.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unisono.algorithms.estimates import Estimate
+from unisono.algorithms.registry import algorithm_named
+from unisono.algorithms.survival_curves import as_text
+from unisono.core.certificate import Certificate, certify
+from unisono.core.costs import added
+from unisono.core.defaults import default_trust, warn_of_clipping
+from unisono.core.ledger import Ledger
+from unisono.core.privacy import Privacy
+from unisono.core.study import Party, Result, Study
+from unisono.core.trust import Trust
+from unisono.core.values import Private
+from unisono.data import as_table, listed
+from unisono.data import as_text as category_text
+from unisono.data.columns import NumericColumn
+from unisono.data.schema import Schema
+from unisono.engines import in_process
+from unisono.errors import ClippedValues, InvalidInput, warn
+from unisono.estimators.members import facts_of, given_ledgers, membership, public_sizes
+from unisono.models.hazards import HAZARDS
+from unisono.models.inference import as_text as coefficients_text
+from unisono.models.kaplan_meier import EVERYONE, KAPLAN_MEIER
+from unisono.models.model import ModelKind, Posed
+from unisono.releases.algorithm import AlgorithmKind
+from unisono.releases.together import together
+
+_TIME, _EVENT, _GROUP = "time", "event", "group"
+_DROP = {"missing": "drop record"}
+
+
+class KaplanMeier:
+    """Survival curves with pointwise intervals and simultaneous bands, by group.
+
+    `horizon` is where curves end: whoever is seen later counts as having outlasted it. `labels`
+    name the groups. `bins` are equal intervals of time, by a rule where they are left out.
+    """
+
+    def __init__(
+        self,
+        *,
+        horizon: float,
+        labels: Sequence[Any] | None = None,
+        bins: int | None = None,
+        log_rank: bool = True,
+        confidence: float = 0.95,
+    ) -> None:
+        self.horizon, self.labels, self.bins = horizon, labels, bins
+        self.log_rank, self.confidence = log_rank, confidence
+
+    def fit(
+        self,
+        durations: Any,
+        event_observed: Any = None,
+        groups: Any = None,
+        *,
+        epsilon: float,
+        ledger: Ledger | Mapping[Any, Ledger],
+        delta: float = 0.0,
+        parties: Any = None,
+        trust: str | Trust | None = None,
+        records: Any = None,
+        minimum_parties: int | None = None,
+        colluders: int | None = None,
+    ) -> "KaplanMeier":
+        """Times (n,), whether the event happened then (n,), by default always, and the group of
+        each record (n,). `parties` (n,) says whose each record is, where there are several, each
+        with its `ledger`. Under add-or-remove `records` is a public number of them for each party.
+
+        A record whose time is negative or missing, or whose group is none of the labels, counts
+        nowhere, and a warning says so here. The table and the test are one promise of epsilon.
+        """
+        horizon = _horizon(self.horizon)
+        names = _names(self.labels, groups)
+        columns = _columns(durations, event_observed, groups, names)
+        schema = _schema(horizon, names)
+        config = KAPLAN_MEIER.configured(
+            event=_EVENT,
+            by=_GROUP if names else None,
+            horizon=horizon,
+            bins=self.bins,
+            log_rank=bool(self.log_rank),
+            confidence=float(self.confidence),
+        )
+        shown, certificate = _learnt(
+            KAPLAN_MEIER,
+            config,
+            schema,
+            columns,
+            Privacy(epsilon, delta),
+            _Members(parties, ledger, trust, records, minimum_parties, colluders),
+        )
+        self._fitted(shown, certificate)
+        return self
+
+    def _fitted(self, shown: Mapping[str, Any], certificate: Certificate) -> None:
+        figures = shown["kaplan_meier"]
+        curves = figures["groups"]
+        self.figures_, self.note_, self.certificate_ = figures, shown["note"], certificate
+        first = next(iter(curves.values()))
+        self.timeline_ = np.array(first["times"])
+        self.survival_function_ = {name: _floats(own["survival"]) for name, own in curves.items()}
+        self.confidence_interval_ = {
+            name: np.array(own["interval"]).T for name, own in curves.items()
+        }
+        self.confidence_band_ = {name: np.array(own["band"]).T for name, own in curves.items()}
+        medians = {name: _value(own["median"]) for name, own in curves.items()}
+        means = {name: _value(own["restricted_mean"]) for name, own in curves.items()}
+        alone = list(curves) == [EVERYONE]
+        self.median_survival_time_ = medians[EVERYONE] if alone else medians
+        self.restricted_mean_survival_time_ = means[EVERYONE] if alone else means
+        self.log_rank_ = figures.get("log_rank")
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, fit for plotting."""
+        return dict(self.figures_)
+
+    @property
+    def text(self) -> str:
+        return f"{as_text(self.figures_)}\n{self.note_}"
+
+    @property
+    def epsilon_(self) -> float:
+        """What the fit cost, against the viewer who sees most."""
+        return self._released.epsilon
+
+    @property
+    def _released(self) -> Estimate:
+        return Estimate("Kaplan-Meier", 0.0, (0.0, 0.0), 0.95, "", self.certificate_)
+
+    def __str__(self) -> str:
+        if not hasattr(self, "figures_"):
+            return repr(self)
+        return f"{self.text}\n{_guarantee('Kaplan-Meier', self.certificate_)}"
+
+
+class HazardRatios:
+    """Hazard ratios of a frame's columns, with intervals and tests.
+
+    `bounds` of numbers and `categories` of others are public, and declare which columns explain
+    hazards; of a category the first value is the reference. Records are followed up to `horizon`.
+    """
+
+    def __init__(
+        self,
+        *,
+        horizon: float,
+        bounds: Mapping[str, tuple[float, float]] | None = None,
+        categories: Mapping[str, Sequence[Any]] | None = None,
+        confidence: float = 0.95,
+    ) -> None:
+        self.horizon, self.bounds, self.categories = horizon, bounds, categories
+        self.confidence = confidence
+
+    def fit(
+        self,
+        frame: Any,
+        duration_col: str,
+        event_col: str,
+        *,
+        epsilon: float,
+        delta: float,
+        ledger: Ledger | Mapping[Any, Ledger],
+        parties: Any = None,
+        trust: str | Trust | None = None,
+        records: Any = None,
+        minimum_parties: int | None = None,
+        colluders: int | None = None,
+    ) -> "HazardRatios":
+        """A frame of pandas, polars or Arrow, or a mapping of columns; `event_col` is 1 where the
+        event happened at the time. Records that miss anything count nowhere."""
+        if not isinstance(frame, Mapping):
+            frame = as_table(frame).columns
+        horizon = _horizon(self.horizon)
+        bounds, categories = dict(self.bounds or {}), dict(self.categories or {})
+        for name in (duration_col, event_col, *bounds, *categories):
+            if name not in frame:
+                there = ", ".join(map(str, frame))
+                raise InvalidInput(f"the frame has no column {name!r}: it has {there}")
+        for name in (duration_col, event_col):
+            if name in bounds or name in categories:
+                raise InvalidInput(f"{name!r} is time or event, and explains nothing: leave it out")
+        read = _columns(frame[duration_col], frame[event_col], None, ())
+        columns = {duration_col: read[_TIME], event_col: read[_EVENT]}
+        schema = _schema(horizon, (), duration_col, event_col)
+        explaining: dict[str, Any] = {
+            name: {"kind": "number", "bounds": tuple(map(float, own)), **_DROP}
+            for name, own in bounds.items()
+        }
+        for name, own in categories.items():
+            values = tuple(category_text(one) or "" for one in own)
+            explaining[name] = {"kind": "category", "values": values, **_DROP}
+        known = Schema.model_validate({"columns": explaining}).columns if explaining else {}
+        schema = schema.model_copy(update={"columns": {**schema.columns, **known}})
+        config = HAZARDS.configured(
+            event=event_col, horizon=horizon, confidence=float(self.confidence)
+        )
+        for _, words in HAZARDS.faults(config, schema):
+            raise InvalidInput(words)
+        for name, column in known.items():
+            columns[name] = column.read(listed(frame[name]))
+            if isinstance(column, NumericColumn):
+                warn_of_clipping(columns[name], *column.span, f"values of {name!r}")
+        if len({len(own) for own in columns.values()}) > 1:
+            raise InvalidInput("columns of the frame differ in length: give each record every one")
+        shown, self.certificate_ = _learnt(
+            HAZARDS,
+            config,
+            schema,
+            columns,
+            Privacy(epsilon, delta),
+            _Members(parties, ledger, trust, records, minimum_parties, colluders),
+        )
+        self.figures_, self.note_ = shown, shown["note"]
+        found = shown["coefficients"]
+
+        def by_name(what: str) -> dict[str, Any]:
+            return {name: own.get(what, float("nan")) for name, own in found.items()}
+
+        self.params_, self.standard_errors_ = by_name("estimate"), by_name("std_error")
+        self.hazard_ratios_, self.p_values_ = by_name("ratio"), by_name("p_value")
+        self.confidence_intervals_ = {
+            name: tuple(own.get("interval", (float("nan"),) * 2)) for name, own in found.items()
+        }
+        return self
+
+    def summary(self) -> str:
+        """A table as journals print it; what noise drowned has no numbers."""
+        figures = self.figures_
+        table = coefficients_text(figures["coefficients"], figures["ratio"], figures["confidence"])
+        return f"{table}\n{self.note_}"
+
+    def __str__(self) -> str:
+        if not hasattr(self, "figures_"):
+            return repr(self)
+        return f"{self.summary()}\n{_guarantee('hazard ratios', self.certificate_)}"
+
+
+class _Members(NamedTuple):
+    """Whose the records are, as a fit was told."""
+
+    parties: Any
+    ledger: Any
+    trust: Any
+    records: Any
+    minimum_parties: int | None
+    colluders: int | None
+
+
+def _learnt(
+    model: ModelKind,
+    config: Any,
+    schema: Schema,
+    columns: Mapping[str, np.ndarray],
+    promise: Privacy,
+    said: _Members,
+) -> tuple[dict[str, Any], Certificate]:
+    """What a model learns of these columns, in all of its stages, and what that showed."""
+    members = membership(said.parties, len(next(iter(columns.values()))))
+    ledgers = given_ledgers(said.ledger, members, None)
+    relation = ledgers[0].policy.relation
+    promise = replace(promise, relation=relation)
+    trust = default_trust(len(members.names)) if said.trust is None else Trust(said.trust)
+    sizes = public_sizes(said.records, members, relation)
+    chosen = model.choose(config, schema, promise, ledgers[0].policy.unit)
+    kind = algorithm_named(chosen.algorithm)
+    width = model.pose(config, schema, kind, promise).features
+    facts = facts_of(sizes, width, trust, relation, said.minimum_parties, said.colluders)
+
+    def made(kind: AlgorithmKind, part: Privacy) -> tuple[Posed, Study]:
+        posed = model.pose(config, schema, kind, part)
+        return posed, Study(kind.method(posed.problem, part, **posed.settings), facts, trust)
+
+    posed, study = made(kind, promise)
+    stages = [study]
+    if study.method.earlier is not None:
+        before, share = study.method.earlier
+        (_, first), (posed, study) = together(
+            promise,
+            share,
+            lambda part: made(before, part),
+            lambda part: made(kind, part),
+            lambda one, other: (one[1].costs, other[1].costs),
+        )
+        stages = [first, study]
+    rows = posed.encode(columns)[0].astype(np.float32)
+    books = dict(zip(members.names, ledgers, strict=True))
+    parties = [
+        Party(name, Private((rows[own],), name), books[name])
+        for name, own in zip(members.names, members.rows, strict=True)
+    ]
+    cost = added([one.cost for one in stages])
+    Ledger.check_all(ledgers, cost)  # all of it, before the first release
+    result: Result | None = None
+    for stage in stages:
+        begun = stage if result is None else stage.begun(result.value)
+        result = in_process.run(begun, parties, purpose=model.name)
+    assert result is not None
+    certificate = certify(
+        study,
+        books,
+        ledgers[0].accountant,
+        secure_sum=result.certificate.secure_sum,
+        costs=[cost] * len(books),
+    )
+    return posed.present(study, result), certificate
+
+
+def _guarantee(name: str, certificate: Certificate) -> str:
+    """What it cost, in the words of every other release."""
+    released = Estimate(name, 0.0, (0.0, 0.0), 0.95, "", certificate)
+    return str(released).removeprefix(released.text).lstrip("\n")
+
+
+def _horizon(given: Any) -> float:
+    horizon = float(given)
+    if not 0 < horizon < np.inf:
+        raise InvalidInput(
+            f"horizon = {given!r}: give a public time above zero, the last that counts"
+        )
+    return horizon
+
+
+def _names(labels: Sequence[Any] | None, groups: Any) -> tuple[str, ...]:
+    if groups is None:
+        if labels is not None:
+            raise InvalidInput("labels name groups, and fit got none: give groups, or no labels")
+        return ()
+    if labels is None:
+        raise InvalidInput(
+            "the groups' names are public, and never read from the data: name them, as "
+            "KaplanMeier(labels=['placebo', 'drug'], ...)"
+        )
+    names = tuple(category_text(one) or "" for one in labels)
+    if len(names) < 2 or "" in names:
+        raise InvalidInput(
+            f"labels = {list(labels)!r}: name two groups or more, none of them empty"
+        )
+    return names
+
+
+def _columns(
+    durations: Any, event_observed: Any, groups: Any, names: tuple[str, ...]
+) -> dict[str, np.ndarray]:
+    """What the model encodes; what cannot be used is missing."""
+    times = np.array(
+        [np.nan if one is None else float(one) for one in listed(durations)], dtype=float
+    )
+    events = np.ones(len(times)) if event_observed is None else _truths(event_observed)
+    lengths = {len(times), len(events)}
+    columns = {_EVENT: events}
+    if names:
+        code = {name: float(place) for place, name in enumerate(names)}
+        found = [code.get(category_text(one) or "", np.nan) for one in listed(groups)]
+        columns[_GROUP] = np.array(found, dtype=float)
+        lengths.add(len(found))
+    if len(lengths) > 1:
+        raise InvalidInput(
+            "durations, event_observed and groups differ in length: give each record all of them"
+        )
+    usable = np.isfinite(times) & (times >= 0)
+    whole = usable & np.all([np.isfinite(own) for own in columns.values()], axis=0)
+    if missing := int(np.count_nonzero(~whole)):
+        warn(
+            f"{missing} records count nowhere: their time is negative or missing, or their event "
+            "or group is unknown; how many there are is for your eyes only",
+            ClippedValues,
+        )
+    return {_TIME: np.where(usable, times, np.nan), **columns}
+
+
+def _truths(values: Any) -> np.ndarray:
+    """1 for an event, 0 for none; anything else is missing."""
+    found = []
+    for one in listed(values):
+        known = one is not None and one in (0, 1, False, True)
+        found.append(float(one) if known else np.nan)
+    return np.array(found, dtype=float)
+
+
+def _schema(
+    horizon: float, names: tuple[str, ...], time: str = _TIME, event: str = _EVENT
+) -> Schema:
+    """Any record may miss something: how many do is not public."""
+    columns: dict[str, Any] = {
+        # Times are not clipped to the horizon: an event there is one, and later ones are not.
+        time: {"kind": "number", "bounds": (0.0, 2 * horizon), **_DROP},
+        event: {"kind": "category", "values": ("censored", "event"), **_DROP},
+    }
+    if names:
+        columns[_GROUP] = {"kind": "category", "values": names, **_DROP}
+    return Schema.model_validate({"columns": columns, "target": time})
+
+
+def _floats(values: Sequence[float | None]) -> np.ndarray:
+    return np.array([np.nan if one is None else one for one in values], dtype=float)
+
+
+def _value(measure: Mapping[str, Any]) -> float:
+    """As lifelines: a median that is not reached is infinite, and what noise drowned is none."""
+    found = measure["value"]
+    return float("nan") if found is None else float(found)
+
+
+__all__ = ["HazardRatios", "KaplanMeier"]

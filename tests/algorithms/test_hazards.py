@@ -1,0 +1,313 @@
+"""Hazard ratios by bounded martingale scores: bounds, means, coverage, and what is refused.
+
+Statistical tests have fixed seeds; comments say how often a correct method would fail them.
+"""
+
+import json
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import unisono
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.algorithms import hazard_scoring
+from unisono.algorithms.hazard_scales import HAZARD_SCALES, HazardScales, scales_of
+from unisono.algorithms.hazard_scoring import HAZARD_SCORING, Asked, Point, record_scores
+from unisono.core.algorithm import Facts
+from unisono.core.ledger import Ledger
+from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
+from unisono.core.study import Party, Study
+from unisono.core.trust import Trust
+from unisono.core.values import Private
+from unisono.data.schema import Schema
+from unisono.engines import in_process
+from unisono.errors import InvalidInput
+from unisono.models.hazards import HAZARDS
+from unisono.problems.glm import Columns
+from unisono.problems.survival import BEYOND, ProportionalHazards
+from unisono.releases.rows import ScoredPoint
+from unisono.releases.together import together
+
+PROBLEM = ProportionalHazards((Columns("age", 1, number=True), Columns("arm", 1, number=False)), 3)
+TRUTH = {"age": 0.02, "arm=drug": -0.5}
+SCHEMA = Schema.model_validate(
+    {
+        "columns": {
+            "months": {"kind": "number", "bounds": (0.0, 200.0)},
+            "died": {"kind": "category", "values": ("no", "yes")},
+            "age": {"kind": "number", "bounds": (20.0, 100.0)},
+            "arm": {"kind": "category", "values": ("placebo", "drug")},
+        },
+        "target": "months",
+    }
+)
+
+
+def patients(n, generator):
+    age, arm = generator.normal(60, 12, n).clip(20, 100), generator.integers(0, 2, n)
+    risk = TRUTH["age"] * (age - 60) + TRUTH["arm=drug"] * arm
+    time = 40 * generator.weibull(1.2, n) * np.exp(-risk / 1.2)
+    censored = generator.exponential(80, n)
+    died = (time <= censored).astype(float)
+    return {"months": np.minimum(time, censored), "died": died, "age": age, "arm": 1.0 * arm}
+
+
+def asked(generator, theta=None, norms=(2.0, 3.0)):
+    """Public values of a round, with pieces that differ in length."""
+    p = PROBLEM.parameters
+    theta = generator.normal(size=p) if theta is None else theta
+    start = HazardScales(
+        jnp.array([0.1, 0.4]), jnp.array([0.3, 0.5]), jnp.array([0.0, 0.2, 0.7, 1.0]), 0.0, 0.5
+    )
+    point = Point(jnp.asarray(theta), jnp.asarray(generator.normal(size=(p, p))))
+    return Asked(point, start, *norms, jnp.ones(3) / math.sqrt(3))
+
+
+def rows(generator, n):
+    time = np.where(generator.random(n) < 0.1, BEYOND, generator.random(n))
+    time[:4] = 0.0, 0.2, 1.0, BEYOND
+    features = np.column_stack([generator.uniform(-1, 1, n), generator.integers(0, 2, n)])
+    return np.column_stack([features, time, generator.integers(0, 2, n)]).astype(np.float32)
+
+
+@pytest.mark.parametrize("norms", [(0.1, 0.1), (2.0, 0.5), (1e3, 1e3)])
+def test_no_record_adds_more_than_its_bound(norms):
+    """Points are in their balls before the release moves them there, whatever a record holds."""
+    generator = np.random.default_rng(1)
+    p, pieces = PROBLEM.parameters, PROBLEM.pieces
+    for _ in range(5):
+        public = asked(generator, norms=norms)
+        found = np.asarray(record_scores(PROBLEM, public, jnp.asarray(rows(generator, 500))))
+        assert found.shape == (500, (pieces + 2) * p + 3)
+        assert np.linalg.norm(found[:, :p], axis=1).max() <= 1 + 1e-4
+        assert np.linalg.norm(found[:, p : (pieces + 1) * p], axis=1).max() <= 1 + 1e-4
+
+
+def test_the_supremum_is_attained():
+    """Of one record, over all times and events: the bound is met, and not much too wide."""
+    generator = np.random.default_rng(2)
+    for _ in range(3):
+        public = asked(generator, norms=(1e-3, 1e9))
+        time = np.concatenate([np.linspace(1e-6, 1, 4001)] * 2)
+        event = np.repeat([0.0, 1.0], 4001)
+        same = np.column_stack([np.full(8002, 0.4), np.ones(8002), time, event])
+        found = record_scores(PROBLEM, public, jnp.asarray(same, jnp.float32))
+        longest = np.linalg.norm(np.asarray(found)[:, : PROBLEM.parameters], axis=1).max()
+        assert 0.99 < longest <= 1 + 1e-4
+
+
+def test_scores_have_mean_zero_at_the_truth():
+    """Stopped martingales: each of the five means is below 4.5 deviations; fails in 1 of 30,000."""
+    generator = np.random.default_rng(3)
+    n = 60_000
+    theta = np.array([0.3, 0.9, -0.2, 0.4, -0.6])
+    public = asked(generator, theta)
+    standard = np.column_stack([generator.uniform(-1, 1, n), generator.integers(0, 2, n)])
+    z = (standard - np.asarray(public.start.centre)) / np.asarray(public.start.scale)
+    hazard = np.exp(theta[:3] + (z @ theta[3:])[:, None]) * np.array([0.2, 0.5, 0.3])
+    left = generator.exponential(size=n)
+    ends, spent = np.array([0.0, 0.2, 0.7, 1.0]), np.zeros(n)
+    time = np.full(n, BEYOND)
+    for piece in range(3):
+        share = (left - spent) / hazard[:, piece]
+        here = (time == BEYOND) & (share < 1)
+        time[here] = ends[piece] + share[here] * (ends[piece + 1] - ends[piece])
+        spent += hazard[:, piece]
+    censored = generator.exponential(0.7, n)
+    event = (time <= censored) & (time < BEYOND)
+    seen = np.where(np.minimum(time, censored) > 1, BEYOND, np.minimum(time, censored))
+    made = np.column_stack([standard, seen, event])
+    scores = np.asarray(record_scores(PROBLEM, public, jnp.asarray(made, jnp.float32)))[:, :5]
+    assert np.abs(scores.mean(axis=0) / scores.std(axis=0) * math.sqrt(n)).max() < 4.5
+
+
+def test_sums_of_outer_products_are_as_near_as_single_ones():
+    """Two records of a point of several outer products: alone 1 and apart sqrt 2 at most."""
+    generator = np.random.default_rng(4)
+    kind = ScoredPoint(3, 3, points=4)
+    values = generator.normal(size=(4000, 3 + 12 + 3 + 3)) * generator.choice(
+        [0.1, 1, 9], (4000, 1)
+    )
+    made = np.asarray(kind.of(jnp.asarray(values, jnp.float32)), float)
+    assert made.shape == (4000, len(kind.exact))
+    assert np.linalg.norm(made, axis=1).max() <= kind.alone.l2 + 1e-5
+    assert np.abs(made).sum(axis=1).max() <= kind.alone.l1 + 1e-4
+    apart = np.linalg.norm(made[:2000] - made[2000:], axis=1).max()
+    assert 0.8 * kind.within.l2 < apart <= kind.within.l2 + 1e-5
+
+
+def test_pieces_follow_the_events():
+    """Without noise: about equally many events in each, and the hazards of the law."""
+    generator = np.random.default_rng(5)
+    n = 20_000
+    time = generator.exponential(0.5, n)
+    problem = ProportionalHazards((Columns("x", 1, number=True),))
+    event = (time <= 1).astype(float)
+    seen = np.where(time > 1, BEYOND, time)
+    made = np.column_stack([generator.uniform(-1, 1, n), seen, event]).astype(np.float32)
+    study = Study(
+        HAZARD_SCALES.method(problem, Privacy(900.0, 1e-6)), Facts((n,), 3, 1), Trust.LOCAL
+    )
+    book = Ledger.in_memory(Policy("all", Budget(1e3, 1e-5)), ACCOUNTANT, seed=1)
+    found = scales_of(problem, in_process.run(study, [Party("all", Private((made,)), book)]).value)
+    counts = np.histogram(time, found.ends)[0]
+    assert counts == pytest.approx(np.full(6, event.sum() / 6), rel=0.1)
+    assert np.exp(found.log_hazards) == pytest.approx(np.full(6, 2.0), rel=0.1)
+    assert found.events == pytest.approx(event.mean(), abs=0.01)
+    assert (np.diff(scales_of(problem, None).ends) > 0).all()
+
+
+def test_pieces_are_never_empty_intervals():
+    """Whatever noise does to the table: ends rise from 0 to 1."""
+    generator = np.random.default_rng(6)
+    problem = ProportionalHazards((Columns("x", 1, number=True),))
+    for noise in (0.0, 10.0, 1e4):
+        cells = noise * generator.normal(size=32 + 41)
+        found = scales_of(problem, np.concatenate([cells, [1.0, 100.0]]))
+        assert found.ends[[0, -1]].tolist() == [0.0, 1.0]
+        assert (np.diff(found.ends) > 0.01).all()
+        assert np.isfinite(found.log_hazards).all()
+
+
+# ------------------------------------------------------------- the regression
+
+
+def planned(n, epsilon, **settings):
+    config = HAZARDS.configured(event="died", horizon=60.0, **settings)
+    facts = Facts((n // 2, n - n // 2), 4, 2)
+
+    def made(kind, part):
+        posed = HAZARDS.pose(config, SCHEMA, kind, part)
+        return posed, Study(kind.method(posed.problem, part), facts, Trust.SECURE_SUM)
+
+    return together(
+        Privacy(epsilon, 1e-6),
+        hazard_scoring.SCALES_SHARE,
+        lambda part: made(HAZARD_SCALES, part),
+        lambda part: made(HAZARD_SCORING, part),
+        lambda one, other: (one[1].costs, other[1].costs),
+    )
+
+
+def fitted(plan, values, seed):
+    (_, first), (posed, second) = plan
+    whole = posed.encode(values)[0].astype(np.float32)
+    parties = [
+        Party(
+            str(place),
+            Private((own,)),
+            Ledger.in_memory(Policy(str(place), Budget(1e4, 1e-6)), ACCOUNTANT, seed=seed),
+        )
+        for place, own in enumerate(np.array_split(whole, 2))
+    ]
+    found = in_process.run(first, parties).value
+    return posed.present(second, in_process.run(second.begun(found), parties))
+
+
+def test_hazard_ratios_without_noise_are_those_of_the_model():
+    shown = fitted(planned(20_000, 500.0), patients(20_000, np.random.default_rng(7)), 1)
+    shown = json.loads(json.dumps(shown))
+    for name, true in TRUTH.items():
+        own = shown["coefficients"][name]
+        assert own["determined"]
+        assert abs(own["estimate"] - true) < 4 * own["std_error"]
+        assert own["std_error"] < 0.06 * abs(true) + 0.02
+        assert own["ratio"] == pytest.approx(math.exp(own["estimate"]))
+    ends, hazards = shown["baseline"]["ends"], shown["baseline"]["hazard"]
+    assert (ends[0], ends[-1]) == (0.0, 60.0)
+    assert hazards == pytest.approx([1.2 / 40 * (30 / 40) ** 0.2] * 6, rel=0.7)
+
+
+def coverage(n, epsilon, fits, seed):
+    plan, generator = planned(n, epsilon), np.random.default_rng(seed)
+    held = []
+    for number in range(fits):
+        shown = fitted(plan, patients(n, generator), 1000 * seed + number)["coefficients"]
+        for name, true in TRUTH.items():
+            low, high = shown[name]["interval"] if shown[name]["determined"] else (-9.0, 9.0)
+            held.append(low <= true <= high)
+    return float(np.mean(held))
+
+
+def test_intervals_cover_quickly():
+    """15 fits, 30 intervals: a method that covers 94 % holds fewer than 25 in 1 of 250."""
+    assert coverage(4000, 1.0, 15, seed=8) >= 25 / 30
+
+
+@pytest.mark.slow
+def test_intervals_cover():
+    """300 fits, 600 intervals: a method that covers 94.5 % fails this in 1 of 500."""
+    assert coverage(4000, 1.0, 300, seed=9) > 0.918
+
+
+def ledger(epsilon=3.0):
+    return Ledger.in_memory(Policy("trial", Budget(epsilon, 1e-5)), ACCOUNTANT, seed=4)
+
+
+def frame(n=1500):
+    values = patients(n, np.random.default_rng(10))
+    return {**values, "arm": [("placebo", "drug")[int(one)] for one in values["arm"]]}
+
+
+DECLARED = {"bounds": {"age": (20, 100)}, "categories": {"arm": ["placebo", "drug"]}}
+
+
+def test_hazard_ratios_of_a_frame_in_one_call():
+    book = ledger()
+    model = unisono.HazardRatios(horizon=60.0, **DECLARED)
+    found = model.fit(frame(), "months", "died", epsilon=2.5, delta=1e-6, ledger=book)
+    assert found is model
+    assert book.grants == 2
+    assert list(model.params_) == ["age", "arm=drug"]
+    for name, true in TRUTH.items():
+        low, high = model.confidence_intervals_[name]
+        assert low <= true <= high
+        assert model.hazard_ratios_[name] == pytest.approx(math.exp(model.params_[name]))
+    assert "hazard ratio" in model.summary()
+    assert "guarantee: epsilon = 2." in str(model)
+
+
+@pytest.mark.parametrize(
+    ("made", "columns", "message"),
+    [
+        ({"horizon": 0.0}, ("months", "died"), "give a public time above zero"),
+        ({}, ("days", "died"), "no column 'days': it has months, died, age, arm"),
+        ({"bounds": {"months": (0, 9)}}, ("months", "died"), "explains nothing"),
+        ({"bounds": {}, "categories": {}}, ("months", "died"), "no column is left"),
+        ({"bounds": {"age": (9, 1)}}, ("months", "died"), "are no range"),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_is_spent(made, columns, message):
+    book = ledger()
+    with pytest.raises(ValueError, match=message):
+        unisono.HazardRatios(**{"horizon": 60.0, **DECLARED, **made}).fit(
+            frame(60), *columns, epsilon=1.0, delta=1e-6, ledger=book
+        )
+    assert book.grants == 0
+
+
+def test_pure_epsilon_is_refused():
+    with pytest.raises(InvalidInput, match="its noise is Gaussian; set delta"):
+        Study(HAZARD_SCORING.method(PROBLEM, Privacy(1.0)), Facts((50,), 4, 1), Trust.LOCAL)
+
+
+def test_rows_of_another_width_are_refused():
+    with pytest.raises(InvalidInput, match="rows of 3 numbers for 2 features, time and event"):
+        PROBLEM.parts(np.zeros((5, 3)))
+
+
+def test_the_schema_is_checked():
+    def faults(**settings):
+        return [words for _, words in HAZARDS.faults(HAZARDS.configured(**settings), SCHEMA)]
+
+    assert faults(event="died") == []
+    assert "is no column" in faults(event="death")[0]
+    assert "beyond the bounds" in faults(event="died", horizon=300.0)[0]
+    alone = SCHEMA.model_copy(
+        update={"columns": {n: SCHEMA.columns[n] for n in ("months", "died")}}
+    )
+    [(_, words)] = HAZARDS.faults(HAZARDS.configured(event="died"), alone)
+    assert "no column is left" in words

@@ -63,12 +63,12 @@ def programs_of_their_own(request):
 @pytest.fixture
 def labels_are_public(monkeypatch):
     """scikit-learn's checks make up records whose labels no parameter names."""
-    from unisono.estimators import bayesian, classifiers, networks
+    from unisono.estimators import bayesian, classifiers, glm, networks
 
     def public_classes(estimator, y, classes, binary, given, checked=classifiers.public_classes):
         return checked(estimator, y, np.unique(y) if classes is None else classes, binary, given)
 
-    for module in (bayesian, classifiers, networks):
+    for module in (bayesian, classifiers, glm, networks):
         monkeypatch.setattr(module, "public_classes", public_classes)
 
 

@@ -19,6 +19,7 @@ from scipy.stats import norm
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
+from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import unisono
@@ -273,6 +274,7 @@ COUNTS = {"family": "poisson", "target_bounds": (0, 20)}
         ({"offset_bounds": (0, 1)}, {"offset": np.full(RECORDS, np.nan)}, "no finite"),
         ({}, {"sample_weight": np.ones(RECORDS)}, "largest_weight = None"),
         ({"largest_weight": 2.0}, {"sample_weight": -np.ones(RECORDS)}, "negative numbers"),
+        ({"largest_weight": 2.0}, {"sample_weight": np.zeros(RECORDS)}, "zeros only"),
     ],
 )
 def test_refusals_say_why_and_spend_nothing(changed, given, words):
@@ -321,7 +323,8 @@ def test_rates_of_an_exposure():
     assert np.all(np.abs(model.coef_ - usual.coef_) < 2 * model.bse_[1:])
     one = model.predict(X)
     assert np.allclose(model.predict(X, exposure=years), years * one)
-    assert 0.5 < model.score(X, y, exposure=years) < 1
+    explained = d2_tweedie_score(y, years * usual.predict(X), power=1)
+    assert model.score(X, y, exposure=years) == pytest.approx(explained, abs=0.02)
     assert "rate ratio" in str(model.summary())
 
 

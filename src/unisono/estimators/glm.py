@@ -407,8 +407,12 @@ class PrivateGLM(PrivateEstimator):
                     "weights, known without looking at the data; nothing was spent"
                 )
             own = _column("sample_weight", weights, records)
-            if (own < 0).any():
-                raise InvalidInput("sample_weight holds negative numbers; nothing was spent")
+            if (own < 0).any() or not own.any():
+                what = "negative numbers" if own.any() else "zeros only"
+                raise InvalidInput(
+                    f"sample_weight holds {what}: a weight says how much a record counts, and some "
+                    "must count; nothing was spent"
+                )
             weight = _within(own, 0.0, largest, "weights") / largest
         return _Beside(added_up, weight)
 
@@ -496,10 +500,8 @@ class PrivateGLM(PrivateEstimator):
 
     # ------------------------------------------------------------- prediction
 
-    def decision_function(self, X: Any, offset: Any = None, exposure: Any = None) -> np.ndarray:
-        """Scores η (n,). Features outside the bounds of `fit` are clipped to them, as there. A
-        coefficient that is not determined counts with the mean of its posterior, which is drawn to
-        zero by the weak prior; a `DrownedByNoise` warning says so."""
+    def _scores(self, X: Any, offset: Any = None, exposure: Any = None) -> np.ndarray:
+        """η (n,)."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         if self.inference_.drowned:
@@ -515,22 +517,31 @@ class PrivateGLM(PrivateEstimator):
 
     def predict(self, X: Any, offset: Any = None, exposure: Any = None) -> np.ndarray:
         """The likelier label of every row (binomial), or its expected target; counts are those of
-        one unit of exposure, where none is given. See `decision_function`."""
-        scores = self.decision_function(X, offset, exposure)
+        one unit of exposure, where none is given.
+
+        Features outside the bounds of `fit` are clipped to them, as there. A coefficient that is
+        not determined counts with the mean of its posterior, which is drawn to zero by the weak
+        prior; a `DrownedByNoise` warning says so."""
+        scores = self._scores(X, offset, exposure)
         if self.family == "binomial":
             return np.asarray(self.classes_[(scores > 0).astype(int)])
         return np.exp(np.minimum(scores, 700.0)) if self.family == "poisson" else scores
 
     @available_if(_binomial)
+    def decision_function(self, X: Any, offset: Any = None) -> np.ndarray:
+        """Log-odds (n,) of the second class."""
+        return self._scores(X, offset)
+
+    @available_if(_binomial)
     def predict_proba(self, X: Any, offset: Any = None) -> np.ndarray:
         """Probabilities (n, 2) of the classes at the estimate."""
-        scores = self.decision_function(X, offset)
+        scores = self._scores(X, offset)
         return np.stack([expit(-scores), expit(scores)], axis=1)
 
     @available_if(_binomial)
     def predict_log_proba(self, X: Any, offset: Any = None) -> np.ndarray:
         """Logarithms of `predict_proba`."""
-        scores = self.decision_function(X, offset)
+        scores = self._scores(X, offset)
         return -np.stack([np.logaddexp(0, scores), np.logaddexp(0, -scores)], axis=1)
 
     def score(

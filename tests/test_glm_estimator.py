@@ -23,11 +23,14 @@ from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import unisono
+from unisono.algorithms.fisher_scoring import Fitted
 from unisono.core.trust import FINAL_MODEL, Relation
 from unisono.errors import BudgetExceeded, InvalidInput
 from unisono.estimators import DrownedByNoise, FewEvents, NotConverged, PrivateGLM
+from unisono.models.glm import _doubts
 from unisono.models.inference import NOT_DETERMINED, Inference
 from unisono.models.summary import RegressionSummary
+from unisono.problems.glm import Columns, GeneralizedLinear
 
 # A test's seeds and budgets are its own; that users are told of theirs is tested elsewhere.
 pytestmark = pytest.mark.filterwarnings(
@@ -196,19 +199,19 @@ def test_no_record_stays_in_a_fitted_model(model):
 # ------------------------------------------------------------- what it costs
 
 
-def test_the_ledger_is_charged_what_the_certificate_says():
+def test_a_ledger_on_disk_is_charged_what_the_certificate_says(tmp_path):
     X, y = binomial()
-    ledger = unisono.Ledger.in_memory(
-        unisono.Policy("clinic", unisono.Budget(1.5 * EPSILON, DELTA)), unisono.ACCOUNTANT, seed=3
-    )
-    model = estimator(ledger=ledger).fit(X, y)
+    place = tmp_path / "clinic.ledger"
+    ledger = unisono.open_ledger(place, "clinic", epsilon=1.5 * EPSILON, delta=DELTA)
+    model = estimator(ledger=ledger, random_state=None).fit(X, y)
+    assert not model.certificate_.simulated
     epsilon = model.certificate_.epsilon(FINAL_MODEL, Relation.REPLACE_ONE)
     assert 0.9 * EPSILON < epsilon <= EPSILON
     assert model.epsilon_spent_ == pytest.approx(epsilon)
     spent = ledger.spent(FINAL_MODEL, DELTA)
     assert spent == pytest.approx(epsilon)
     with pytest.raises(BudgetExceeded):
-        estimator(ledger=ledger).fit(X, y)
+        estimator(ledger=ledger, random_state=None).fit(X, y)
     again = ledger.spent(FINAL_MODEL, DELTA)
     assert again == spent  # a fit that cannot be paid as a whole releases no scales either
 
@@ -228,6 +231,20 @@ def test_separated_classes_are_told():
     with pytest.warns(NotConverged, match="too near to zero"):
         model = estimator().fit(X, (X[:, 1] > 0).astype(int))
     assert "too near to zero" in str(model.summary())
+
+
+@pytest.mark.parametrize(
+    ("family", "widest"), [("binomial", 2.0), ("poisson", 0.75), ("gaussian", math.inf)]
+)
+def test_effects_that_few_rounds_do_not_reach_are_doubted(family, widest):
+    """By the spread of scores, of which what noise adds is taken off."""
+    problem = GeneralizedLinear(family, (Columns("x", 1, number=True),), (0.0, 1.0))
+    one, noise = np.ones(1), np.diag([9.0, 0.25])
+    for slope, doubted in ((0.9, False), (1.1, widest < math.inf)):
+        effect = slope * min(widest, 10.0)
+        theta = np.array([5.0, math.sqrt(effect**2 + 0.25)])
+        found = Fitted(theta, noise, noise, np.ones(2), one, one, 3)
+        assert bool(_doubts(problem, found)) == doubted
 
 
 def test_a_constant_column_is_not_determined():

@@ -365,7 +365,9 @@ def test_private_bounds_are_paid_for():
     X, y = binomial()
     model = estimator(bounds="private").fit(X, y)
     assert 0 < model.bounds_epsilon_ < EPSILON
-    assert model.certificate_.epsilon(FINAL_MODEL, Relation.REPLACE_ONE) <= EPSILON
+    epsilon = model.certificate_.epsilon(FINAL_MODEL, Relation.REPLACE_ONE)
+    assert epsilon <= EPSILON
+    assert model.epsilon_spent_ == pytest.approx(epsilon)  # ranges, scales and rounds
     usual = LogisticRegression(C=1e6, max_iter=5000).fit(X, y)
     assert np.all(np.abs(model.coef_ - usual.coef_[0]) < 1.5 * model.bse_[1:])
 

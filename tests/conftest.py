@@ -63,12 +63,13 @@ def programs_of_their_own(request):
 @pytest.fixture
 def labels_are_public(monkeypatch):
     """scikit-learn's checks make up records whose labels no parameter names."""
-    from unisono.estimators import classifiers
+    from unisono.estimators import classifiers, glm
 
     def public_classes(estimator, y, classes, binary, given, checked=classifiers.public_classes):
         return checked(estimator, y, np.unique(y) if classes is None else classes, binary, given)
 
-    monkeypatch.setattr(classifiers, "public_classes", public_classes)
+    for module in (classifiers, glm):
+        monkeypatch.setattr(module, "public_classes", public_classes)
 
 
 @pytest.fixture

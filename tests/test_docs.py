@@ -30,6 +30,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 # Blocks that take seconds each to compile; others of the same kind stay.
 SLOW = {
     "bayesian": {1, 2},
+    "inference": {0},
     "documents": {0, 1, 2, 3, 4},  # tests/test_documents.py runs them, with what follows on them
     "networks": {0, 2, 3, 4, 5},
     "algorithms/dp-ftrl": {0},

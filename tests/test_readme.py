@@ -53,6 +53,7 @@ def test_public_names_exist_and_are_pinned():
         "PrivacyCurve",
         "PrivacyWarning",
         "Private",
+        "PrivateGLM",
         "PrivateScaler",
         "RandomizedResponse",
         "Relation",

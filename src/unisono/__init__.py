@@ -61,6 +61,7 @@ _PLACES = {
         "PredictableNoiseWarning",
         "PrivacyWarning",
     ),
+    "unisono.estimators.glm": ("PrivateGLM",),
     "unisono.mechanisms": ("MECHANISMS",),
     "unisono.releases.algorithm": ("Algorithm",),
     "unisono.scaling": ("PrivateScaler",),

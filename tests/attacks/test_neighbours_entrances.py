@@ -25,6 +25,7 @@ from unisono.estimators import (
     BayesianLinearRegression,
     BayesianLogisticRegression,
     PrivateClassifier,
+    PrivateGLM,
     PrivateLinearSVC,
     PrivateLogisticRegression,
     PrivateRegressor,
@@ -297,6 +298,8 @@ ESTIMATORS = {
         **PRIVATE, target_bounds=(-1.0, 1.0), noise_std=0.5
     ),
     "bayesian-logistic": lambda: BayesianLogisticRegression(**PRIVATE, classes=[0, 1]),
+    "glm": lambda: PrivateGLM(**PRIVATE, classes=[0, 1]),
+    "glm-gaussian": lambda: PrivateGLM("gaussian", **PRIVATE, target_bounds=(-1.0, 1.0)),
     "network": lambda: PrivateClassifier(**PRIVATE, **CLASSES, hidden=(3,), epochs=2),
     "regressor": lambda: PrivateRegressor(
         **PRIVATE, target_bounds=(-1.0, 1.0), hidden=(3,), epochs=2
@@ -335,7 +338,7 @@ def test_one_row_changes_nothing_that_an_algorithm_sees_of_others(monkeypatch, n
     generator = np.random.default_rng(3)
     finite = EXTREMES[np.isfinite(EXTREMES)].astype(float)
     size = 16
-    numbers = name in ("ridge", "bayesian-linear", "regressor", "private-target")
+    numbers = name in ("ridge", "bayesian-linear", "regressor", "private-target", "glm-gaussian")
     rows = generator.uniform(-1, 1, size=(size, 3))
     labels = generator.uniform(-1, 1, size) if numbers else np.arange(size) % 2
     agreed, columns = given_to_the_engine(monkeypatch, ESTIMATORS[name](), rows, labels)

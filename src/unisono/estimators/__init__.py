@@ -6,6 +6,7 @@ model = PrivateLogisticRegression(epsilon=1.0, delta=1e-5, bounds=(low, high),
 model.fit(X, y, parties=hospital)
 print(model.certificate_.text())
 
+`PrivateGLM` has coefficients with valid intervals and tests.
 `BayesianLinearRegression` and `BayesianLogisticRegression` answer with a `Posterior`.
 
 Names are imported when they are first used: a party of a study needs the scaling of columns that is
@@ -14,11 +15,13 @@ here, and not scikit-learn, which takes 50 MB.
 
 from unisono.estimators.bayesian import BayesianLinearRegression, BayesianLogisticRegression
 from unisono.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
+from unisono.estimators.glm import PrivateGLM
 from unisono.estimators.networks import PrivateClassifier, PrivateRegressor
 from unisono.estimators.ridge import PrivateRidge
 from unisono.estimators.search import Selected, private_search
 from unisono.estimators.statements import (
     DrownedByNoise,
+    FewEvents,
     NotConverged,
     RepeatedFits,
     UnboundedFeatures,
@@ -29,9 +32,11 @@ __all__ = [
     "BayesianLinearRegression",
     "BayesianLogisticRegression",
     "DrownedByNoise",
+    "FewEvents",
     "NotConverged",
     "Posterior",
     "PrivateClassifier",
+    "PrivateGLM",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
     "PrivateRegressor",

@@ -152,7 +152,7 @@ class PrivateEstimator(BaseEstimator):
         first, plan = self._planned(facts, trust, promise, planned)
         studies = [plan.study] if first is None else [first.study, plan.study]
         records = self._held(records, studies)
-        costs = [study.cost for study in studies]
+        costs = [plan.cost] if first is None else [first.study.cost, plan.cost]
         ledgers = self._ledgers(records, added(costs), budget, relation)
 
         if plan.study.algorithm.by_company(facts) and isinstance(records, FitRecords):

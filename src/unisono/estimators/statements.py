@@ -29,8 +29,13 @@ class DrownedByNoise(UserWarning):
     """Noise drowned the data in some directions, where a posterior falls back to the prior."""
 
 
+class FewEvents(UserWarning):
+    """The rarer of two outcomes has too few records for so many coefficients, by noisy counts."""
+
+
 class NotConverged(UserWarning):
-    """The rounds of a run disagree by more than their noise: intervals are not to be trusted."""
+    """The rounds of a run disagree by more than their noise, or are too few for so large effects:
+    intervals are not to be trusted."""
 
 
 UNBOUNDED = (
@@ -119,6 +124,7 @@ __all__ = [
     "UNBOUNDED_TARGETS",
     "UNKNOWN_SPREAD",
     "DrownedByNoise",
+    "FewEvents",
     "NotConverged",
     "RepeatedFits",
     "UnboundedFeatures",

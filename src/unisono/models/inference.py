@@ -31,7 +31,8 @@ NOT_DETERMINED = "not determined: noise hides what data say"
 class Inference:
     """`estimate` (p,) of `names`, their `covariance` (p, p), the part of it that a sample without
     noise would have (`sampling`), and which are `determined` (p,). The intercept comes first.
-    `ratio` says what exp(estimate) is called, where it has a name."""
+    `ratio` says what exp(estimate) is called, where it has a name; `doubts` say in sentences why
+    estimates and intervals may be wrong."""
 
     names: tuple[str, ...]
     estimate: np.ndarray
@@ -39,6 +40,7 @@ class Inference:
     sampling: np.ndarray
     determined: np.ndarray
     ratio: str = ""
+    doubts: tuple[str, ...] = ()
 
     @property
     def std_error(self) -> np.ndarray:
@@ -123,6 +125,7 @@ class Inference:
             matrix @ self.sampling @ matrix.T,
             self.determined,
             self.ratio,
+            self.doubts,
         )
 
 

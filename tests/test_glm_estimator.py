@@ -1,0 +1,396 @@
+"""PrivateGLM: coefficients, intervals and tests in the user's units, ledgers, and bad input.
+
+One small fit is compiled once and shared: what is fitted elsewhere in the fast tests has the same
+public facts, and so the same program.
+"""
+
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+pytest.importorskip("pandas", reason="pandas is not installed")
+
+import pandas
+from scipy.stats import norm
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
+from sklearn.metrics import d2_tweedie_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import unisono
+from unisono.algorithms.fisher_scoring import Fitted
+from unisono.core.trust import FINAL_MODEL, Relation
+from unisono.errors import BudgetExceeded, InvalidInput
+from unisono.estimators import DrownedByNoise, FewEvents, NotConverged, PrivateGLM
+from unisono.models.glm import _doubts
+from unisono.models.inference import NOT_DETERMINED, Inference
+from unisono.models.summary import RegressionSummary
+from unisono.problems.glm import Columns, GeneralizedLinear
+
+# A test's seeds and budgets are its own; that users are told of theirs is tested elsewhere.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::unisono.PredictableNoiseWarning", "ignore::unisono.FreshBudgetWarning"
+)
+RECORDS, EPSILON, DELTA = 1500, 30.0, 1e-6
+LOW, HIGH = np.array([20.0, -4.0, 0.0]), np.array([90.0, 4.0, 1.0])
+NAMES = ["age", "marker", "smokes"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory):
+    """Compiled programs of the tests stay out of the user's own cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+        yield
+
+
+def columns(seed=0, records=RECORDS):
+    generator = np.random.default_rng(seed)
+    age = np.clip(generator.normal(55, 12, records), 20, 90)
+    marker = np.clip(generator.normal(0, 1, records), -4, 4)
+    smokes = generator.integers(0, 2, records).astype(float)
+    scores = -0.4 + 0.03 * (age - 55) + 0.5 * marker + 0.6 * smokes
+    return np.column_stack([age, marker, smokes]), scores, generator
+
+
+def binomial(seed=0):
+    X, scores, generator = columns(seed)
+    return X, (generator.random(RECORDS) < 1 / (1 + np.exp(-scores))).astype(int)
+
+
+def estimator(**changed):
+    usual = {"bounds": (LOW, HIGH), "classes": [0, 1], "random_state": 7}
+    return PrivateGLM(epsilon=EPSILON, delta=DELTA, **{**usual, **changed})
+
+
+@pytest.fixture(scope="module")
+def model():
+    X, y = binomial()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return estimator().fit(pandas.DataFrame(X, columns=NAMES), y)
+
+
+# ------------------------------------------------------------- what is found
+
+
+def test_it_agrees_with_a_fit_without_noise(model):
+    """At so large an epsilon an estimate lies within a fraction of its error of the usual one. The
+    seed is fixed; a wrong unit, sign or reference would be many errors away."""
+    usual = LogisticRegression(C=1e6, max_iter=5000).fit(*binomial())
+    params = np.r_[usual.intercept_, usual.coef_[0]]
+    assert model.determined_.all()
+    assert np.all(np.abs(model.params_ - params) < 0.75 * model.bse_)
+    chances = usual.predict_proba(binomial()[0])[:, 1]
+    design = np.column_stack([np.ones(RECORDS), binomial()[0]])
+    information = design.T @ (design * (chances * (1 - chances))[:, None])
+    errors = np.sqrt(np.diagonal(np.linalg.inv(information)))
+    assert np.all(model.bse_ > 0.9 * errors)
+    assert np.all(model.bse_ < 1.6 * errors)
+
+
+def test_tests_and_intervals_follow_from_estimates_and_errors(model):
+    assert np.array_equal(np.r_[model.intercept_, model.coef_], model.params_)
+    assert np.allclose(model.zvalues_, model.params_ / model.bse_)
+    assert np.allclose(model.pvalues_, 2 * norm.sf(np.abs(model.zvalues_)))
+    assert np.allclose(np.diagonal(model.cov_params_), model.bse_**2)
+    for alpha in (0.05, 0.2):
+        reach = norm.isf(alpha / 2) * model.bse_
+        ends = np.column_stack([model.params_ - reach, model.params_ + reach])
+        assert np.allclose(model.conf_int(alpha), ends)
+    one = model.wald_test("marker")
+    assert one.statistic == pytest.approx(model.zvalues_[2] ** 2)
+    assert one.p_value == pytest.approx(model.pvalues_[2])
+    assert model.wald_test(["age", "marker"]).degrees == 2
+    assert ((model.privacy_share_ >= 0) & (model.privacy_share_ < 1)).all()
+
+
+def test_names_are_those_of_a_frame(model):
+    assert model.names_ == ("intercept", *NAMES)
+    with pytest.raises(InvalidInput, match=r"'smoke' is no coefficient.*did you mean"):
+        model.wald_test("smoke")
+    X, y = binomial()
+    assert estimator().fit(X, y).names_ == ("intercept", "x0", "x1", "x2")
+    with pytest.raises(InvalidInput, match="same name"):
+        estimator().fit(pandas.DataFrame(X, columns=["age", "intercept", "smokes"]), y)
+
+
+def test_units_are_the_users(model):
+    """In months, a year's effect is twelve times as large; nothing else changes."""
+    X, y = binomial()
+    months = np.array([12.0, 1.0, 1.0])
+    other = estimator(bounds=(LOW * months, HIGH * months)).fit(X * months, y)
+    assert np.allclose(other.coef_ * months, model.coef_)
+    assert np.allclose(other.bse_[1:] * months, model.bse_[1:])
+    assert np.allclose(other.pvalues_, model.pvalues_)
+
+
+def test_the_second_class_is_modelled(model):
+    X, y = binomial()
+    named = estimator(classes=["sick", "well"]).fit(X, np.where(y == 1, "well", "sick"))
+    assert np.allclose(named.params_, model.params_)
+    assert named.classes_.tolist() == ["sick", "well"]
+    assert set(named.predict(X)) == {"sick", "well"}
+    assert "log-odds of well" in str(named.summary())
+
+
+def test_prediction(model):
+    X, y = binomial()
+    frame = pandas.DataFrame(X, columns=NAMES)
+    chances = model.predict_proba(frame)
+    assert np.allclose(chances[:, 1], 1 / (1 + np.exp(-model.intercept_ - X @ model.coef_)))
+    assert np.allclose(np.exp(model.predict_log_proba(frame)), chances)
+    assert np.array_equal(model.predict(frame), chances[:, 1] > 0.5)
+    assert model.score(frame, y) == np.mean(model.predict(frame) == y)
+    far = frame.assign(age=1000.0)
+    assert np.allclose(model.predict_proba(far), model.predict_proba(frame.assign(age=90.0)))
+
+
+@pytest.mark.filterwarnings(
+    "ignore:Unknown section Guarantee:UserWarning"
+)  # scikit-learn's diagram
+def test_the_summary_says_it_all(model):
+    text = str(model.summary())
+    for word in ("logit", "1,500", "30, 1e-06", "P>|z|", "[0.025", "odds ratio", "SIMULATION"):
+        assert word in text
+    assert "[0.05" in str(model.summary(alpha=0.1))
+    assert text.index("intercept") < text.index("age") < text.index("smokes")
+    page = model.summary()._repr_html_()
+    assert "<table" in page
+    assert "smokes" in page
+    assert page in model._repr_mimebundle_()["text/html"]
+    assert "unisono-glm" not in estimator()._repr_mimebundle_()["text/html"]
+
+
+def test_what_is_not_determined_has_a_row_without_numbers():
+    two = np.diag([0.04, 0.09])
+    known = np.array([True, False])
+    found = Inference(("intercept", "<dose>"), np.array([1.0, 123.0]), two, two, known, "odds")
+    summary = RegressionSummary("title", {"Family": "binomial"}, found, ["one note"])
+    row = next(line for line in str(summary).splitlines() if "<dose>" in line)
+    assert NOT_DETERMINED in row
+    assert "123" not in str(summary)
+    assert "&lt;dose&gt;" in summary.as_html()
+    assert "123" not in summary.as_html()
+
+
+def test_it_has_scikit_learns_manners(model):
+    assert is_classifier(PrivateGLM())
+    assert is_regressor(PrivateGLM("poisson"))
+    assert not hasattr(PrivateGLM("gaussian"), "predict_proba")
+    assert clone(model).get_params() == model.get_params()
+    assert unisono.PrivateGLM is PrivateGLM
+    with pytest.raises(NotFittedError):
+        PrivateGLM().summary()
+
+
+def test_no_record_stays_in_a_fitted_model(model):
+    X, _ = binomial()
+    kept = pickle.dumps(model)
+    assert len(kept) < X.nbytes
+    assert X[3, 1].tobytes() not in kept
+
+
+# ------------------------------------------------------------- what it costs
+
+
+def test_a_ledger_on_disk_is_charged_what_the_certificate_says(tmp_path):
+    X, y = binomial()
+    place = tmp_path / "clinic.ledger"
+    ledger = unisono.open_ledger(place, "clinic", epsilon=1.5 * EPSILON, delta=DELTA)
+    model = estimator(ledger=ledger, random_state=None).fit(X, y)
+    assert not model.certificate_.simulated
+    epsilon = model.certificate_.epsilon(FINAL_MODEL, Relation.REPLACE_ONE)
+    assert 0.9 * EPSILON < epsilon <= EPSILON
+    assert model.epsilon_spent_ == pytest.approx(epsilon)
+    spent = ledger.spent(FINAL_MODEL, DELTA)
+    assert spent == pytest.approx(epsilon)
+    with pytest.raises(BudgetExceeded):
+        estimator(ledger=ledger, random_state=None).fit(X, y)
+    again = ledger.spent(FINAL_MODEL, DELTA)
+    assert again == spent  # a fit that cannot be paid as a whole releases no scales either
+
+
+# ------------------------------------------------------------- what cannot be estimated
+
+
+@pytest.mark.filterwarnings("ignore::unisono.estimators.DrownedByNoise")
+def test_one_label_alone_is_told():
+    X, y = binomial()
+    with pytest.warns(FewEvents, match=r"are 1: too few for 4 coefficients"):
+        estimator().fit(X, 0 * y)
+
+
+def test_separated_classes_are_told():
+    X, _ = binomial()
+    with pytest.warns(NotConverged, match="too near to zero"):
+        model = estimator().fit(X, (X[:, 1] > 0).astype(int))
+    assert "too near to zero" in str(model.summary())
+
+
+@pytest.mark.parametrize(
+    ("family", "widest"), [("binomial", 2.0), ("poisson", 0.75), ("gaussian", math.inf)]
+)
+def test_effects_that_few_rounds_do_not_reach_are_doubted(family, widest):
+    """By the spread of scores, of which what noise adds is taken off."""
+    problem = GeneralizedLinear(family, (Columns("x", 1, number=True),), (0.0, 1.0))
+    one, noise = np.ones(1), np.diag([9.0, 0.25])
+    for slope, doubted in ((0.9, False), (1.1, widest < math.inf)):
+        effect = slope * min(widest, 10.0)
+        theta = np.array([5.0, math.sqrt(effect**2 + 0.25)])
+        found = Fitted(theta, noise, noise, np.ones(2), one, one, 3)
+        assert bool(_doubts(problem, found)) == doubted
+
+
+def test_a_constant_column_is_not_determined():
+    X, y = binomial()
+    X[:, 1] = 2.5
+    with pytest.warns(DrownedByNoise, match="x1"):
+        model = estimator().fit(X, y)
+    assert model.determined_.tolist() == [False, True, False, True]
+    assert math.isnan(model.coef_[1])
+    assert np.isnan(model.bse_[2])
+    assert np.isnan(model.conf_int()[2]).all()
+    assert np.isfinite(model.coef_[[0, 2]]).all()
+    assert NOT_DETERMINED in str(model.summary())
+    with pytest.warns(DrownedByNoise, match="x1 are not determined"):
+        assert np.isfinite(model.predict_proba(X)).all()
+    with pytest.raises(InvalidInput, match="nothing to test"):
+        model.wald_test(["x0", "x1"])
+
+
+# ------------------------------------------------------------- bad input
+
+COUNTS = {"family": "poisson", "target_bounds": (0, 20)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "given", "words"),
+    [
+        ({"family": "binomal"}, {}, "did you mean 'binomial'"),
+        ({"delta": 0.0}, {}, "no pure epsilon"),
+        ({"classes": None}, {}, "classes = None"),
+        ({"classes": [0, 1, 2]}, {}, "binary"),
+        ({"classes": "private"}, {}, "known beforehand"),
+        ({"classes": [1, 2]}, {}, "not among the public classes"),
+        ({"bounds": (LOW, LOW)}, {}, "lowest value must lie below"),
+        ({"bounds": None, "epsilon": 0.01}, {}, "too few to find ranges"),
+        ({"indicators": ["sex"]}, {}, "'sex', which is no feature"),
+        ({"family": "poisson"}, {}, "largest count"),
+        (COUNTS, {"y": -np.ones(RECORDS)}, "negative numbers"),
+        (COUNTS, {"exposure": np.zeros(RECORDS)}, "exposure_bounds = None"),
+        ({**COUNTS, "exposure_bounds": (0, 9)}, {"exposure": np.zeros(RECORDS)}, "no rate"),
+        ({}, {"exposure": np.ones(RECORDS)}, "exposure with binomial"),
+        ({}, {"offset": np.ones(RECORDS)}, "offset_bounds = None"),
+        ({"offset_bounds": (0, 1)}, {"offset": [1.0]}, "one number for each"),
+        ({"offset_bounds": (0, 1)}, {"offset": np.full(RECORDS, np.nan)}, "no finite"),
+        ({}, {"sample_weight": np.ones(RECORDS)}, "largest_weight = None"),
+        ({"largest_weight": 2.0}, {"sample_weight": -np.ones(RECORDS)}, "negative numbers"),
+        ({"largest_weight": 2.0}, {"sample_weight": np.zeros(RECORDS)}, "zeros only"),
+    ],
+)
+def test_refusals_say_why_and_spend_nothing(changed, given, words):
+    X, y = binomial()
+    ledger = unisono.Ledger.in_memory(
+        unisono.Policy("clinic", unisono.Budget(100.0, DELTA)), unisono.ACCOUNTANT, seed=3
+    )
+    model = estimator(random_state=None, ledger=ledger).set_params(**changed)
+    with pytest.raises(InvalidInput, match=words):
+        model.fit(X, **{"y": y, **given})
+    assert ledger.grants == 0
+
+
+def test_missing_cells_are_refused():
+    X, y = binomial()
+    X[5, 0] = np.nan
+    with pytest.raises(InvalidInput, match=r"contains NaN.*nothing was spent"):
+        estimator().fit(X, y)
+
+
+# ------------------------------------------------------------- other families; each compiles
+
+
+@pytest.mark.slow
+def test_lines_in_the_targets_units():
+    X, scores, generator = columns(1)
+    y = 120 + 10 * scores + generator.normal(0, 8, RECORDS)
+    model = estimator(family="gaussian", target_bounds=(40, 220)).fit(X, y, np.arange(RECORDS) % 3)
+    usual = LinearRegression().fit(X, y)
+    params = np.r_[usual.intercept_, usual.coef_]
+    assert np.all(np.abs(model.params_ - params) < 2 * model.bse_)
+    assert np.all(model.bse_[1:] < 1.0 * np.array([0.06, 0.6, 1.2]))
+    assert model.score(X, y) == pytest.approx(usual.score(X, y), abs=0.02)
+    assert "identity" in str(model.summary())
+    assert "3 parties" in str(model.summary())
+
+
+@pytest.mark.slow
+def test_rates_of_an_exposure():
+    X, scores, generator = columns(2)
+    years = generator.uniform(0.5, 5, RECORDS)
+    y = np.minimum(generator.poisson(years * np.exp(scores / 2)), 40)
+    model = estimator(family="poisson", target_bounds=(0, 40), exposure_bounds=(0.5, 5))
+    model.fit(X, y, exposure=years)
+    usual = PoissonRegressor(alpha=0, max_iter=1000).fit(X, y / years, sample_weight=years)
+    assert np.all(np.abs(model.coef_ - usual.coef_) < 2 * model.bse_[1:])
+    one = model.predict(X)
+    assert np.allclose(model.predict(X, exposure=years), years * one)
+    explained = d2_tweedie_score(y, years * usual.predict(X), power=1)
+    assert model.score(X, y, exposure=years) == pytest.approx(explained, abs=0.02)
+    assert "rate ratio" in str(model.summary())
+
+
+@pytest.mark.slow
+def test_weights_and_offsets_enter():
+    """A record of weight zero says nothing; a part of the score that is known is not learnt."""
+    X, y = binomial()
+    wrong = np.arange(RECORDS) % 3 == 0
+    changed = np.where(wrong, 1 - y, y)
+    model = estimator(largest_weight=2.0).fit(X, changed, sample_weight=np.where(wrong, 0.0, 2.0))
+    usual = LogisticRegression(C=1e6, max_iter=5000).fit(X[~wrong], y[~wrong])
+    assert np.all(np.abs(model.coef_ - usual.coef_[0]) < 1.5 * model.bse_[1:])
+    known = 0.5 * X[:, 1]
+    model = estimator(offset_bounds=(-2, 2)).fit(X, y, offset=known)
+    assert abs(model.coef_[1]) < 3 * model.bse_[2]
+    assert np.allclose(model.predict_proba(X, known)[:, 1] > 0.5, model.predict(X, known) == 1)
+
+
+@pytest.mark.slow
+def test_private_bounds_are_paid_for():
+    X, y = binomial()
+    model = estimator(bounds="private").fit(X, y)
+    assert 0 < model.bounds_epsilon_ < EPSILON
+    epsilon = model.certificate_.epsilon(FINAL_MODEL, Relation.REPLACE_ONE)
+    assert epsilon <= EPSILON
+    assert model.epsilon_spent_ == pytest.approx(epsilon)  # ranges, scales and rounds
+    usual = LogisticRegression(C=1e6, max_iter=5000).fit(X, y)
+    assert np.all(np.abs(model.coef_ - usual.coef_[0]) < 1.5 * model.bse_[1:])
+
+
+# One round: the checks are about manners, not about accuracy.
+_CHECKED = {"epsilon": 1.0, "bounds": (-20, 20), "rounds": 1, "largest_weight": 10.0}
+_NOISY = {
+    "check_sample_weight_equivalence_on_dense_data": "noise depends on how many records there are",
+    "check_sample_weight_equivalence_on_sparse_data": "noise depends on how many records there are",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings(
+    "ignore::unisono.estimators.DrownedByNoise",
+    "ignore::unisono.estimators.FewEvents",
+    "ignore::unisono.estimators.NotConverged",
+    "ignore::unisono.ClippedValues",
+    "ignore::unisono.PrivacyWarning",
+)
+@parametrize_with_checks(
+    [PrivateGLM(**_CHECKED), PrivateGLM("gaussian", target_bounds=(-500, 500), **_CHECKED)],
+    expected_failed_checks=lambda _: _NOISY,
+)
+def test_scikit_learn_checks(estimator, check, labels_are_public):
+    check(estimator)

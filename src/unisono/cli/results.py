@@ -9,10 +9,12 @@ from typing import Any
 from unisono.algorithms.estimates import answer_text
 from unisono.algorithms.table_layout import as_text
 from unisono.core.words import NOTHING_LEARNT
+from unisono.models import inference
 
 # Said elsewhere, or for machines.
 _HIDDEN = ("format", "title", "study", "file")
 _MOST = 40  # rows of a list that a terminal shows
+_WIDEST = 98  # letters of a line on a narrow terminal, beside its margin of two
 _Z = 1.959964  # 95 % of a normal distribution lie within so many standard deviations
 Document = Mapping[str, Any]
 
@@ -101,6 +103,49 @@ def _posterior(shown: Document) -> tuple[str, Sequence[str]]:
     return "\n".join(lines), hidden
 
 
+def _coefficients(shown: Document) -> tuple[str, Sequence[str]]:
+    """A regression table as journals print it; what noise drowned has words and no numbers.
+
+    >>> age = {"determined": True, "estimate": 0.03, "std_error": 0.0027, "z": 11.1,
+    ...        "interval": [0.0247, 0.0353], "p_value": 1e-9, "privacy_share": 0.32,
+    ...        "ratio": 1.03, "ratio_interval": [1.025, 1.036]}
+    >>> print(_coefficients({
+    ...     "family": "binomial", "link": "log-odds", "target": "flu", "positive": "yes",
+    ...     "confidence": 0.95, "ratio": "odds ratio", "note": "Noise drowned sex=male.",
+    ...     "coefficients": {"age": age, "sex=male": {"determined": False}},
+    ...     "features": {"age": {"bounds": [0, 99]}, "sex=male": {"reference": "sex=female"}}})[0])
+    binomial regression: log-odds of flu = yes
+              estimate  std err     95 % interval      z      p  privacy       odds ratio (95 %)
+    age           0.03   0.0027  0.0247 to 0.0353  11.10  <.001     32 %  1.030 (1.025 to 1.036)
+    sex=male  not determined: noise hides what data say
+    compared with sex=female
+    "privacy": the part of an interval's width that is noise
+    One more unit of age multiplies the odds of flu = yes by 1.030 (95 % interval 1.025 to 1.036).
+    Noise drowned sex=male.
+    """
+    found = shown["coefficients"]
+    kept = dict(list(found.items())[:_MOST])
+    widest = max(_WIDEST, get_terminal_size().columns - 2)
+    table = inference.as_text(kept, str(shown["ratio"]), float(shown["confidence"]), widest)
+    example = inference.example_in_words(shown)
+    lines = [f"{shown['family']} regression: {shown['link']} of {inference.outcome(shown)}", table]
+    if len(found) > len(kept):
+        lines.append(f"and {len(found) - len(kept)} more in result.json")
+    references = dict.fromkeys(
+        str(own["reference"]) for own in shown["features"].values() if "reference" in own
+    )
+    if references:
+        lines.append(f"compared with {_listed(list(references))}")
+    if any(own["determined"] for own in found.values()):
+        lines.append('"privacy": the part of an interval\'s width that is noise')
+    lines += [example] if example else []
+    hidden = (
+        *("family", "link", "target", "confidence", "coefficients", "ratio", "names", "features"),
+        *("covariance", "rounds", "negative", "positive", "note"),
+    )
+    return "\n".join([*lines, str(shown["note"])]), hidden
+
+
 def _clusters(shown: Document) -> tuple[str, Sequence[str]]:
     """A group in each row: how many records it has, and its centre.
 
@@ -164,6 +209,7 @@ _KINDS: dict[str, Callable[[Document], tuple[str, Sequence[str]]]] = {
     "answers": _answers,
     "clusters": _clusters,
     "layers": _network,
+    "coefficients": _coefficients,
     "mean": _posterior,
     "weights": _weights,
     "classes": _classes,

@@ -14,7 +14,7 @@ from unisono.algorithms.fisher_scoring import Fitted, fitted, terms_for
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
-from unisono.data.columns import NamedColumn, NumericColumn
+from unisono.data.columns import Feature, NamedColumn, NumericColumn
 from unisono.data.encoding import Frame, Values
 from unisono.data.schema import Schema
 from unisono.models.inference import Inference, determined
@@ -186,6 +186,7 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
             "coefficients": found.to_json(config.confidence),
             "ratio": RATIOS[family],
             "names": list(found.names),
+            "features": {one.name: _described(one) for one in frame.features},
             "covariance": found.covariance.tolist(),
             "rounds": int(result.value.round),
         }
@@ -197,6 +198,13 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
         return _scored(problem, value, arrays[0])
 
     return Posed(problem, problem.width, encode, present, score=score)
+
+
+def _described(feature: Feature) -> dict[str, Any]:
+    """What a coefficient is of: a step of 1 within public bounds, or a value against another."""
+    if not feature.indicator:
+        return {"bounds": [feature.low, feature.high]}
+    return {"reference": feature.reference} if feature.reference else {}
 
 
 def in_units(found: Fitted, middle: np.ndarray, half: np.ndarray) -> np.ndarray:

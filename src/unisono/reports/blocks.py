@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
 from unisono.core.words import jsonable
-from unisono.reports.charts import Bell, DrawnInterval, Level
+from unisono.reports.charts import Bell, DrawnInterval, ForestRow, Level
 
 Tone = Literal["", "lead", "note", "warning"]
 
@@ -118,6 +118,17 @@ class Intervals:
 
 
 @dataclass(frozen=True)
+class Forest:
+    """Effects beside a line of none; `ratios` of 1, or differences of 0."""
+
+    title: str
+    rows: Sequence[ForestRow]
+    ratios: bool
+    caption: str = ""
+    unit: str = ""
+
+
+@dataclass(frozen=True)
 class Bells:
     title: str
     items: Sequence[Bell]
@@ -156,6 +167,7 @@ Block = (
     | Guesses
     | Curves
     | Intervals
+    | Forest
     | Bells
     | Flow
     | Laboratory

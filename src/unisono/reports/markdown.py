@@ -140,8 +140,9 @@ def _(block: blocks.Intervals) -> str:
     return grid(["", block.unit or "value", "low", "high"], rows, _title(block))
 
 
-@written.register
-def _(block: blocks.Bells) -> str:
+@written.register(blocks.Bells)
+@written.register(blocks.Forest)
+def _(block: blocks.Bells | blocks.Forest) -> str:
     return ""  # a table of the same numbers follows
 
 

@@ -538,7 +538,7 @@ def test_differences_have_no_ratio_and_all_may_drown(folder):
     assert forest["ratios"] is False
     assert forest["rows"][0][1] == [20.0, 10.0, 30.0]
     assert "One more unit of age changes the mean of diagnosis by 2 (95 %" in words(run)
-    drowned = {**ODDS, "coefficients": dict.fromkeys(ODDS["names"], {"determined": False})}
+    drowned = {**ODDS, "coefficients": {key: {"determined": False} for key in ODDS["names"]}}
     text = words(read_run(folder(result=drowned)))
     assert "multiplies" not in text
     assert "Dots are estimates" not in text

@@ -275,6 +275,23 @@ def _learns(config: GlmConfig, schema: Schema) -> str:
     return f"a {family} regression of {schema.target} on {columns}, with intervals and tests"
 
 
+def draft(schema: Schema) -> str:
+    """What the open settings come to for these columns, as comments."""
+    lines = []
+    if schema.target is not None:
+        if schema.classes:
+            lines.append(f"family is binomial here: odds of {schema.target} = {schema.classes[-1]}")
+        else:
+            lines.append('family is gaussian here; counts want family = "poisson"')
+    references = [
+        one.reference for name, own in schema.features.items() for one in own.features(name)[:1]
+    ]
+    if any(references):
+        named = ", ".join(one for one in references if one)
+        lines.append(f"values are compared with the first of their list: {named}")
+    return "".join(f"# {line}\n" for line in lines)
+
+
 GLM = ModelKind(
     "glm",
     "coefficients with valid intervals and tests: odds ratios, differences, rate ratios",
@@ -285,6 +302,7 @@ GLM = ModelKind(
     choose,
     learns=_learns,
     faults=faults,
+    draft=draft,
 )
 
 __all__ = ["GLM", "GlmConfig"]

@@ -259,10 +259,10 @@ def effect_in_words(shown: Mapping[str, Any], name: str) -> str:
         return f"What {step} does is {NOT_DETERMINED}."
     what = shown["ratio"].removesuffix(" ratio")
     if what:
-        number, ends = ratio_text(own["ratio"]), map(ratio_text, own["ratio_interval"])
+        number, *ends = map(ratio_text, (own["ratio"], *own["ratio_interval"]))
         does = f"multiplies the {what} of {outcome(shown)} by"
     else:
-        number, ends = f"{own['estimate']:.3g}", (f"{end:.3g}" for end in own["interval"])
+        number, *ends = (f"{value:.3g}" for value in (own["estimate"], *own["interval"]))
         does = f"changes the mean of {outcome(shown)} by"
     low, high = ends
     sure = f"{100 * shown['confidence']:g} % interval {low} to {high}"

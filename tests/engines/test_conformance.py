@@ -103,6 +103,7 @@ ALGORITHMS = {
     "sgd-sequential": methods.sgd_sequential(2.0, 1e-5, steps=40, uses=5),
     "objective-perturbation": methods.objective_perturbation(2.0, 1e-5),
     "k-means": methods.k_means((BOX,) * 3, 2, 2.0, 1e-6, rounds=3),
+    "column-scales": methods.column_scales("gaussian", 2, 2.0, 1e-6),
     "fed-avg-by-coins": methods.fed_avg(
         PROBLEM,
         optax.adam(0.1),

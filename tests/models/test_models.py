@@ -103,6 +103,10 @@ def learnt(request):
         )
         for number, records in enumerate(SIZES)
     ]
+    if (earlier := study.method.earlier) is not None:
+        method = earlier.kind.method(posed.problem, study.method.privacy)
+        first = in_process.run(Study(method, study.facts, study.trust), parties)
+        study = study.begun(first.value)
     return kind, posed, study, in_process.run(study, parties)
 
 

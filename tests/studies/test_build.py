@@ -75,6 +75,7 @@ FEWER = [
 MODELS = {
     "statistics": (QUESTIONS, NO_TARGET),
     "table-one": ('by = "sex"', NO_TARGET),
+    "glm": ("",),
     "logistic-regression": ("",),
     "linear-svm": ("",),
     "linear-regression": ("", NUMBER),
@@ -86,6 +87,7 @@ MODELS = {
 ALGORITHMS = {
     "statistics": ("",),
     "k-means": ("",),
+    "fisher-scoring": ("",),
     "gradient-perturbation": ("rounds = 20",),
     "dp-sgd-convex": ("rounds = 5\nsampling_rate = 0.5",),
     "output-perturbation": ("",),
@@ -266,6 +268,7 @@ def test_an_algorithm_that_cannot_learn_the_model_is_refused_with_those_that_can
 AUTOMATIC = [
     ("statistics", (), "statistics", "one noisy release answers all questions"),
     ("table-one", (), "statistics", "one noisy release holds the whole table"),
+    ("glm", (), "fisher-scoring", "intervals count the noise in"),
     ("logistic-regression", (), "gradient-perturbation", "compose exactly as one release"),
     (
         "logistic-regression",

@@ -31,12 +31,14 @@ long as errors do not depend on x, and the intercept is moved to the mean of res
 """
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from pydantic import Field
+from scipy.special import ndtr
 
 from unisono.accounting import gaussian
 from unisono.algorithms.column_scales import COLUMN_SCALES, Scales, scales_of
@@ -177,8 +179,9 @@ class Point(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """All that a record needs to know: a point, the columns' middles and spreads, C_g, C_H and the
-    weights a (3,) and (2,) of the release."""
+    """All that a record needs to know: a point, the columns' middles and spreads, C_g, C_H, the
+    weights a (3,) and (2,) of the release, and whether residuals beyond k are left out of the
+    gaussian's curvature: not in the first round, see `_inside`."""
 
     point: Point
     centre: Any
@@ -187,6 +190,7 @@ class Asked(NamedTuple):
     curvature_norm: Any
     weights: Any
     split: Any
+    bounded: Any
 
 
 class ScoringState(NamedTuple):
@@ -274,7 +278,8 @@ def record_scores(
     by_curvature = public.curvature_norm / (most * jnp.maximum(slope, 1e-6) * square)
     whole = weight * jnp.minimum(1.0, jnp.minimum(by_gradient, by_curvature))
     gradient = (whole * said.residual / public.gradient_norm)[:, None] * row
-    curvature = jnp.sqrt(whole * said.slope / public.curvature_norm)[:, None] * row
+    bend = jnp.where(public.bounded, said.slope, slope)
+    curvature = jnp.sqrt(whole * bend / public.curvature_norm)[:, None] * row
     vector = public.split[0] * gradient
     if problem.family == "gaussian":
         far = weight * jnp.clip((y - scores) / point.sigma / WIDE, -1.0, 1.0)
@@ -325,7 +330,36 @@ def opened(xp: Any, terms: Terms, start: Start, sums: Any, number: Any) -> Opene
     if problem.family != "gaussian":
         return Opened(scored, xp.asarray(0.0), xp.asarray(0.0))
     by_mean = WIDE * by_vector / split[1]
+    inside = xp.where(xp.asarray(number) == 0, _inside(xp, terms.config, scored), 1.0)
+    scored = scored._replace(
+        curvature=inside * scored.curvature, s_curvature=inside * scored.s_curvature
+    )
     return Opened(scored, by_mean * vector[p], by_mean * noise)
+
+
+def _inside(xp: Any, config: FisherScoringConfig, scored: Scored) -> Any:
+    """The share of residuals within k, by how widely bounded ones scatter, for a normal law.
+
+    In the first round residuals hold the whole effect of x, so that records whose residual is small
+    are no fair sample of x. There all records count in the curvature, and by Stein's identity the
+    slope of the bounded residual's mean is this share times it.
+    """
+    spreads, squares, shares = _normal_scatter(config.bend_at or 1.0)
+    seen = xp.trace(scored.meat) / xp.maximum(xp.trace(scored.curvature), 1e-6)
+    spread = xp.interp(seen, xp.asarray(squares), xp.asarray(spreads))
+    return xp.interp(spread, xp.asarray(spreads), xp.asarray(shares))
+
+
+@lru_cache(maxsize=32)
+def _normal_scatter(bend_at: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Spreads of a normal law, the mean squares of its residuals bounded at k, and the shares
+    within k."""
+    spreads = np.linspace(0.2, 4.0, 200)
+    edge = bend_at / spreads
+    shares = 2 * ndtr(edge) - 1
+    density = np.exp(-(edge**2) / 2) / math.sqrt(2 * math.pi)
+    squares = spreads**2 * (shares - 2 * edge * density) + bend_at**2 * (1 - shares)
+    return spreads, squares, shares
 
 
 def averaged(xp: Any, terms: Terms, state: ScoringState, number: Any) -> Opened:
@@ -434,7 +468,8 @@ def build(
         number = jnp.minimum(state.round, rounds - 1)
         weights, split = round_weights(jnp, problem, rounds, number, start.reach)
         norms = _norms(config, problem, start)
-        return Asked(state.point, start.centre, start.scale, *norms, weights, split)
+        place = (state.point, start.centre, start.scale)
+        return Asked(*place, *norms, weights, split, number > 0)
 
     def merge(state: ScoringState, sums: Aggregate) -> ScoringState:
         number = state.round

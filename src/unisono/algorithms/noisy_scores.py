@@ -19,6 +19,10 @@ and S, V and δ depend on each other: a damped fixed point (after Avella-Medina,
 2023, who count the noise of both sums in). Nothing is inverted that noise may have made singular.
 V is a sandwich H⁻¹ S H⁻¹ where H is well measured, so errors may have any variance.
 
+Noise in H makes H S⁻¹ H too large by N = (s_h² / 2) (tr(S⁻¹) I + S⁻¹) on average, and δ too short
+by V N δ (attenuation, as in regression with errors in the variables; Fuller 1987): its square is
+counted in. Taking it back would trade this bias for more noise than it is worth.
+
 Curving: a Newton step is exact for lines only. Where it changes scores by τ deviations, the mean
 curvature on the way differs from H by about τ / 2, so (τ² / 4) times half of (H δ)(H δ)ᵀ and half
 of its trace, evenly, belong to S; late rounds make small steps, and it vanishes.
@@ -95,7 +99,7 @@ def noise_aware_step(
     meat = shrunk_meat(xp, scored, curvature)
     pull = prior @ prior_way
 
-    def again(state: tuple[Any, Any]) -> tuple[Any, Any]:
+    def again(state: tuple[Any, Any]) -> tuple[Any, Any, Any]:
         way, covariance = state
         moment = xp.outer(way, way) + covariance
         moment = moment * xp.minimum(1.0, largest / xp.trace(moment))
@@ -106,14 +110,19 @@ def noise_aware_step(
         whole = whole + bent / 2 * (xp.outer(moved, moved) + (moved @ moved) / p * one)
         known = xp.linalg.solve(whole, curvature).T
         found = xp.linalg.inv(known @ curvature + prior)
-        return found @ (known @ gradient + pull), found
+        return found @ (known @ gradient + pull), found, whole
 
     def halfway(_: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
         new = again(state)
         return (state[0] + new[0]) / 2, (state[1] + new[1]) / 2
 
     start = (0.0 * gradient, xp.linalg.inv(prior))
-    way, covariance = again(loop(0, _ITERATIONS, halfway, start))
+    way, covariance, whole = again(loop(0, _ITERATIONS, halfway, start))
+    # The square of a noisy H is too large by what noise adds to it, so the way is too short.
+    known = xp.linalg.inv(whole)
+    excess = scored.s_curvature**2 / 2 * (xp.trace(known) * one + known)
+    short = covariance @ (excess @ way)
+    covariance = covariance + xp.outer(short, short)
     inverse = xp.linalg.inv(curvature + prior)
     return Step(way, (covariance + covariance.T) / 2, inverse @ meat @ inverse)
 

@@ -1,0 +1,189 @@
+"""Coefficients by few noisy rounds: right without noise, honest with it, silent where it drowns."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from scipy.stats import binom
+
+from unisono.accounting.accountant import ACCOUNTANT
+from unisono.algorithms.column_scales import COLUMN_SCALES, scales_of
+from unisono.algorithms.fisher_scoring import FISHER_SCORING, fitted, terms_for
+from unisono.algorithms.noisy_scores import Scored, noise_aware_step, numpy_loop, shrunk_meat
+from unisono.core.algorithm import agree_facts
+from unisono.core.ledger import Ledger
+from unisono.core.policy import Budget, Policy
+from unisono.core.privacy import Privacy
+from unisono.core.study import Party, Study
+from unisono.core.trust import Trust
+from unisono.core.values import Private
+from unisono.engines import in_process
+from unisono.errors import InvalidInput
+from unisono.problems.glm import Columns, GeneralizedLinear
+
+COLUMNS = (Columns("x", 1, number=True), Columns("z", 1, number=True), Columns("c", 1, False))
+ENDS = {"binomial": (0.0, 1.0), "gaussian": (-1.0, 1.0), "poisson": (0.0, 25.0)}
+TRUTH = {
+    "binomial": np.array([-0.4, 1.5, 0.0, 0.6]),
+    "gaussian": np.array([0.1, 0.4, 0.0, -0.1]),
+    "poisson": np.array([0.5, 0.8, 0.0, -0.4]),
+}
+RECORDS = 6000
+
+
+def problem(family):
+    return GeneralizedLinear(family, COLUMNS, ENDS[family])
+
+
+def rows(family, seed, records=RECORDS):
+    generator = np.random.default_rng(seed)
+    x = np.clip(0.3 + 0.25 * generator.normal(size=records), -1, 1)
+    z = np.clip(-0.8 + np.exp(0.5 * generator.normal(size=records) - 1.5), -1, 1)
+    c = (generator.random(records) < 0.3).astype(float)
+    features = np.stack([x, z, c], axis=1)
+    scores = TRUTH[family][0] + features @ TRUTH[family][1:]
+    if family == "binomial":
+        y = (generator.random(records) < expit(scores)).astype(float)
+    elif family == "poisson":
+        y = np.minimum(generator.poisson(np.exp(scores)), 25)
+    else:
+        y = np.clip(scores + 0.15 * generator.normal(size=records), -1, 1)
+    return np.concatenate([features, y[:, None]], axis=1).astype(np.float32)
+
+
+def learnt(family, epsilon, seeds, records=RECORDS, **settings):
+    """What runs of one study find: estimates and standard errors (runs, p), in units of rows."""
+    own = problem(family)
+    sizes = (records // 2, records - records // 2)
+    facts = agree_facts(sizes, own.width, Trust.SECURE_SUM)
+    studies = [
+        Study(kind.method(own, Privacy(epsilon, 1e-6), **more), facts, Trust.SECURE_SUM)
+        for kind, more in ((COLUMN_SCALES, {}), (FISHER_SCORING, settings))
+    ]
+    terms = terms_for(studies[1])
+    found = []
+    for seed in seeds:
+        parts = np.split(rows(family, seed, records), [sizes[0]])
+        parties = [
+            Party(f"p{k}", Private((part,)), ledger(k, seed)) for k, part in enumerate(parts)
+        ]
+        start = in_process.run(studies[0], parties)
+        run = in_process.run(studies[1].begun(start.value), parties)
+        got = fitted(terms, run.value)
+        turn = np.diag(np.concatenate([[1.0], 1 / got.scale]))
+        turn[0, 1:] = -got.centre / got.scale
+        found.append((turn @ got.theta, np.sqrt(np.diag(turn @ got.covariance @ turn.T))))
+    return tuple(np.array(part) for part in zip(*found, strict=True))
+
+
+def ledger(party, seed):
+    policy = Policy(f"d{party}", Budget(1e4, 1e-3))
+    return Ledger.in_memory(policy, ACCOUNTANT, seed=10 * seed + party)
+
+
+@pytest.fixture(scope="module", params=sorted(ENDS))
+def many(request):
+    """Runs at epsilon 2, of records and noise of their own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return request.param, *learnt(request.param, 2.0, range(40))
+
+
+def test_intervals_hold_the_truth(many):
+    """160 intervals of 95 %: fewer than 136 inside is a chance below 1e-6 if each covers; half of
+    the true errors would leave about 109."""
+    family, estimates, errors = many
+    inside = np.abs(estimates - TRUTH[family]) < 1.959964 * errors
+    assert inside.sum() >= 136
+    assert binom.cdf(135, 160, 0.95) < 1e-6
+
+
+def test_errors_are_what_estimates_scatter(many):
+    """No coefficient is claimed to be known twice as well, or half as well, as it is: of 40 runs
+    the ratio of deviations is outside by chance once in 10^5."""
+    _, estimates, errors = many
+    ratio = estimates.std(axis=0) / errors.mean(axis=0)
+    assert (ratio > 0.5).all()
+    assert (ratio < 1.6).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", sorted(ENDS))
+def test_with_next_to_no_noise_it_is_maximum_likelihood(family):
+    estimates, errors = learnt(family, 200.0, [3], records=40_000)
+    assert np.abs(estimates[0] - TRUTH[family]) == pytest.approx(0.0, abs=4 * errors[0].max())
+    assert (errors < 0.1).all()
+
+
+def test_what_is_released_first_finds_middles_and_spreads():
+    """Numbers, a rare value, and counts."""
+    own = problem("poisson")
+    facts = agree_facts((3000, 3000), own.width, Trust.SECURE_SUM)
+    study = Study(COLUMN_SCALES.method(own, Privacy(1.0, 1e-6)), facts, Trust.SECURE_SUM)
+    records = rows("poisson", 5)
+    parties = [
+        Party(f"p{k}", Private((part,)), ledger(k, 1))
+        for k, part in enumerate(np.split(records, 2))
+    ]
+    found = scales_of(own, in_process.run(study, parties).value)
+    assert found.centre == pytest.approx([np.median(records[:, 0]), -0.58, 0.3], abs=0.08)
+    assert found.scale == pytest.approx([0.25, 0.11, 0.46], abs=0.06)
+    assert found.mean == pytest.approx(np.median(records[:, 3]), abs=1.0)
+
+
+def test_nothing_released_means_the_middle_of_what_is_public():
+    found = scales_of(problem("binomial"), None)
+    assert found.centre == pytest.approx([0.0, 0.0, 0.5])
+    assert found.mean == pytest.approx(0.5)
+
+
+def test_pure_epsilon_is_refused_with_the_remedy():
+    facts = agree_facts((50, 50), 4, Trust.SECURE_SUM)
+    method = FISHER_SCORING.method(problem("binomial"), Privacy(1.0, 0.0))
+    with pytest.raises(InvalidInput, match="set delta"):
+        Study(method, facts, Trust.SECURE_SUM)
+
+
+# ------------------------------------------------------------- the step
+
+
+def scored(curvature, gradient, s=(1e-6, 1e-6, 1e-6), meat=None):
+    meat = curvature if meat is None else meat
+    return Scored(gradient, curvature, meat, *s)
+
+
+def test_without_noise_the_step_is_newtons():
+    curvature = np.array([[400.0, 60.0], [60.0, 300.0]])
+    way = np.array([0.2, -0.1])
+    step = noise_aware_step(
+        np,
+        scored(curvature, curvature @ way),
+        1e-8 * np.eye(2),
+        np.zeros(2),
+        4.0,
+        0.0,
+        numpy_loop,
+    )
+    assert step.way == pytest.approx(way, rel=1e-3)
+    assert step.covariance == pytest.approx(np.linalg.inv(curvature), rel=1e-2)
+
+
+def test_a_direction_without_curvature_has_the_priors_variance():
+    curvature = np.diag([500.0, 0.0])
+    told = scored(curvature, np.array([50.0, 0.0]), s=(5.0, 30.0, 30.0))
+    step = noise_aware_step(np, told, np.eye(2) / 25, np.zeros(2), 4.0, 0.0, numpy_loop)
+    assert step.covariance[1, 1] > 0.9 * 25
+    assert step.covariance[0, 0] < 0.01 * 25
+
+
+def test_noise_in_the_meat_is_shrunk_away_and_a_true_difference_stays():
+    generator = np.random.default_rng(2)
+    curvature = 1000.0 * np.eye(3)
+    noise = generator.normal(size=(3, 3)) * 40
+    told = scored(curvature, np.zeros(3), (1.0, 1.0, 40.0), curvature + (noise + noise.T) / 2)
+    found = shrunk_meat(np, told, curvature)
+    assert np.abs(found - np.diag(np.diag(found))).max() < 40
+    wide = np.diag([3000.0, 1000.0, 1000.0])
+    found = shrunk_meat(np, scored(curvature, np.zeros(3), (1.0, 1.0, 40.0), wide), curvature)
+    assert found[0, 0] > 2500

@@ -63,13 +63,12 @@ def programs_of_their_own(request):
 @pytest.fixture
 def labels_are_public(monkeypatch):
     """scikit-learn's checks make up records whose labels no parameter names."""
-    from unisono.estimators import bayesian, classifiers, networks
+    from unisono.estimators import classifiers
 
     def public_classes(estimator, y, classes, binary, given, checked=classifiers.public_classes):
         return checked(estimator, y, np.unique(y) if classes is None else classes, binary, given)
 
-    for module in (bayesian, classifiers, networks):
-        monkeypatch.setattr(module, "public_classes", public_classes)
+    monkeypatch.setattr(classifiers, "public_classes", public_classes)
 
 
 @pytest.fixture

@@ -59,10 +59,31 @@ NAN = math.nan
         (column(kind="true-false", missing="category"), ["no", ""], [0, 2]),
         (number(missing_codes=(9, -9)), ["1", "9", 9.0, "9.0", "-9", "99"], [1, *[NAN] * 4, 99]),
         (number(missing=4.0, missing_codes=("none",)), ["1", "none"], [1, 4]),
+        (number(missing_codes=(9.0,), missing="indicator"), np.array([1.0, 9.0]), [1, NAN]),
         (category("a", "b", other=True, missing_codes=("x",)), ["a", "x", "y"], [0, NAN, 2]),
         (category("a", "b", missing="category", missing_codes=(9,)), ["b", "9"], [1, 2]),
+        (
+            category("a", "b", missing_codes=("9", "refused")),
+            ["b", "9.0", "refused"],
+            [1, NAN, NAN],
+        ),
+        (
+            category("a", "b", other=True, missing="category", missing_codes=("9",)),
+            ["b", "c", "9", ""],
+            [1, 2, 3, 3],
+        ),
         (column(kind="ordinal", values=("1", "2"), missing_codes=(8,)), [1, 8, "2"], [0, NAN, 1]),
+        (
+            column(kind="ordinal", values=("1", "2"), missing_codes=("9",), missing="1"),
+            ["2", "9"],
+            [1, 0],
+        ),
         (column(kind="true-false", missing=True, missing_codes=(9,)), ["no", 9], [0, 1]),
+        (
+            column(kind="true-false", missing_codes=("9",), missing="category"),
+            ["1", "9", "x"],
+            [1, 2, 2],
+        ),
     ],
 )
 def test_every_declaration_says_what_becomes_of_an_odd_cell(declared, cells, read):
@@ -90,8 +111,14 @@ def test_every_declaration_says_what_becomes_of_an_odd_cell(declared, cells, rea
             {"kind": "ordinal", "values": ("1", "2"), "missing_codes": (2,)},
             "one of the values 1, 2",
         ),
+        (
+            {"kind": "category", "values": ("a", "9"), "missing_codes": ("9",)},
+            "'9' is one of the values a, 9, too",
+        ),
         ({"kind": "true-false", "missing_codes": (9, "9")}, "name each once"),
         ({"kind": "true-false", "missing_codes": ("",)}, "none empty"),
+        ({"kind": "true-false", "missing_codes": ("1",)}, "'1' is read as true or false"),
+        ({"kind": "true-false", "missing_codes": ("Yes",)}, "'Yes' is read as true or false"),
         ({"kind": "date", "bounds": ("2020-01-01", "soon")}, "'soon' is no day"),
         ({"kind": "date", "bounds": ("2020-01-01", "2010-01-01")}, "2020-01-01 to 2010-01-01"),
     ],
@@ -262,6 +289,36 @@ def test_parts_of_a_date_are_those_of_the_calendar(moment):
             assert np.flatnonzero(hot).tolist() == ([place - 1] if place else [])
 
 
+@pytest.mark.parametrize("code", ["31.12.9999", "9999-12-31"])
+def test_days_may_stand_for_a_missing_one(code):
+    """As cells are written, or as bounds are; and where cells are days and no text, too."""
+    bounds = ("2000-01-01", "2030-01-01")
+    declared = column(kind="date", bounds=bounds, format="%d.%m.%Y", missing_codes=(code, "never"))
+    cells = ["31.12.9999", "01.01.2020", "31.12.2999", " 31.12.9999", "never", "soon", ""]
+    assert np.isnan(declared.read(cells)).tolist() == [True, False, False, *[True] * 4]
+    assert declared.coded(cells).tolist() == [True, False, False, True, True, False, False]
+    days = [datetime.datetime(9999, 12, 31), datetime.date(9999, 12, 31), datetime.date(2020, 1, 1)]
+    assert declared.coded(days).tolist() == [True, True, False]
+    times = pyarrow.array([days[0], datetime.datetime(2020, 1, 1)], pyarrow.timestamp("s"))
+    iso = column(kind="date", bounds=bounds, missing_codes=("9999-12-31",))
+    assert iso.coded(ArrowColumn("list", times)).tolist() == [True, False]
+
+
+def test_codes_are_known_by_the_decimal_mark_of_numbers():
+    cells = ["99,90", "99,9", "-9,0", "9,9", "99.9"]
+    declared = number(missing_codes=(99.9, -9))
+    assert declared.coded(cells, ",").tolist() == [True, True, True, False, True]
+    assert np.array_equal(declared.read(cells, ","), [*[NAN] * 3, 9.9, NAN], equal_nan=True)
+    listed = category("a", "b", other=True, missing_codes=(9,))
+    assert listed.coded(["9.0", "9,0", "a"], ",").tolist() == [True, False, False]
+
+
+def test_codes_are_public_and_part_of_the_agreement_and_silence_is_as_before():
+    assert "missing_codes" not in number().hashed
+    assert number(missing_codes=(-9.0,)).hashed != number().hashed
+    assert number(missing_codes=(-9.0,)).hashed != number(missing_codes=(-8.0,)).hashed
+
+
 def test_full_hours_are_their_own():
     told = Date(kind="date", bounds=("1900-01-01", "2100-01-02"), parts=("hour",))
     first = datetime.datetime(1932, 2, 23)
@@ -364,10 +421,15 @@ def test_a_code_for_what_is_missing_is_an_empty_cell(cells):
 DECLARED = {
     "n": number(-3, 9, missing="indicator", missing_codes=(7, "x")),
     "spline": number(0, 9, knots=(1.0, 4.0, 8.0)),
-    "c": category("a", "b", other=True, missing="category"),
+    "c": category("a", "b", other=True, missing="category", missing_codes=("x",)),
     "o": column(kind="ordinal", values=("a", "b", "x"), missing="b"),
     "t": column(kind="true-false", missing="category"),
-    "d": column(kind="date", bounds=("2000-01-01", "2030-01-01"), parts=("year", "weekday")),
+    "d": column(
+        kind="date",
+        bounds=("2000-01-01", "2030-01-01"),
+        parts=("year", "weekday"),
+        missing_codes=("0001-01-01",),
+    ),
 }
 CELLS = st.one_of(
     st.none(),

@@ -43,10 +43,10 @@ from unisono.estimators import (
     PrivateRidge,
     RepeatedFits,
     UnboundedFeatures,
-    foundation,
     private_search,
     search,
 )
+from unisono.estimators import records as estimator_records
 from unisono.estimators.members import membership
 
 # A test's seeds and budgets are its own; that users are told of theirs is a test below.
@@ -167,7 +167,7 @@ def test_records_that_are_added_up_in_blocks_stand_in_a_secret_order(monkeypatch
     """In a sorted array one record that is replaced moves many others into other blocks."""
     drawn, read = [], []
 
-    def order(records):
+    def order(records, key):
         drawn.append(np.random.default_rng(5).permutation(records))
         return drawn[-1]
 
@@ -175,7 +175,7 @@ def test_records_that_are_added_up_in_blocks_stand_in_a_secret_order(monkeypatch
         read.append(parties[0].data._value)
         return run(study, parties)
 
-    monkeypatch.setattr(foundation, "secret_order", order)
+    monkeypatch.setattr(estimator_records, "secret_order", order)
     monkeypatch.setattr(in_process, "run", fitted)
     X, y = toy(300)
     for seed in (1, None):  # a simulation's are as they are given
@@ -331,6 +331,9 @@ def test_private_search_pays_for_fits_and_choice():
         private_search(candidates, X, y, epsilon=0.5, ledger=poor, random_state=0)
     with pytest.raises(InvalidInput, match="public classes"):
         private_search([PrivateLogisticRegression()], X, y, epsilon=0.5)
+    declared = PrivateLogisticRegression(classes=[0, 1], columns={"age": {"kind": "true-false"}})
+    with pytest.raises(InvalidInput, match="on arrays of numbers"):
+        private_search([declared], X, y, epsilon=0.5)
     with pytest.raises(InvalidInput, match="without candidates"):
         private_search([], X, y, epsilon=0.5)
 
@@ -357,7 +360,7 @@ def test_one_label_never_decides_how_another_is_read(monkeypatch, model, last):
         raise InterruptedError
 
     monkeypatch.setattr(in_process, "run", caught)
-    monkeypatch.setattr(foundation, "secret_order", np.arange)
+    monkeypatch.setattr(estimator_records, "secret_order", lambda records, key: np.arange(records))
     X = np.linspace(-1, 1, 16).reshape(8, 2)
     labels = [WIDE + 1, WIDE] * 4
     for own in (labels, [*labels[:-1], last]):

@@ -1,6 +1,10 @@
 """Estimators that nobody tells the classes: they are found first, within the same promise."""
 
+import warnings
+
 import numpy as np
+import pandas
+import pyarrow
 import pytest
 from sklearn.base import clone
 
@@ -8,6 +12,7 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import FINAL_MODEL, Relation
+from unisono.data import UnreadValues
 from unisono.errors import BudgetExceeded, InvalidInput
 from unisono.estimators import (
     BayesianLogisticRegression,
@@ -134,3 +139,95 @@ def test_a_search_wants_public_classes():
     rows, labels = plane(400)
     with pytest.raises(InvalidInput, match="classes = 'private'"):
         private_search([PrivateLogisticRegression(**OPTIONS)], rows, labels, epsilon=1.0)
+
+
+@pytest.mark.parametrize(
+    ("made", "classes"),
+    [
+        (lambda y: np.array(["healthy", "sick"])[y].tolist(), ["healthy", "sick"]),
+        (lambda y: y.astype(bool), [False, True]),
+        (lambda y: y, [0, 1]),
+    ],
+)
+@pytest.mark.parametrize("frame", [pandas.DataFrame, pyarrow.table])
+def test_labels_may_be_a_column_of_a_frame(frame, made, classes):
+    """Empty cells are no class, and their records teach nothing."""
+    rows, labels = plane()
+    table = {"a": rows[:, 0], "b": rows[:, 1], "label": made(labels)}
+    if classes == ["healthy", "sick"]:
+        table["label"][:40] = [None] * 40
+    model = PrivateLogisticRegression(**OPTIONS, random_state=0, rounds=50)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnreadValues)
+        model.fit(frame(table), "label")
+    assert model.classes_.tolist() == classes
+    seen = model.predict(frame({"a": rows[:, 0], "b": rows[:, 1]}))
+    assert np.mean(seen == np.array(classes)[labels]) > 0.85
+
+
+@pytest.mark.filterwarnings("ignore::unisono.ClippedValues")  # what is outside released ranges
+def test_declared_features_and_private_classes_go_together():
+    """Ranges of declared columns, and classes, are found in one release."""
+    rows, labels = plane()
+    declared = {
+        "a": {"kind": "number", "bounds": (-3, 3), "missing": "indicator", "missing_codes": [-9]},
+        "b": {"kind": "number", "bounds": "private"},
+    }
+    frame = pandas.DataFrame({"a": rows[:, 0], "b": rows[:, 1], "label": labels})
+    frame.loc[:50, "a"] = -9
+    options = {**OPTIONS, "epsilon": 6.0, "bounds": None, "columns": declared}
+    model = PrivateLogisticRegression(**options, random_state=0, rounds=50)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnreadValues)
+        model.fit(frame, "label")
+    assert model.classes_.tolist() == [0, 1]
+    assert 0 < model.bounds_epsilon_ < model.epsilon_spent_ <= 6.0
+    assert np.mean(model.predict(frame[["a", "b"]])[51:] == labels[51:]) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("options", "persons", "words"),
+    [
+        ({}, np.arange(400) // 2, "classes = 'private' with persons"),
+        ({}, np.arange(400), "classes = 'private' with persons"),
+        (
+            {
+                "classes": None,
+                "bounds": None,
+                "columns": {
+                    "a": {"kind": "number", "bounds": (-3, 3)},
+                    "label": {"kind": "category", "values": "private"},
+                },
+            },
+            None,
+            'leave it out of columns and pass classes="private"',
+        ),
+    ],
+)
+def test_what_would_not_be_hidden_is_refused_and_costs_nothing(options, persons, words):
+    rows, labels = plane(400)
+    ledger = book()
+    frame = pandas.DataFrame({"a": rows[:, 0], "label": labels})
+    model = PrivateLogisticRegression(**{**OPTIONS, **options}, ledger=ledger)
+    with pytest.raises(InvalidInput, match=words):
+        model.fit(frame, "label", persons=persons)
+    assert ledger.grants == 0
+
+
+def test_labels_of_streams_are_not_looked_for(tmp_path):
+    (tmp_path / "plane.csv").write_text("a,label\n" + "1,yes\n2,no\n" * 50)
+    with pytest.raises(InvalidInput, match="labels are looked for in memory"):
+        PrivateLogisticRegression(**OPTIONS, ledger=book()).fit(tmp_path / "plane.csv", "label")
+
+
+def test_a_fitted_estimator_keeps_no_labels_of_records():
+    """Whoever is handed one, pickled, has the model and nothing more."""
+    rows, labels = plane()
+    marks = [f"mark {label}" for label in labels]
+    model = PrivateLogisticRegression(**OPTIONS, random_state=0, rounds=50).fit(rows, marks)
+    large = [name for name, own in vars(model).items() if np.size(own) >= len(rows)]
+    assert large == []
+    assert model._unlisted is None
+    with pytest.raises(InvalidInput, match="of 2 classes"):
+        model.fit(rows, [marks[0]] * len(marks))
+    assert model._unlisted is None

@@ -18,7 +18,7 @@ from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
-from unisono.core.trust import SERVER, Relation, Trust, Viewer
+from unisono.core.trust import SERVER, Relation, Trust, Unit, Viewer
 from unisono.core.values import Private
 from unisono.data import UnreadValues
 from unisono.engines import one_round
@@ -317,6 +317,66 @@ def test_a_value_that_cannot_be_read_adds_nothing_and_the_caller_is_told():
     assert hidden.value == pytest.approx(AGES.mean(), abs=1)
 
 
+MISSING = [*AGES, *["NA"] * 100]
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize(
+    ("ask", "truth"),
+    [(unisono.mean, AGES.mean()), (unisono.std, AGES.std()), (unisono.median, np.median(AGES))],
+)
+def test_an_answer_may_be_about_the_values_that_are_there(ask, truth, delta):
+    """100 of 600 are missing. Intervals that hold with 95 % miss more than 7 of 20 times with
+    probability below 1e-5; divided by all 600 nearly every one would miss."""
+    misses = 0
+    for seed in range(20):
+        ledger = book(seed=seed)
+        found = ask(
+            MISSING, (0, 120), epsilon=4.0, delta=delta, ledger=ledger, missing="drop record"
+        )
+        misses += not found.interval[0] <= truth <= found.interval[1]
+        assert ledger.grants == 1
+    assert misses <= 7
+    assert found.epsilon <= 4.0
+    assert found.value == pytest.approx(truth, abs=3)
+
+
+@pytest.mark.parametrize(
+    ("ask", "truth"),
+    [(unisono.mean, AGES.mean()), (unisono.median, np.median(AGES))],
+)
+def test_values_that_are_there_may_be_those_of_persons(ask, truth):
+    """Each of 600 persons has one record, and 100 of these are empty."""
+    frame = {"age": MISSING, "patient": [f"p{place}" for place in range(len(MISSING))]}
+    policy = Policy("ages", Budget(50.0, 1e-4), unit=Unit.PERSON, person="patient")
+    ledger = Ledger.in_memory(policy, ACCOUNTANT, seed=0)
+    found = ask(
+        frame,
+        (0, 120),
+        column="age",
+        persons="patient",
+        records_per_person=2,
+        epsilon=40.0,
+        ledger=ledger,
+        missing="drop record",
+    )
+    assert found.value == pytest.approx(truth, abs=3)
+    assert ledger.grants == 1
+
+
+def test_whoever_divides_by_all_records_is_told_what_missing_ones_do():
+    with pytest.warns(UnreadValues, match=r'divides nevertheless.*declare missing="drop record"'):
+        pulled = unisono.mean(MISSING, (0, 120), epsilon=40.0, ledger=book())
+    assert pulled.value == pytest.approx((AGES.sum() + 60 * 100) / 600, abs=0.5)
+    with pytest.warns(UnreadValues, match="100 of 600") as told:
+        unisono.total(MISSING, (0, 120), epsilon=40.0, ledger=book())
+    assert not any("divides" in str(one.message) for one in told)
+    with pytest.warns(UnreadValues, match="1 of 601 values"):  # a word may be a mistake
+        unisono.mean(
+            [*MISSING, "old"], (0, 120), epsilon=40.0, ledger=book(), missing="drop record"
+        )
+
+
 def test_a_large_delta_is_warned_about():
     with pytest.warns(UserWarning, match="1 / records"):
         unisono.mean(AGES, (0, 120), epsilon=1.0, delta=0.01, ledger=book(delta=0.1))
@@ -385,6 +445,10 @@ def test_hidden_sizes_need_a_public_limit_before_anything_is_spent(ask):
         (lambda b: unisono.quantile([1], 1.5, (0, 1), epsilon=1, ledger=b), "between 0 and 1"),
         (lambda b: unisono.std([], (0, 1), epsilon=1, ledger=b), "at least one value"),
         (lambda b: unisono.mean([1], (0, 1), epsilon=1, ledger=b, confidence=1.0), "confidence"),
+        (
+            lambda b: unisono.mean([1], (0, 1), epsilon=1, ledger=b, missing="mean"),
+            'write "drop record", or leave it out',
+        ),
     ],
 )
 def test_bad_questions_of_surveys_are_refused_and_nothing_is_spent(call, message):

@@ -670,3 +670,57 @@ def test_the_example_runs(capsys):
     spec.loader.exec_module(module)
     module.main(records=120, rounds=4)
     assert "epsilon" in capsys.readouterr().out
+
+
+# ------------------------------------------------------------- persons
+
+
+def test_persons_are_hidden_by_the_sum_of_their_gradients():
+    """A person's three equal records pull three times as far, up to the clip of one record."""
+    generator = np.random.default_rng(0)
+    owners = np.repeat(np.arange(60), 3)
+    rows = generator.uniform(-1, 1, (60, 2)).astype(np.float32)[owners]
+    labels = (rows[:, 0] > 0).astype(int)
+    shared = {"epsilon": 4.0, "delta": 1e-5, "rate": 0.5, "rounds": 3, "seed": 0, "progress": False}
+    shared |= {"learning_rate": 0.1}
+    trained = train(logistic(2, 2), (rows, labels), persons=owners, records_per_person=3, **shared)
+    assert trained.certificate.unit == "person"
+    assert trained.epsilon <= 4.0
+    half = len(rows) // 2
+    parts = [(rows[:half], labels[:half]), (rows[half:], labels[half:])]
+    ids = [owners[:half], owners[half:]]
+    both = train(logistic(2, 2), parts, persons=ids, records_per_person=3, **shared)
+    assert both.certificate.parties == 2
+    with pytest.raises(InvalidInput, match="named at 2 parties"):
+        train(logistic(2, 2), parts, persons=[owners[:half]] * 2, **shared)
+    with pytest.raises(InvalidInput, match=r"10 persons for 180 records"):
+        train(logistic(2, 2), (rows, labels), persons=owners[:10], **shared)
+    with pytest.raises(InvalidInput, match=r"dp-ftrl: it does not add up"):
+        train(logistic(2, 2), (rows, labels), persons=owners, algorithm="dp-ftrl", **shared)
+
+
+def test_records_of_persons_arrive_together(monkeypatch):
+    """A row for each person, whatever the order of the records, and NaN where it has fewer."""
+    seen = []
+
+    def caught(study, parties, **_):
+        seen.append((study.facts, [party.data._value for party in parties]))
+        raise InvalidInput("enough")
+
+    monkeypatch.setattr("unisono.engines.in_process.run", caught)
+    rows, owners = np.arange(6, dtype=np.float32)[:, None], ["b", "a", "b", "c", "a", "b"]
+    shared = {"epsilon": 4.0, "delta": 1e-5, "rate": 0.5, "rounds": 2, "seed": 0, "progress": False}
+    with pytest.raises(InvalidInput, match="enough"):
+        train(
+            lambda weight, record: weight * record[0],
+            rows,
+            parameters=np.float32(0),
+            persons=owners,
+            records_per_person=3,
+            learning_rate=0.1,
+            **shared,
+        )
+    [(facts, [(held,)])] = seen
+    assert (facts.records, facts.records_per_person) == ((3,), 3)
+    found = sorted(sorted(person[~np.isnan(person)].tolist()) for person in held[:, :, 0])
+    assert found == [[0.0, 2.0, 5.0], [1.0, 4.0], [3.0]]

@@ -13,7 +13,7 @@ categories, is missing, and is counted as that.
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,14 @@ from unisono.core.defaults import warn_of_clipping
 from unisono.core.ledger import Ledger
 from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study, warn_large_delta
-from unisono.core.trust import Relation, Trust
+from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import Private
-from unisono.data import as_table, as_text, listed
+from unisono.data import as_text, listed
 from unisono.data.columns import NumericColumn
+from unisono.data.given import table_of
+from unisono.data.order import order_key
+from unisono.data.people import as_rows, drawn_persons, require_same_persons
+from unisono.data.people import records_per_person as usual_group
 from unisono.data.schema import Schema
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
@@ -95,24 +99,33 @@ def table_one(
     ledger: Ledger,
     delta: float = 0.0,
     integer: Sequence[str] = (),
+    missing_codes: Mapping[str, Sequence[Any]] | None = None,
     mean_only: Sequence[str] = (),
     median_only: Sequence[str] = (),
     weights: Mapping[str, float] | None = None,
     confidence: float = 0.95,
     nominal_rows: int | None = None,
+    persons: Any = None,
+    records_per_person: int | None = None,
 ) -> DescribedRecords:
     """Who the records are about, in one release: counts and shares, mean (SD), median [quartiles],
     missing values and standardised differences, by group and overall, with intervals.
 
-    `frame` is a frame of pandas, polars or Arrow, a mapping of columns, or an iterator of batches;
+    `frame` is a frame of pandas, polars or Arrow, a DuckDB relation, a mapping of columns, a path
+    to a Parquet or CSV file, or an iterator of batches;
     `by` is one of `categories`. Columns in `mean_only` or `median_only` are summarised by that
-    alone, which leaves more of the budget to others; `integer` ones hold whole numbers; `weights`
-    change a column's part of the budget. Where the number of records is hidden (add-or-remove),
+    alone, which leaves more of the budget to others; `integer` ones hold whole numbers;
+    `missing_codes` name, by column, what the codebook writes for a missing value; `weights` change
+    a column's part of the budget. Where the number of records is hidden (add-or-remove),
     `nominal_rows` is a public upper limit of it.
+
+    With `persons`, ids or the name of a column, all records of one person are hidden: every person
+    counts once, its records share that weight, and n is the number of persons. Of more than
+    `records_per_person` records (8) so many are drawn in secret.
     """
     if not isinstance(frame, Mapping):
-        frame = as_table(frame).columns
-    schema = _schema(frame, bounds or {}, categories or {}, integer, by)
+        frame = table_of(frame).columns
+    schema = _schema(frame, bounds or {}, categories or {}, integer, missing_codes or {}, by)
     relation = ledger.policy.relation
     hidden = relation is Relation.ADD_OR_REMOVE
     if hidden and nominal_rows is None:
@@ -140,10 +153,30 @@ def table_one(
         if isinstance(column, NumericColumn):
             warn_of_clipping(values[name], *column.span, f"values of {name!r}")
     [records] = sizes
+    owner = ledger.policy.dataset
+    people = None
+    if persons is not None:
+        named = persons if isinstance(persons, str) else ""
+        require_same_persons(ledger.policy, Unit.PERSON, named)
+        if named and named not in frame:
+            raise InvalidInput(
+                f"the frame has no column {named!r} that says whose a record is: it has "
+                f"{', '.join(map(str, frame))}"
+            )
+        ids = list(listed(frame[named] if named else persons))
+        if len(ids) != records:
+            raise InvalidInput(f"{len(ids)} persons for {records} records: name one for each")
+        key = order_key(ledger.seed, owner)
+        people = drawn_persons(ids, usual_group(records_per_person), key, owner, named)
+        records = len(people)
     facts = _facts(records, posed.features, nominal_rows if hidden else None, delta)
+    if people is not None:
+        facts = replace(facts, records_per_person=people.shape[1])
     study = Study(STATISTICS.method(posed.problem, privacy), facts, Trust.LOCAL)
     rows = tuple(array.astype(np.float32) for array in posed.encode(values))
-    owner = ledger.policy.dataset
+    if people is not None:
+        flat = tuple(array[people.reshape(-1)] for array in rows)
+        rows = flat if people.shape[1] == 1 else as_rows(flat, people >= 0)
     party = Party(owner, Private(rows, owner), ledger)
     result = in_process.run(study, [party], purpose=f"Table 1{f' by {by}' if by else ''}")
     return DescribedRecords(posed.present(study, result)["table"], result.certificate)
@@ -168,6 +201,7 @@ def _schema(
     bounds: Mapping[str, tuple[float, float]],
     categories: Mapping[str, Sequence[Any]],
     integer: Sequence[str],
+    missing_codes: Mapping[str, Sequence[Any]],
     by: str | None,
 ) -> Schema:
     """Declared columns; any of them may miss values, but for the groups."""
@@ -175,9 +209,10 @@ def _schema(
     if twice:
         raise InvalidInput(f"{twice[0]!r} has bounds and categories: give it one of them")
     there = list(frame)
-    for name in (*bounds, *categories, *integer):
+    for name in (*bounds, *categories, *integer, *missing_codes):
         if name not in bounds and name not in categories:
-            raise InvalidInput(f"integer names {name!r}, which has no bounds: give it bounds")
+            option = "integer" if name in integer else "missing_codes"
+            raise InvalidInput(f"{option} names {name!r}, which has no bounds: give it bounds")
         if name not in there:
             raise InvalidInput(
                 f"the frame has no column {name!r}: it has {', '.join(map(str, there))}"
@@ -199,6 +234,14 @@ def _schema(
     for name, values in categories.items():
         missing = {} if name == by else {"missing": "drop record"}
         columns[name] = {"kind": "category", "values": tuple(map(_category, values)), **missing}
+    for name, given in missing_codes.items():
+        texts = [None] if isinstance(given, str) or not np.iterable(given) else map(as_text, given)
+        columns[name]["missing_codes"] = said = tuple(texts)
+        if None in said:
+            raise InvalidInput(
+                f"missing_codes of {name!r} are {given!r}: give a list of numbers or words, as "
+                "[-9, 999]"
+            )
     if not columns:
         raise InvalidInput(
             "no column is declared: give bounds={name: (lowest, highest)} for numbers and "

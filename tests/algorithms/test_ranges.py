@@ -84,6 +84,19 @@ def test_sparse_columns_stay_centred_at_zero():
     assert 3 < high < 40
 
 
+@pytest.mark.parametrize("zeros", [0.85, 0.93])
+def test_a_column_of_mostly_zeros_has_a_range(zeros):
+    """As shares of words in e-mails: a range of 1e-9 would make weights of 1e9. Of 40 draws none
+    may fail."""
+    generator = np.random.default_rng(4)
+    values = np.where(generator.random(4600) < zeros, 0.0, generator.exponential(0.7, 4600))
+    cells = np.clip(np.searchsorted(COARSE.edges, values, side="right") - 1, 0, 127)
+    counts = np.bincount(cells, minlength=128).astype(float)
+    for _ in range(40):
+        noisy = counts + generator.normal(0, 30.0, 128)
+        assert 0.1 < likeliest_range(noisy, 30.0, len(values)).high < 10
+
+
 @pytest.mark.parametrize("trust", list(Trust))
 def test_public_facts_decide_the_tree(trust):
     few, many = (

@@ -550,6 +550,25 @@ def test_a_frame_is_described_in_one_release():
     assert at(table.to_json(), ("age", "missing", 0))["high"] < 100
 
 
+def test_codes_of_a_frame_are_missing_values():
+    given = frame()
+    given["age"] = [999 if place < 200 else age for place, age in enumerate(given["age"])]
+    given["sex"] = ["9" if place < 100 else sex for place, sex in enumerate(given["sex"])]
+    table = unisono.table_one(
+        given,
+        bounds={"age": (18, 100)},
+        categories={"sex": ["f", "m"]},
+        missing_codes={"age": [999, -9], "sex": [9]},
+        epsilon=3.0,
+        delta=1e-6,
+        ledger=ledger(),
+    ).to_json()
+    for name, number in (("age", 200), ("sex", 100)):
+        one = at(table, (name, "missing", 0))
+        assert one["low"] <= number <= one["high"]
+        assert one["high"] - one["low"] < 120
+
+
 def test_a_frame_of_hidden_size_is_counted():
     book = ledger(Relation.ADD_OR_REMOVE)
     usual = {"bounds": {"age": (18, 100)}, "epsilon": 1.0, "delta": 1e-6, "ledger": book}
@@ -575,6 +594,10 @@ def test_a_frame_of_hidden_size_is_counted():
         ({"categories": ARMS, "median_only": ["sex"]}, "a number is needed"),
         ({"bounds": {"age": (0, 120)}, "weights": {"sex": 2}}, "is no row of the table"),
         ({"bounds": {"age": (0, 120)}, "confidence": 1.5}, "confidence"),
+        ({"bounds": {"age": (0, 120)}, "missing_codes": {"sex": [9]}}, "has no bounds"),
+        ({"bounds": {"age": (0, 120)}, "missing_codes": {"age": [None]}}, "a list of numbers or"),
+        ({"bounds": {"age": (0, 120)}, "missing_codes": {"age": 9}}, "give a list of numbers"),
+        ({"bounds": {"age": (0, 120)}, "missing_codes": {"age": "99"}}, "give a list of numbers"),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_spent(given, message):

@@ -62,6 +62,9 @@ QUESTIONS = {
     "labels": labels.label_names(4, "labels", 2, grid=Grid(levels=5, cells=1, symbols=3)),
     "range": ranges.column_range(3, "range"),
     "range-fine": ranges.column_range(3, "range", replace(ranges.EXACT, branching=4)),
+    "moments-counted": statistics.mean(0, BOX, wanted=("mean", "variance")).counting(),
+    "mean-counted": statistics.mean(0, BOX, spread=False).counting(),
+    "quantiles-counted": quantiles.median(2, BOX, branching=4).counting(),
 }
 
 TABLE = (
@@ -70,7 +73,7 @@ TABLE = (
     NamedVariable("stage", 2, ("I", "II", "(missing)"), total=True),
 )
 
-PURE = {"histogram", "quantiles", "range"}
+PURE = {"histogram", "quantiles", "range", "mean-counted", "quantiles-counted"}
 
 
 def _surveys(relation):
@@ -317,6 +320,7 @@ def _persons(relation):
     sampled = {"rounds": 2, "sampling_rate": 0.5, "relation": relation}
     yield "survey", lambda: methods.statistics(together, 1.0, 1e-6, relation)
     yield "histogram", lambda: methods.statistics([QUESTIONS["histogram"]], 1.0, 0.0, relation)
+    yield "range", lambda: methods.statistics([QUESTIONS["range"]], 1.0, 1e-6, relation)
     yield (
         "k-means",
         lambda: methods.k_means((BOX,) * FEATURES, 2, 2.0, 1e-6, relation, rounds=2),

@@ -9,6 +9,7 @@ import decimal
 import math
 import warnings
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,7 +18,7 @@ from unisono import statistics
 from unisono.attacks.neighbours import EXTREMES, NORMS, distances
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
-from unisono.core.trust import Relation
+from unisono.core.trust import Relation, Unit
 from unisono.engines import in_process, one_round
 from unisono.errors import InvalidInput, PrivacyWarning
 from unisono.estimators import (
@@ -28,7 +29,10 @@ from unisono.estimators import (
     PrivateLogisticRegression,
     PrivateRegressor,
     PrivateRidge,
+    members,
 )
+from unisono.estimators import records as estimator_records
+from unisono.releases import table
 
 ODD = [
     *EXTREMES.astype(float),
@@ -249,6 +253,14 @@ def test_values_that_are_clipped_only_before_they_are_centred_would_be_noticed(c
 
 PRIVATE = {"epsilon": 1.0, "delta": 1e-6, "bounds": (-1.0, 1.0)}
 CLASSES = {"classes": [0, 1, 2]}
+
+
+@pytest.fixture(autouse=True)
+def one_order(monkeypatch):
+    """Both worlds in one order: that is what the secret one's proof compares (`data.order`)."""
+    monkeypatch.setattr(estimator_records, "secret_order", lambda records, key: np.arange(records))
+
+
 ESTIMATORS = {
     "logistic": lambda: PrivateLogisticRegression(**PRIVATE, classes=[0, 1], rounds=3),
     "multinomial": lambda: PrivateLogisticRegression(**PRIVATE, **CLASSES, rounds=3),
@@ -387,3 +399,283 @@ def test_after_its_ranges_one_row_changes_nothing_of_others(monkeypatch, name):
             for one, two in zip(mine, theirs, strict=True):
                 assert np.array_equal(one[kept], two[kept])
             assert np.abs(np.linalg.norm(theirs[0], axis=1)).max() <= 1 + 1e-9
+
+
+# ------------------------------------------------------------------ declared columns
+
+DECLARED = {
+    "age": {"kind": "number", "bounds": (0, 1), "missing": "indicator"},
+    "dose": {"kind": "number", "bounds": (-1, 1), "bins": (-0.5, 0.5)},
+    "ward": {"kind": "category", "values": ["1", "yes"], "other": True, "missing": "category"},
+    "seen": {"kind": "date", "bounds": ("2000-01-01", "2030-01-01"), "missing": "indicator"},
+    "known": {"kind": "true-false", "missing": False},
+    "class": {"kind": "category", "values": ["no", "yes"]},
+    "value": {"kind": "number", "bounds": (-1, 1)},
+}
+FRAMED = {
+    "logistic": ("class", lambda **more: PrivateLogisticRegression(1.0, 1e-6, rounds=3, **more)),
+    "network": (
+        "class",
+        lambda **more: PrivateClassifier(1.0, 1e-6, hidden=(3,), epochs=2, **more),
+    ),
+    "ridge": ("value", lambda **more: PrivateRidge(1.0, 1e-6, rounds=3, **more)),
+    "bayesian-linear": (
+        "value",
+        lambda **more: BayesianLinearRegression(1.0, 1e-6, noise_std=0.5, **more),
+    ),
+}
+
+
+def framed(monkeypatch, name, cells):
+    """What is agreed, and the rows that the algorithm would be given of a table."""
+    target, make = FRAMED[name]
+    columns = {
+        key: said for key, said in DECLARED.items() if key not in {"class", "value"} - {target}
+    }
+
+    def caught(study, parties, **_):
+        raise Before(study.hash, parties[0].data._value)
+
+    monkeypatch.setattr(in_process, "run", caught)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(Before) as found:
+            make(columns=columns).fit({key: cells[key] for key in columns}, target)
+    return found.value.args
+
+
+def reads_across_records(monkeypatch, name, pairs=15):
+    generator = np.random.default_rng(8)
+    size = 16
+    cells = {
+        "age": generator.random(size).tolist(),
+        "dose": generator.uniform(-1, 1, size).tolist(),
+        "ward": generator.choice(["1", "yes", "other"], size).tolist(),
+        "seen": [f"20{day:02}-01-01" for day in generator.integers(0, 30, size)],
+        "known": generator.choice([True, False], size).tolist(),
+        "class": generator.choice(["no", "yes"], size).tolist(),
+        "value": generator.uniform(-1, 1, size).tolist(),
+    }
+    cells["age"][3] = cells["ward"][4] = cells["dose"][5] = None
+    agreed, columns = framed(monkeypatch, name, cells)
+    for _ in range(pairs):
+        place = int(generator.integers(size))
+        changed = {key: list(own) for key, own in cells.items()}
+        for own in changed.values():
+            own[place] = ODD[int(generator.integers(len(ODD)))]
+        other, found = framed(monkeypatch, name, changed)
+        kept = np.arange(size) != place
+        if other != agreed or not all(
+            np.array_equal(one[kept], two[kept], equal_nan=True)
+            for one, two in zip(columns, found, strict=True)
+        ):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", FRAMED)
+def test_one_record_of_a_frame_changes_nothing_of_others(monkeypatch, name):
+    """Whatever stands in all of its cells, the target among them, and nothing is refused for it."""
+    assert not reads_across_records(monkeypatch, name)
+
+
+def test_a_missing_value_that_is_filled_from_others_would_be_noticed(monkeypatch):
+    """The control: a mean of the column stands in for what is missing."""
+    honest = estimator_records.Declared.read
+
+    def filled(declared, table):
+        values = honest(declared, table)
+        return np.where(np.isnan(values), np.nanmean(values, axis=0), values)
+
+    monkeypatch.setattr(estimator_records.Declared, "read", filled)
+    assert reads_across_records(monkeypatch, "ridge")
+
+
+# ------------------------------------------------------------------ persons
+
+OF_PERSONS = {
+    "logistic": lambda **more: PrivateLogisticRegression(
+        **PRIVATE, **more, classes=[0, 1], rounds=3
+    ),
+    "multinomial": lambda **more: PrivateLogisticRegression(**PRIVATE, **more, **CLASSES, rounds=3),
+    "svm": lambda **more: PrivateLinearSVC(**PRIVATE, **more, classes=[0, 1], rounds=3),
+    "ridge": lambda **more: PrivateRidge(**PRIVATE, **more, target_bounds=(-1.0, 1.0), rounds=3),
+    "network": lambda **more: PrivateClassifier(
+        **PRIVATE, **more, **CLASSES, hidden=(3,), epochs=2
+    ),
+    "regressor": lambda **more: PrivateRegressor(
+        **PRIVATE, **more, target_bounds=(-1.0, 1.0), hidden=(3,), epochs=2
+    ),
+    "private-bounds": lambda **more: PrivateLogisticRegression(
+        1.0, 1e-6, bounds="private", classes=[0, 1], rounds=3, **more
+    ),
+}
+# One record of each person is drawn: the neighbour is the same whatever the others hold.
+OF_ONE = {
+    "bayesian-linear": lambda **more: BayesianLinearRegression(
+        **PRIVATE, **more, target_bounds=(-1.0, 1.0), noise_std=0.5
+    ),
+    "bayesian-logistic": lambda **more: BayesianLogisticRegression(
+        **PRIVATE, **more, classes=[0, 1]
+    ),
+}
+MOST = 4
+
+
+def people_given(monkeypatch, estimator, rows, labels, owners):
+    """What is agreed, and every person that an algorithm would be given: its records, in no
+    order, as one tuple of numbers."""
+
+    def caught(study, parties, **_):
+        raise Before(study.hash, study.facts, [party.data._value for party in parties])
+
+    monkeypatch.setattr(in_process, "run", caught)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(Before) as found:
+            estimator.fit(rows, labels, persons=owners)
+    agreed, facts, [columns] = found.value.args
+    assert facts.unit is Unit.PERSON
+    group = facts.group
+    flat = [np.asarray(column, float).reshape(len(column), group, -1) for column in columns]
+    held = np.concatenate(flat, axis=2)
+    assert held.shape[0] == facts.records[0]
+    return agreed, [tuple(sorted(map(repr, person.tolist()))) for person in held]
+
+
+def one_person_changed(monkeypatch, make, most, pairs=12):
+    """Whether others are given as before, whatever one person holds, and however many records."""
+    generator = np.random.default_rng(5)
+    finite = [*EXTREMES[np.isfinite(EXTREMES)].astype(float), 1e300, 5e-324]
+    counts = generator.integers(1, most + 1, 9)
+    owners = np.repeat(np.arange(9), counts)
+    rows = generator.uniform(-1, 1, (len(owners), 3))
+    labels = np.arange(len(owners)) % 2
+    agreed, before = people_given(monkeypatch, make(), rows, labels, owners)
+    for _ in range(pairs):
+        victim, size = int(generator.integers(9)), int(generator.integers(1, MOST + 3))
+        kept = owners != victim
+        own = generator.choice(finite, (size, 3))
+        order = generator.permutation(int(kept.sum()) + size)  # a file may put them anywhere
+        world = (
+            np.concatenate([rows[kept], own])[order],
+            np.concatenate([labels[kept], generator.integers(0, 2, size)])[order],
+            np.concatenate([owners[kept], np.full(size, victim)])[order],
+        )
+        other, after = people_given(monkeypatch, make(), *world)
+        if other != agreed or len(after) != len(before):
+            return True
+        left = list(after)
+        gone = [person for person in before if person not in left or left.remove(person)]
+        if len(gone) > 1 or len(left) > 1:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", OF_PERSONS)
+def test_one_person_changes_nothing_that_an_algorithm_sees_of_others(monkeypatch, name):
+    make = OF_PERSONS[name]
+    assert not one_person_changed(monkeypatch, lambda: make(records_per_person=MOST), MOST)
+
+
+@pytest.mark.parametrize("name", [*OF_ONE, "ridge"])
+def test_one_record_of_a_person_is_one_row(monkeypatch, name):
+    make = (OF_ONE | OF_PERSONS)[name]
+    assert not one_person_changed(monkeypatch, lambda: make(records_per_person=1), 1)
+
+
+def test_persons_that_are_given_as_records_would_be_noticed(monkeypatch):
+    """The control: every record is a person of its own."""
+    honest = members.drawn_persons
+    monkeypatch.setattr(
+        members,
+        "drawn_persons",
+        lambda cells, *rest: honest([str(place) for place in range(len(cells))], *rest),
+    )
+    make = OF_PERSONS["logistic"]
+    assert one_person_changed(monkeypatch, lambda: make(records_per_person=MOST), MOST)
+
+
+PERSONAL = {
+    "count": lambda values, **how: statistics.count([v > 0 for v in values], **how),
+    "total": lambda values, **how: statistics.total(values, (-1.0, 1.0), **how),
+    "mean": lambda values, **how: statistics.mean(values, (-1.0, 1.0), **how),
+    "histogram": lambda values, **how: statistics.histogram(
+        ["a" if v > 0 else "b" if v <= 0 else None for v in values], ["a", "b"], **how
+    ),
+    "variance": lambda values, **how: statistics.variance(values, (-1.0, 1.0), **how),
+    "quantile": lambda values, **how: statistics.quantile(values, [0.1, 0.9], (-1.0, 1.0), **how),
+}
+
+
+def moved_too_far(monkeypatch, name, pairs=30):
+    """Lists that differ in all values of one person, further apart than is claimed."""
+
+    def surveyed(study, parties, **_):
+        [party] = parties
+        features, *marks = party.data._value
+        padded = [np.zeros((16, *own.shape[1:]), np.float32) for own in (features, *marks)]
+        for own, column in zip(padded, (features, *marks), strict=True):
+            own[: len(column)] = column
+        algorithm, present = study.algorithm, np.arange(16) < len(features)
+        public = algorithm.ask(algorithm.init(study.facts)[0])
+        _, contribution = algorithm.local(study.facts, public, None, tuple(padded), present)
+        raise Before(contribution, algorithm.event(study.facts, study.trust))
+
+    def added(values, owners, relation, delta):
+        book = Ledger.in_memory(
+            Policy("d", Budget(1e6, 0.1), relation=relation, unit=Unit.PERSON),
+            unisono.ACCOUNTANT,
+            seed=1,
+        )
+        how = {"persons": owners, "records_per_person": MOST, "nominal_rows": 16}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with pytest.raises(Before) as found:
+                PERSONAL[name](values, epsilon=1.0, delta=delta, ledger=book, **how)
+        return found.value.args
+
+    monkeypatch.setattr(in_process, "run", surveyed)
+    generator = np.random.default_rng(9)
+    for _ in range(pairs):
+        owners = np.repeat(np.arange(9), generator.integers(1, MOST + 1, 9))
+        values = generator.choice([-1.0, 1.0, 0.3, -0.9, 7.0], len(owners))
+        relation = list(Relation)[int(generator.integers(3))]
+        delta = float(generator.choice([0.0, 1e-6]))
+        kept = owners != int(generator.integers(9))
+        size = int(generator.integers(1, MOST + 1))
+        own = np.full(size, generator.choice([-1.0, 1.0, np.nan]))
+        if relation is Relation.ADD_OR_REMOVE:
+            own = own[:0]
+        if relation is Relation.ZERO_OUT:
+            own = np.full(size, np.nan)
+        world = np.concatenate([values[kept], own]), np.concatenate([owners[kept], [99] * len(own)])
+        one, event = added(values, owners, relation, delta)
+        two, other = added(*world, relation, delta)
+        assert event.sensitivity.unit is Unit.PERSON
+        claimed = event.sensitivity.under(relation)
+        sums = [np.asarray(sent.value, np.int64) for sent in (one, two)]
+        moved = distances(*sums, one.grid)
+        if event != other or any(
+            moved[norm] > getattr(claimed, norm) * (1 + 1e-12) for norm in NORMS
+        ):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", PERSONAL)
+def test_one_person_moves_a_statistic_as_far_as_is_claimed(monkeypatch, name):
+    assert not moved_too_far(monkeypatch, name)
+
+
+@pytest.mark.parametrize("name", ["mean", "histogram"])
+def test_records_that_do_not_share_a_persons_weight_would_be_noticed(monkeypatch, name):
+    """The control: every record counts as a whole person."""
+    honest = table._by_record
+
+    def whole(features, marks, mask, group):
+        flat, shares, there = honest(features, marks, mask, group)
+        return flat, jnp.ones_like(shares), there
+
+    monkeypatch.setattr(table, "_by_record", whole)
+    assert moved_too_far(monkeypatch, name)

@@ -121,6 +121,18 @@ def test_declarations_say_what_becomes_of_odd_cells(place):
     assert "1.5 takes its place, as declared" in check(code=0)
 
 
+def test_codes_for_missing_values_are_empty_cells(place):
+    """Not numbers outside the bounds, which would be clipped."""
+    declare(place, missing='missing = "indicator", missing_codes = [-9, 99]', records=200)
+    odd = ["50,-9,F,2020-01-03,yes", "50,99.0,F,2020-01-03,no", "50,,F,2020-01-03,no"]
+    written(place, *odd, *[FINE] * 197)
+    text = check(code=0)
+    assert "creatinine: 3 cells are empty or coded as missing, 2% of 200 (records 1, 2, 3)" in text
+    assert "outside" not in text.partition("WHAT THE DECLARATIONS DO")[2]
+    written(place, odd[0], *[FINE] * 199)
+    assert "less than 1% of 200 (record 1)" in check(code=0)
+
+
 def test_json_counts_and_shows_no_cell(place):
     declare(place)
     written(place, FINE, "50,9.87654321,divers,2020-01-03,no", FINE, "50,17.25,,2020-01-03,yes")

@@ -2,6 +2,7 @@
 
 import datetime
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -59,9 +60,11 @@ def test_codes_for_missing_values_are_declared_and_are_no_values(tmp_path):
     (tmp_path / "codebook.csv").write_text(
         "name,type,min,max,values,missing codes\n"
         "age,integer,18,100,,999|-9\n"
-        "sex,category,,,1=male; 2=female; 9=not known,9\n"
+        "sex,category,,,1=male; 2=female; 9=not known,9=refused\n"
         "dose,number,0,5,,\n"
         "died,boolean,,,,8; refused\n"
+        "day,date,2000-01-01,2020-12-31,,9999-12-31\n"
+        "stage,ordinal,,,I|II,9\n"
     )
     init(tmp_path / "study.toml", "--codebook", tmp_path / "codebook.csv", *PEOPLE)
     columns = load_study(tmp_path / "study.toml").data.columns
@@ -71,7 +74,9 @@ def test_codes_for_missing_values_are_declared_and_are_no_values(tmp_path):
     assert columns["sex"].missing_codes == (9,)
     assert columns["dose"].missing_codes == ()
     assert columns["died"].missing_codes == (8, "refused")
-    assert list(columns["age"].read(["40", "999", "-9.0"])[:1]) == [40.0]
+    assert columns["day"].missing_codes == ("9999-12-31",)
+    assert columns["stage"].missing_codes == (9,)
+    assert np.isnan(columns["age"].read(["40", "999", "-9.0"])).tolist() == [False, True, True]
 
 
 def test_what_a_database_does_not_say_is_left_to_people_and_refused_by_check(tmp_path):

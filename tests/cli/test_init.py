@@ -148,6 +148,17 @@ def test_of_a_data_file_only_the_header_is_read(tmp_path):
     assert "looks like a record" in text
 
 
+def test_a_header_of_any_kind_is_drafted_where_nobody_is_asked(tmp_path):
+    """Semicolons, quotes and a first column without a name, as R writes it."""
+    data = tmp_path / "north.csv"
+    data.write_text('"";"age";"sample.yr"\n1;' + MARKER + ";1997\n")
+    path = tmp_path / "study.toml"
+    text = init(path, "--header", data, "--model", "statistics", *PEOPLE, "--yes")
+    assert "where the file says TODO: age, sample.yr" in text
+    assert '"sample.yr" = { kind = "number", bounds = "TODO" }' in path.read_text()
+    assert MARKER not in path.read_text()
+
+
 def test_nothing_is_overwritten(tmp_path):
     path = tmp_path / "study.toml"
     path.write_text("mine")

@@ -1,5 +1,6 @@
 """`unisono query`: right answers, budgets that survive, refusals that spend nothing."""
 
+import contextlib
 import json
 
 import numpy as np
@@ -12,8 +13,10 @@ from typer.testing import CliRunner
 
 import unisono
 from unisono import cli
+from unisono.accounting.accountant import ACCOUNTANT
 from unisono.cli.conditions import parse_condition
 from unisono.core.journal import read
+from unisono.core.ledger import Ledger
 from unisono.data import read_table
 from unisono.errors import InvalidInput
 
@@ -223,6 +226,12 @@ def test_a_simulation_says_so(clinics):
         (("--count", "all", "--colluders", "0", "--delta", "0"), "colluders to 1 or more"),
         (("--count", "all", "--survivors", "9"), "minimum_parties"),
         (("--count", "all", "--confidence", "2"), "between 0 and 1"),
+        (("--mean", "age", *AGES, "--drop-missing", "income"), "those asked for are of age"),
+        (("--count", "all", "--missing-codes", "age=-9"), "no mean, spread or quantile of 'age'"),
+        (("--mean", "age", *AGES, "--missing-codes", "age=none"), "write numbers with commas"),
+        (("--mean", "age", *AGES, "--decimal", ";"), "the decimal mark is . or a comma"),
+        (("--mean", "age", *AGES, "--decimal", ","), "save it with semicolons"),
+        (("--mean", "age", *AGES, "--encoding", "ebcdic"), "utf-8, utf-16 or latin-1"),
     ],
 )
 def test_bad_questions_cost_nothing(clinics, options, message):
@@ -307,6 +316,37 @@ def test_one_record_that_cannot_be_read_changes_no_other(clinics, line):
     assert found["population by disease"] == pytest.approx([29 + own, 0, 0, 20], abs=0.5)
     assert "1 of 50 values of 'age' in odd.csv are not numbers, first in record 7" in result.stderr
     assert "unread" not in result.stdout.lower()
+
+
+@pytest.mark.filterwarnings("always::unisono.data.UnreadValues")
+@pytest.mark.filterwarnings("always::unisono.errors.ClippedValues")
+def test_a_table_of_a_laboratory_needs_no_cleaning(clinics):
+    """Semicolons, decimal commas, Latin-1, empty cells and the code -9: the mean is that of the
+    values which are there, and their owner is told in one line."""
+    lines = ["größe;wert", *["x;1,5"] * 60, *["x;2,5"] * 60, *["x;"] * 40, *["x;-9"] * 40]
+    (clinics / "lab.csv").write_bytes("\n".join(lines).encode("latin-1"))
+    options = ("--mean", "wert", "--median", "wert", "--bounds", "wert=0:10", "--trust", "local")
+    options += ("--decimal", ",", "--encoding", "latin-1", "--epsilon", "1e4", "--json")
+    declared = ("--drop-missing", "wert", "--missing-codes", "wert=-9")
+    result = query(*options, *declared, files=("lab.csv",))
+    assert result.exit_code == 0, result.stderr
+    mean, median = json.loads(result.stdout)["answers"]
+    assert mean["value"] == pytest.approx(2.0, abs=0.01)
+    assert median["value"] == pytest.approx(2.0, abs=0.51)
+    assert "empty cells among 200 records, which count as declared: wert 80" in result.stderr
+    assert "correct them" not in result.stderr
+    result = query(*options, files=("lab.csv",), budget=None)
+    assert result.exit_code == 0, result.stderr
+    mean, _ = json.loads(result.stdout)["answers"]
+    assert mean["value"] == pytest.approx((60 * 1.5 + 60 * 2.5 + 40 * 5) / 200, abs=0.01)
+    assert "declare --drop-missing wert beforehand" in result.stderr
+    point = [word if word != "," else "." for word in options]
+    result = query(*point, files=("lab.csv",), budget=None)
+    assert "Some are numbers with --decimal , instead" not in result.stderr  # -9 can be read
+    (clinics / "commas.csv").write_text("\n".join(["wert;x", *["1,5;x"] * 60]))
+    result = query(*point, files=("commas.csv",))
+    assert "60 of 60 values of 'wert'" in result.stderr
+    assert "Some are numbers with --decimal , instead" in result.stderr
 
 
 @pytest.mark.filterwarnings("always::unisono.data.UnreadValues")
@@ -485,3 +525,54 @@ def test_python_pays_from_the_same_ledger(clinics):
     unisono.count(np.ones(200, bool), epsilon=1.0, ledger=book)
     book.close()
     assert "1 of 1 is spent" in spend_all("a.csv").stderr
+
+
+# ------------------------------------------------------------- persons
+
+
+@pytest.fixture
+def visits(tmp_path, monkeypatch):
+    """A clinic whose patients come once to four times, and the means of their pressures."""
+    monkeypatch.chdir(tmp_path)
+    generator = np.random.default_rng(7)
+    owners = np.repeat(np.arange(200), generator.integers(1, 5, 200))
+    pressure = 60.0 + 20 * np.bincount(owners)[owners] + generator.uniform(-9, 9, len(owners))
+    generator.shuffle(order := np.arange(len(owners)))
+    lines = [f"p{owners[place]},{pressure[place]:.3f}" for place in order]
+    (tmp_path / "visits.csv").write_text("\n".join(["patient,pressure", *lines]) + "\n")
+    return np.bincount(owners, pressure) / np.bincount(owners), pressure
+
+
+PERSONS = ("--mean", "pressure", "--bounds", "pressure=0:200", "--trust", "local")
+VISITS = {"files": ("visits.csv",)}
+
+
+@pytest.mark.filterwarnings("ignore::unisono.ClippedValues")
+def test_every_person_counts_once(visits):
+    means, pressure = visits
+    assert abs(means.mean() - pressure.mean()) > 5
+    asked = (*PERSONS, "--person", "patient", "--epsilon", "1e4", "--json")
+    found = query(*asked, **VISITS)
+    assert found.exit_code == 0, found.output
+    document = json.loads(found.stdout)
+    assert document["answers"][0]["value"] == pytest.approx(means.mean(), abs=0.1)
+    assert document["certificate"]["unit"] == "person"
+    single = query(*asked, "--records-per-person", "1", **VISITS)
+    assert single.exit_code == 0, single.output
+    assert json.loads(single.stdout)["answers"][0]["value"] == pytest.approx(means.mean(), abs=3)
+
+
+def test_a_ledger_of_persons_pays_for_no_other_unit(visits):
+    asked = (*PERSONS, "--epsilon", "1")
+    assert query(*asked, "--person", "patient", budget="9", **VISITS).exit_code == 0
+    for others, words in ((), "hides single records"), (("--person", "pressure"), "by 'pressure'"):
+        refused = query(*asked, *others, budget=None, **VISITS)
+        assert refused.exit_code != 0
+        assert words in refused.output
+        assert "ask with --person patient" in refused.output
+    with contextlib.closing(Ledger.open("visits.ledger", ACCOUNTANT)) as book:
+        assert book.grants == 1
+    lost = query(*asked, "--records-per-person", "2", **VISITS)
+    assert "--records-per-person without --person" in lost.output
+    unknown = query(*asked, "--person", "who", budget=None, **VISITS)
+    assert "no column 'who'" in unknown.output

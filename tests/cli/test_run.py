@@ -8,7 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from unisono.cli import app
+from unisono.cli.deploy_text import bar_of_rounds
 from unisono.cli.results import result_text
+from unisono.deployment.job import Progress
 from unisono.deployment.local_run import LocalRun
 from unisono.engines import driver
 from unisono.runs.folder import read_run
@@ -319,3 +321,13 @@ def test_a_posterior_is_printed_without_estimates_of_what_was_not_learnt():
     assert "covariance" not in printed
     blind = {"title": "doses", "mean": {"age": 0.5}, "note": "No intervals."}
     assert "interval " not in result_text(blind)
+
+
+def test_a_log_has_a_line_for_every_tenth_of_many_rounds(capsys):
+    for of, lines in ((100, 11), (6, 6)):
+        with bar_of_rounds(quiet=False) as follow:
+            for number in range(1, of + 1):
+                follow(Progress(number, of))
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == lines
+        assert said[-1] == f"round {of} of {of}"

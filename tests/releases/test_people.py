@@ -219,6 +219,16 @@ def test_one_record_of_each_person_suits_algorithms_for_records():
     assert study.cost[ITERATES].parts[0][0].sensitivity.unit is Unit.PERSON
 
 
+def test_one_record_of_each_person_is_released_as_a_person():
+    """Gradients of single records are added up in turns; what leaves is a person's all the same."""
+    method = methods.gradient_perturbation(1.0, DELTA, rounds=2)
+    columns = (np.full((5, 2), 0.5, np.float32), np.ones(5, np.float32))
+    book = Ledger.in_memory(Policy("data", Budget(2.0, 1e-4), unit=Unit.PERSON), ACCOUNTANT, seed=1)
+    party = Party("clinic", Private(columns), book)
+    result = in_process.run(Study(method, people((5,), 1), Trust.LOCAL), [party])
+    assert result.certificate.unit == "person"
+
+
 @pytest.mark.parametrize(
     "said",
     [

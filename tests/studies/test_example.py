@@ -1,13 +1,16 @@
 """The worked example: its files fit together, and its hospitals allow its study."""
 
+import json
 import re
 import runpy
+import tomllib
 from pathlib import Path
 
 import numpy as np
 
 from unisono.algorithms.registry import algorithms
 from unisono.data import read_table
+from unisono.data.schema import Schema
 from unisono.models.registry import models
 from unisono.studies.build import build
 from unisono.studies.file import load_study, parse_study
@@ -38,10 +41,12 @@ def test_the_hospitals(tmp_path, capsys):
 def test_the_formats_in_the_documentation_are_accepted(tmp_path):
     page = (EXAMPLE.parents[1] / "docs" / "studies.md").read_text()
     blocks = re.findall(r"```toml\n(.*?)```", page, re.S)
-    study, columns, people, questions, algorithm, policy, *sources = blocks
+    study, columns, unlisted, people, questions, algorithm, policy, *sources = blocks
     file = parse_study(study)
     between = study.index("[[parties]]")
     build(parse_study(study[: study.index("[data]")] + columns + "\n" + study[between:]))
+    found = Schema.model_validate_json(json.dumps(tomllib.loads(unlisted)["data"]))
+    assert list(found.unlisted) == ["diagnosis"]
     hidden = study.replace("[data]", people.rpartition("columns.")[0], 1)
     persons = build(parse_study(hidden.replace('unit = "record"', 'unit = "person"')))
     assert persons.study.facts.records_per_person == 8

@@ -178,6 +178,7 @@ def test_a_file_is_checked_by_persons_before_the_run(tmp_path):
     }
     assert found["it holds 59 persons (by 'patient'), and the study states 60 for clinic"]
     assert found["1 of 81 records do not say in 'patient' whose they are"] is False
+    assert inspect_file(parse_study(TEXT), path, "clinic").to_json()["persons"] == 59
     path.write_text("pressure,sick\n100,yes\n")
     said = [one.words for one in inspect_file(parse_study(TEXT), path, "clinic").findings]
     assert "there is no column 'patient'" in said

@@ -111,6 +111,23 @@ def test_without_a_declaration_the_public_number_is_divided_by(tmp_path):
     assert shown["answers"][0]["value"] == pytest.approx(expected, abs=0.05)
 
 
+def test_an_owner_is_told_of_declared_cells_in_one_line_and_of_others_apart(tmp_path):
+    _, _, missing = written(tmp_path / "clinic.csv")
+    given = {"target": "", "more": "", "missing": 'missing = "drop record"'}
+    file = parse_study(TEXT.format(epsilon=1.0, model="statistics", settings=ASKED, **given), "s")
+    built = build(file)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        built.columns(built.table(tmp_path / "clinic.csv"), "clinic")
+    words = [str(one.message) for one in told if "creatinine" in str(one.message)]
+    (empty,) = [text for text in words if "empty cells among 400 records" in text]
+    (odd,) = [text for text in words if "values of 'creatinine' in" in text]
+    assert "which count as declared: creatinine " in empty
+    assert "correct them" in odd  # "nicht gemessen" may be a mistake
+    counts = int(empty.rpartition("creatinine ")[2].split(".")[0]) + int(odd.split()[0])
+    assert counts == missing.sum()
+
+
 def test_an_indicator_keeps_every_record_and_tells_a_model(tmp_path):
     _, died, missing = written(tmp_path / "clinic.csv")
     shown, (rows, labels) = answered(

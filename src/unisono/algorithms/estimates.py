@@ -4,6 +4,7 @@ Every statistic that leaves Unisono is an `Estimate`: those of `unisono.mean` an
 `unisono query`, of statistics studies, of private scaling and of private tests.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -137,7 +138,7 @@ def answer_text(shown: Mapping[str, Any]) -> str:
     (low, high), sure = shown["interval"], f"{shown['confidence']:.0%}"
     value, known = shown["value"], np.ravel(shown.get("determined", True))
     if np.ndim(value) == 0:
-        said = _shown(value) if known[0] else UNDETERMINED
+        said = _shown(value, low, high) if known[0] else UNDETERMINED
         lines = [f"{shown['name']}: {said}, {sure} interval {_span(low, high)}"]
         if "population_interval" in shown:
             span = _span(*shown["population_interval"])
@@ -148,7 +149,7 @@ def answer_text(shown: Mapping[str, Any]) -> str:
         rows = zip(names, np.ravel(value), np.ravel(low), np.ravel(high), known, strict=True)
         lines = [f"{shown['name']}: {sure} intervals hold for all numbers at once"]
         lines += [
-            f"    {name}: {_shown(v) if sees else UNDETERMINED} {_span(a, b)}"
+            f"    {name}: {_shown(v, a, b) if sees else UNDETERMINED} {_span(a, b)}"
             for name, v, a, b, sees in rows
         ]
     if not known.all():
@@ -199,18 +200,54 @@ def _label(name: Any) -> str:
     return ", ".join(str(part) for part in name) if isinstance(name, tuple) else str(name)
 
 
-def _shown(value: Any) -> str:
-    """Six digits, without an exponent where that stays readable.
+def _shown(value: Any, low: Any, high: Any) -> str:
+    """A number as exactly as its interval means: to the second digit of half its width.
 
-    >>> _shown(1234567.0), _shown(0.123456789), _shown(3.0)
-    ('1234567', '0.123457', '3')
+    >>> _shown(866.867, 814.786, 918.949), _shown(0.471242, 0.469047, 0.473437)
+    ('867', '0.4712')
     """
-    number = float(value)
-    return f"{number:.0f}" if 1e5 <= abs(number) < 1e15 else f"{number:.6g}"
+    return _written(round(float(value), _places(low, high)))
 
 
 def _span(low: Any, high: Any) -> str:
-    return f"[{_shown(low)}, {_shown(high)}]"
+    """An interval, rounded outwards: what it holds it still holds.
+
+    >>> _span(59.9628, 63.6988), _span(0.0, 3.0), _span(1.0, 1.0)
+    ('[59.9, 63.7]', '[0, 3]', '[1, 1]')
+    """
+    places = _places(low, high)
+    return f"[{_written(_outwards(low, places, -1))}, {_written(_outwards(high, places, 1))}]"
+
+
+def _places(low: Any, high: Any) -> int:
+    """Decimals that say something: two digits of half the width, and never less than whole."""
+    reach = (float(high) - float(low)) / 2
+    if not (reach > 0 and math.isfinite(reach)):
+        return 6
+    return max(0, 1 - math.floor(math.log10(reach)))
+
+
+def _outwards(end: Any, places: int, sign: int) -> float:
+    """The nearest decimal that is not inside the end.
+
+    >>> _outwards(0.3, 1, 1), _outwards(0.31, 1, 1), _outwards(-0.31, 1, -1)
+    (0.3, 0.4, -0.4)
+    """
+    number = float(end)
+    near = round(number, places)
+    inside = (near - number) * sign < 0
+    return round(near + sign * 10.0**-places, places) if inside else near
+
+
+def _written(number: float) -> str:
+    """Without an exponent where that stays readable.
+
+    >>> _written(1234567.0), _written(3.0), _written(-0.0), _written(1e-9), _written(0.4712)
+    ('1234567', '3', '0', '1e-09', '0.4712')
+    """
+    if number and not 1e-4 <= abs(number) < 1e15:
+        return f"{number:g}"
+    return f"{number + 0.0:.12f}".rstrip("0").rstrip(".")
 
 
 __all__ = ["UNDETERMINED", "Estimate", "Guarantee", "Interval", "answer_text"]

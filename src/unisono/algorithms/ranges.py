@@ -151,7 +151,7 @@ def dictionary(beyond: float) -> Laws:
                 inner = inner if sign == 1 else 1 - inner
                 quantiles = np.sort(sign * scale * quantile(levels))
                 found.append((inner, quantiles, prior))
-                for spike in (0.5, 0.8):
+                for spike in (0.5, 0.8, 0.9, 0.95):
                     mixed = spike * zero + (1 - spike) * inner
                     rest = np.clip((levels - spike) / (1 - spike), 0.0, 1.0)
                     outer = sign * scale * quantile(np.maximum(rest[2], 0.5))

@@ -71,8 +71,13 @@ def decimals(low: float, high: float) -> int:
 
 
 def number(value: float, places: int) -> str:
-    """With thousands apart, and no zeros after a number that is exact."""
-    text = f"{value:,.{places}f}"
+    """With thousands apart from 10,000 on, as 1996 may be a year; and no zeros after a number that
+    is exact.
+
+    >>> number(1996.77, 2), number(12345.0, 0), number(3.0, 6)
+    ('1996.77', '12,345', '3')
+    """
+    text = f"{value:,.{places}f}" if abs(value) >= 9999.5 else f"{value:.{places}f}"
     if places == _MOST_PLACES:
         text = text.rstrip("0").rstrip(".")
     return text.removeprefix("-") if not text.strip("-0.,") else text

@@ -142,7 +142,9 @@ def show(found: Rehearsal, study: Path, json: bool) -> None:
 
 def text_of(found: Rehearsal, study: Path) -> str:
     seen = found.inspection
-    records = "" if seen.records is None else f": {seen.records} records, {seen.complete} complete"
+    of = "" if seen.persons is None else f" of {seen.persons} persons"
+    records = f": {seen.records} records{of}, {seen.complete} complete"
+    records = "" if seen.records is None else records
     head = [
         f"{seen.path} for {seen.party} in {study}{records}",
         "  This is about your records: keep it to yourself. Nothing was sent, nothing was spent.",

@@ -16,6 +16,8 @@ from unisono.errors import InvalidInput
 if TYPE_CHECKING:
     from unisono.deployment.job import Progress
 
+_MANY_ROUNDS = 20  # of fewer, each is told
+
 
 def require_flower() -> None:
     """Studies between machines need Flower, which the library alone does not install."""
@@ -54,15 +56,22 @@ def consent(member: Any) -> None:
 
 @contextmanager
 def bar_of_rounds(quiet: bool) -> Iterator[Callable[["Progress"], None]]:
-    """A bar of rounds on stderr, and the server's words under it."""
+    """A bar of rounds on stderr, and the server's words under it. Where that is a file, a line for
+    every tenth of many rounds."""
     if quiet or not sys.stderr.isatty():
-        said = [""]
+        said, tenth = [""], [-1]
 
         def plain(progress: "Progress") -> None:
             words = progress.words or (progress.of and f"round {progress.rounds} of {progress.of}")
-            if words and words != said[0] and not quiet:
-                said[0] = words
-                typer.echo(words, err=True)
+            if not words or words == said[0] or quiet:
+                return
+            if not progress.words and progress.of > _MANY_ROUNDS:
+                done = 10 * progress.rounds // progress.of
+                if done == tenth[0]:
+                    return
+                tenth[0] = done
+            said[0] = words
+            typer.echo(words, err=True)
 
         yield plain
         return

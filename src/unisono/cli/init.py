@@ -1,6 +1,5 @@
 """`unisono init`: a few questions, and a study file that `unisono check` accepts."""
 
-import csv
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -123,12 +122,12 @@ class _Asking:
     """Questions at the terminal; what nobody answers is an error that names the option."""
 
     def __init__(self, quiet: bool) -> None:
-        self._quiet = quiet
+        self.quiet = quiet
 
     def text(self, question: str, option: str, default: str | None = None) -> str:
-        if self._quiet and default is not None:
+        if self.quiet and default is not None:
             return default
-        if self._quiet:
+        if self.quiet:
             raise InvalidInput(f"nothing answers {question!r}: give {option}")
         try:
             return str(typer.prompt(question, default=default, err=True)).strip()
@@ -147,7 +146,7 @@ class _Asking:
             try:
                 return read(said)
             except InvalidInput as error:
-                if self._quiet or not sys.stdin.isatty():
+                if self.quiet or not sys.stdin.isatty():
                     raise
                 typer.echo(f"  {error}", err=True)
 
@@ -197,6 +196,7 @@ def _declared(
 
 
 def _columns(ask: _Asking, given: list[str], names: list[str]) -> dict[str, Any]:
+    from unisono.studies.source import TODO
     from unisono.studies.template import parse_column
 
     found: dict[str, Any] = {}
@@ -209,6 +209,9 @@ def _columns(ask: _Asking, given: list[str], names: list[str]) -> dict[str, Any]
         found[name] = parse_column(what)
     if given and (not names or set(names) <= set(found)):
         return found
+    if ask.quiet and names and not given:
+        # Nobody is there to ask: what only people know is left to be filled in, as of a codebook.
+        return {name: {"kind": "number", "bounds": TODO} for name in names}
     typer.echo(
         "For each column: LOW:HIGH are the public bounds of a number, words with commas all values "
         "of a category; '-' leaves it out.",
@@ -267,7 +270,9 @@ def _parties(ask: _Asking, given: str | None) -> dict[str, int]:
 
 
 def _names(header: Path | None) -> list[str]:
-    """Column names, from the first line and nothing else."""
+    """Column names, from the first line and nothing else; separated as it says."""
+    from unisono.data.csv_file import header_of
+
     if header is None:
         return []
     try:
@@ -276,17 +281,18 @@ def _names(header: Path | None) -> list[str]:
 
             return list(pyarrow.parquet.read_schema(header).names)
         with header.open("rb", buffering=0) as file:  # not a byte beyond the first line
-            line = file.readline(_LONGEST_HEADER).decode("utf-8-sig")
-        names = next(csv.reader([line]), [])
-    except (OSError, ValueError, csv.Error) as error:
+            line = file.readline(_LONGEST_HEADER).rstrip(b"\r\n")
+        names = [name.strip() for name in header_of(header, line).names]
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no table"
         raise InvalidInput(f"{header}: its header cannot be read: {reason}") from None
-    if not names or any(not name.strip() or _is_value(name) for name in names):
+    names = [name for name in names if name]  # R and pandas write row numbers without a name
+    if not names or any(map(_is_value, names)):
         raise InvalidInput(
             f"{header}: the first line looks like a record, not like names of columns: name the "
             "columns in it, or give --column"
         )
-    return [name.strip() for name in names]
+    return names
 
 
 def _is_value(text: str) -> bool:

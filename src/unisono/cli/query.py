@@ -85,6 +85,27 @@ def query(
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Whole numbers, which are added without rounding."),
     ] = None,
+    drop_missing: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Values may be missing: means, spreads and quantiles are of those that are there; "
+            "their number is released too.",
+        ),
+    ] = None,
+    missing_codes: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=-9,999", help="Numbers of the codebook that stand for a missing value."
+        ),
+    ] = None,
+    decimal: Annotated[
+        str,
+        typer.Option(metavar="MARK", help="Decimal mark of numbers in CSV files: . or a comma."),
+    ] = ".",
+    encoding: Annotated[
+        str, typer.Option(help="Of CSV files: utf-8, utf-16 or latin-1.")
+    ] = "utf-8",
     multiline: Annotated[
         bool,
         typer.Option(
@@ -92,6 +113,17 @@ def query(
             help="Quoted CSV cells hold newlines; then a stray quote joins records.",
         ),
     ] = False,
+    person: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Whose each record is: hide all records of a person, who counts once.",
+        ),
+    ] = None,
+    records_per_person: Annotated[
+        int | None,
+        typer.Option(help="Records of a person that are read at most, drawn in secret [8]."),
+    ] = None,
     trust: Annotated[
         Trust, typer.Option(metavar="NAME", help=f"Who adds the noise: {', '.join(Trust)}.")
     ] = Trust.SECURE_SUM,
@@ -129,6 +161,10 @@ def query(
         --bounds income=0:200000 --epsilon 0.5
       unisono query a.parquet b.parquet --proportion "disease == 'flu'" --by population \\
         --categories population=north,south --epsilon 1 --delta 0
+      unisono query lab.csv --mean creatinine --bounds creatinine=0:15 --drop-missing creatinine \\
+        --decimal , --encoding latin-1 --epsilon 1
+      unisono query visits.csv --mean pressure --bounds pressure=0:300 \\
+        --person patient --epsilon 1 --budget 4
     """
     from unisono.cli import query_plan
     from unisono.cli.query_run import Setting, answer
@@ -152,6 +188,9 @@ def query(
         tuple(integer or ()),
         delta == 0,
         multiline,
+        tuple(drop_missing or ()),
+        query_plan.parse_codes(missing_codes or ()),
+        query_plan.parse_dialect(decimal, encoding),
     )
     setting = Setting(
         epsilon,
@@ -165,6 +204,8 @@ def query(
         nominal_rows,
         confidence,
         seed,
+        person,
+        records_per_person,
     )
 
     def say(outlooks: "Mapping[str, Outlook]") -> None:

@@ -65,9 +65,12 @@ def require_relation(payers: Sequence[Payer], relation: Relation) -> None:
 
 
 def require_allowed(
-    payers: Sequence[Payer], study: Study, columns: Sequence[str], relation: Relation
+    payers: Sequence[Payer], study: Study, columns: Sequence[str], setting: "Setting"
 ) -> None:
     """Refuse a query that a policy beside one of the files does not allow."""
+    for one in payers:
+        if one.terms is not None and one.terms.unit is Unit.PERSON:
+            _require_person(one.own.name, one.terms.person, setting.person)
     request = Request(
         "this query",
         study.trust,
@@ -75,12 +78,23 @@ def require_allowed(
         "statistics",
         tuple(columns),
         None,
-        Unit.RECORD,
-        relation,
+        setting.unit,
+        setting.relation,
+        person=setting.person,
     )
     for one, cost in zip(payers, study.costs, strict=True):
         if one.policy is not None:
             require_question_allowed(one.policy, request, study, cost)
+
+
+def _require_person(name: str, counted: str, asked: str | None) -> None:
+    """Refuse a query that does not hide the persons whom a ledger counts."""
+    if asked is None or (counted and counted != asked):
+        said = "single records" if asked is None else f"persons by {asked!r}"
+        raise InvalidInput(
+            f"the ledger of {name} counts persons, and this query hides {said}: ask with --person "
+            f"{counted or 'COLUMN'}; nothing was spent"
+        )
 
 
 @contextmanager
@@ -160,5 +174,7 @@ def _new_terms(one: Payer, study: Study, setting: "Setting", budget: Budget) -> 
         budget,
         tuple((viewer, Budget(math.inf)) for viewer in _trusted(study)),
         setting.relation,
+        setting.unit,
         colluders=study.facts.colluders,
+        person=setting.person or "",
     )

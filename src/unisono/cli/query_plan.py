@@ -1,5 +1,6 @@
 """From what was asked on the command line to questions and the columns they need."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -12,7 +13,9 @@ from unisono.algorithms.quantiles import MAXIMUM, MINIMUM, quantiles
 from unisono.algorithms.statistics import Groups, Question
 from unisono.cli.conditions import Condition, parse_condition
 from unisono.core.defaults import warn_of_clipping
-from unisono.data import Bounds, RecordTable
+from unisono.data import Bounds, RecordTable, as_number, still_divided
+from unisono.data.cells import blanks, numbers, uncoded
+from unisono.data.csv_file import USUAL, CsvDialect
 from unisono.errors import InvalidInput
 
 
@@ -38,6 +41,9 @@ class Asked:
     whole: Sequence[str] = ()
     pure: bool = False
     multiline: bool = False
+    dropping: Sequence[str] = ()
+    missing_codes: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    dialect: CsvDialect = USUAL
 
 
 @dataclass
@@ -60,13 +66,20 @@ class Inquiry:
 
     def features(self, table: RecordTable) -> np.ndarray:
         """One party's records as numbers, (rows, slots); NaN for what is missing."""
-        columns = []
+        columns, declared = [], {}
         for kind, what in self.slots:
             if kind == "condition":
                 columns.append(what.holds(table))
             elif kind == "number":
-                own = table.numbers(what)
-                table.warn_unread(np.isnan(own), what, "numbers")
+                coded = self.asked.missing_codes.get(what, ())
+                cells = uncoded(table.column(what), coded, table.decimal)
+                own = numbers(cells, table.decimal)
+                unread = np.isnan(own)
+                if what in self.asked.dropping:
+                    empty = unread & blanks(cells)
+                    declared[what], unread = int(np.count_nonzero(empty)), unread & ~empty
+                more = self._comma(table, what) if unread.all() else self._moved(what)
+                table.warn_unread(unread, what, "numbers", more)
                 if what in self.asked.bounds:
                     low, high = self.asked.bounds[what].pair
                     warn_of_clipping(own, low, high, f"values of {what!r} in {table.name}")
@@ -74,7 +87,20 @@ class Inquiry:
                 columns.append(np.clip(own, -1e30, 1e30))
             else:
                 columns.append(table.codes(what, self.asked.categories[what]))
+        table.tell_empty(declared)
         return np.column_stack(columns)
+
+    def _comma(self, table: RecordTable, name: str) -> str:
+        """What was perhaps meant by a column of which nothing can be read."""
+        other = "," if table.decimal == "." else "."
+        meant = np.isfinite(numbers(table.column(name), other)).any()
+        return f"Some are numbers with --decimal {other} instead. " if meant else ""
+
+    def _moved(self, name: str) -> str:
+        """What values that are missing do to the answers, for whoever holds them."""
+        asked = self.asked
+        divided = {*_moments(asked), *_quantiles(asked)} - set(asked.dropping)
+        return still_divided(f"--drop-missing {name}") if name in divided and not asked.by else ""
 
     # ------------------------------------------------------------- slots
 
@@ -131,23 +157,21 @@ def inquire(asked: Asked) -> Inquiry:
         )
     for name, wanted in _moments(asked).items():
         spread = wanted != ("mean",) or not asked.pure
-        add(
-            statistics.mean(
-                inquiry.number(name),
-                inquiry.bounds(name),
-                name=f"{name}{suffix}",
-                step=inquiry.step(name),
-                by=by,
-                wanted=wanted,
-                spread=spread,
-            )
+        made = statistics.mean(
+            inquiry.number(name),
+            inquiry.bounds(name),
+            name=f"{name}{suffix}",
+            step=inquiry.step(name),
+            by=by,
+            wanted=wanted,
+            spread=spread,
         )
+        add(made.counting() if name in asked.dropping else made)
     for name, levels in _quantiles(asked).items():
-        add(
-            quantiles(
-                inquiry.number(name), inquiry.bounds(name), levels, name=f"{name}{suffix}", by=by
-            )
+        made = quantiles(
+            inquiry.number(name), inquiry.bounds(name), levels, name=f"{name}{suffix}", by=by
         )
+        add(made.counting() if name in asked.dropping else made)
     for text in asked.histograms:
         add(_histogram(inquiry, text, by, suffix))
     for text in asked.tables:
@@ -156,6 +180,17 @@ def inquire(asked: Asked) -> Inquiry:
         raise InvalidInput(
             "nothing was asked: name a statistic, such as --mean age --bounds age=0:120"
         )
+    known = {*_moments(asked), *_quantiles(asked)}
+    for option, names in (
+        ("--drop-missing", [*asked.dropping]),
+        ("--missing-codes", [n for n in asked.missing_codes if ("number", n) not in inquiry.slots]),
+    ):
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise InvalidInput(
+                f"{option} {unknown[0]}: no mean, spread or quantile of {unknown[0]!r} is asked "
+                f"for; those asked for are of {', '.join(sorted(known)) or 'no column'}"
+            )
     return inquiry
 
 
@@ -244,6 +279,36 @@ def parse_categories(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
             raise InvalidInput(f"--categories {name}={rest}: name each category once, none empty")
         found[name] = labels
     return found
+
+
+def parse_codes(texts: Sequence[str]) -> dict[str, tuple[float, ...]]:
+    """`health=-9,999` and so on.
+
+    >>> parse_codes(["health=-9,999"])
+    {'health': (-9.0, 999.0)}
+    """
+    found = {}
+    for name, rest in _pairs("--missing-codes", texts, "-9,999"):
+        found[name] = tuple(as_number(part) for part in rest.split(","))
+        if any(map(math.isnan, found[name])):
+            raise InvalidInput(
+                f"--missing-codes {name}={rest}: write numbers with commas between them, as -9,999"
+                "; words in a column of numbers are missing anyway"
+            )
+    return found
+
+
+def parse_dialect(decimal: str, encoding: str) -> CsvDialect:
+    """How CSV files are written; what stands between cells is what the header has.
+
+    >>> parse_dialect(",", "latin-1").decimal
+    ','
+    """
+    if decimal not in (".", ","):
+        raise InvalidInput(f"--decimal {decimal!r}: the decimal mark is . or a comma")
+    if encoding not in ("utf-8", "utf-16", "latin-1"):
+        raise InvalidInput(f"--encoding {encoding!r}: choose utf-8, utf-16 or latin-1")
+    return CsvDialect.model_validate({"decimal": decimal, "encoding": encoding})
 
 
 def _pairs(option: str, texts: Sequence[str], example: str) -> list[tuple[str, str]]:

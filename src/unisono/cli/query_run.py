@@ -24,9 +24,12 @@ from unisono.core.outlook import Outlook, outlook
 from unisono.core.policy import Budget
 from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
-from unisono.core.trust import Relation, Trust
+from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import Private
 from unisono.data import RecordTable
+from unisono.data.order import order_key
+from unisono.data.people import as_rows, drawn_persons
+from unisono.data.people import records_per_person as usual_group
 from unisono.deployment.parties_here import Ask, refuse
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
@@ -51,6 +54,23 @@ class Setting:
     nominal_rows: int | None = None
     confidence: float = 0.95
     seed: int | None = None
+    person: str | None = None
+    records_per_person: int | None = None
+
+    @property
+    def unit(self) -> Unit:
+        return Unit.RECORD if self.person is None else Unit.PERSON
+
+    @property
+    def group(self) -> int | None:
+        """How many records of a person are read at most; None where records are hidden."""
+        if self.person is not None:
+            return usual_group(self.records_per_person)
+        if self.records_per_person is not None:
+            raise InvalidInput(
+                "--records-per-person without --person: name the column that says whose a record is"
+            )
+        return None
 
 
 @dataclass(frozen=True)
@@ -100,19 +120,22 @@ def answer(
     require_relation(payers, setting.relation)
     facts = _facts_before(len(files), setting, payers)
     Study(method, facts, setting.trust)  # refuses what no data could mend
-    tables = _read(files, inquiry)
+    tables = _read(files, inquiry, setting)
     require_apart(dict(zip(names, files, strict=True)))
-    features = [inquiry.features(table) for table in tables]
-    facts = _sizes(facts, tables, len(inquiry.slots), setting)
+    columns = [
+        _columns(inquiry, table, setting, name) for name, table in zip(names, tables, strict=True)
+    ]
+    sizes = {table.name: len(own[0]) for table, own in zip(tables, columns, strict=True)}
+    facts = _sizes(facts, sizes, len(inquiry.slots), setting)
     study = Study(method, facts, setting.trust)
-    require_allowed(payers, study, inquiry.columns, setting.relation)
+    require_allowed(payers, study, inquiry.columns, setting)
     with opened(payers, study, setting, ask) as ledgers:
         if setting.seed is None:
             found = [outlook(book, cost) for book, cost in zip(ledgers, study.costs, strict=True)]
             say({n: one for n, one in zip(names, found, strict=True) if one is not None})
         parties = [
-            Party(name, Private((rows.astype(np.float32),), name), ledger)
-            for name, rows, ledger in zip(names, features, ledgers, strict=True)
+            Party(name, Private(own, name), ledger)
+            for name, own, ledger in zip(names, columns, ledgers, strict=True)
         ]
         result = in_process.run(study, parties)
     paths = {} if setting.seed is not None else dict(zip(names, payers, strict=True))
@@ -138,7 +161,7 @@ def _facts_before(parties: int, setting: Setting, payers: Sequence[Payer]) -> Fa
             "add-or-remove hides how many records a file has: give a public upper limit with "
             "--nominal-rows"
         )
-    return agree_facts(
+    facts = agree_facts(
         (setting.nominal_rows or 1,) * parties,
         1,
         setting.trust,
@@ -146,28 +169,45 @@ def _facts_before(parties: int, setting: Setting, payers: Sequence[Payer]) -> Fa
         minimum_parties=setting.survivors,
         exact_sizes=not hidden,
     )
+    return replace(facts, records_per_person=setting.group)
 
 
-def _sizes(facts: Facts, tables: Sequence[RecordTable], features: int, setting: Setting) -> Facts:
+def _columns(
+    inquiry: Inquiry, table: RecordTable, setting: Setting, party: str
+) -> tuple[np.ndarray, ...]:
+    """What the survey reads of a party: a row for each record, or for each person."""
+    features = inquiry.features(table).astype(np.float32)
+    if setting.person is None or setting.group is None:
+        return (features,)
+    key = order_key(setting.seed, party)
+    owners = list(table.column(setting.person))
+    people = drawn_persons(owners, setting.group, key, table.name, setting.person)
+    flat = features[people.reshape(-1)]
+    return (flat,) if setting.group == 1 else as_rows((flat,), people >= 0)
+
+
+def _sizes(facts: Facts, sizes: Mapping[str, int], features: int, setting: Setting) -> Facts:
     if facts.exact_sizes:
-        return replace(facts, records=tuple(t.rows for t in tables), features=features)
-    for table in tables:
-        if table.rows > facts.records[0]:  # refusing would tell everybody the size
+        return replace(facts, records=tuple(sizes.values()), features=features)
+    for name, size in sizes.items():
+        if size > facts.records[0]:  # refusing would tell everybody the size
             warnings.warn(
-                f"{table.name} holds more records than --nominal-rows {setting.nominal_rows}: all "
-                "of them count, but intervals are made for fewer; agree on a larger number",
+                f"{name} holds more {setting.unit}s than --nominal-rows {setting.nominal_rows}: "
+                "all of them count, but intervals are made for fewer; agree on a larger number",
                 stacklevel=2,
             )
     return replace(facts, features=features)
 
 
-def _read(files: Sequence[Path], inquiry: Inquiry) -> list[RecordTable]:
+def _read(files: Sequence[Path], inquiry: Inquiry, setting: Setting) -> list[RecordTable]:
     columns, multiline = inquiry.columns, inquiry.asked.multiline
+    if setting.person is not None:
+        columns = list(dict.fromkeys([*columns, setting.person]))
     shown: Iterable[Path] = files
     if len(files) >= _MANY_FILES and sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import track
 
         shown = track(files, "reading", console=Console(stderr=True), transient=True)
-    found = (records_at(file, columns, multiline) for file in shown)
+    found = (records_at(file, columns, multiline, inquiry.asked.dialect) for file in shown)
     return [one if isinstance(one, RecordTable) else one.table() for one in found]

@@ -6,9 +6,9 @@ from shutil import get_terminal_size
 from textwrap import indent
 from typing import Any
 
-from unisono.algorithms.estimates import answer_text
+from unisono.algorithms.estimates import UNDETERMINED, answer_text
 from unisono.algorithms.table_layout import as_text
-from unisono.core.words import NOTHING_LEARNT
+from unisono.core.words import NO_GROUP, NOTHING_LEARNT
 from unisono.models import inference
 
 # Said elsewhere, or for machines.
@@ -154,15 +154,29 @@ def _clusters(shown: Document) -> tuple[str, Sequence[str]]:
     groups, each number ± its 95 % margin
                records  age
       group 1  120 ± 9  41 ± 2
+    >>> none = {"centre": {"age": 120.0}, "margin": {"age": 240.0}, "size": 3.0}
+    >>> print(_clusters({"clusters": [none], "size_margin": 9.0, "confidence": 0.95})[0])
+    groups, each number ± its 95 % margin
+               records  age
+      group 1  3 ± 9    not determined
+    not determined: the noise is larger than the group, which may have no records at all
     """
     groups, margin = shown["clusters"], shown["size_margin"]
     columns = list(groups[0]["centre"]) if groups else []
     rows = [["", "records", *columns]]
     for place, one in enumerate(groups, start=1):
-        centre = (f"{_plain(one['centre'][c])} ± {_plain(one['margin'][c])}" for c in columns)
+        centre = (
+            f"{_plain(one['centre'][c])} ± {_plain(one['margin'][c])}"
+            if one["size"] > margin
+            else UNDETERMINED
+            for c in columns
+        )
         rows.append([f"group {place}", f"{one['size']:.0f} ± {margin:.0f}", *centre])
     title = f"groups, each number ± its {shown['confidence']:.0%} margin".replace("%", " %")
-    return "\n".join([title, *_aligned(rows)]), ("clusters", "size_margin", "confidence")
+    lines = [title, *_aligned(rows)]
+    if any(one["size"] <= margin for one in groups):
+        lines.append(f"{UNDETERMINED}: {NO_GROUP}")
+    return "\n".join(lines), ("clusters", "size_margin", "confidence")
 
 
 def _network(shown: Document) -> tuple[str, Sequence[str]]:

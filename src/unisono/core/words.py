@@ -9,6 +9,8 @@ from unisono.core.trust import Relation
 
 # Said of a coefficient in every output, in place of an estimate.
 NOTHING_LEARNT = "nothing was learnt (this is the prior)"
+# Of a cluster in which noise counts more records than there may be.
+NO_GROUP = "the noise is larger than the group, which may have no records at all"
 
 
 def number(value: float, digits: int = 4) -> str:

@@ -8,7 +8,14 @@ larger than memory, as `streams` of batches; `columns` and `schema` declare what
 
 from unisono.data.cells import as_number, as_text, codes, listed, numbers
 from unisono.data.frames import as_table
-from unisono.data.sources import Bounds, RecordTable, UnreadValues, read_table, warn_unread
+from unisono.data.sources import (
+    Bounds,
+    RecordTable,
+    UnreadValues,
+    read_table,
+    still_divided,
+    warn_unread,
+)
 
 __all__ = [
     "Bounds",
@@ -21,5 +28,6 @@ __all__ = [
     "listed",
     "numbers",
     "read_table",
+    "still_divided",
     "warn_unread",
 ]

@@ -209,11 +209,11 @@ def _finite(values: np.ndarray) -> np.ndarray:
     return np.where(infinite, np.nan, values) if infinite.any() else values
 
 
-def codes(values: Iterable[Any], categories: Sequence[Any]) -> np.ndarray:
+def codes(values: Iterable[Any], categories: Sequence[Any], decimal: str = ".") -> np.ndarray:
     """The place of each value in the public list, int64 (n,); -1 for those that are not in it.
 
     A value is in its place by its text, as letters, spaces and case are; where no text is equal, by
-    its number, so that 3.0 is 3, and TRUE is true, and 1.
+    its number, so that 3.0 is 3, and TRUE is true, and 1; with a `decimal` comma 3,0 is 3.
 
     >>> codes(["north", 2, "2.0", "n/a", None], ["2", "north"])
     array([ 1,  0,  0, -1, -1])
@@ -225,7 +225,7 @@ def codes(values: Iterable[Any], categories: Sequence[Any]) -> np.ndarray:
             "once, from public knowledge"
         )
     if isinstance(values, ArrowColumn):
-        return values.each(lambda cells: codes(cells, categories))
+        return values.each(lambda cells: codes(cells, categories, decimal))
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         distinct, places = np.unique(values, return_inverse=True)
         return codes(list(distinct), categories)[places]
@@ -238,7 +238,7 @@ def codes(values: Iterable[Any], categories: Sequence[Any]) -> np.ndarray:
         text = as_text(value)
         if text in by_text:
             return by_text[text]
-        number = as_number(value)
+        number = as_number(value, decimal)
         return by_number.get(number, -1) if abs(number) < _LARGEST_WHOLE else -1
 
     return np.array([code(value) for value in values], np.int64)
@@ -268,14 +268,16 @@ def dates(values: Iterable[Any], pattern: str | None = None) -> np.ndarray:
 def blanks(values: Iterable[Any]) -> np.ndarray:
     """`is_blank` of each value: bool (n,)."""
     if isinstance(values, ArrowColumn):
-        return values.each(blanks)
-    if isinstance(values, np.ndarray) and values.dtype.kind in "biu":
-        return np.zeros(len(values), bool)
+        if values.numeric is None:
+            return values.each(blanks)
+        values = values.numeric
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
+        return ~np.isfinite(values)
     return np.array([is_blank(value) for value in values], bool)
 
 
 def uncoded(
-    values: Iterable[Any], missing_codes: Sequence[Any]
+    values: Iterable[Any], missing_codes: Sequence[Any], decimal: str = "."
 ) -> Sequence[Any] | np.ndarray | Iterable[Any]:
     """Values (n,) without those that a public list says stand for nothing, by text or number as in
     `codes`: these are None, or NaN among floats.
@@ -287,7 +289,7 @@ def uncoded(
         return values
     if not isinstance(values, (ArrowColumn, np.ndarray)):
         values = list(values)
-    coded = codes(values, missing_codes) >= 0
+    coded = codes(values, missing_codes, decimal) >= 0
     if isinstance(values, ArrowColumn) and values.numeric is not None:
         values = values.numeric
     if isinstance(values, np.ndarray) and values.dtype.kind == "f":

@@ -18,14 +18,15 @@ A cell that is none of these is missing, and the declaration says what becomes o
     missing = VALUE           a public constant; never a mean or median of records, which would be
                               a release
 
-So is a cell that holds one of the `missing_codes`, as 999, whatever it would be otherwise.
+So is a cell that holds one of the `missing_codes`, as 999, -9 or 31.12.9999 of a codebook, whatever
+it would be otherwise. Undeclared, such a number is clipped to the bounds like any other.
 
 Whatever is made of a record is made of that record alone and of what is written here.
 """
 
 import datetime
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -88,14 +89,18 @@ class ColumnKind(Config):
         texts = [as_text(code) for code in self._codes]
         if None in texts or len(set(texts)) < len(texts):
             raise InvalidInput(f"missing_codes = {list(self._codes)}: name each once, none empty")
-        listed = getattr(self, "values", ())
-        for code in self._codes if listed and isinstance(listed, tuple) else ():
-            if codes([code], listed)[0] >= 0:
-                raise InvalidInput(
-                    f"missing_codes: {code!r} is one of the values {', '.join(listed)}, too; leave "
-                    "it out of one of them"
-                )
+        for code in self._codes:
+            self._require_no_value(code)
         return self
+
+    def _require_no_value(self, code: Any) -> None:
+        """Refuse a code for what is missing that is a listed value."""
+        listed = getattr(self, "values", ())
+        if listed and isinstance(listed, tuple) and codes([code], listed)[0] >= 0:
+            raise InvalidInput(
+                f"missing_codes: {code!r} is one of the values {', '.join(listed)}, too; leave "
+                "it out of one of them"
+            )
 
     @property
     def wanted(self) -> str:
@@ -103,11 +108,16 @@ class ColumnKind(Config):
         raise NotImplementedError
 
     def read(self, cells: Iterable[Any], decimal: str = ".") -> np.ndarray:
-        return self._read(self.uncoded(cells), decimal)
+        return self._read(self.uncoded(cells, decimal), decimal)
 
-    def uncoded(self, cells: Iterable[Any]) -> Iterable[Any]:
-        """Cells, those that hold a code for what is missing being empty."""
-        return uncoded(cells, self._codes)
+    def uncoded(self, cells: Iterable[Any], decimal: str = ".") -> Iterable[Any]:
+        """Cells, those that hold a code for what is missing being empty. The `decimal` mark is one
+        of numbers: listed values, and codes among them, are known without it."""
+        return uncoded(cells, self._codes, decimal if self.numeric else ".")
+
+    def coded(self, cells: Sequence[Any] | np.ndarray, decimal: str = ".") -> np.ndarray:
+        """Which cells are empty by a code alone: bool (n,)."""
+        return blanks(self.uncoded(cells, decimal)) & ~blanks(cells)
 
     @property
     def _codes(self) -> tuple[Any, ...]:
@@ -574,6 +584,13 @@ class TrueFalse(NamedColumn):
     )
     missing_codes: MissingCodes = ()
 
+    def _require_no_value(self, code: Any) -> None:
+        if not math.isnan(truths([code])[0]):
+            raise InvalidInput(
+                f"missing_codes: {code!r} is read as true or false; leave it out, or declare a "
+                "category"
+            )
+
     @property
     def values(self) -> tuple[str, ...]:
         return ("false", "true")
@@ -636,6 +653,15 @@ class Date(NumericColumn):
             raise InvalidInput(f"parts = {list(self.parts)}: name each once")
         return self
 
+    def uncoded(self, cells: Iterable[Any], decimal: str = ".") -> Iterable[Any]:
+        """A code is also known by its day, however that is written."""
+        cells = super().uncoded(cells, decimal)
+        days = [_first_day(code, self.format) for code in self._codes]
+        if not days:
+            return cells
+        gone = np.isin(dates(cells, self.format), [day for day in days if not math.isnan(day)])
+        return [None if coded else cell for coded, cell in zip(gone, cells, strict=True)]
+
     def _read(self, cells: Iterable[Any], decimal: str) -> np.ndarray:
         return self._years(dates(cells, self.format))
 
@@ -695,6 +721,12 @@ class Date(NumericColumn):
 def _day(text: str) -> float:
     """A day of a declaration, in days since 1970; NaN where it is none."""
     return float(dates([text], None)[0])
+
+
+def _first_day(code: Any, pattern: str | None) -> float:
+    """The day that a code names, as cells are written, or else as bounds are; NaN for none."""
+    written = float(dates([code], pattern)[0])
+    return float(dates([code], None)[0]) if math.isnan(written) else written
 
 
 def _month(seconds: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ A person's records become one row of a public length k. Of more than k records k
 secret, evenly; where there are fewer, the row is filled up with what counts for nothing. So how
 many records a person has shows in no shape.
 
-Persons stand in an order that says nothing of their records either (`studies.order`). Let D and E
+Persons stand in an order that says nothing of their records either (`order`). Let D and E
 be tables that differ in all records of one person. A uniform order of all records, cut into
 persons, is a uniform order of each person's own, independent of those of others: all other persons'
 rows have the same law in D and E, so the two can be drawn together and differ in one row. The draws
@@ -20,18 +20,26 @@ jointly convex).
 import hashlib
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unisono.core.noise.keystream import Keystream
 from unisono.core.noise.subset import permutation
+from unisono.core.policy import Policy
+from unisono.core.trust import Unit
 from unisono.core.words import times
 from unisono.data.cells import as_text, is_blank
-from unisono.data.encoding import Values
+from unisono.data.order import secret_order
 from unisono.data.sources import UnreadValues
-from unisono.errors import ClippedValues
+from unisono.errors import ClippedValues, InvalidInput
 
+if TYPE_CHECKING:  # a mean of persons needs no declarations, which take a quarter of a second
+    from unisono.data.encoding import Values
+
+# So many records of a person are read at most, unless something is said: enough for most tables of
+# visits, and few enough that rows stay short; and so many may be said.
+RECORDS_PER_PERSON, MOST_RECORDS = 8, 1000
 # Among a party's values by column: which of a person's k records are there, (persons, k). No column
 # has this name, as files cannot hold it.
 THERE = "\0there"
@@ -73,7 +81,7 @@ def _draws(key: bytes) -> bytes:
     return hashlib.sha256(b"records of persons" + key).digest()
 
 
-def by_person(values: Values, rows: np.ndarray) -> dict[str, np.ndarray]:
+def by_person(values: "Values", rows: np.ndarray) -> dict[str, np.ndarray]:
     """A party's columns (records,) as (persons, k), NaN where a person has fewer, and which of them
     are there; one record of each person makes (persons,), as if there were no others."""
     if rows.shape[1] == 1:
@@ -83,14 +91,14 @@ def by_person(values: Values, rows: np.ndarray) -> dict[str, np.ndarray]:
     return {**found, THERE: there}
 
 
-def one_of_each(values: Values) -> Values:
+def one_of_each(values: "Values") -> "Values":
     """One record of each person: the first one drawn, so that it is any of them."""
     if THERE not in values:
         return values
     return {name: column[:, 0] for name, column in values.items() if name != THERE}
 
 
-def as_records(values: Values) -> tuple[Values, np.ndarray | None]:
+def as_records(values: "Values") -> tuple["Values", np.ndarray | None]:
     """Columns (persons k,) as if they were records, and which of them are there (persons, k); None
     where they are records."""
     if THERE not in values:
@@ -112,6 +120,42 @@ def as_rows(arrays: tuple[np.ndarray, ...], there: np.ndarray) -> tuple[np.ndarr
         for array in arrays
     )
     return rows if len(rows) > 1 else (*rows, there.astype(np.float32))
+
+
+def records_per_person(said: int | None) -> int:
+    """How many records of a person are read at most: as is said, or as usual."""
+    group = RECORDS_PER_PERSON if said is None else said
+    if not (isinstance(group, int | np.integer) and 1 <= group <= MOST_RECORDS):
+        raise InvalidInput(
+            f"records_per_person = {said!r}: give a whole number from 1 to {MOST_RECORDS}"
+        )
+    return int(group)
+
+
+def drawn_persons(
+    cells: Sequence[Any], group: int, key: bytes, name: str, column: str
+) -> np.ndarray:
+    """The rows of a party's persons (persons, group) as `persons_of` draws them, in a secret order;
+    whoever holds the records is told what became of them."""
+    found = persons_of(cells, group, key)
+    if not len(found):
+        raise InvalidInput(
+            f"no record of {name} says whose it is: a party without persons takes no part; nothing "
+            "was spent"
+        )
+    warn_of_people(name, column or "persons", len(cells), cells, found)
+    return found[secret_order(len(found), key)]
+
+
+def require_same_persons(policy: Policy, unit: Unit, person: str) -> None:
+    """Refuse persons by another column than the ledger counts them by: they are other groups of
+    records, and what was spent on these does not add up with what was spent on those."""
+    if unit is Unit.PERSON and policy.person and policy.person != person:
+        said = f"by {person!r}" if person else "by ids without the name of a column"
+        raise InvalidInput(
+            f"the ledger of {policy.dataset} counts persons by the column {policy.person!r}, and "
+            f"they are given {said}: give a frame and persons={policy.person!r}; nothing was spent"
+        )
 
 
 def warn_of_people(name: str, column: str, records: int, cells: Any, rows: np.ndarray) -> None:
@@ -144,12 +188,17 @@ def _counts(texts: Sequence[str | None]) -> np.ndarray:
 
 
 __all__ = [
+    "MOST_RECORDS",
+    "RECORDS_PER_PERSON",
     "THERE",
     "as_records",
     "as_rows",
     "by_person",
+    "drawn_persons",
     "one_of_each",
     "owner_of",
     "persons_of",
+    "records_per_person",
+    "require_same_persons",
     "warn_of_people",
 ]

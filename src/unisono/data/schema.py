@@ -10,10 +10,8 @@ from pydantic import Field, model_validator
 from unisono.core.config import AddedLater, Config
 from unisono.data.columns import AnyColumn, Category, ColumnKind, NamedColumn, Number
 from unisono.data.csv_file import USUAL, CsvDialect
+from unisono.data.people import MOST_RECORDS, RECORDS_PER_PERSON
 from unisono.errors import InvalidInput
-
-# Enough for most tables of visits, and few enough that rows stay short.
-RECORDS_PER_PERSON = 8
 
 
 class Schema(Config):
@@ -46,7 +44,7 @@ class Schema(Config):
     records_per_person: Annotated[int | None, AddedLater] = Field(
         None,
         ge=1,
-        le=1000,
+        le=MOST_RECORDS,
         description="So many records of a person are read at most; of more they are drawn in "
         "secret. Left out: 8.",
     )

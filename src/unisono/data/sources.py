@@ -63,16 +63,25 @@ class Bounds:
         return self.low, self.high
 
 
-def warn_unread(unread: np.ndarray, what: str, kind: str) -> None:
-    """Tell whoever holds the records, and nobody else, which of `what` are not `kind`."""
+def warn_unread(unread: np.ndarray, what: str, kind: str, more: str = "") -> None:
+    """Tell whoever holds the records, and nobody else, which of `what` are not `kind`, and what
+    `more` it means for the answer."""
     if unread.any():
         warnings.warn(
             f"{np.count_nonzero(unread)} of {len(unread)} {what} are not {kind}, first in record "
             f"{int(np.argmax(unread)) + 1}: each counts as missing, which changes what is read of "
-            "no other record; correct them if they should count. Nobody else is told",
+            f"no other record; correct them if they should count. {more}Nobody else is told",
             UnreadValues,
             stacklevel=3,
         )
+
+
+def still_divided(remedy: str) -> str:
+    """What missing values do to an answer that is divided by a public number of records."""
+    return (
+        "The number of records is public and divides nevertheless, so the answer is not that of "
+        f"the values which are there; where some may be missing declare {remedy} beforehand. "
+    )
 
 
 # ------------------------------------------------------------- files
@@ -106,8 +115,19 @@ class RecordTable:
         """Places in the public list (rows,); -1 for cells that are not in it."""
         return codes(self.column(name), categories)
 
-    def warn_unread(self, unread: np.ndarray, name: str, kind: str) -> None:
-        warn_unread(unread, f"values of {name!r} in {self.name}", kind)
+    def warn_unread(self, unread: np.ndarray, name: str, kind: str, more: str = "") -> None:
+        warn_unread(unread, f"values of {name!r} in {self.name}", kind, more)
+
+    def tell_empty(self, empty: Mapping[str, int]) -> None:
+        """One line for the empty cells of all columns whose declarations provide for them."""
+        counts = [f"{name} {number}" for name, number in empty.items() if number]
+        if counts:
+            warnings.warn(
+                f"{self.name}: empty cells among {self.rows} records, which count as declared: "
+                f"{', '.join(counts)}. Nobody else is told",
+                UnreadValues,
+                stacklevel=3,
+            )
 
 
 def read_table(
@@ -173,5 +193,6 @@ __all__ = [
     "read_table",
     "require_columns",
     "require_records",
+    "still_divided",
     "warn_unread",
 ]

@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit, ndtr
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from unisono.algorithms.noise_aware import Refine, aware_of_rounds, aware_of_statistics
@@ -43,16 +42,14 @@ from unisono.core.study import Study
 from unisono.core.trust import Trust
 from unisono.data.scaling import target_scaling
 from unisono.errors import InvalidInput
-from unisono.estimators.classifiers import public_classes
+from unisono.estimators.classifiers import classed
 from unisono.estimators.documentation import documented
-from unisono.estimators.frames import validate_data
 from unisono.estimators.inference import FITTED, SHARED, BayesianEstimator
 from unisono.estimators.statements import (
     UNBOUNDED_TARGETS,
     UNKNOWN_SPREAD,
     UnboundedFeatures,
 )
-from unisono.estimators.unlisted import unlisted
 
 if TYPE_CHECKING:
     from unisono.releases.algorithm import Method
@@ -101,10 +98,14 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
         colluders: int | None = None,
         random_state: Any = None,
         bounds_share: float = BOUNDS_SHARE,
+        columns: Any = None,
+        records_per_person: int | None = None,
+        person_at_parties: int = 1,
         engine: str = "in-process",
     ) -> None:
         self.epsilon, self.delta, self.bounds = epsilon, delta, bounds
-        self.bounds_share = bounds_share
+        self.bounds_share, self.columns = bounds_share, columns
+        self.records_per_person, self.person_at_parties = records_per_person, person_at_parties
         self.target_bounds, self.noise_std = target_bounds, noise_std
         self.prior_variance, self.clip, self.noise_aware = prior_variance, clip, noise_aware
         self.relation, self.trust = relation, trust
@@ -116,16 +117,17 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
         tags.regressor_tags.poor_score = True
         return tags
 
-    def fit(self, X: Any, y: Any, parties: Any = None) -> Any:
-        """Learn from rows X (n, d), targets y (n,) and the party of each row (n,)."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        self._targets = target_scaling(self.target_bounds)
-        self._infer(X, self._targets.scaled(y), parties)
+    def fit(self, X: Any, y: Any, parties: Any = None, persons: Any = None) -> Any:
+        """Learn from rows X (n, d), targets y (n,), the party and the person of each row (n,). Of
+        a frame, or of a path, y, parties and persons may be names of columns."""
+        records = self._read(X, y, parties, persons, numeric=True)
+        self._targets = target_scaling(self._target_bounds)
+        self._infer(records.mapped(self._targets.scaled))
         self.posterior_ = self._publish(self._targets.half, self._targets.centre)
         self.coef_, self.intercept_ = self.posterior_.mean[:-1], float(self.posterior_.mean[-1])
         if self.noise_std is None:
             self._tell(UNKNOWN_SPREAD)
-        if self.target_bounds is None:
+        if self._target_bounds is None:
             self._tell(UNBOUNDED_TARGETS, UnboundedFeatures)
         return self
 
@@ -133,7 +135,7 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
         """Expected targets (n,); with `return_std` also the deviation of a new target from them,
         which holds what is not known of the coefficients and the spread about the line."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = self._matrix(X)
         centre, spread = self._latent(self._scaling.whole(X))
         expected = self._targets.half * centre + self._targets.centre
         if not return_std:
@@ -198,10 +200,14 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         colluders: int | None = None,
         random_state: Any = None,
         bounds_share: float = BOUNDS_SHARE,
+        columns: Any = None,
+        records_per_person: int | None = None,
+        person_at_parties: int = 1,
         engine: str = "in-process",
     ) -> None:
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
-        self.bounds_share = bounds_share
+        self.bounds_share, self.columns = bounds_share, columns
+        self.records_per_person, self.person_at_parties = records_per_person, person_at_parties
         self.link, self.rounds = link, rounds
         self.prior_variance, self.clip, self.noise_aware = prior_variance, clip, noise_aware
         self.relation, self.trust, self.records, self.ledger = relation, trust, records, ledger
@@ -213,17 +219,11 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         tags.classifier_tags.poor_score, tags.classifier_tags.multi_class = True, False
         return tags
 
-    def fit(self, X: Any, y: Any, parties: Any = None) -> Any:
-        """Learn from rows X (n, d), labels y (n,) and the party of each row (n,)."""
-        given = y
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        labels = np.zeros(len(y))  # of private classes places are not known yet
-        self._unlisted = unlisted(self.classes, y, given, 2, self.delta, signed=True)
-        if self._unlisted is None:
-            self.classes_, index = public_classes(self, y, self.classes, binary=True, given=given)
-            labels = 2.0 * index - 1
-        self._infer(X, labels, parties)
+    def fit(self, X: Any, y: Any, parties: Any = None, persons: Any = None) -> Any:
+        """Learn from rows X (n, d), labels y (n,), the party and the person of each row (n,). Of a
+        frame, or of a path, y, parties and persons may be names of columns."""
+        records = self._read(X, y, parties, persons, numeric=False)
+        self._infer(classed(self, records, 2, binary=True, signed=lambda _: True)[0])
         self.posterior_ = self._publish(1.0, 0.0)
         self.coef_, self.intercept_ = self.posterior_.mean[None, :-1], self.posterior_.mean[-1:]
         return self
@@ -257,7 +257,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
 
     def _rows(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        return self._scaling.whole(validate_data(self, X, dtype=np.float64, reset=False))
+        return self._scaling.whole(self._matrix(X))
 
     def _method(self, facts: Facts, trust: Trust, promise: Privacy) -> tuple["Method", Refine]:
         from unisono.algorithms.pvi_natural_gradient import NATURAL_GRADIENT, for_intervals

@@ -1,11 +1,12 @@
 """Private linear classifiers: logistic regression (two or more classes) and the Huber SVM."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from unisono.core.defaults import BOUNDS_SHARE, RELATION
@@ -13,7 +14,7 @@ from unisono.data import codes, listed
 from unisono.errors import InvalidInput
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateLinear
-from unisono.estimators.frames import validate_data
+from unisono.estimators.records import Records
 from unisono.estimators.unlisted import unlisted
 
 ALGORITHM = (
@@ -64,9 +65,14 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
         random_state: Any = None,
         bounds_share: float = BOUNDS_SHARE,
         number_of_classes: int = 2,
+        columns: Any = None,
+        records_per_person: int | None = None,
+        person_at_parties: int = 1,
     ) -> None:
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
         self.bounds_share, self.number_of_classes = bounds_share, number_of_classes
+        self.columns, self.records_per_person = columns, records_per_person
+        self.person_at_parties = person_at_parties
         self.relation, self.trust, self.algorithm = relation, trust, algorithm
         self.regularisation, self.rounds, self.records = regularisation, rounds, records
         self.ledger, self.minimum_parties, self.colluders = ledger, minimum_parties, colluders
@@ -81,27 +87,24 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
     def _loss(self, classes: int) -> str:
         raise NotImplementedError
 
-    def fit(self, X: Any, y: Any, parties: Any = None) -> Any:
-        """Learn from rows X (n, d), labels y (n,) and the party of each row (n,)."""
-        given = y
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        number, index = 2 if self._binary else self.number_of_classes, np.zeros(len(y), int)
-        signed = self._loss(number) != "multinomial"
-        self._unlisted = unlisted(self.classes, y, given, number, self.delta, signed)
-        if self._unlisted is None:
-            self.classes_, index = public_classes(self, y, self.classes, self._binary, given)
-            number = len(self.classes_)
-        loss = self._loss(number)
-        labels = index if loss == "multinomial" else 2 * index - 1
-        self._parameters = self._learn(X, labels.astype(float), parties, loss, number)
+    def _signed(self, classes: int) -> bool:
+        """Whether the loss wants two classes as -1 and +1."""
+        return self._loss(classes) != "multinomial"
+
+    def fit(self, X: Any, y: Any, parties: Any = None, persons: Any = None) -> Any:
+        """Learn from rows X (n, d), labels y (n,), the party and the person of each row (n,). Of a
+        frame, or of a path, y, parties and persons may be names of columns."""
+        records = self._read(X, y, parties, persons, numeric=False)
+        number = 2 if self._binary else self.number_of_classes
+        records, number = classed(self, records, number, self._binary, self._signed)
+        self._parameters = self._learn(records, self._loss(number), number)
         self.coef_, self.intercept_ = self._scaling.coefficients(self._parameters)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores of the scaled rows: (n,), positive for the second of two classes; else (n, k)."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = self._matrix(X)
         scores = self._scaling.rows(X)[0] @ self._parameters.T
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
@@ -151,6 +154,28 @@ class PrivateLinearSVC(PrivateLinearClassifier):
 
     def _loss(self, classes: int) -> str:
         return "huber-svm"
+
+
+def classed(
+    estimator: Any, records: Records, number: int, binary: bool, signed: Callable[[int], bool]
+) -> tuple[Records, int]:
+    """Records with the places of their labels, and how many classes there are. Of private classes
+    there are `number`, and labels have no places before they are released. `signed` says of how
+    many classes the loss wants -1 and +1."""
+    private = unlisted(estimator.classes, records, number, estimator.delta, signed(number))
+    estimator._unlisted = private
+    if private is not None:
+        return records.labelled(np.zeros(len(private.labels)), None), number
+    estimator.classes_, index = public_classes(
+        estimator, records.y, records.classes, binary, records.given
+    )
+    number = len(estimator.classes_)
+    records = records.labelled(index, estimator.classes_)
+    return (records.mapped(_as_signs) if signed(number) else records), number
+
+
+def _as_signs(places: np.ndarray) -> np.ndarray:
+    return 2.0 * places - 1
 
 
 def public_classes(

@@ -6,7 +6,8 @@ _GUARANTEE = """
     Guarantee
     ---------
     (epsilon, delta)-differential privacy for one record under `relation`, against everyone who
-    sees the model or every intermediate model, and per viewer as `certificate_` prints it.
+    sees the model or every intermediate model, and per viewer as `certificate_` prints it. With
+    `fit(X, y, persons=...)` it is for all records of one person.
 """
 _TUNING = """
     Tuning costs: every fit is a release, so each candidate and each fold of a `GridSearchCV` is
@@ -20,6 +21,14 @@ _COMMON = {
     "the records are released first, for a part of the same epsilon and delta. None does so too, "
     "and warns (`UnboundedFeatures`) of what it cost; where there are too few records for it, each "
     "row is scaled on its own to the unit ball.",
+    "columns": "columns : declarations of the columns of a frame, by name, in the words of study "
+    'files: {"age": {"kind": "number", "bounds": (0, 120), "missing": "indicator"}, "sex": '
+    '{"kind": "category", "values": ["F", "M"], "other": True}}, and kinds "ordinal", '
+    '"true-false" and "date". Only these columns are read. Takes the place of `bounds`, and of '
+    "`classes` or `target_bounds` where the target is declared too.",
+    "records_per_person": "records_per_person : with `persons`, so many records of each are read "
+    "at most, drawn in secret; None: 8.",
+    "person_at_parties": "person_at_parties : at so many of the parties a person may have records.",
     "bounds_share": "bounds_share : the part of epsilon that pays for ranges, where bounds are "
     "private, and for classes that are.",
     "target_bounds": 'target_bounds : public (lowest, highest) target, or "private"; None as with '
@@ -52,6 +61,9 @@ PARTIES = (
     "colluders",
     "random_state",
     "bounds_share",
+    "columns",
+    "records_per_person",
+    "person_at_parties",
 )
 _FITTED = (
     "n_features_in_, certificate_ : width, and what is guaranteed to whom.",
@@ -60,6 +72,8 @@ _FITTED = (
     "bounds_, bounds_epsilon_ : ranges that were paid for, as (lowest, highest), and what they "
     "cost of epsilon, with classes that were; None and 0 where all is public.",
     "statements_ : what was assumed.",
+    "feature_names_in_, encoded_names_ : the columns of a frame that are read; where they are "
+    "declared, what a model sees of them, in the order of its coefficients.",
 )
 
 

@@ -1,6 +1,6 @@
 """What all private estimators share: from rows to a study, a run and its certificate."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,29 +15,30 @@ from unisono.core.defaults import default_trust
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget
 from unisono.core.privacy import Privacy
-from unisono.core.study import Party, Result
+from unisono.core.study import Party, Result, Study
 from unisono.core.trust import FINAL_MODEL, Relation, Trust
 from unisono.core.values import Private
 from unisono.core.words import did_you_mean
-from unisono.data.columns import WIDEST
-from unisono.data.scaling import (
-    Targets,
-    UnitScaling,
-    scaling,
-    target_scaling,
-    warn_of_clipped_rows,
-)
+from unisono.data.columns import WIDEST, Number, NumericColumn
+from unisono.data.encoding import Frame
+from unisono.data.given import HELD, MOST_HELD
+from unisono.data.people import require_same_persons
+from unisono.data.scaling import Targets, UnitScaling, scaling, target_scaling
 from unisono.errors import InvalidInput, warn
 from unisono.estimators.configuration import FitPlan, FitRequest, plan, runner
 from unisono.estimators.members import (
-    Membership,
     facts_of,
     fresh_ledgers,
     given_ledgers,
-    membership,
     public_sizes,
-    secret_order,
     warn_of_fresh,
+)
+from unisono.estimators.records import (
+    Declared,
+    FitRecords,
+    Records,
+    predicted_rows,
+    read_records,
 )
 from unisono.estimators.statements import (
     IN_MEMORY,
@@ -72,6 +73,9 @@ class PrivateEstimator(BaseEstimator):
     epsilon: float
     delta: float
     bounds: Any
+    columns: Any
+    records_per_person: int | None
+    person_at_parties: int
     relation: Any
     trust: Any
     records: Any
@@ -85,6 +89,7 @@ class PrivateEstimator(BaseEstimator):
     _ranges: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None  # released low, centre, high
     _targets: Targets  # public, or released on the way
     _unlisted: UnlistedClasses | None = None  # the labels of a fit whose classes are private
+    _declared: Declared | None = None  # how the columns of frames are read
 
     def __sklearn_clone__(self) -> Any:
         """An unfitted copy that shares the ledger, and the count of fits made without one."""
@@ -97,14 +102,27 @@ class PrivateEstimator(BaseEstimator):
             self._fits = [0]
         return self._fits
 
+    def _read(self, X: Any, y: Any, parties: Any, persons: Any, numeric: bool) -> Records:
+        """What `fit` was given; frames by the columns that are declared, if any are."""
+        records, self._declared = read_records(self, X, y, parties, persons, numeric=numeric)
+        return records
+
+    def _matrix(self, X: Any) -> np.ndarray:
+        """The features (n, d) of rows to predict."""
+        return predicted_rows(self, self._declared, X)
+
     def _run(
-        self,
-        X: np.ndarray,
-        labels: np.ndarray,
-        parties: Any,
-        planned: Callable[[Facts, Trust, Privacy], FitPlan],
+        self, records: Records, planned: Callable[[Facts, Trust, Privacy], FitPlan]
     ) -> tuple[Result, FitPlan]:
-        """Run the planned study on rows (n, d) and labels (n,).
+        try:
+            return self._fitted(records, planned)
+        finally:
+            self._unlisted = None  # labels of records are nothing to keep, or to pickle
+
+    def _fitted(
+        self, records: Records, planned: Callable[[Facts, Trust, Privacy], FitPlan]
+    ) -> tuple[Result, FitPlan]:
+        """Run the planned study on records or persons, and their labels.
 
         Everything that can be refused is refused before a ledger is asked; then the ledgers
         authorise, and only then are the rows read by the algorithm. Where bounds are private, or
@@ -114,52 +132,56 @@ class PrivateEstimator(BaseEstimator):
         if not self.delta and not self._pure:
             raise InvalidInput(no_pure_epsilon(type(self).__name__))
         relation, budget = self._relation(), Budget(self.epsilon, self.delta)
-        members = membership(parties, len(X))
         self._ranges = None
-        if not self._features_unknown:
-            self._scale(X.shape[1])  # refuses what are no bounds
-            for name, rows in zip(members.names, members.rows, strict=True):
-                warn_of_clipped_rows(X[rows], self.bounds, name)
-        public = None if self._target_unknown else getattr(self, "target_bounds", None)
+        features = self._features(records)
+        if not self._features_unknown and self._declared is None:
+            self._scale(features)  # refuses what are no bounds
+            records.warn_of_clipping(self.bounds)
+        public = None if self._target_unknown else self._target_bounds
         self._targets = target_scaling(public)
-        trust = self._trust(len(members.names))
-        sizes = public_sizes(self.records, members, relation)
-        facts = facts_of(
-            sizes, X.shape[1] + 1, trust, relation, self.minimum_parties, self.colluders
+        trust = self._trust(len(records.names))
+        sizes = public_sizes(self.records, records, relation)
+        facts = facts_of(sizes, features + 1, trust, relation, self.minimum_parties, self.colluders)
+        facts = replace(
+            facts,
+            records_per_person=records.group,
+            person_at_parties=1 if records.group is None else self.person_at_parties,
         )
         _prepare()
         promise = Privacy(self.epsilon, self.delta, relation)
         first, plan = self._planned(facts, trust, promise, planned)
-        costs = [plan.cost] if first is None else [first.study.cost, plan.cost]
-        ledgers = self._ledgers(members, added(costs), budget, relation)
+        studies = [plan.study] if first is None else [first.study, plan.study]
+        records = self._held(records, studies)
+        costs = [study.cost for study in studies]
+        ledgers = self._ledgers(records, added(costs), budget, relation)
 
-        by_company = plan.study.algorithm.by_company(facts)
+        if plan.study.algorithm.by_company(facts) and isinstance(records, FitRecords):
+            # In sorted arrays a record that is replaced moves others beside other ones.
+            records = records.among_strangers([not ledger.simulated for ledger in ledgers])
 
-        def party_data(columns: tuple[np.ndarray, ...]) -> list[Party]:
-            found = []
-            for name, rows, ledger in zip(members.names, members.rows, ledgers, strict=True):
-                # In sorted arrays a record that is replaced moves others beside other ones.
-                drawn = by_company and not ledger.simulated
-                own = rows[secret_order(len(rows))] if drawn else rows
-                data: Private[Any] = Private(tuple(column[own] for column in columns))
-                found.append(Party(name, data, ledger))
-            return found
+        def parties(columns: Sequence[Any]) -> list[Party]:
+            return [
+                Party(name, Private(own), ledger)
+                for name, own, ledger in zip(records.names, columns, ledgers, strict=True)
+            ]
 
         paid = 0.0
         if first is not None:
             Ledger.check_all(ledgers, added(costs))  # the whole fit, before its first release
             run = runner(getattr(self, "engine", "in-process"))
-            found = run(first.study, party_data((self._unbounded(first, X, labels),)))
+            unbounded = records.columns(lambda X, labels: (self._unbounded(first, X, labels),))
+            found = run(first.study, parties(unbounded))
             paid = found.certificate.epsilon(FINAL_MODEL, relation)
             released = first.read(found.value)
             if self._unlisted is not None:
-                X, labels = self._learn_classes(released.pop(_CLASSES), X, paid)
-            self._learn_ranges([*released.values()], X.shape[1])
-        scale = self._scale(X.shape[1])
-        result = plan.run(party_data(self._in_the_ball(scale, X, labels)))
+                records = self._learn_classes(released.pop(_CLASSES), records, paid)
+            self._learn_ranges([*released.values()])
+        scale = self._scale(features)
+        columns = records.columns(lambda X, labels: self._encoded(scale, X, labels))
+        result = plan.run(parties(columns))
         certificate = result.certificate
         if first is not None:
-            books = dict(zip(members.names, ledgers, strict=True))
+            books = dict(zip(records.names, ledgers, strict=True))
             certificate = certify(
                 plan.study,
                 books,
@@ -168,20 +190,75 @@ class PrivateEstimator(BaseEstimator):
                 transport=certificate.transport,
                 costs=[added(costs)] * len(books),
             )
+        if records.group is not None:
+            _warn_of_cut(plan.study, records.names, columns, result.value)
         self._state(scale, certificate, ledgers, paid)
         return result, plan
+
+    def _held(self, records: Records, studies: list[Study]) -> Records:
+        """Records as they are read: a stream block by block, where all that is released are sums
+        that can be added up so, and in memory where it is short; else it is refused. Public facts
+        decide."""
+        if isinstance(records, FitRecords):
+            return records
+        from unisono.engines.streaming import streamable
+
+        able = all(streamable(study, records.unordered) for study in studies)
+        if able and records.cells > HELD:
+            return records
+        if records.cells <= MOST_HELD:
+            return records.in_memory(self._seed())
+        raise InvalidInput(
+            f"{records.cells} cells, more than the {MOST_HELD} that are held in memory, and "
+            f"{type(self).__name__} learns by {studies[-1].algorithm.name}, which cannot read them "
+            "block by block here: use PrivateLogisticRegression, PrivateLinearSVC or PrivateRidge "
+            "with gradient-perturbation and public sizes, or fewer records; nothing was spent"
+        )
+
+    def _features(self, records: Records) -> int:
+        """How many numbers a model learns from."""
+        if self._declared is None:
+            return records.width
+        return len(Frame(self._declared.schema).names)
+
+    def _encoded(
+        self, scale: UnitScaling, X: np.ndarray, labels: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
+        """What the algorithm reads of values (n, c); of a record that misses what it needs, nothing
+        but NaN."""
+        rows = X if self._declared is None else self._declared.rows(X)
+        points, targets = self._in_the_ball(scale, rows, labels)
+        whole = np.isfinite(rows).all(axis=1) & np.isfinite(labels)
+        if whole.all():
+            return points, targets
+        return np.where(whole[:, None], points, np.nan), np.where(whole, targets, np.nan)
 
     # ------------------------------------------------------------- bounds that nobody gave
 
     @property
     def _features_unknown(self) -> bool:
+        if self._declared is not None:
+            return bool(self._declared.private)
         return unknown_bounds(self.bounds, "bounds")
+
+    @property
+    def _target_bounds(self) -> Any:
+        """What is said of the target's range, by its declaration or by `target_bounds`."""
+        declared = None if self._declared is None else self._declared.target
+        if isinstance(declared, Number) and declared.private:
+            return PRIVATE
+        if isinstance(declared, NumericColumn):
+            return declared.span
+        return getattr(self, "target_bounds", None)
 
     @property
     def _asked(self) -> bool:
         """Whether somebody said "private"."""
-        given = (self.bounds, getattr(self, "target_bounds", None))
-        return any(isinstance(bounds, str) for bounds in given)
+        declared = self._declared is not None and (
+            self._features_unknown or self._ranges is not None
+        )
+        given = (self.bounds, self._target_bounds)
+        return declared or any(isinstance(bounds, str) for bounds in given)
 
     @property
     def _target_unknown(self) -> bool:
@@ -204,6 +281,8 @@ class PrivateEstimator(BaseEstimator):
         from unisono.scaling import Wanted, private_ranges
 
         columns = [f"feature {j}" for j in range(facts.features - 1)] * self._features_unknown
+        if self._declared is not None:
+            columns = list(self._declared.schema.private)
         columns += ["target"] * self._target_unknown
         wanted = {} if self._unlisted is None else {_CLASSES: Wanted(self._unlisted.number)}
 
@@ -218,7 +297,8 @@ class PrivateEstimator(BaseEstimator):
             tried = first(promise.split(self.bounds_share)[0])
         if wanted and tried.least_count > LEAST_CLASS * sum(facts.records):
             raise InvalidInput(too_few_for_classes(sum(facts.records), tried.least_count))
-        if self._features_unknown and columns:  # what is priced does not depend on the ranges
+        if self._features_unknown and columns and self._declared is None:
+            # What is priced does not depend on the ranges.
             nothing = np.zeros(facts.features - 1)
             self._ranges = (nothing - 1, nothing, nothing + 1)
         return together(
@@ -232,16 +312,15 @@ class PrivateEstimator(BaseEstimator):
     def _unbounded(self, first: "PrivateRanges", X: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The columns whose ranges are to be found (n, k), and the places of labels; larger numbers
         than all count as the largest."""
-        features = [X] if self._features_unknown and first.columns else []
-        own = [*features, labels] if self._target_unknown else features
+        features = [X if self._declared is None else X[:, self._declared.private]]
+        own = features if self._features_unknown and first.columns else []
+        own = [*own, labels] if self._target_unknown else own
         columns = [np.clip(column, -WIDEST, WIDEST) for column in own]
         spelt = [] if self._unlisted is None else [self._unlisted.places]
         return np.column_stack([*columns, *spelt])
 
-    def _learn_classes(
-        self, found: "Range | Labels", X: np.ndarray, paid: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and labels, once classes are known: a record with another label teaches nothing."""
+    def _learn_classes(self, found: "Range | Labels", records: Records, paid: float) -> Records:
+        """Records with labels, once classes are known: one with another label teaches nothing."""
         from unisono.algorithms.labels import Labels
 
         assert self._unlisted is not None
@@ -249,37 +328,49 @@ class PrivateEstimator(BaseEstimator):
         if len(found.names) < self._unlisted.number:
             raise InvalidInput(classes_not_found(list(found.names), self._unlisted.number, paid))
         self.classes_, places = self._unlisted.among(found.names)
-        known = places >= 0
-        labels = np.where(known, self._unlisted.numbers(places), np.nan)
-        return np.where(known[:, None], X, np.nan), labels
+        labels = np.where(places >= 0, self._unlisted.numbers(places), np.nan)
+        return records.labelled(labels, self.classes_)
 
-    def _learn_ranges(self, found: "list[Range | Labels]", features: int) -> None:
+    def _learn_ranges(self, found: "list[Range | Labels]") -> None:
         if self._target_unknown:
             from unisono.algorithms.ranges import Range
 
             *found, target = found
             assert isinstance(target, Range)
             self._targets = replace(target_scaling(target.bounds), paid=True)
-        if found and self._features_unknown:
+        if found and self._declared is not None:
+            names = self._declared.schema.private
+            low, centre, high = np.array(found).T
+            self._ranges = (low, centre, high)
+            ends = dict(zip(names, zip(low, high, centre, strict=True), strict=True))
+            self._declared = self._declared.within(ends)
+        elif found:
             low, centre, high = np.array(found).T
             self._ranges = (low, centre, high)
 
     def _ledgers(
-        self, members: Membership, cost: Cost, budget: Budget, relation: Relation
+        self, records: Records, cost: Cost, budget: Budget, relation: Relation
     ) -> list[Ledger]:
         """The given ones, or one in memory for each party, which is worth a warning."""
         seed, fits = self._seed(), self._count()[0]
         if self.ledger is not None:
-            return given_ledgers(self.ledger, members, seed)
+            found = given_ledgers(self.ledger, records, seed)
+            for ledger in found:
+                require_same_persons(ledger.policy, records.unit, records.person)
+            return found
         if fits == 0 or seed is not None:
             warn_of_fresh(seed)
         if fits:
             warn(repeated(fits + 1, self.epsilon, self.delta), RepeatedFits)
-        parties = len(members.names)
-        return fresh_ledgers(members, [cost] * parties, [budget] * parties, relation, seed)
+        parties = len(records.names)
+        return fresh_ledgers(
+            records, [cost] * parties, [budget] * parties, relation, seed, records.unit
+        )
 
     def _scale(self, features: int) -> UnitScaling:
         """By the public bounds, or by ranges that were released."""
+        if self._declared is not None:
+            return Frame(self._declared.schema).scaling(self._centred)
         if self._ranges is None:
             public = None if self._features_unknown else self.bounds
             return scaling(public, features, self._centred)
@@ -326,11 +417,13 @@ class PrivateEstimator(BaseEstimator):
         )
         self.statements_: tuple[str, ...] = ()
         self.bounds_ = None if self._ranges is None else (self._ranges[0], self._ranges[2])
+        if self._declared is not None:
+            self.encoded_names_ = np.array(Frame(self._declared.schema).names, object)
         self.bounds_epsilon_ = paid
         if paid and self._unlisted is not None:
             self._tell(paid_for_classes(self.classes_.tolist(), paid, self.epsilon))
         if paid and (self._ranges is not None or self._targets.paid):
-            which = ["features"] * self._features_unknown + ["targets"] * self._target_unknown
+            which = ["features"] * (self._ranges is not None) + ["targets"] * self._target_unknown
             told = paid_for(" and ".join(which), paid, self.epsilon)
             self._tell(told, None if self._asked else UnboundedFeatures)
         elif self._features_unknown:
@@ -353,10 +446,8 @@ class PrivateLinear(PrivateEstimator):
     regularisation: float | None
     rounds: int
 
-    def _learn(
-        self, X: np.ndarray, labels: np.ndarray, parties: Any, loss: str, classes: int
-    ) -> np.ndarray:
-        """Parameters (k, d + 1) from rows (n, d) and labels (n,)."""
+    def _learn(self, records: Records, loss: str, classes: int) -> np.ndarray:
+        """Parameters (k, d + 1) from records and their labels."""
 
         def planned(facts: Facts, trust: Trust, promise: Privacy) -> FitPlan:
             request = FitRequest(
@@ -371,7 +462,7 @@ class PrivateLinear(PrivateEstimator):
             )
             return plan(request, facts, trust)
 
-        parameters = np.asarray(self._run(X, labels, parties, planned)[0].value, float)
+        parameters = np.asarray(self._run(records, planned)[0].value, float)
         return parameters.T if parameters.ndim == 2 else parameters[None, :]
 
 
@@ -383,6 +474,16 @@ def unknown_bounds(bounds: Any, name: str) -> bool:
             "a range with a part of epsilon"
         )
     return bounds is None or isinstance(bounds, str)
+
+
+def _warn_of_cut(study: Study, names: Sequence[str], columns: Sequence[Any], value: Any) -> None:
+    """Tell whoever holds the records, and nobody else, how many persons were clipped."""
+    from unisono.algorithms.clipped_people import person_lengths, warn_of_cut_persons
+
+    for number, (name, own) in enumerate(zip(names, columns, strict=True)):
+        found = person_lengths(study, number, own, value)
+        if found is not None:
+            warn_of_cut_persons(name, *found)
 
 
 def _prepare() -> None:
@@ -398,4 +499,9 @@ def _unknown(name: str, value: Any, choices: Any) -> NoReturn:
     raise InvalidInput(f"{name} = {value!r}: choose one of {', '.join(known)}{hint}")
 
 
-__all__ = ["PRIVATE", "PrivateEstimator", "PrivateLinear", "unknown_bounds"]
+__all__ = [
+    "PRIVATE",
+    "PrivateEstimator",
+    "PrivateLinear",
+    "unknown_bounds",
+]

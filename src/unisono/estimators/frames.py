@@ -2,20 +2,24 @@
 
 from typing import Any
 
+import numpy as np
 from sklearn.utils.validation import validate_data as _validate_data
 
+from unisono.data import RecordTable, numbers
+from unisono.data.cells import blanks
 from unisono.errors import InvalidInput
 
 _MISSING = (
-    "an estimator takes numbers only. What stands in for a missing value must not be computed from "
-    "the records (a mean or median of them is a release): put a public constant there, or declare "
-    'missing = "indicator" or "drop record" in a study file, which reads such tables; nothing was '
-    "spent"
+    "an estimator takes numbers only, unless columns are declared. What stands in for a missing "
+    "value must not be computed from the records (a mean or median of them is a release): put a "
+    'public constant there, or declare the column, as columns={"age": {"kind": "number", "bounds": '
+    '(0, 120), "missing": "indicator"}}, or "drop record"; nothing was spent'
 )
 _TEXT = (
-    "an estimator takes numbers only. Make columns of 0 and 1 from a public list of values "
-    "(OneHotEncoder(categories=[...]), never found in the records), or declare the column as a "
-    'category, "true-false" or "date" in a study file, which reads such tables; nothing was spent'
+    "an estimator takes numbers only, unless columns are declared. Make columns of 0 and 1 from a "
+    "public list of values (OneHotEncoder(categories=[...]), never found in the records), or "
+    'declare the column, as columns={"sex": {"kind": "category", "values": ["F", "M"]}}, or as '
+    '"true-false" or "date"; nothing was spent'
 )
 
 
@@ -34,4 +38,47 @@ def validate_data(estimator: Any, *arrays: Any, **options: Any) -> Any:
         raise
 
 
-__all__ = ["validate_data"]
+def numbers_of(table: RecordTable, names: tuple[str, ...]) -> np.ndarray:
+    """The columns of a table that holds numbers only (n, c), or a refusal that names the column."""
+    columns = []
+    for name in names:
+        cells = table.column(name)
+        own = numbers(cells, table.decimal)
+        unread = np.isnan(own)
+        if unread.any():
+            text = unread & ~blanks(cells)
+            many = np.count_nonzero(text if text.any() else unread)
+            what, words = ("holds text", _TEXT) if text.any() else ("misses values", _MISSING)
+            raise InvalidInput(
+                f"column {name!r} of X {what} in {many} of {table.rows} records: {words}"
+            )
+        columns.append(own)
+    return np.column_stack(columns)
+
+
+def require_same_names(estimator: Any, names: tuple[str, ...]) -> None:
+    """Refuse columns to predict from that are not those of `fit`, in their order."""
+    known = getattr(estimator, "feature_names_in_", None)
+    if known is None:
+        if len(names) != estimator.n_features_in_:
+            raise InvalidInput(
+                f"X has {len(names)} features, but {type(estimator).__name__} is expecting "
+                f"{estimator.n_features_in_} features as input"
+            )
+        return
+    if names == tuple(known):
+        return
+    strange = [name for name in names if name not in known]
+    lacking = [name for name in known if name not in names]
+    words = "they are in another order"
+    if strange or lacking:
+        parts = [f"it lacks {', '.join(map(repr, lacking))}"] if lacking else []
+        parts += [f"{', '.join(map(repr, strange))} were not there"] if strange else []
+        words = " and ".join(parts)
+    raise InvalidInput(
+        f"the columns of X do not fit those of fit ({', '.join(map(str, known))}): {words}; give "
+        "the same columns in the same order"
+    )
+
+
+__all__ = ["numbers_of", "require_same_names", "validate_data"]

@@ -1,7 +1,7 @@
 """What Bayesian estimators share: from a private run to a posterior in the user's units."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from unisono.data.scaling import UnitScaling
 from unisono.estimators.configuration import FitPlan, in_rounds
 from unisono.estimators.documentation import PARTIES
 from unisono.estimators.foundation import PrivateEstimator
+from unisono.estimators.records import Records
 from unisono.estimators.statements import DrownedByNoise, NotConverged
 from unisono.models.posterior import NOT_CONVERGED, Posterior, drowned, posterior_of
 
@@ -56,7 +57,7 @@ class BayesianEstimator(PrivateEstimator):
         """Rows (u, 1) as they are: dividing them by their length would change the model."""
         return scale.whole(X), labels
 
-    def _infer(self, X: np.ndarray, labels: np.ndarray, parties: Any) -> None:
+    def _infer(self, records: Records) -> None:
         """Sets the posterior of θ in scaled units."""
         positive(prior_variance=self.prior_variance)
 
@@ -64,9 +65,11 @@ class BayesianEstimator(PrivateEstimator):
             made = self._method(facts, trust, promise)
             return replace(in_rounds(made[0], facts, trust, self.engine), kept=made)
 
-        result, plan = self._run(X, labels, parties, planned)
+        result, plan = self._run(records, planned)
         value, (method, refine) = result.value, plan.kept
-        given = getattr(self, "feature_names_in_", [f"x{j}" for j in range(X.shape[1])])
+        given = getattr(self, "feature_names_in_", [f"x{j}" for j in range(records.width)])
+        if self._declared is not None:
+            given = self.encoded_names_
         names = (*map(str, given), "intercept")
         start = method.problem.prior(len(names), full=True)
         q = posterior_of(value, names, start, refine if self.noise_aware else None)

@@ -1,11 +1,11 @@
 """From rows with party labels to parties with ledgers."""
 
 import math
-import os
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,11 +14,11 @@ from unisono.core.algorithm import Facts
 from unisono.core.defaults import default_colluders
 from unisono.core.events import Composed
 from unisono.core.ledger import Ledger
-from unisono.core.noise.keystream import Keystream
-from unisono.core.noise.subset import permutation
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import Relation, Trust, Unit, Viewer
 from unisono.data import as_text, listed
+from unisono.data.order import order_key
+from unisono.data.people import drawn_persons, owner_of
 from unisono.errors import FreshBudgetWarning, InvalidInput, PredictableNoiseWarning, warn
 from unisono.estimators.statements import IN_MEMORY, PREDICTABLE
 
@@ -39,9 +39,14 @@ class Membership:
         return tuple(len(rows) for rows in self.rows)
 
 
-def secret_order(records: int) -> np.ndarray:
-    """A uniform permutation of places by a key that is kept nowhere (see `studies.order`)."""
-    return permutation(Keystream(os.urandom(32)), records)
+class Parties(Protocol):
+    """Parties with records: their names, and how many records, or persons, each of them holds."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def sizes(self) -> tuple[int, ...]: ...
 
 
 def membership(parties: Any, records: int) -> Membership:
@@ -80,7 +85,7 @@ def _distinct(parties: Any) -> tuple[Any, np.ndarray]:
 
 
 def public_sizes(
-    records: Any, members: Membership, relation: Relation, name: str = "records"
+    records: Any, members: Parties, relation: Relation, name: str = "records"
 ) -> tuple[int, ...]:
     """Record counts that everyone may know; the user gave them as `name`.
 
@@ -116,6 +121,35 @@ def public_sizes(
     return tuple(int(size) for size in sizes)
 
 
+def persons_at(
+    members: Membership,
+    cells: Sequence[Any],
+    group: int,
+    seed: int | None,
+    column: str,
+    most: int,
+) -> tuple[np.ndarray, ...]:
+    """Each party's persons, by the places of their records among the party's (persons, group), -1
+    where there are fewer. `cells` (n,) say whose each record is, in a `column` or by ids alone.
+
+    Persons at more parties than `most` are refused: they would be protected less than promised.
+    """
+    people, found = [], Counter[str | None]()
+    for name, rows in zip(members.names, members.rows, strict=True):
+        own = [cells[place] for place in rows]
+        people.append(drawn_persons(own, group, order_key(seed, name), name, column))
+        if len(members.names) > 1:
+            found.update({owner_of(cell) for cell in own} - {None})
+    places = max(found.values(), default=1)
+    if places > most:
+        raise InvalidInput(
+            f"the same person is named at {places} parties, and person_at_parties is {most}: say "
+            f"person_at_parties = {places}, or, where equal names are different people, put the "
+            "party before them; nothing was spent"
+        )
+    return tuple(people)
+
+
 def facts_of(
     sizes: Sequence[int],
     features: int,
@@ -141,7 +175,7 @@ def warn_of_fresh(seed: int | None) -> None:
 
 
 def fresh_ledgers(
-    members: Membership,
+    members: Parties,
     costs: Sequence[Mapping[Viewer, Composed]],
     budgets: Sequence[Budget],
     relation: Relation,
@@ -160,7 +194,7 @@ def fresh_ledgers(
     return [Ledger.in_memory(policy, ACCOUNTANT, seed=seed) for policy in policies]
 
 
-def given_ledgers(given: Any, members: Membership, seed: int | None) -> list[Ledger]:
+def given_ledgers(given: Any, members: Parties, seed: int | None) -> list[Ledger]:
     """The ledger of every party, as the user gave them."""
     if isinstance(given, Ledger):
         given = dict.fromkeys(members.names, given)
@@ -182,7 +216,7 @@ def given_ledgers(given: Any, members: Membership, seed: int | None) -> list[Led
     return found
 
 
-def _by_name(mapping: Mapping[Any, Any], members: Membership, what: str) -> list[Any]:
+def _by_name(mapping: Mapping[Any, Any], members: Parties, what: str) -> list[Any]:
     """The values of a mapping in the order of the parties: all of them, and nobody else."""
     named = {as_text(name) or str(name): value for name, value in mapping.items()}
     present = set(members.names)
@@ -212,11 +246,12 @@ def _exceptions(
 
 __all__ = [
     "Membership",
+    "Parties",
     "facts_of",
     "fresh_ledgers",
     "given_ledgers",
     "membership",
+    "persons_at",
     "public_sizes",
-    "secret_order",
     "warn_of_fresh",
 ]

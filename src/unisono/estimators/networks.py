@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from unisono.core.algorithm import Facts
@@ -23,11 +22,11 @@ from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust
 from unisono.data.scaling import UnitScaling
 from unisono.errors import InvalidInput
-from unisono.estimators.classifiers import public_classes
+from unisono.estimators.classifiers import classed
 from unisono.estimators.configuration import FitPlan, in_rounds
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateEstimator, unknown_bounds
-from unisono.estimators.frames import validate_data
+from unisono.estimators.records import Records
 from unisono.estimators.schedules import (
     AVERAGED,
     BATCH,
@@ -39,7 +38,6 @@ from unisono.estimators.schedules import (
     schedule,
 )
 from unisono.estimators.statements import UNBOUNDED_TARGETS, UnboundedFeatures
-from unisono.estimators.unlisted import unlisted
 
 _PARAMETERS = (
     "hidden : sizes of the layers between rows and scores.",
@@ -72,14 +70,14 @@ class PrivateNetwork(PrivateEstimator):
     clip: float
     engine: str
 
-    def _train(self, X: np.ndarray, labels: np.ndarray, parties: Any, classes: int) -> None:
+    def _train(self, records: Records, classes: int) -> None:
         """Sets `parameters_`; `classes` is 0 for regression."""
-        layers = (X.shape[1] + 1, _sizes(self.hidden), classes, self.activation)
+        layers = (self._features(records) + 1, _sizes(self.hidden), classes, self.activation)
 
         def planned(facts: Facts, trust: Trust, promise: Privacy) -> FitPlan:
             return self._plan(facts, trust, promise, layers)
 
-        result, plan = self._run(X, labels, parties, planned)
+        result, plan = self._run(records, planned)
         value, (self.rounds_, self.learning_rate_) = result.value, plan.kept
         require_converged(value.parameters, self.learning_rate_)
         self.parameters_, self._layers = value.parameters, layers
@@ -89,7 +87,7 @@ class PrivateNetwork(PrivateEstimator):
 
         from unisono.algorithms.dp_sgd import DP_SGD
         from unisono.problems.networks import mlp
-        from unisono.problems.record_loss import RecordLoss
+        from unisono.problems.record_loss import RecordLoss, of_persons
         from unisono.releases.blocked_sum import Clipping
 
         network = mlp(*layers)
@@ -107,7 +105,7 @@ class PrivateNetwork(PrivateEstimator):
         positive(learning_rate=step)
         record = (np.zeros(layers[0], np.float32), np.zeros((), np.float32))
         method = DP_SGD.method(
-            RecordLoss(network.loss, first, record),
+            of_persons(RecordLoss(network.loss, first, record), facts.group),
             privacy,
             rounds=rounds,
             sampling_rate=rate,
@@ -125,7 +123,7 @@ class PrivateNetwork(PrivateEstimator):
     def _outputs(self, X: Any) -> np.ndarray:
         """Scores (n, classes) or values (n,), in 64 bits: alike in whatever company a row comes."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = self._matrix(X)
         import jax
 
         from unisono.problems.networks import mlp
@@ -164,11 +162,16 @@ class PrivateClassifier(ClassifierMixin, PrivateNetwork):
         colluders: int | None = None,
         random_state: Any = None,
         bounds_share: float = BOUNDS_SHARE,
+        columns: Any = None,
+        records_per_person: int | None = None,
+        person_at_parties: int = 1,
         engine: str = "in-process",
         number_of_classes: int = 2,
     ) -> None:
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
         self.bounds_share, self.number_of_classes = bounds_share, number_of_classes
+        self.columns, self.records_per_person = columns, records_per_person
+        self.person_at_parties = person_at_parties
         self.hidden, self.activation, self.epochs = hidden, activation, epochs
         self.batch_size, self.learning_rate, self.clip = batch_size, learning_rate, clip
         self.relation, self.trust, self.records, self.ledger = relation, trust, records, ledger
@@ -180,17 +183,12 @@ class PrivateClassifier(ClassifierMixin, PrivateNetwork):
         tags.classifier_tags.poor_score = True
         return tags
 
-    def fit(self, X: Any, y: Any, parties: Any = None) -> Any:
-        """Learn from rows X (n, d), labels y (n,) and the party of each row (n,)."""
-        given = y
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        number, labels = self.number_of_classes, np.zeros(len(y))
-        self._unlisted = unlisted(self.classes, y, given, number, self.delta, signed=False)
-        if self._unlisted is None:
-            self.classes_, index = public_classes(self, y, self.classes, binary=False, given=given)
-            number, labels = len(self.classes_), index.astype(float)
-        self._train(X, labels, parties, number)
+    def fit(self, X: Any, y: Any, parties: Any = None, persons: Any = None) -> Any:
+        """Learn from rows X (n, d), labels y (n,), the party and the person of each row (n,). Of a
+        frame, or of a path, y, parties and persons may be names of columns."""
+        records = self._read(X, y, parties, persons, numeric=False)
+        number = self.number_of_classes
+        self._train(*classed(self, records, number, binary=False, signed=lambda _: False))
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -241,10 +239,14 @@ class PrivateRegressor(RegressorMixin, PrivateNetwork):
         colluders: int | None = None,
         random_state: Any = None,
         bounds_share: float = BOUNDS_SHARE,
+        columns: Any = None,
+        records_per_person: int | None = None,
+        person_at_parties: int = 1,
         engine: str = "in-process",
     ) -> None:
         self.epsilon, self.delta, self.bounds = epsilon, delta, bounds
-        self.bounds_share = bounds_share
+        self.bounds_share, self.columns = bounds_share, columns
+        self.records_per_person, self.person_at_parties = records_per_person, person_at_parties
         self.target_bounds = target_bounds
         self.hidden, self.activation, self.epochs = hidden, activation, epochs
         self.batch_size, self.learning_rate, self.clip = batch_size, learning_rate, clip
@@ -257,17 +259,17 @@ class PrivateRegressor(RegressorMixin, PrivateNetwork):
         tags.regressor_tags.poor_score = True
         return tags
 
-    def fit(self, X: Any, y: Any, parties: Any = None) -> Any:
-        """Learn from rows X (n, d), targets y (n,) and the party of each row (n,)."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        self._train(X, y, parties, 0)
-        if self.target_bounds is None and not self._targets.paid:
+    def fit(self, X: Any, y: Any, parties: Any = None, persons: Any = None) -> Any:
+        """Learn from rows X (n, d), targets y (n,), the party and the person of each row (n,). Of
+        a frame, or of a path, y, parties and persons may be names of columns."""
+        self._train(self._read(X, y, parties, persons, numeric=True), 0)
+        if self._target_bounds is None and not self._targets.paid:
             self._tell(UNBOUNDED_TARGETS, UnboundedFeatures)
         return self
 
     @property
     def _target_unknown(self) -> bool:
-        return unknown_bounds(self.target_bounds, "target_bounds")
+        return unknown_bounds(self._target_bounds, "target_bounds")
 
     def _in_the_ball(
         self, scale: UnitScaling, X: np.ndarray, labels: np.ndarray

@@ -11,7 +11,6 @@ from unisono.data.scaling import UnitScaling
 from unisono.estimators.classifiers import ALGORITHM, COEFFICIENTS
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateLinear, unknown_bounds
-from unisono.estimators.frames import validate_data
 from unisono.estimators.statements import UNBOUNDED_TARGETS, UnboundedFeatures
 
 
@@ -42,9 +41,13 @@ class PrivateRidge(RegressorMixin, PrivateLinear):
         colluders: int | None = None,
         random_state: Any = None,
         bounds_share: float = BOUNDS_SHARE,
+        columns: Any = None,
+        records_per_person: int | None = None,
+        person_at_parties: int = 1,
     ) -> None:
         self.epsilon, self.delta, self.bounds = epsilon, delta, bounds
-        self.bounds_share = bounds_share
+        self.bounds_share, self.columns = bounds_share, columns
+        self.records_per_person, self.person_at_parties = records_per_person, person_at_parties
         self.target_bounds = target_bounds
         self.relation, self.trust, self.algorithm = relation, trust, algorithm
         self.regularisation, self.rounds, self.records = regularisation, rounds, records
@@ -56,16 +59,17 @@ class PrivateRidge(RegressorMixin, PrivateLinear):
         tags.regressor_tags.poor_score = True
         return tags
 
-    def fit(self, X: Any, y: Any, parties: Any = None) -> Any:
-        """Learn from rows X (n, d), targets y (n,) and the party of each row (n,)."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        parameters = self._learn(X, y, parties, "squares", 1)
+    def fit(self, X: Any, y: Any, parties: Any = None, persons: Any = None) -> Any:
+        """Learn from rows X (n, d), targets y (n,), the party and the person of each row (n,). Of
+        a frame, or of a path, y, parties and persons may be names of columns."""
+        records = self._read(X, y, parties, persons, numeric=True)
+        parameters = self._learn(records, "squares", 1)
         parameters = self._targets.half * parameters
         parameters[:, -1] += self._targets.centre
         self._parameters = parameters
         slopes, intercepts = self._scaling.coefficients(parameters)
         self.coef_, self.intercept_ = slopes[0], float(intercepts[0])
-        if self.target_bounds is None and not self._targets.paid:
+        if self._target_bounds is None and not self._targets.paid:
             self._tell(UNBOUNDED_TARGETS, UnboundedFeatures)
         return self
 
@@ -77,12 +81,12 @@ class PrivateRidge(RegressorMixin, PrivateLinear):
 
     @property
     def _target_unknown(self) -> bool:
-        return unknown_bounds(self.target_bounds, "target_bounds")
+        return unknown_bounds(self._target_bounds, "target_bounds")
 
     def predict(self, X: Any) -> np.ndarray:
         """θ·(u, 1) of every row."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = self._matrix(X)
         return self._scaling.whole(X) @ self._parameters[0]
 
 

@@ -131,6 +131,11 @@ def _checked(
             )
         if candidate.trust not in (None, Trust.LOCAL):
             raise InvalidInput(f"trust = {candidate.trust!r}: a search runs at one party, locally")
+        if candidate.columns is not None:
+            raise InvalidInput(
+                "a candidate declares columns: private_search compares candidates on arrays of "
+                "numbers; give them bounds, and rows without missing values; nothing was spent"
+            )
         if not is_regressor(candidate) and (
             candidate.classes is None or isinstance(candidate.classes, str)
         ):

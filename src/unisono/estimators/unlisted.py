@@ -9,6 +9,7 @@ import numpy as np
 from unisono.data import listed
 from unisono.data.spelling import among, identities, label_of, places
 from unisono.errors import InvalidInput
+from unisono.estimators.records import FitRecords, Records
 
 PRIVATE = "private"
 
@@ -49,7 +50,7 @@ def _is_whole(name: str) -> bool:
 
 
 def unlisted(
-    classes: Any, y: np.ndarray, given: Any, number: int, delta: float, signed: bool
+    classes: Any, records: Records, number: int, delta: float, signed: bool
 ) -> UnlistedClasses | None:
     """The labels of a fit whose `classes` are "private"; None where they are public.
 
@@ -73,9 +74,19 @@ def unlisted(
             f"number_of_classes = {number!r}: give a whole number, 2 or more, known without "
             "looking at the data; nothing was spent"
         )
-    kind = getattr(getattr(given, "dtype", None), "kind", "")
-    labels = y if isinstance(getattr(given, "dtype", None), np.dtype) else listed(given)
-    return UnlistedClasses(identities(labels), places(labels), int(number), signed, kind)
+    if not isinstance(records, FitRecords):
+        raise InvalidInput(
+            "classes = 'private' with files or batches: labels are looked for in memory; pass "
+            "classes=[...], the public list of all labels, or a frame; nothing was spent"
+        )
+    if records.people is not None:
+        raise InvalidInput(
+            "classes = 'private' with persons: it hides single records, and this fit hides "
+            "persons; pass classes=[...], the public list of all labels; nothing was spent"
+        )
+    given = records.given
+    labels = records.y if isinstance(getattr(given, "dtype", None), np.dtype) else listed(given)
+    return UnlistedClasses(identities(labels), places(labels), int(number), signed, records.kind)
 
 
 __all__ = ["PRIVATE", "UnlistedClasses", "unlisted"]

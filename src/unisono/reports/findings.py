@@ -14,7 +14,7 @@ from typing import Any
 
 from unisono.algorithms.estimates import UNDETERMINED
 from unisono.algorithms.table_layout import layout
-from unisono.core.words import NOTHING_LEARNT, times
+from unisono.core.words import NO_GROUP, NOTHING_LEARNT, times
 from unisono.data.columns import NumericColumn
 from unisono.models.inference import NOT_DETERMINED, example_in_words, outcome, p_text, ratio_text
 from unisono.reports.blocks import (
@@ -497,17 +497,27 @@ def _clusters(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
                 one["centre"][column] + one["margin"][column],
             )
             for name, one in zip(names, groups, strict=True)
+            if one["size"] > margin
         ]
-        blocks.append(Intervals(f"{column}, typical of each group", items, sure))
+        if items:
+            blocks.append(Intervals(f"{column}, typical of each group", items, sure))
     rows = [
         [
             name,
             f"{short(one['size'])} ± {short(margin)}",
-            *(f"{short(one['centre'][c])} ± {short(one['margin'][c])}" for c in columns),
+            *(
+                f"{short(one['centre'][c])} ± {short(one['margin'][c])}"
+                if one["size"] > margin
+                else UNDETERMINED
+                for c in columns
+            ),
         ]
         for name, one in zip(names, groups, strict=True)
     ]
-    return [*blocks, ReportGrid("Groups: sizes and centres", ["group", "records", *columns], rows)]
+    blocks.append(ReportGrid("Groups: sizes and centres", ["group", "records", *columns], rows))
+    if any(one["size"] <= margin for one in groups):
+        blocks.append(Text(f"{UNDETERMINED.capitalize()}: {NO_GROUP}.", "note"))
+    return blocks
 
 
 _KINDS = {

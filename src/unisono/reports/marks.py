@@ -185,12 +185,12 @@ def percent(part: float) -> str:
 def short(value: float) -> str:
     """A number as a chart shows it.
 
-    >>> short(0.30000000000000004), short(12345.6), short(math.inf), short(-2e-7)
-    ('0.3', '12,346', 'infinite', '−2e−07')
+    >>> short(0.30000000000000004), short(12345.6), short(999.7), short(math.inf), short(-2e-7)
+    ('0.3', '12,346', '1,000', 'infinite', '−2e−07')
     """
     if not math.isfinite(value):
         return "infinite" if value > 0 else "unknown"
-    words = f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
+    words = f"{value:,.0f}" if 999.5 <= abs(value) < 1e9 else f"{value:.3g}"
     return ("0" if words == "-0" else words).replace("-", "−")
 
 

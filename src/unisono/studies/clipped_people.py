@@ -1,27 +1,13 @@
-"""How many persons were cut: what a person's records teach together is clipped as one record's.
+"""How many of a party's persons a study cut, told to it alone (`algorithms.clipped_people`)."""
 
-That is the bias of hiding persons by clipped sums, and how large it is nobody can tell without the
-records. So each party counts its own persons, at the model that came out, which everybody knows;
-the count is told on the party's own screen, is written nowhere and leaves it never.
-"""
-
-import warnings
 from typing import Any
 
 import numpy as np
 
-from unisono.algorithms.objectives import record_weight
-from unisono.errors import ClippedValues
-from unisono.problems.linear import LinearLoss
-from unisono.problems.per_record import cut
-from unisono.problems.record_loss import RecordLoss
-from unisono.releases.person_sum import PersonSum, person_gradients
+from unisono.algorithms.clipped_people import person_lengths, warn_of_cut_persons
 from unisono.studies.build import Built
 from unisono.studies.stages import FIT, SplitRecords
 from unisono.studies.streamed import StreamedRecords
-
-# So many persons are looked at, at most: a share needs no more, and their gradients fit in memory.
-_LOOKED_AT = 2000
 
 
 def warn_of_clipping(
@@ -31,21 +17,8 @@ def warn_of_clipping(
     if isinstance(records, StreamedRecords):  # persons are not streamed
         return
     found = lengths(built, records, party, value)
-    if found is None:
-        return
-    norms, most = found
-    over = norms > most
-    if not over.any():
-        return
-    kept = float(np.sum(np.minimum(norms, most)) / np.sum(norms))
-    warnings.warn(
-        f"{party}: at the result, what the records of {over.sum()} of {len(norms)} persons teach "
-        f"together is longer than the clipping norm of {most:g} and is cut to it; of the length of "
-        f"all persons' gradients {kept:.0%} counts. People with many records count for less; a "
-        "larger clipping norm keeps more, and takes more noise. Nobody else is told",
-        ClippedValues,
-        stacklevel=2,
-    )
+    if found is not None:
+        warn_of_cut_persons(party, *found)
 
 
 def lengths(
@@ -53,26 +26,10 @@ def lengths(
 ) -> tuple[np.ndarray, float] | None:
     """The norms of persons' gradients at a result (persons,), and where they are clipped; None
     where no sums over a person's records are."""
-    study, method = built.study, built.study.method
-    if study.facts.group == 1:
+    if built.study.facts.group == 1:
         return None
-    columns = tuple(c[:_LOOKED_AT] for c in built.stage(FIT).prepare(records, {}))
-    if isinstance(method.problem, LinearLoss):
-        bound = method.kind.release(method.config, method.problem, study.facts).bound
-        assert isinstance(bound, PersonSum)
-        size = study.facts.records[built.file.party(party)]
-        weight = record_weight(getattr(method.config, "objective", "pooled"), study.facts, size)
-        rows, labels = columns
-        parameters = np.asarray(value, np.float32)
-        slopes = np.asarray(method.problem.coefficients(parameters, rows, labels))
-        slopes = weight * slopes.reshape(*labels.shape, -1)
-        gradients = np.asarray(person_gradients(slopes, rows), float)
-        return np.linalg.norm(gradients.reshape(len(gradients), -1), axis=1), bound.clipping_norm
-    if isinstance(method.problem, RecordLoss) and np.size(value.bounds) == 1:
-        plan = method.problem.plan
-        norms = plan.norms(cut(plan.pieces(value.parameters, columns)))
-        return np.linalg.norm(np.asarray(norms, float), axis=1), float(np.ravel(value.bounds)[0])
-    return None
+    columns = built.stage(FIT).prepare(records, {})
+    return person_lengths(built.study, built.file.party(party), columns, value)
 
 
 __all__ = ["lengths", "warn_of_clipping"]

@@ -2,7 +2,7 @@
 
     name,type,minimum,maximum,values,missing codes,label
     age,integer,18,100,,999|-9,age at first visit
-    sex,category,,,F|M,,
+    sex,category,,,F|M,9,
     stage,ordinal,,,I|II|III,,
     died,boolean,,,,,
 

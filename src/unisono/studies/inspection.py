@@ -101,6 +101,7 @@ class Inspection:
     complete: int | None
     columns: tuple[ColumnCounts, ...]
     findings: tuple[Finding, ...]
+    persons: int | None = None  # where they are the unit
 
     @property
     def problems(self) -> tuple[Finding, ...]:
@@ -115,6 +116,7 @@ class Inspection:
             "file": self.path,
             "party": self.party,
             "records": self.records,
+            **({} if self.persons is None else {"persons": self.persons}),
             "complete_records": self.complete,
             "columns": {column.name: column.to_json() for column in self.columns},
             "problems": [finding.to_json() for finding in self.problems],
@@ -159,7 +161,13 @@ def inspect_file(file: StudyFile, path: str | Path, party: str) -> Inspection:
             )
         )
     return Inspection(
-        str(path), party, table.rows, complete, tuple(columns), tuple(_sorted(findings))
+        str(path),
+        party,
+        table.rows,
+        complete,
+        tuple(columns),
+        tuple(_sorted(findings)),
+        _persons(file, table),
     )
 
 
@@ -223,15 +231,22 @@ def _separator(data: Schema) -> str:
     return words.get(data.csv.separator or "", "commas, semicolons, tabs or bars")
 
 
+def _persons(file: StudyFile, table: RecordTable) -> int | None:
+    """How many persons the records are about, where persons are the unit."""
+    person = file.data.person
+    if person is None or person not in table.columns:
+        return None
+    return len(set(map(owner_of, table.column(person))) - {None})
+
+
 def _size(file: StudyFile, table: RecordTable, party: str) -> Iterator[Finding]:
     stated, found, units = file.parties[file.party(party)].records, table.rows, "records"
     person = file.data.person
     if person is not None:
         if person not in table.columns:
             return  # which is a finding of its own
-        owners = list(map(owner_of, table.column(person)))
-        found, units = len(set(owners) - {None}), f"persons (by {person!r})"
-        nobody = owners.count(None)
+        found, units = _persons(file, table) or 0, f"persons (by {person!r})"
+        nobody = list(map(owner_of, table.column(person))).count(None)
         if nobody:
             yield Finding(
                 f"{nobody} of {table.rows} records do not say in {person!r} whose they are",
@@ -310,7 +325,7 @@ class _Reading:
     def of(cls, table: RecordTable, name: str, column: ColumnKind) -> "_Reading":
         cells = table.column(name)
         values = _bare(column).read(cells, table.decimal)
-        unread, blank = np.isnan(values), blanks(column.uncoded(cells))
+        unread, blank = np.isnan(values), blanks(column.uncoded(cells, table.decimal))
         return cls(name, column, cells, values, unread & ~blank, unread & blank)
 
     @property
@@ -348,9 +363,9 @@ class _Reading:
         if self.unreadable.any():
             yield from self._unreadable(fate, target, decimal)
         if empty.any():
-            share = np.count_nonzero(empty) / len(empty)
-            coded = " or hold a code for it" if getattr(self.column, "missing_codes", ()) else ""
-            words = f"{_cells(empty)} empty{coded}, {share:.0%} of {len(empty)}"
+            coded = self.column.coded(self.cells, decimal) & empty
+            says = "empty or coded as missing" if coded.any() else "empty"
+            words = f"{_cells(empty)} {says}, {_share(empty)} of {len(empty)}"
             yield self._finding(empty, words, fate, problem=False, show=False)
         if self.outside.any():
             low, high = self.column.span  # type: ignore[attr-defined]
@@ -442,12 +457,24 @@ def _fate(column: ColumnKind, target: bool) -> str:
             "declared of missing cells"
         )
     if missing == "drop record":
-        return 'the record counts nowhere, as declared (missing = "drop record")'
+        return (
+            "the record teaches a model nothing, and counts in no statistic of the column, as "
+            'declared (missing = "drop record")'
+        )
     if missing == "indicator":
         return 'a further feature says so, as declared (missing = "indicator")'
     if missing == "category":
         return 'it is a value of its own, as declared (missing = "category")'
     return f"{as_text(missing)} takes its place, as declared"
+
+
+def _share(which: np.ndarray) -> str:
+    """
+    >>> _share(np.array([True, False])), _share(np.arange(300) == 0)
+    ('50%', 'less than 1%')
+    """
+    share = np.count_nonzero(which) / len(which)
+    return "less than 1%" if 0 < share < 0.01 else f"{share:.0%}"
 
 
 def _cells(which: np.ndarray) -> str:

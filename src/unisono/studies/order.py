@@ -7,12 +7,7 @@ another value moves many records. So each party shuffles its records first, in m
 nobody else learns: it lies beside the party's ledger until the study is over, so that whoever goes
 on after a crash keeps out of training the same records.
 
-Why that suffices: let D and E be sets of n records that differ in one, and file them in any way.
-A uniform order of D has the same law whatever the file's order, so order E by the same permutation
-with the one record in the other's place. Then for every permutation the two lists differ in one
-place, and the study on lists is (epsilon, delta)-private there. The permutation is part of the
-randomness: a mixture over it, with the same weights on both sides, is (epsilon, delta)-private too,
-for the hockey-stick divergence is jointly convex.
+Why that suffices is said in `data.order`, which draws it.
 
 A key that was lost is drawn anew. The argument holds for every pair of orders, as each payment
 covers a record in any place, and ledgers add up training and test rather than take the larger. A
@@ -20,36 +15,10 @@ run in which places matter from round to round (`dp-ftrl`, `sgd-sequential`) is 
 ends with its process, so it never sees two orders.
 """
 
-import hashlib
-import os
 from pathlib import Path
 
-import numpy as np
-
 from unisono.core import journal
-from unisono.core.noise.keystream import Keystream
-from unisono.core.noise.subset import permutation
-
-_KEY_BYTES = 32
-
-
-def secret_order(records: int, key: bytes) -> np.ndarray:
-    """A uniform permutation (records,) of places, as secret as its key.
-
-    >>> sorted(secret_order(4, new_key()).tolist())
-    [0, 1, 2, 3]
-    """
-    return permutation(Keystream(key), records)
-
-
-def new_key() -> bytes:
-    """A key that nobody knows."""
-    return os.urandom(_KEY_BYTES)
-
-
-def simulated_key(seed: int, party: str) -> bytes:
-    """The key of a simulation, which is no secret."""
-    return hashlib.sha256(f"simulation {seed}: order of {party}".encode()).digest()
+from unisono.data.order import KEY_BYTES, new_key, secret_order, simulated_key
 
 
 def found_key(path: Path) -> bytes | None:
@@ -58,7 +27,7 @@ def found_key(path: Path) -> bytes | None:
         key = path.read_bytes()
     except OSError:
         return None
-    return key if len(key) == _KEY_BYTES else None
+    return key if len(key) == KEY_BYTES else None
 
 
 def keep_key(path: Path, key: bytes) -> None:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from unisono.core.streamed import StreamedColumns
+from unisono.data.cells import blanks
 from unisono.data.columns import NumericColumn
-from unisono.data.sources import UnreadValues
+from unisono.data.sources import RecordTable, UnreadValues
 from unisono.data.streams import RecordStream
 from unisono.errors import ClippedValues
 from unisono.studies.schema import StudyFile
@@ -43,16 +44,22 @@ class StreamedRecords:
     def _values(self) -> Iterator[Values]:
         columns, seen = self.file.data.columns, 0
         unread, outside = dict.fromkeys(columns, 0), dict.fromkeys(columns, 0)
+        declared = dict.fromkeys(columns, 0)
         first: dict[str, int] = {}
         for batch in self.stream.batches():
             values = {}
             for name, column in columns.items():
-                own = column.read(batch.column(name), batch.decimal)
+                cells = batch.column(name)
+                own = column.read(cells, batch.decimal)
                 missing = np.isnan(own)
                 nowhere = int(np.count_nonzero(missing))
-                if nowhere:
+                if nowhere and column.incomplete:  # as in `studies.table`
+                    empty = missing & blanks(column.uncoded(cells, batch.decimal))
+                    declared[name] += int(np.count_nonzero(empty))
+                    missing &= ~empty
+                if missing.any():
                     first.setdefault(name, seen + int(np.argmax(missing)) + 1)
-                    unread[name] += nowhere
+                    unread[name] += int(np.count_nonzero(missing))
                 if isinstance(column, NumericColumn):
                     clipped = np.clip(own, *column.span)
                     # NaN differs from itself, and is not outside.
@@ -61,6 +68,7 @@ class StreamedRecords:
                 values[name] = own
             seen += batch.rows
             yield values
+        RecordTable(self.stream.name, {}, self.stream.rows).tell_empty(declared)
         self._tell(unread, first, outside)
 
     def _tell(self, unread: dict[str, int], first: dict[str, int], outside: dict[str, int]) -> None:

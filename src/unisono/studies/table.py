@@ -16,12 +16,12 @@ import warnings
 import numpy as np
 
 from unisono.data import RecordTable
-from unisono.data.columns import ColumnKind, NumericColumn
 from unisono.data.encoding import Values
 from unisono.data.people import by_person, persons_of, warn_of_people
+from unisono.data.reading import declared_column, declared_values
 from unisono.data.spelling import places
 from unisono.data.streams import RecordStream
-from unisono.errors import ClippedValues, InvalidInput
+from unisono.errors import InvalidInput
 from unisono.studies.order import new_key
 from unisono.studies.schema import StudyFile
 
@@ -49,12 +49,9 @@ def values_of(file: StudyFile, table: RecordTable, party: str, key: bytes | None
 
 
 def _values(file: StudyFile, table: RecordTable) -> Values:
-    values = {}
-    for name, column in file.data.columns.items():
-        values[name] = own = _read(table, name, column)
-        table.warn_unread(np.isnan(own), name, column.wanted)
+    values = declared_values(table, file.data.columns)
     for name, unlisted in file.data.unlisted.items():
-        values[SPELT + name] = places(unlisted.uncoded(table.column(name)))
+        values[SPELT + name] = places(unlisted.uncoded(table.column(name), table.decimal))
     _warn_of_one_class(file, values, table.name)
     return values
 
@@ -82,7 +79,9 @@ def _warn_of_one_class(file: StudyFile, values: Values, name: str) -> None:
 def public_values(file: StudyFile, table: RecordTable) -> Values:
     """As `values_of`, for public records: of any number, and refused where a cell is missing that
     no declaration covers."""
-    values = {name: _read(table, name, column) for name, column in file.data.columns.items()}
+    values = {}
+    for name, column in file.data.columns.items():
+        values[name] = declared_column(table, name, column, "they are public records")
     for name, own in values.items():
         missing = np.flatnonzero(np.isnan(own))
         if len(missing) and (file.data.columns[name].drops or name == file.data.target):
@@ -92,11 +91,6 @@ def public_values(file: StudyFile, table: RecordTable) -> Values:
                 "remove these public records; nothing was spent"
             )
     return values
-
-
-def _read(table: RecordTable, name: str, column: ColumnKind) -> np.ndarray:
-    found = column.read(table.column(name), table.decimal)
-    return _clipped(table, name, column, found) if isinstance(column, NumericColumn) else found
 
 
 def require_size(
@@ -115,21 +109,6 @@ def require_size(
             "sizes are public and exact here; correct the study file with everybody, or agree on "
             'sizes = "hidden"; nothing was spent'
         )
-
-
-def _clipped(
-    table: RecordTable, name: str, column: NumericColumn, numbers: np.ndarray
-) -> np.ndarray:
-    low, high = column.span
-    outside = int(np.count_nonzero((numbers < low) | (numbers > high)))
-    if outside:
-        warnings.warn(
-            f"{table.name}: {outside} of {table.rows} values of {name!r} lie outside the public "
-            f"bounds {low:g} to {high:g} and are clipped to them; nobody else is told",
-            ClippedValues,
-            stacklevel=2,
-        )
-    return np.clip(numbers, low, high)
 
 
 __all__ = ["SPELT", "OneClass", "Values", "public_values", "require_size", "values_of"]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unisono.core.values import require_finite
+from unisono.data.people import as_rows
 from unisono.errors import InvalidInput
 from unisono.estimators.members import Membership, membership
 
@@ -27,6 +28,23 @@ class Collected(NamedTuple):
     def features(self) -> int:
         """How many numbers the first array of a record has."""
         return int(np.prod(self.columns[0][0].shape[1:]))
+
+    def by_persons(self, people: Sequence[np.ndarray]) -> list[tuple[np.ndarray, ...]]:
+        """The same arrays with a row for each person, (persons, k, ...), NaN where it has fewer
+        records; `people` are the places of their records, as `persons_at` draws them."""
+
+        def rows(columns: tuple[np.ndarray, ...], own: np.ndarray) -> tuple[np.ndarray, ...]:
+            flat = tuple(column[own.reshape(-1)] for column in columns)
+            return flat if own.shape[1] == 1 else as_rows(flat, own >= 0)[: len(flat)]
+
+        return [rows(columns, own) for columns, own in zip(self.columns, people, strict=True)]
+
+
+class Counted(NamedTuple):
+    """Parties, and how many persons each of them holds."""
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
 
 
 def collect(records: Any, parties: Any) -> Collected:
@@ -98,4 +116,4 @@ def _column(leaf: Any, name: str) -> np.ndarray:
     return column
 
 
-__all__ = ["Collected", "collect"]
+__all__ = ["Collected", "Counted", "collect"]

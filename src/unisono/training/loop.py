@@ -1,7 +1,7 @@
 """The run itself: everything that can be refused, then the ledgers, then the records."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,19 +11,24 @@ from unisono.core.defaults import default_relation, default_trust
 from unisono.core.policy import Budget
 from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
-from unisono.core.trust import Relation, Trust
+from unisono.core.trust import Relation, Trust, Unit
 from unisono.core.values import Private
+from unisono.data import listed
+from unisono.data.people import records_per_person as usual_group
+from unisono.data.people import require_same_persons
 from unisono.errors import InvalidInput
 from unisono.estimators.members import (
+    Parties,
     facts_of,
     fresh_ledgers,
     given_ledgers,
+    persons_at,
     public_sizes,
     warn_of_fresh,
 )
 from unisono.estimators.schedules import require_converged
 from unisono.training.choices import chosen, configured, epsilons_of
-from unisono.training.data import Collected, collect
+from unisono.training.data import Collected, Counted, collect
 from unisono.training.model import model_of, problem_of
 from unisono.training.progress import Step, following
 
@@ -65,6 +70,9 @@ def train(
     algorithm: str = "dp-sgd",
     parameters: Any = None,
     parties: Any = None,
+    persons: Any = None,
+    records_per_person: int | None = None,
+    person_at_parties: int = 1,
     sizes: Any = None,
     batch_size: int | None = None,
     rate: float | None = None,
@@ -91,6 +99,10 @@ def train(
         the party of each row; or a *list* with one such pytree per party, `parties` naming them.
         They arrive at the loss as float32, in the same structure.
     parameters : any pytree of float32 arrays, public; a Network has its own, from a fixed key.
+    persons : whose each record is, one id for each row, or a list of ids per party where `records`
+        is a list. Then all records of a person are hidden, and batches draw persons: a person's
+        gradients are added up and clipped as one record's. Of more than `records_per_person` (8) so
+        many are drawn in secret; `person_at_parties` parties may know the same person.
     sizes : for add-or-remove, a public estimate of each party's size, or a mapping from party.
     batch_size or rate, epochs or rounds : the expected batch of all parties together and how long.
     clipping : a bound on the norm of one record's gradient, 1 unless given, or a `Clipping`.
@@ -115,6 +127,7 @@ def train(
         change of its model (None follows the median), optimizer is the server's.
     """
     from unisono.engines import compilation_cache, in_process
+    from unisono.problems.record_loss import of_persons
     from unisono.releases.algorithm import Method
 
     compilation_cache.enable()
@@ -123,8 +136,27 @@ def train(
     usual = default_relation(kind.units[0])
     hides = usual if relation is None else _named(Relation, "relation", relation)
     place = _trust(trust, kind.trusts, held)
-    public = public_sizes(sizes, held.members, hides, "sizes")
+    group = None if persons is None else usual_group(records_per_person)
+    people = (
+        None if group is None else _people(held, records, persons, group, seed, person_at_parties)
+    )
+    if group is not None and not kind.hides(Unit.PERSON, group):
+        raise InvalidInput(
+            f"persons of up to {group} records with {kind.name}: it does not add up a person's "
+            "records; choose dp-sgd, or records_per_person = 1, which draws one of each"
+        )
+    columns: list[tuple[np.ndarray, ...]] = held.columns
+    counted: Parties = held.members
+    if people is not None:
+        columns = held.by_persons(people)
+        counted = Counted(held.members.names, tuple(map(len, people)))
+    public = public_sizes(sizes, counted, hides, "sizes")
     facts = facts_of(public, held.features, place, hides, minimum_parties, colluders)
+    facts = replace(
+        facts,
+        records_per_person=group,
+        person_at_parties=1 if group is None else person_at_parties,
+    )
     cost, first, network = model_of(model, parameters)
     own = epsilons_of(epsilon, epsilons, held.members.names)
     privacy = Privacy(max(own), delta, hides, own if len(set(own)) > 1 else ())
@@ -142,19 +174,23 @@ def train(
         decay=decay,
         **options,
     )
-    study = Study(Method(kind, config, problem_of(cost, first, held), privacy), facts, place)
+    problem = of_persons(problem_of(cost, first, held), facts.group)
+    study = Study(Method(kind, config, problem, privacy), facts, place)
     if ledger is None:
         warn_of_fresh(seed)
         budgets = [Budget(one, delta) for one in own]
-        books = fresh_ledgers(held.members, study.costs, budgets, hides, seed, kind.units[0])
+        unit = kind.units[0] if group is None else Unit.PERSON
+        books = fresh_ledgers(held.members, study.costs, budgets, hides, seed, unit)
     else:
         books = given_ledgers(ledger, held.members, seed)
-    people = [
-        Party(name, Private(columns), book)
-        for name, columns, book in zip(held.members.names, held.columns, books, strict=True)
+        for book in books:
+            require_same_persons(book.policy, facts.unit, "")
+    members = [
+        Party(name, Private(own), book)
+        for name, own, book in zip(held.members.names, columns, books, strict=True)
     ]
     with following(progress, study, hides, delta, _released_loss) as watch:
-        result = in_process.run(study, people, watch=watch)
+        result = in_process.run(study, members, watch=watch)
     found = result.value
     require_converged(found.parameters, study.algorithm.settings["learning_rate"])
     lines = result.certificate.lines
@@ -174,6 +210,18 @@ def train(
 def _released_loss(found: Any) -> float | None:
     """A loss that was not released is not a number."""
     return None if found.loss is None or np.isnan(found.loss) else float(found.loss)
+
+
+def _people(
+    held: Collected, records: Any, persons: Any, group: int, seed: int | None, most: int
+) -> tuple[np.ndarray, ...]:
+    """Each party's persons, of the ids that were given for all rows, or for those of each party."""
+    each = [list(listed(own)) for own in persons] if isinstance(records, list) else [persons]
+    ids = [one for own in each for one in listed(own)]
+    rows = sum(held.members.sizes)
+    if len(ids) != rows:
+        raise InvalidInput(f"{len(ids)} persons for {rows} records: name one for each")
+    return persons_at(held.members, ids, group, seed, "", most)
 
 
 def _trust(given: str | None, offered: frozenset[Trust], held: Collected) -> Trust:

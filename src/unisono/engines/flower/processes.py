@@ -2,19 +2,24 @@
 
 import socket
 import sysconfig
+from importlib.util import find_spec
 from pathlib import Path
 
 from unisono.errors import InvalidInput
 
 
 def script(name: str) -> str:
-    """Flower's command of this environment, not another one on the path."""
-    path = Path(sysconfig.get_path("scripts")) / name
-    if not path.exists():
-        raise InvalidInput(
-            f"{name} is not installed beside this Python: pip install unisono[flower]"
-        )
-    return str(path)
+    """Flower's command of this environment, not another one on the path: beside this Python, or
+    beside the library where one environment borrows it from another."""
+    here = Path(sysconfig.get_path("scripts"))
+    library = find_spec("flwr")
+    homes = [here]
+    if library is not None and library.origin is not None:
+        homes += [parent / here.name for parent in Path(library.origin).parents[3:5]]
+    for home in homes:
+        if (home / name).exists():
+            return str(home / name)
+    raise InvalidInput(f"{name} is not installed beside this Python: pip install unisono[flower]")
 
 
 def free_port(host: str) -> int:

@@ -138,6 +138,27 @@ def rows(schema_columns, values, target=None, **said):
     return frame, made
 
 
+def test_features_say_what_their_zero_means():
+    """One value, or nothing where 0 is no value of its own."""
+    columns = {
+        "age": number(0, 100, missing="indicator"),
+        "score": number(0, 10, bins=(2.0, 5.0)),
+        "sex": category("f", "m", missing="category"),
+        "stage": column(kind="ordinal", values=("I", "II", "III")),
+        "smoker": column(kind="true-false"),
+        "day": column(kind="date", bounds=("2020-01-01", "2021-01-01"), parts=("weekday",)),
+    }
+    found = {one.name: one.reference for name, own in columns.items() for one in own.features(name)}
+    assert found["score=5 to 10"] == "score=0 to 2"
+    assert found["sex=m"] == found["sex=(missing)"] == "sex=f"
+    assert found["smoker"] == "smoker=false"
+    days = [reference for name, reference in found.items() if name.startswith("day=")]
+    assert len(days) == 6
+    assert len(set(days)) == 1
+    assert days[0] not in found
+    assert found["age"] == found["age=(missing)"] == found["stage"] == ""
+
+
 def test_features_are_named_and_lie_in_their_public_ranges():
     frame, made = rows(
         {

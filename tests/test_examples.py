@@ -17,7 +17,7 @@ from unisono.studies.build import build
 from unisono.studies.file import load_study
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-NAMES = ("hospitals", "incomes", "drug-response", "digits", "case-study")
+NAMES = ("hospitals", "incomes", "drug-response", "digits", "case-study", "odds")
 CASE_STUDY = sorted(path.name for path in (EXAMPLES / "case-study").glob("*.toml"))
 
 
@@ -95,7 +95,7 @@ def test_data_fit_the_study(made, name):
         assert set(table) == set(file.data.columns)
         for column, kind in file.data.columns.items():
             assert len(table[column]) == party.records
-            if kind.kind == "category":
+            if kind.kind in ("category", "true-false"):
                 assert set(table[column]) <= set(kind.values)
                 continue
             values = table[column].astype(float)
@@ -127,6 +127,24 @@ def test_the_effect_of_a_drug_is_found(made):
     for name, truth in effects.items():
         assert abs(shown["mean"][name] - truth) < 3 * shown["std"][name]
     assert shown["mean"]["dose"] + 2 * shown["std"]["dose"] < 0  # the drug works, visibly
+
+
+def test_odds_are_found_and_what_does_nothing_is_not(made):
+    """Within three standard errors of what the data were made with, and few of them drowned."""
+    effects = runpy.run_path(str(EXAMPLES / "odds" / "make_data.py"))["EFFECTS"]
+    folder = made / "odds"
+    data = {name: folder / f"{name}.csv" for name in load_study(folder / "study.toml").names}
+    ready = prepare(RunPlace(folder / "study.toml", data, folder / "study.run", seed=1))
+    with ready.opened() as books:
+        shown = ready.run(books, lambda progress: None)
+    found = shown["coefficients"]
+    assert set(found) == {"intercept", *effects}
+    for name, truth in effects.items():
+        assert found[name]["determined"]
+        assert abs(found[name]["estimate"] - truth) < 3 * found[name]["std_error"]
+    assert found["age"]["ratio_interval"][0] > 1  # visibly
+    assert found["severity=severe"]["ratio_interval"][0] > 1
+    assert shown["features"]["lives_alone"] == {"reference": "lives_alone=false"}
 
 
 def case_study(folder, file, *pairs):

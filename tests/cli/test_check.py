@@ -1,6 +1,7 @@
 """`unisono check`: plain words before anything runs, and an exit code for what would be refused."""
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -60,6 +61,12 @@ def test_it_explains_a_study(study):
     ):
         assert part in text, part
     assert list(study.parent.iterdir()) == [study]
+
+
+def test_coefficients_with_intervals_come_with_their_widths():
+    text = check(Path(__file__).parents[2] / "examples" / "odds" / "study.toml")
+    assert "95 % intervals of coefficients of independent columns will reach about" in text
+    assert "is found four times in five" in text
 
 
 def test_an_algorithm_that_is_left_open_comes_with_its_reason(study):

@@ -79,6 +79,20 @@ def test_every_pair_gives_a_file_that_builds(tmp_path, model, name):
     assert build(stated).study.hash == build(file).study.hash
 
 
+def test_a_regression_says_its_family_and_what_values_are_compared_with(tmp_path):
+    file = tmp_path / "odds.toml"
+    columns = ("--column", "age=0:120", "--column", "sex=female,male")
+    common = ("--model", "glm", *columns, "--parties", "north=900,south=900,west=900", "--yes")
+    init(file, *common, "--column", "ill=no,yes", "--target", "ill")
+    text = file.read_text()
+    assert "# family = ..." in text
+    assert "# family is binomial here: odds of ill = yes" in text
+    assert "# values are compared with the first of their list: sex=female" in text
+    other = tmp_path / "visits.toml"
+    init(other, *common, "--column", "visits=0:30", "--target", "visits")
+    assert 'counts want family = "poisson"' in other.read_text()
+
+
 def test_every_setting_that_is_left_out_is_there_as_a_comment(tmp_path):
     path = tmp_path / "study.toml"
     init(

@@ -264,6 +264,46 @@ def test_nearly_equal_algorithms_go_by_their_order_and_rough_ones_come_last():
     assert best_by_trust(lines, Unit.RECORD)[LOCAL].candidate.algorithm == "exact"
 
 
+# ------------------------------------------------------------- coefficients with intervals
+
+
+@pytest.fixture(scope="module")
+def odds(tmp_path_factory):
+    """A study of odds ratios, of parties large enough for them."""
+    text = STUDY.partition("[model]")[0].replace("00\n", "000\n") + '[model]\nname = "glm"\n'
+    path = tmp_path_factory.mktemp("odds") / "odds.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_study_of_odds_has_widths_powers_and_a_word_for_the_smallest(odds):
+    found = document(odds, "--effect", "1.2", "--majority", "0.8")
+    assert [row["column"] for row in found["columns"]] == ["age", "sex"]
+    age, sex = found["columns"]
+    assert age["interval_width"] < sex["interval_width"]
+    assert age["power"]["1.2"] > sex["power"]["1.2"]
+    assert 1 < age["least_effect_found"] < sex["least_effect_found"]
+    wider = found["wider_than_without_privacy"]
+    assert 1 < wider["trusted-server"] < wider["secure-sum"] < wider["local"]
+    smallest = found["smallest"]
+    assert (smallest["name"], smallest["records"]) == ("north", 4000)
+    assert smallest["wider_alone"] > smallest["wider_alone_without_noise"] > 1
+
+
+def test_widths_are_said_in_words(odds):
+    text = " ".join(plan(odds).stdout.split())
+    assert "age (per deviation)" in text
+    assert "sex (2 values)" in text
+    assert "north, the smallest party with 4,000 records, gains" in text
+    assert "Supposed: independent columns" in text
+    assert "nothing was spent" in text
+
+
+def test_options_that_say_nothing_about_widths_are_refused(odds):
+    assert "widths of intervals are predicted" in refused(odds, "--plot", "x.png")
+    assert "a ratio is above zero" in refused(odds, "--effect", "0")
+
+
 # ------------------------------------------------------------- refusals
 
 

@@ -263,6 +263,47 @@ def test_help_shows_an_example():
     assert "unisono run study.toml --data" in text
 
 
+def test_coefficients_are_printed_as_a_table_that_fits():
+    """A hundred columns hold it, however long names are; what drowned has words, no numbers."""
+    known = {
+        "determined": True,
+        "estimate": -0.123456,
+        "std_error": 0.0123456,
+        "interval": [-0.147654, -0.099258],
+        "z": -10.0,
+        "p_value": 1e-9,
+        "privacy_share": 0.333,
+        "ratio": 0.883861,
+        "ratio_interval": [0.862731, 0.905509],
+    }
+    long = "diagnosis=essential (primary) hypertension"
+    shown = {
+        "title": "odds",
+        "family": "binomial",
+        "link": "log-odds",
+        "target": "flu",
+        "negative": "no",
+        "positive": "yes",
+        "confidence": 0.95,
+        "ratio": "odds ratio",
+        "names": [long, "sex=male"],
+        "covariance": [[1.0, 0.0], [0.0, 1.0]],
+        "rounds": 3,
+        "coefficients": {long: known, "sex=male": {"determined": False}},
+        "features": {long: {}, "sex=male": {"reference": "sex=female"}},
+        "note": "Noise drowned sex=male.",
+    }
+    printed = result_text(shown)
+    table = printed.partition("compared with")[0]
+    assert max(map(len, table.splitlines())) <= 100
+    assert "0.884 (0.863 to 0.906)" in table
+    assert re.search(r"sex=male +not determined: noise hides what data say", table)
+    assert "compared with sex=female" in printed
+    assert printed.endswith("Noise drowned sex=male.")
+    for hidden in ("covariance", "features", "names", "std_error"):
+        assert hidden not in printed
+
+
 def test_a_posterior_is_printed_without_estimates_of_what_was_not_learnt():
     shown = {
         "title": "doses",

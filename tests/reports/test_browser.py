@@ -7,6 +7,8 @@ import pytest
 
 from unisono.reports.html import write_report
 
+from .test_document import ODDS
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
@@ -83,14 +85,39 @@ def test_what_a_screen_reader_needs_is_there(visit, path):
     assert set(targets) <= set(ids)
 
 
+OUTSIDE = (
+    "[...document.querySelectorAll('svg.chart text')].filter(t => {"
+    " const box = t.getBoundingClientRect();"
+    " return box.left < 0 || box.right > 400; }).map(t => t.textContent)"
+)
+
+
 def test_no_text_of_a_chart_leaves_a_narrow_page(visit, path):
     page, _, _ = visit(path, viewport={"width": 400, "height": 900})
-    outside = page.evaluate(
-        "[...document.querySelectorAll('svg.chart text')].filter(t => {"
-        " const box = t.getBoundingClientRect();"
-        " return box.left < 0 || box.right > 400; }).map(t => t.textContent)"
-    )
-    assert outside == []
+    assert page.evaluate(OUTSIDE) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_forest_fits_a_phone_and_its_bars_can_be_told_apart(visit, folder, scheme):
+    """Two determined effects: sampling is drawn thicker than what privacy adds."""
+    path = write_report(folder(result=ODDS))
+    size = {"width": 400, "height": 900}
+    page, _, complaints = visit(path, color_scheme=scheme, viewport=size)
+    assert complaints == []
+    assert page.evaluate("document.documentElement.scrollWidth") == 400
+    assert page.evaluate(OUTSIDE) == []
+
+    def drawn(kind, what):
+        return page.evaluate(
+            f"[...document.querySelectorAll('#result line.{kind}')].map(e => {what})"
+        )
+
+    widths = "parseFloat(getComputedStyle(e).strokeWidth)"
+    thin, thick = drawn("thin", widths), drawn("thick", widths)
+    assert len(thin) == len(thick) == 2
+    assert min(thick) > 2 * max(thin)
+    long, short = (drawn(kind, "e.getBoundingClientRect().width") for kind in ("thin", "thick"))
+    assert all(0.6 < inner / outer < 0.9 for inner, outer in zip(short, long, strict=True))
 
 
 def test_hostile_names_run_nothing(visit, folder):

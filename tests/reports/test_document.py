@@ -2,6 +2,7 @@
 
 import html as entities
 import json
+import math
 import re
 from itertools import pairwise
 
@@ -9,6 +10,7 @@ import pytest
 
 from unisono.reports.document import FORMAT, document, report
 from unisono.reports.html import html, write_report
+from unisono.reports.markdown import markdown
 from unisono.reports.spending import histories
 from unisono.runs.folder import (
     REPORT_HTML,
@@ -510,6 +512,89 @@ def test_rounds_that_disagree_are_a_warning(folder):
     assert "Not converged: intervals are not to be trusted" in words(
         read_run(folder(result={**HILLS, "converged": False}))
     )
+
+
+def determined(estimate, reach, ratio=True):
+    """A coefficient as `models.inference` writes it; a quarter of its interval is privacy."""
+    ends = [estimate - reach, estimate + reach]
+    found = {
+        "determined": True,
+        "estimate": estimate,
+        "std_error": reach / 1.96,
+        "interval": ends,
+        "z": 1.96 * estimate / reach,
+        "p_value": 0.01,
+        "privacy_share": 0.25,
+    }
+    if ratio:
+        found |= {"ratio": math.exp(estimate), "ratio_interval": [math.exp(end) for end in ends]}
+    return found
+
+
+ODDS = {
+    "family": "binomial",
+    "link": "log-odds",
+    "target": "diagnosis",
+    "confidence": 0.95,
+    "ratio": "odds ratio",
+    "names": ["intercept", "age", "ward=b", "ward=c"],
+    "coefficients": {
+        "intercept": determined(-2.0, 0.5, ratio=False),
+        "age": determined(0.03, 0.01),
+        "ward=b": determined(0.5, 0.4),
+        "ward=c": {"determined": False},
+    },
+    "features": {
+        "age": {"bounds": [0, 120]},
+        "ward=b": {"reference": "ward=a"},
+        "ward=c": {"reference": "ward=a"},
+    },
+    "covariance": [[0.0] * 4] * 4,
+    "rounds": 3,
+    "negative": "benign",
+    "positive": "malignant",
+    "note": "Noise drowned ward=c.",
+}
+
+
+def test_odds_ratios_are_a_forest_with_the_part_of_privacy(folder):
+    run = read_run(folder(result=ODDS))
+    [forest] = of_kind(run, "result", "forest")
+    age, b, c = forest["rows"]
+    assert age[0] == "age, per 10"  # a round step of the public range, ten times the coefficient
+    assert age[1] == pytest.approx([math.exp(0.3), math.exp(0.2), math.exp(0.4)])
+    assert age[2] == pytest.approx([math.exp(0.225), math.exp(0.375)])
+    assert b[0] == "ward=b vs a"
+    assert c[1] is None
+    assert c[3] == "not determined: noise hides what data say"
+    rows = {row[0]: row for row in of_kind(run, "result", "grid")[0]["rows"]}
+    assert rows["age"][1] == "1.030 (1.020 to 1.041)"
+    assert rows["ward=c against a"][1] == "not determined"
+    assert set(rows["ward=c against a"][2:]) == {"–"}
+    text = words(run)
+    assert "One more unit of age multiplies the odds of diagnosis = malignant by 1.030" in text
+    assert "Not determined: ward=c" in text
+    assert "| age | 1.030 (1.020 to 1.041) |" in markdown(run)
+
+
+def test_differences_have_no_ratio_and_all_may_drown(folder):
+    plain = {
+        **ODDS,
+        "family": "gaussian",
+        "link": "mean",
+        "ratio": "",
+        "coefficients": {"intercept": determined(1.0, 0.1, False), "age": determined(2, 1, False)},
+    }
+    del plain["positive"], plain["negative"]
+    run = read_run(folder(result=plain))
+    [forest] = of_kind(run, "result", "forest")
+    assert forest["ratios"] is False
+    assert forest["rows"][0][1] == [20.0, 10.0, 30.0]
+    assert "One more unit of age changes the mean of diagnosis by 2 (95 %" in words(run)
+    drowned = {**ODDS, "coefficients": {key: {"determined": False} for key in ODDS["names"]}}
+    text = words(read_run(folder(result=drowned)))
+    assert "multiplies" not in text
+    assert "Dots are estimates" not in text
 
 
 def test_networks_clusters_and_classes(folder):

@@ -23,6 +23,15 @@ CHARTS = {
     "intervals": lambda name: charts.intervals(
         [charts.DrawnInterval(name, 2, 1, 3)], title=name, unit=name, reference=(name, 1.5)
     ),
+    "forest": lambda name: charts.forest(
+        [
+            charts.ForestRow(name, (2.0, 1.0, 4.0), (1.5, 3.0)),
+            charts.ForestRow(name, None, words=name),
+        ],
+        title=name,
+        ratios=True,
+        unit=name,
+    ),
     "bells": lambda name: charts.bells([charts.Bell(name, 1.0, 0.5)], title=name, unit=name),
     "guesses": lambda name: charts.guesses(0.732, title=name),
 }
@@ -128,6 +137,50 @@ def test_an_interval_lies_where_its_numbers_are():
     assert (low, high) == (pytest.approx(1), pytest.approx(4))
     [middle] = shares(drawing, "cx")
     assert middle * (scale[-1] - scale[0]) + scale[0] == pytest.approx(2, abs=1e-4)
+
+
+@pytest.mark.parametrize("ratios", [True, False])
+def test_a_forest_has_bars_where_its_numbers_are_and_a_line_of_no_effect(ratios):
+    rows = [charts.ForestRow("a", (2.0, 0.5, 8.0), (1.0, 4.0)), charts.ForestRow("b", None)]
+    drawing = charts.forest(rows, title="t", ratios=ratios)
+    scale = marks.log_ticks(0.5, 8.0) if ratios else marks.ticks(0.0, 8.0)
+    ends = [math.log(end) if ratios else end for end in (scale[0], scale[-1])]
+
+    def value(percent):
+        at = ends[0] + float(percent) / 100 * (ends[1] - ends[0])
+        return pytest.approx(math.exp(at) if ratios else at, abs=1e-3)
+
+    def bars(kind):
+        found = re.findall(
+            rf'<line x1="([\d.]+)%" y1="\d+" x2="([\d.]+)%" y2="\d+" class="{kind}', drawing
+        )
+        return [(value(low), value(high)) for low, high in found]
+
+    assert bars("thin") == [(0.5, 8.0)]
+    assert bars("thick") == [(1.0, 4.0)]
+    none = 1.0 if ratios else 0.0
+    assert bars("reference") == [(none, none)]
+    assert "not determined" in drawing
+
+
+def test_ratios_that_no_log_axis_holds_are_said_in_words():
+    """Whatever a document says, nothing below zero is drawn as a ratio."""
+    drawing = charts.forest([charts.ForestRow("a", (1.0, -1.0, 2.0))], title="t", ratios=True)
+    assert "not determined" in drawing
+    assert 'class="thin' not in drawing
+    assert charts.forest([], title="t", ratios=True) == marks.nothing("t")
+
+
+@pytest.mark.parametrize("low", [1e-250, 1e-9, 0.03, 0.4, 0.99, 1.0, 3.0])
+@pytest.mark.parametrize("high", [1.0, 1.02, 2.0, 70.0, 1e9, 1e250])
+def test_ticks_of_ratios_hold_the_range_and_one(low, high):
+    low, high = sorted((low, high))
+    scale = marks.log_ticks(low, high)
+    assert 0 < scale[0] <= low * (1 + 1e-9)
+    assert high <= scale[-1] * (1 + 1e-9)
+    assert 1.0 in scale
+    assert scale == sorted(set(scale))
+    assert 2 <= len(scale) <= 9
 
 
 def test_a_curve_goes_through_its_points():

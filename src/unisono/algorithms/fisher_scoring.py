@@ -453,7 +453,7 @@ def build(
     config: FisherScoringConfig, problem: GeneralizedLinear, facts: Facts, priced: Priced
 ) -> Algorithm:
     terms = terms_of(config, problem, priced)
-    rounds, p = len(terms.noise), problem.parameters
+    rounds = len(terms.noise)
     width, weight = priced.bound.dimension, lone_weight(priced.step)
 
     def begin(found: Any) -> tuple[ScoringState, None]:
@@ -483,19 +483,7 @@ def build(
             sums=state.sums.at[number].set(jnp.asarray(sums.total / weight, jnp.float32)),
             records=state.records.at[number].set(jnp.asarray(sums.records, jnp.float32)),
         )
-        step, told = moved(jnp, jax.lax.fori_loop, terms, state, number, last=False)
-        curvature, noise = positive(jnp, told.scored.curvature), told.scored.s_curvature
-        turn = whitened(jnp, curvature, noise, jnp.maximum(sums.records, 1.0))
-        first = jnp.where(number == 0, 1.0, 0.0)
-        turn = first * turn + (1 - first) * jnp.eye(p)
-        sigma = state.point.sigma * _sigma_factor(jnp, problem, told.scored)
-        alpha = _dispersion(problem, state, told.scored, step.explained)
-        # Rows of more dispersed counts are shorter: the usual one keeps its length. Only the first
-        # round may change A, since later curvatures are averaged.
-        longer = (1 + alpha * state.start.mean) / (1 + state.point.alpha * state.start.mean)
-        alpha = jnp.where(number == 0, alpha, state.point.alpha)
-        turn = turn * jnp.where(number == 0, jnp.sqrt(longer), 1.0)
-        point = Point(step.theta, turn @ state.point.whitening, sigma, alpha)
+        point = next_point(jnp, jax.lax.fori_loop, terms, state, number)
         return state._replace(point=point, round=number + 1)
 
     return Algorithm(
@@ -508,6 +496,24 @@ def build(
     )
 
 
+def next_point(xp: Any, loop: Any, terms: Terms, state: ScoringState, number: Any) -> Point:
+    """Where the round after this one is asked."""
+    problem, p, old = terms.problem, terms.problem.parameters, state.point
+    step, told = moved(xp, loop, terms, state, number, last=False)
+    curvature, noise = positive(xp, told.scored.curvature), told.scored.s_curvature
+    turn = whitened(xp, curvature, noise, xp.maximum(state.records[number], 1.0))
+    first = xp.where(number == 0, 1.0, 0.0)
+    turn = first * turn + (1 - first) * xp.eye(p)
+    sigma = old.sigma * _sigma_factor(xp, problem, told.scored)
+    alpha = _dispersion(xp, problem, state, told.scored, step.explained)
+    # Rows of more dispersed counts are shorter: the usual one keeps its length. Only the first
+    # round may change A, since later curvatures are averaged.
+    longer = (1 + alpha * state.start.mean) / (1 + old.alpha * state.start.mean)
+    alpha = xp.where(number == 0, alpha, old.alpha)
+    turn = turn * xp.where(number == 0, xp.sqrt(longer), 1.0)
+    return Point(step.theta, turn @ old.whitening, sigma, alpha)
+
+
 def _sigma_factor(xp: Any, problem: GeneralizedLinear, scored: Scored) -> Any:
     """By how much residuals spread more than was thought: the trace of the meat over that of the
     curvature is their mean square."""
@@ -518,16 +524,16 @@ def _sigma_factor(xp: Any, problem: GeneralizedLinear, scored: Scored) -> Any:
 
 
 def _dispersion(
-    problem: GeneralizedLinear, state: ScoringState, scored: Scored, explained: Any
+    xp: Any, problem: GeneralizedLinear, state: ScoringState, scored: Scored, explained: Any
 ) -> Any:
     """α of counts, from how widely residuals scattered that were computed with the last one, but
     for what the step explains: at first they hold the whole effect of x."""
     if problem.family != "poisson":
         return state.point.alpha
-    grid = jnp.asarray(DISPERSIONS)
-    seen = jnp.trace(scored.meat) / jnp.maximum(jnp.trace(scored.curvature), 1e-6)
-    place = jnp.argmin(jnp.abs(grid - state.point.alpha))
-    return jnp.interp(seen - explained, state.start.scatter[place], grid)
+    grid = xp.asarray(DISPERSIONS)
+    seen = xp.trace(scored.meat) / xp.maximum(xp.trace(scored.curvature), 1e-6)
+    place = xp.argmin(xp.abs(grid - state.point.alpha))
+    return xp.interp(seen - explained, state.start.scatter[place], grid)
 
 
 def terms_for(study: Any) -> Terms:

@@ -110,12 +110,24 @@ def _text(found: "Explanation") -> str:
             else f"WHAT ONE {str(file.privacy.unit).upper()}'S OWNER IS PROMISED",
             [_wrapped(line) for line in found.promise],
         ),
-        ("NOISE", [_wrapped(found.noise_words)]),
+        ("NOISE", [_wrapped(line) for line in (found.noise_words, *_intervals(found))]),
         ("WHAT COULD GO WRONG", [_danger(found, danger) for danger in found.dangers]),
     ]
     head = f"{file.title}{edition}\n  file {file.hash[:16]}…, the same at every party"
     parts = ["\n".join([title, *lines]) for title, lines in blocks]
     return "\n\n".join([head, *parts])
+
+
+def _intervals(found: "Explanation") -> list[str]:
+    """Of coefficients that have intervals, how wide these will be."""
+    from unisono.problems.glm import GeneralizedLinear
+
+    if not isinstance(found.built.posed.problem, GeneralizedLinear):
+        return []
+    from unisono.cli.plan_widths import summary
+    from unisono.planning.widths import widths_of
+
+    return [summary(widths_of(found.built.study))]
 
 
 def _table(found: "Explanation") -> list[str]:

@@ -14,6 +14,7 @@ from unisono.planning.tasks import Task
 if TYPE_CHECKING:
     from unisono.cli.plan_advice import AdviceLine
     from unisono.cli.plan_studies import PlanRequest
+    from unisono.studies.schema import StudyFile
 
 _EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 _FEW_EPSILONS = (0.25, 1.0, 4.0)  # networks take a second each to build
@@ -62,6 +63,14 @@ def plan(
     majority: Annotated[
         float | None, typer.Option(help="Share of the commonest class, if you know it.")
     ] = None,
+    effect: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Of a glm study: an effect to find, an odds or rate ratio as 1.2 (for a change by "
+            "one standard deviation, or a category's value), or a difference in deviations of the "
+            "target as 0.1. Repeatable."
+        ),
+    ] = None,
     plot: inputs.PlotOption = None,
     json: inputs.JsonOption = False,
 ) -> None:
@@ -74,6 +83,7 @@ def plan(
       unisono plan --task network --parties 20 --records 1000 --features 64 --classes 10
       unisono plan --task posterior --parties 3 --records 500 --features 4 --json
       unisono plan study.toml --plot trade-off.png
+      unisono plan odds.toml --effect 1.2 --majority 0.9
     """
     inputs.check_picture(plot)
     sizes = _sizes(records, parties)
@@ -87,6 +97,12 @@ def plan(
             from unisono.studies.file import load_study
 
             file = load_study(study)
+            if _has_intervals(file):
+                from unisono.cli.plan_widths import width_plan, write_widths
+
+                _require_no_picture(plot, without_privacy)
+                write_widths(width_plan(file, effect or (), majority), json)
+                return
             request, unit = request_of(file, without_privacy, majority), file.privacy.unit
         else:
             several = 2 if task in (Task.CLASSIFICATION, Task.NETWORK) else 0
@@ -109,6 +125,21 @@ def plan(
         _answer(request, unit, plot, json)
     for text in dict.fromkeys(str(one.message) for one in caught):
         warn(text)
+
+
+def _has_intervals(file: "StudyFile") -> bool:
+    """Whether intervals of coefficients are what is predicted."""
+    from unisono.problems.glm import GeneralizedLinear
+
+    return issubclass(file.model_kind.problem, GeneralizedLinear)
+
+
+def _require_no_picture(plot: str | None, without_privacy: float | None) -> None:
+    if plot is not None or without_privacy is not None:
+        raise InvalidInput(
+            "--plot and --without-privacy are for accuracies: of a glm study the widths of "
+            "intervals are predicted; leave them out"
+        )
 
 
 def _answer(request: "PlanRequest", unit: Unit, plot: str | None, json: bool) -> None:

@@ -10,11 +10,12 @@ from unisono.algorithms.estimates import UNDETERMINED, answer_text
 from unisono.algorithms.survival_curves import as_text as survival_text
 from unisono.algorithms.table_layout import as_text
 from unisono.core.words import NO_GROUP, NOTHING_LEARNT
-from unisono.models.inference import as_text as coefficients_text
+from unisono.models import inference
 
 # Said elsewhere, or for machines.
 _HIDDEN = ("format", "title", "study", "file")
 _MOST = 40  # rows of a list that a terminal shows
+_WIDEST = 98  # letters of a line on a narrow terminal, beside its margin of two
 _Z = 1.959964  # 95 % of a normal distribution lie within so many standard deviations
 Document = Mapping[str, Any]
 
@@ -80,16 +81,6 @@ def _survival(shown: Document) -> tuple[str, Sequence[str]]:
     return "\n".join(lines), ("kaplan_meier", "target", "note")
 
 
-def _regression(shown: Document) -> tuple[str, Sequence[str]]:
-    """Coefficients as journals print them; no covariance."""
-    found, note = shown["coefficients"], str(shown.get("note", ""))
-    few = dict(list(found.items())[:_MOST])
-    table = coefficients_text(few, shown.get("ratio", ""), shown.get("confidence", 0.95))
-    more = [f"and {len(found) - _MOST} more in result.json"] if len(found) > _MOST else []
-    hidden = ("coefficients", "covariance", "names", "ratio", "confidence", "baseline", "note")
-    return "\n".join([table, *more, *([note] if note else [])]), hidden
-
-
 def _posterior(shown: Document) -> tuple[str, Sequence[str]]:
     """Coefficients with their intervals, or that nothing was learnt of them; no covariance.
 
@@ -117,6 +108,49 @@ def _posterior(shown: Document) -> tuple[str, Sequence[str]]:
         *("noise_aware", "converged", "floored"),  # the note says so, where it matters
     )
     return "\n".join(lines), hidden
+
+
+def _coefficients(shown: Document) -> tuple[str, Sequence[str]]:
+    """A regression table as journals print it; what noise drowned has words and no numbers.
+
+    >>> age = {"determined": True, "estimate": 0.03, "std_error": 0.0027, "z": 11.1,
+    ...        "interval": [0.0247, 0.0353], "p_value": 1e-9, "privacy_share": 0.32,
+    ...        "ratio": 1.03, "ratio_interval": [1.025, 1.036]}
+    >>> print(_coefficients({
+    ...     "family": "binomial", "link": "log-odds", "target": "flu", "positive": "yes",
+    ...     "confidence": 0.95, "ratio": "odds ratio", "note": "Noise drowned sex=male.",
+    ...     "coefficients": {"age": age, "sex=male": {"determined": False}},
+    ...     "features": {"age": {"bounds": [0, 99]}, "sex=male": {"reference": "sex=female"}}})[0])
+    binomial regression: log-odds of flu = yes
+              estimate  std err     95 % interval      z      p  privacy       odds ratio (95 %)
+    age           0.03   0.0027  0.0247 to 0.0353  11.10  <.001     32 %  1.030 (1.025 to 1.036)
+    sex=male  not determined: noise hides what data say
+    compared with sex=female
+    "privacy": the part of an interval's width that is noise
+    One more unit of age multiplies the odds of flu = yes by 1.030 (95 % interval 1.025 to 1.036).
+    Noise drowned sex=male.
+    """
+    found = shown["coefficients"]
+    kept = dict(list(found.items())[:_MOST])
+    widest = max(_WIDEST, get_terminal_size().columns - 2)
+    table = inference.as_text(kept, str(shown["ratio"]), float(shown["confidence"]), widest)
+    example = inference.example_in_words(shown)
+    lines = [f"{shown['family']} regression: {shown['link']} of {inference.outcome(shown)}", table]
+    if len(found) > len(kept):
+        lines.append(f"and {len(found) - len(kept)} more in result.json")
+    references = dict.fromkeys(
+        str(own["reference"]) for own in shown["features"].values() if "reference" in own
+    )
+    if references:
+        lines.append(f"compared with {_listed(list(references))}")
+    if any(own["determined"] for own in found.values()):
+        lines.append('"privacy": the part of an interval\'s width that is noise')
+    lines += [example] if example else []
+    hidden = (
+        *("family", "link", "target", "confidence", "coefficients", "ratio", "names", "features"),
+        *("covariance", "rounds", "negative", "positive", "note", "baseline"),
+    )
+    return "\n".join([*lines, str(shown["note"])]), hidden
 
 
 def _clusters(shown: Document) -> tuple[str, Sequence[str]]:
@@ -195,9 +229,9 @@ _KINDS: dict[str, Callable[[Document], tuple[str, Sequence[str]]]] = {
     "table": _table,
     "answers": _answers,
     "kaplan_meier": _survival,
-    "coefficients": _regression,
     "clusters": _clusters,
     "layers": _network,
+    "coefficients": _coefficients,
     "mean": _posterior,
     "weights": _weights,
     "classes": _classes,

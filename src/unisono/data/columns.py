@@ -60,13 +60,15 @@ MissingCodes = Annotated[
 
 class Feature(NamedTuple):
     """One number that a model learns from, with its public range; `centre` is where models put its
-    zero, where that is known too. An `indicator` is 0 or 1."""
+    zero, where that is known too. An `indicator` is 0 or 1, and `reference` is what 0 means, where
+    that is one value."""
 
     name: str
     low: float
     high: float
     centre: float | None = None
     indicator: bool = False
+    reference: str = ""
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -209,9 +211,8 @@ class NamedColumn(ColumnKind):
         return np.arange(len(self.levels), dtype=float)
 
     def features(self, name: str) -> tuple[Feature, ...]:
-        return tuple(
-            Feature(f"{name}={level}", 0.0, 1.0, indicator=True) for level in self.levels[1:]
-        )
+        first, *more = (f"{name}={level}" for level in self.levels)
+        return tuple(Feature(one, 0.0, 1.0, indicator=True, reference=first) for one in more)
 
     def encoded(self, values: np.ndarray) -> np.ndarray:
         return _one_hot(values, len(self.levels))
@@ -372,7 +373,10 @@ class Number(NumericColumn):
     def features(self, name: str) -> tuple[Feature, ...]:
         if self.bins is not None:
             ranges = [f"{name}={a:g} to {b:g}" for a, b in pairwise(self.edges)]
-            made = tuple(Feature(label, 0.0, 1.0, indicator=True) for label in ranges[1:])
+            first, *more = ranges
+            made = tuple(
+                Feature(label, 0.0, 1.0, indicator=True, reference=first) for label in more
+            )
         elif self.knots is not None:
             ends = self._seen(np.array(self.span))
             names = [name, *(f"{name} bend {n}" for n in range(1, len(self.knots) - 1))]
@@ -690,10 +694,8 @@ class Date(NumericColumn):
             if part == "year":
                 made.append(Feature(name if self.age_at is None else f"age({name})", *self.span))
             else:
-                made += [
-                    Feature(f"{name}={one}", 0.0, 1.0, indicator=True)
-                    for one in _PARTS[part][0][1:]
-                ]
+                first, *more = (f"{name}={one}" for one in _PARTS[part][0])
+                made += [Feature(one, 0.0, 1.0, indicator=True, reference=first) for one in more]
         return self._flagged(name, tuple(made))
 
     def encoded(self, values: np.ndarray) -> np.ndarray:

@@ -262,6 +262,7 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
             "coefficients": found.to_json(config.confidence),
             "ratio": RATIOS[family],
             "names": list(found.names),
+            "features": {one.name: described(one) for one in frame.features},
             "covariance": found.covariance.tolist(),
             "rounds": int(result.value.round),
         }
@@ -273,6 +274,13 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
         return _scored(problem, value, arrays[0])
 
     return Posed(problem, problem.width, encode, present, score=score)
+
+
+def described(feature: Feature) -> dict[str, Any]:
+    """What a coefficient is of: a step of 1 within public bounds, or a value against another."""
+    if not feature.indicator:
+        return {"bounds": [feature.low, feature.high]}
+    return {"reference": feature.reference} if feature.reference else {}
 
 
 def in_units(found: Fitted, middle: np.ndarray, half: np.ndarray) -> np.ndarray:
@@ -344,6 +352,23 @@ def _learns(config: GlmConfig, schema: Schema) -> str:
     return f"a {family} regression of {schema.target} on {columns}, with intervals and tests"
 
 
+def draft(schema: Schema) -> str:
+    """What the open settings come to for these columns, as comments."""
+    lines = []
+    if schema.target is not None:
+        if schema.classes:
+            lines.append(f"family is binomial here: odds of {schema.target} = {schema.classes[-1]}")
+        else:
+            lines.append('family is gaussian here; counts want family = "poisson"')
+    references = [
+        one.reference for name, own in schema.features.items() for one in own.features(name)[:1]
+    ]
+    if any(references):
+        named = ", ".join(one for one in references if one)
+        lines.append(f"values are compared with the first of their list: {named}")
+    return "".join(f"# {line}\n" for line in lines)
+
+
 GLM = ModelKind(
     "glm",
     "coefficients with valid intervals and tests: odds ratios, differences, rate ratios",
@@ -354,6 +379,7 @@ GLM = ModelKind(
     choose,
     learns=_learns,
     faults=faults,
+    draft=draft,
 )
 
 __all__ = [
@@ -362,6 +388,7 @@ __all__ = [
     "GlmConfig",
     "Regression",
     "column_layout",
+    "described",
     "exposure_ends",
     "notes",
     "regression",

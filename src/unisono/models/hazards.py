@@ -18,7 +18,7 @@ from unisono.core.trust import Unit
 from unisono.data.columns import NamedColumn
 from unisono.data.encoding import Frame, Values
 from unisono.data.schema import Schema
-from unisono.models.glm import column_layout
+from unisono.models.glm import column_layout, described
 from unisono.models.inference import Inference, determined
 from unisono.models.kaplan_meier import EventConfig, event_faults, event_times
 from unisono.models.model import Choice, Fault, ModelKind, Posed, Target, columns_in_words
@@ -84,6 +84,7 @@ def pose(
             "coefficients": inference.to_json(config.confidence),
             "ratio": RATIO,
             "names": list(inference.names),
+            "features": {one.name: described(one) for one in frame.features},
             "covariance": inference.covariance.tolist(),
             "baseline": _baseline(
                 found, horizon, pieces, middle + half * found.centre, frame.names

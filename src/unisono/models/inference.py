@@ -24,6 +24,7 @@ from unisono.errors import InvalidInput
 _UNKNOWN = 0.25
 # What of a coefficient's variance may come from such directions.
 _MOSTLY = 0.5
+_SHORTEST = 12  # letters of a name that are left in any case
 NOT_DETERMINED = "not determined: noise hides what data say"
 
 
@@ -153,12 +154,24 @@ def determined(covariance: np.ndarray, prior: np.ndarray, matrix: np.ndarray) ->
     return (unknown <= _MOSTLY * variance) & (variance <= _UNKNOWN * before)
 
 
-def as_text(coefficients: Mapping[str, Any], ratio: str = "", confidence: float = 0.95) -> str:
-    """A table of coefficients, as `to_json` has them."""
+def as_text(
+    coefficients: Mapping[str, Any],
+    ratio: str = "",
+    confidence: float = 0.95,
+    widest: int | None = None,
+) -> str:
+    """A table of coefficients, as `to_json` has them. Where lines would be longer than `widest`,
+    long names lose their middle; numbers stay whole."""
     percent = f"{100 * confidence:g} %"
-    titles = ["", "estimate", "std error", f"{percent} interval", "z", "p", "privacy"]
-    titles += [ratio, f"{percent} interval"] if ratio else []
+    titles = ["", "estimate", "std err", f"{percent} interval", "z", "p", "privacy"]
+    titles += [f"{ratio} ({percent})"] if ratio else []
     rows = [_cells(name, own, bool(ratio)) for name, own in coefficients.items()]
+    if widest is not None:
+        room = widest - sum(
+            2 + max([len(title), *(len(row[place]) for row in rows if place < len(row))])
+            for place, title in enumerate(titles[1:], start=1)
+        )
+        rows = [[_without_middle(row[0], max(room, _SHORTEST)), *row[1:]] for row in rows]
     widths = [
         max(len(title), *(len(row[place]) for row in rows if place < len(row)))
         for place, title in enumerate(titles)
@@ -185,15 +198,109 @@ def _cells(name: str, own: Mapping[str, Any], ratio: bool) -> list[str]:
         name,
         f"{own['estimate']:.4g}",
         f"{own['std_error']:.3g}",
-        f"{low:.4g} to {high:.4g}",
+        f"{low:.3g} to {high:.3g}",
         f"{own['z']:.2f}",
         p_text(own["p_value"]),
         f"{100 * own['privacy_share']:.0f} %",
     ]
     if ratio:
         ends = own.get("ratio_interval")
-        cells += [f"{own['ratio']:.3g}", f"{ends[0]:.3g} to {ends[1]:.3g}"] if ends else ["", ""]
+        low, high = map(ratio_text, ends) if ends else ("", "")
+        cells.append(f"{ratio_text(own['ratio'])} ({low} to {high})" if ends else "")
     return cells
 
 
-__all__ = ["NOT_DETERMINED", "Inference", "WaldTest", "as_text", "determined", "p_text"]
+def _without_middle(name: str, letters: int) -> str:
+    """
+    >>> _without_middle("diagnosis=essential hypertension", 20), _without_middle("age", 20)
+    ('diagnosis=…ertension', 'age')
+    """
+    if len(name) <= letters:
+        return name
+    return f"{name[: letters // 2]}…{name[len(name) - (letters - 1) // 2 :]}"
+
+
+# ------------------------------------------------------------- in plain words
+
+
+def outcome(shown: Mapping[str, Any]) -> str:
+    """What the coefficients of a result explain: the target, or its second value.
+
+    >>> outcome({"target": "flu", "positive": "yes"}), outcome({"target": "visits"})
+    ('flu = yes', 'visits')
+    """
+    value = shown.get("positive")
+    return f"{shown['target']} = {value}" if value is not None else str(shown["target"])
+
+
+def step_in_words(name: str, feature: Mapping[str, Any]) -> str:
+    """What one step of a feature is.
+
+    >>> step_in_words("age", {"bounds": [18, 100]})
+    'one more unit of age'
+    >>> step_in_words("sex=male", {"reference": "sex=female"})
+    'sex=male instead of sex=female'
+    """
+    if "reference" in feature:
+        return f"{name} instead of {feature['reference']}"
+    return f"one more unit of {name}" if "bounds" in feature else f"{name}, where that holds,"
+
+
+def effect_in_words(shown: Mapping[str, Any], name: str) -> str:
+    """What a row of the table means, as a sentence about one step of its feature.
+
+    >>> age = {"determined": True, "estimate": 0.03, "interval": [0.02, 0.04],
+    ...        "ratio": 1.03, "ratio_interval": [1.02, 1.04]}
+    >>> print(effect_in_words(
+    ...     {"target": "flu", "positive": "yes", "ratio": "odds ratio", "confidence": 0.95,
+    ...      "coefficients": {"age": age}, "features": {"age": {"bounds": [18, 100]}}}, "age"))
+    One more unit of age multiplies the odds of flu = yes by 1.030 (95 % interval 1.020 to 1.040).
+    """
+    own = shown["coefficients"][name]
+    step = step_in_words(name, shown["features"].get(name, {}))
+    if not own["determined"]:
+        return f"What {step} does is {NOT_DETERMINED}."
+    what = shown["ratio"].removesuffix(" ratio")
+    if what:
+        number, *ends = map(ratio_text, (own["ratio"], *own["ratio_interval"]))
+        does = f"multiplies the {what} of {outcome(shown)} by"
+    else:
+        number, *ends = (f"{value:.3g}" for value in (own["estimate"], *own["interval"]))
+        does = f"changes the mean of {outcome(shown)} by"
+    low, high = ends
+    sure = f"{100 * shown['confidence']:g} % interval {low} to {high}"
+    return f"{step[:1].upper()}{step[1:]} {does} {number} ({sure})."
+
+
+def example_in_words(shown: Mapping[str, Any]) -> str:
+    """The clearest row of a table in plain words, or nothing where no row is determined."""
+    known = {
+        name: abs(own["z"])
+        for name, own in shown["coefficients"].items()
+        if own["determined"] and name in shown["features"]
+    }
+    return effect_in_words(shown, max(known, key=lambda name: known[name])) if known else ""
+
+
+def ratio_text(value: float) -> str:
+    """A ratio; those close to 1 with as many digits behind the point as those just below it.
+
+    >>> ratio_text(1.0247), ratio_text(0.9731), ratio_text(2.041), ratio_text(12.34)
+    ('1.025', '0.973', '2.04', '12.3')
+    """
+    return f"{value:.3f}" if 1 <= value < 1.1 else f"{value:.3g}"
+
+
+__all__ = [
+    "NOT_DETERMINED",
+    "Inference",
+    "WaldTest",
+    "as_text",
+    "determined",
+    "effect_in_words",
+    "example_in_words",
+    "outcome",
+    "p_text",
+    "ratio_text",
+    "step_in_words",
+]

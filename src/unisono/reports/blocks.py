@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
 from unisono.core.words import jsonable
-from unisono.reports.charts import BandedCurve, Bell, DrawnInterval, Level
+from unisono.reports.charts import BandedCurve, Bell, DrawnInterval, ForestRow, Level
 
 Tone = Literal["", "lead", "note", "warning"]
 
@@ -130,6 +130,17 @@ class Intervals:
 
 
 @dataclass(frozen=True)
+class Forest:
+    """Effects beside a line of none; `ratios` of 1, or differences of 0."""
+
+    title: str
+    rows: Sequence[ForestRow]
+    ratios: bool
+    caption: str = ""
+    unit: str = ""
+
+
+@dataclass(frozen=True)
 class Bells:
     title: str
     items: Sequence[Bell]
@@ -169,6 +180,7 @@ Block = (
     | Curves
     | BandedCurves
     | Intervals
+    | Forest
     | Bells
     | Flow
     | Laboratory

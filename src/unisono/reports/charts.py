@@ -39,6 +39,16 @@ class BandedCurve(NamedTuple):
     high: tuple[float, ...]
 
 
+class ForestRow(NamedTuple):
+    """An effect with its interval, and the interval that the sample alone would have had. A row
+    without numbers is said in words."""
+
+    label: str
+    numbers: tuple[float, float, float] | None  # estimate, low, high
+    sampling: tuple[float, float] = (0.0, 0.0)
+    words: str = ""
+
+
 class Bell(NamedTuple):
     """A normal distribution."""
 
@@ -188,6 +198,53 @@ def intervals(
     return _with_unit(foot, title, told, parts, unit)
 
 
+def forest(rows: Sequence[ForestRow], *, title: str, ratios: bool, unit: str = "") -> Markup:
+    """Effects one below the other beside a line of no effect: ratios on a log axis with 1, or
+    differences with 0. The thick part of a bar is sampling, what sticks out of it is privacy."""
+
+    def usable(row: ForestRow) -> bool:
+        values = (*(row.numbers or ()), *row.sampling)
+        return all(math.isfinite(v) and (v > 0 or not ratios) for v in values)
+
+    rows = [
+        row if row.numbers is None or usable(row) else row._replace(numbers=None) for row in rows
+    ]
+    known = [row.numbers for row in rows if row.numbers is not None]
+    if not rows:
+        return marks.nothing(title)
+    none = 1.0 if ratios else 0.0
+    levels = [none, *(level for numbers in known for level in numbers)]
+    scale = marks.log_ticks(min(levels), max(levels)) if ratios else ticks(min(levels), max(levels))
+
+    def across(value: float) -> float:
+        if not ratios:
+            return place(value, scale)
+        return place(math.log(value), [math.log(scale[0]), math.log(scale[-1])])
+
+    foot = 44 * len(rows) + 4
+    parts = marks.axis(scale, foot, across) if known else []
+    parts += [marks.line(across(none), 0, across(none), foot, "reference")] if known else []
+    told = []
+    for number, (label, numbers, sampling, words) in enumerate(rows):
+        y = 44 * number + 30
+        parts.append(marks.text(0, y - 14, cut(label, 26), "halo"))
+        if numbers is None:
+            parts.append(marks.text(0, y + 4, words or "not determined", "soft halo"))
+            told.append(f"{label}: {words or 'not determined'}")
+            continue
+        middle, low, high = numbers
+        shown = f"{short(middle)} ({short(low)} to {short(high)})"
+        inner = [across(min(max(end, low), high)) for end in sampling]
+        parts += [
+            marks.text(1, y - 14, shown, "end soft tabular halo"),
+            marks.line(across(low), y, across(high), y, "thin stroke s1"),
+            marks.line(inner[0], y, inner[1], y, "thick stroke s1"),
+            marks.dot(across(middle), y, "ringed s1", 5),
+        ]
+        told.append(f"{label}: {short(middle)}, between {short(low)} and {short(high)}")
+    return _with_unit(foot, title, "; ".join(told), parts, unit if known else "")
+
+
 def guesses(right: float, *, title: str, blind: float = 0.5) -> Markup:
     """A hundred guesses as dots: right by chance, right besides at most, and wrong at least."""
     by_chance, at_most = round(100 * blind), marks.hundredths(right)
@@ -244,8 +301,10 @@ __all__ = [
     "BandedCurve",
     "Bell",
     "DrawnInterval",
+    "ForestRow",
     "banded",
     "bells",
+    "forest",
     "gauge",
     "guesses",
     "intervals",

@@ -1,4 +1,4 @@
-"""The result, by kind: answers, weights, networks, posteriors and clusters.
+"""The result, by kind: answers, coefficients, weights, networks, posteriors and clusters.
 
 Weights of linear models were fitted to records of unit length: they are scores for prediction, so
 they are listed in the order of the columns and never ranked. Posteriors are of coefficients in the
@@ -22,12 +22,14 @@ from unisono.algorithms.survival_curves import (
 from unisono.algorithms.table_layout import layout
 from unisono.core.words import NO_GROUP, NOTHING_LEARNT, p_text, times
 from unisono.data.columns import NumericColumn
+from unisono.models.inference import NOT_DETERMINED, example_in_words, outcome, ratio_text
 from unisono.reports.blocks import (
     BandedCurves,
     Bells,
     Block,
     Code,
     FactList,
+    Forest,
     Intervals,
     JournalTable,
     Part,
@@ -36,7 +38,7 @@ from unisono.reports.blocks import (
     shorter,
 )
 from unisono.reports.blocks import ReportHeading as Title
-from unisono.reports.charts import BandedCurve, Bell, DrawnInterval
+from unisono.reports.charts import BandedCurve, Bell, DrawnInterval, ForestRow
 from unisono.reports.marks import short
 from unisono.reports.reading import RunReading, listed, share
 from unisono.studies.schema import StudyFile
@@ -333,6 +335,113 @@ def public_widths(
     } | {name: float(high) - float(low) for name, (low, high) in released.items()}
 
 
+# ------------------------------------------------------------- coefficients with intervals
+
+
+def _regression(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
+    """A forest plot, a row of it in plain words, and the table."""
+    found, ratio = result["coefficients"], str(result["ratio"])
+    sure = f"{share(result['confidence'])} interval"
+    drowned = [name for name, own in found.items() if not own["determined"]]
+    blocks: list[Block] = [
+        Text(f"A {result['family']} regression of {outcome(result)}. {example_in_words(result)}")
+    ]
+    if drowned:
+        words = f"Not determined: {listed(drowned, 12)}. Noise hides what the records say of them."
+        blocks.append(Text(words, "warning"))
+    effects = {name: own for name, own in found.items() if name in result["features"]}
+    rows, left = shorter(
+        [_forest_row(result, name) for name in effects], MOST, "effects; the table has more"
+    )
+    what = f"{ratio[:1].upper()}{ratio[1:]}s" if ratio else "Differences of the mean"
+    none = "1" if ratio else "0"
+    caption = (
+        f"Dots are estimates, bars their {sure}s: the thick part is what the sample alone would "
+        f"have had, the thin part beyond it is the noise of privacy. A bar across the dashed line "
+        f"at {none} may be no effect. Numbers are drawn for the step that is named; the table has "
+        "them for one unit."
+    )
+    known = any(own["determined"] for own in effects.values())
+    drawing = Forest(f"{what} for {outcome(result)}", rows, bool(ratio), caption if known else "")
+    first = [f"{ratio} ({sure})", "estimate"] if ratio else ["estimate", sure]
+    head = ["", *first, "standard error", "z", "p", "width from privacy"]
+    lines = [_regression_row(result, name, len(head)) for name in found]
+    shown, note = shorter(lines, 8 * MOST, "coefficients; result.json has all")
+    return [
+        *blocks,
+        *([drawing, *left] if effects else []),
+        ReportGrid(f"Coefficients: {result['link']} of {outcome(result)}, per unit", head, shown),
+        *note,
+        Text(_sentence(result.get("note", "")), "note"),
+    ]
+
+
+def _forest_row(result: Mapping[str, Any], name: str) -> ForestRow:
+    """An effect as it is drawn: of a number for a round step of its public range, as one unit of
+    one column may be much and of another next to nothing."""
+    own, feature = result["coefficients"][name], result["features"][name]
+    step = _round_step(*feature["bounds"]) if "bounds" in feature else 1.0
+    label = f"{name}, per {short(step)}" if "bounds" in feature else _named(result, name, "vs")
+    if not own["determined"]:
+        return ForestRow(label, None, words=NOT_DETERMINED)
+    middle, (low, high) = float(own["estimate"]), map(float, own["interval"])
+    kept = 1 - float(own["privacy_share"])
+    ends = [middle, low, high, middle + kept * (low - middle), middle + kept * (high - middle)]
+    drawn = [_ratio(step * end) if result["ratio"] else step * end for end in ends]
+    return ForestRow(label, (drawn[0], drawn[1], drawn[2]), (drawn[3], drawn[4]))
+
+
+def _ratio(difference: float) -> float:
+    return math.exp(min(max(difference, -300.0), 300.0))
+
+
+def _round_step(low: float, high: float) -> float:
+    """About a tenth of a public range, as people count it.
+
+    >>> _round_step(18, 100), _round_step(10, 70), _round_step(0, 1), _round_step(0, 3000)
+    (10.0, 5.0, 0.1, 200.0)
+    """
+    rough = (high - low) / 8
+    power = math.floor(math.log10(rough)) if rough > 0 else 0
+    return max(float(f"{m}e{power}") for m in (1, 2, 5) if m == 1 or float(f"{m}e{power}") <= rough)
+
+
+def _regression_row(result: Mapping[str, Any], name: str, cells: int) -> list[str]:
+    own, label = result["coefficients"][name], _named(result, name)
+    if not own["determined"]:
+        return [label, "not determined", *["–"] * (cells - 2)]
+    if not result["ratio"]:
+        first = [short(own["estimate"]), _range(own["interval"])]
+    elif "ratio" in own:
+        low, high = map(ratio_text, own["ratio_interval"])
+        first = [f"{ratio_text(own['ratio'])} ({low} to {high})", short(own["estimate"])]
+    else:
+        first = ["–", short(own["estimate"])]
+    return [
+        label,
+        *first,
+        short(own["std_error"]),
+        f"{own['z']:.2f}".replace("-", "−"),
+        p_text(own["p_value"]),
+        f"{100 * own['privacy_share']:.0f} %",
+    ]
+
+
+def _named(result: Mapping[str, Any], name: str, against: str = "against") -> str:
+    """A coefficient with what it is compared with.
+
+    >>> _named({"features": {"sex=male": {"reference": "sex=female"}}}, "sex=male")
+    'sex=male against female'
+    """
+    reference = str(result["features"].get(name, {}).get("reference", ""))
+    level = reference.partition("=")[2] or reference
+    return f"{name} {against} {level}" if reference else name
+
+
+def _range(ends: Sequence[float]) -> str:
+    return f"{short(float(ends[0]))} to {short(float(ends[1]))}"
+
+
 # ------------------------------------------------------------- posteriors
 
 
@@ -499,6 +608,7 @@ _KINDS = {
     "kaplan_meier": _survival,
     "clusters": _clusters,
     "layers": _network,
+    "coefficients": _regression,
     "mean": _posterior,
     "weights": _weights,
     "classes": _classes,

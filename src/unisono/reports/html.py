@@ -201,6 +201,12 @@ def _(block: blocks.Intervals) -> Markup:
 
 
 @drawn.register
+def _(block: blocks.Forest) -> Markup:
+    drawing = charts.forest(block.rows, title=block.title, ratios=block.ratios, unit=block.unit)
+    return _titled(block, drawing)
+
+
+@drawn.register
 def _(block: blocks.Bells) -> Markup:
     drawing = charts.bells(block.items, title=block.title, unit=block.unit)
     return _titled(block, drawing)

@@ -145,8 +145,9 @@ def _(block: blocks.BandedCurves) -> str:
     return ""  # tables of the same numbers follow
 
 
-@written.register
-def _(block: blocks.Bells) -> str:
+@written.register(blocks.Bells)
+@written.register(blocks.Forest)
+def _(block: blocks.Bells | blocks.Forest) -> str:
     return ""  # a table of the same numbers follows
 
 

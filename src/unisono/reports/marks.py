@@ -1,12 +1,13 @@
 """What charts are made of: SVG marks whose x is a share of the width and whose y is in pixels."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
 LABEL = 34  # letters of a label that fit beside a number on a phone
 Points = list[tuple[float, float]]
+_FINE = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)  # round mantissas of ratios
 
 
 def chart(height: float, title: str, told: str, parts: Sequence[Markup], kind: str = "") -> Markup:
@@ -65,20 +66,25 @@ def area(points: Points, kind: str) -> Markup:
     return Markup('<polygon class="area fill {}" points="{}"/>').format(kind, joined)
 
 
-def axis(scale: Sequence[float], foot: float) -> list[Markup]:
-    """Vertical grid lines with numbers below some of them, those at the ends inside the picture."""
-    parts = [line(place(tick, scale), 0, place(tick, scale), foot, "grid") for tick in scale]
+def axis(
+    scale: Sequence[float], foot: float, across: Callable[[float], float] | None = None
+) -> list[Markup]:
+    """Vertical grid lines with numbers below some of them, those at the ends inside the picture;
+    `across` says where they lie, evenly unless told."""
+    at = across or (lambda tick: place(tick, scale))
+    parts = [line(at(tick), 0, at(tick), foot, "grid") for tick in scale]
     for tick in _labelled(scale):
         side = "" if tick == scale[0] else "end" if tick == scale[-1] else "middle"
-        parts.append(text(place(tick, scale), foot + 17, short(tick), f"soft tabular {side}"))
+        parts.append(text(at(tick), foot + 17, short(tick), f"soft tabular {side}"))
     return parts
 
 
 def _labelled(scale: Sequence[float]) -> list[float]:
-    """All of a few; of many every other one, zero among them."""
+    """All of a few; of many every other one, zero among them, or one on a scale of ratios."""
     if len(scale) <= 5:
         return list(scale)
-    even = (scale.index(0.0) if 0.0 in scale else 0) % 2
+    middle = 0.0 if 0.0 in scale else 1.0 if scale[0] > 0 and 1.0 in scale else scale[0]
+    even = scale.index(middle) % 2
     return [tick for number, tick in enumerate(scale) if number % 2 == even]
 
 
@@ -124,6 +130,27 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     step = next(power * one for one in (1, 2, 5, 10) if power * one >= rough * (1 - 1e-9))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
+
+
+def log_ticks(low: float, high: float, most: int = 7) -> list[float]:
+    """Round ratios, 1 among them, that hold the range: of a few sets the finest that needs no more
+    than `most`. Ratios near 1 go by even steps.
+
+    >>> log_ticks(0.97, 2.4), log_ticks(0.02, 30.0), log_ticks(0.97, 1.04)
+    ([0.9, 1.0, 1.2, 1.5, 2.0, 2.5], [0.01, 0.1, 1.0, 10.0, 100.0], [0.96, 0.98, 1.0, 1.02, 1.04])
+    """
+    low, high = min(low, 1.0), max(high, 1.0)
+    if high / low < 1.5:
+        return ticks(low, high)
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    for within in (_FINE, (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,)):
+        marks = [float(f"{m}e{power}") for power in range(first, last + 1) for m in within]
+        held = [mark for mark in marks if low < mark < high]
+        held = [max(m for m in marks if m <= low), *held, min(m for m in marks if m >= high)]
+        if len(held) <= most:
+            return sorted({*held, 1.0})
+    step = math.ceil((last - first) / (most - 2))
+    return [10.0 ** (step * k) for k in range(math.floor(first / step), math.ceil(last / step) + 1)]
 
 
 def place(value: float, scale: Sequence[float]) -> float:

@@ -234,7 +234,7 @@ def test_separated_classes_are_told():
 
 
 @pytest.mark.parametrize(
-    ("family", "widest"), [("binomial", 2.0), ("poisson", 0.75), ("gaussian", math.inf)]
+    ("family", "widest"), [("binomial", 4.0), ("poisson", 1.0), ("gaussian", math.inf)]
 )
 def test_effects_that_few_rounds_do_not_reach_are_doubted(family, widest):
     """By the spread of scores, of which what noise adds is taken off."""

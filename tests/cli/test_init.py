@@ -40,7 +40,7 @@ def given(model):
     """Columns, and the target that the model needs."""
     if model == "k-means":
         return COLUMNS[:4]
-    numbers = ("linear-regression", "bayesian-linear-regression")
+    numbers = ("linear-regression", "bayesian-linear-regression", "kaplan-meier", "hazards")
     return (*COLUMNS, *(("--target", "radius") if model in numbers else ()))
 
 

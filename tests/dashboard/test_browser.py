@@ -196,6 +196,7 @@ def test_single_keys(browser, client):
             assert page.evaluate("document.activeElement.textContent") == name
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", level=1)).to_have_text(first)
+        page.wait_for_load_state()  # the heading is there before the script that reads keys
         for goal in ("viewer-title", "parties-title"):
             page.keyboard.press("j")
             assert page.evaluate("document.activeElement.id") == goal

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from pydantic import Field
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from unisono.algorithms.noise_law import sum_law
 from unisono.algorithms.survival_curves import nearest_counts, shifted, split
@@ -342,7 +342,7 @@ def log_rank_of(study: Any, value: LogRankState) -> LogRank | None:
     return LogRank(
         statistic,
         len(total),
-        float(chi2.sf(statistic, len(total))),
+        float(chdtrc(len(total), statistic)),
         tuple(float(one) for one in back @ total),
         tuple(math.sqrt(max(float(one), 0.0)) for one in whole),
         float(np.trace(added) / np.trace(covariance)),

@@ -14,8 +14,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri
-from scipy.stats import chi2
+from scipy.special import chdtrc, ndtr, ndtri
 
 from unisono.core.words import did_you_mean, p_text
 from unisono.errors import InvalidInput
@@ -79,7 +78,7 @@ class Inference:
             raise InvalidInput(f"a test of {what}: {NOT_DETERMINED}, so there is nothing to test")
         own = self.estimate[places]
         statistic = float(own @ np.linalg.solve(self.covariance[np.ix_(places, places)], own))
-        return WaldTest(statistic, len(places), float(chi2.sf(statistic, len(places))))
+        return WaldTest(statistic, len(places), float(chdtrc(len(places), statistic)))
 
     def _place(self, name: str) -> int:
         if name not in self.names:

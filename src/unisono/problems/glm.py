@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import nbinom, poisson
+from scipy.special import gammaln, xlog1py, xlogy
 
 from unisono.errors import InvalidInput
 
@@ -242,10 +242,12 @@ def _law(mean: np.ndarray, alpha: float, true: float) -> tuple[np.ndarray, np.nd
     top = float(np.max(mean))
     counts = np.arange(0, math.ceil(top + 8 * math.sqrt(top * (1 + true * top)) + 20))[None, :]
     if true == 0:
-        chances = poisson.pmf(counts, mean)
+        logs = xlogy(counts, mean) - mean - gammaln(counts + 1)
     else:
-        chances = nbinom.pmf(counts, 1 / true, 1 / (1 + true * mean))
-    return chances, (counts - mean) / np.sqrt(mean * (1 + alpha * mean))
+        size = 1 / true
+        logs = gammaln(counts + size) - gammaln(size) - gammaln(counts + 1)
+        logs = logs + xlogy(counts, true * mean) - xlog1py(counts + size, true * mean)
+    return np.exp(logs), (counts - mean) / np.sqrt(mean * (1 + alpha * mean))
 
 
 def _moments(mean: float, assumed: float, true: float, bend_at: float) -> float:

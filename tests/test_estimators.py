@@ -606,7 +606,8 @@ def fitted_without_delta(kind):
     X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
     takes = inspect.signature(kind).parameters
     given = {"bounds": (-1, 1), "target_bounds": (-2, 2), "classes": [0, 1]}
-    model = kind(epsilon=5.0, delta=0.0, random_state=0, **{k: v for k, v in given.items() if k in takes})
+    said = {name: value for name, value in given.items() if name in takes}
+    model = kind(epsilon=5.0, delta=0.0, random_state=0, **said)
     return model.fit(X, (X[:, 0] > 0).astype(int) if "classes" in takes else X[:, 0])
 
 

@@ -1,6 +1,7 @@
 """Coefficients by few noisy rounds: right without noise, honest with it, silent where it drowns."""
 
 import warnings
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -11,12 +12,13 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.column_scales import COLUMN_SCALES, scales_of
 from unisono.algorithms.fisher_scoring import FISHER_SCORING, fitted, terms_for
 from unisono.algorithms.noisy_scores import Scored, noise_aware_step, numpy_loop, shrunk_meat
+from unisono.attacks.audit import audit, check
 from unisono.core.algorithm import agree_facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
-from unisono.core.trust import Trust
+from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
@@ -143,6 +145,45 @@ def test_pure_epsilon_is_refused_with_the_remedy():
     method = FISHER_SCORING.method(problem("binomial"), Privacy(1.0, 0.0))
     with pytest.raises(InvalidInput, match="set delta"):
         Study(method, facts, Trust.SECURE_SUM)
+
+
+# ------------------------------------------------------------- what is promised
+
+
+@pytest.mark.parametrize("family", sorted(ENDS))
+@pytest.mark.parametrize("factor", [1.0, 0.5])
+def test_audit_of_both_stages(family, factor):
+    """One record at any corner of what a record may be, or at any other: honest noise passes,
+    halved noise is caught. Counts move exactly as far as is claimed, so that honest noise would be
+    accused by chance: once in 10,000. A clip that was forgotten, or a
+    neighbour that moves farther than is claimed, fails before any noise is drawn."""
+    delta, generator = 1e-5, np.random.default_rng(11)
+    facts, own = agree_facts((40,), 4, Trust.LOCAL), problem(family)
+    privacy = Privacy(1.0, delta)
+    first = Study(COLUMN_SCALES.method(own, privacy), facts, Trust.LOCAL)
+    second = Study(FISHER_SCORING.method(own, privacy, rounds=1), facts, Trust.LOCAL)
+    others = rows(family, 4, 40)
+    ends = ((-1, -0.5, 0, 1), (-1, 0, 1), (0, 1), ENDS[family])
+    for study in (first, second.begun(None)):
+        algorithm = study.algorithm
+        public = algorithm.ask(algorithm.init(facts)[0])
+        worlds = []
+        for corner in product(*ends):
+            here = others.copy()
+            here[0] = corner
+            _, made = algorithm.local(facts, public, None, (here,), np.ones(40, bool))
+            worlds.append(np.asarray(made.value, np.float64).ravel() * made.grid)
+        gap = max((one - two for one, two in combinations(worlds, 2)), key=np.linalg.norm)
+        length = np.linalg.norm(gap)
+        bound = made.sensitivity.under(Relation.REPLACE_ONE).in_norm("l2")
+        assert 0.7 * bound < length <= bound
+        scale = factor * algorithm.event(facts, Trust.LOCAL).noise.std
+        scores = [c + scale * length * generator.normal(size=10_000) for c in (gap @ gap, 0.0)]
+        found = audit(*scores, delta, confidence=0.9999, gaussian=True)
+        best = max(found.epsilon_direct, found.epsilon_model_based or 0.0)
+        if factor == 1:
+            check(1.0, delta, found)
+        assert best > (0.25 if factor == 1 else 1.0)
 
 
 # ------------------------------------------------------------- the step

@@ -156,7 +156,12 @@ def release(config: ColumnScalesConfig, problem: GeneralizedLinear, facts: Facts
 def build(
     config: ColumnScalesConfig, problem: GeneralizedLinear, facts: Facts, priced: Priced
 ) -> Algorithm:
-    width, weight = sum(cell_counts(problem)), lone_weight(priced.step)
+    return counted_once(sum(cell_counts(problem)), facts, priced)
+
+
+def counted_once(width: int, facts: Facts, priced: Priced) -> Algorithm:
+    """One round of counts in so many cells, which `survey.unpack` reads."""
+    weight = lone_weight(priced.step)
 
     def merge(state: Opened, sums: Aggregate) -> Opened:
         return Opened(
@@ -185,4 +190,13 @@ COLUMN_SCALES = AlgorithmKind(
     sends="noisy counts of every column's values",
 )
 
-__all__ = ["BINS", "COLUMN_SCALES", "Scales", "bin_of", "column_scale", "scales_of", "value_of"]
+__all__ = [
+    "BINS",
+    "COLUMN_SCALES",
+    "Scales",
+    "bin_of",
+    "column_scale",
+    "counted_once",
+    "scales_of",
+    "value_of",
+]

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from unisono.algorithms.column_scales import BINS, bin_of, column_scale, value_of
-from unisono.algorithms.survey import Opened, pack, unpack
+from unisono.algorithms.column_scales import BINS, bin_of, column_scale, counted_once, value_of
+from unisono.algorithms.survey import unpack
 from unisono.algorithms.survival_curves import nearest_counts, split
-from unisono.core.algorithm import Aggregate, Facts
+from unisono.core.algorithm import Facts
 from unisono.problems.survival import ProportionalHazards
 from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind
 from unisono.releases.release import Priced, Release
 from unisono.releases.rows import Ones
-from unisono.releases.table import Block, Table, lone_weight, table_columns
+from unisono.releases.table import Block, Table
 
 _TIMES = 20  # intervals
 _SHORTEST = 0.02  # piece, as a share of the horizon
@@ -112,22 +112,7 @@ def release(config: HazardScalesConfig, problem: ProportionalHazards, facts: Fac
 def build(
     config: HazardScalesConfig, problem: ProportionalHazards, facts: Facts, priced: Priced
 ) -> Algorithm:
-    width, weight = sum(cell_counts(problem)), lone_weight(priced.step)
-
-    def merge(state: Opened, sums: Aggregate) -> Opened:
-        return Opened(
-            jnp.asarray(sums.total / weight, jnp.float32),
-            jnp.asarray(sums.survivors, jnp.int32),
-            jnp.asarray(sums.records, jnp.float32),
-        )
-
-    return Algorithm(
-        init=lambda: (Opened(jnp.zeros(width, jnp.float32), jnp.int32(0), jnp.float32(0)), None),
-        ask=lambda state: (),
-        local=lambda public, own, records: (own, (public, table_columns(facts, records))),
-        merge=merge,
-        result=pack,
-    )
+    return counted_once(sum(cell_counts(problem)), facts, priced)
 
 
 HAZARD_SCALES = AlgorithmKind(

@@ -5,7 +5,6 @@ and tests that count the noise in (`algorithms.hazard_scoring`). With pieces tha
 they are those of Cox's model, nearly (Holford 1980). A category's first value is the reference.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,12 +14,11 @@ from unisono.algorithms.hazard_scoring import fitted, terms_for
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
-from unisono.data.columns import NamedColumn
 from unisono.data.encoding import Frame, Values
 from unisono.data.schema import Schema
 from unisono.models.glm import column_layout, described
 from unisono.models.inference import Inference, determined
-from unisono.models.kaplan_meier import EventConfig, event_faults, event_times
+from unisono.models.kaplan_meier import EventConfig, draft, event_faults, event_times
 from unisono.models.model import Choice, Fault, ModelKind, Posed, Target, columns_in_words
 from unisono.problems.survival import ProportionalHazards
 from unisono.releases.algorithm import AlgorithmKind
@@ -126,16 +124,6 @@ def choose(config: HazardsConfig, schema: Schema, privacy: Privacy, unit: Unit) 
 def _learns(config: HazardsConfig, schema: Schema) -> str:
     columns = columns_in_words(_features(config, schema))
     return f"hazard ratios of {config.event} over {schema.target} by {columns}, with intervals"
-
-
-def draft(schema: Schema) -> str:
-    """The first category of two values is often the event."""
-    named = [
-        name
-        for name, column in schema.columns.items()
-        if isinstance(column, NamedColumn) and len(column.levels) == 2
-    ]
-    return f"event = {json.dumps(named[0], ensure_ascii=False)}\n" if named else ""
 
 
 HAZARDS = ModelKind(

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,7 @@ from unisono.engines.flower.cluster import SuperLink
 from unisono.engines.flower.link import GridLink
 from unisono.engines.flower.party_client import serve
 from unisono.engines.flower.processes import free_port, script
+from unisono.engines.flower.runs import ServerFailed
 
 PARTIES, VALUES = 3, 100_000
 DEADLINE = 60.0
@@ -54,7 +56,10 @@ def echo(message, context):
 def measure(link: GridLink, job: Path) -> None:
     """The server's part: alternates between the kinds, and writes the seconds to the job folder."""
     order = json.loads((job / "order.json").read_text())
+    limit = time.monotonic() + DEADLINE
     while len(nodes := link.nodes()) < 2 * PARTIES:
+        if time.monotonic() > limit:
+            raise TimeoutError(f"{len(nodes)} of {2 * PARTIES} nodes came in {DEADLINE:.0f} s")
         time.sleep(0.1)
     residents = [node for node in nodes if node in order["residents"]]
     kinds = {"resident": residents, "stock": [n for n in nodes if n not in residents]}
@@ -107,12 +112,18 @@ def run(folder: Path, rounds: int, times: int) -> dict[str, list[float]]:
             processes += [_resident(key, *own) for key in keys[:PARTIES]]
             processes += [_stock(key, *own) for key in keys[PARTIES:]]
             told = [key.with_suffix(".node") for key in keys[:PARTIES]]
+            limit = time.monotonic() + DEADLINE
             while not all(path.exists() and path.read_text() for path in told):
+                if time.monotonic() > limit:
+                    raise TimeoutError(f"the residents are not there after {DEADLINE:.0f} s")
                 time.sleep(0.1)
             residents = [int(path.read_text()) for path in told]
             order = {"residents": residents, "rounds": rounds, "times": times}
             (job / "order.json").write_text(json.dumps(order))
-            superlink.submit(app).wait(600)
+            try:
+                superlink.submit(app).wait(600)
+            except ServerFailed as error:
+                raise SystemExit(f"{_last_words(keys[PARTIES:])}\n{error}") from None
             return json.loads((job / "seconds.json").read_text())
         finally:
             for process in processes:
@@ -127,15 +138,25 @@ def _resident(key: Path, address: str, authority: str) -> subprocess.Popen[bytes
 
 
 def _stock(key: Path, address: str, authority: str) -> subprocess.Popen[bytes]:
-    port = str(free_port("127.0.0.1"))
+    """One stock SuperNode, which starts further commands of Flower by their bare names."""
+    command, port = script("flower-supernode"), str(free_port("127.0.0.1"))
+    path = f"{Path(command).parent}{os.pathsep}{os.environ['PATH']}"
     settings = ["--superlink", address, "--root-certificates", authority]
     settings += ["--host", "127.0.0.1", "--port", port, "--auth-supernode-private-key", str(key)]
-    return subprocess.Popen(
-        [script("flower-supernode"), *settings],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"},
-    )
+    quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+    with key.with_suffix(".log").open("wb") as log:
+        return subprocess.Popen(
+            [command, *settings],
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **quiet, "PATH": path},
+        )
+
+
+def _last_words(keys: Sequence[Path]) -> str:
+    """What the stock SuperNodes said last."""
+    logs = [key.with_suffix(".log").read_text(errors="replace").splitlines() for key in keys]
+    return "\n".join(line for log in logs for line in log[-3:])
 
 
 def report(seconds: dict[str, list[float]]) -> None:

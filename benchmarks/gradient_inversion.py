@@ -16,6 +16,7 @@ import os
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -229,7 +230,7 @@ def private(data: Any, public: np.ndarray, labels: np.ndarray, count: int) -> No
             print(f"  {name:36}{min(values):>8.2f}{np.mean(values):>8.2f}", flush=True)
 
 
-def peer(data: Any, python: str | None, count: int) -> None:
+def peer(data: Any, python: str | None, count: int, cases: Sequence[tuple[str, int]]) -> None:
     if not python:
         print("skipped the peer: name a Python that has torch by --peer")
         figures.missing("DLG in PyTorch", "python -m venv peer && peer/bin/pip install torch numpy")
@@ -239,7 +240,7 @@ def peer(data: Any, python: str | None, count: int) -> None:
     )
     print(f"  {'':6}{'B':>3}  {'method':28}{'median':>10}{'worst':>10}{'wall s':>9}{'cpu s':>7}")
     with tempfile.TemporaryDirectory() as folder:
-        for activation, batch in (("tanh", 1), ("gelu", 8), ("tanh", 8)):
+        for activation, batch in cases:
             path = Path(folder) / f"{activation}{batch}.npz"
             _save(path, tasks(data, activation, batch, count))
             run = subprocess.run(
@@ -293,11 +294,12 @@ def smoke() -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peer", default=os.environ.get("UNISONO_PEER_PYTHON"))
-    parser.add_argument("--quick", action="store_true", help="3 batches instead of 10")
+    parser.add_argument("--quick", action="store_true", help="3 batches, peers with tanh")
     names = ("plain", "relu", "defences", "private", "peer")
     parser.add_argument("--parts", nargs="*", choices=names, help="all unless told")
     choices = figures.options(parser, smoke, ("torch",))
     count = 3 if choices.quick else 10
+    cases = (("tanh", 1), ("tanh", 8)) if choices.quick else (("tanh", 1), ("gelu", 8), ("tanh", 8))
     data = digits()
     public, labels = data.train / 16, data.train_labels.astype(float)
     parts = {
@@ -305,7 +307,7 @@ def main() -> None:
         "relu": lambda: relu(data, count),
         "defences": lambda: defences(data, public, labels),
         "private": lambda: private(data, public, labels, count),
-        "peer": lambda: peer(data, choices.peer, 1 if choices.quick else 3),
+        "peer": lambda: peer(data, choices.peer, 1 if choices.quick else 3, cases),
     }
     for name in choices.parts or parts:
         parts[name]()

@@ -319,7 +319,7 @@ def show(task: Task, name: str, seen: list[Seen]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fit", action="store_true")
-    parser.add_argument("--quick", action="store_true", help="4 planes each, two budgets, without Adult")
+    parser.add_argument("--quick", action="store_true", help="4 planes, 2 budgets, no Adult")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--tasks", nargs="*", type=Task, default=list(NAMES))
     parser.add_argument("--data", help="folder with adult.data.gz (default: UNISONO_DATA)")

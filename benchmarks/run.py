@@ -10,7 +10,8 @@
     build/bench/<name>.txt                           what each benchmark printed
 
 Peers' environments are made first (`peers.py`). A benchmark that has run on the same code with the
-same peers is kept, so that a run that was stopped goes on where it was; --again measures anew.
+same peers is kept, so that a run that was stopped goes on where it was; --again measures anew. The
+quick form runs the shortest first, so that a slow one takes nobody else's turn.
 Aims are those of full runs on a machine that does nothing else.
 """
 
@@ -40,6 +41,7 @@ ROOT = HERE.parent
 PRINTED = ROOT / "build" / "bench"
 QUICK_MINUTES = 20.0
 QUICK_SECONDS = 240  # for one benchmark of the quick form
+PRESUMED_SECONDS = 60.0  # of a quick benchmark that never ran
 INSTALL_SECONDS = 1200  # for one environment of the full form; the quick form has half its time
 MACHINERY = ("figures", "peers", "run", "scorecard")
 
@@ -214,6 +216,17 @@ def kept(
     return False
 
 
+def in_turn(names: Sequence[str], store: scorecard.Store) -> list[str]:
+    """The quick form's order: by what each took last time, so that one that is slow, or hangs,
+    takes nobody else's turn; one that never ran is presumed to take a minute."""
+
+    def took(name: str) -> float:
+        past = store["runs"].get(name, {}).get("quick")
+        return PRESUMED_SECONDS if past is None else float(past["seconds"])
+
+    return sorted(names, key=took)
+
+
 def environments_of(
     names: Sequence[str], known: Mapping[str, Benchmark], full: bool
 ) -> dict[str, peers.Made]:
@@ -246,6 +259,7 @@ def measure(
     left = float("inf") if full else 60 * QUICK_MINUTES
     environments = environments_of(names, known, full)
     store = scorecard.read(place)
+    names = names if full else in_turn(names, store)
     store["peers"] |= {
         name: {"why": one.why, "install": next(p.install for p in peers.PEERS if p.name == name)}
         for name, one in environments.items()

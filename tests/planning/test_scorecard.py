@@ -268,6 +268,29 @@ def test_the_quick_form_ends_in_time(tmp_path, monkeypatch, capsys):
     assert "ledger: not run, the 0 minutes of the quick form are over" in capsys.readouterr().out
 
 
+def test_a_slow_benchmark_of_the_quick_form_takes_nobody_elses_turn(tmp_path, monkeypatch, capsys):
+    """It comes last, by what it took; the full form keeps its order."""
+    monkeypatch.setattr(run, "PRINTED", tmp_path / "build")
+    monkeypatch.setattr(run, "environments_of", lambda *_: {})
+    monkeypatch.setattr(run, "kept", lambda *_: False)
+    asked = []
+
+    def measured(name, benchmark, full, environments, limit):
+        asked.append(name)
+        return ran(printed="", seconds={"slow": 240.0, "fast": 1.0, "never": 30.0}[name])
+
+    monkeypatch.setattr(run, "run", measured)
+    names = ["slow", "never", "fast"]
+    known = dict.fromkeys(names, figures.Benchmark())
+    past = {"slow": {"quick": ran(seconds=240.0)}, "fast": {"quick": ran(seconds=1.0)}}
+    scorecard.write_store({"benchmarks": names, "runs": past, "peers": {}}, tmp_path)
+    run.measure(names, known, False, False, tmp_path)
+    assert asked == ["fast", "never", "slow"]
+    asked.clear()
+    run.measure(names, known, True, False, tmp_path)
+    assert asked == names
+
+
 # ------------------------------------------------------------- what there is
 
 

@@ -10,6 +10,8 @@
 2. 100,000 parties (10 records, 20 columns) x 100 rounds in a fresh process: everything from the
    arrays to the certificate, ledgers and accounting included, and its peak memory.
 
+`hot_spots.py` tells where the second spends its time.
+
 Wall clock and processor time are both printed: on a machine that others use, the second is the
 better guide, and minima over runs count.
 """

@@ -34,6 +34,7 @@ from unisono.core.noise import (
     successes,
     uniform_below,
 )
+from unisono.core.noise.coins import accept, accept_most
 from unisono.core.noise.exact import (
     LazyUniform,
     fixed_point,
@@ -206,6 +207,36 @@ def test_block_words_beside_acceptance(std: float, rounded: bool) -> None:
     np.testing.assert_array_equal(outcomes[0][1], outcomes[1][1])
     assert outcomes[0][1][:18].all()
     assert not outcomes[0][1][24:].any()
+
+
+@pytest.mark.parametrize("largest", [0.02, 0.5, 30.0])
+def test_verdicts_do_not_depend_on_what_is_settled_first(largest: float) -> None:
+    """The verdicts of `accept`, whose every draw compares with its own exponent, at words of all
+    sizes and beside exp(-largest), where a draw begins to need its own."""
+    source = np.random.default_rng(6)
+    exponents = np.append(source.uniform(0, largest, 500), [largest] * 12)
+    edge = int(mpmath.floor(2**64 * mpmath.exp(-mpmath.mpf(largest))))
+    gaps = (-(2**24), -(2**18), -2, -1, 0, 1, 2, 3, 2**17, 2**18, 2**24, 2**40)
+    words = [int(word) for word in source.integers(0, 2**64, 500, dtype=np.uint64)]
+    script = words + [min(max(edge + gap, 0), 2**64 - 1) for gap in gaps]
+
+    def exact(real: Any, i: int) -> Any:
+        return real.mpf(float(exponents[i]))
+
+    plain = accept(Scripted(list(script)), exponents, 2.0**-46, exact, False)
+    for exactly in (False, True):
+        most = accept_most(
+            Scripted(list(script)),
+            len(exponents),
+            largest,
+            lambda places: exponents[places],
+            2.0**-46,
+            exact,
+            exactly,
+        )
+        np.testing.assert_array_equal(most, plain)
+    assert plain.any()
+    assert not plain.all()
 
 
 def beside(exponent: Any) -> list[int]:

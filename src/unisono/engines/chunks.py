@@ -208,8 +208,7 @@ class Chunk:
             row, step, mine, event, key = job
             count = mine.stop - mine.start
             shape = (count, *self.shape) if count > 1 else self.shape
-            drawn = noise_steps(key, event, self.grid, shape, honest, self.shape)
-            noise[row, step, mine] = drawn.astype(np.int32)
+            noise[row, step, mine] = noise_steps(key, event, self.grid, shape, honest, self.shape)
 
         if len(self.data.real) <= JOINT_PARTIES:
             for job in jobs:

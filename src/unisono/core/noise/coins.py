@@ -152,6 +152,37 @@ def accept(
     return accepted
 
 
+def accept_most(
+    stream: Keystream,
+    count: int,
+    largest: float,
+    exponents: Callable[[NDArray[np.intp]], NDArray[np.float64]],
+    exponent_error: float,
+    exact_exponent: Callable[[Reals, int], Interval],
+    always_exact: bool,
+) -> NDArray[np.bool_]:
+    """The verdicts of `accept`, sooner where every x_i is at most `largest` + exponent_error << 1.
+
+    U_i < exp(-largest) settles most draws; `exponents(places)` are asked for of the others alone.
+    """
+    position = stream.position
+    words = stream.words(count)
+    margin = _EXP_ERROR + 2 * exponent_error
+    # A word w below it says U < (w + 1) / 2^64 <= exp(-largest) - margin.
+    sure = max(0, math.floor((math.exp(-largest) - margin) * 2.0**64))
+    accepted = words < np.uint64(sure)
+    places = np.arange(count) if always_exact else np.flatnonzero(~accepted)
+    uniforms = (words[places].astype(np.float64) + 0.5) * 2.0**-64
+    with np.errstate(under="ignore"):
+        thresholds = np.exp(-exponents(places))
+    accepted[places] = uniforms < thresholds
+    doubtful = np.abs(uniforms - thresholds) <= margin
+    for i in places if always_exact else places[doubtful]:
+        uniform = LazyUniform(stream, words[i], position + 8 * int(i))
+        accepted[i] = is_below(uniform, _threshold(exact_exponent, int(i)))
+    return accepted
+
+
 def _threshold(
     exact_exponent: Callable[[Reals, int], Interval], i: int
 ) -> Callable[[Reals], Interval]:

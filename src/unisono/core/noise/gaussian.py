@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from unisono.core.noise.coins import accept
+from unisono.core.noise.coins import accept_most
 from unisono.core.noise.exact import (
     Interval,
     LazyUniform,
@@ -148,22 +148,29 @@ def _propose(
     chosen = draw_from_table(stream, blocks.table, count, always_exact)
     position = stream.position
     words = stream.words(count)
-    unused = np.uint64(64 - log_size)
-    leading = words >> unused
+    # Rounded: leading bits 2 q + r, where r is the first bit that is left out, give q + r.
+    shift = 63 - log_size if rounded else 64 - log_size
+    candidates = (words >> np.uint64(shift)).view(np.int64)
     if rounded:
-        place = (words.astype(np.float64) + 0.5) * 2.0**-64 - 0.5
-        leading += (words >> (unused - np.uint64(1))) & np.uint64(1)
+        candidates += 1 - (1 << log_size)
+        candidates >>= 1
     else:
-        place = leading.astype(np.float64) * 2.0**-log_size - 0.5
-    candidates = leading.view(np.int64)
-    candidates += (chosen << log_size) - (1 << (log_size - 1))
+        candidates -= 1 << (log_size - 1)
+    candidates += chosen << log_size
 
-    block = chosen.astype(np.float64)
-    exponents = block * blocks.square
-    exponents += place * blocks.cross
-    exponents *= block
-    exponents += np.square(place) * blocks.place
-    exponents += blocks.height
+    def exponents(places: NDArray[np.intp]) -> NDArray[np.float64]:
+        block, bits = chosen[places].astype(np.float64), words[places]
+        if rounded:
+            place = (bits.astype(np.float64) + 0.5) * 2.0**-64 - 0.5
+        else:
+            place = (bits >> np.uint64(shift)).astype(np.float64) * 2.0**-log_size - 0.5
+        of_block = (block * blocks.square + place * blocks.cross) * block
+        return of_block + np.square(place) * blocks.place + blocks.height
+
+    # No place in a block is further than 1/2 from its middle.
+    furthest = float(max(chosen.max(initial=0), -chosen.min(initial=0)))
+    largest = (furthest * blocks.square + blocks.cross / 2) * furthest
+    largest += blocks.place / 4 + blocks.height
 
     def exact_exponent(real: Reals, i: int) -> Interval:
         j = int(chosen[i])
@@ -175,7 +182,10 @@ def _propose(
         rest = rational(real, blocks.exact_height - j * j / (2 * outer))
         return x * x / rational(real, 2 * inner) + rest
 
-    return candidates, accept(stream, exponents, _EXPONENT_ERROR, exact_exponent, always_exact)
+    accepted = accept_most(
+        stream, count, largest, exponents, _EXPONENT_ERROR, exact_exponent, always_exact
+    )
+    return candidates, accepted
 
 
 @lru_cache(maxsize=64)

@@ -126,31 +126,46 @@ def compose_laws(
         noise.append(8.0 * UNIT_ROUNDOFF * (math.log2(size) + 4.0 + largest))
     counts = np.array([count for _, count in laws], np.float64)
     values, error = _circular(rows, counts, np.array(noise), size)
-    indices = np.arange(max(start, 0), max(start, 0) + size - max(-start, 0))
-    losses, values = indices.astype(np.float64) * step, values[indices % size]
+    # Windows of long studies have millions of places: from here on mostly in place.
+    first, places = max(start, 0), size - max(-start, 0)
+    losses = np.arange(first, first + places, dtype=np.float64)
+    losses *= step
+    begin = first % size
+    if begin + places > size:
+        values = np.concatenate([values[begin:], values[: begin + places - size]])
+    else:
+        values = values[begin : begin + places]
     wrapped: tuple[tuple[float, float], ...] = ()
     if upper:
-        mass, scale = np.maximum(values, 0.0) + error, cumulants[0] + slack
+        mass, scale = np.maximum(values, 0.0), cumulants[0] + slack
+        mass += error
         top = (start + size - 1) * step
         beyond = math.exp(min(cumulants[1] + slack - plan.order_lost * top, 0.0))
         remainder = infinite * (1.0 + 1e-12) + beyond
     else:
-        mass, scale = np.maximum(values - error, 0.0), cumulants[0] - slack
+        mass, scale = values - error, cumulants[0] - slack
+        np.maximum(mass, 0.0, out=mass)
         fall_low, fall_high = plan.tilt - plan.order_low, plan.order_high - plan.tilt
         wrapped = (
             (cumulants[1] + slack + fall_low * start * step, plan.tilt),
             (cumulants[2] + slack - fall_high * (size - 1) * step, plan.order_high),
         )
         remainder = infinite * (1.0 - 1e-12)
-    mass = mass * np.exp(np.minimum(scale - plan.tilt * losses, 690.0))
+    del values
+    exponents = losses * plan.tilt
+    np.subtract(scale, exponents, out=exponents)
+    mass *= _exp(np.minimum(exponents, 690.0, out=exponents))
     # Where this overflows, `_bound` either looks too far away (650), or the mass is above e^59,
     # a bound without content, whose rounding term alone makes the upper bound 1.
     with np.errstate(over="ignore"):
-        shrunk = mass * np.exp(np.minimum(losses[len(losses) // 2] - losses, 700.0))
+        np.subtract(losses[len(losses) // 2], losses, out=exponents)
+        shrunk = _exp(np.minimum(exponents, 700.0, out=exponents))
+        shrunk *= mass
         kept = _suffix(shrunk)
+    del exponents, shrunk
     known_from = max(float(losses[0]), 0.0) + drift if start > 0 else 0.0
     # Nodes k h are rounded; what all uses together can be off by is moved to the safe side.
-    losses = losses + drift if upper else losses - drift
+    losses += drift if upper else -drift
     return ComposedLoss(losses, _suffix(mass), kept, remainder, upper, known_from, wrapped)
 
 
@@ -183,7 +198,8 @@ def _circular(
     chunk = max(1, 2**21 // size)
     spectra = []
     for begin in range(0, len(rows), chunk):
-        spectrum = fft.rfft(np.stack(rows[begin : begin + chunk]), axis=1)
+        own = rows[begin : begin + chunk]
+        spectrum = fft.rfft(own[0][None] if len(own) == 1 else np.stack(own), axis=1)
         part = slice(begin, begin + chunk)
         log_worst += counts[part] @ np.log(np.abs(spectrum) + noise[part, None])
         spectra.append(spectrum)
@@ -215,4 +231,12 @@ def _any_infinite(laws: Sequence[tuple[GridLaw, int]]) -> float:
 
 
 def _suffix(values: FloatArray) -> FloatArray:
-    return np.concatenate([np.cumsum(values[::-1])[::-1], np.zeros(1)])
+    """Sums from every place to the end, and 0."""
+    sums = np.zeros(len(values) + 1)
+    np.cumsum(values[::-1], out=sums[-2::-1])
+    return sums
+
+
+def _exp(values: FloatArray) -> FloatArray:
+    """Exponentials, in place."""
+    return np.exp(values, out=values)

@@ -28,6 +28,9 @@ from unisono.accounting.pairs import UNIT_ROUNDOFF
 from unisono.accounting.validation import FloatArray
 
 
+_BLOCK = 2**15
+
+
 class ConvolutionPlan(NamedTuple):
     """Tilt, window of the composed loss, and the orders at which Chernoff bounds certify it.
 
@@ -82,14 +85,12 @@ class ComposedLoss(NamedTuple):
 
     def epsilon(self, delta: float) -> float:
         """An epsilon with true ``H(epsilon) <= delta`` (upper) or ``>= delta`` (lower, or 0)."""
-        size = len(self.losses)
-        over = np.flatnonzero(self._bound(self.losses, np.arange(1, size + 1)) > delta)
-        if not over.size:
+        last = self._last_above(delta)
+        if last is None:
             least = self.known_from if self.upper else 0.0
             within = self.deltas(np.array([least]))[0] <= delta
             return least if within or not self.upper else float(self.losses[0])
-        last = int(over[-1])
-        if last + 1 == size:
+        if last + 1 == len(self.losses):
             return math.inf if self.upper else float(self.losses[last])
         # Every point is valid on its own, so rounding cannot mislead the search.
         points = self.losses[last : last + 2]
@@ -99,6 +100,18 @@ class ComposedLoss(NamedTuple):
             begin = int(above[-1]) if above.size else 0
             points = points[begin : begin + 2]
         return float(points[1] if self.upper else points[0])
+
+
+    def _last_above(self, delta: float) -> int | None:
+        """The last loss at which the bound exceeds delta, from the end in blocks that fit into the
+        cache: of millions of losses few are looked at."""
+        for end in range(len(self.losses), 0, -_BLOCK):
+            begin = max(0, end - _BLOCK)
+            bound = self._bound(self.losses[begin:end], np.arange(begin + 1, end + 1))
+            over = np.flatnonzero(bound > delta)
+            if over.size:
+                return begin + int(over[-1])
+        return None
 
 
 def compose_laws(

@@ -151,6 +151,9 @@ def test_records_without_what_is_needed_stay_empty(run, tmp_path):
     said = [line.split(",")[-1] for line in done.stdout.splitlines()]
     assert said == ["predicted_ill", "no", "", "", "yes"]
     assert "2 of 4 records have no prediction" in done.stderr
+    found = json.loads(predict(run, tmp_path / "new.csv", "--json").stdout)
+    assert found["columns"] == {"predicted_ill": ["no", None, None, "yes"]}
+    assert (found["records"], found["empty"]) == (4, 2)
 
 
 @pytest.mark.parametrize(

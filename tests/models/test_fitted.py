@@ -302,7 +302,9 @@ def test_no_code_of_a_file_is_run(folder, tmp_path):
         (lambda d: d["fitted"].update(format="unisono-model-9"), "'unisono-model-9'.*run the"),
         (lambda d: d.update(format="unisono-result-1"), "unisono-result-1"),
         (lambda d: d.update(failed="nobody answered"), "its run failed: nobody answered"),
-        (lambda d: d["fitted"].update(certificate={"sha256": "0"}), "not the one of this result"),
+        (lambda d: d["fitted"]["certificate"].update(sha256="0"), "not the one of this result"),
+        (lambda d: d["fitted"]["certificate"].update(fields=[]), "not the one of this result"),
+        (lambda d: d["fitted"].pop("certificate"), "not the one of this result"),
         (lambda d: d["fitted"].update(model="magic"), "damaged"),
         (lambda d: d["fitted"].update(model="k-means"), "damaged"),
         (lambda d: d["fitted"]["prediction"].update(shift=[0.0]), "damaged"),
@@ -318,6 +320,14 @@ def test_no_code_of_a_file_is_run(folder, tmp_path):
 def test_what_does_not_fit_is_refused_with_a_remedy(folder, change, words):
     with pytest.raises(InvalidInput, match=words):
         unisono.load(edited(folder, change))
+
+
+def test_another_certificate_is_refused(folder):
+    certificate = json.loads((folder / CERTIFICATE.file).read_text())
+    certificate["guarantees"][0]["epsilon"] = 0.1
+    (folder / CERTIFICATE.file).write_text(json.dumps(certificate))
+    with pytest.raises(InvalidInput, match="not the one of this result"):
+        unisono.load(folder)
 
 
 def test_a_folder_without_a_model_is_named(tmp_path, folder):

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from unisono.cli import inputs
 from unisono.cli.deploy_record import plain_warnings
-from unisono.cli.output import warn, write_text
+from unisono.cli.output import warn, write_json, write_text
 from unisono.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def predict(
             metavar="A,B", help="Also the chance of no event up to these times (hazards)."
         ),
     ] = None,
+    json: inputs.JsonOption = False,
 ) -> None:
     """Predict new records with the result of a finished run; nothing is spent.
 
@@ -76,15 +78,17 @@ def predict(
         raise InvalidInput(
             f"{records} has a column {taken[0]!r} already, which predictions are called: rename it"
         )
-    write_text(_as_csv(model, table, new), output)
-    first = next(iter(new.values()))
-    empty = sum(cell == "" for cell in first)
+    if output is not None or not json:
+        write_text(_as_csv(model, table, new), output)
+    empty = sum(cell is None for cell in next(iter(new.values())))
     if empty:
         warn(
             f"{empty} of {table.rows} records have no prediction: they miss what the model needs, "
             "and nothing was agreed on that stands in for it"
         )
-    if output is not None:
+    if json:
+        write_json({"records": table.rows, "empty": empty, "columns": new})
+    elif output is not None:
         typer.echo(f"{table.rows - empty} records predicted: {output}")
 
 
@@ -106,19 +110,19 @@ def _predicted(
     interval: bool,
     level: float,
     times: str | None,
-) -> dict[str, list[str]]:
-    """The new columns, as text."""
+) -> dict[str, list[Any]]:
+    """The new columns; None where there is no prediction."""
     import numpy as np
 
     name = f"predicted_{model.target}" if model.target else "prediction"
-    new = {name: _cells(model, model.predict(table, incomplete="empty"))}
+    new = {name: _cells(model.predict(table, incomplete="empty"))}
     if proba:
         chances = model.predict_proba(table, incomplete="empty")
         for label, own in zip(model.classes_, chances.T, strict=True):
-            new[f"probability_{label}"] = _cells(model, own)
+            new[f"probability_{label}"] = _cells(own)
     if interval:
         low, high = model.predict_interval(table, level, incomplete="empty").T
-        new |= {"interval_low": _cells(model, low), "interval_high": _cells(model, high)}
+        new |= {"interval_low": _cells(low), "interval_high": _cells(high)}
     if times is not None:
         try:
             asked = [float(one) for one in times.split(",")]
@@ -126,26 +130,28 @@ def _predicted(
             raise InvalidInput(f"--times {times!r}: give numbers, as 12,24") from None
         found = model.predict_survival(table, np.array(asked), incomplete="empty")
         for time, own in zip(asked, found.T, strict=True):
-            new[f"survival_{time:g}"] = _cells(model, own)
+            new[f"survival_{time:g}"] = _cells(own)
     return new
 
 
-def _cells(model: "FittedModel", values: "np.ndarray") -> list[str]:
-    """Text of a column; empty where there is no prediction."""
-    if values.dtype.kind != "f":
-        return ["" if value is None else str(value) for value in values]
-    shown = ("" if value != value else f"{value:.12g}" for value in values.tolist())
-    return [one.replace(".", model.schema.csv.decimal) for one in shown]
+def _cells(values: "np.ndarray") -> list[Any]:
+    return [None if value != value else value for value in values.tolist()]
 
 
-def _as_csv(model: "FittedModel", table: "RecordTable", new: dict[str, list[str]]) -> str:
+def _as_csv(model: "FittedModel", table: "RecordTable", new: dict[str, list[Any]]) -> str:
     """The records as they came, and the new columns, written as the study says CSV files are."""
     text = io.StringIO()
     dialect = model.schema.csv
     separator = dialect.separator or (";" if dialect.decimal == "," else ",")
     writer = csv.writer(text, delimiter=separator, quotechar=dialect.quote, lineterminator="\n")
     writer.writerow([*table.columns, *new])
-    columns: list[Any] = [*table.columns.values(), *new.values()]
-    for row in zip(*columns, strict=True):
-        writer.writerow(["" if cell is None else cell for cell in row])
+
+    def shown(cell: Any) -> Any:
+        if isinstance(cell, float):
+            return f"{cell:.12g}".replace(".", dialect.decimal)
+        return "" if cell is None else cell
+
+    made = ([shown(cell) for cell in cells] for cells in new.values())
+    columns = [["" if cell is None else cell for cell in own] for own in table.columns.values()]
+    writer.writerows(zip(*columns, *made, strict=True))
     return text.getvalue()

@@ -59,9 +59,16 @@ def locked(path: Path, refusal: str) -> Iterator[None]:
 
 
 def save_result(
-    folder: Path, built: Built, value: Any, opened: int, certificate: Certificate
+    folder: Path,
+    built: Built,
+    value: Any,
+    opened: int,
+    certificate: Certificate,
+    *,
+    alone: bool = False,
 ) -> dict[str, Any]:
-    """The result in plain words, large arrays beside it, and the certificate; returns the first."""
+    """The result in plain words, large arrays beside it, and the certificate; returns the first.
+    Not `alone`, where every machine writes the same result beside a certificate of its own."""
     CERTIFICATE.write(folder, certificate.to_json())
     write(folder / CERTIFICATE_TEXT, (certificate.text() + "\n").encode())
     result = Result(value, certificate, Transcript())
@@ -83,4 +90,4 @@ def save_result(
         )
     if fitted is None:
         return RESULT.write(folder, shown)
-    return save_model(folder, shown, fitted, arrays)
+    return save_model(folder, shown, fitted, arrays, alone=alone)

@@ -8,7 +8,9 @@ The document `fitted` of a result is self-contained and versioned:
     formula       what is predicted from what
     prediction    scaling, weights, covariance, link and classes (`models.prediction`); null where
                   the model predicts nothing
-    certificate   the SHA-256 of certificate.json beside it
+    certificate   the SHA-256 of certificate.json beside it, as canonical JSON of named fields:
+                  all of them; between machines, where each writes a certificate of its own and
+                  all have the same result, those that were agreed on
     arrays        the file that holds larger arrays, and its SHA-256
 
 Nothing of it is code, and nothing that is loaded is run: JSON, and arrays of NumPy without pickles.
@@ -30,6 +32,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from unisono.core.documents import ARRAYS, CERTIFICATE, RESULT, write
+from unisono.core.events import canonical
 from unisono.core.trust import Viewer, describe
 from unisono.core.words import did_you_mean, number
 from unisono.data import RecordTable, UnreadValues, read_table
@@ -44,6 +47,11 @@ from unisono.models.model import ModelKind
 from unisono.models.prediction import HazardRatio, Prediction, Scores
 
 FORMAT = "unisono-model-1"
+# Fields of a certificate that are the same on all machines of a study.
+AGREED = (
+    *("study", "file", "algorithm", "settings", "trust"),
+    *("parties", "minimum_parties", "colluders", "unit"),
+)
 INLINE = 2048  # numbers of an array that stay in the JSON
 Incomplete = Literal["refuse", "empty"]
 
@@ -87,16 +95,25 @@ def formula(schema: Schema, prediction: Prediction) -> str:
 
 
 def save_model(
-    folder: Path, shown: Mapping[str, Any], fitted: Mapping[str, Any], arrays: Mapping[str, Any]
+    folder: Path,
+    shown: Mapping[str, Any],
+    fitted: Mapping[str, Any],
+    arrays: Mapping[str, Any],
+    *,
+    alone: bool = True,
 ) -> dict[str, Any]:
-    """Write a result with its model beside the certificate that lies there already."""
+    """Write a result with its model beside the certificate that lies there already; not `alone`
+    where other machines write the same result."""
     sealed = dict(fitted)
     if arrays:
         packed = io.BytesIO()
         np.savez(packed, **arrays)
         write(folder / ARRAYS, packed.getvalue())
         sealed["arrays"] = {"file": ARRAYS, "sha256": _digest(packed.getvalue())}
-    sealed["certificate"] = {"sha256": _digest((folder / CERTIFICATE.file).read_bytes())}
+    certificate = CERTIFICATE.read(folder) or {}
+    named = sorted(certificate) if alone else [name for name in AGREED if name in certificate]
+    digest = _digest(canonical({name: certificate[name] for name in named}))
+    sealed["certificate"] = {"fields": named, "sha256": digest}
     return RESULT.write(folder, {**shown, "fitted": sealed})
 
 
@@ -171,8 +188,7 @@ def load(path: str | os.PathLike[str]) -> "FittedModel":
             "study again"
         )
     certificate = CERTIFICATE.read(folder)
-    sealed = _sealed(fitted, "certificate")
-    if certificate is None or _digest((folder / CERTIFICATE.file).read_bytes()) != sealed:
+    if certificate is None or not _belongs(certificate, fitted.get("certificate")):
         what = "is missing" if certificate is None else "is not the one of this result"
         raise InvalidInput(
             f"{folder / CERTIFICATE.file} {what}: keep the files of a run together, or restore "
@@ -203,6 +219,15 @@ def _read(
             f"{where} is damaged ({first}): restore it from a backup, or run the study again"
         ) from None
     return FittedModel(folder, kind, schema, prediction, result, certificate)
+
+
+def _belongs(certificate: Mapping[str, Any], sealed: Any) -> bool:
+    """Whether a certificate is the one that a result names."""
+    try:
+        own = {name: certificate[name] for name in sealed["fields"]}
+        return bool(own) and _digest(canonical(own)) == sealed["sha256"]
+    except (TypeError, KeyError, ValueError):
+        return False
 
 
 def _sealed(fitted: Mapping[str, Any], what: str) -> Any:

@@ -258,8 +258,8 @@ def _require_columns(schema: Schema, prediction: Prediction) -> None:
     for name in (*prediction.inputs, *(() if offset is None else (offset.column,))):
         if name not in schema.columns:
             raise InvalidInput(f"it predicts from {name!r}, which is no column")
-    nobody = {name: np.zeros(0) for name in prediction.inputs}
-    made = prediction.rows(_features(schema, prediction), nobody).shape[1]
+    anybody = {name: np.zeros(1) for name in prediction.inputs}
+    made = prediction.rows(_features(schema, prediction), anybody).shape[1]
     if made != len(prediction.names):
         raise InvalidInput(f"{len(prediction.names)} features, where its columns make {made}")
 

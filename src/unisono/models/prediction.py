@@ -33,6 +33,7 @@ _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _LARGEST_EXPONENT = 700.0
 _SELU, _ALPHA = 1.0507009873554805, 1.6732632423543772  # Klambauer et al. (2017)
 CHANCES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"logistic": expit, "probit": ndtr}
+QUADRATURE = (_NODES, _WEIGHTS)  # of a standard normal variable
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "tanh": np.tanh,
     "relu": lambda x: np.maximum(x, 0.0),
@@ -415,6 +416,7 @@ class HazardRatio(Prediction):
 __all__ = [
     "ACTIVATIONS",
     "CHANCES",
+    "QUADRATURE",
     "HazardRatio",
     "Layer",
     "NearestCentre",

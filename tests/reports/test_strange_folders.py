@@ -75,13 +75,13 @@ def test_any_change_of_a_document_is_shown_or_named(data):
         depth = data.draw(st.sampled_from([1, 2, 9]))
         place = data.draw(st.sampled_from([p for p in places(documents[name]) if len(p) <= depth]))
         if not place:
-            documents[name] = data.draw(JUNK)
+            documents[name] = copy.deepcopy(data.draw(JUNK))
             continue
         inside = documents[name]
         for key in place[:-1]:
             inside = inside[key]
         if data.draw(st.booleans()):
-            inside[place[-1]] = data.draw(JUNK)
+            inside[place[-1]] = copy.deepcopy(data.draw(JUNK))  # it must not be put into itself
         else:
             del inside[place[-1]]
     lines = documents.pop("timeline")

@@ -192,9 +192,8 @@ class LocalRun:
         self._write_transcript(outcome, shapes)
         if built.test is not None:
             write(folder / PENDING, b"")
-        shown = save_result(
-            folder, built, outcome.value, outcome.opened, self._certificate(study, books)
-        )
+        certificate = self._certificate(study, books)
+        shown = save_result(folder, built, outcome.value, outcome.opened, certificate, alone=True)
         if outcome.opened:
             for name, own in self.records.items():
                 warn_of_clipping(built, own, name, outcome.value)
@@ -205,7 +204,9 @@ class LocalRun:
             if built.test is not None:
                 budgets.write()
                 certificate = self._certificate(study, books)
-                save_result(folder, built, outcome.value, outcome.opened, certificate)
+                shown = save_result(
+                    folder, built, outcome.value, outcome.opened, certificate, alone=True
+                )
             if words:
                 diary.say(words)
                 follow(Progress(study.algorithm.rounds, study.algorithm.rounds, words))

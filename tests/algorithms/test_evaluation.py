@@ -112,6 +112,21 @@ def test_more_classes_have_no_auc():
         found.overall.metric("AUC")
 
 
+def test_labels_alone_have_a_confusion_matrix():
+    chances, truth = two_classes(5000)
+    evaluation = class_evaluation(("no", "yes"), 5000, NO_NOISE, scored=False)
+    found, _ = released(evaluation, evaluation.columns(np.round(chances), truth), NO_NOISE)
+    exact = textbook.accuracy_score(truth, chances.argmax(axis=1))
+    assert found.overall.metric("accuracy").value == pytest.approx(exact, abs=1e-3)
+    assert [one.name.split(" of ")[0] for one in found.overall.metrics] == [
+        "accuracy",
+        "recall",
+        "precision",
+        "recall",
+        "precision",
+    ]
+
+
 def test_groups_are_judged_apart_and_compared():
     chances, truth = two_classes(12000, slope=1.0)
     group = np.arange(12000) % 2

@@ -128,7 +128,8 @@ def _together(sums: Sequence[Sums]) -> Sums:
 
 @dataclass(frozen=True)
 class ClassEvaluation(_Evaluation):
-    """Of a model that gives chances to `classes`; `half` is half the number of bins of scores."""
+    """Of a model that gives chances to `classes`; `half` is half the number of bins of scores, and
+    0 where it gives none and only says which class it is."""
 
     classes: tuple[str, ...]
     half: int
@@ -144,12 +145,14 @@ class ClassEvaluation(_Evaluation):
     @cached_property
     def survey(self) -> Survey:
         cells, pairs = self.parts * 4 * self.half, self.parts * len(self.classes) ** 2
-        scores = statistics.histogram(0, tuple(range(cells)), name="scores")
         outcomes = statistics.histogram(1, tuple(range(pairs)), name="outcomes")
+        if not self.half:
+            return Survey([outcomes])
+        scores = statistics.histogram(0, tuple(range(cells)), name="scores")
         return Survey(
             [
-                scores.weighing(_SCORES),
                 outcomes.weighing(_OUTCOMES),
+                scores.weighing(_SCORES),
                 self._mean(2, (0.0, self._brier), "Brier score", 4).weighing(_LOSS),
                 self._mean(3, (0.0, WORST_LOSS), "log loss", 4).weighing(_LOSS),
             ]
@@ -178,7 +181,7 @@ class ClassEvaluation(_Evaluation):
             score, outcome = chances[rows, predicted], (predicted == own).astype(int)
         with np.errstate(divide="ignore"):
             log_odds = np.log(score) - np.log1p(-score)
-        bins = np.searchsorted(self.cuts, log_odds, side="right")
+        bins = np.searchsorted(self.cuts, log_odds, side="right") if self.half else 0 * own
         hit = np.zeros_like(chances)
         hit[rows, own] = 1.0
         squares = ((chances - hit) ** 2).sum(axis=1) / (2.0 if self.binary else 1.0)
@@ -197,58 +200,52 @@ class ClassEvaluation(_Evaluation):
     def read(self, study: Study, result: Result, confidence: float = 0.95) -> Evaluated:
         """The metrics of a finished release."""
         blocks = _blocks(self.survey, study, result)
-        scores = blocks[0].values.reshape(self.parts, 2 * self.half, 2)
-        outcomes = blocks[1].values.reshape(self.parts, len(self.classes), len(self.classes))
-        losses = [
-            [self._sums(block, part, bounds) for part in range(self.parts)]
-            for block, bounds in zip(
-                blocks[2:], ((0.0, self._brier), (0.0, WORST_LOSS)), strict=True
-            )
-        ]
+        classes = len(self.classes)
 
         def judged(name: str, parts: Sequence[int]) -> Judged:
-            more = math.sqrt(len(parts))
-            own = [
-                Counts(
-                    table[list(parts)].sum(axis=0), block.law.std * more, self._public(block, parts)
+            def counts(block: Noisy, *shape: int) -> Counts:
+                table = block.values.reshape(self.parts, *shape)[list(parts)].sum(axis=0)
+                noise = block.law.std * math.sqrt(len(parts))
+                return Counts(table, noise, self._public(block, parts))
+
+            outcomes = counts(blocks[0], classes, classes)
+            confusion = tuple(tuple(map(float, row)) for row in outcomes.moved)
+            known = self._known(outcomes, confidence)
+            if not self.half:
+                return Judged(name, outcomes.size, known, confusion)
+            scores = counts(blocks[1], 2 * self.half, 2)
+            losses = [
+                metrics.mean_loss(
+                    label,
+                    _together([self._sums(block, part, (0.0, worst)) for part in parts]),
+                    confidence,
                 )
-                for table, block in zip((scores, outcomes), blocks[:2], strict=True)
+                for label, block, worst in (
+                    ("Brier score", blocks[2], self._brier),
+                    ("log loss", blocks[3], WORST_LOSS),
+                )
             ]
-            sums = [_together([loss[part] for part in parts]) for loss in losses]
-            return self._judged(name, *own, *sums, confidence, blocks[0])
+            curve = metrics.score_curve(scores, self.cuts)
+            calibrated = metrics.calibration(scores, curve, confidence)
+            found = list(known[:1])
+            if self.binary:
+                found.append(metrics.auc(scores, curve, calibrated.at[1], confidence))
+            found += [*losses, calibrated.slope, calibrated.intercept, *known[1:]]
+            drawn = _calibration_curve(scores, curve, blocks[1], confidence)
+            roc = _roc(scores) if self.binary else ()
+            return Judged(name, outcomes.size, tuple(found), confusion, drawn, roc)
 
         every = judged(EVERYBODY, range(self.parts))
         groups = [judged(label, [part]) for part, label in enumerate(self.groups)]
         return Evaluated(every, tuple(groups), _gaps(groups, confidence))
 
-    def _judged(
-        self,
-        name: str,
-        scores: Counts,
-        outcomes: Counts,
-        squares: Sums,
-        losses: Sums,
-        confidence: float,
-        block: Noisy,
-    ) -> Judged:
-        curve = metrics.score_curve(scores, self.cuts)
-        calibrated = metrics.calibration(scores, curve, confidence)
+    def _known(self, outcomes: Counts, confidence: float) -> tuple[Metric, ...]:
+        """What the confusion matrix says."""
         found = [metrics.accuracy(outcomes, confidence)]
-        if self.binary:
-            found.append(metrics.auc(scores, curve, calibrated.at[1], confidence))
-        found += [
-            metrics.mean_loss("Brier score", squares, confidence),
-            metrics.mean_loss("log loss", losses, confidence),
-            calibrated.slope,
-            calibrated.intercept,
-        ]
         for place, label in enumerate(self.classes):
             found.append(metrics.recall(outcomes, place, confidence, f"recall of {label}"))
             found.append(metrics.precision(outcomes, place, confidence, f"precision of {label}"))
-        confusion = tuple(tuple(map(float, row)) for row in outcomes.moved)
-        drawn = _calibration_curve(scores, curve, block, confidence)
-        roc = _roc(scores) if self.binary else ()
-        return Judged(name, outcomes.size, tuple(found), confusion, drawn, roc)
+        return tuple(found)
 
 
 def class_evaluation(
@@ -257,8 +254,11 @@ def class_evaluation(
     privacy: Privacy,
     groups: Sequence[str] = (),
     complete: bool = True,
+    scored: bool = True,
 ) -> ClassEvaluation:
-    """With as many bins as public facts allow."""
+    """With as many bins as public facts allow; none for a model without chances."""
+    if not scored:
+        return ClassEvaluation(tuple(classes), 0, groups=tuple(groups), complete=complete)
     pure, epsilon = privacy.pure, privacy.epsilon
     mu = epsilon / 2 if pure else gaussian.mu_for(epsilon, privacy.delta)
     share = _SCORES / (_SCORES + _OUTCOMES + 2 * _LOSS)

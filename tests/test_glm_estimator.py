@@ -25,7 +25,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import unisono
 from unisono.algorithms.fisher_scoring import Fitted
 from unisono.core.trust import FINAL_MODEL, Relation
-from unisono.errors import BudgetExceeded, InvalidInput
+from unisono.errors import BudgetExceeded, ClippedValues, InvalidInput
 from unisono.estimators import DrownedByNoise, FewEvents, NotConverged, PrivateGLM
 from unisono.models.glm import _doubts
 from unisono.models.inference import NOT_DETERMINED, Inference
@@ -187,6 +187,21 @@ def test_it_has_scikit_learns_manners(model):
     assert unisono.PrivateGLM is PrivateGLM
     with pytest.raises(NotFittedError):
         PrivateGLM().summary()
+
+
+def test_what_is_saved_predicts_the_same_with_intervals(model, tmp_path):
+    model.save(tmp_path / "model")
+    loaded = unisono.load(tmp_path / "model")
+    names = list(model.feature_names_in_)
+    X = pandas.DataFrame(3 * binomial()[0][:50], columns=names)  # some beyond the bounds
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClippedValues)
+        chances = loaded.predict_proba(X)
+        low, high = loaded.predict_interval(X).T
+    np.testing.assert_allclose(chances, model.predict_proba(X), rtol=1e-9)
+    assert list(loaded.classes_) == list(model.classes_)
+    assert ((low < chances[:, 1]) & (chances[:, 1] < high)).all()
+    assert "odds ratio" in loaded.summary()
 
 
 def test_no_record_stays_in_a_fitted_model(model):

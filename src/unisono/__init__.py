@@ -63,6 +63,7 @@ _PLACES = {
     ),
     "unisono.estimators.glm": ("PrivateGLM",),
     "unisono.mechanisms": ("MECHANISMS",),
+    "unisono.models.fitted": ("FittedModel", "load"),
     "unisono.releases.algorithm": ("Algorithm",),
     "unisono.scaling": ("PrivateScaler",),
     "unisono.studies.data_set": ("ledger_for",),

@@ -14,17 +14,20 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms.registry import algorithm_named
 from unisono.cli.results import result_text
 from unisono.core.algorithm import agree_facts
+from unisono.core.documents import CERTIFICATE
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
 from unisono.core.trust import Trust, Unit
 from unisono.core.values import Private
-from unisono.data.columns import Category
+from unisono.data.columns import Category, NamedColumn
 from unisono.data.schema import Schema
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
+from unisono.models.fitted import fitted_document, load, save_model
 from unisono.models.model import Target, target_faults
+from unisono.models.prediction import Scores
 from unisono.models.registry import algorithms_for, model_named, models
 from unisono.studies.schema import MODEL_SECTIONS
 
@@ -248,3 +251,96 @@ def test_settings_are_described_and_unknown_ones_refused(name):
 def test_an_unknown_model_is_refused_with_the_known_ones():
     with pytest.raises(InvalidInput, match="model = 'magic': choose one of statistics"):
         model_named("magic")
+
+
+# ------------------------------------------------------------- models that are kept
+
+
+def kept(kind, posed, study, result, folder):
+    """What a run leaves of its model."""
+    folder.mkdir(exist_ok=True)
+    CERTIFICATE.write(folder, result.certificate.to_json())
+    how = None if posed.prediction is None else posed.prediction(study, result)
+    arrays = posed.arrays(result.value)
+    settings = configured(kind).model_dump(mode="json")
+    document, more = fitted_document(kind.name, settings, schema_of(kind), how, arrays)
+    shown = {"title": "a test", **posed.present(study, result)}
+    save_model(folder, shown, document, {**arrays, **more})
+    return how, load(folder)
+
+
+def cells_of(schema, values):
+    """Values as a file has them: names of categories, numbers."""
+    return {
+        name: [column.levels[int(place)] for place in values[name]]
+        if isinstance(column, NamedColumn)
+        else values[name].tolist()
+        for name, column in schema.columns.items()
+    }
+
+
+def test_a_model_that_is_kept_predicts_what_was_learnt(learnt, tmp_path):
+    """Records that are read from cells, by a model that was read from disk, are predicted as the
+    result in memory predicts them; whoever predicts nothing says why."""
+    kind, posed, study, result = learnt
+    how, model = kept(kind, posed, study, result, tmp_path / "run")
+    assert model.summary()
+    assert (how is None) is (kind.prediction is None)
+    schema = schema_of(kind)
+    values = values_of(schema, 50, 11)
+    cells = cells_of(schema, values)
+    if how is None:
+        assert kind.silent
+        with pytest.raises(InvalidInput, match=re.escape(kind.silent)):
+            model.predict(cells)
+        return
+    inputs = {name: own for name, own in cells.items() if name in how.inputs}
+    assert list(model.feature_names_in_) == list(how.inputs)
+    if schema.target is not None:
+        assert schema.target not in how.inputs
+    rows = how.rows(Schema(columns={n: schema.columns[n] for n in how.inputs}), values)
+    said, own = model.predict(inputs), how.predict(rows)
+    if how.classes:
+        assert list(said) == [how.classes[place] for place in own]
+    else:
+        np.testing.assert_allclose(said, own, rtol=1e-9)
+    if how.classes and kind.name not in ("linear-svm", "k-means"):
+        chances = model.predict_proba(inputs)
+        np.testing.assert_allclose(chances, how.probabilities(rows), rtol=1e-9)
+        np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+        assert list(model.classes_[chances.argmax(axis=1)]) == list(said)
+    if isinstance(how, Scores) and how.silence:
+        with pytest.raises(InvalidInput, match="no intervals"):
+            model.predict_interval(inputs)
+    elif kind.name != "k-means":
+        low, high = model.predict_interval(inputs).T
+        middle = said if not how.classes else model.predict_proba(inputs)[:, 1]
+        assert ((low < middle) & (middle < high)).all()
+        assert (np.diff(model.predict_interval(inputs, 0.5)) < (high - low)[:, None]).all()
+
+
+def test_predictions_are_those_that_the_score_judges(learnt, tmp_path):
+    """The score goes its own way, by the rows and parameters of the run in single precision. Those
+    of models with intervals are scored before the noise is counted in, and predict afterwards."""
+    kind, posed, study, result = learnt
+    if posed.score is None or kind.prediction is None:
+        return
+    how, model = kept(kind, posed, study, result, tmp_path / "run")
+    if how.covariance is not None:
+        return
+    schema = schema_of(kind)
+    values = values_of(schema, 80, 12)
+    said = model.predict(cells_of(schema, values))
+    score = posed.score(result.value, encoded(posed, values))
+    column = schema.columns[schema.target]
+    if isinstance(column, NamedColumn):
+        right = [
+            one == column.levels[int(own)]
+            for one, own in zip(said, values[schema.target], strict=True)
+        ]
+        assert 0 < np.mean(right) < 1
+        assert np.array_equal(score, np.array(right, float))
+    else:
+        low, high = column.span
+        error = np.abs(np.clip(said, low, high) - values[schema.target]) / (high - low)
+        np.testing.assert_allclose(score, error, atol=1e-5)

@@ -22,6 +22,7 @@ from unisono.cli.init import init
 from unisono.cli.ledger import app as ledger_commands
 from unisono.cli.plan import plan
 from unisono.cli.policy import app as policy_commands
+from unisono.cli.predict import predict
 from unisono.cli.privacy import app as privacy_commands
 from unisono.cli.query import query
 from unisono.cli.registries import algorithms, models
@@ -43,6 +44,7 @@ Examples:
   unisono check study.toml                    what does it mean, cost, risk?
   unisono policy init --budget 6 a.csv        what may all studies ever take?
   unisono run study.toml --data folder        run it on this machine
+  unisono predict study.run new.csv           use what was learnt
   unisono query a.csv b.csv --mean age ...    ask several parties at once
   unisono local-cluster study.toml --data f   as between machines, on this one
   unisono coordinate study.toml               run a study's server
@@ -95,7 +97,7 @@ app = typer.Typer(
 )
 _COMMANDS: dict[str, list[Callable[..., None]]] = {
     "Before anything is spent": [models, algorithms, plan, init, check, schema],
-    "Ask and learn": [query, run],
+    "Ask and learn": [query, run, predict],
     "Between machines": [
         deploy.keygen,
         deploy.roster,

@@ -13,7 +13,7 @@ from unisono.core.words import NO_GROUP, NOTHING_LEARNT
 from unisono.models import inference
 
 # Said elsewhere, or for machines.
-_HIDDEN = ("format", "title", "study", "file")
+_HIDDEN = ("format", "title", "study", "file", "fitted")
 _MOST = 40  # rows of a list that a terminal shows
 _WIDEST = 98  # letters of a line on a narrow terminal, beside its margin of two
 _Z = 1.959964  # 95 % of a normal distribution lie within so many standard deviations

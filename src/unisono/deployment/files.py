@@ -1,7 +1,6 @@
 """What a run leaves behind, written whole or not at all."""
 
 import fcntl
-import io
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -16,7 +15,8 @@ from unisono.core.certificate import Certificate
 from unisono.core.study import Result
 from unisono.core.transcript import Transcript
 from unisono.errors import InvalidInput, UnisonoError
-from unisono.runs.folder import ARRAYS, CERTIFICATE, CERTIFICATE_TEXT, RESULT, no_link, write
+from unisono.models.fitted import save_model
+from unisono.runs.folder import CERTIFICATE, CERTIFICATE_TEXT, RESULT, no_link, write
 from unisono.studies.build import Built
 
 
@@ -66,11 +66,14 @@ def save_result(
     write(folder / CERTIFICATE_TEXT, (certificate.text() + "\n").encode())
     result = Result(value, certificate, Transcript())
     shown: dict[str, Any] = {"title": built.file.title, "rounds_opened": opened}
+    fitted: Mapping[str, Any] | None = None
     arrays: Mapping[str, np.ndarray] = {}
     if opened:
         try:
             shown |= json.loads(json.dumps(built.present(result), allow_nan=False))
             arrays = built.arrays(result)
+            fitted, more = built.fitted(result, arrays)
+            arrays = {**arrays, **more}
         except (UnisonoError, ArithmeticError, ValueError) as error:
             shown["failed"] = f"what the server sent cannot be read as a result ({error})"
     else:
@@ -78,8 +81,6 @@ def save_result(
             "in no round did enough parties answer, so nothing was learnt: ask the parties what "
             "their logs say; what they paid stays spent"
         )
-    if arrays:
-        packed = io.BytesIO()
-        np.savez(packed, **arrays)  # type: ignore[arg-type]
-        write(folder / ARRAYS, packed.getvalue())
-    return RESULT.write(folder, shown)
+    if fitted is None:
+        return RESULT.write(folder, shown)
+    return save_model(folder, shown, fitted, arrays)

@@ -52,6 +52,7 @@ from unisono.estimators.statements import (
 )
 
 if TYPE_CHECKING:
+    from unisono.models.prediction import Prediction
     from unisono.releases.algorithm import Method
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
@@ -61,6 +62,7 @@ _LINKS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"logistic": expit, "pro
 
 class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
     _centred = "all"
+    _model = "bayesian-linear-regression"
     __doc__ = documented(
         "Bayesian linear regression from one noisy release of Σ xxᵀ and Σ xy.\n\n"
         "    Gaussian noise on the clipped statistic (Laplace if delta = 0); no sampling.",
@@ -142,6 +144,17 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
             return expected
         return expected, self._targets.half * np.sqrt(spread + self._noise() ** 2)
 
+    def _prediction(self) -> "Prediction":
+        return self._by_posterior(
+            "identity",
+            centre=self._targets.centre,
+            half=self._targets.half,
+            spread=self._noise() * self._targets.half,
+        )
+
+    def _settings_kept(self) -> dict[str, Any]:
+        return {"noise_std": self.noise_std, "prior_variance": self.prior_variance}
+
     def _noise(self) -> float:
         """σ_e in scaled units."""
         if self.noise_std is None:
@@ -162,6 +175,7 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
 
 class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
     _centred = "away from zero"
+    _model = "bayesian-logistic-regression"
     __doc__ = documented(
         "Bayesian classification into two classes by noisy Newton steps.\n\n"
         "    Gaussian noise on bounded sums in every round, composed exactly, no sampling.",
@@ -254,6 +268,12 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         chances = _LINKS[self.link](centre[:, None] + np.sqrt(spread)[:, None] * _NODES)
         expected = chances @ _WEIGHTS
         return expected, np.sqrt(np.maximum((chances - expected[:, None]) ** 2 @ _WEIGHTS, 0.0))
+
+    def _prediction(self) -> "Prediction":
+        return self._by_posterior(self.link, labels=tuple(self.classes_.tolist()), averaged=True)
+
+    def _settings_kept(self) -> dict[str, Any]:
+        return {"link": self.link, "prior_variance": self.prior_variance}
 
     def _rows(self, X: Any) -> np.ndarray:
         check_is_fitted(self)

@@ -123,6 +123,8 @@ class PrivateLogisticRegression(PrivateLinearClassifier):
         _ATTRIBUTES,
     )
 
+    _model = "logistic-regression"
+
     def _loss(self, classes: int) -> str:
         return "logistic" if classes == 2 else "multinomial"
 
@@ -146,6 +148,7 @@ class PrivateLinearSVC(PrivateLinearClassifier):
         _ATTRIBUTES,
     )
     _binary = True
+    _model = "linear-svm"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,17 +1,22 @@
 """What all private estimators share: from rows to a study, a run and its certificate."""
 
+import os
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from unisono.core.algorithm import Facts
 from unisono.core.certificate import Certificate, certify
 from unisono.core.costs import Cost, added
 from unisono.core.defaults import default_trust
+from unisono.core.documents import CERTIFICATE
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget
 from unisono.core.privacy import Privacy
@@ -24,6 +29,7 @@ from unisono.data.encoding import Frame
 from unisono.data.given import HELD, MOST_HELD
 from unisono.data.people import require_same_persons
 from unisono.data.scaling import Targets, UnitScaling, scaling, target_scaling
+from unisono.data.schema import Schema
 from unisono.errors import InvalidInput, warn
 from unisono.estimators.configuration import FitPlan, FitRequest, plan, runner
 from unisono.estimators.members import (
@@ -44,6 +50,7 @@ from unisono.estimators.statements import (
     IN_MEMORY,
     PREDICTABLE,
     UNBOUNDED,
+    WITHOUT_LEDGER,
     RepeatedFits,
     UnboundedFeatures,
     classes_not_found,
@@ -58,6 +65,7 @@ from unisono.estimators.unlisted import PRIVATE, UnlistedClasses
 if TYPE_CHECKING:  # JAX is imported when a model is really fitted
     from unisono.algorithms.labels import Labels
     from unisono.algorithms.ranges import Range
+    from unisono.models.prediction import Prediction
     from unisono.scaling import PrivateRanges
 
 # Without being asked for, ranges are paid for from so many records for each unit of noise on.
@@ -65,6 +73,7 @@ LEAST_RATIO = 3.0
 # Classes that nobody has listed are looked for where one with such a part of the records is found.
 LEAST_CLASS = 0.25
 _CLASSES = "classes"
+_UNLIMITED = 1e150  # whose squares are numbers still
 
 
 class PrivateEstimator(BaseEstimator):
@@ -90,12 +99,109 @@ class PrivateEstimator(BaseEstimator):
     _targets: Targets  # public, or released on the way
     _unlisted: UnlistedClasses | None = None  # the labels of a fit whose classes are private
     _declared: Declared | None = None  # how the columns of frames are read
+    _without_ledger = False  # whether it was pickled, and so parted from its ledger
+    _model: str  # what study files call it
 
     def __sklearn_clone__(self) -> Any:
         """An unfitted copy that shares the ledger, and the count of fits made without one."""
         copy = type(self)(**self.get_params(deep=False))
-        copy._fits = self._count()
+        copy._fits, copy._without_ledger = self._count(), self._without_ledger
         return copy
+
+    # ------------------------------------------------------------- kept and handed on
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: the model without its ledger, whose secrets are no part of it."""
+        state = dict(super().__getstate__())
+        if self.ledger is not None or hasattr(self, "certificate_"):
+            state |= {"ledger": None, "_without_ledger": True}
+        if "statements_" in state and WITHOUT_LEDGER not in state["statements_"]:
+            state["statements_"] = (*state["statements_"], WITHOUT_LEDGER)
+        return state
+
+    def __copy__(self) -> Any:
+        """A copy in the same process spends from the same ledger."""
+        copy = type(self).__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        return copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        copy = type(self).__new__(type(self))
+        memo[id(self)] = copy
+        copy.__dict__.update({name: deepcopy(own, memo) for name, own in self.__dict__.items()})
+        return copy
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a folder, for `unisono.load`: JSON and plain arrays in the
+        format of a run's result, without the ledger."""
+        check_is_fitted(self)
+        from unisono.models.fitted import fitted_document, save_model
+
+        folder = Path(path)
+        if (folder / "run.json").exists() or folder.is_file():
+            what = "holds a run" if folder.is_dir() else "is a file"
+            raise InvalidInput(f"{folder} {what}: choose another folder to save to")
+        document, arrays = fitted_document(
+            self._model, self._settings_kept(), self._schema_kept(), self._prediction()
+        )
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInput(
+                f"{folder} cannot be made into a folder: {error.strerror}; choose another place"
+            ) from None
+        CERTIFICATE.write(folder, self.certificate_.to_json())
+        shown = {
+            "title": type(self).__name__,
+            "model": self._model,
+            "algorithm": self.certificate_.algorithm,
+            "study": self.certificate_.study,
+            "statements": list(self.statements_),
+            **self._result_kept(),
+        }
+        save_model(folder, shown, document, arrays)
+
+    def _prediction(self) -> "Prediction":
+        """How it predicts, as `unisono.load` reads it."""
+        raise NotImplementedError
+
+    def _settings_kept(self) -> dict[str, Any]:
+        """Settings of the model, in the words of study files."""
+        return {}
+
+    def _result_kept(self) -> dict[str, Any]:
+        """What was found, in the words of results."""
+        return {}
+
+    @property
+    def _inputs(self) -> tuple[str, ...]:
+        """The columns that are predicted from; x0, x1, ... where they have no names."""
+        if self._declared is not None:
+            return self._declared.names
+        given = getattr(self, "feature_names_in_", None)
+        return tuple(f"x{n}" for n in range(self.n_features_in_)) if given is None else tuple(given)
+
+    @property
+    def _encoded_names(self) -> tuple[str, ...]:
+        return self._inputs if self._declared is None else tuple(self.encoded_names_)
+
+    def _schema_kept(self) -> Schema:
+        """The declared columns; numbers within what the scaling clips to, where none are."""
+        if self._declared is not None:
+            return self._declared.schema
+        low, high = self._kept_limits()
+        columns = {
+            name: {"kind": "number", "bounds": (float(a), float(b))}
+            for name, a, b in zip(self._inputs, low, high, strict=True)
+        }
+        return Schema.model_validate({"columns": columns})
+
+    def _kept_limits(self) -> tuple[np.ndarray, np.ndarray]:
+        """Beyond these (d,) numbers change no prediction."""
+        shift, scale = self._scaling.shift, self._scaling.scale
+        if self._scaling.norm is not None:
+            return -_UNLIMITED * np.ones(len(shift)), _UNLIMITED * np.ones(len(shift))
+        return shift - scale, shift + scale
 
     def _count(self) -> list[int]:
         if not hasattr(self, "_fits"):
@@ -114,6 +220,12 @@ class PrivateEstimator(BaseEstimator):
     def _run(
         self, records: Records, planned: Callable[[Facts, Trust, Privacy], FitPlan]
     ) -> tuple[Result, FitPlan]:
+        if self._without_ledger and self.ledger is None:
+            raise InvalidInput(
+                f"this {type(self).__name__} was pickled or loaded, and its ledger was left out: "
+                "whoever fits again must pay again; pass set_params(ledger=...), the ledger of "
+                "these records; nothing was spent"
+            )
         try:
             return self._fitted(records, planned)
         finally:
@@ -445,6 +557,7 @@ class PrivateLinear(PrivateEstimator):
     algorithm: str
     regularisation: float | None
     rounds: int
+    _parameters: np.ndarray  # (k, d + 1), of rows (u, 1)
 
     def _learn(self, records: Records, loss: str, classes: int) -> np.ndarray:
         """Parameters (k, d + 1) from records and their labels."""
@@ -463,7 +576,27 @@ class PrivateLinear(PrivateEstimator):
             return plan(request, facts, trust)
 
         parameters = np.asarray(self._run(records, planned)[0].value, float)
+        self._learnt_loss = loss
         return parameters.T if parameters.ndim == 2 else parameters[None, :]
+
+    def _prediction(self) -> "Prediction":
+        from unisono.models.linear import linear_prediction
+
+        return linear_prediction(
+            self._inputs,
+            self._encoded_names,
+            self._scaling,
+            self._parameters,
+            self._learnt_loss,
+            tuple(np.asarray(getattr(self, "classes_", ())).tolist()),
+        )
+
+    def _result_kept(self) -> dict[str, Any]:
+        slopes, intercepts = self._scaling.coefficients(self._parameters)
+        if len(slopes) > 1:
+            return {}
+        weights = dict(zip(self._encoded_names, map(float, slopes[0]), strict=True))
+        return {"intercept": float(intercepts[0]), "weights": weights}
 
 
 def unknown_bounds(bounds: Any, name: str) -> bool:

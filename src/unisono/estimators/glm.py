@@ -42,6 +42,7 @@ from unisono.models.summary import RegressionSummary
 
 if TYPE_CHECKING:  # JAX is imported when a model is really fitted
     from unisono.models.glm import Regression
+    from unisono.models.prediction import Prediction
     from unisono.problems.glm import GeneralizedLinear
     from unisono.scaling import PrivateRanges
 
@@ -111,6 +112,7 @@ class PrivateGLM(PrivateEstimator):
         ),
     )
     _pure = False
+    _model = "glm"
     _beside: _Beside | None = None
 
     def __init__(
@@ -518,6 +520,38 @@ class PrivateGLM(PrivateEstimator):
         if exposure is not None:
             scores = scores + np.log(_column("exposure", exposure, len(X)))
         return np.asarray(scores)
+
+    def _prediction(self) -> "Prediction":
+        from unisono.models.glm import glm_prediction
+
+        classes = tuple(self.classes_.tolist()) if self.family == "binomial" else ()
+        return glm_prediction(
+            self.family,
+            self.inference_,
+            self._limits(self.n_features_in_),
+            self._inputs,
+            classes,
+        )
+
+    def _kept_limits(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._limits(self.n_features_in_)
+
+    def _settings_kept(self) -> dict[str, Any]:
+        return {"family": self.family}
+
+    def _result_kept(self) -> dict[str, Any]:
+        from unisono.models.glm import LINKS, RATIOS, notes
+
+        return {
+            "family": self.family,
+            "link": LINKS[self.family],
+            "ratio": RATIOS[self.family],
+            "confidence": 0.95,
+            "coefficients": self.inference_.to_json(0.95),
+            "names": list(self.names_),
+            "covariance": self.inference_.covariance.tolist(),
+            "note": " ".join(notes(self.inference_, self.family)),
+        }
 
     def predict(self, X: Any, offset: Any = None, exposure: Any = None) -> np.ndarray:
         """The likelier label of every row (binomial), or its expected target; counts are those of

@@ -1,7 +1,7 @@
 """What Bayesian estimators share: from a private run to a posterior in the user's units."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from unisono.estimators.statements import DrownedByNoise, NotConverged
 from unisono.models.posterior import NOT_CONVERGED, Posterior, drowned, posterior_of
 
 if TYPE_CHECKING:
+    from unisono.models.prediction import Prediction
     from unisono.releases.algorithm import Method
 
 SHARED = (
@@ -46,6 +47,7 @@ class BayesianEstimator(PrivateEstimator):
     noise_aware: bool
     engine: str
     _posterior: Posterior  # of θ in scaled units
+    posterior_: Posterior  # in the user's
 
     def _method(self, facts: Facts, trust: Trust, promise: Privacy) -> tuple["Method", Refine]:
         """The algorithm, and what makes its answer aware of the noise."""
@@ -86,6 +88,22 @@ class BayesianEstimator(PrivateEstimator):
         shift = np.zeros(len(matrix))
         shift[-1] = offset
         return self._posterior.mapped(matrix, shift, self._posterior.names)
+
+    def _by_posterior(self, link: str, **more: Any) -> "Prediction":
+        """How it predicts, by the posterior of scaled coefficients."""
+        from unisono.models.bayesian import posterior_prediction
+
+        return posterior_prediction(
+            self._inputs, self._encoded_names, self._scaling, self._posterior, link, **more
+        )
+
+    def _result_kept(self) -> dict[str, Any]:
+        found = self.posterior_
+        kept: dict[str, Any] = {"mean": dict(zip(found.names, map(float, found.mean), strict=True))}
+        if found.noise_aware:
+            kept["std"] = dict(zip(found.names, map(float, found.std), strict=True))
+            kept["learnt"] = dict(zip(found.names, map(bool, found.learnt), strict=True))
+        return kept | {"noise_aware": found.noise_aware, "note": " ".join(found.notes)}
 
     def _latent(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of θ·row (n,)."""

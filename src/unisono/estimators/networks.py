@@ -8,7 +8,7 @@ half of the iterates is averaged.
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import softmax
@@ -39,6 +39,9 @@ from unisono.estimators.schedules import (
 )
 from unisono.estimators.statements import UNBOUNDED_TARGETS, UnboundedFeatures
 
+if TYPE_CHECKING:
+    from unisono.models.prediction import Prediction
+
 _PARAMETERS = (
     "hidden : sizes of the layers between rows and scores.",
     'activation : "tanh", "relu", "softplus", "sigmoid" or "identity".',
@@ -61,6 +64,7 @@ class PrivateNetwork(PrivateEstimator):
 
     _pure = False
     _centred = "away from zero"
+    _model = "network"
 
     hidden: Any
     activation: str
@@ -119,6 +123,23 @@ class PrivateNetwork(PrivateEstimator):
         self, scale: UnitScaling, X: np.ndarray, labels: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         return scale.whole(X), labels
+
+    def _prediction(self) -> "Prediction":
+        from unisono.models.network import network_prediction
+
+        classes = tuple(np.asarray(getattr(self, "classes_", ())).tolist())
+        return network_prediction(
+            self._inputs,
+            self._encoded_names,
+            self._scaling,
+            self.parameters_,
+            self.activation,
+            classes,
+            None if classes else self._targets,
+        )
+
+    def _settings_kept(self) -> dict[str, Any]:
+        return {"hidden": list(_sizes(self.hidden)), "activation": self.activation}
 
     def _outputs(self, X: Any) -> np.ndarray:
         """Scores (n, classes) or values (n,), in 64 bits: alike in whatever company a row comes."""

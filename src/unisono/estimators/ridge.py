@@ -22,6 +22,7 @@ class PrivateRidge(RegressorMixin, PrivateLinear):
         ("bounds", "target_bounds", "relation", "trust", *ALGORITHM, *PARTIES),
         (COEFFICIENTS,),
     )
+    _model = "linear-regression"
 
     def __init__(
         self,

@@ -51,6 +51,10 @@ PREDICTABLE = (
     "a SIMULATION: with a seed the noise is predictable, and whoever knows the seed subtracts it, "
     "so there is no privacy; leave the seed (random_state) out for real records"
 )
+WITHOUT_LEDGER = (
+    "pickled without its ledger, whose secrets are no part of a model: it predicts, and refuses to "
+    "fit again until a ledger is given (set_params(ledger=...))"
+)
 UNBOUNDED_TARGETS = (
     "no public bounds of the targets: they were clipped to [-1, 1]; pass target_bounds=(lowest, "
     "highest) known without looking at the data"

@@ -28,7 +28,8 @@ from unisono.models.model import (
     predicts,
     share_of_range,
 )
-from unisono.models.posterior import Posterior, posterior_of
+from unisono.models.posterior import NO_INTERVALS, Posterior, posterior_of
+from unisono.models.prediction import Scores
 from unisono.problems.bayesian import BayesianProblem, GaussianRegression
 from unisono.problems.likelihoods import likelihood_named
 from unisono.releases.algorithm import AlgorithmKind, RowScale
@@ -82,8 +83,22 @@ def pose_linear(
         rows, labels = arrays
         return share_of_range(rows @ _posterior(value, frame, problem).mean, labels)
 
+    def prediction(study: Study, result: Result) -> Scores:
+        return posterior_prediction(
+            tuple(schema.features),
+            frame.names,
+            scale,
+            _posterior(result.value, frame, problem, algorithm, study),
+            "identity",
+            centre=targets.centre,
+            half=targets.half,
+            spread=spread * targets.half,
+        )
+
     settings = algorithm.suggest(problem, RowScale(features, frame.mean_square))
-    return Posed(problem, features, encode, present, score=score, settings=settings)
+    return Posed(
+        problem, features, encode, present, score=score, settings=settings, prediction=prediction
+    )
 
 
 def pose_logistic(
@@ -113,10 +128,51 @@ def pose_logistic(
         middle = _posterior(value, frame, problem).mean
         return (np.where(rows @ middle > 0, 1, -1) == labels).astype(float)
 
+    def prediction(study: Study, result: Result) -> Scores:
+        return posterior_prediction(
+            tuple(schema.features),
+            frame.names,
+            scale,
+            _posterior(result.value, frame, problem, algorithm, study),
+            config.link,
+            labels=frame.classes,
+            divided=algorithm.unit_rows,
+            averaged=True,
+        )
+
     rule: dict[str, Any] = {}
     if not algorithm.unit_rows:  # rounds: the window then begins where Newton's method arrives
         rule = {"rounds": 12, **for_intervals(likelihood, frame.mean_square)}
-    return Posed(problem, len(frame.names) + 1, encode, present, score=score, settings=rule)
+    return Posed(
+        problem,
+        len(frame.names) + 1,
+        encode,
+        present,
+        score=score,
+        settings=rule,
+        prediction=prediction,
+    )
+
+
+def posterior_prediction(
+    inputs: tuple[str, ...],
+    names: tuple[str, ...],
+    scale: UnitScaling,
+    found: Posterior,
+    link: str,
+    **more: Any,
+) -> Scores:
+    """By the posterior of weights of scaled rows; chances are averaged over it."""
+    return Scores.linear(
+        inputs,
+        names,
+        scale,
+        found.mean[None, :],
+        link,
+        covariance=found.covariance,
+        silence="" if found.noise_aware else NO_INTERVALS.removeprefix("no intervals: "),
+        **more,
+    )
 
 
 def choose_linear(config: Any, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:
@@ -150,6 +206,7 @@ BAYESIAN_LINEAR_REGRESSION = ModelKind(
     ),
     notes=_notes,
     task="posterior",
+    prediction=Scores,
 )
 BAYESIAN_LOGISTIC_REGRESSION = ModelKind(
     "bayesian-logistic-regression",
@@ -164,6 +221,7 @@ BAYESIAN_LOGISTIC_REGRESSION = ModelKind(
     ),
     notes=_notes,
     task="posterior",
+    prediction=Scores,
 )
 
 

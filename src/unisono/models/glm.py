@@ -16,7 +16,7 @@ from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
 from unisono.data.columns import Feature, NamedColumn, NumericColumn
 from unisono.data.encoding import Frame, Values
-from unisono.data.scaling import Targets
+from unisono.data.scaling import Targets, UnitScaling
 from unisono.data.schema import Schema
 from unisono.models.inference import Inference, determined
 from unisono.models.model import (
@@ -29,10 +29,12 @@ from unisono.models.model import (
     columns_in_words,
     share_of_range,
 )
+from unisono.models.prediction import Offset, Scores
 from unisono.problems.glm import Columns, GeneralizedLinear
 from unisono.releases.algorithm import AlgorithmKind
 
 RATIOS = {"binomial": "odds ratio", "gaussian": "", "poisson": "rate ratio"}
+_INVERSE = {"binomial": "logistic", "gaussian": "identity", "poisson": "exp"}
 LINKS = {"binomial": "log-odds", "gaussian": "mean", "poisson": "log-rate"}
 _FAMILY = (
     "How the target varies: binomial (two values), gaussian (a number), poisson (counts). Left "
@@ -179,6 +181,36 @@ class Regression(NamedTuple):
         )
 
 
+def glm_prediction(
+    family: str,
+    found: Inference,
+    limits: tuple[np.ndarray, np.ndarray],
+    inputs: tuple[str, ...],
+    classes: tuple[Any, ...] = (),
+    offset: Offset | None = None,
+) -> Scores:
+    """Scores of features that are clipped to these lowest and highest values (d,), with the
+    covariance of the coefficients; what is not determined counts as the weak prior has it."""
+    low, high = limits
+    middle, half = (low + high) / 2, np.maximum((high - low) / 2, 1e-12)
+    # With x = middle + half u, coefficients (intercept, slopes) of x become those of (u, 1).
+    width = len(middle)
+    matrix = np.zeros((width + 1, width + 1))
+    matrix[:width, 1:] = np.diag(half)
+    matrix[width] = np.concatenate([[1.0], middle])
+    return Scores.linear(
+        inputs,
+        found.names[1:],
+        UnitScaling(middle, half, None),
+        (matrix @ found.estimate)[None, :],
+        _INVERSE[family],
+        labels=classes,
+        covariance=matrix @ found.covariance @ matrix.T,
+        silence="",
+        offset=offset,
+    )
+
+
 def _doubts(problem: GeneralizedLinear, found: Fitted) -> tuple[str, ...]:
     """Few rounds of Newton's method from the intercept alone do not reach where scores spread very
     widely, as they do without end where classes are separated. Columns count as if they were
@@ -272,7 +304,16 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
     def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
         return _scored(problem, value, arrays[0])
 
-    return Posed(problem, problem.width, encode, present, score=score)
+    def prediction(study: Study, result: Result) -> Scores:
+        name = config.exposure or config.offset
+        offset = None if name is None else Offset(name, config.exposure is not None)
+        found = made.read(study, result.value)
+        limits = (made.middle - made.half, made.middle + made.half)
+        return glm_prediction(
+            family, found, limits, tuple(frame.schema.features), frame.classes, offset
+        )
+
+    return Posed(problem, problem.width, encode, present, score=score, prediction=prediction)
 
 
 def described(feature: Feature) -> dict[str, Any]:
@@ -379,6 +420,7 @@ GLM = ModelKind(
     learns=_learns,
     faults=faults,
     draft=draft,
+    prediction=Scores,
 )
 
 __all__ = [
@@ -389,6 +431,7 @@ __all__ = [
     "column_layout",
     "described",
     "exposure_ends",
+    "glm_prediction",
     "notes",
     "regression",
 ]

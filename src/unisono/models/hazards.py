@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono.algorithms.hazard_scoring import fitted, terms_for
+from unisono.algorithms.hazard_scoring import FittedHazards, fitted, terms_for
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
@@ -20,6 +20,7 @@ from unisono.models.glm import column_layout, described
 from unisono.models.inference import Inference, determined
 from unisono.models.kaplan_meier import EventConfig, draft, event_faults, event_times
 from unisono.models.model import Choice, Fault, ModelKind, Posed, Target, columns_in_words
+from unisono.models.prediction import HazardRatio
 from unisono.problems.survival import ProportionalHazards
 from unisono.releases.algorithm import AlgorithmKind
 
@@ -61,11 +62,11 @@ def pose(
         # Who misses anything says nothing at all.
         return (np.where(np.isfinite(whole).all(axis=1, keepdims=True), whole, np.nan),)
 
-    def present(study: Study, result: Result) -> dict[str, Any]:
+    def read(study: Study, result: Result) -> tuple[FittedHazards, Inference]:
         found = fitted(terms_for(study), result.value)
         slopes = np.diag(1 / (found.scale * half))
         matrix = np.concatenate([np.zeros((len(slopes), pieces)), slopes], axis=1)
-        inference = Inference(
+        return found, Inference(
             tuple(frame.names),
             matrix @ found.theta,
             matrix @ found.covariance @ matrix.T,
@@ -73,6 +74,23 @@ def pose(
             determined(found.covariance, found.prior, matrix),
             RATIO,
         )
+
+    def prediction(study: Study, result: Result) -> HazardRatio:
+        found, inference = read(study, result)
+        return HazardRatio(
+            tuple(frame.schema.features),
+            frame.names,
+            middle - half,
+            middle + half,
+            middle + half * found.centre,
+            inference.estimate,
+            inference.covariance,
+            horizon * found.ends,
+            np.exp(found.theta[:pieces]) / horizon,
+        )
+
+    def present(study: Study, result: Result) -> dict[str, Any]:
+        found, inference = read(study, result)
         return {
             "family": "proportional hazards",
             "link": "log-hazard",
@@ -91,7 +109,7 @@ def pose(
             "note": " ".join(_notes(inference, horizon)),
         }
 
-    return Posed(problem, problem.features + 2, encode, present)
+    return Posed(problem, problem.features + 2, encode, present, prediction=prediction)
 
 
 def _baseline(
@@ -138,6 +156,7 @@ HAZARDS = ModelKind(
     faults=faults,
     draft=draft,
     describes=True,
+    prediction=HazardRatio,
 )
 
 __all__ = ["HAZARDS", "HazardsConfig"]

@@ -22,6 +22,7 @@ from unisono.models.model import (
     Target,
     columns_in_words,
 )
+from unisono.models.prediction import NearestCentre
 from unisono.problems.columns import ClusteredColumns
 from unisono.releases.algorithm import AlgorithmKind
 
@@ -59,7 +60,12 @@ def pose(
             "confidence": found.confidence,
         }
 
-    return Posed(problem, len(columns), encode, present)
+    def prediction(study: Study, result: Result) -> NearestCentre:
+        found = clustering.read_clusters(problem, study, result)
+        ranges = np.array([high - low for low, high in bounds])
+        return NearestCentre(tuple(columns), tuple(columns), found.centres, ranges)
+
+    return Posed(problem, len(columns), encode, present, prediction=prediction)
 
 
 def choose(config: Any, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:
@@ -89,4 +95,5 @@ K_MEANS = ModelKind(
     learns,
     faults=faults,
     draft=lambda schema: "clusters = 3\n",
+    prediction=NearestCentre,
 )

@@ -270,6 +270,7 @@ KAPLAN_MEIER = ModelKind(
     faults=faults,
     draft=draft,
     describes=True,
+    silent="its curves are of groups and say nothing of single records: learn hazards for that",
 )
 
 __all__ = [

@@ -13,6 +13,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
 from unisono.data.encoding import Frame, Values
+from unisono.data.scaling import UnitScaling
 from unisono.data.schema import Schema
 from unisono.models.model import (
     Choice,
@@ -23,6 +24,7 @@ from unisono.models.model import (
     predicts,
     share_of_range,
 )
+from unisono.models.prediction import Scores
 from unisono.problems.linear import LinearLoss, MarginLoss, linear_loss
 from unisono.releases.algorithm import AlgorithmKind
 
@@ -38,6 +40,10 @@ _CLASSES = (
     f"{SCORES}. The sign of intercept + weights · values, or the largest of several scores, is the "
     "predicted class"
 )
+
+
+# What a loss makes of scores: a support vector machine has no probabilities.
+_LINKS = {"logistic": "logistic", "huber-svm": "sign", "squares": "identity"}
 
 
 class LinearConfig(ModelConfig):
@@ -66,12 +72,22 @@ def posed(loss: str, schema: Schema) -> Posed:
         # Least squares divides both sides of a record's equation by the row's length.
         return rows, labels if frame.classes else labels / lengths
 
-    def present(study: Study, result: Result) -> dict[str, Any]:
+    def found_by(result: Result) -> np.ndarray:
+        """Parameters (k, d + 1) for rows (u, 1), in the units of a target that is a number."""
         found = np.asarray(result.value, float)
         parameters = found.T if found.ndim == 2 else found[None, :]
         if not frame.classes:
             parameters = frame.targets.half * parameters
             parameters[:, -1] += frame.targets.centre
+        return parameters
+
+    def prediction(study: Study, result: Result) -> Scores:
+        return linear_prediction(
+            tuple(schema.features), frame.names, scale, found_by(result), loss, frame.classes
+        )
+
+    def present(study: Study, result: Result) -> dict[str, Any]:
+        parameters = found_by(result)
         slopes, intercepts = scale.coefficients(parameters)
         models = [
             {
@@ -100,7 +116,30 @@ def posed(loss: str, schema: Schema) -> Posed:
         # A row (u, 1) / r ends in 1 / r: multiplied by r, both sides are the record's own again.
         return share_of_range(scores / rows[:, -1], labels / rows[:, -1])
 
-    return Posed(problem, len(frame.names) + 1, encode, present, score=score)
+    return Posed(problem, len(frame.names) + 1, encode, present, score=score, prediction=prediction)
+
+
+def linear_prediction(
+    inputs: tuple[str, ...],
+    names: tuple[str, ...],
+    scale: UnitScaling,
+    parameters: np.ndarray,
+    loss: str,
+    classes: tuple[Any, ...],
+) -> Scores:
+    """Classes by scores of rows that are divided by their length, as they were learnt from; numbers
+    by rows as they are, since both sides of each equation were divided."""
+    link = "softmax" if len(classes) > 2 else _LINKS[loss]
+    return Scores.linear(
+        inputs,
+        names,
+        scale,
+        parameters,
+        link,
+        labels=classes,
+        divided=bool(classes),
+        silence="its weights are scores for prediction, whose errors are not known",
+    )
 
 
 def _kind(
@@ -124,6 +163,7 @@ def _kind(
             "Its weights will be scores for prediction, not effects or log-odds.",
         ),
         task=task,
+        prediction=Scores,
     )
 
 

@@ -21,6 +21,7 @@ from unisono.data.columns import NamedColumn, NumericColumn
 from unisono.data.encoding import Values
 from unisono.data.schema import Schema
 from unisono.errors import InvalidInput
+from unisono.models.prediction import Prediction
 from unisono.releases.algorithm import AlgorithmKind
 
 # Where in a model's section something is wrong, and what.
@@ -62,7 +63,8 @@ class Posed:
     judges a result record by record, from its arrays: (n,) in [0, 1], where the target is a
     category 1 for a right prediction and 0 for a wrong one, where it is a number the absolute error
     as a share of the target's range. `settings` are what the model suggests to the algorithm where
-    nobody says otherwise. `planned`: the answers that a plan states the errors of, where what is
+    nobody says otherwise. `prediction` is how a result predicts, in the form that its kind names.
+    `planned`: the answers that a plan states the errors of, where what is
     presented has other ones than `answers`, each with what its error is compared with.
     """
 
@@ -74,6 +76,7 @@ class Posed:
     score: Callable[[Any, tuple[np.ndarray, ...]], np.ndarray] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     planned: Callable[[Study, Result], list[tuple[dict[str, Any], float]]] | None = None
+    prediction: Callable[[Study, Result], Prediction] | None = None
 
 
 def _no_faults(config: Any, schema: Schema) -> Iterator[Fault]:
@@ -86,7 +89,8 @@ class ModelKind:
     problems can learn it.
 
     `choose` is the published rule behind the algorithm "auto". `learns` says what is learnt, as a
-    phrase; `notes` what a reader of the result should know beforehand, given the algorithm;
+    phrase; `prediction` is the form in which it predicts, and `silent` says why it does not where
+    it has none; `notes` what a reader of the result should know beforehand, given the algorithm;
     `faults` what the schema or the settings lack; `draft` writes the settings that have no default,
     as TOML, for `unisono init`. `task` is what the planner calls it. One that has a target and only
     `describes` it predicts nothing of single records, and has no score.
@@ -105,6 +109,8 @@ class ModelKind:
     draft: Callable[[Schema], str] = lambda schema: ""
     task: str = ""
     describes: bool = False
+    prediction: type[Prediction] | None = None
+    silent: str = ""
 
     @property
     def predicts(self) -> bool:

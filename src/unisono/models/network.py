@@ -8,6 +8,7 @@ of a fixed public seed and v the variance that He's or Glorot's rule asks for,
 """
 
 import math
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
@@ -18,6 +19,7 @@ from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
 from unisono.data.encoding import Frame, Values
+from unisono.data.scaling import Targets, UnitScaling
 from unisono.data.schema import Schema
 from unisono.errors import InvalidInput
 from unisono.models.model import (
@@ -29,6 +31,7 @@ from unisono.models.model import (
     predicts,
     share_of_range,
 )
+from unisono.models.prediction import Layer, Scores
 from unisono.problems.networks import mlp
 from unisono.problems.record_loss import RecordLoss
 from unisono.releases.algorithm import AlgorithmKind
@@ -124,7 +127,48 @@ def pose(
             return (np.argmax(found, axis=1) == labels).astype(float)
         return share_of_range(found, labels)
 
-    return Posed(problem, width, encode, present, arrays, score)
+    def prediction(study: Study, result: Result) -> Scores:
+        return network_prediction(
+            tuple(schema.features),
+            frame.names,
+            scale,
+            result.value.parameters,
+            config.activation,
+            frame.classes,
+            None if frame.classes else frame.targets,
+        )
+
+    return Posed(problem, width, encode, present, arrays, score, prediction=prediction)
+
+
+def network_prediction(
+    inputs: tuple[str, ...],
+    names: tuple[str, ...],
+    scale: UnitScaling,
+    parameters: Mapping[str, Mapping[str, Any]],
+    activation: str,
+    classes: tuple[Any, ...],
+    targets: Targets | None,
+) -> Scores:
+    """Dense layers over rows (u, 1), in their order."""
+    layers = tuple(
+        Layer(np.asarray(own["weights"]), np.asarray(own["bias"]))
+        for own in (parameters[f"dense{place}"] for place in range(len(parameters)))
+    )
+    return Scores(
+        inputs,
+        names,
+        scale.shift,
+        scale.scale,
+        layers,
+        "softmax" if classes else "identity",
+        labels=classes,
+        norm=scale.norm,
+        activation=activation,
+        centre=0.0 if targets is None else targets.centre,
+        half=1.0 if targets is None else targets.half,
+        silence="a network does not know its errors",
+    )
 
 
 def choose(config: Any, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:
@@ -144,4 +188,5 @@ NETWORK = ModelKind(
     choose,
     learns=lambda config, schema: predicts("a small neural network", schema),
     task="network",
+    prediction=Scores,
 )

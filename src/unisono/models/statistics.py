@@ -213,6 +213,7 @@ STATISTICS = ModelKind(
     faults=faults,
     draft=draft,
     task="mean",
+    silent="statistics are answers about all records together",
 )
 
 

@@ -172,4 +172,5 @@ TABLE_ONE = ModelKind(
     faults=faults,
     draft=draft,
     task="mean",
+    silent="a table describes all records together",
 )

@@ -32,111 +32,24 @@ from pathlib import Path
 from typing import Any, Literal
 
 from unisono.core import journal
+from unisono.core.documents import (
+    ARRAYS,
+    CERTIFICATE,
+    RESULT,
+    Document,
+    no_link,
+    other_format,
+)
+from unisono.core.documents import write as write
 from unisono.errors import InvalidInput
 
 LINES = 2000  # of a timeline: the latest ones, and at most as many of those before
 State = Literal["running", "finished", "failed"]
 
 
-# ------------------------------------------------------------------ files
-
-
-def write(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Replace a file: whoever reads sees the old one or the new one."""
-    journal.replace(path, content, mode)
-
-
-def no_link(name: str, flags: int) -> int:
-    """Opens a file that is its owner's, and no link that somebody laid in its place."""
-    return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-
-
-@dataclass(frozen=True)
-class Document:
-    """A JSON document of a run: its file and its format."""
-
-    file: str
-    format: str
-
-    def exists(self, folder: Path) -> bool:
-        return (folder / self.file).exists()
-
-    def write(self, folder: Path, content: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace the document; returns it as it was written, with its format."""
-        whole = {"format": self.format, **content}
-        if whole["format"] != self.format:
-            raise InvalidInput(
-                f"{self.file} is of format {self.format!r}, not {whole['format']!r}: write it "
-                "under its own name"
-            )
-        write(folder / self.file, json.dumps(whole, indent=1, allow_nan=False).encode())
-        return whole
-
-    def read(self, folder: Path) -> dict[str, Any] | None:
-        """The document with its format, None where there is none yet; another one is refused."""
-        path = folder / self.file
-        try:
-            return self._understood(path.read_bytes())
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise journal.unavailable(path, error) from None
-        except _Damaged:
-            raise InvalidInput(
-                f"{path} is damaged: remove it, or restore it from a backup"
-            ) from None
-        except _OtherFormat as other:
-            raise InvalidInput(
-                f"{path} {other}: read it with the version of unisono that wrote it"
-            ) from None
-
-    def look(self, folder: Path, damaged: list[str]) -> dict[str, Any] | None:
-        """As `read`, for those who only look on: what cannot be read is named, and left out."""
-        try:
-            return self._understood((folder / self.file).read_bytes())
-        except _Damaged:
-            damaged.append(self.file)
-        except _OtherFormat as other:
-            damaged.append(f"{self.file} ({other})")
-        except OSError:
-            pass
-        return None
-
-    def content(self, folder: Path) -> dict[str, Any] | None:
-        """What was written, without the format; see `read`."""
-        found = self.read(folder)
-        return None if found is None else {k: v for k, v in found.items() if k != "format"}
-
-    def _understood(self, text: bytes) -> dict[str, Any]:
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError):
-            raise _Damaged from None
-        if not isinstance(found, dict):
-            raise _Damaged
-        if found.get("format") != self.format:
-            raise _OtherFormat(_other_format(found, self.format))
-        return found
-
-
-def _other_format(found: Mapping[str, Any], known: str) -> str:
-    said = f"is of format {found['format']!r:.60}" if "format" in found else "names no format"
-    return f"{said}, where {known!r} is read"
-
-
-class _Damaged(Exception):
-    """No JSON object."""
-
-
-class _OtherFormat(Exception):
-    """Which format a document has, and which is read."""
-
-
 HEADING = Document("run.json", "unisono-run-1")
 PROGRESS = Document("progress.json", "unisono-progress-1")
 BUDGETS = Document("budgets.json", "unisono-budgets-1")
-RESULT = Document("result.json", "unisono-result-2")
-CERTIFICATE = Document("certificate.json", "unisono-certificate-1")
 EVALUATION = Document("evaluation.json", "unisono-evaluation-1")
 TRANSCRIPT = Document("transcript.json", "unisono-transcript-1")
 ATTACKS = Document("attacks.json", "unisono-attacks-1")
@@ -148,7 +61,7 @@ SIGNATURE = Document("signature.json", "unisono-signature-1")
 
 STUDY, ROSTER = "study.toml", "roster.toml"
 TIMELINE, TIMELINE_FORMAT = "timeline.jsonl", "unisono-timeline-1"
-ARRAYS, CERTIFICATE_TEXT = "result.npz", "certificate.txt"
+CERTIFICATE_TEXT = "certificate.txt"
 CHECKPOINT, SERVER_CHECKPOINT = "run.checkpoint", "server.checkpoint"
 # There is a result, and its private test is not over.
 PENDING = "evaluation.pending"
@@ -348,7 +261,7 @@ def _lines(path: Path, damaged: list[str]) -> tuple[tuple[Mapping[str, Any], ...
         except (ValueError, RecursionError):
             break
         if isinstance(read, dict) and read.get("format") != TIMELINE_FORMAT:
-            damaged.append(f"{path.name} ({_other_format(read, TIMELINE_FORMAT)})")
+            damaged.append(f"{path.name} ({other_format(read, TIMELINE_FORMAT)})")
             break
         found.append(read)
     return tuple(found), every > 1

@@ -33,6 +33,7 @@ from unisono.data.people import as_records, as_rows, by_person, one_of_each
 from unisono.data.streams import RecordStream
 from unisono.engines.streaming import streamable
 from unisono.errors import InvalidInput, PrivacyViolation
+from unisono.models.fitted import fitted_document
 from unisono.models.model import Posed, Target
 from unisono.models.registry import algorithms_for
 from unisono.planning.noise import SWAMPED, noise_of
@@ -308,6 +309,17 @@ class Built:
             "What the records of a person teach together counts as much as one record's, at most: "
             "people with many records count for less than their records would."
         )
+
+    def fitted(
+        self, result: Result, known: Mapping[str, np.ndarray]
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """The model that a result is, for whoever predicts with it later, and arrays that are too
+        large for JSON beside those that are `known`."""
+        how = self.posed.prediction
+        prediction = None if how is None else how(self.study, result)
+        file = self.known_file
+        settings = file.model_settings.model_dump(mode="json")
+        return fitted_document(file.model.name, settings, file.data, prediction, known)
 
     def arrays(self, result: Result) -> dict[str, np.ndarray]:
         """What belongs into an .npz file, by name; empty where JSON says it all."""

@@ -19,6 +19,7 @@ share the records. Records that miss their outcome count nowhere. How the budget
 fixed: tables of scores, which have many cells, get most.
 """
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -412,7 +413,7 @@ def evaluated_json(found: Evaluated) -> dict[str, Any]:
             "group": one.group,
             "records": one.records,
             "metrics": [metric(own) for own in one.metrics],
-            **{name: list(value) for name, value in drawn.items() if value},
+            **{name: json.loads(json.dumps(own)) for name, own in drawn.items() if own},
         }
 
     return {

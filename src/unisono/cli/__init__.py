@@ -18,6 +18,7 @@ from unisono.cli.audit import audit
 from unisono.cli.check import check
 from unisono.cli.dashboard import dashboard
 from unisono.cli.doctor import doctor
+from unisono.cli.evaluate import evaluate
 from unisono.cli.init import init
 from unisono.cli.ledger import app as ledger_commands
 from unisono.cli.plan import plan
@@ -45,6 +46,7 @@ Examples:
   unisono policy init --budget 6 a.csv        what may all studies ever take?
   unisono run study.toml --data folder        run it on this machine
   unisono predict study.run new.csv           use what was learnt
+  unisono evaluate study.run --data folder    how good is it, on other records?
   unisono query a.csv b.csv --mean age ...    ask several parties at once
   unisono local-cluster study.toml --data f   as between machines, on this one
   unisono coordinate study.toml               run a study's server
@@ -97,7 +99,7 @@ app = typer.Typer(
 )
 _COMMANDS: dict[str, list[Callable[..., None]]] = {
     "Before anything is spent": [models, algorithms, plan, init, check, schema],
-    "Ask and learn": [query, run, predict],
+    "Ask and learn": [query, run, predict, evaluate],
     "Between machines": [
         deploy.keygen,
         deploy.roster,

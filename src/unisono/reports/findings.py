@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from unisono.algorithms.estimates import UNDETERMINED
+from unisono.algorithms.evaluation_text import clear_gaps, header, learnt_from, metric_row
 from unisono.algorithms.survival_curves import (
     curve_rows,
     log_rank_text,
@@ -28,6 +29,7 @@ from unisono.reports.blocks import (
     Bells,
     Block,
     Code,
+    Curves,
     FactList,
     Forest,
     Intervals,
@@ -227,6 +229,62 @@ def _table_one(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     caption = f"Table 1. Characteristics of the records{f' by {by}' if by else ''}"
     rows = [(row.label, row.inner, row.cells) for row in made.rows]
     return [JournalTable(caption, made.header, rows), Text(made.note, "note")]
+
+
+# ------------------------------------------------------------- evaluations
+
+
+def _judged(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
+    found, sure = result["evaluation"], float(result["confidence"])
+    judged, head = result["judged"], header(float(result["confidence"]))
+    blocks: list[Block] = [
+        Text(
+            f"How well the {judged['model']} “{judged['title']}” predicts {result['target']}, by "
+            f"about {max(0.0, float(found['records'])):.0f} records that were asked once. "
+            "Intervals count sampling, the noise of privacy and bins."
+        ),
+        ReportGrid("Metrics", head, [metric_row(own) for own in found["metrics"]]),
+    ]
+    if found.get("roc"):
+        blocks.append(_roc(found["roc"]))
+    if found.get("calibration"):
+        blocks.append(_calibrated(found["calibration"], sure))
+    for one in found["groups"]:
+        title = f"{result['by']}: {one['group']}"
+        blocks.append(ReportGrid(title, head, [metric_row(own) for own in one["metrics"]]))
+    clear = clear_gaps(found)
+    if clear:
+        rows = [metric_row(own) for own in clear]
+        blocks.append(ReportGrid("Differences whose intervals leave out zero", head, rows))
+    elif found["gaps"]:
+        blocks.append(Text("No difference between the groups is clear of zero."))
+    said = learnt_from(result)
+    if said:
+        blocks.insert(0, Text(_sentence(said)))
+    return [*blocks, Text(_sentence(result.get("note", "")), "note")]
+
+
+def _roc(points: Sequence[Sequence[float]]) -> Block:
+    rising = [(float(x), float(y)) for x, y in points]
+    return Curves(
+        "ROC",
+        {"the model": rising, "chance": [(0.0, 0.0), (1.0, 1.0)]},
+        "share of records without the outcome that are called to have it",
+        "share of those with it",
+        "Read off noisy counts: small steps are noise.",
+    )
+
+
+def _calibrated(bins: Sequence[Mapping[str, float]], sure: float) -> Block:
+    shown = [
+        DrawnInterval(f"score {one['score']:.2f}", one["share"], one["low"], one["high"])
+        for one in bins
+    ]
+    return Intervals(
+        "Calibration: the share with the outcome, by score",
+        shown,
+        f"{share(sure)} intervals; where they leave out the score, chances are off.",
+    )
 
 
 # ------------------------------------------------------------- survival
@@ -604,6 +662,7 @@ def _clusters(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
 
 _KINDS = {
     "table": _table_one,
+    "evaluation": _judged,
     "answers": _answers,
     "kaplan_meier": _survival,
     "clusters": _clusters,

@@ -46,6 +46,20 @@ def evaluation_text(found: Document, confidence: float) -> str:
     return "\n".join(parts)
 
 
+def judged_text(result: Document) -> str:
+    """What was judged.
+
+    >>> judged_text({"judged": {"model": "glm", "title": "Who is ill?", "inputs": ["age", "sex"]},
+    ...              "target": "ill"})
+    "how well the glm 'Who is ill?' predicts ill from age, sex"
+    """
+    judged = result["judged"]
+    inputs = [str(one) for one in judged["inputs"]]
+    more = f" and {len(inputs) - 8} more" if len(inputs) > 8 else ""
+    named = f"the {judged['model']} {judged['title']!r}"
+    return f"how well {named} predicts {result['target']} from {', '.join(inputs[:8])}{more}"
+
+
 def learnt_from(result: Document) -> str:
     """What is said where ledgers have paid for the training of the model that is judged."""
     parties = result.get("learnt_from") or []

@@ -7,7 +7,7 @@ from textwrap import indent
 from typing import Any
 
 from unisono.algorithms.estimates import UNDETERMINED, answer_text
-from unisono.algorithms.evaluation_text import evaluation_text, learnt_from
+from unisono.algorithms.evaluation_text import evaluation_text, judged_text, learnt_from
 from unisono.algorithms.survival_curves import as_text as survival_text
 from unisono.algorithms.table_layout import as_text
 from unisono.core.words import NO_GROUP, NOTHING_LEARNT
@@ -73,11 +73,9 @@ def _table(shown: Document) -> tuple[str, Sequence[str]]:
 
 
 def _evaluation(shown: Document) -> tuple[str, Sequence[str]]:
-    judged = shown["judged"]
-    what = f"how well the {judged['model']} {judged['title']!r} predicts {shown['target']}"
     text = evaluation_text(shown["evaluation"], float(shown["confidence"]))
     hidden = ("evaluation", "judged", "target", "by", "confidence", "note", "learnt_from")
-    words = [what, text, learnt_from(shown), str(shown.get("note", ""))]
+    words = [judged_text(shown), text, learnt_from(shown), str(shown.get("note", ""))]
     return "\n".join(one for one in words if one), hidden
 
 

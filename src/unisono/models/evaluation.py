@@ -89,7 +89,12 @@ def pose(
         found: Evaluated = evaluation.read(study, result, config.confidence)
         return {
             "evaluation": evaluated_json(found),
-            "judged": {"title": model.title, "model": model.kind.name, "file": model.file},
+            "judged": {
+                "title": model.title,
+                "model": model.kind.name,
+                "file": model.file,
+                "inputs": list(model.prediction.inputs),
+            },
             "target": schema.target,
             "by": config.by,
             "confidence": config.confidence,

@@ -13,7 +13,13 @@ from itertools import pairwise
 from typing import Any
 
 from unisono.algorithms.estimates import UNDETERMINED
-from unisono.algorithms.evaluation_text import clear_gaps, header, learnt_from, metric_row
+from unisono.algorithms.evaluation_text import (
+    clear_gaps,
+    header,
+    judged_text,
+    learnt_from,
+    metric_row,
+)
 from unisono.algorithms.survival_curves import (
     curve_rows,
     log_rank_text,
@@ -236,11 +242,11 @@ def _table_one(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
 
 def _judged(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     found, sure = result["evaluation"], float(result["confidence"])
-    judged, head = result["judged"], header(float(result["confidence"]))
+    head, what = header(sure), judged_text(result)
     blocks: list[Block] = [
         Text(
-            f"How well the {judged['model']} “{judged['title']}” predicts {result['target']}, by "
-            f"about {max(0.0, float(found['records'])):.0f} records that were asked once. "
+            f"{what[:1].upper()}{what[1:]}, by about {max(0.0, float(found['records'])):.0f} "
+            "records that were asked once. "
             "Intervals count sampling, the noise of privacy and bins."
         ),
         ReportGrid("Metrics", head, [metric_row(own) for own in found["metrics"]]),

@@ -1,6 +1,7 @@
 """An evaluation in words, from its JSON document."""
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
 from unisono.algorithms.estimates import UNDETERMINED
@@ -44,6 +45,20 @@ def evaluation_text(found: Document, confidence: float) -> str:
         "intervals count sampling, noise and bins; privacy: the part of them that is noise"
     )
     return "\n".join(parts)
+
+
+def evaluation_html(found: Document, confidence: float) -> str:
+    """The same as a table for notebooks, of everybody and of every subgroup."""
+    parts = [("", found["metrics"])]
+    parts += [(str(one["group"]), one["metrics"]) for one in found["groups"]]
+    cells = [f"<tr>{''.join(f'<th>{escape(one)}</th>' for one in header(confidence))}</tr>"]
+    for title, metrics in parts:
+        if title:
+            cells.append(f'<tr><th colspan="4">{escape(title)}</th></tr>')
+        for metric in metrics:
+            row = "".join(f"<td>{escape(cell)}</td>" for cell in metric_row(metric))
+            cells.append(f"<tr>{row}</tr>")
+    return f"<table>{''.join(cells)}</table>"
 
 
 def judged_text(result: Document) -> str:

@@ -148,7 +148,7 @@ def evaluate(
 def _judged_classes(
     model: Any,
     X: Any,
-    truth: Sequence[Any],
+    truth: Any,
     evaluation: ClassEvaluation,
     places: np.ndarray | None,
 ) -> np.ndarray:
@@ -168,7 +168,7 @@ def _judged_classes(
 def _judged_numbers(
     model: Any,
     X: Any,
-    truth: Sequence[Any],
+    truth: Any,
     evaluation: NumberEvaluation,
     places: np.ndarray | None,
 ) -> np.ndarray:
@@ -218,8 +218,8 @@ def _scored(model: Any) -> bool:
 
 
 def _knows_spread(model: Any) -> bool:
-    prediction = getattr(model, "prediction", None)
-    return getattr(prediction, "spread", None) is not None and not prediction.silence
+    said = getattr(model, "prediction", None)
+    return getattr(said, "spread", None) is not None and not getattr(said, "silence", "unknown")
 
 
 def _groups(

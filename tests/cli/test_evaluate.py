@@ -38,6 +38,12 @@ def finished(tmp_path_factory):
     return folder
 
 
+def everybody(*seeds):
+    """The records of both parties."""
+    parts = [people(seed, ENOUGH) for seed in seeds]
+    return {name: np.concatenate([np.asarray(p[name]) for p in parts]) for name in parts[0]}
+
+
 def result_of(folder):
     return json.loads((folder / "result.json").read_text())
 
@@ -52,8 +58,7 @@ def test_new_records_are_judged_as_a_textbook_would(finished):
     assert "LEARNT FROM" not in done.output
     found = result_of(finished / "judge.run")
     model = unisono.load(finished / "study.run")
-    parts = [people(seed, ENOUGH) for seed in (10, 11)]
-    columns = {name: np.concatenate([np.asarray(p[name]) for p in parts]) for name in parts[0]}
+    columns = everybody(10, 11)
     said = model.predict(columns)
     shown = {one["name"]: one for one in found["evaluation"]["metrics"]}
     exact = textbook.accuracy_score(columns["ill"], said)
@@ -111,3 +116,45 @@ def test_columns_must_be_declared_as_the_model_knows_them(finished):
     with pytest.raises(InvalidInput, match="declared otherwise"):
         parse_study(text.replace('"age" = { kind = "number", bounds = [0.0, 100.0]',
                                  '"age" = { kind = "number", bounds = [0.0, 90.0]'))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("model", "target", "named"),
+    [
+        ("logistic-regression", "ill", ("AUC", "calibration slope", "f, about")),
+        ("linear-svm", "ill", ("recall of yes", "f, about")),
+        ("linear-regression", "age", ("RMSE", "R²", "f, about")),
+    ],
+)
+def test_records_that_were_kept_out_give_all_metrics(tmp_path, model, target, named):
+    held = '\n[evaluation]\nholdout = 0.4\nepsilon = 40.0\nmetrics = "all"\nby = "sex"\n'
+    text = BIG.replace('target = "ill"', f'target = "{target}"')
+    (tmp_path / "study.toml").write_text(text.replace("logistic-regression", model) + held)
+    for number, name in enumerate(("north", "south")):
+        write(tmp_path / f"{name}.csv", people(number, ENOUGH))
+    done = invoke("run", tmp_path / "study.toml", "--data", tmp_path, "--seed", "3")
+    assert done.exit_code == 0, done.output
+    for words in named:
+        assert words in done.output
+    home = tmp_path / "study.simulation"
+    found = json.loads((home / "evaluation.json").read_text())
+    assert found["low"] <= found["value"] <= found["high"]
+    assert found["metrics"]["records"] == pytest.approx(found["records"], abs=40)
+    assert "Metrics" in (home / "report.html").read_text()
+    if target == "ill":  # as of all records, of which a part was kept out
+        records = everybody(0, 1)
+        right = unisono.load(home).predict(records) == records["ill"]
+        assert found["value"] == pytest.approx(right.mean(), abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ('metrics = "all"\nfile = "test.csv"', "metrics: is about the private test"),
+        ('holdout = 0.2\nepsilon = 1.0\nby = "sex"', 'by: needs metrics = "all"'),
+        ('holdout = 0.2\nepsilon = 1.0\nmetrics = "all"\nby = "age"', "a category is needed here"),
+    ],
+)
+def test_metrics_that_cannot_be_asked_for(more, words):
+    with pytest.raises(InvalidInput, match=words):
+        parse_study(f"{BIG}\n[evaluation]\n{more}\n")

@@ -30,7 +30,7 @@ from unisono.data.schema import Schema
 from unisono.errors import InvalidInput
 from unisono.models.fitted import Portable, portable
 from unisono.models.model import Choice, Fault, ModelConfig, ModelKind, Posed, Target
-from unisono.models.prediction import HazardRatio, NearestCentre, Scores
+from unisono.models.prediction import HazardRatio, NearestCentre, Prediction, Scores
 from unisono.releases.algorithm import AlgorithmKind
 
 # Records that the number of bins is chosen for where nobody says how many there are.
@@ -63,30 +63,82 @@ def _model(text: str) -> Portable:
     return portable(text)
 
 
+Judging = ClassEvaluation | NumberEvaluation
+
+
+def judging(
+    schema: Schema,
+    by: str | None,
+    records: int,
+    privacy: Privacy,
+    *,
+    chances: bool,
+    intervals: bool = False,
+    largest_error: float | None = None,
+) -> Judging:
+    """How a model over these columns is judged; all of it follows from public facts."""
+    groups, complete = _groups(by, schema), _complete(schema)
+    target = schema.columns[schema.target or ""]
+    if isinstance(target, NumericColumn):
+        low, high = target.span
+        largest = largest_error or (high - low) / 4
+        return NumberEvaluation((low, high), largest, intervals, groups=groups, complete=complete)
+    return class_evaluation(schema.classes, records, privacy, groups, complete, scored=chances)
+
+
+def judged_columns(
+    how: Judging,
+    prediction: Prediction,
+    rows: np.ndarray,
+    by: str | None,
+    values: Values,
+    target: str,
+) -> np.ndarray:
+    """What the release adds up, of features (n, d) of records; one that misses what the model needs
+    counts nowhere."""
+    offset = _offset(prediction, values)
+    whole = np.isfinite(rows).all(axis=1)
+    if offset is not None:
+        whole &= np.isfinite(offset)
+        offset = np.where(whole, offset, 0.0)
+    rows = np.where(whole[:, None], rows, 0.0)
+    truth = np.where(whole, values[target], np.nan)
+    group = None if by is None else values[by]
+    if isinstance(how, NumberEvaluation):
+        interval = None
+        if how.intervals:
+            low, high = prediction.interval(rows, 0.95, offset, new=True).T
+            interval = low, high
+        return how.columns(prediction.predict(rows, offset), truth, group, interval)
+    if how.half:
+        chances = prediction.probabilities(rows, offset)
+    else:
+        chances = np.eye(len(how.classes))[prediction.predict(rows, offset)]
+    order = [list(map(str, prediction.classes)).index(one) for one in how.classes]
+    return how.columns(chances[:, order], truth, group)
+
+
 def pose(
     config: EvaluationConfig, schema: Schema, algorithm: AlgorithmKind, privacy: Privacy
 ) -> Posed:
     """One release of what the model's predictions are like."""
     model = _model(config.judged)
-    groups, complete = _groups(config, schema), _complete(config, schema)
-    target = schema.columns[schema.target or ""]
-    evaluation: ClassEvaluation | NumberEvaluation
-    if isinstance(target, NumericColumn):
-        low, high = target.span
-        largest = config.largest_error or (high - low) / 4
-        evaluation = NumberEvaluation(
-            (low, high), largest, _has_intervals(model), groups=groups, complete=complete
-        )
-    else:
-        evaluation = class_evaluation(
-            schema.classes, config.records, privacy, groups, complete, scored=_has_chances(model)
-        )
+    how = judging(
+        schema,
+        config.by,
+        config.records,
+        privacy,
+        chances=_has_chances(model),
+        intervals=_has_intervals(model),
+        largest_error=config.largest_error,
+    )
 
     def encode(values: Values) -> tuple[np.ndarray, ...]:
-        return (_columns(evaluation, model, config, schema, values),)
+        rows, target = model.rows(values), schema.target or ""
+        return (judged_columns(how, model.prediction, rows, config.by, values, target),)
 
     def present(study: Study, result: Result) -> dict[str, Any]:
-        found: Evaluated = evaluation.read(study, result, config.confidence)
+        found: Evaluated = how.read(study, result, config.confidence)
         return {
             "evaluation": evaluated_json(found),
             "judged": {
@@ -100,43 +152,11 @@ def pose(
             "confidence": config.confidence,
         }
 
-    return Posed(evaluation.survey, 5, encode, present)
+    return Posed(how.survey, 5, encode, present)
 
 
-def _columns(
-    evaluation: ClassEvaluation | NumberEvaluation,
-    model: Portable,
-    config: EvaluationConfig,
-    schema: Schema,
-    values: Values,
-) -> np.ndarray:
-    """What the release adds up; a record that misses what the model needs counts nowhere."""
-    rows = model.rows(values)
-    offset = _offset(model, values)
-    whole = np.isfinite(rows).all(axis=1)
-    if offset is not None:
-        whole &= np.isfinite(offset)
-        offset = np.where(whole, offset, 0.0)
-    rows = np.where(whole[:, None], rows, 0.0)
-    truth = np.where(whole, values[schema.target or ""], np.nan)
-    group = None if config.by is None else values[config.by]
-    said = model.prediction
-    if isinstance(evaluation, NumberEvaluation):
-        interval = None
-        if evaluation.intervals:
-            low, high = said.interval(rows, 0.95, offset, new=True).T
-            interval = low, high
-        return evaluation.columns(said.predict(rows, offset), truth, group, interval)
-    if _has_chances(model):
-        chances = said.probabilities(rows, offset)
-    else:
-        chances = np.eye(len(schema.classes))[said.predict(rows, offset)]
-    order = [list(said.classes).index(one) for one in schema.classes]
-    return evaluation.columns(chances[:, order], truth, group)
-
-
-def _offset(model: Portable, values: Values) -> np.ndarray | None:
-    said = model.prediction.offset if isinstance(model.prediction, Scores) else None
+def _offset(prediction: Prediction, values: Values) -> np.ndarray | None:
+    said = prediction.offset if isinstance(prediction, Scores) else None
     if said is None:
         return None
     own = np.asarray(values[said.column], float)
@@ -158,15 +178,15 @@ def _has_intervals(model: Portable) -> bool:
     )
 
 
-def _groups(config: EvaluationConfig, schema: Schema) -> tuple[str, ...]:
-    if config.by is None:
+def _groups(by: str | None, schema: Schema) -> tuple[str, ...]:
+    if by is None:
         return ()
-    column = schema.columns[config.by]
+    column = schema.columns[by]
     assert isinstance(column, NamedColumn)  # `faults` refuses others
     return tuple(map(str, column.levels))
 
 
-def _complete(config: EvaluationConfig, schema: Schema) -> bool:
+def _complete(schema: Schema) -> bool:
     """Whether every record counts, by what is declared."""
     return not any(column.drops or column.incomplete for column in schema.columns.values())
 
@@ -208,14 +228,18 @@ def faults(config: EvaluationConfig, schema: Schema) -> Iterator[Fault]:
         elif own != model.schema.columns[name]:
             words = f"is declared otherwise than in the study that the model '{model.title}' is of"
             yield ("data", "columns", name), f"{words}: declare it as there"
-    if config.by is not None:
-        column = schema.columns.get(config.by)
-        if column is None:
-            known = ", ".join(schema.columns)
-            yield ("model", "by"), f"'{config.by}' is no column: there are {known}"
-        elif not isinstance(column, NamedColumn):
-            words = f"'{config.by}' is a {column.kind}, and a category is needed here"
-            yield ("model", "by"), words
+    yield from group_faults(("model", "by"), config.by, schema)
+
+
+def group_faults(place: tuple[str | int, ...], by: str | None, schema: Schema) -> Iterator[Fault]:
+    """What is wrong with the column of subgroups, if there is one."""
+    if by is None:
+        return
+    column = schema.columns.get(by)
+    if column is None:
+        yield place, f"'{by}' is no column: there are {', '.join(schema.columns)}"
+    elif not isinstance(column, NamedColumn):
+        yield place, f"'{by}' is a {column.kind}, and a category is needed here"
 
 
 def draft(schema: Schema) -> str:

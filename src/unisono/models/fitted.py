@@ -223,7 +223,7 @@ class Portable(NamedTuple):
 
     def rows(self, values: Values) -> np.ndarray:
         """Features (n, d) of records whose columns are declared as the model's."""
-        return self.prediction.rows(_features(self.schema, self.prediction), values)
+        return self.prediction.rows(features_of(self.schema, self.prediction), values)
 
 
 def portable_text(model: "FittedModel") -> str:
@@ -291,12 +291,12 @@ def _require_columns(schema: Schema, prediction: Prediction) -> None:
         if name not in schema.columns:
             raise InvalidInput(f"it predicts from {name!r}, which is no column")
     nobody = {name: np.zeros(0) for name in prediction.inputs}
-    made = prediction.rows(_features(schema, prediction), nobody).shape[1]
+    made = prediction.rows(features_of(schema, prediction), nobody).shape[1]
     if made != len(prediction.names):
         raise InvalidInput(f"{len(prediction.names)} features, where its columns make {made}")
 
 
-def _features(schema: Schema, prediction: Prediction) -> Schema:
+def features_of(schema: Schema, prediction: Prediction) -> Schema:
     """The columns that features are made of, without a target."""
     kept = {name: schema.columns[name] for name in prediction.inputs}
     return schema.model_copy(update={"columns": kept, "target": None})
@@ -468,7 +468,7 @@ class FittedModel:
             raise InvalidInput(f"incomplete = {incomplete!r}: choose refuse or empty")
         table = self.table(X, columns)
         values = self._values(table)
-        rows = found.rows(_features(self.schema, found), values)
+        rows = found.rows(features_of(self.schema, found), values)
         whole = np.isfinite(rows).all(axis=1)
         added = self._offset(table, offset)
         if added is not None:

@@ -14,11 +14,8 @@ from typing import Any
 
 from unisono.algorithms.estimates import UNDETERMINED
 from unisono.algorithms.evaluation_text import (
-    clear_gaps,
-    header,
     judged_text,
     learnt_from,
-    metric_row,
 )
 from unisono.algorithms.survival_curves import (
     curve_rows,
@@ -35,7 +32,6 @@ from unisono.reports.blocks import (
     Bells,
     Block,
     Code,
-    Curves,
     FactList,
     Forest,
     Intervals,
@@ -47,6 +43,7 @@ from unisono.reports.blocks import (
 )
 from unisono.reports.blocks import ReportHeading as Title
 from unisono.reports.charts import BandedCurve, Bell, DrawnInterval, ForestRow
+from unisono.reports.judged import judged_blocks
 from unisono.reports.marks import short
 from unisono.reports.reading import RunReading, listed, share
 from unisono.studies.schema import StudyFile
@@ -241,56 +238,18 @@ def _table_one(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
 
 
 def _judged(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
-    found, sure = result["evaluation"], float(result["confidence"])
-    head, what = header(sure), judged_text(result)
-    blocks: list[Block] = [
-        Text(
-            f"{what[:1].upper()}{what[1:]}, by about {max(0.0, float(found['records'])):.0f} "
-            "records that were asked once. "
-            "Intervals count sampling, the noise of privacy and bins."
-        ),
-        ReportGrid("Metrics", head, [metric_row(own) for own in found["metrics"]]),
-    ]
-    if found.get("roc"):
-        blocks.append(_roc(found["roc"]))
-    if found.get("calibration"):
-        blocks.append(_calibrated(found["calibration"], sure))
-    for one in found["groups"]:
-        title = f"{result['by']}: {one['group']}"
-        blocks.append(ReportGrid(title, head, [metric_row(own) for own in one["metrics"]]))
-    clear = clear_gaps(found)
-    if clear:
-        rows = [metric_row(own) for own in clear]
-        blocks.append(ReportGrid("Differences whose intervals leave out zero", head, rows))
-    elif found["gaps"]:
-        blocks.append(Text("No difference between the groups is clear of zero."))
+    found, what = result["evaluation"], judged_text(result)
+    words = (
+        f"{what[:1].upper()}{what[1:]}, by about {max(0.0, float(found['records'])):.0f} records "
+        "that were asked once."
+    )
     said = learnt_from(result)
-    if said:
-        blocks.insert(0, Text(_sentence(said)))
-    return [*blocks, Text(_sentence(result.get("note", "")), "note")]
-
-
-def _roc(points: Sequence[Sequence[float]]) -> Block:
-    rising = [(float(x), float(y)) for x, y in points]
-    return Curves(
-        "ROC",
-        {"the model": rising, "chance": [(0.0, 0.0), (1.0, 1.0)]},
-        "share of records without the outcome that are called to have it",
-        "share of those with it",
-        "Read off noisy counts: small steps are noise.",
-    )
-
-
-def _calibrated(bins: Sequence[Mapping[str, float]], sure: float) -> Block:
-    shown = [
-        DrawnInterval(f"score {one['score']:.2f}", one["share"], one["low"], one["high"])
-        for one in bins
+    return [
+        *([Text(_sentence(said))] if said else []),
+        Text(words),
+        *judged_blocks(found, float(result["confidence"])),
+        Text(_sentence(result.get("note", "")), "note"),
     ]
-    return Intervals(
-        "Calibration: the share with the outcome, by score",
-        shown,
-        f"{share(sure)} intervals; where they leave out the score, chances are off.",
-    )
 
 
 # ------------------------------------------------------------- survival

@@ -198,6 +198,8 @@ def test_files_are_read(block):
             Allowed.model_validate(section, strict=False)
         elif name == "source":
             assert RecordSource.model_validate(section, strict=False)
+        elif name == "evaluation":
+            assert schema.Evaluation.model_validate(section, strict=False)
         elif name == "data":
             assert Frame(Schema.model_validate(section, strict=False)).names
         else:

@@ -2,7 +2,8 @@
 
     python examples/odds/make_data.py odds
 
-writes odds/north.csv and so on, and a copy of study.toml. Nobody's stay is in them.
+writes odds/north.csv and so on, and a copy of study.toml. Nobody's stay is in them. A number after
+the folder makes other stays.
 """
 
 import csv
@@ -56,10 +57,10 @@ def stays(size: int, mean_age: float, seed: int) -> list[list[object]]:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, first: int = 1) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     names = ["age", "sex", "severity", "earlier_stays", "lives_alone", "back"]
-    for seed, (name, (size, mean_age)) in enumerate(HOSPITALS.items(), start=1):
+    for seed, (name, (size, mean_age)) in enumerate(HOSPITALS.items(), start=first):
         with open(folder / f"{name}.csv", "w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(names)
@@ -69,4 +70,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "odds"))
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "odds"), *map(int, sys.argv[2:3]))

@@ -26,6 +26,7 @@ _PLACES = {
         "variance",
     ),
     "unisono.describe": ("table_one",),
+    "unisono.judge": ("Evaluation", "evaluate"),
     "unisono.algorithms.estimates": ("Estimate", "HypothesisTest"),
     "unisono.accounting.accountant": ("ACCOUNTANT",),
     "unisono.accounting.curve": ("PrivacyCurve",),

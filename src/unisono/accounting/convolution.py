@@ -101,7 +101,6 @@ class ComposedLoss(NamedTuple):
             points = points[begin : begin + 2]
         return float(points[1] if self.upper else points[0])
 
-
     def _last_above(self, delta: float) -> int | None:
         """The last loss at which the bound exceeds delta, from the end in blocks that fit into the
         cache: of millions of losses few are looked at."""

@@ -18,6 +18,7 @@ from unisono.cli.audit import audit
 from unisono.cli.check import check
 from unisono.cli.dashboard import dashboard
 from unisono.cli.doctor import doctor
+from unisono.cli.evaluate import evaluate
 from unisono.cli.export_model import export
 from unisono.cli.init import init
 from unisono.cli.ledger import app as ledger_commands
@@ -47,6 +48,7 @@ Examples:
   unisono run study.toml --data folder        run it on this machine
   unisono predict study.run new.csv           use what was learnt
   unisono export study.run --to card          a model card, ONNX, scikit-learn, ...
+  unisono evaluate study.run --data folder    how good is it, on other records?
   unisono query a.csv b.csv --mean age ...    ask several parties at once
   unisono local-cluster study.toml --data f   as between machines, on this one
   unisono coordinate study.toml               run a study's server
@@ -99,7 +101,7 @@ app = typer.Typer(
 )
 _COMMANDS: dict[str, list[Callable[..., None]]] = {
     "Before anything is spent": [models, algorithms, plan, init, check, schema],
-    "Ask and learn": [query, run, predict, export],
+    "Ask and learn": [query, run, predict, evaluate, export],
     "Between machines": [
         deploy.keygen,
         deploy.roster,

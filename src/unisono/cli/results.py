@@ -7,6 +7,7 @@ from textwrap import indent
 from typing import Any
 
 from unisono.algorithms.estimates import UNDETERMINED, answer_text
+from unisono.algorithms.evaluation_text import evaluation_text, judged_text, learnt_from
 from unisono.algorithms.survival_curves import as_text as survival_text
 from unisono.algorithms.table_layout import as_text
 from unisono.core.words import NO_GROUP, NOTHING_LEARNT
@@ -69,6 +70,13 @@ def _values(found: Mapping[str, Sequence[str]]) -> str:
 
 def _table(shown: Document) -> tuple[str, Sequence[str]]:
     return as_text(shown["table"], get_terminal_size().columns - 2), ("table",)
+
+
+def _evaluation(shown: Document) -> tuple[str, Sequence[str]]:
+    text = evaluation_text(shown["evaluation"], float(shown["confidence"]))
+    hidden = ("evaluation", "judged", "target", "by", "confidence", "note", "learnt_from")
+    words = [judged_text(shown), text, learnt_from(shown), str(shown.get("note", ""))]
+    return "\n".join(one for one in words if one), hidden
 
 
 def _answers(shown: Document) -> tuple[str, Sequence[str]]:
@@ -227,6 +235,7 @@ def _weighted(model: Document) -> list[str]:
 # In this order: of two keys that a result has, the first says what it is.
 _KINDS: dict[str, Callable[[Document], tuple[str, Sequence[str]]]] = {
     "table": _table,
+    "evaluation": _evaluation,
     "answers": _answers,
     "kaplan_meier": _survival,
     "clusters": _clusters,

@@ -97,6 +97,11 @@ def prepare(place: RunPlace, ask: Ask = refuse) -> "LocalRun":
     return LocalRun(place, built, sets, records, keys, policies, test)
 
 
+def _paid_as(edition: str) -> str:
+    """What ledgers call a run of the study file of this hash."""
+    return f"run {edition[:32]}"
+
+
 @dataclass(frozen=True)
 class LocalRun:
     """A study that may begin: records are read and encoded, policies allow it."""
@@ -199,6 +204,9 @@ class LocalRun:
                 warn_of_clipping(built, own, name, outcome.value)
         else:
             shown = RESULT.write(folder, shown | {"failed": _ALL_LOST})
+        learnt = self._learnt_from(books)
+        if learnt:
+            shown = RESULT.write(folder, shown | {"learnt_from": learnt})
         if "failed" not in shown:
             words = self._evaluate(outcome, books, found, redrawn, shapes)
             if built.test is not None:
@@ -218,7 +226,17 @@ class LocalRun:
     @property
     def _name(self) -> str:
         """Under which ledgers pay: one for each edition of a study."""
-        return f"run {self.built.file.hash[:32]}"
+        return _paid_as(self.built.file.hash)
+
+    def _learnt_from(self, books: Mapping[str, Ledger]) -> list[str]:
+        """The parties whose ledgers have paid for the training of the model that is judged: their
+        records may be those that it learnt from."""
+        judges = self.built.file.model_kind.judges
+        if judges is None:
+            return []
+        name = _paid_as(judges(self.built.file.model_settings))
+        paid = {party: paid_before(name, [book]) for party, book in books.items()}
+        return [party for party, own in paid.items() if own.whole or own.rounds]
 
     def _keep_order(self, books: Mapping[str, Ledger]) -> bool:
         """Keep the secret orders for whoever goes on; whether an earlier one was lost."""

@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
@@ -118,10 +118,14 @@ def save_model(
 
 
 def _packed(
-    value: Any, place: str, arrays: dict[str, np.ndarray], known: Mapping[str, np.ndarray]
+    value: Any,
+    place: str,
+    arrays: dict[str, np.ndarray],
+    known: Mapping[str, np.ndarray],
+    inline: int | None = INLINE,
 ) -> Any:
-    """Plain values; an array that is large by its name."""
-    if isinstance(value, np.ndarray) and value.size > INLINE:
+    """Plain values; an array of more than `inline` numbers by its name."""
+    if isinstance(value, np.ndarray) and inline is not None and value.size > inline:
         same = [n for n, own in known.items() if own.shape == value.shape and (own == value).all()]
         name = next(iter(same), f"model{place}")
         if not same:
@@ -130,9 +134,11 @@ def _packed(
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, Mapping):
-        return {key: _packed(own, f"{place}.{key}", arrays, known) for key, own in value.items()}
+        pairs = value.items()
+        return {key: _packed(own, f"{place}.{key}", arrays, known, inline) for key, own in pairs}
     if isinstance(value, list | tuple):
-        return [_packed(own, f"{place}.{n}", arrays, known) for n, own in enumerate(value)]
+        each = enumerate(value)
+        return [_packed(own, f"{place}.{n}", arrays, known, inline) for n, own in each]
     return value
 
 
@@ -230,6 +236,57 @@ def _belongs(certificate: Mapping[str, Any], sealed: Any) -> bool:
         return False
 
 
+class Portable(NamedTuple):
+    """A model in one text, as the study of an evaluation holds it: how it predicts, from which
+    columns, and the study file that it was learnt by (its hash)."""
+
+    kind: ModelKind
+    schema: Schema
+    prediction: Prediction
+    title: str
+    file: str
+
+    def rows(self, values: Values) -> np.ndarray:
+        """Features (n, d) of records whose columns are declared as the model's."""
+        return self.prediction.rows(features_of(self.schema, self.prediction), values)
+
+
+def portable_text(model: "FittedModel") -> str:
+    """All of a model that predicts as one JSON text, larger arrays included."""
+    prediction = _packed(model._predicts().document(), "", {}, {}, inline=None)
+    said = {
+        "format": FORMAT,
+        "model": model.model,
+        "title": model.title,
+        "file": str(model.result.get("file", "")),
+        "schema": model.schema.model_dump(mode="json"),
+        "prediction": prediction,
+    }
+    return json.dumps(said, allow_nan=False)
+
+
+def portable(text: str) -> Portable:
+    """The model of a text that `portable_text` wrote."""
+    from unisono.models.registry import model_named
+
+    try:
+        said = json.loads(text)
+        if said["format"] != FORMAT:
+            raise InvalidInput(f"format {said['format']!r:.40} where {FORMAT!r} is read")
+        kind = model_named(str(said["model"]))
+        schema = Schema.model_validate_json(json.dumps(said["schema"]))
+        if kind.prediction is None:
+            raise InvalidInput(f"{kind.name} predicts nothing: {kind.silent}")
+        prediction = kind.prediction.read(said["prediction"])
+        _require_columns(schema, prediction)
+        return Portable(kind, schema, prediction, str(said["title"]), str(said["file"]))
+    except (KeyError, TypeError, ValueError, InvalidInput) as error:
+        first = str(error).splitlines()[0]
+        raise InvalidInput(
+            f"is no model that can be read ({first}): let `unisono evaluate RUN` write it"
+        ) from None
+
+
 def _sealed(fitted: Mapping[str, Any], what: str) -> Any:
     own = fitted.get(what)
     return own.get("sha256") if isinstance(own, dict) else None
@@ -259,12 +316,12 @@ def _require_columns(schema: Schema, prediction: Prediction) -> None:
         if name not in schema.columns:
             raise InvalidInput(f"it predicts from {name!r}, which is no column")
     anybody = {name: np.zeros(1) for name in prediction.inputs}
-    made = prediction.rows(_features(schema, prediction), anybody).shape[1]
+    made = prediction.rows(features_of(schema, prediction), anybody).shape[1]
     if made != len(prediction.names):
         raise InvalidInput(f"{len(prediction.names)} features, where its columns make {made}")
 
 
-def _features(schema: Schema, prediction: Prediction) -> Schema:
+def features_of(schema: Schema, prediction: Prediction) -> Schema:
     """The columns that features are made of, without a target."""
     kept = {name: schema.columns[name] for name in prediction.inputs}
     return schema.model_copy(update={"columns": kept, "target": None})
@@ -436,7 +493,7 @@ class FittedModel:
             raise InvalidInput(f"incomplete = {incomplete!r}: choose refuse or empty")
         table = self.table(X, columns)
         values = self._values(table)
-        rows = found.rows(_features(self.schema, found), values)
+        rows = found.rows(features_of(self.schema, found), values)
         whole = np.isfinite(rows).all(axis=1)
         added = self._offset(table, offset)
         if added is not None:

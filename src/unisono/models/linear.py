@@ -5,6 +5,7 @@ own length, so that one record's gradient is bounded whatever it holds. Weights 
 user's units; they are scores for prediction, because each row was divided by its length.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -174,12 +175,15 @@ LOGISTIC_REGRESSION = _kind(
     Target.CLASSES,
     "classification",
 )
-LINEAR_SVM = _kind(
-    "linear-svm",
-    "predict one of two classes by a support vector machine",
-    "huber-svm",
-    Target.TWO_CLASSES,
-    "classification",
+LINEAR_SVM = replace(
+    _kind(
+        "linear-svm",
+        "predict one of two classes by a support vector machine",
+        "huber-svm",
+        Target.TWO_CLASSES,
+        "classification",
+    ),
+    chances=False,
 )
 LINEAR_REGRESSION = _kind(
     "linear-regression",

@@ -93,7 +93,9 @@ class ModelKind:
     it has none; `notes` what a reader of the result should know beforehand, given the algorithm;
     `faults` what the schema or the settings lack; `draft` writes the settings that have no default,
     as TOML, for `unisono init`. `task` is what the planner calls it. One that has a target and only
-    `describes` it predicts nothing of single records, and has no score.
+    `describes` it predicts nothing of single records, and has no score. `judges` names the study
+    file (its hash) whose model is judged, so that ledgers can say who was learnt from. Classifiers
+    without `chances` say which class it is, and not how sure they are.
     """
 
     name: str
@@ -111,6 +113,8 @@ class ModelKind:
     describes: bool = False
     prediction: type[Prediction] | None = None
     silent: str = ""
+    judges: Callable[[Any], str] | None = None
+    chances: bool = True
 
     @property
     def predicts(self) -> bool:

@@ -13,6 +13,10 @@ from itertools import pairwise
 from typing import Any
 
 from unisono.algorithms.estimates import UNDETERMINED
+from unisono.algorithms.evaluation_text import (
+    judged_text,
+    learnt_from,
+)
 from unisono.algorithms.survival_curves import (
     curve_rows,
     log_rank_text,
@@ -39,6 +43,7 @@ from unisono.reports.blocks import (
 )
 from unisono.reports.blocks import ReportHeading as Title
 from unisono.reports.charts import BandedCurve, Bell, DrawnInterval, ForestRow
+from unisono.reports.judged import judged_blocks
 from unisono.reports.marks import short
 from unisono.reports.reading import RunReading, listed, share
 from unisono.studies.schema import StudyFile
@@ -227,6 +232,24 @@ def _table_one(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
     caption = f"Table 1. Characteristics of the records{f' by {by}' if by else ''}"
     rows = [(row.label, row.inner, row.cells) for row in made.rows]
     return [JournalTable(caption, made.header, rows), Text(made.note, "note")]
+
+
+# ------------------------------------------------------------- evaluations
+
+
+def _judged(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
+    found, what = result["evaluation"], judged_text(result)
+    words = (
+        f"{what[:1].upper()}{what[1:]}, by about {max(0.0, float(found['records'])):.0f} records "
+        "that were asked once."
+    )
+    said = learnt_from(result)
+    return [
+        *([Text(_sentence(said))] if said else []),
+        Text(words),
+        *judged_blocks(found, float(result["confidence"])),
+        Text(_sentence(result.get("note", "")), "note"),
+    ]
 
 
 # ------------------------------------------------------------- survival
@@ -604,6 +627,7 @@ def _clusters(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
 
 _KINDS = {
     "table": _table_one,
+    "evaluation": _judged,
     "answers": _answers,
     "kaplan_meier": _survival,
     "clusters": _clusters,

@@ -15,6 +15,7 @@ from unisono.reports.blocks import (
     shorter,
 )
 from unisono.reports.charts import DrawnInterval
+from unisono.reports.judged import judged_blocks
 from unisono.reports.marks import short
 from unisono.reports.reading import RunReading, listed, number, share
 from unisono.reports.state import opened
@@ -41,6 +42,9 @@ def quality(reading: RunReading) -> Part:
 
 
 def _measured(found: Mapping[str, Any]) -> list[Block]:
+    if "metrics" in found:
+        how = f"On {found['records']:,} records: {found['how']}."
+        return [*judged_blocks(found["metrics"], float(found["confidence"])), Text(how, "note")]
     name, value = str(found.get("measure", "score")), number(found["value"])
     low, high = (number(found.get(end, value)) for end in ("low", "high"))
     base = None if found.get("baseline") is None else number(found["baseline"])

@@ -33,7 +33,8 @@ from unisono.data.people import as_records, as_rows, by_person, one_of_each
 from unisono.data.streams import RecordStream
 from unisono.engines.streaming import streamable
 from unisono.errors import InvalidInput, PrivacyViolation
-from unisono.models.fitted import fitted_document
+from unisono.models.evaluation import Judging, judged_columns
+from unisono.models.fitted import features_of, fitted_document
 from unisono.models.model import Posed, Target
 from unisono.models.registry import algorithms_for
 from unisono.planning.noise import SWAMPED, noise_of
@@ -125,9 +126,11 @@ class Built:
 
         def scores(records: SplitRecords, found: Any) -> tuple[np.ndarray, ...]:
             known = self.bounded(found)
+            kept = one_of_each(records.kept)  # a person is tested on one record
+            if self.test is not None and self.test.how is not None:
+                return (known._judged(self.test.how, found[FIT], kept),)
             assert known.posed.score is not None
-            kept = known._encoded(one_of_each(records.kept))  # a person is tested on one record
-            return (known.posed.score(found[FIT], kept)[:, None],)
+            return (known.posed.score(found[FIT], known._encoded(kept))[:, None],)
 
         stages = [Stage(FIT, self.study, rows)]
         if self.start is not None:  # without it the algorithm begins as it usually does
@@ -237,6 +240,19 @@ class Built:
         scores = self.posed.score(value, self._encoded(values))
         targets = self._listed(values)[self.file.data.target or ""]
         return read_public(self.known_file, scores, targets, name)
+
+    def _judged(self, how: Judging, value: Any, kept: Values) -> np.ndarray:
+        """What a test of all metrics adds up, of records that were kept out of training."""
+        assert self.posed.prediction is not None
+        schema, own = self.known_file.data, self._listed(kept)
+        # What a model predicts follows from its value alone.
+        said = self.posed.prediction(self.study, Result(value, None, Transcript()))  # type: ignore[arg-type]
+        rows = said.rows(features_of(schema, said), own)
+        asked = self.file.evaluation
+        found = judged_columns(
+            how, said, rows, asked.by if asked else None, own, schema.target or ""
+        )
+        return found.astype(np.float32)
 
     def tested(self, value: Any, certificate: Certificate, redrawn: bool = False) -> dict[str, Any]:
         """The document of the private test, by what its stage released."""

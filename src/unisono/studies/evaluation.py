@@ -7,6 +7,8 @@ all parties together,
     private     ONE release of  Σ score + noise,  divided by m, which is public; the noise is that
                 of a statistic of epsilon `evaluation.epsilon` (unit record, the study's relation,
                 delta and trust, everybody takes part), paid in addition to the training
+    all         with `metrics = "all"` ONE release of counts and sums instead, from which all
+                metrics follow (`algorithms.evaluation`)
     public      the mean score; nothing is released, and nothing is paid
 
 Intervals hold the sampling error, and in the private case the noise too: they are about records
@@ -23,11 +25,13 @@ import numpy as np
 from scipy.special import betaincinv, stdtrit
 
 from unisono.algorithms import statistics
-from unisono.algorithms.survey import STATISTICS, Survey
+from unisono.algorithms.evaluation import evaluated_json
+from unisono.algorithms.survey import STATISTICS, Question, Survey
 from unisono.core.algorithm import agree_facts
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.data.columns import NamedColumn, NumericColumn
+from unisono.models.evaluation import Judging, judging
 from unisono.studies.schema import StudyFile
 
 SHARE, ERROR = "share of right predictions", "mean absolute error"
@@ -39,10 +43,12 @@ _REDRAWN = (
 
 @dataclass(frozen=True)
 class Examination:
-    """The one release that tests a result on records that were kept out of training."""
+    """The one release that tests a result on records that were kept out of training; `how` where
+    all metrics are asked for."""
 
     survey: Survey
     study: Study
+    how: Judging | None = None
 
 
 def examination(file: StudyFile) -> Examination | None:
@@ -50,23 +56,31 @@ def examination(file: StudyFile) -> Examination | None:
     asked, privacy = file.evaluation, file.privacy
     if asked is None or asked.epsilon is None:
         return None
-    question = (
-        statistics.proportion(0, name="score")
-        if _classes(file)
-        else statistics.mean(0, (0.0, 1.0), name="score")
-    )
-    survey = Survey([question])
-    method = STATISTICS.method(survey, Privacy(asked.epsilon, privacy.delta, privacy.relation))
+    promise, how = Privacy(asked.epsilon, privacy.delta, privacy.relation), None
+    if asked.metrics == "all":
+        chances = file.model_kind.chances
+        how = judging(file.data, asked.by, sum(file.held_out), promise, chances=chances)
+        survey = how.survey
+    else:
+        survey = Survey([_question(file)])
+    method = STATISTICS.method(survey, promise)
     facts = agree_facts(
         file.held_out,
-        1,
+        1 if how is None else 5,
         file.trust.mode,
         minimum_parties=file.survivors,
         colluders=file.colluders,
     )
     if file.data.group is not None:  # one record of each person, drawn in secret, is tested
         facts = replace(facts, records_per_person=1, person_at_parties=file.data.person_at_parties)
-    return Examination(survey, Study(method, facts, file.trust.mode))
+    return Examination(survey, Study(method, facts, file.trust.mode), how)
+
+
+def _question(file: StudyFile) -> Question:
+    """The mean score."""
+    if _classes(file):
+        return statistics.proportion(0, name="score")
+    return statistics.mean(0, (0.0, 1.0), name="score")
 
 
 def read_private(
@@ -76,19 +90,36 @@ def read_private(
     again (`redrawn`) it says so."""
     assert file.evaluation is not None
     confidence = file.evaluation.confidence
-    [found] = test.survey.read(test.study, result, confidence)
-    interval = found.population_interval
-    if _classes(file):
-        [noise] = test.survey.read(test.study, result, (1 + confidence) / 2)
-        interval = noisy_share_interval(noise.interval, sum(file.held_out), confidence)
-    assert interval is not None
     shown = {
         "records": sum(file.held_out),
         "baseline": None,
         "how": f"held-out records, paid with epsilon {file.evaluation.epsilon:g}"
         + (_REDRAWN if redrawn else ""),
     }
+    if test.how is not None:
+        return _all_metrics(test.how, test.study, result, confidence) | shown
+    [found] = test.survey.read(test.study, result, confidence)
+    interval = found.population_interval
+    if _classes(file):
+        [noise] = test.survey.read(test.study, result, (1 + confidence) / 2)
+        interval = noisy_share_interval(noise.interval, sum(file.held_out), confidence)
+    assert interval is not None
     return _document(file, float(found.value), interval, confidence) | shown
+
+
+def _all_metrics(how: Judging, study: Study, result: Result, confidence: float) -> dict[str, Any]:
+    """The first metric as the score, and all of them."""
+    found = how.read(study, result, confidence)
+    first = found.overall.metrics[0]
+    known = first.determined
+    return {
+        "measure": SHARE if first.name == "accuracy" else first.name,
+        "value": first.value if known else None,
+        "low": first.low if known else None,
+        "high": first.high if known else None,
+        "confidence": confidence,
+        "metrics": evaluated_json(found),
+    }
 
 
 def read_public(

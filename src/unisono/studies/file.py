@@ -11,6 +11,7 @@ from typing import Any
 from unisono.algorithms.registry import algorithm_named
 from unisono.core.config import Config
 from unisono.core.trust import Relation, Trust, Unit
+from unisono.models.evaluation import group_faults
 from unisono.models.model import target_faults
 from unisono.models.registry import algorithms_for
 from unisono.releases.algorithm import AlgorithmKind
@@ -166,7 +167,16 @@ def _evaluation(file: StudyFile) -> Iterator[Fault]:
         words = "is a path that leads away from the study: put the public records beside it"
         yield (*place, "file"), f"{asked.file!r} {words}, and give their name"
     if asked.holdout is None:
+        if asked.metrics != "score":
+            yield (*place, "metrics"), "is about the private test: give holdout and epsilon, too"
         return
+    if asked.metrics == "all":
+        yield from group_faults((*place, "by"), asked.by, file.data)
+        if file.data.target in file.data.unknown:
+            words = f"needs to know what {file.data.target} may be before anything is released"
+            yield (*place, "metrics"), f'{words}: declare it, or leave metrics = "score"'
+    elif asked.by is not None:
+        yield (*place, "by"), 'needs metrics = "all": one score is for everybody'
     if file.data.sizes == "hidden":
         words = "with hidden sizes one record more or less would move all others"
         yield (*place, "holdout"), f"{words}: {public}, or agree on exact sizes"

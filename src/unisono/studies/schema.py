@@ -111,6 +111,14 @@ class Evaluation(Config):
     confidence: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.95, description="How often intervals hold."
     )
+    metrics: Annotated[Literal["score", "all"], AddedLater] = Field(
+        "score",
+        description='What the private test measures: one score, or "all": accuracy, AUC, losses, '
+        "calibration and more, each less exactly.",
+    )
+    by: Annotated[str | None, AddedLater] = Field(
+        None, description='A category whose values are judged apart, with metrics = "all".'
+    )
 
     @property
     def every(self) -> int:

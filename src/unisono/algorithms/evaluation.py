@@ -1,0 +1,433 @@
+"""A model judged by records that it did not learn from: one release, all metrics.
+
+Each party computes what the public model says of its records, and what is made of it: codes of
+cells and bounded losses, `columns`. Counts and sums of these are questions of one survey, so that
+the whole evaluation is ONE release, priced as any statistic, through whatever trust the study has:
+
+    two classes      counts by score, outcome        AUC, calibration, its curve, ROC
+                     counts by outcome, prediction   accuracy, recall, precision, confusion
+                     sums of (p - y)²                Brier score
+                     sums of -log p, clipped         log loss
+    more classes     the same; scores are those of the class that is predicted, the outcome
+                     whether it is right, and there is no AUC
+    numbers          sums of squared errors, clipped RMSE, R²
+                     sums of errors                  bias
+                     counts within the interval      coverage of prediction intervals
+
+A record counts in one cell of each table, also where there are subgroups, which cost no privacy but
+share the records. Records that miss their outcome count nowhere. How the budget is divided is
+fixed: tables of scores, which have many cells, get most.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from unisono.accounting import gaussian
+from unisono.algorithms import metrics, statistics
+from unisono.algorithms.hypothesis_tests import wilson
+from unisono.algorithms.metrics import Counts, Metric, Sums
+from unisono.algorithms.readings import Noisy, read_blocks
+from unisono.algorithms.survey import Question, Survey, unpack
+from unisono.core.privacy import Privacy
+from unisono.core.study import Result, Study
+from unisono.errors import InvalidInput
+from unisono.problems.columns import Groups
+
+# Chances below this count as this in the log loss, which is bounded by it.
+LEAST_CHANCE = 0.01
+WORST_LOSS = -math.log(LEAST_CHANCE)
+# Parts of the budget: scores by bins, right and wrong, losses.
+_SCORES, _OUTCOMES, _LOSS = 2.0, 1.0, 1.0
+EVERYBODY = "all"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Metrics of one set of records: all of them, or a subgroup; with what is drawn of them."""
+
+    group: str
+    records: float
+    metrics: tuple[Metric, ...]
+    confusion: tuple[tuple[float, ...], ...] = ()
+    curve: tuple[dict[str, float], ...] = ()
+    roc: tuple[tuple[float, float], ...] = ()
+
+    def metric(self, name: str) -> Metric:
+        """One of them."""
+        return next(one for one in self.metrics if one.name == name)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What one release says of a model: of everybody, of subgroups, and how far these differ from
+    each other."""
+
+    overall: Judged
+    groups: tuple[Judged, ...] = ()
+    gaps: tuple[Metric, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Evaluation:
+    """What evaluations share: subgroups, and whether all records have an outcome and a group."""
+
+    groups: tuple[str, ...] = field(default=(), kw_only=True)
+    complete: bool = field(default=True, kw_only=True)
+
+    @property
+    def parts(self) -> int:
+        return max(1, len(self.groups))
+
+    def _grouped(self, group: np.ndarray | None, size: int) -> np.ndarray:
+        """The place of each record's group (n,), NaN where it is none of them."""
+        if not self.groups:
+            return np.zeros(size)
+        if group is None:
+            raise InvalidInput(f"records without their groups: name that of {self.groups}")
+        found = np.asarray(group, float)
+        return np.where((found >= 0) & (found < len(self.groups)), found, np.nan)
+
+    def _mean(self, place: int, bounds: tuple[float, float], name: str, last: int) -> Question:
+        by = Groups(last, self.groups) if self.groups else None
+        question = statistics.mean(place, bounds, name=name, by=by)
+        return question if self.complete or by else question.counting()
+
+    def _sums(self, noisy: Noisy, part: int, bounds: tuple[float, float]) -> Sums:
+        """One group's, or everybody's."""
+        low, high = bounds
+        exact = noisy.values.shape[1] == 2
+        row = noisy.values[part]
+        size, first, second = (noisy.records, *row) if exact else row
+        centre, half = (low + high) / 2, (high - low) / 2
+        return Sums(float(size), float(first), float(second), noisy.law.std, exact, centre, half)
+
+    def _public(self, noisy: Noisy, parts: Sequence[int]) -> float | None:
+        """How many records these groups have, where that is known: all together."""
+        known = self.complete and noisy.exact_sizes and len(parts) == self.parts
+        return float(noisy.records) if known else None
+
+
+def _together(sums: Sequence[Sums]) -> Sums:
+    """Those of several groups."""
+    first = sums[0]
+    if len(sums) == 1:
+        return first
+    size, one, two = (sum(getattr(own, name) for own in sums) for name in Sums._fields[:3])
+    return first._replace(
+        size=size, first=one, second=two, noise=first.noise * math.sqrt(len(sums))
+    )
+
+
+# ------------------------------------------------------------------- classes
+
+
+@dataclass(frozen=True)
+class ClassEvaluation(_Evaluation):
+    """Of a model that gives chances to `classes`; `half` is half the number of bins of scores, and
+    0 where it gives none and only says which class it is."""
+
+    classes: tuple[str, ...]
+    half: int
+
+    @property
+    def binary(self) -> bool:
+        return len(self.classes) == 2
+
+    @cached_property
+    def cuts(self) -> np.ndarray:
+        return metrics.score_cuts(self.half)
+
+    @cached_property
+    def survey(self) -> Survey:
+        cells, pairs = self.parts * 4 * self.half, self.parts * len(self.classes) ** 2
+        outcomes = statistics.histogram(1, tuple(range(pairs)), name="outcomes")
+        if not self.half:
+            return Survey([outcomes])
+        scores = statistics.histogram(0, tuple(range(cells)), name="scores")
+        return Survey(
+            [
+                outcomes.weighing(_OUTCOMES),
+                scores.weighing(_SCORES),
+                self._mean(2, (0.0, self._brier), "Brier score", 4).weighing(_LOSS),
+                self._mean(3, (0.0, WORST_LOSS), "log loss", 4).weighing(_LOSS),
+            ]
+        )
+
+    @property
+    def _brier(self) -> float:
+        return 1.0 if self.binary else 2.0
+
+    def columns(
+        self, chances: np.ndarray, truth: np.ndarray, group: np.ndarray | None = None
+    ) -> np.ndarray:
+        """(n, 5) of chances (n, classes), the place of each record's class (n,), NaN where it is
+        missing, and that of its group."""
+        truth, classes = np.asarray(truth, float), len(self.classes)
+        chances = np.nan_to_num(np.clip(np.asarray(chances, float), 0.0, 1.0))
+        groups = self._grouped(group, len(truth))
+        known = (truth >= 0) & (truth < classes) & np.isfinite(groups)
+        own = np.where(known, truth, 0).astype(int)
+        place = np.where(known, groups, 0).astype(int)
+        predicted = chances.argmax(axis=1)
+        rows = np.arange(len(own))
+        if self.binary:
+            score, outcome = chances[:, 1], own
+        else:
+            score, outcome = chances[rows, predicted], (predicted == own).astype(int)
+        with np.errstate(divide="ignore"):
+            log_odds = np.log(score) - np.log1p(-score)
+        bins = np.searchsorted(self.cuts, log_odds, side="right") if self.half else 0 * own
+        hit = np.zeros_like(chances)
+        hit[rows, own] = 1.0
+        squares = ((chances - hit) ** 2).sum(axis=1) / (2.0 if self.binary else 1.0)
+        losses = -np.log(np.clip(chances[rows, own], LEAST_CHANCE, 1.0))
+        found = np.column_stack(
+            [
+                (place * 2 * self.half + bins) * 2 + outcome,
+                (place * classes + own) * classes + predicted,
+                squares,
+                losses,
+                place,
+            ]
+        )
+        return np.where(known[:, None], found, np.nan)
+
+    def read(self, study: Study, result: Result, confidence: float = 0.95) -> Evaluated:
+        """The metrics of a finished release."""
+        blocks = _blocks(self.survey, study, result)
+        classes = len(self.classes)
+
+        def judged(name: str, parts: Sequence[int]) -> Judged:
+            def counts(block: Noisy, *shape: int) -> Counts:
+                table = block.values.reshape(self.parts, *shape)[list(parts)].sum(axis=0)
+                noise = block.law.std * math.sqrt(len(parts))
+                return Counts(table, noise, self._public(block, parts))
+
+            outcomes = counts(blocks[0], classes, classes)
+            confusion = tuple(tuple(map(float, row)) for row in outcomes.moved)
+            known = self._known(outcomes, confidence)
+            if not self.half:
+                return Judged(name, outcomes.size, known, confusion)
+            scores = counts(blocks[1], 2 * self.half, 2)
+            losses = [
+                metrics.mean_loss(
+                    label,
+                    _together([self._sums(block, part, (0.0, worst)) for part in parts]),
+                    confidence,
+                )
+                for label, block, worst in (
+                    ("Brier score", blocks[2], self._brier),
+                    ("log loss", blocks[3], WORST_LOSS),
+                )
+            ]
+            curve = metrics.score_curve(scores, self.cuts)
+            calibrated = metrics.calibration(scores, curve, confidence)
+            found = list(known[:1])
+            if self.binary:
+                found.append(metrics.auc(scores, curve, calibrated.at[1], confidence))
+            found += [*losses, calibrated.slope, calibrated.intercept, *known[1:]]
+            drawn = _calibration_curve(scores, curve, blocks[1], confidence)
+            roc = _roc(scores) if self.binary else ()
+            return Judged(name, outcomes.size, tuple(found), confusion, drawn, roc)
+
+        every = judged(EVERYBODY, range(self.parts))
+        groups = [judged(label, [part]) for part, label in enumerate(self.groups)]
+        return Evaluated(every, tuple(groups), _gaps(groups, confidence))
+
+    def _known(self, outcomes: Counts, confidence: float) -> tuple[Metric, ...]:
+        """What the confusion matrix says."""
+        found = [metrics.accuracy(outcomes, confidence)]
+        for place, label in enumerate(self.classes):
+            found.append(metrics.recall(outcomes, place, confidence, f"recall of {label}"))
+            found.append(metrics.precision(outcomes, place, confidence, f"precision of {label}"))
+        return tuple(found)
+
+
+def class_evaluation(
+    classes: Sequence[str],
+    records: int,
+    privacy: Privacy,
+    groups: Sequence[str] = (),
+    complete: bool = True,
+    scored: bool = True,
+) -> ClassEvaluation:
+    """With as many bins as public facts allow; none for a model without chances."""
+    if not scored:
+        return ClassEvaluation(tuple(classes), 0, groups=tuple(groups), complete=complete)
+    pure, epsilon = privacy.pure, privacy.epsilon
+    mu = epsilon / 2 if pure else gaussian.mu_for(epsilon, privacy.delta)
+    share = _SCORES / (_SCORES + _OUTCOMES + 2 * _LOSS)
+    half = metrics.bins_for(records / max(1, len(groups)), mu * math.sqrt(share))
+    return ClassEvaluation(tuple(classes), half, groups=tuple(groups), complete=complete)
+
+
+def _blocks(survey: Survey, study: Study, result: Result) -> list[Noisy]:
+    opened = unpack(np.asarray(result.value))
+    table = survey.table(study.facts)
+    return read_blocks(table, study, opened.total, opened.survivors, opened.records)
+
+
+def _calibration_curve(
+    scores: Counts, curve: metrics.ScoreCurve, block: Noisy, confidence: float
+) -> tuple[dict[str, float], ...]:
+    """In every bin that holds more than noise: the mean score, and the share with the outcome."""
+    cells, found = scores.moved, []
+    law = block.law.scaled(scores.noise / block.law.std)
+    mean = curve.mean(1 / (1 + np.exp(-curve.x)))
+    for place, (without, with_) in enumerate(cells):
+        size = without + with_
+        if size < metrics.LEAST_SIZE * scores.noise * math.sqrt(2.0):
+            continue
+        low, high = wilson(np.array(with_), np.array(size), law, 1 - confidence)
+        rate = min(max(with_ / size, 0.0), 1.0)
+        found.append(
+            {
+                "score": float(mean[place]),
+                "share": float(rate),
+                "low": float(min(low, rate)),
+                "high": float(max(high, rate)),
+                "records": float(size),
+            }
+        )
+    return tuple(found)
+
+
+def _roc(scores: Counts) -> tuple[tuple[float, float], ...]:
+    """False and true positive rates at every cut, from the strictest to none, made monotone."""
+    above = np.cumsum(scores.moved[::-1], axis=0)
+    rates = np.clip(above / np.maximum(above[-1], 1.0), 0.0, 1.0)
+    rates = np.maximum.accumulate(rates, axis=0)
+    return ((0.0, 0.0), *((float(zero), float(one)) for zero, one in rates))
+
+
+def _gaps(groups: Sequence[Judged], confidence: float) -> tuple[Metric, ...]:
+    """Each group less the first, metric by metric."""
+    if len(groups) < 2:
+        return ()
+    first, *others = groups
+    return tuple(
+        metrics.difference(f"{mine.name}, {other.group} less {first.group}", mine, base, confidence)
+        for other in others
+        for mine, base in zip(other.metrics, first.metrics, strict=True)
+    )
+
+
+# ------------------------------------------------------------------- numbers
+
+
+@dataclass(frozen=True)
+class NumberEvaluation(_Evaluation):
+    """Of a model that predicts a number in public `bounds`; an error of more than `largest` counts
+    as that. `intervals`: the model has prediction intervals, which hold so often by its own words.
+    """
+
+    bounds: tuple[float, float]
+    largest: float
+    intervals: bool = False
+
+    @cached_property
+    def survey(self) -> Survey:
+        asked = [
+            self._mean(0, self.bounds, "target", 4),
+            self._mean(1, (0.0, self.largest**2), "squared error", 4),
+            self._mean(2, (-self.largest, self.largest), "error", 4),
+        ]
+        if self.intervals:
+            cells = tuple(range(2 * self.parts))
+            asked.append(statistics.histogram(3, cells, name="inside"))
+        return Survey(asked)
+
+    def columns(
+        self,
+        predicted: np.ndarray,
+        truth: np.ndarray,
+        group: np.ndarray | None = None,
+        interval: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> np.ndarray:
+        """(n, 5) of predictions and true values (n,), NaN where they are missing, the place of each
+        record's group, and the ends of prediction intervals."""
+        truth = np.asarray(truth, float)
+        groups = self._grouped(group, len(truth))
+        error = np.asarray(predicted, float) - np.clip(truth, *self.bounds)
+        known = np.isfinite(error) & np.isfinite(groups)
+        error = np.clip(error, -self.largest, self.largest)
+        inside = np.zeros(len(truth))
+        if interval is not None:
+            inside = ((interval[0] <= truth) & (truth <= interval[1])).astype(float)
+        place = np.where(known, groups, 0)
+        found = np.column_stack([truth, error**2, error, 2 * place + inside, place])
+        return np.where(known[:, None], found, np.nan)
+
+    def read(self, study: Study, result: Result, confidence: float = 0.95) -> Evaluated:
+        """The metrics of a finished release."""
+        blocks = _blocks(self.survey, study, result)
+        bounds = (self.bounds, (0.0, self.largest**2), (-self.largest, self.largest))
+        sums = [
+            [self._sums(block, part, ends) for part in range(self.parts)]
+            for block, ends in zip(blocks[:3], bounds, strict=True)
+        ]
+
+        def judged(name: str, parts: Sequence[int]) -> Judged:
+            target, squares, errors = (_together([own[p] for p in parts]) for own in sums)
+            found = [
+                metrics.rmse(squares, confidence),
+                metrics.r_squared(squares, target, confidence),
+                metrics.mean_loss("bias", errors, confidence),
+            ]
+            if self.intervals:
+                table = blocks[3].values.reshape(self.parts, 2)[list(parts)].sum(axis=0)
+                noise = blocks[3].law.std * math.sqrt(len(parts))
+                counts = Counts(table, noise, self._public(blocks[3], parts))
+                found.append(metrics.share("coverage", counts, np.array([0.0, 1.0]), confidence))
+            return Judged(name, target.size, tuple(found))
+
+        every = judged(EVERYBODY, range(self.parts))
+        groups = [judged(label, [part]) for part, label in enumerate(self.groups)]
+        return Evaluated(every, tuple(groups), _gaps(groups, confidence))
+
+
+def evaluated_json(found: Evaluated) -> dict[str, Any]:
+    """As plain JSON."""
+
+    def metric(one: Metric) -> dict[str, Any]:
+        shown = {"name": one.name, "determined": one.determined}
+        if not one.determined:
+            return shown
+        return shown | {
+            "value": one.value,
+            "low": one.low,
+            "high": one.high,
+            "std_error": one.std_error,
+            "privacy_share": one.privacy_share,
+        }
+
+    def judged(one: Judged) -> dict[str, Any]:
+        drawn = {"confusion": one.confusion, "calibration": one.curve, "roc": one.roc}
+        return {
+            "group": one.group,
+            "records": one.records,
+            "metrics": [metric(own) for own in one.metrics],
+            **{name: json.loads(json.dumps(own)) for name, own in drawn.items() if own},
+        }
+
+    return {
+        **judged(found.overall),
+        "groups": [judged(one) for one in found.groups],
+        "gaps": [metric(one) for one in found.gaps],
+    }
+
+
+__all__ = [
+    "ClassEvaluation",
+    "Evaluated",
+    "Judged",
+    "NumberEvaluation",
+    "class_evaluation",
+    "evaluated_json",
+]

@@ -1,0 +1,100 @@
+"""An evaluation in words, from its JSON document."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from unisono.algorithms.estimates import UNDETERMINED
+
+Document = Mapping[str, Any]
+
+
+def metric_row(metric: Document) -> list[str]:
+    """Name, figure, interval and the part of its width that is noise.
+
+    >>> metric_row({"name": "AUC", "determined": True, "value": 0.81, "low": 0.78, "high": 0.84,
+    ...             "privacy_share": 0.25})
+    ['AUC', '0.810', '0.780 to 0.840', '25 %']
+    """
+    name = str(metric["name"])
+    if not metric["determined"]:
+        return [name, UNDETERMINED, "", ""]
+    value, low, high = (_figure(float(metric[key])) for key in ("value", "low", "high"))
+    return [name, value, f"{low} to {high}", f"{float(metric['privacy_share']):.0%}"[:-1] + " %"]
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"
+
+
+def header(confidence: float) -> list[str]:
+    return ["metric", "value", f"{100 * confidence:g} % interval", "privacy"]
+
+
+def evaluation_text(found: Document, confidence: float) -> str:
+    """All metrics as a table; subgroups and gaps below, those that are clear first."""
+    parts = [_aligned([header(confidence), *map(metric_row, found["metrics"])])]
+    for one in found["groups"]:
+        title = f"{one['group']}, about {max(0.0, float(one['records'])):.0f} records"
+        parts.append(f"{title}\n{_aligned([metric_row(own) for own in one['metrics']])}")
+    clear = clear_gaps(found)
+    if found["gaps"]:
+        rows = _aligned([metric_row(one) for one in clear]) if clear else "  none is clear of zero"
+        parts.append(f"differences between groups whose intervals leave out zero\n{rows}")
+    parts.append(
+        "intervals count sampling, noise and bins; privacy: the part of them that is noise"
+    )
+    return "\n".join(parts)
+
+
+def evaluation_html(found: Document, confidence: float) -> str:
+    """The same as a table for notebooks, of everybody and of every subgroup."""
+    parts = [("", found["metrics"])]
+    parts += [(str(one["group"]), one["metrics"]) for one in found["groups"]]
+    cells = [f"<tr>{''.join(f'<th>{escape(one)}</th>' for one in header(confidence))}</tr>"]
+    for title, metrics in parts:
+        if title:
+            cells.append(f'<tr><th colspan="4">{escape(title)}</th></tr>')
+        for metric in metrics:
+            row = "".join(f"<td>{escape(cell)}</td>" for cell in metric_row(metric))
+            cells.append(f"<tr>{row}</tr>")
+    return f"<table>{''.join(cells)}</table>"
+
+
+def judged_text(result: Document) -> str:
+    """What was judged.
+
+    >>> judged_text({"judged": {"model": "glm", "title": "Who is ill?", "inputs": ["age", "sex"]},
+    ...              "target": "ill"})
+    "how well the glm 'Who is ill?' predicts ill from age, sex"
+    """
+    judged = result["judged"]
+    inputs = [str(one) for one in judged["inputs"]]
+    more = f" and {len(inputs) - 8} more" if len(inputs) > 8 else ""
+    named = f"the {judged['model']} {judged['title']!r}"
+    return f"how well {named} predicts {result['target']} from {', '.join(inputs[:8])}{more}"
+
+
+def learnt_from(result: Document) -> str:
+    """What is said where ledgers have paid for the training of the model that is judged."""
+    parties = result.get("learnt_from") or []
+    if not parties:
+        return ""
+    return (
+        f"ON RECORDS THAT WERE LEARNT FROM: the ledgers of {', '.join(parties)} have paid for the "
+        "training of this model, so expect too good a figure; for new records keep a ledger apart"
+    )
+
+
+def clear_gaps(found: Document) -> list[Document]:
+    """Differences between groups whose intervals leave out zero."""
+    return [g for g in found["gaps"] if g["determined"] and not g["low"] <= 0 <= g["high"]]
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+    return "\n".join(f"  {line}" for line in lines)

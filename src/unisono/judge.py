@@ -1,0 +1,250 @@
+"""How good a model is, in one call and one private release.
+
+    book = unisono.open_ledger("new-patients.ledger", dataset="new", epsilon=1.0, delta=1e-6)
+    print(unisono.evaluate(model, X, y, epsilon=0.5, delta=1e-6, ledger=book))
+
+The model is any object that predicts: one that `unisono.load` read, a fitted estimator of Unisono
+or of scikit-learn. It is taken to be public; only the records are protected.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unisono.algorithms.estimates import Estimate
+from unisono.algorithms.evaluation import (
+    ClassEvaluation,
+    Evaluated,
+    NumberEvaluation,
+    class_evaluation,
+    evaluated_json,
+)
+from unisono.algorithms.evaluation_text import evaluation_html, evaluation_text
+from unisono.algorithms.metrics import Metric
+from unisono.algorithms.survey import STATISTICS
+from unisono.core.certificate import Certificate
+from unisono.core.defaults import default_trust, warn_of_clipping
+from unisono.core.ledger import Ledger
+from unisono.core.privacy import Privacy
+from unisono.core.study import Party, Study
+from unisono.core.trust import Trust
+from unisono.core.values import Private
+from unisono.data import as_text, listed
+from unisono.engines import in_process
+from unisono.errors import InvalidInput
+from unisono.estimators.members import facts_of, given_ledgers, membership, public_sizes
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A finished evaluation: `evaluation["AUC"]` is a metric with `value`, `low` and `high`; it
+    prints as a table, and in notebooks too."""
+
+    figures: Evaluated
+    confidence: float
+    certificate: Certificate
+
+    def __getitem__(self, name: str) -> Metric:
+        known = {one.name: one for one in self.figures.overall.metrics}
+        if name not in known:
+            raise KeyError(f"{name!r} was not measured: there are {', '.join(known)}")
+        return known[name]
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, fit for plotting: subgroups, gaps, ROC, calibration and confusion."""
+        return evaluated_json(self.figures)
+
+    @property
+    def text(self) -> str:
+        return evaluation_text(self.to_json(), self.confidence)
+
+    @property
+    def epsilon(self) -> float:
+        """What the release cost, against the viewer who sees most."""
+        return self._released.epsilon
+
+    @property
+    def _released(self) -> Estimate:
+        """The release as an estimate of no number: what it cost is said as everywhere else."""
+        return Estimate("evaluation", 0.0, (0.0, 0.0), self.confidence, "", self.certificate)
+
+    def _repr_html_(self) -> str:
+        return evaluation_html(self.to_json(), self.confidence)
+
+    def __str__(self) -> str:
+        guarantee = str(self._released).removeprefix(self._released.text).lstrip("\n")
+        return f"{self.text}\n{guarantee}"
+
+
+def evaluate(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    epsilon: float,
+    ledger: Ledger | Mapping[Any, Ledger],
+    delta: float = 0.0,
+    classes: Sequence[Any] | None = None,
+    bounds: tuple[float, float] | None = None,
+    largest_error: float | None = None,
+    groups: Any = None,
+    labels: Sequence[Any] | None = None,
+    parties: Any = None,
+    trust: str | Trust | None = None,
+    records: Any = None,
+    minimum_parties: int | None = None,
+    colluders: int | None = None,
+    confidence: float = 0.95,
+) -> Evaluation:
+    """Judge a public model by private records X (n, ...) and what is true of them, y (n,).
+
+    Of classifiers (`classes`, or those that the model names): accuracy, AUC, Brier score, log loss,
+    calibration, recall and precision. Of regressions (`bounds` of y): RMSE, R², bias, and the
+    coverage of prediction intervals that the model has; an error counts as `largest_error` at most,
+    by default a quarter of the bounds. `groups` (n,) with their public `labels` are judged apart
+    and compared. Intervals count sampling, noise and bins.
+
+    `parties` (n,) says whose each record is, where there are several, each with its `ledger`; under
+    add-or-remove `records` is a public number of them for each party. Records that miss y, or that
+    the model cannot predict, count nowhere. If the same ledger has paid for training this model,
+    its records may be those that it learnt from: then figures are too good.
+    """
+    truth = listed(y)
+    members = membership(parties, len(truth))
+    ledgers = given_ledgers(ledger, members, None)
+    relation = ledgers[0].policy.relation
+    privacy = Privacy(epsilon, delta, relation)
+    chosen = default_trust(len(members.names)) if trust is None else Trust(trust)
+    sizes = public_sizes(records, members, relation)
+    places, names = _groups(groups, labels, len(truth))
+    known = _classes(model, classes) if bounds is None else None
+    evaluation: ClassEvaluation | NumberEvaluation
+    if known is not None:
+        evaluation = class_evaluation(
+            known, sum(sizes), privacy, names, complete=False, scored=_scored(model)
+        )
+        rows = _judged_classes(model, X, truth, evaluation, places)
+    else:
+        low, high = _range(bounds)
+        largest = (high - low) / 4 if largest_error is None else float(largest_error)
+        if not 0 < largest < np.inf:
+            raise InvalidInput(f"largest_error = {largest_error!r}: a number above zero")
+        intervals = hasattr(model, "predict_interval") and _knows_spread(model)
+        evaluation = NumberEvaluation((low, high), largest, intervals, groups=names, complete=False)
+        rows = _judged_numbers(model, X, truth, evaluation, places)
+    facts = facts_of(sizes, rows.shape[1], chosen, relation, minimum_parties, colluders)
+    study = Study(STATISTICS.method(evaluation.survey, privacy), facts, chosen)
+    parts = [
+        Party(name, Private((rows[own],), name), book)
+        for name, own, book in zip(members.names, members.rows, ledgers, strict=True)
+    ]
+    result = in_process.run(study, parts, purpose="evaluation")
+    found = evaluation.read(study, result, confidence)
+    return Evaluation(found, confidence, result.certificate)
+
+
+def _judged_classes(
+    model: Any,
+    X: Any,
+    truth: Any,
+    evaluation: ClassEvaluation,
+    places: np.ndarray | None,
+) -> np.ndarray:
+    code = {name: place for place, name in enumerate(evaluation.classes)}
+    own = np.array([code.get(as_text(one) or "", np.nan) for one in truth], float)
+    if evaluation.half:
+        order = [code[as_text(one) or ""] for one in model.classes_]
+        chances = np.full((len(own), len(code)), 0.0)
+        chances[:, order] = np.asarray(model.predict_proba(X), float)
+    else:
+        said = np.array([code.get(as_text(one) or "", -1) for one in listed(model.predict(X))])
+        own = np.where(said >= 0, own, np.nan)
+        chances = np.eye(len(code))[np.maximum(said, 0)]
+    return evaluation.columns(chances, own, places).astype(np.float32)
+
+
+def _judged_numbers(
+    model: Any,
+    X: Any,
+    truth: Any,
+    evaluation: NumberEvaluation,
+    places: np.ndarray | None,
+) -> np.ndarray:
+    own = np.array([_number(one) for one in truth])
+    warn_of_clipping(own, *evaluation.bounds, "values of y")
+    interval = None
+    if evaluation.intervals:
+        low, high = np.asarray(model.predict_interval(X, new=True), float).T
+        interval = low, high
+    said = np.asarray(model.predict(X), float)
+    return evaluation.columns(said, own, places, interval).astype(np.float32)
+
+
+def _number(cell: Any) -> float:
+    """What is no number counts nowhere, and stops nobody."""
+    try:
+        return float(cell)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def _classes(model: Any, given: Sequence[Any] | None) -> tuple[str, ...] | None:
+    """The public values of y; None where the model predicts a number."""
+    known = getattr(model, "classes_", None) if given is None else given
+    if known is None:
+        raise InvalidInput(
+            "the model names no classes: give classes=[...] that y may have, or bounds=(low, high) "
+            "of y where it is a number; both are public, and not read from the records"
+        )
+    found = tuple(as_text(one) or "" for one in known)
+    missing = [one for one in getattr(model, "classes_", ()) if (as_text(one) or "") not in found]
+    if missing:
+        raise InvalidInput(
+            f"the model predicts {str(missing[0])!r}, which is none of {', '.join(found)}"
+        )
+    if len(set(found)) < 2:
+        raise InvalidInput(f"classes = {list(found)!r}: at least two different ones are needed")
+    return found
+
+
+def _scored(model: Any) -> bool:
+    """Whether it has probabilities. A model of `load` says so when it is asked."""
+    if not hasattr(model, "predict_proba"):
+        return False
+    prediction = getattr(model, "prediction", None)
+    return getattr(prediction, "link", "") != "sign"
+
+
+def _knows_spread(model: Any) -> bool:
+    said = getattr(model, "prediction", None)
+    return getattr(said, "spread", None) is not None and not getattr(said, "silence", "unknown")
+
+
+def _groups(
+    groups: Any, labels: Sequence[Any] | None, size: int
+) -> tuple[np.ndarray | None, tuple[str, ...]]:
+    if groups is None:
+        return None, ()
+    if labels is None:
+        raise InvalidInput("groups need their public labels=[...]: they are not read from the data")
+    names = tuple(as_text(one) or "" for one in labels)
+    own = listed(groups)
+    if len(own) != size:
+        raise InvalidInput(f"{len(own)} groups for {size} records: give each record one")
+    code = {name: place for place, name in enumerate(names)}
+    return np.array([code.get(as_text(one) or "", np.nan) for one in own], float), names
+
+
+def _range(bounds: Any) -> tuple[float, float]:
+    try:
+        low, high = map(float, bounds)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"bounds = {bounds!r}: give (low, high) of y") from None
+    if not -np.inf < low < high < np.inf:
+        raise InvalidInput(f"bounds = {bounds!r}: the first must be below the second, both finite")
+    return low, high
+
+
+__all__ = ["Evaluation", "evaluate"]

@@ -1,0 +1,55 @@
+"""Metrics of a model, as a report shows them: tables, ROC and calibration."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from unisono.algorithms.evaluation_text import clear_gaps, header, metric_row
+from unisono.reports.blocks import Block, Curves, Intervals, ReportGrid, Text
+from unisono.reports.charts import DrawnInterval
+from unisono.reports.reading import share
+
+
+def judged_blocks(found: Mapping[str, Any], confidence: float) -> list[Block]:
+    """All that one release says, subgroups and clear differences below."""
+    head = header(confidence)
+    blocks: list[Block] = [
+        Text("Intervals count sampling, the noise of privacy and bins."),
+        ReportGrid("Metrics", head, [metric_row(own) for own in found["metrics"]]),
+    ]
+    if found.get("roc"):
+        blocks.append(_roc(found["roc"]))
+    if found.get("calibration"):
+        blocks.append(_calibrated(found["calibration"], confidence))
+    for one in found["groups"]:
+        rows = [metric_row(own) for own in one["metrics"]]
+        blocks.append(ReportGrid(str(one["group"]), head, rows))
+    clear = clear_gaps(found)
+    if clear:
+        rows = [metric_row(own) for own in clear]
+        blocks.append(ReportGrid("Differences whose intervals leave out zero", head, rows))
+    elif found["gaps"]:
+        blocks.append(Text("No difference between the groups is clear of zero."))
+    return blocks
+
+
+def _roc(points: Sequence[Sequence[float]]) -> Block:
+    rising = [(float(x), float(y)) for x, y in points]
+    return Curves(
+        "ROC",
+        {"the model": rising, "chance": [(0.0, 0.0), (1.0, 1.0)]},
+        "share of records without the outcome that are called to have it",
+        "share of those with it",
+        "Read off noisy counts: small steps are noise.",
+    )
+
+
+def _calibrated(bins: Sequence[Mapping[str, float]], confidence: float) -> Block:
+    shown = [
+        DrawnInterval(f"score {one['score']:.2f}", one["share"], one["low"], one["high"])
+        for one in bins
+    ]
+    return Intervals(
+        "Calibration: the share with the outcome, by score",
+        shown,
+        f"{share(confidence)} intervals; where they leave out the score, chances are off.",
+    )

@@ -1,0 +1,96 @@
+"""`unisono.evaluate`: any model that predicts, judged in one call."""
+
+import numpy as np
+import pytest
+from sklearn import metrics as textbook
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.svm import LinearSVC
+
+import unisono
+from unisono.errors import InvalidInput
+
+DRAW = np.random.default_rng(3)
+X = DRAW.normal(size=(4000, 3))
+Y = np.where(X @ [1.0, -0.5, 0.2] + DRAW.logistic(size=4000) > 0, "ill", "well")
+T = 50 + X @ [5.0, 2.0, 0.0] + DRAW.normal(0, 4, 4000)
+
+
+def ledger(seed=1):
+    policy = unisono.Policy("new", unisono.Budget(1e4, 1e-3))
+    return unisono.Ledger.in_memory(policy, unisono.ACCOUNTANT, seed=seed)
+
+
+def judged(model, y=Y, **options):
+    given = {"epsilon": 40.0, "delta": 1e-6, "ledger": ledger()} | options
+    return unisono.evaluate(model, X, y, **given)
+
+
+def test_a_classifier_over_parties_by_group():
+    model = LogisticRegression().fit(X[:500], Y[:500])
+    parties = np.arange(4000) % 3
+    found = judged(
+        model,
+        parties=parties,
+        ledger={k: ledger(k) for k in range(3)},
+        groups=np.where(X[:, 2] > 0, "f", "m"),
+        labels=["f", "m"],
+    )
+    assert found["accuracy"].value == pytest.approx(model.score(X, Y), abs=0.01)
+    chances = model.predict_proba(X)[:, 1]
+    exact = textbook.roc_auc_score(Y == "well", chances)
+    assert found["AUC"].low < exact < found["AUC"].high
+    assert [one["group"] for one in found.to_json()["groups"]] == ["f", "m"]
+    assert "calibration slope" in str(found)
+    assert "epsilon" in str(found)
+    assert found._repr_html_().startswith("<table>")
+    assert 30 < found.epsilon <= 40
+    with pytest.raises(KeyError, match="there are accuracy"):
+        found["R²"]
+
+
+def test_a_machine_without_probabilities():
+    found = judged(model := LinearSVC().fit(X[:500], Y[:500]))
+    assert found["accuracy"].value == pytest.approx(model.score(X, Y), abs=0.01)
+    assert "AUC" not in str(found)
+
+
+def test_a_regression():
+    model = LinearRegression().fit(X[:500], T[:500])
+    found = judged(model, T, bounds=(0.0, 100.0))
+    exact = textbook.root_mean_squared_error(T, model.predict(X))
+    assert found["RMSE"].value == pytest.approx(exact, abs=0.2)
+    assert found["R²"].value == pytest.approx(model.score(X, T), abs=0.02)
+
+
+def test_unknown_labels_count_nowhere():
+    model = LogisticRegression().fit(X[:500], Y[:500])
+    odd = Y.astype(object)
+    odd[::4] = None
+    odd[1::4] = "dead"
+    found = judged(model, odd)
+    there = np.isin(odd.astype(str), ["ill", "well"])
+    exact = model.score(X[there], Y[there])
+    assert found["accuracy"].value == pytest.approx(exact, abs=0.01)
+    assert found.to_json()["records"] == pytest.approx(2000, abs=20)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"classes": ["ill"]}, "the model predicts 'well'"),
+        ({"groups": np.zeros(4000)}, "public labels"),
+        ({"groups": np.zeros(7), "labels": ["0"]}, "7 groups for 4000 records"),
+        ({"bounds": (3, 1)}, "the first must be below the second"),
+        ({"bounds": (0, 100), "largest_error": -1.0}, "above zero"),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_is_spent(options, words):
+    model, book = LogisticRegression().fit(X[:500], Y[:500]), ledger()
+    with pytest.raises(InvalidInput, match=words):
+        judged(model, ledger=book, **options)
+    assert not book.purposes()
+
+
+def test_a_regression_needs_bounds():
+    with pytest.raises(InvalidInput, match="names no classes"):
+        judged(LinearRegression().fit(X[:500], T[:500]), T)

@@ -18,7 +18,7 @@ from unisono.cli.audit import audit
 from unisono.cli.check import check
 from unisono.cli.dashboard import dashboard
 from unisono.cli.doctor import doctor
-from unisono.cli.export_model import export
+from unisono.cli.export import export
 from unisono.cli.init import init
 from unisono.cli.ledger import app as ledger_commands
 from unisono.cli.plan import plan

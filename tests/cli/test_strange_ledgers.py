@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from unisono.accounting.accountant import ACCOUNTANT
-from unisono.cli import export
+from unisono.cli import ledger_export as export
 from unisono.cli.ledger_ahead import ahead
 from unisono.cli.ledger_reader import check_book, read_book
 from unisono.core import journal

@@ -19,7 +19,7 @@ from unisono.cli.check import check
 from unisono.cli.dashboard import dashboard
 from unisono.cli.doctor import doctor
 from unisono.cli.evaluate import evaluate
-from unisono.cli.export_model import export
+from unisono.cli.export import export
 from unisono.cli.init import init
 from unisono.cli.ledger import app as ledger_commands
 from unisono.cli.plan import plan

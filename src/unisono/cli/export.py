@@ -1,89 +1,113 @@
-"""A ledger for other programs, spreadsheets and reports."""
+"""`unisono export`: a finished model for other programs, people, registries and accountants."""
 
-import csv
-import io
-import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from unisono.cli import words
-from unisono.cli.ledger_reader import Book
-from unisono.cli.ledger_text import history_words, policy_words, raise_words
-from unisono.core.trust import describe
+import typer
 
-COLUMNS = (
-    "entry",
-    "time",
-    "purpose",
-    "releases",
-    "viewer",
-    "what",
-    "epsilon_alone",
-    "delta",
-)
+from unisono.cli import inputs
+from unisono.cli.output import warn, write_json, write_text
+from unisono.cli.predict import RunArgument, run_with_result
+from unisono.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from unisono.models.fitted import FittedModel
 
 
-def as_json(book: Book) -> str:
-    """Everything, with full precision and every event."""
-    return json.dumps(words.jsonable(book.to_json()), indent=2, ensure_ascii=False) + "\n"
+class To(StrEnum):
+    """What `export` writes."""
+
+    SKLEARN = "sklearn"
+    ONNX = "onnx"
+    JSON = "json"
+    CARD = "card"
+    REGISTRY = "registry"
+    DP_EVENTS = "dp-events"
 
 
-def as_csv(book: Book) -> str:
-    """One row for each entry and viewer."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for entry in book.summary.entries:
-        for viewer, history in entry.cost.items():
-            writer.writerow(
-                [
-                    entry.number,
-                    _cell(entry.time),
-                    _cell(entry.purpose),
-                    entry.releases,
-                    viewer,
-                    history_words(history),
-                    words.jsonable(book.alone(entry, viewer)),
-                    book.delta(viewer),
-                ]
-            )
-    return text.getvalue()
+# Where nobody says where: the name of the file, beside the run.
+_NAMES = {
+    To.SKLEARN: "model.pkl",
+    To.ONNX: "model.onnx",
+    To.JSON: "model.json",
+    To.CARD: "card.md",
+    To.REGISTRY: "registry.json",
+    To.DP_EVENTS: "dp-events.json",
+}
 
 
-def _cell(value: str) -> str:
-    """Text that a spreadsheet does not take for a formula."""
-    shown = words.clean(value)
-    return "'" + shown if shown[:1] in ("=", "+", "-", "@") else shown
+def export(
+    run: RunArgument,
+    to: Annotated[To, typer.Option(metavar="NAME", help=f"One of {', '.join(To)}.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write here; a card as .md or .html. (default: in RUN)"),
+    ] = None,
+    relation: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="dp-events: between which neighbours, as zero-out."),
+    ] = None,
+    json: inputs.JsonOption = False,
+) -> None:
+    """Write a finished model for others; no records are read, and nothing is spent.
+
+    sklearn: a pickled pipeline of scikit-learn's own parts, which predicts without unisono. onnx: a
+    graph for ONNX runtimes (needs the extra "onnx"). json: plain numbers, which thirty lines of any
+    language score with. card: purpose, data, privacy, quality and limits for people. registry: the
+    fields of the public registry of deployments. dp-events: what was shown, as events that Google's
+    dp-accounting adds up by itself.
+
+    \b
+    Examples:
+      unisono export study.run --to card
+      unisono export study.run --to card --output card.html
+      unisono export study.run --to onnx --output risk.onnx
+      unisono export study.run --to dp-events --relation zero-out
+    """
+    from unisono.models.fitted import load
+
+    if relation is not None and to is not To.DP_EVENTS:
+        raise InvalidInput(f"--relation is for dp-events, not for {to}: leave it out")
+    model = load(run_with_result(run))
+    if model.simulated:
+        warn("this model is of a simulation: its noise was predictable, it protects nobody")
+    path = output or model.folder / _NAMES[to]
+    content = _content(model, to, path, relation)
+    if isinstance(content, bytes):
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            raise InvalidInput(f"cannot write {path}: {error.strerror}; choose another") from None
+    else:
+        write_text(content, path)
+    if json:
+        write_json({"export": str(path), "to": str(to)})
+    else:
+        typer.echo(f"{to} is in {path}")
 
 
-def as_markdown(book: Book) -> str:
-    """A report for people: policy in words, spending, entries."""
-    found = book.summary
-    lines = [f"# Privacy ledger of {_inline(found.policy.dataset)}", ""]
-    if found.simulated:
-        lines += ["**Simulation: the noise is predictable; this protects no real data.**", ""]
-    lines += [f"- {_inline(sentence)}" for sentence in policy_words(found.policy)]
-    lines += [f"- {_inline(sentence)}" for sentence in raise_words(found)]
-    lines += ["", "## Spent", ""]
-    lines += ["| seen by | spent epsilon | budget | delta | grants |", "|---|---|---|---|---|"]
-    for s in book.spending:
-        lines.append(
-            f"| {describe(s.viewer)} | {words.number(s.epsilon)} | "
-            f"{words.number(s.budget.epsilon)} | {words.plain(s.delta)} | {s.grants} |"
-        )
-    lines += ["", "## Entries", ""]
-    lines += [
-        "| entry | time | purpose | releases | seen by | what | epsilon alone |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for entry in found.entries:
-        for viewer, history in entry.cost.items():
-            lines.append(
-                f"| {entry.number} | {_inline(entry.time)} | {_inline(entry.purpose)} | "
-                f"{entry.releases} | {describe(viewer)} | {history_words(history)} | "
-                f"{words.number(book.alone(entry, viewer))} |"
-            )
-    return "\n".join([*lines, "", f"Head of the chain: `{book.head}`", ""])
+def _content(model: "FittedModel", to: To, path: Path, relation: str | None) -> str | bytes:
+    if to is To.SKLEARN:
+        from unisono.exports import scikit_learn
 
+        return scikit_learn.as_bytes(model)
+    if to is To.ONNX:
+        from unisono.exports import onnx_graph
 
-def _inline(value: str) -> str:
-    """Text that stays inside its cell."""
-    return words.clean(value).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+        return onnx_graph.as_bytes(model)
+    if to is To.JSON:
+        from unisono.exports import plain_json
+
+        return plain_json.as_text(model)
+    if to is To.DP_EVENTS:
+        from unisono.exports import dp_events
+
+        return dp_events.as_text(model, relation)
+    from unisono.exports import statement
+
+    if to is To.REGISTRY:
+        return statement.as_registry(model)
+    if path.suffix.lower() in (".html", ".htm"):
+        return statement.as_html(model)
+    return statement.as_markdown(model)

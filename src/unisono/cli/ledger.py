@@ -251,7 +251,7 @@ def export(
       unisono ledger export ages.ledger --format csv --output ages.csv
       unisono ledger export ages.ledger --format markdown
     """
-    from unisono.cli import export as exporting
+    from unisono.cli import ledger_export as exporting
     from unisono.cli.ledger_reader import read_book
 
     book = read_book(file)

@@ -33,6 +33,7 @@ from unisono.core.values import Private
 from unisono.data import as_table, listed
 from unisono.data import as_text as category_text
 from unisono.data.columns import NumericColumn
+from unisono.data.order import new_key, secret_order
 from unisono.data.schema import Schema
 from unisono.engines import in_process
 from unisono.errors import ClippedValues, InvalidInput, warn
@@ -303,10 +304,13 @@ def _learnt(
         )
         stages = [first, study]
     rows = posed.encode(columns)[0].astype(np.float32)
+    places = members.rows
+    if study.algorithm.by_company(facts):  # in sorted arrays a record that is replaced moves others
+        places = tuple(_shuffled(*own) for own in zip(places, ledgers, strict=True))
     books = dict(zip(members.names, ledgers, strict=True))
     parties = [
         Party(name, Private((rows[own],), name), books[name])
-        for name, own in zip(members.names, members.rows, strict=True)
+        for name, own in zip(members.names, places, strict=True)
     ]
     cost = added([one.cost for one in stages])
     Ledger.check_all(ledgers, cost)  # all of it, before the first release
@@ -323,6 +327,11 @@ def _learnt(
         costs=[cost] * len(books),
     )
     return posed.present(study, result), certificate
+
+
+def _shuffled(rows: np.ndarray, ledger: Ledger) -> np.ndarray:
+    """Places of a party's records in a secret order; those of a simulation stay as they are."""
+    return rows if ledger.simulated else rows[secret_order(len(rows), new_key())]
 
 
 def _guarantee(name: str, certificate: Certificate) -> str:

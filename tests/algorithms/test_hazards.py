@@ -270,6 +270,28 @@ def test_hazard_ratios_of_a_frame_in_one_call():
     assert "guarantee: epsilon = 2." in str(model)
 
 
+def test_records_of_a_real_fit_are_shuffled(monkeypatch):
+    """A sorted array would let one replaced record move all others (`PricedAlgorithm.by_company`);
+    200 records are left as they lie once in 200! times."""
+    seen = []
+
+    def run(study, parties, purpose):
+        seen.append(parties[0].data.open(parties[0].ledger.authorize(study.cost))[0])
+        raise InterruptedError
+
+    monkeypatch.setattr(in_process, "run", run)
+    given = frame(200)
+    given["age"] = np.sort(given["age"])
+    book = Ledger.in_memory(Policy("trial", Budget(3.0, 1e-5)), ACCOUNTANT)
+    with pytest.raises(InterruptedError):
+        unisono.HazardRatios(horizon=60.0, **DECLARED).fit(
+            given, "months", "died", epsilon=1.0, delta=1e-6, ledger=book
+        )
+    ages = seen[0][:, 0]
+    assert (np.diff(ages) < 0).any()
+    assert np.allclose(np.sort(ages), (given["age"] - 60) / 40, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("made", "columns", "message"),
     [

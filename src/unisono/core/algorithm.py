@@ -256,7 +256,10 @@ class PricedAlgorithm(NamedTuple):
     sizes such a block is rounded as a whole, so that it matters who is beside whom (`by_company`).
 
     Where a sum can be computed exactly `in_parts`, every record adds integers of its own to it,
-    whatever its place and whoever else is there.
+    whoever else is there. In which row of a program a record lies may still decide how its floats
+    are rounded, at public sizes, where rows are no multiple of 64 (`engines.layout`). That is worth
+    a last bit of a record's own numbers, unless they are computed from what a server asks: scores
+    that are differences of huge numbers are nothing but rounding (`by_company`).
 
     A contribution is a sum over records, which may be computed in parts, unless it is made from the
     party's records as a `whole` (a minimiser, an update), whose bound holds whatever the records.
@@ -316,8 +319,15 @@ class PricedAlgorithm(NamedTuple):
         return self.rows is not None or self.named is not None
 
     def by_company(self, facts: Facts) -> bool:
-        """Whether it matters which records lie side by side."""
-        return self.streamed and facts.exact_sizes
+        """Whether it matters which records lie side by side, or in which row each of them lies."""
+        return facts.exact_sizes and (
+            self.streamed or (self.in_parts is not None and self._asks(facts))
+        )
+
+    def _asks(self, facts: Facts) -> bool:
+        """Whether records are read by what a server says, which may be anything."""
+        asked = self.ask(self.init(facts)[0])
+        return not (isinstance(asked, tuple) and not asked)
 
     @property
     def steps(self) -> int:

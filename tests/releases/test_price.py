@@ -5,11 +5,12 @@ import pytest
 
 from unisono.accounting.accountant import ACCOUNTANT
 from unisono.core.algorithm import Facts
+from unisono.core.costs import added
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
-from unisono.core.trust import Trust
+from unisono.core.trust import FINAL_MODEL, Trust
 from unisono.core.values import Private
 from unisono.engines import in_process
 from unisono.errors import InvalidInput
@@ -17,6 +18,7 @@ from unisono.mechanisms import gaussian
 from unisono.releases import algorithm
 from unisono.releases.bounds import ClippedSum
 from unisono.releases.release import Release, price
+from unisono.releases.together import together
 
 from .. import methods
 
@@ -67,3 +69,28 @@ def test_the_noise_of_the_opened_sum_is_stated(trust):
     priced = price(Release(ClippedSum(1.0, 3), rounds=5), Privacy(1.0, 1e-5), facts, trust)
     times = {Trust.LOCAL: 4, Trust.SECURE_SUM: 4 / 2, Trust.TRUSTED_SERVER: 1}[trust]
     assert priced.noise_std == pytest.approx(priced.event.noise.std * times**0.5)
+
+
+def test_two_stages_are_priced_where_a_larger_part_of_the_promise_means_more_rounds():
+    """With one round all parties share one cost, with two each has its own, and an equal one."""
+    promise, facts = Privacy(0.3, 1e-5), Facts((3000, 500, 1200), 5, 3, 1)
+    method = methods.hazard_scoring(3, promise.epsilon, promise.delta)
+    assert method.earlier is not None
+
+    def study(kind, part):
+        return Study(kind.method(method.problem, part), facts, Trust.SECURE_SUM)
+
+    kind, share = method.earlier
+    first, rest = together(
+        promise,
+        share,
+        lambda part: study(kind, part),
+        lambda part: study(method.kind, part),
+        lambda one, other: (one.costs, other.costs),
+    )
+    assert rest.algorithm.rounds == 2
+    assert study(method.kind, promise.split(share)[1]).algorithm.rounds == 1
+    for cost in (added(pair) for pair in zip(first.costs, rest.costs, strict=True)):
+        history = cost[FINAL_MODEL]
+        assert ACCOUNTANT.fits(history, promise.relation, promise.epsilon, promise.delta)
+        assert not ACCOUNTANT.fits(history, promise.relation, 0.9 * promise.epsilon, promise.delta)

@@ -40,10 +40,7 @@ def together(
     made = first(one), rest(other)
     if promise.pure or promise.own:
         return made
-    kept = [
-        [viewer for viewer, history in cost.items() if _fits(history, promise)]
-        for cost in _both(*costs(*made))
-    ]
+    kept = _kept(_both(*costs(*made)), promise)
 
     def enlarged(parts: int) -> tuple[First, Rest]:
         factor = 1 + parts / _PARTS
@@ -56,12 +53,7 @@ def together(
     while high - low > 1:
         middle = (low + high) // 2
         tried = enlarged(middle)
-        found = _both(*costs(*tried))
-        if all(
-            _fits(cost[viewer], promise)
-            for cost, viewers in zip(found, kept, strict=True)
-            for viewer in viewers
-        ):
+        if _keeps(_both(*costs(*tried)), kept, promise):
             low, made = middle, tried
         else:
             high = middle
@@ -69,9 +61,28 @@ def together(
 
 
 def _both(first: Costs, rest: Costs) -> Costs:
-    """Parties that pay alike are looked at once."""
-    pairs = {(id(a), id(b)): (a, b) for a, b in zip(first, rest, strict=True)}
-    return [added(pair) for pair in pairs.values()]
+    """What both show of each party; parties that pay alike share one."""
+    pairs = list(zip(first, rest, strict=True))
+    known = {(id(a), id(b)): added((a, b)) for a, b in pairs}
+    return [known[id(a), id(b)] for a, b in pairs]
+
+
+def _kept(costs: Costs, promise: Privacy) -> list[tuple[Viewer, ...]]:
+    """To whom the promise is kept, for each party."""
+    known = {
+        id(cost): tuple(viewer for viewer, own in cost.items() if _fits(own, promise))
+        for cost in {id(cost): cost for cost in costs}.values()
+    }
+    return [known[id(cost)] for cost in costs]
+
+
+def _keeps(costs: Costs, kept: list[tuple[Viewer, ...]], promise: Privacy) -> bool:
+    """Whether the promise is kept to the same viewers of every party; how many rounds there are,
+    and so which parties share a cost, may have changed."""
+    pairs = {
+        (id(cost), viewers): (cost, viewers) for cost, viewers in zip(costs, kept, strict=True)
+    }
+    return all(_fits(cost[one], promise) for cost, viewers in pairs.values() for one in viewers)
 
 
 def _fits(history: Composed, promise: Privacy) -> bool:

@@ -17,6 +17,7 @@ from unisono.algorithms.estimates import HypothesisTest, answer_text
 from unisono.algorithms.quantiles import Tree, consistent_leaves
 from unisono.algorithms.statistics import Groups
 from unisono.algorithms.survey import Survey, adjusted, holm_adjusted
+from unisono.attacks.audit import audit, check
 from unisono.core.algorithm import agree_facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
@@ -381,3 +382,57 @@ def test_holm_is_that_of_the_textbook():
 def test_comparisons_that_make_no_sense_are_refused(ask, message):
     with pytest.raises(InvalidInput, match=message):
         ask()
+
+
+# ------------------------------------------------------------------- what it hides
+
+ASKED = {
+    "means": (comparisons.difference_of_means(0, (-1.0, 1.0), LIKES), (1.0, 0, 0), (-1.0, 0, 1)),
+    "medians": (
+        comparisons.difference_of_medians(0, (-1.0, 1.0), LIKES),
+        (1.0, 0, 0),
+        (-1.0, 0, 1),
+    ),
+    "proportions": (comparisons.difference_of_proportions(0, LIKES), (1.0, 0, 0), (0.0, 0, 1)),
+    "chi-square": (comparisons.chi_square(ARMS, LIKES), (0, 0.0, 0), (0, 2.0, 1)),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "delta"),
+    [*((name, 1e-5) for name in ASKED), ("proportions", 0.0), ("chi-square", 0.0)],
+)
+def test_audit(name, delta):
+    """The two records that are furthest apart: honest noise passes, halved noise is caught; 95 %
+    confidence, one fixed seed. (Laplace noise in very many numbers is audited less sharply.)"""
+    question, one, other = ASKED[name]
+    facts = agree_facts([3], 3, Trust.LOCAL)
+    study = Study(statistics([question], 1.0, delta), facts, Trust.LOCAL)
+    algorithm, worlds = study.algorithm, []
+    for own in (one, other):
+        rows = np.array([own, (0.3, 1, 1), (0.0, 0, 0)], np.float32)
+        _, made = algorithm.local(facts, (), None, (rows,), np.ones(3, bool))
+        worlds.append(np.asarray(made.value, np.float64).ravel() * made.grid)
+    gap, noise = worlds[0] - worlds[1], algorithm.event(facts, Trust.LOCAL).noise
+    bound = made.sensitivity.under(Relation.REPLACE_ONE)
+    norm, far = ("l2", np.linalg.norm(gap)) if delta else ("l1", np.abs(gap).sum())
+    assert 0.999 * bound.in_norm(norm) < far <= bound.in_norm(norm)
+    for factor in (1.0, 0.5):
+        generator, scores = np.random.default_rng(8), []
+        for centre in (gap, np.zeros_like(gap)):
+            moved = gap != 0
+            shape = (10_000, int(moved.sum()))
+            if delta:
+                seen = centre[moved] + factor * generator.normal(0, noise.std, shape)
+                scores.append(seen @ gap[moved])
+            else:  # the likelihood ratio of Laplace noise, up to a monotone map
+                seen = centre[moved] + factor * generator.laplace(0, noise.scale, shape)
+                ratio = (np.abs(seen) - np.abs(seen - gap[moved])).sum(axis=1)
+                scores.append(ratio.round(9))  # floats would tell the worlds apart
+        found = audit(*scores, delta=delta, gaussian=delta > 0)
+        best = max(found.epsilon_direct, found.epsilon_model_based or 0.0)
+        if factor == 1:
+            check(1.0, delta, found)
+            assert best > 0.5
+        else:
+            assert best > 1.0

@@ -15,12 +15,13 @@ from unisono.accounting.accountant import ACCOUNTANT
 from unisono.algorithms import hazard_scoring
 from unisono.algorithms.hazard_scales import HAZARD_SCALES, HazardScales, scales_of
 from unisono.algorithms.hazard_scoring import HAZARD_SCORING, Asked, Point, record_scores
+from unisono.attacks.audit import audit, check
 from unisono.core.algorithm import Facts
 from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Study
-from unisono.core.trust import Trust
+from unisono.core.trust import Relation, Trust
 from unisono.core.values import Private
 from unisono.data.schema import Schema
 from unisono.engines import in_process
@@ -333,3 +334,44 @@ def test_the_schema_is_checked():
     )
     [(_, words)] = HAZARDS.faults(HAZARDS.configured(event="died"), alone)
     assert "no column is left" in words
+
+
+# ------------------------------------------------------------- what it hides
+
+
+def test_audit_of_both_stages():
+    """Two records that are furthest apart, asked at a point that tells them apart best: honest
+    noise passes, halved noise is caught; 95 % confidence, one fixed seed."""
+    delta, generator = 1e-5, np.random.default_rng(7)
+    facts, p = Facts((2,), 4, 1), PROBLEM.parameters
+    for kind, settings in ((HAZARD_SCALES, {}), (HAZARD_SCORING, {"rounds": 1})):
+        method = kind.method(PROBLEM, Privacy(1.0, delta), **settings)
+        algorithm = Study(method, facts, Trust.LOCAL).algorithm
+        public = algorithm.ask(algorithm.init(facts)[0])
+        if kind is HAZARD_SCORING:  # gradients alone, of features alone, where hazards are large
+            point = Point(
+                jnp.array([2.0] * PROBLEM.pieces + [0.0] * PROBLEM.features),
+                jnp.diag((jnp.arange(p) >= PROBLEM.pieces) * 1.0),
+            )
+            weights = jnp.array([1.0, 0.0, 0.0])
+            public = public._replace(point=point, weights=weights, gradient_norm=np.float32(0.1))
+        worlds = []
+        for own in ([1, 1, 1.0, 0], [-1, 0, 0.9, 0]):
+            there = np.array([own, [0, 0, 0.5, 1]], np.float32)
+            _, made = algorithm.local(facts, public, None, (there,), np.ones(2, bool))
+            worlds.append(np.asarray(made.value, np.float64).ravel() * made.grid)
+        length = np.linalg.norm(worlds[0] - worlds[1])
+        bound = made.sensitivity.under(Relation.REPLACE_ONE).in_norm("l2")
+        assert 0.95 * bound < length <= bound
+        noise = algorithm.event(facts, Trust.LOCAL).noise.std
+        for factor in (1.0, 0.5):
+            scores = [
+                centre + factor * noise * generator.normal(size=10_000) for centre in (length, 0.0)
+            ]
+            found = audit(*scores, delta=delta, gaussian=True)
+            best = max(found.epsilon_direct, found.epsilon_model_based or 0.0)
+            if factor == 1:
+                check(1.0, delta, found)
+                assert best > 0.5
+            else:
+                assert best > 1.0

@@ -18,6 +18,7 @@ from unisono.algorithms import (
     ranges,
     statistics,
 )
+from unisono.algorithms.fisher_scoring import FISHER_SCORING
 from unisono.algorithms.table_one import NamedVariable, NumberVariable, TableOne
 from unisono.core.algorithm import Facts
 from unisono.core.privacy import Privacy
@@ -392,7 +393,7 @@ def study_of(build, facts):
 def drawn(generator, relation):
     """Any algorithm with any public parameters; many are refused, which is an answer too."""
     families = (_survey, _survey, _linear, _clusters, _network_of, _posterior, _regression)
-    families = (*families, _survival)
+    families = (*families, _survival, _scored)
     return families[int(generator.integers(len(families)))](generator, relation)
 
 
@@ -468,6 +469,25 @@ def _linear(generator, relation):
 def _clusters(generator, relation):
     bounds = tuple(_bounds(generator) for _ in range(FEATURES))
     return ROW, methods.k_means(bounds, 3, _size(generator, -1, 1.5), 1e-6, relation, rounds=2)
+
+
+def _scored(generator, relation):
+    """Generalised linear models with offsets and weights, or hazards; where they are bounded is
+    drawn too."""
+    promise = Privacy(_size(generator, -1, 1), DELTA, relation)
+    norms = {
+        "rounds": int(generator.integers(1, 4)),
+        "gradient_norm": _size(generator, -3, 3),
+        "curvature_norm": _size(generator, -3, 3),
+    }
+    if generator.random() < 0.3:
+        return ROW, methods.hazard_scoring(FEATURES - 2, promise.epsilon, DELTA, relation, **norms)
+    problem = methods.generalised_linear(
+        _pick(generator, "binomial", "gaussian", "poisson"), FEATURES - 3
+    )
+    problem = replace(problem, offset=_bounds(generator), weighted=True)
+    norms["bend_at"] = float(generator.uniform(0.6, 6.0))
+    return ROW, FISHER_SCORING.method(problem, promise, **norms)
 
 
 def _survival(generator, relation):

@@ -27,7 +27,6 @@ from unisono.accounting.discretisation import EXCESS, GridLaw
 from unisono.accounting.pairs import UNIT_ROUNDOFF
 from unisono.accounting.validation import FloatArray
 
-
 _BLOCK = 2**15
 
 
@@ -100,7 +99,6 @@ class ComposedLoss(NamedTuple):
             begin = int(above[-1]) if above.size else 0
             points = points[begin : begin + 2]
         return float(points[1] if self.upper else points[0])
-
 
     def _last_above(self, delta: float) -> int | None:
         """The last loss at which the bound exceeds delta, from the end in blocks that fit into the

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from unisono.accounting import gaussian
+from unisono.accounting import convolution, gaussian
+from unisono.accounting.discretisation import GridLaw
 from unisono.accounting.pld import (
     ApproximatePair,
     DiscretePair,
@@ -362,3 +363,21 @@ def test_every_pair_gives_a_narrow_bracket():
         for family in (GaussianPair, LaplacePair):
             found = compose([(family(shift, rate), count)], tolerance=0.05).epsilon(1e-6)
             assert found.width <= 0.05 + 1e-4 * found.upper, (family, shift, rate, count, found)
+
+
+@pytest.mark.parametrize("upper", [True, False])
+def test_epsilon_does_not_depend_on_the_blocks_in_which_it_is_looked_for(upper, monkeypatch):
+    """And is where the bound, looked at everywhere, last exceeds delta."""
+    masses = np.random.default_rng(3).dirichlet(np.ones(61))
+    laws = [(GridLaw(masses, -25, 1e-12), 30)]
+    plan = convolution.ConvolutionPlan(1.0, -2.0, 6.0, 3.0, 0.2, 4.0)
+    composed = convolution.compose_laws(laws, plan, 0.01, upper=upper)
+    deltas = (1e-13, 1e-9, 1e-3, 0.2, 0.999)
+    found = [composed.epsilon(delta) for delta in deltas]
+    assert found == sorted(found, reverse=True)
+    everywhere = composed.deltas(composed.losses)
+    for delta in deltas:
+        above = np.flatnonzero(everywhere > delta)
+        assert composed._last_above(delta) == (int(above[-1]) if above.size else None)
+    monkeypatch.setattr(convolution, "_BLOCK", 7)
+    assert [composed.epsilon(delta) for delta in deltas] == found

@@ -27,7 +27,6 @@ from unisono.accounting.discretisation import EXCESS, GridLaw
 from unisono.accounting.pairs import UNIT_ROUNDOFF
 from unisono.accounting.validation import FloatArray
 
-
 _BLOCK = 2**15
 
 

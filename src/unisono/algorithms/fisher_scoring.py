@@ -458,12 +458,12 @@ def build(
 
     def begin(found: Any) -> tuple[ScoringState, None]:
         start = start_of(config, problem, scales_of(problem, found), sum(facts.records))
-        start = Start(*(jnp.asarray(part, jnp.float32) for part in start))
-        point = _first_point(jnp, problem, start)
-        points = Point(*(jnp.stack([part] * rounds) for part in point))
-        empty = jnp.zeros((rounds, width), jnp.float32)
-        state = ScoringState(start, point, jnp.int32(0), points, empty, jnp.zeros(rounds))
-        return state, None
+        start = Start(*(np.asarray(part, np.float32) for part in start))
+        point = Point(*(np.float32(part) for part in _first_point(np, problem, start)))
+        points = Point(*(np.stack([part] * rounds) for part in point))
+        empty = np.zeros((rounds, width), np.float32), np.zeros(rounds, np.float32)
+        state = ScoringState(start, point, np.int32(0), points, *empty)
+        return jax.tree.map(jnp.asarray, state), None
 
     def ask(state: ScoringState) -> Asked:
         start = state.start
@@ -538,7 +538,12 @@ def _dispersion(
 
 def terms_for(study: Any) -> Terms:
     """The terms of a study by this algorithm."""
-    method, facts, trust = study.method, study.facts, study.trust
+    return _terms(study.method, study.facts, study.trust)
+
+
+# Priced once for equal studies, as they are.
+@lru_cache(maxsize=64)
+def _terms(method: Any, facts: Facts, trust: Trust) -> Terms:
     config = resolve(method.config, method.problem, facts, method.privacy, trust)
     priced = price(release(config, method.problem, facts), method.privacy, facts, trust)
     return terms_of(config, method.problem, priced)

@@ -21,8 +21,13 @@ in a step that knows of its noise (`noisy_scores`). How many rounds there are, h
 spread over them, where residuals are bounded and how large C_g and C_H are, are rules of public
 facts: with μ the Gaussian-DP parameter of the promise, n records and p parameters,
 
-    κ = n μ / p^1.5     below 14 one round, below 35 two, else three
-    λ = sqrt(n / p) μ   residuals are bounded at k = λ / 3 in [1.2, 2]; C_g = c sqrt(p) sup|ψ - a|
+    κ = n μ / p^1.5     below 11 one round, below 35 two, else three
+    λ = sqrt(n / p) μ   residuals are bounded at k = 1 + λ / 33 in [1.2, 2];
+                        C_g = c sqrt(p) sup|ψ - a|, c = .85 λ / 9, at least .85
+
+k and c are about where the variance of a step is least: with E ψ² and b = E ψ' of a normal law and
+t = 2 c / λ, it goes with (E ψ² + t² k²) / b², so that little noise is worth wide bounds, and much
+noise narrow ones.
 
 What is estimated: the coefficients of the model, if it holds. If it does not, the root of the
 weighted expected gradient: the usual projection, with records of extreme x counting less. For the
@@ -116,12 +121,12 @@ def resolve(
     records, p = sum(facts.records), problem.parameters
     mu = gaussian.mu_for(privacy.epsilon, privacy.delta)
     kappa, signal = records * mu / p**1.5, math.sqrt(records / p) * mu
-    rounds = config.rounds or (1 if kappa < 14 else 2 if kappa < 35 else 3)
+    rounds = config.rounds or (1 if kappa < 11 else 2 if kappa < 35 else 3)
     widest = 2.5 if problem.family == "binomial" else 1.0
     rule = {
         "rounds": rounds,
-        "bend_at": rounded(min(max(signal / 3, 1.2), 2.0)),
-        "gradient_norm": rounded(min(max(0.85 * signal / 6, 0.85), widest)),
+        "bend_at": rounded(min(max(1 + signal / 33, 1.2), 2.0)),
+        "gradient_norm": rounded(min(max(0.85 * signal / 9, 0.85), widest)),
         "curvature_norm": rounded(1.0 if rounds == 1 else min(max(kappa / 25, 1.3), 4.0)),
     }
     said = {name: value for name, value in config if value is not None}

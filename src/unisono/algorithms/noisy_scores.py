@@ -9,9 +9,11 @@ round has released sums over n records, each with Gaussian noise of a known devi
 
 The way solves g = H δ + what is not known about it, whose covariance is
 
-    S = B + s_g² I + (s_h² / 2) (tr(M) I + M) + curving,     M = E[δ δᵀ] = δ δᵀ + V
+    S = B + s_g² I + (s_h² / 2) (tr(M) I + M) + curving,     M = δ δᵀ + 1.96² V
 
-the noise of H times an unknown way being noise too. With a weak prior N(d₀, L⁻¹) on δ
+the noise of H times an unknown way being noise too. M is the mean over both ends of an interval,
+not its middle: a ratio of noisy numbers is tested at the value in question (Fieller 1954), and a
+way that came out too short would vouch for itself otherwise. With a weak prior N(d₀, L⁻¹) on δ
 
     V = (H S⁻¹ H + L)⁻¹,     δ = V (H S⁻¹ g + L d₀)
 
@@ -19,9 +21,11 @@ and S, V and δ depend on each other: a damped fixed point (after Avella-Medina,
 2023, who count the noise of both sums in). Nothing is inverted that noise may have made singular.
 V is a sandwich H⁻¹ S H⁻¹ where H is well measured, so errors may have any variance.
 
-Noise in H makes H S⁻¹ H too large by N = (s_h² / 2) (tr(S⁻¹) I + S⁻¹) on average, and δ too short
+Noise drives the eigenvalues of H apart: `denoised` takes that back, so that directions are not lost
+whose curvature noise has pushed to zero, and others not trusted that it has raised. What else is
+left makes H S⁻¹ H too large by at most N = (s_h² / 2) (tr(S⁻¹) I + S⁻¹) on average, and δ too short
 by V N δ (attenuation, as in regression with errors in the variables; Fuller 1987): its square is
-counted in. Taking it back would trade this bias for more noise than it is worth.
+counted in.
 
 Curving: a Newton step is exact for lines only. Where it changes scores by τ deviations, the mean
 curvature on the way differs from H by about τ / 2, so (τ² / 4) times half of (H δ)(H δ)ᵀ and half
@@ -41,6 +45,8 @@ import numpy as np
 # Iterations of fixed points, each halfway to the next value.
 _ITERATIONS = 40
 _LEAST = 1e-9
+# The mean square at both ends of a 95 % interval is that of its middle and so many variances.
+_ENDS = 1.96**2
 _HERMITE, _HERMITE_WEIGHTS = np.polynomial.hermite_e.hermegauss(21)
 _HERMITE_WEIGHTS = _HERMITE_WEIGHTS / _HERMITE_WEIGHTS.sum()
 
@@ -71,6 +77,23 @@ def positive(xp: Any, matrix: Any) -> Any:
     return (vectors * xp.maximum(values, 0.0)) @ vectors.T
 
 
+def denoised(xp: Any, curvature: Any, noise: Any) -> Any:
+    """H without what noise does to its eigenvalues: it drives them apart, and turns their vectors.
+
+    For H + E with Gaussian E (deviation s_h on the diagonal, s_h / sqrt 2 beside it) the best
+    matrix that has the noisy eigenvectors u_i has the eigenvalues E[u_iᵀ H u_i], which are
+
+        ξ_i = λ_i - s_h² Σ_{j ≠ i} (λ_i - λ_j) / ((λ_i - λ_j)² + η²),     η = s_h / 2
+
+    (Ledoit and Péché 2011; Bun, Bouchaud and Potters 2017 for added noise); η tells eigenvalues
+    apart that noise alone has parted. Small ones grow, and large ones shrink. None is negative.
+    """
+    values, vectors = xp.linalg.eigh((curvature + curvature.T) / 2)
+    apart = values[:, None] - values
+    pushed = xp.sum(apart / (apart**2 + noise**2 / 4), axis=1)
+    return (vectors * xp.maximum(values - noise**2 * pushed, 0.0)) @ vectors.T
+
+
 def shrunk_meat(xp: Any, scored: Scored, curvature: Any) -> Any:
     """B, drawn towards the multiple of H that it is under the model."""
     p = len(scored.gradient)
@@ -95,13 +118,13 @@ def noise_aware_step(
     exceed, and `curving` the factor that makes δᵀHδ the square of τ; zero for lines."""
     p = len(scored.gradient)
     one = xp.eye(p)
-    curvature, gradient = positive(xp, scored.curvature), scored.gradient
+    curvature, gradient = denoised(xp, scored.curvature, scored.s_curvature), scored.gradient
     meat = shrunk_meat(xp, scored, curvature)
     pull = prior @ prior_way
 
     def again(state: tuple[Any, Any]) -> tuple[Any, Any, Any]:
         way, covariance = state
-        moment = xp.outer(way, way) + covariance
+        moment = xp.outer(way, way) + _ENDS * covariance
         moment = moment * xp.minimum(1.0, largest / xp.trace(moment))
         spread = xp.trace(moment) * one + moment
         whole = meat + scored.s_gradient**2 * one + scored.s_curvature**2 / 2 * spread

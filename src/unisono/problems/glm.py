@@ -249,7 +249,10 @@ def _law(mean: np.ndarray, alpha: float, true: float) -> tuple[np.ndarray, np.nd
 def _scatter(mean: float, bend_at: float) -> np.ndarray:
     """`GeneralizedLinear.scatter` at a mean of its grid."""
     found = np.array(
-        [[_moments(mean, assumed, true, bend_at) for true in DISPERSIONS] for assumed in DISPERSIONS]
+        [
+            [_moments(mean, assumed, true, bend_at) for true in DISPERSIONS]
+            for assumed in DISPERSIONS
+        ]
     )
     found = np.maximum.accumulate(found, axis=1)
     found.setflags(write=False)

@@ -43,7 +43,7 @@ def together(
     kept = [
         [viewer for viewer, history in cost.items() if _fits(history, promise)]
         for cost in _both(*costs(*made))
-    ]
+    ]  # of each party
 
     def enlarged(parts: int) -> tuple[First, Rest]:
         factor = 1 + parts / _PARTS
@@ -57,11 +57,8 @@ def together(
         middle = (low + high) // 2
         tried = enlarged(middle)
         found = _both(*costs(*tried))
-        if all(
-            _fits(cost[viewer], promise)
-            for cost, viewers in zip(found, kept, strict=True)
-            for viewer in viewers
-        ):
+        shown = {(id(c), *who): (c, who) for c, who in zip(found, kept, strict=True)}
+        if all(_fits(cost[viewer], promise) for cost, who in shown.values() for viewer in who):
             low, made = middle, tried
         else:
             high = middle
@@ -69,9 +66,14 @@ def together(
 
 
 def _both(first: Costs, rest: Costs) -> Costs:
-    """Parties that pay alike are looked at once."""
-    pairs = {(id(a), id(b)): (a, b) for a, b in zip(first, rest, strict=True)}
-    return [added(pair) for pair in pairs.values()]
+    """Of each party. Those that pay alike share one sum; whether they do may change with the parts,
+    as rounds do that a rule of epsilon chooses."""
+    known: dict[tuple[int, int], Mapping[Viewer, Composed]] = {}
+    pairs = list(zip(first, rest, strict=True))
+    for a, b in pairs:
+        if (id(a), id(b)) not in known:
+            known[id(a), id(b)] = added((a, b))
+    return [known[id(a), id(b)] for a, b in pairs]
 
 
 def _fits(history: Composed, promise: Privacy) -> bool:

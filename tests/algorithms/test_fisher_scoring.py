@@ -295,24 +295,3 @@ def test_eigenvalues_that_noise_drove_apart_come_together_again():
 def test_a_curvature_without_noise_stays_as_it_is():
     curvature = np.array([[400.0, 60.0], [60.0, 300.0]])
     assert denoised(np, curvature, 1e-3) == pytest.approx(positive(np, curvature), rel=1e-6)
-
-
-def test_a_way_that_may_be_long_is_less_well_known_where_curvature_is_noisy():
-    """Fieller's point: the noise of H counts with how long the way may be, not with how long it
-    came out."""
-    curvature = np.diag([300.0, 300.0])
-    steps = [
-        noise_aware_step(
-            np,
-            scored(curvature, np.zeros(2), s=(60.0, noise, 1e-6)),
-            np.eye(2) / 25,
-            np.zeros(2),
-            4.0,
-            0.0,
-            numpy_loop,
-        )
-        for noise in (1e-6, 80.0)
-    ]
-    blind = 60.0**2 + 300.0 + 80.0**2 / 2 * 3 * steps[0].covariance[0, 0]
-    assert steps[1].way == pytest.approx([0.0, 0.0], abs=1e-9)
-    assert steps[1].covariance[0, 0] > 1.3 * blind / 300.0**2

@@ -368,7 +368,11 @@ def _normal_scatter(bend_at: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def averaged(xp: Any, terms: Terms, state: ScoringState, number: Any) -> Opened:
     """The sums of a round, with the curvature of all rounds so far that have the same A: averaged
-    by precision, the first round being by itself."""
+    by precision, the first round being by itself.
+
+    The gaussian's σ is another one in every round, and so is the share of residuals within k. Their
+    average has the level of the last round, whose gradient it goes with: its trace is well known.
+    """
     own = opened(xp, terms, state.start, state.sums[number], number)
     precision, total = 0.0, 0.0 * own.scored.curvature
     for other in range(len(terms.noise)):
@@ -376,7 +380,11 @@ def averaged(xp: Any, terms: Terms, state: ScoringState, number: Any) -> Opened:
         counts = (other <= number) & ((other > 0) == (number > 0))
         weight = xp.where(counts, 1 / found.s_curvature**2, 0.0)
         precision, total = precision + weight, total + weight * found.curvature
-    scored = own.scored._replace(curvature=total / precision, s_curvature=precision**-0.5)
+    curvature = total / precision
+    if terms.problem.family == "gaussian":
+        level = xp.trace(own.scored.curvature) / xp.maximum(xp.trace(curvature), 1e-6)
+        curvature = xp.clip(level, 0.5, 2.0) * curvature
+    scored = own.scored._replace(curvature=curvature, s_curvature=precision**-0.5)
     return own._replace(scored=scored)
 
 

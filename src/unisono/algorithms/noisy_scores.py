@@ -9,11 +9,9 @@ round has released sums over n records, each with Gaussian noise of a known devi
 
 The way solves g = H δ + what is not known about it, whose covariance is
 
-    S = B + s_g² I + (s_h² / 2) (tr(M) I + M) + curving,     M = δ δᵀ + 1.96² V
+    S = B + s_g² I + (s_h² / 2) (tr(M) I + M) + curving,     M = E[δ δᵀ] = δ δᵀ + V
 
-the noise of H times an unknown way being noise too. M is the mean over both ends of an interval,
-not its middle: a ratio of noisy numbers is tested at the value in question (Fieller 1954), and a
-way that came out too short would vouch for itself otherwise. With a weak prior N(d₀, L⁻¹) on δ
+the noise of H times an unknown way being noise too. With a weak prior N(d₀, L⁻¹) on δ
 
     V = (H S⁻¹ H + L)⁻¹,     δ = V (H S⁻¹ g + L d₀)
 
@@ -45,8 +43,6 @@ import numpy as np
 # Iterations of fixed points, each halfway to the next value.
 _ITERATIONS = 40
 _LEAST = 1e-9
-# The mean square at both ends of a 95 % interval is that of its middle and so many variances.
-_ENDS = 1.96**2
 _HERMITE, _HERMITE_WEIGHTS = np.polynomial.hermite_e.hermegauss(21)
 _HERMITE_WEIGHTS = _HERMITE_WEIGHTS / _HERMITE_WEIGHTS.sum()
 
@@ -124,7 +120,7 @@ def noise_aware_step(
 
     def again(state: tuple[Any, Any]) -> tuple[Any, Any, Any]:
         way, covariance = state
-        moment = xp.outer(way, way) + _ENDS * covariance
+        moment = xp.outer(way, way) + covariance
         moment = moment * xp.minimum(1.0, largest / xp.trace(moment))
         spread = xp.trace(moment) * one + moment
         whole = meat + scored.s_gradient**2 * one + scored.s_curvature**2 / 2 * spread

@@ -21,8 +21,13 @@ in a step that knows of its noise (`noisy_scores`). How many rounds there are, h
 spread over them, where residuals are bounded and how large C_g and C_H are, are rules of public
 facts: with μ the Gaussian-DP parameter of the promise, n records and p parameters,
 
-    κ = n μ / p^1.5     below 14 one round, below 35 two, else three
-    λ = sqrt(n / p) μ   residuals are bounded at k = λ / 3 in [1.2, 2]; C_g = c sqrt(p) sup|ψ - a|
+    κ = n μ / p^1.5     below 11 one round, below 35 two, else three
+    λ = sqrt(n / p) μ   residuals are bounded at k = 1 + λ / 33 in [1.2, 2];
+                        C_g = c sqrt(p) sup|ψ - a|, c = .85 λ / 9, at least .85
+
+k and c are about where the variance of a step is least: with E ψ² and b = E ψ' of a normal law and
+t = 2 c / λ, it goes with (E ψ² + t² k²) / b², so that little noise is worth wide bounds, and much
+noise narrow ones.
 
 What is estimated: the coefficients of the model, if it holds. If it does not, the root of the
 weighted expected gradient: the usual projection, with records of extreme x counting less. For the
@@ -116,12 +121,12 @@ def resolve(
     records, p = sum(facts.records), problem.parameters
     mu = gaussian.mu_for(privacy.epsilon, privacy.delta)
     kappa, signal = records * mu / p**1.5, math.sqrt(records / p) * mu
-    rounds = config.rounds or (1 if kappa < 14 else 2 if kappa < 35 else 3)
+    rounds = config.rounds or (1 if kappa < 11 else 2 if kappa < 35 else 3)
     widest = 2.5 if problem.family == "binomial" else 1.0
     rule = {
         "rounds": rounds,
-        "bend_at": rounded(min(max(signal / 3, 1.2), 2.0)),
-        "gradient_norm": rounded(min(max(0.85 * signal / 6, 0.85), widest)),
+        "bend_at": rounded(min(max(1 + signal / 33, 1.2), 2.0)),
+        "gradient_norm": rounded(min(max(0.85 * signal / 9, 0.85), widest)),
         "curvature_norm": rounded(1.0 if rounds == 1 else min(max(kappa / 25, 1.3), 4.0)),
     }
     said = {name: value for name, value in config if value is not None}
@@ -363,7 +368,11 @@ def _normal_scatter(bend_at: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def averaged(xp: Any, terms: Terms, state: ScoringState, number: Any) -> Opened:
     """The sums of a round, with the curvature of all rounds so far that have the same A: averaged
-    by precision, the first round being by itself."""
+    by precision, the first round being by itself.
+
+    The gaussian's σ is another one in every round, and so is the share of residuals within k. Their
+    average has the level of the last round, whose gradient it goes with: its trace is well known.
+    """
     own = opened(xp, terms, state.start, state.sums[number], number)
     precision, total = 0.0, 0.0 * own.scored.curvature
     for other in range(len(terms.noise)):
@@ -371,7 +380,11 @@ def averaged(xp: Any, terms: Terms, state: ScoringState, number: Any) -> Opened:
         counts = (other <= number) & ((other > 0) == (number > 0))
         weight = xp.where(counts, 1 / found.s_curvature**2, 0.0)
         precision, total = precision + weight, total + weight * found.curvature
-    scored = own.scored._replace(curvature=total / precision, s_curvature=precision**-0.5)
+    curvature = total / precision
+    if terms.problem.family == "gaussian":
+        level = xp.trace(own.scored.curvature) / xp.maximum(xp.trace(curvature), 1e-6)
+        curvature = xp.clip(level, 0.5, 2.0) * curvature
+    scored = own.scored._replace(curvature=curvature, s_curvature=precision**-0.5)
     return own._replace(scored=scored)
 
 
@@ -458,12 +471,12 @@ def build(
 
     def begin(found: Any) -> tuple[ScoringState, None]:
         start = start_of(config, problem, scales_of(problem, found), sum(facts.records))
-        start = Start(*(jnp.asarray(part, jnp.float32) for part in start))
-        point = _first_point(jnp, problem, start)
-        points = Point(*(jnp.stack([part] * rounds) for part in point))
-        empty = jnp.zeros((rounds, width), jnp.float32)
-        state = ScoringState(start, point, jnp.int32(0), points, empty, jnp.zeros(rounds))
-        return state, None
+        start = Start(*(np.asarray(part, np.float32) for part in start))
+        point = Point(*(np.float32(part) for part in _first_point(np, problem, start)))
+        points = Point(*(np.stack([part] * rounds) for part in point))
+        empty = np.zeros((rounds, width), np.float32), np.zeros(rounds, np.float32)
+        state = ScoringState(start, point, np.int32(0), points, *empty)
+        return jax.tree.map(jnp.asarray, state), None
 
     def ask(state: ScoringState) -> Asked:
         start = state.start
@@ -538,7 +551,12 @@ def _dispersion(
 
 def terms_for(study: Any) -> Terms:
     """The terms of a study by this algorithm."""
-    method, facts, trust = study.method, study.facts, study.trust
+    return _terms(study.method, study.facts, study.trust)
+
+
+# Priced once for equal studies, as they are.
+@lru_cache(maxsize=64)
+def _terms(method: Any, facts: Facts, trust: Trust) -> Terms:
     config = resolve(method.config, method.problem, facts, method.privacy, trust)
     priced = price(release(config, method.problem, facts), method.privacy, facts, trust)
     return terms_of(config, method.problem, priced)

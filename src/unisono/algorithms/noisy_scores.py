@@ -19,9 +19,11 @@ and S, V and δ depend on each other: a damped fixed point (after Avella-Medina,
 2023, who count the noise of both sums in). Nothing is inverted that noise may have made singular.
 V is a sandwich H⁻¹ S H⁻¹ where H is well measured, so errors may have any variance.
 
-Noise in H makes H S⁻¹ H too large by N = (s_h² / 2) (tr(S⁻¹) I + S⁻¹) on average, and δ too short
+Noise drives the eigenvalues of H apart: `denoised` takes that back, so that directions are not lost
+whose curvature noise has pushed to zero, and others not trusted that it has raised. What else is
+left makes H S⁻¹ H too large by at most N = (s_h² / 2) (tr(S⁻¹) I + S⁻¹) on average, and δ too short
 by V N δ (attenuation, as in regression with errors in the variables; Fuller 1987): its square is
-counted in. Taking it back would trade this bias for more noise than it is worth.
+counted in.
 
 Curving: a Newton step is exact for lines only. Where it changes scores by τ deviations, the mean
 curvature on the way differs from H by about τ / 2, so (τ² / 4) times half of (H δ)(H δ)ᵀ and half
@@ -71,6 +73,23 @@ def positive(xp: Any, matrix: Any) -> Any:
     return (vectors * xp.maximum(values, 0.0)) @ vectors.T
 
 
+def denoised(xp: Any, curvature: Any, noise: Any) -> Any:
+    """H without what noise does to its eigenvalues: it drives them apart, and turns their vectors.
+
+    For H + E with Gaussian E (deviation s_h on the diagonal, s_h / sqrt 2 beside it) the best
+    matrix that has the noisy eigenvectors u_i has the eigenvalues E[u_iᵀ H u_i], which are
+
+        ξ_i = λ_i - s_h² Σ_{j ≠ i} (λ_i - λ_j) / ((λ_i - λ_j)² + η²),     η = s_h / 2
+
+    (Ledoit and Péché 2011; Bun, Bouchaud and Potters 2017 for added noise); η tells eigenvalues
+    apart that noise alone has parted. Small ones grow, and large ones shrink. None is negative.
+    """
+    values, vectors = xp.linalg.eigh((curvature + curvature.T) / 2)
+    apart = values[:, None] - values
+    pushed = xp.sum(apart / (apart**2 + noise**2 / 4), axis=1)
+    return (vectors * xp.maximum(values - noise**2 * pushed, 0.0)) @ vectors.T
+
+
 def shrunk_meat(xp: Any, scored: Scored, curvature: Any) -> Any:
     """B, drawn towards the multiple of H that it is under the model."""
     p = len(scored.gradient)
@@ -95,7 +114,7 @@ def noise_aware_step(
     exceed, and `curving` the factor that makes δᵀHδ the square of τ; zero for lines."""
     p = len(scored.gradient)
     one = xp.eye(p)
-    curvature, gradient = positive(xp, scored.curvature), scored.gradient
+    curvature, gradient = denoised(xp, scored.curvature, scored.s_curvature), scored.gradient
     meat = shrunk_meat(xp, scored, curvature)
     pull = prior @ prior_way
 

@@ -57,20 +57,36 @@ def stack(
 
 
 def abstract_contribution(study: Study, data: Stack) -> Contribution:
-    """One party's contribution as shapes and bounds, without computing it."""
+    """One party's contribution as shapes and bounds, without computing it.
+
+    Equal studies of equal shapes have the same one, which is traced for the first of them only.
+    """
     algorithm = study.algorithm
     server, state = algorithm.init(study.facts)
     if algorithm.inside is not None:
         state = jax.ShapeDtypeStruct(algorithm.inside.shape, np.int32)
     rows = program_rows(study, data.real.shape[1])
     one = tuple(jax.ShapeDtypeStruct((rows, *a.shape[2:]), a.dtype) for a in data.arrays)
-    mask = jax.ShapeDtypeStruct((rows,), bool)
+    leaves, layout = jax.tree.flatten((server, state, one, jax.ShapeDtypeStruct((rows,), bool)))
+    shapes = tuple((np.shape(leaf), np.dtype(jax.dtypes.result_type(leaf))) for leaf in leaves)
+    traced = _shared_contribution if _can_be_shared(study) else _contribution
+    return traced(study, layout, shapes)
 
-    def contribution(*arguments: Any) -> Any:
-        return algorithm.local(study.facts, *arguments)[1]
 
-    size = jax.ShapeDtypeStruct((), np.int32)
-    return abstract(contribution, algorithm.ask(server), state, one, mask, size)
+def _contribution(study: Study, layout: Any, shapes: Sequence[tuple[Any, Any]]) -> Contribution:
+    """The contribution of a server's state, a party's, its columns and mask of these shapes."""
+    algorithm = study.algorithm
+    leaves = [jax.ShapeDtypeStruct(shape, kind) for shape, kind in shapes]
+    server, *others = jax.tree.unflatten(layout, leaves)
+
+    def contribution(server: Any, *arguments: Any) -> Any:
+        return algorithm.local(study.facts, algorithm.ask(server), *arguments)[1]
+
+    return abstract(contribution, server, *others, jax.ShapeDtypeStruct((), np.int32))
+
+
+# Shapes and bounds: no numbers of anybody.
+_shared_contribution = lru_cache(maxsize=64)(_contribution)
 
 
 class Keys(NamedTuple):

@@ -126,14 +126,9 @@ class GeneralizedLinear:
     def scatter(self, mean: float, bend_at: float) -> np.ndarray:
         """The mean square of bounded residuals over their slope, for counts of this mean: by the α
         that they were computed with, and by the true one (both as `DISPERSIONS`)."""
-        tables = [_counts_table(alpha, bend_at, self.target[1]) for alpha in DISPERSIONS]
-        place = int(np.argmin(np.abs(tables[0].log_mean - math.log(mean))))
-        found = np.ones((len(DISPERSIONS), len(DISPERSIONS)))
-        for row, assumed in enumerate(DISPERSIONS):
-            for column, true in enumerate(DISPERSIONS):
-                own = _moments(math.exp(tables[0].log_mean[place]), assumed, true, bend_at)
-                found[row, column] = own
-        return np.maximum.accumulate(found, axis=1)
+        log_mean = _counts_table(0.0, bend_at, self.target[1]).log_mean
+        place = int(np.argmin(np.abs(log_mean - math.log(mean))))
+        return _scatter(math.exp(log_mean[place]), bend_at)
 
     def reach(self, mean: float, bend_at: float) -> float:
         """The largest |ψ - a| of a record whose mean is this."""
@@ -248,6 +243,20 @@ def _law(mean: np.ndarray, alpha: float, true: float) -> tuple[np.ndarray, np.nd
         logs = gammaln(counts + size) - gammaln(size) - gammaln(counts + 1)
         logs = logs + xlogy(counts, true * mean) - xlog1py(counts + size, true * mean)
     return np.exp(logs), (counts - mean) / np.sqrt(mean * (1 + alpha * mean))
+
+
+@lru_cache(maxsize=512)
+def _scatter(mean: float, bend_at: float) -> np.ndarray:
+    """`GeneralizedLinear.scatter` at a mean of its grid."""
+    found = np.array(
+        [
+            [_moments(mean, assumed, true, bend_at) for true in DISPERSIONS]
+            for assumed in DISPERSIONS
+        ]
+    )
+    found = np.maximum.accumulate(found, axis=1)
+    found.setflags(write=False)
+    return found
 
 
 def _moments(mean: float, assumed: float, true: float, bend_at: float) -> float:

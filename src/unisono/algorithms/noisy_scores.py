@@ -57,12 +57,13 @@ class Scored(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The way δ (p,), its covariance (p, p), and what of it would be left without noise: the
-    sandwich of the sample alone."""
+    """The way δ (p,), its covariance (p, p), what of it would be left without noise: the sandwich
+    of the sample alone; and S (p, p)."""
 
     way: Any
     covariance: Any
     sampling: Any
+    noise: Any
 
 
 def positive(xp: Any, matrix: Any) -> Any:
@@ -80,6 +81,17 @@ def shrunk_meat(xp: Any, scored: Scored, curvature: Any) -> Any:
     noise = (scored.s_meat**2 + (ratio * scored.s_curvature) ** 2) * p * (p + 1) / 2
     kept = xp.maximum(0.0, 1 - noise / xp.maximum(xp.sum(apart * apart), _LEAST))
     return positive(xp, ratio * curvature + kept * apart)
+
+
+def modelled_meat(xp: Any, scored: Scored, family: str) -> Scored:
+    """Sums with the meat that the model has: E w² (ψ - a)² q qᵀ is no more than E w b q qᵀ, the
+    curvature, for the binomial; for others a multiple of it, the mean square of residuals."""
+    curvature, p = positive(xp, scored.curvature), len(scored.gradient)
+    ratio = xp.asarray(1.0)
+    if family != "binomial":
+        seen = xp.trace(scored.meat) + scored.s_meat * p**0.5
+        ratio = xp.clip(seen / xp.maximum(xp.trace(curvature), _LEAST), 0.2, 25.0)
+    return scored._replace(meat=ratio * curvature, s_meat=0.0 * scored.s_meat)
 
 
 def noise_aware_step(
@@ -124,7 +136,7 @@ def noise_aware_step(
     short = covariance @ (excess @ way)
     covariance = covariance + xp.outer(short, short)
     inverse = xp.linalg.inv(curvature + prior)
-    return Step(way, (covariance + covariance.T) / 2, inverse @ meat @ inverse)
+    return Step(way, (covariance + covariance.T) / 2, inverse @ meat @ inverse, whole)
 
 
 def attenuation(
@@ -180,6 +192,7 @@ __all__ = [
     "Scored",
     "Step",
     "attenuation",
+    "modelled_meat",
     "noise_aware_step",
     "numpy_loop",
     "positive",

@@ -5,12 +5,13 @@ noise in (`algorithms.fisher_scoring`). A category's first value is the referenc
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from unisono.algorithms.fisher_scoring import Fitted, fitted, terms_for
+from unisono.core.config import AddedLater
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
@@ -18,6 +19,7 @@ from unisono.data.columns import Feature, NamedColumn, NumericColumn
 from unisono.data.encoding import Frame, Values
 from unisono.data.scaling import Targets
 from unisono.data.schema import Schema
+from unisono.data.sites import SITE, SiteColumn
 from unisono.models.inference import Inference, determined
 from unisono.models.model import (
     Choice,
@@ -62,6 +64,11 @@ class GlmConfig(ModelConfig):
         None, description="A column of weights, not negative; they count before the clip."
     )
     confidence: float = Field(0.95, gt=0, lt=1, description="How often each interval holds.")
+    site_effects: Annotated[bool, AddedLater] = Field(
+        False,
+        description="Whether every party has an intercept of its own, so that differences between "
+        "parties are not taken for effects of columns; the largest is the reference.",
+    )
 
 
 def family_of(config: GlmConfig, schema: Schema) -> str:
@@ -113,7 +120,8 @@ def column_layout(frame: Frame) -> tuple[Columns, ...]:
         made = column.features(name)
         exclusive = isinstance(column, NamedColumn) or getattr(column, "bins", None) is not None
         if exclusive and all(one.indicator for one in made):
-            layout.append(Columns(name, len(made), number=False))
+            shares = column.shares if isinstance(column, SiteColumn) else None
+            layout.append(Columns(name, len(made), number=False, shares=shares))
         else:
             layout += [Columns(one.name, 1, number=not one.indicator) for one in made]
     products = frame.features[sum(own.width for own in layout) :]

@@ -229,6 +229,12 @@ def algorithms(relation):
         ROW,
         lambda: methods.column_scales("poisson", FEATURES - 1, 2.0, DELTA, relation),
     )
+    for place, name in enumerate(("fisher-scoring-by-site", "column-scales-by-site")):
+        yield (
+            name,
+            ROW,
+            lambda n=place: methods.fisher_scoring_by_site(FEATURES - 1, 2.0, DELTA, relation)[n],
+        )
     yield from _as_printed(relation)
     if relation is not Relation.ADD_OR_REMOVE:
         yield (
@@ -367,6 +373,17 @@ def _persons(relation):
     yield (
         "dp-sgd",
         lambda: methods.dp_sgd(of_persons(NETWORK, PERSON), optax.sgd(0.1), 2.0, DELTA, **sampled),
+    )
+    for family in ("binomial", "gaussian", "poisson"):
+        yield (
+            f"fisher-scoring-{family}",
+            lambda f=family: methods.fisher_scoring(
+                f, FEATURES - 1, 2.0, DELTA, relation, rounds=2
+            ),
+        )
+    yield (
+        "column-scales",
+        lambda: methods.column_scales("gaussian", FEATURES - 1, 2.0, DELTA, relation),
     )
 
 

@@ -10,11 +10,11 @@ adds, with a weight w of x alone,
     meat        w² (ψ - a)² q qᵀ
 
 |gradient| <= C_g and |curvature| <= C_H whatever the record holds, by its weight; a clip in the
-release makes sure. Of a person with several records see `person_scores`. A weight of x alone leaves the gradient's expectation zero at the truth
+release makes sure. A weight of x alone leaves the gradient's expectation zero at the truth
 (Mallows; Künsch, Stefanski and Carroll 1989), so that what is bounded brings no bias under the
 model. One round releases all three as one point of `ScoredPoint`, weighed a² against each other:
 one replaced record moves it by sqrt 2, and the noise of gradient, curvature and meat is
-sqrt 2 C_g σ / a₁, C_H σ / a₂ and C_g² σ / a₃.
+sqrt 2 C_g σ / a₁, C_H σ / a₂ and C_g² σ / a₃. Of persons with several records, see `person_scores`.
 
 After the first round A is changed once so that rows have about unit covariance; every round ends
 in a step that knows of its noise (`noisy_scores`). How many rounds there are, how the budget is
@@ -31,6 +31,7 @@ long as errors do not depend on x, and the intercept is moved to the mean of res
 """
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -52,7 +53,7 @@ from unisono.algorithms.noisy_scores import (
     positive,
     whitened,
 )
-from unisono.algorithms.party_cases import without_cases
+from unisono.algorithms.party_cases import site_places, without_cases
 from unisono.algorithms.person_scores import (
     AskedOfPersons,
     Recorded,
@@ -431,9 +432,11 @@ def moved(
     *,
     last: bool,
     by_model: bool = False,
+    endless: Sequence[int] = (),
 ) -> tuple[Moved, Opened]:
     """The step of a round, the last of which takes the prior as it is; with errors `by_model` its
-    meat is the one that the model has."""
+    meat is the one that the model has. Of `endless` coefficients the way leads to infinity, and how
+    far a step misses there does not matter."""
     config, problem, start = terms.config, terms.problem, state.start
     p, rounds = problem.parameters, len(terms.noise)
     point = Point(*(part[number] for part in state.points))
@@ -457,7 +460,10 @@ def moved(
     curved = last and problem.family != "gaussian"
     curving = 1 / (level * start.variance) if curved else 0.0
     curving = curving / 4 if rounds == 1 else curving
-    step = noise_aware_step(xp, scored, prior, prior_way, largest, curving, loop)
+    bends = None
+    if endless:
+        bends = inverse.T @ np.diag(~np.isin(np.arange(p), endless) * 1.0) @ whitening.T
+    step = noise_aware_step(xp, scored, prior, prior_way, largest, curving, loop, bends)
     length = step.way @ curvature @ step.way - xp.trace(curvature @ step.covariance)
     explained = xp.maximum(length, 0.0) / level
     back = sigma * whitening.T
@@ -627,10 +633,18 @@ def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
         )
     state = _double(value)
     last = done - 1
+    start, point, whitening = state.start, state.points, state.points.whitening[last]
     step, told = moved(np, numpy_loop, terms, state, last, last=True, by_model=by_model)
+    few = without_cases(
+        terms.problem, told.scored, whitening, point.theta[last], start.centre, start.scale
+    )
+    if any(few):
+        endless = site_places(terms.problem, few)
+        step, told = moved(
+            np, numpy_loop, terms, state, last, last=True, by_model=by_model, endless=endless
+        )
     if terms.problem.family == "gaussian":
         step = _at_the_mean(state, told, last, step)
-    start, whitening = state.start, state.points.whitening[last]
     return Fitted(
         step.theta,
         step.covariance,
@@ -640,7 +654,7 @@ def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
         start.scale,
         done,
         step.evidence,
-        without_cases(terms.problem, told.scored, whitening, start.centre, start.scale),
+        few,
     )
 
 

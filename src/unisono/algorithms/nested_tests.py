@@ -1,25 +1,25 @@
 """Tests of nested models that count the noise in: does a model lose by leaving columns out?
 
 The last round of a regression has released a gradient g and a curvature H, and what is not known
-about the way δ to the truth is g - H δ ~ N(0, S) (`noisy_scores`). Twice the quasi-log-likelihood
-is, but for a constant,
+about the way δ to the truth is g - H δ ~ N(0, S(δ)) (`noisy_scores`). Twice the log-likelihood of
+what was released is therefore, with the weak prior N(d₀, L⁻¹) and but for a constant, -Q(δ),
 
-    -Q(δ) = -(g - H δ)ᵀ S⁻¹ (g - H δ) - (δ - d₀)ᵀ L (δ - d₀)
+    Q(δ) = (g - H δ)ᵀ S(δ)⁻¹ (g - H δ) + log det S(δ) + (δ - d₀)ᵀ L (δ - d₀)
 
-and how far it falls when r coefficients are held at zero,
+and how far it falls when r coefficients are held at zero, δ̃, against when none is, δ̂,
 
-    D = min_{δ : E δ = e} Q(δ) - min_δ Q(δ)
+    D = Q(δ̃) - Q(δ̂)
 
-is a likelihood-ratio statistic of what was released: chi-square with r degrees of freedom if they
-are zero (the distance statistic of generalised moments; Newey and West 1987). A ratio of likelihoods
-of records would be none: errors there have the sandwich's covariance, not the model's (Rotnitzky and
-Jewell 1990), and each evaluation is a release of its own. D is post-processing and costs nothing.
+is a likelihood-ratio statistic: chi-square with r degrees of freedom where they are zero. Were S
+the same in both, D would be Wald's. It is not: the noise of H counts times the way, so that a way that
+leads far from where the round was asked explains a gradient by noise; log det S is what such an
+explanation costs. A ratio of the records' likelihoods would be another thing: its law is not
+chi-square where errors are robust (Rotnitzky and Jewell 1990), and each evaluation of it would be a
+release. D is post-processing of what was released and costs nothing.
 
-S depends on δ, since the noise of H counts times the way, and so does Wald's statistic, which takes
-it where the estimate is. Here it is taken at the *smaller* model's solution, for both minima: that
-is the law under the hypothesis, as in score tests, and makes D a difference of one function. As Q is
-a square, D = tᵀ (E V Eᵀ)⁻¹ t with t = E δ̂ - e at the minimum δ̂ with covariance V; to V is added
-what noise in H shortens δ̂ by, squared, so that D errs on the small side.
+Both ways are fixed points of the noise-aware step; a restriction is a prior that is a million times
+sharper than what data say. Noise in H shortens δ̂, and what that is squared belongs to its variance:
+D is made smaller by as much as Wald's statistic is by it, so that it errs on the safe side.
 """
 
 from collections.abc import Sequence
@@ -27,9 +27,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unisono.algorithms.noisy_scores import Scored, noise_aware_step, numpy_loop
+from unisono.algorithms.noisy_scores import (
+    Scored,
+    noise_aware_step,
+    numpy_loop,
+    positive,
+    shrunk_meat,
+    way_noise,
+)
 
-# A restriction is a prior so many times sharper than what data say.
 _SHARP = 1e6
 
 
@@ -58,25 +64,31 @@ def distance(evidence: Evidence, places: Sequence[int]) -> float:
     sharp = _SHARP * np.linalg.inv(rows @ free.covariance @ rows.T)
     held = prior + rows.T @ sharp @ rows
     pull = prior @ prior_way + rows.T @ sharp @ wanted
-    noise = step(held, np.linalg.solve(held, pull)).noise
-    way, covariance = _minimum(scored, prior, prior_way, noise)
-    apart = rows @ way - wanted
-    return float(apart @ np.linalg.solve(rows @ covariance @ rows.T, apart))
+    smaller = step(held, np.linalg.solve(held, pull))
+    curvature = positive(np, scored.curvature)
+    meat = shrunk_meat(np, scored, curvature)
 
+    def noise(way: np.ndarray) -> np.ndarray:
+        found: np.ndarray = way_noise(
+            np, scored, curvature, meat, way, free.covariance, largest, curving
+        )
+        return found
 
-def _minimum(
-    scored: Scored, prior: np.ndarray, prior_way: np.ndarray, noise: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Where Q is least for a given S, and the covariance of that."""
-    p = len(prior)
-    values, vectors = np.linalg.eigh((scored.curvature + scored.curvature.T) / 2)
-    curvature = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    known = np.linalg.inv(noise)
-    covariance = np.linalg.inv(curvature @ known @ curvature + prior)
-    way = covariance @ (curvature @ known @ scored.gradient + prior @ prior_way)
-    excess = scored.s_curvature**2 / 2 * (np.trace(known) * np.eye(p) + known)
-    short = covariance @ (excess @ way)
-    return way, covariance + np.outer(short, short)
+    def cost(way: np.ndarray) -> float:
+        whole = noise(way)
+        left, off = scored.gradient - curvature @ way, way - prior_way
+        missed = left @ np.linalg.solve(whole, left) + off @ prior @ off
+        return float(missed + np.linalg.slogdet(whole)[1])
+
+    fall = max(cost(smaller.way) - cost(free.way), 0.0)
+    known = np.linalg.solve(noise(free.way), curvature).T
+    without = np.linalg.inv(known @ curvature + prior)  # the covariance but for the shortening
+    apart = rows @ free.way - wanted
+
+    def wald(covariance: np.ndarray) -> float:
+        return float(apart @ np.linalg.solve(rows @ covariance @ rows.T, apart))
+
+    return fall * min(1.0, wald(free.covariance) / max(wald(without), 1e-12))
 
 
 __all__ = ["Evidence", "distance"]

@@ -57,13 +57,12 @@ class Scored(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The way δ (p,), its covariance (p, p), what of it would be left without noise: the sandwich
-    of the sample alone; and S (p, p)."""
+    """The way δ (p,), its covariance (p, p), and what of it would be left without noise: the
+    sandwich of the sample alone."""
 
     way: Any
     covariance: Any
     sampling: Any
-    noise: Any
 
 
 def positive(xp: Any, matrix: Any) -> Any:
@@ -94,6 +93,31 @@ def modelled_meat(xp: Any, scored: Scored, family: str) -> Scored:
     return scored._replace(meat=ratio * curvature, s_meat=0.0 * scored.s_meat)
 
 
+def way_noise(
+    xp: Any,
+    scored: Scored,
+    curvature: Any,
+    meat: Any,
+    way: Any,
+    covariance: Any,
+    largest: Any,
+    curving: Any,
+    bends: Any = None,
+) -> Any:
+    """S: the covariance of what is not known about a way, which is itself known to a covariance.
+    `bends` (p, p) takes off directions in which it does not matter how far a step misses."""
+    p = len(way)
+    one = xp.eye(p)
+    moment = xp.outer(way, way) + covariance
+    moment = moment * xp.minimum(1.0, largest / xp.trace(moment))
+    spread = xp.trace(moment) * one + moment
+    whole = meat + scored.s_gradient**2 * one + scored.s_curvature**2 / 2 * spread
+    way = way if bends is None else bends @ way
+    moved = curvature @ way
+    bent = xp.minimum(1.0, curving * (way @ moved) / 4)
+    return whole + bent / 2 * (xp.outer(moved, moved) + (moved @ moved) / p * one)
+
+
 def noise_aware_step(
     xp: Any,
     scored: Scored,
@@ -102,9 +126,11 @@ def noise_aware_step(
     largest: Any,
     curving: Any,
     loop: Callable[..., Any],
+    bends: Any = None,
 ) -> Step:
     """The fixed point. `prior` is L (p, p), `prior_way` d₀ (p,), `largest` what E|δ|² cannot
-    exceed, and `curving` the factor that makes δᵀHδ the square of τ; zero for lines."""
+    exceed, and `curving` the factor that makes δᵀHδ the square of τ; zero for lines. For `bends`
+    see `way_noise`."""
     p = len(scored.gradient)
     one = xp.eye(p)
     curvature, gradient = positive(xp, scored.curvature), scored.gradient
@@ -113,13 +139,7 @@ def noise_aware_step(
 
     def again(state: tuple[Any, Any]) -> tuple[Any, Any, Any]:
         way, covariance = state
-        moment = xp.outer(way, way) + covariance
-        moment = moment * xp.minimum(1.0, largest / xp.trace(moment))
-        spread = xp.trace(moment) * one + moment
-        whole = meat + scored.s_gradient**2 * one + scored.s_curvature**2 / 2 * spread
-        moved = curvature @ way
-        bent = xp.minimum(1.0, curving * (way @ moved) / 4)
-        whole = whole + bent / 2 * (xp.outer(moved, moved) + (moved @ moved) / p * one)
+        whole = way_noise(xp, scored, curvature, meat, way, covariance, largest, curving, bends)
         known = xp.linalg.solve(whole, curvature).T
         found = xp.linalg.inv(known @ curvature + prior)
         return found @ (known @ gradient + pull), found, whole
@@ -136,7 +156,7 @@ def noise_aware_step(
     short = covariance @ (excess @ way)
     covariance = covariance + xp.outer(short, short)
     inverse = xp.linalg.inv(curvature + prior)
-    return Step(way, (covariance + covariance.T) / 2, inverse @ meat @ inverse, whole)
+    return Step(way, (covariance + covariance.T) / 2, inverse @ meat @ inverse)
 
 
 def attenuation(
@@ -197,5 +217,6 @@ __all__ = [
     "numpy_loop",
     "positive",
     "shrunk_meat",
+    "way_noise",
     "whitened",
 ]

@@ -19,7 +19,7 @@ from unisono.data.columns import Feature, NamedColumn, NumericColumn
 from unisono.data.encoding import Frame, Values
 from unisono.data.scaling import Targets
 from unisono.data.schema import Schema
-from unisono.data.sites import SITE, SiteColumn
+from unisono.data.sites import SiteColumn
 from unisono.models.inference import Inference, determined
 from unisono.models.model import (
     Choice,
@@ -64,6 +64,11 @@ class GlmConfig(ModelConfig):
         None, description="A column of weights, not negative; they count before the clip."
     )
     confidence: float = Field(0.95, gt=0, lt=1, description="How often each interval holds.")
+    covariance: Annotated[Literal["sandwich", "model"], AddedLater] = Field(
+        "sandwich",
+        description="Errors that are right whatever the variance (sandwich), or those of the "
+        "family (model).",
+    )
     site_effects: Annotated[bool, AddedLater] = Field(
         False,
         description="Whether every party has an intercept of its own, so that differences between "
@@ -168,22 +173,45 @@ class Regression(NamedTuple):
         # Who misses anything says nothing at all.
         return np.where(np.isfinite(whole).all(axis=1, keepdims=True), whole, np.nan)
 
-    def read(self, study: Study, value: Any) -> Inference:
-        """What a run has found, in the user's units; the intercept comes first."""
-        found = fitted(terms_for(study), value)
+    def read(self, study: Study, value: Any, covariance: str = "sandwich") -> Inference:
+        """What a run has found, in the user's units; the intercept comes first. Errors are those of
+        a "sandwich", or those that the "model" has."""
+        found = fitted(terms_for(study), value, by_model=covariance == "model")
         matrix = self.unit * in_units(found, self.middle, self.half)
         shift = np.zeros(len(matrix))
         if self.problem.family == "gaussian":
             assert self.targets is not None
             shift[0] = self.targets.centre
+        names = ("intercept", *self.names)
+        unknown, remarks = self._without_cases(found)
         return Inference(
-            ("intercept", *self.names),
+            names,
             matrix @ found.theta + shift,
             matrix @ found.covariance @ matrix.T,
             matrix @ found.sampling @ matrix.T,
-            determined(found.covariance, found.prior, matrix),
+            determined(found.covariance, found.prior, matrix) & ~np.isin(names, unknown),
             RATIOS[self.problem.family],
             _doubts(self.problem, found),
+            remarks,
+            found.evidence,
+        )
+
+    def _without_cases(self, found: Fitted) -> tuple[list[str], tuple[str, ...]]:
+        """The coefficients that parties without cases leave open, and what is said of them."""
+        if not any(found.without_cases):
+            return [], ()
+        ends = np.cumsum([0, *(own.width for own in self.problem.columns)])
+        place = next(n for n, own in enumerate(self.problem.columns) if own.shares is not None)
+        names = self.names[ends[place] : ends[place + 1]]
+        if found.without_cases[0]:
+            unknown, who = ["intercept", *names], "the party of reference"
+        else:
+            unknown = [n for n, no in zip(names, found.without_cases[1:], strict=True) if no]
+            who = ", ".join(unknown)
+        what = "cases" if self.problem.family == "poisson" else "cases, or what are none,"
+        return unknown, (
+            f"Of {who} {what} cannot be told from none under the noise: the intercept there has no "
+            "finite interval and is not determined. Other coefficients do not suffer from it.",
         )
 
 
@@ -260,7 +288,7 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
         return (made.rows(frame.rows(values), labels, offset, weight),)
 
     def present(study: Study, result: Result) -> dict[str, Any]:
-        found = made.read(study, result.value)
+        found = made.read(study, result.value, config.covariance)
         shown: dict[str, Any] = {
             "family": family,
             "link": LINKS[family],
@@ -268,6 +296,8 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
             "confidence": config.confidence,
             "coefficients": found.to_json(config.confidence),
             "ratio": RATIOS[family],
+            "errors": config.covariance,
+            "tests": _tests(found, made.problem),
             "names": list(found.names),
             "features": {one.name: described(one) for one in frame.features},
             "covariance": found.covariance.tolist(),
@@ -345,7 +375,22 @@ def notes(found: Inference, family: str) -> Sequence[str]:
             f"Noise drowned {', '.join(found.drowned)}: more records, a larger epsilon, tighter "
             "bounds or fewer columns would help."
         )
-    return [*said, *found.doubts]
+    return [*said, *found.remarks, *found.doubts]
+
+
+def _tests(found: Inference, problem: GeneralizedLinear) -> dict[str, Any]:
+    """Of every column that has several coefficients, whether the model loses by leaving it out."""
+    ends = np.cumsum([1, *(own.width for own in problem.columns)])
+    tested: dict[str, Any] = {}
+    for own, first, last in zip(problem.columns, ends[:-1], ends[1:], strict=True):
+        names = found.names[first:last]
+        if len(names) > 1 and not set(names) & set(found.drowned):
+            wald, ratio = found.wald(names), found.likelihood_ratio(names)
+            tested[own.name] = {"degrees": wald.degrees} | {
+                what: {"statistic": one.statistic, "p_value": one.p_value}
+                for what, one in (("wald", wald), ("likelihood_ratio", ratio))
+            }
+    return tested
 
 
 def choose(config: GlmConfig, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:
@@ -356,6 +401,7 @@ def _learns(config: GlmConfig, schema: Schema) -> str:
     kept = {n: c for n, c in schema.columns.items() if n not in _aside(config).values()}
     columns = columns_in_words(schema.model_copy(update={"columns": kept}))
     family = family_of(config, schema)
+    columns += " and the party" if config.site_effects else ""
     return f"a {family} regression of {schema.target} on {columns}, with intervals and tests"
 
 

@@ -106,15 +106,12 @@ def fisher_scoring(family, features, epsilon, delta, relation=Relation.REPLACE_O
     return FISHER_SCORING.method(problem, Privacy(epsilon, delta, relation), **settings)
 
 
-def fisher_scoring_by_site(features, epsilon, delta, relation=Relation.REPLACE_ONE, **settings):
+def by_site(kind, features, epsilon, delta, relation=Relation.REPLACE_ONE, **settings):
     """The last two features are effects of three parties, whose sizes are public."""
     problem = generalised_linear("binomial", features)
     *others, last = problem.columns
     problem = replace(problem, columns=(*others, last._replace(name="site", shares=(0.3, 0.2))))
-    privacy = Privacy(epsilon, delta, relation)
-    return FISHER_SCORING.method(problem, privacy, **settings), COLUMN_SCALES.method(
-        problem, privacy
-    )
+    return kind.method(problem, Privacy(epsilon, delta, relation), **settings)
 
 
 def column_scales(family, features, epsilon, delta, relation=Relation.REPLACE_ONE):

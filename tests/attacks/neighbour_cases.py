@@ -18,6 +18,8 @@ from unisono.algorithms import (
     ranges,
     statistics,
 )
+from unisono.algorithms.column_scales import COLUMN_SCALES
+from unisono.algorithms.fisher_scoring import FISHER_SCORING
 from unisono.algorithms.table_one import NamedVariable, NumberVariable, TableOne
 from unisono.core.algorithm import Facts
 from unisono.core.privacy import Privacy
@@ -229,12 +231,11 @@ def algorithms(relation):
         ROW,
         lambda: methods.column_scales("poisson", FEATURES - 1, 2.0, DELTA, relation),
     )
-    for place, name in enumerate(("fisher-scoring-by-site", "column-scales-by-site")):
-        yield (
-            name,
-            ROW,
-            lambda n=place: methods.fisher_scoring_by_site(FEATURES - 1, 2.0, DELTA, relation)[n],
-        )
+    yield (
+        "fisher-scoring-by-site",
+        ROW,
+        lambda: methods.by_site(FISHER_SCORING, FEATURES - 1, 2.0, DELTA, relation, rounds=2),
+    )
     yield from _as_printed(relation)
     if relation is not Relation.ADD_OR_REMOVE:
         yield (
@@ -382,8 +383,8 @@ def _persons(relation):
             ),
         )
     yield (
-        "column-scales",
-        lambda: methods.column_scales("gaussian", FEATURES - 1, 2.0, DELTA, relation),
+        "column-scales-by-site",
+        lambda: methods.by_site(COLUMN_SCALES, FEATURES - 1, 2.0, DELTA, relation),
     )
 
 

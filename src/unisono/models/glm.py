@@ -114,6 +114,9 @@ def faults(config: GlmConfig, schema: Schema) -> Iterator[Fault]:
             yield (what,), f"{name!r} must be a number, and not the target"
         elif column.span[0] < 0 and what != "offset":
             yield (what,), f"{name!r} has bounds below zero: {what} cannot be negative"
+    if config.covariance == "model" and (schema.group or 1) > 1:
+        words = "takes records of a person for independent"
+        yield ("covariance",), f'"model" {words}: leave it at "sandwich", which does not'
     if not set(schema.features) - set(_aside(config).values()):
         yield (), "no column is left to explain the target: declare at least one more"
 

@@ -71,7 +71,7 @@ def test_the_meat_is_the_square_of_a_persons_sum(family):
     """Its only point is the gradient: dependence within a person is counted."""
     points, marks = people(family)
     vector, _, meat, _ = parts(family, points, marks)
-    config, problem, public = asked(family)
+    _, problem, public = asked(family)
     p = problem.parameters
     gradient = vector[:, :p] / float(public.split[0])
     assert meat[:, :p] == pytest.approx(gradient, abs=1e-5)

@@ -11,9 +11,9 @@ and how far it falls when r coefficients are held at zero, δ̃, against when no
     D = Q(δ̃) - Q(δ̂)
 
 is a likelihood-ratio statistic: chi-square with r degrees of freedom where they are zero. Were S
-the same in both, D would be Wald's. It is not: the noise of H counts times the way, so that a way that
-leads far from where the round was asked explains a gradient by noise; log det S is what such an
-explanation costs. A ratio of the records' likelihoods would be another thing: its law is not
+the same in both, D would be Wald's. It is not: the noise of H counts times the way, so that a way
+that leads far from where the round was asked explains a gradient by noise; log det S is what such
+an explanation costs. A ratio of the records' likelihoods would be another thing: its law is not
 chi-square where errors are robust (Rotnitzky and Jewell 1990), and each evaluation of it would be a
 release. D is post-processing of what was released and costs nothing.
 

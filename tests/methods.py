@@ -1,5 +1,7 @@
 """Algorithms as tests want them: small, with plain steps, and a promise beside their settings."""
 
+from dataclasses import replace
+
 from unisono.algorithms.clustering import K_MEANS
 from unisono.algorithms.column_scales import COLUMN_SCALES
 from unisono.algorithms.dp_ftrl import DP_FTRL
@@ -102,6 +104,14 @@ def generalised_linear(family, features):
 def fisher_scoring(family, features, epsilon, delta, relation=Relation.REPLACE_ONE, **settings):
     problem = generalised_linear(family, features)
     return FISHER_SCORING.method(problem, Privacy(epsilon, delta, relation), **settings)
+
+
+def by_site(kind, features, epsilon, delta, relation=Relation.REPLACE_ONE, **settings):
+    """The last two features are effects of three parties, whose sizes are public."""
+    problem = generalised_linear("binomial", features)
+    *others, last = problem.columns
+    problem = replace(problem, columns=(*others, last._replace(name="site", shares=(0.3, 0.2))))
+    return kind.method(problem, Privacy(epsilon, delta, relation), **settings)
 
 
 def column_scales(family, features, epsilon, delta, relation=Relation.REPLACE_ONE):

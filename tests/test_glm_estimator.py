@@ -409,3 +409,100 @@ _NOISY = {
 )
 def test_scikit_learn_checks(estimator, check, labels_are_public):
     check(estimator)
+
+
+# ------------------------------------------------------------- parties that differ, and persons
+
+
+def at_sites(nobody=False):
+    """Three parties with baselines and ages of their own; in the third there are no cases."""
+    X, scores, generator = columns(seed=5)
+    site = np.array(["north", "south", "west"])[np.digitize(generator.random(RECORDS), [0.5, 0.8])]
+    shift = np.select([site == "south", site == "west"], [1.5, -40.0 if nobody else -0.5])
+    y = generator.random(RECORDS) < 1 / (1 + np.exp(-scores - shift))
+    return X, y.astype(int), site
+
+
+@pytest.fixture(scope="module")
+def by_site():
+    X, y, site = at_sites()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return estimator(site_effects=True).fit(X, y, parties=site), X, site
+
+
+def test_every_party_has_an_intercept_of_its_own(by_site):
+    """Within five standard errors: a chance of less than 1e-5 for six of them."""
+    model, X, site = by_site
+    assert model.names_[-2:] == ("site=south", "site=west")
+    assert list(model.site_effects_) == ["north", "south", "west"]
+    assert len(model.coef_) == X.shape[1]
+    truth = np.array([0.03, 0.5, 0.6, 1.5, -0.5])
+    assert (np.abs(model.params_[1:] - truth) < 5 * model.bse_[1:]).all()
+    assert model.bse_[1:].max() < 0.5
+    assert "site=south" in str(model.summary())
+    effects = model.decision_function(X[:1].repeat(2, axis=0), parties=["north", "south"])
+    assert effects[1] - effects[0] == pytest.approx(model.site_effects_["south"])
+    usual = model.decision_function(X)
+    shares = np.array([np.mean(site == name) for name in ("south", "west")])
+    mean = model.inference_.estimate[-2:] @ shares
+    assert usual - model.decision_function(X, parties=["north"] * len(X)) == pytest.approx(mean)
+    with pytest.raises(InvalidInput, match="'east' has no effect of its own"):
+        model.predict(X[:1], parties=["east"])
+
+
+def test_nested_models_are_compared(by_site):
+    model, *_ = by_site
+    together = model.lr_test("site")
+    assert together.degrees == 2
+    assert together.p_value < 1e-4
+    assert model.wald_test("site").degrees == 2
+    assert model.lr_test("marker" if "marker" in model.names_ else "x1").p_value < 1e-4
+
+
+@pytest.mark.slow
+def test_a_party_without_cases_is_not_determined_and_the_others_are():
+    X, y, site = at_sites(nobody=True)
+    with pytest.warns(DrownedByNoise, match="site=west"):
+        found = estimator(site_effects=True).fit(X, y, parties=site)
+    assert np.isnan(found.site_effects_["west"])
+    assert found.determined_[:5].all()
+    assert "cannot be told from none" in str(found.summary())
+
+
+def test_one_party_has_no_site_effects():
+    X, y = binomial()
+    with pytest.raises(InvalidInput, match="no other to be compared with"):
+        estimator(site_effects=True).fit(X, y)
+
+
+def test_errors_are_a_sandwich_or_the_models():
+    X, y = binomial()
+    with pytest.raises(InvalidInput, match="did you mean"):
+        estimator(covariance="modell").fit(X, y)
+    with pytest.raises(InvalidInput, match="for independent"):
+        estimator(covariance="model").fit(X, y, persons=np.arange(RECORDS))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        robust, usual = (estimator(covariance=name).fit(X, y) for name in ("sandwich", "model"))
+    assert usual.params_ == pytest.approx(robust.params_, abs=0.02)
+    assert usual.bse_ == pytest.approx(robust.bse_, rel=0.3)
+    assert not np.array_equal(usual.bse_, robust.bse_)
+    assert "model, noise counted in" in str(usual.summary())
+
+
+@pytest.mark.slow
+def test_records_of_a_person_that_say_the_same_are_no_more_than_one():
+    """Every record three times: errors by person are those of single records, where errors by
+    record would be 1.7 times too small."""
+    X, y = binomial()
+    people = np.repeat(np.arange(RECORDS), 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        one = estimator().fit(X, y)
+        three = estimator(records_per_person=3).fit(X[people], y[people], persons=people)
+    assert three.bse_ == pytest.approx(one.bse_, rel=0.15)
+    assert three.params_ == pytest.approx(one.params_, abs=3 * one.bse_.max())
+    text = str(three.summary())
+    assert "Persons: 1,500" in text
+    assert "sandwich by person" in text

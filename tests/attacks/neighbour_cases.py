@@ -18,6 +18,7 @@ from unisono.algorithms import (
     ranges,
     statistics,
 )
+from unisono.algorithms.column_scales import COLUMN_SCALES
 from unisono.algorithms.fisher_scoring import FISHER_SCORING
 from unisono.algorithms.table_one import NamedVariable, NumberVariable, TableOne
 from unisono.core.algorithm import Facts
@@ -230,6 +231,11 @@ def algorithms(relation):
         ROW,
         lambda: methods.column_scales("poisson", FEATURES - 1, 2.0, DELTA, relation),
     )
+    yield (
+        "fisher-scoring-by-site",
+        ROW,
+        lambda: methods.by_site(FISHER_SCORING, FEATURES - 1, 2.0, DELTA, relation, rounds=2),
+    )
     yield from _as_printed(relation)
     if relation is not Relation.ADD_OR_REMOVE:
         yield (
@@ -368,6 +374,17 @@ def _persons(relation):
     yield (
         "dp-sgd",
         lambda: methods.dp_sgd(of_persons(NETWORK, PERSON), optax.sgd(0.1), 2.0, DELTA, **sampled),
+    )
+    for family in ("binomial", "gaussian", "poisson"):
+        yield (
+            f"fisher-scoring-{family}",
+            lambda f=family: methods.fisher_scoring(
+                f, FEATURES - 1, 2.0, DELTA, relation, rounds=2
+            ),
+        )
+    yield (
+        "column-scales-by-site",
+        lambda: methods.by_site(COLUMN_SCALES, FEATURES - 1, 2.0, DELTA, relation),
     )
 
 

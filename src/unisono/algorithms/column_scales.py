@@ -2,7 +2,8 @@
 
 One release counts the records of every number in bins over its public range, of every category in
 its values, and the target likewise. Each record counts once in each of them, so with d columns one
-replaced record moves the counts by sqrt(2 d), or less where a column has one cell only.
+replaced record moves the counts by sqrt(2 d), or less where a column has one cell only. A column
+whose shares are public, as that of the parties, is not counted: nothing is paid for it.
 
     centre, scale    of a number: the median, and (q80 - q20) / 1.68, which is the deviation of a
                      normal one; quantiles bear the heavy tails that moments do not
@@ -18,6 +19,7 @@ import numpy as np
 
 from unisono.algorithms.survey import Opened, pack, unpack
 from unisono.core.algorithm import Aggregate, Facts
+from unisono.core.trust import Unit
 from unisono.problems.glm import Columns, GeneralizedLinear
 from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind
 from unisono.releases.release import Priced, Release
@@ -50,9 +52,11 @@ def scales_of(problem: GeneralizedLinear, found: Any) -> Scales:
     cells = [np.full(size, 1.0 / size) for size in sizes]
     if found is not None:
         cells = np.split(unpack(np.asarray(found)).total, np.cumsum(sizes)[:-1])
-    columns, target = cells[: len(problem.columns)], cells[len(problem.columns)]
+    counted = len(_counted(problem))
+    columns, target = iter(cells[:counted]), cells[counted]
     pairs = [
-        column_scale(own, counts) for own, counts in zip(problem.columns, columns, strict=True)
+        column_scale(own, next(columns)) if own.shares is None else value_scale(own.shares)
+        for own in problem.columns
     ]
     centre, scale = [one for one, _ in pairs], [other for _, other in pairs]
     if problem.family == "binomial":
@@ -73,8 +77,17 @@ def column_scale(own: Columns, counts: np.ndarray) -> tuple[np.ndarray, np.ndarr
     if own.number:
         middle, spread = _quantile_scale(counts, -1.0, 1.0)
         return np.array([middle]), np.array([spread])
-    share = np.clip(_shares(counts)[1:], 0.005, 0.995)
+    return value_scale(_shares(counts)[1:])
+
+
+def value_scale(shares: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Middles and spreads of 0 and 1, where 1 has these shares."""
+    share = np.clip(shares, 0.005, 0.995)
     return share, np.maximum(np.sqrt(share * (1 - share)), _LEAST_SPREAD)
+
+
+def _counted(problem: GeneralizedLinear) -> list[Columns]:
+    return [own for own in problem.columns if own.shares is None]
 
 
 def _quantile_scale(counts: np.ndarray, low: float, high: float) -> tuple[float, float]:
@@ -106,10 +119,10 @@ def _shares(counts: np.ndarray) -> np.ndarray:
 
 
 def cell_counts(problem: GeneralizedLinear) -> tuple[int, ...]:
-    """How many cells every column has, then the target and the offset; of a category the reference
-    is first."""
+    """How many cells every column that is counted has, then the target and the offset; of a
+    category the reference is first."""
     target = 2 if problem.family == "binomial" else BINS
-    columns = (BINS if own.number else own.width + 1 for own in problem.columns)
+    columns = (BINS if own.number else own.width + 1 for own in _counted(problem))
     return (*columns, target, *([] if problem.offset is None else [BINS]))
 
 
@@ -122,6 +135,8 @@ def table(problem: GeneralizedLinear, facts: Facts) -> Table:
     def cells(public: Any, features: Any) -> Any:
         found = []
         for own, place in zip(problem.columns, places, strict=False):
+            if own.shares is not None:
+                continue
             numbers = features[:, place : place + own.width]
             found.append(bin_of(numbers[:, 0], -1.0, 1.0) if own.number else value_of(numbers))
         y = features[:, problem.features]
@@ -186,6 +201,7 @@ COLUMN_SCALES = AlgorithmKind(
     GeneralizedLinear,
     release,
     build,
+    units=(Unit.RECORD, Unit.PERSON),
     unit_rows=False,
     sends="noisy counts of every column's values",
 )

@@ -14,7 +14,7 @@ release makes sure. A weight of x alone leaves the gradient's expectation zero a
 (Mallows; Künsch, Stefanski and Carroll 1989), so that what is bounded brings no bias under the
 model. One round releases all three as one point of `ScoredPoint`, weighed a² against each other:
 one replaced record moves it by sqrt 2, and the noise of gradient, curvature and meat is
-sqrt 2 C_g σ / a₁, C_H σ / a₂ and C_g² σ / a₃.
+sqrt 2 C_g σ / a₁, C_H σ / a₂ and C_g² σ / a₃. Of persons with several records, see `person_scores`.
 
 After the first round A is changed once so that rows have about unit covariance; every round ends
 in a step that knows of its noise (`noisy_scores`). How many rounds there are, how the budget is
@@ -36,6 +36,7 @@ long as errors do not depend on x, and the intercept is moved to the mean of res
 """
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -47,17 +48,26 @@ from scipy.special import ndtr
 
 from unisono.accounting import gaussian
 from unisono.algorithms.column_scales import COLUMN_SCALES, Scales, scales_of
+from unisono.algorithms.nested_tests import Evidence
 from unisono.algorithms.noisy_scores import (
     Scored,
     attenuation,
+    modelled_meat,
     noise_aware_step,
     numpy_loop,
     positive,
     whitened,
 )
+from unisono.algorithms.party_cases import site_places, without_cases
+from unisono.algorithms.person_scores import (
+    AskedOfPersons,
+    Recorded,
+    person_scores,
+    rounds_of_persons,
+)
 from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.privacy import Privacy
-from unisono.core.trust import Trust
+from unisono.core.trust import Trust, Unit
 from unisono.errors import InvalidInput
 from unisono.problems.glm import DISPERSIONS, WIDE, GeneralizedLinear
 from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind, Earlier, rounded
@@ -122,6 +132,7 @@ def resolve(
     mu = gaussian.mu_for(privacy.epsilon, privacy.delta)
     kappa, signal = records * mu / p**1.5, math.sqrt(records / p) * mu
     rounds = config.rounds or (1 if kappa < 11 else 2 if kappa < 35 else 3)
+    rounds = rounds_of_persons(config.rounds, rounds, problem, facts)
     widest = 2.5 if problem.family == "binomial" else 1.0
     rule = {
         "rounds": rounds,
@@ -146,8 +157,15 @@ def table(config: FisherScoringConfig, problem: GeneralizedLinear, facts: Facts)
     def values(public: Any, rows: Any) -> Any:
         return record_scores(config, problem, public, rows)
 
-    kind = ScoredPoint(_vector(problem), problem.parameters)
-    return Table((Block("scores", kind, values),), group=facts.group)
+    def of_persons(public: Any, rows: Any) -> Any:
+        points, marks = rows
+        return person_scores(recorded, config, problem, public, points, marks)
+
+    width, p, many = _vector(problem), problem.parameters, facts.group
+    if many == 1:
+        return Table((Block("scores", ScoredPoint(width, p), values),))
+    kind = ScoredPoint(width, p, points=many, others=many)
+    return Table((Block("scores", kind, of_persons),), group=many, together=True)
 
 
 def _vector(problem: GeneralizedLinear) -> int:
@@ -261,10 +279,10 @@ def _norms(
     return config.gradient_norm * math.sqrt(p) * start.reach, config.curvature_norm * p
 
 
-def record_scores(
+def recorded(
     config: FisherScoringConfig, problem: GeneralizedLinear, public: Asked, rows: Any
-) -> Any:
-    """What every record adds, as `ScoredPoint` takes it: (n, vector + 2 p + 3)."""
+) -> Recorded:
+    """What records (n,) say, before they are bounded."""
     assert config.bend_at is not None
     features, y, offset, weight = problem.parts(rows)
     point = public.point
@@ -277,18 +295,28 @@ def record_scores(
     square = jnp.maximum(jnp.sum(row * row, axis=1), 1e-12)
     # The gaussian's slope is 0 or 1 by y, so that its weight takes it for 1.
     slope = jnp.ones_like(y) if problem.family == "gaussian" else said.slope
+    bend = jnp.where(public.bounded, said.slope, slope)
+    far = jnp.clip((y - scores) / point.sigma / WIDE, -1.0, 1.0)
+    return Recorded(row, square, said.residual, said.reach, slope, bend, weight, far)
+
+
+def record_scores(
+    config: FisherScoringConfig, problem: GeneralizedLinear, public: Asked, rows: Any
+) -> Any:
+    """What every record adds, as `ScoredPoint` takes it: (n, vector + 2 p + 3)."""
+    said = recorded(config, problem, public, rows)
+    row, square, slope, weight = said.row, said.square, said.slope, said.weight
     most = jnp.maximum(weight, 1e-6)
     by_gradient = public.gradient_norm / (most * jnp.sqrt(square) * said.reach)
     by_curvature = public.curvature_norm / (most * jnp.maximum(slope, 1e-6) * square)
     whole = weight * jnp.minimum(1.0, jnp.minimum(by_gradient, by_curvature))
     gradient = (whole * said.residual / public.gradient_norm)[:, None] * row
-    bend = jnp.where(public.bounded, said.slope, slope)
-    curvature = jnp.sqrt(whole * bend / public.curvature_norm)[:, None] * row
+    curvature = jnp.sqrt(whole * said.bend / public.curvature_norm)[:, None] * row
     vector = public.split[0] * gradient
     if problem.family == "gaussian":
-        far = weight * jnp.clip((y - scores) / point.sigma / WIDE, -1.0, 1.0)
+        far = weight * said.far
         vector = jnp.concatenate([vector, public.split[1] * far[:, None]], axis=1)
-    shares = jnp.broadcast_to(public.weights, (len(y), 3))
+    shares = jnp.broadcast_to(public.weights, (len(row), 3))
     return jnp.concatenate([vector, curvature, gradient, shares], axis=1)
 
 
@@ -391,12 +419,13 @@ def averaged(xp: Any, terms: Terms, state: ScoringState, number: Any) -> Opened:
 class Moved(NamedTuple):
     """A step from a point, in standardised coordinates: where it leads (p,), the covariance of
     that (p, p), the part of it that the sample alone would have, and how much of the residuals'
-    mean square the step explains."""
+    mean square the step explains; and what it was made of."""
 
     theta: Any
     covariance: Any
     sampling: Any
     explained: Any
+    evidence: Any
 
 
 def prior_sd(config: FisherScoringConfig, problem: GeneralizedLinear, start: Start, xp: Any) -> Any:
@@ -408,13 +437,25 @@ def prior_sd(config: FisherScoringConfig, problem: GeneralizedLinear, start: Sta
 
 
 def moved(
-    xp: Any, loop: Any, terms: Terms, state: ScoringState, number: Any, *, last: bool
+    xp: Any,
+    loop: Any,
+    terms: Terms,
+    state: ScoringState,
+    number: Any,
+    *,
+    last: bool,
+    by_model: bool = False,
+    endless: Sequence[int] = (),
 ) -> tuple[Moved, Opened]:
-    """The step of a round, the last of which takes the prior as it is."""
+    """The step of a round, the last of which takes the prior as it is; with errors `by_model` its
+    meat is the one that the model has. Of `endless` coefficients the way leads to infinity, and how
+    far a step misses there does not matter."""
     config, problem, start = terms.config, terms.problem, state.start
     p, rounds = problem.parameters, len(terms.noise)
     point = Point(*(part[number] for part in state.points))
     told = averaged(xp, terms, state, number)
+    if by_model:
+        told = told._replace(scored=modelled_meat(xp, told.scored, problem.family))
     scored, sigma, whitening = told.scored, point.sigma, point.whitening
     inverse = xp.linalg.inv(whitening)
     caution = 1.0 if last else _CAUTION
@@ -432,10 +473,14 @@ def moved(
     curved = last and problem.family != "gaussian"
     curving = 1 / (level * start.variance) if curved else 0.0
     curving = curving / 4 if rounds == 1 else curving
-    step = noise_aware_step(xp, scored, prior, prior_way, largest, curving, loop)
+    bends = None
+    if endless:
+        bends = inverse.T @ np.diag(~np.isin(np.arange(p), endless) * 1.0) @ whitening.T
+    step = noise_aware_step(xp, scored, prior, prior_way, largest, curving, loop, bends)
     length = step.way @ curvature @ step.way - xp.trace(curvature @ step.covariance)
     explained = xp.maximum(length, 0.0) / level
     back = sigma * whitening.T
+    made_of = Evidence(scored, prior, prior_way, largest, curving, point.theta, back)
     way, covariance, sampling = (
         back @ step.way,
         back @ step.covariance @ back.T,
@@ -448,7 +493,7 @@ def moved(
         way = stretch * way + first * shift * xp.eye(p)[0]
         covariance = covariance * xp.outer(stretch, stretch)
         sampling = sampling * xp.outer(stretch, stretch)
-    return Moved(point.theta + way, covariance, sampling, explained), told
+    return Moved(point.theta + way, covariance, sampling, explained, made_of), told
 
 
 def _stretched(xp: Any, loop: Any, way: Any, explained: Any, start: Start) -> tuple[Any, Any]:
@@ -478,13 +523,17 @@ def build(
         state = ScoringState(start, point, np.int32(0), points, *empty)
         return jax.tree.map(jnp.asarray, state), None
 
-    def ask(state: ScoringState) -> Asked:
+    def ask(state: ScoringState) -> Any:
         start = state.start
         number = jnp.minimum(state.round, rounds - 1)
         weights, split = round_weights(jnp, problem, rounds, number, start.reach)
         norms = _norms(config, problem, start)
         place = (state.point, start.centre, start.scale)
-        return Asked(*place, *norms, weights, split, number > 0)
+        asked = Asked(*place, *norms, weights, split, number > 0)
+        if facts.group == 1:
+            return asked
+        clustered = (number == rounds - 1) | (problem.family == "binomial")
+        return AskedOfPersons(asked, clustered)
 
     def merge(state: ScoringState, sums: Aggregate) -> ScoringState:
         number = state.round
@@ -576,7 +625,8 @@ def terms_of(config: FisherScoringConfig, problem: GeneralizedLinear, priced: Pr
 class Fitted(NamedTuple):
     """Coefficients in standardised coordinates, the intercept first: their estimate (p,), its
     covariance, the part that a sample without noise would have, and the prior's deviations (p,).
-    `centre` and `scale` (d,) lead back to the features."""
+    `centre` and `scale` (d,) lead back to the features. `evidence` is what tests of nested models
+    need, `without_cases` says of which parties cases cannot be told from none."""
 
     theta: np.ndarray
     covariance: np.ndarray
@@ -585,10 +635,13 @@ class Fitted(NamedTuple):
     centre: np.ndarray
     scale: np.ndarray
     rounds: int
+    evidence: Evidence | None = None
+    without_cases: tuple[bool, ...] = ()
 
 
-def fitted(terms: Terms, value: ScoringState) -> Fitted:
-    """What a run has found, computed from what it released in double precision."""
+def fitted(terms: Terms, value: ScoringState, by_model: bool = False) -> Fitted:
+    """What a run has found, computed from what it released in double precision; errors are those
+    of a sandwich, or `by_model` those that the model has."""
     done = int(value.round)
     if done == 0:
         raise InvalidInput(
@@ -598,18 +651,28 @@ def fitted(terms: Terms, value: ScoringState) -> Fitted:
         )
     state = _double(value)
     last = done - 1
-    step, told = moved(np, numpy_loop, terms, state, last, last=True)
+    start, point, whitening = state.start, state.points, state.points.whitening[last]
+    step, told = moved(np, numpy_loop, terms, state, last, last=True, by_model=by_model)
+    few = without_cases(
+        terms.problem, told.scored, whitening, point.theta[last], start.centre, start.scale
+    )
+    if any(few):
+        endless = site_places(terms.problem, few)
+        step, told = moved(
+            np, numpy_loop, terms, state, last, last=True, by_model=by_model, endless=endless
+        )
     if terms.problem.family == "gaussian":
         step = _at_the_mean(state, told, last, step)
-    theta, covariance, sampling, _ = step
     return Fitted(
-        theta,
-        covariance,
-        sampling,
+        step.theta,
+        step.covariance,
+        step.sampling,
         np.asarray(prior_sd(terms.config, terms.problem, state.start, np)),
-        state.start.centre,
-        state.start.scale,
+        start.centre,
+        start.scale,
         done,
+        step.evidence,
+        few,
     )
 
 
@@ -642,6 +705,7 @@ FISHER_SCORING = AlgorithmKind(
     release,
     build,
     resolve,
+    units=(Unit.RECORD, Unit.PERSON),
     unit_rows=False,
     sends="noisy sums of bounded gradients, curvatures and their squares",
     earlier=earlier,

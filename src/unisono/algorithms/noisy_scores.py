@@ -101,6 +101,42 @@ def shrunk_meat(xp: Any, scored: Scored, curvature: Any) -> Any:
     return positive(xp, ratio * curvature + kept * apart)
 
 
+def modelled_meat(xp: Any, scored: Scored, family: str) -> Scored:
+    """Sums with the meat that the model has: E w² (ψ - a)² q qᵀ is no more than E w b q qᵀ, the
+    curvature, for the binomial; for others a multiple of it, the mean square of residuals."""
+    curvature, p = positive(xp, scored.curvature), len(scored.gradient)
+    ratio = xp.asarray(1.0)
+    if family != "binomial":
+        seen = xp.trace(scored.meat) + scored.s_meat * p**0.5
+        ratio = xp.clip(seen / xp.maximum(xp.trace(curvature), _LEAST), 0.2, 25.0)
+    return scored._replace(meat=ratio * curvature, s_meat=0.0 * scored.s_meat)
+
+
+def way_noise(
+    xp: Any,
+    scored: Scored,
+    curvature: Any,
+    meat: Any,
+    way: Any,
+    covariance: Any,
+    largest: Any,
+    curving: Any,
+    bends: Any = None,
+) -> Any:
+    """S: the covariance of what is not known about a way, which is itself known to a covariance.
+    `bends` (p, p) takes off directions in which it does not matter how far a step misses."""
+    p = len(way)
+    one = xp.eye(p)
+    moment = xp.outer(way, way) + covariance
+    moment = moment * xp.minimum(1.0, largest / xp.trace(moment))
+    spread = xp.trace(moment) * one + moment
+    whole = meat + scored.s_gradient**2 * one + scored.s_curvature**2 / 2 * spread
+    way = way if bends is None else bends @ way
+    moved = curvature @ way
+    bent = xp.minimum(1.0, curving * (way @ moved) / 4)
+    return whole + bent / 2 * (xp.outer(moved, moved) + (moved @ moved) / p * one)
+
+
 def noise_aware_step(
     xp: Any,
     scored: Scored,
@@ -109,9 +145,11 @@ def noise_aware_step(
     largest: Any,
     curving: Any,
     loop: Callable[..., Any],
+    bends: Any = None,
 ) -> Step:
     """The fixed point. `prior` is L (p, p), `prior_way` d₀ (p,), `largest` what E|δ|² cannot
-    exceed, and `curving` the factor that makes δᵀHδ the square of τ; zero for lines."""
+    exceed, and `curving` the factor that makes δᵀHδ the square of τ; zero for lines. For `bends`
+    see `way_noise`."""
     p = len(scored.gradient)
     one = xp.eye(p)
     curvature, gradient = denoised(xp, scored.curvature, scored.s_curvature), scored.gradient
@@ -120,13 +158,7 @@ def noise_aware_step(
 
     def again(state: tuple[Any, Any]) -> tuple[Any, Any, Any]:
         way, covariance = state
-        moment = xp.outer(way, way) + covariance
-        moment = moment * xp.minimum(1.0, largest / xp.trace(moment))
-        spread = xp.trace(moment) * one + moment
-        whole = meat + scored.s_gradient**2 * one + scored.s_curvature**2 / 2 * spread
-        moved = curvature @ way
-        bent = xp.minimum(1.0, curving * (way @ moved) / 4)
-        whole = whole + bent / 2 * (xp.outer(moved, moved) + (moved @ moved) / p * one)
+        whole = way_noise(xp, scored, curvature, meat, way, covariance, largest, curving, bends)
         known = xp.linalg.solve(whole, curvature).T
         found = xp.linalg.inv(known @ curvature + prior)
         return found @ (known @ gradient + pull), found, whole
@@ -199,9 +231,11 @@ __all__ = [
     "Scored",
     "Step",
     "attenuation",
+    "modelled_meat",
     "noise_aware_step",
     "numpy_loop",
     "positive",
     "shrunk_meat",
+    "way_noise",
     "whitened",
 ]

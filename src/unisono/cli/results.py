@@ -154,9 +154,10 @@ def _coefficients(shown: Document) -> tuple[str, Sequence[str]]:
     if any(own["determined"] for own in found.values()):
         lines.append('"privacy": the part of an interval\'s width that is noise')
     lines += [example] if example else []
+    lines += inference.tests_in_words(shown)
     hidden = (
         *("family", "link", "target", "confidence", "coefficients", "ratio", "names", "features"),
-        *("covariance", "rounds", "negative", "positive", "note", "baseline"),
+        *("covariance", "rounds", "negative", "positive", "note", "baseline", "errors", "tests"),
     )
     return "\n".join([*lines, str(shown["note"])]), hidden
 

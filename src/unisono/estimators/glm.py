@@ -24,20 +24,21 @@ from unisono.core.defaults import BOUNDS_SHARE, RELATION, warn_of_clipping
 from unisono.core.ledger import Ledger
 from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Result, Study
-from unisono.core.trust import Trust
+from unisono.core.trust import Trust, Unit
 from unisono.core.words import did_you_mean
 from unisono.data.columns import Feature
 from unisono.data.scaling import UnitScaling
+from unisono.data.sites import SITE, SiteColumn, site_column
 from unisono.errors import InvalidInput, warn
 from unisono.estimators.classifiers import public_classes
 from unisono.estimators.configuration import FitPlan, runner
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PRIVATE, PrivateEstimator, unknown_bounds
 from unisono.estimators.frames import validate_data
-from unisono.estimators.members import membership
-from unisono.estimators.records import FitRecords
+from unisono.estimators.members import membership, public_sizes
+from unisono.estimators.records import FitRecords, of_persons
 from unisono.estimators.statements import DrownedByNoise, FewEvents, NotConverged
-from unisono.models.inference import Inference, WaldTest
+from unisono.models.inference import Inference, LikelihoodRatioTest, WaldTest
 from unisono.models.summary import RegressionSummary
 
 if TYPE_CHECKING:  # JAX is imported when a model is really fitted
@@ -50,14 +51,17 @@ if TYPE_CHECKING:  # JAX is imported when a model is really fitted
 # or without noise (Peduzzi et al. 1996).
 _EVENTS = 10
 _FAMILIES = ("binomial", "gaussian", "poisson")
+_COVARIANCES = ("sandwich", "model")
 
 
 class _Beside(NamedTuple):
-    """What stands beside features and target (n,): offsets in the target's units, and weights as
-    shares of the largest."""
+    """What stands beside features and target (n,): offsets in the target's units, weights as shares
+    of the largest, and the party of each record with what is public of parties."""
 
     offset: np.ndarray | None
     weight: np.ndarray | None
+    site: np.ndarray | None = None
+    sites: SiteColumn | None = None
 
 
 def _binomial(estimator: "PrivateGLM") -> bool:
@@ -92,6 +96,12 @@ class PrivateGLM(PrivateEstimator):
             "rounds : noisy rounds, 1 to 3; None: a rule of records, coefficients and epsilon.",
             "prior_sd : spread of the weak prior, for a change of a number by its deviation and "
             "for an indicator.",
+            "site_effects : whether every party has an intercept of its own, so that differences "
+            "between parties are not taken for effects of features. The largest party is the "
+            "reference, by public sizes.",
+            'covariance : "sandwich": errors that are right whatever the variance is, and, with '
+            '`persons`, however records of one person depend on each other; or "model": those of '
+            "the family.",
             "relation",
             "trust",
             *PARTIES,
@@ -99,13 +109,16 @@ class PrivateGLM(PrivateEstimator):
         ),
         (
             "coef_, intercept_ : estimates (d,) and a number; NaN where not determined.",
-            "params_, bse_, zvalues_, pvalues_, determined_ : of the intercept and then of every "
-            "feature (d + 1,): estimates, standard errors, z, two-sided p, and whether data say "
-            "more of it than the prior; numbers are NaN where they do not.",
+            "params_, bse_, zvalues_, pvalues_, determined_ : of the intercept, then of every "
+            "feature (d + 1,), then of parties, where they have effects: estimates, standard "
+            "errors, z, two-sided p, and whether data say more of it than the prior; numbers are "
+            "NaN where they do not.",
             "cov_params_ : the covariance (d + 1, d + 1).",
             "names_ : what they are called.",
             "privacy_share_ : which part of an interval's width the noise of privacy is (d + 1,).",
             "inference_ : all of it as an `Inference`, with what is not determined.",
+            "site_effects_ : of every party by its name, the difference of its intercept from the "
+            "reference's, which has 0; NaN where not determined; empty without `site_effects`.",
             "rounds_ : noisy rounds of Fisher scoring.",
             "classes_ : the labels of a binomial, sorted; the second is the one whose odds are "
             "modelled.",
@@ -130,6 +143,8 @@ class PrivateGLM(PrivateEstimator):
         largest_weight: float | None = None,
         rounds: int | None = None,
         prior_sd: float = 5.0,
+        site_effects: bool = False,
+        covariance: str = "sandwich",
         relation: str = RELATION.value,
         trust: str | None = None,
         records: Any = None,
@@ -138,12 +153,16 @@ class PrivateGLM(PrivateEstimator):
         colluders: int | None = None,
         random_state: Any = None,
         bounds_share: float = BOUNDS_SHARE,
+        records_per_person: int | None = None,
+        person_at_parties: int = 1,
         engine: str = "in-process",
     ) -> None:
         self.family, self.epsilon, self.delta, self.bounds = family, epsilon, delta, bounds
         self.classes, self.target_bounds, self.indicators = classes, target_bounds, indicators
         self.offset_bounds, self.exposure_bounds = offset_bounds, exposure_bounds
         self.largest_weight, self.rounds, self.prior_sd = largest_weight, rounds, prior_sd
+        self.site_effects, self.covariance = site_effects, covariance
+        self.records_per_person, self.person_at_parties = records_per_person, person_at_parties
         self.relation, self.trust, self.records, self.ledger = relation, trust, records, ledger
         self.minimum_parties, self.colluders = minimum_parties, colluders
         self.random_state, self.bounds_share, self.engine = random_state, bounds_share, engine
@@ -170,29 +189,57 @@ class PrivateGLM(PrivateEstimator):
         sample_weight: Any = None,
         offset: Any = None,
         exposure: Any = None,
+        persons: Any = None,
     ) -> Any:
         """Learn from rows X (n, d), targets y (n,) and the party of each row (n,).
 
         `offset` (n,) is added to scores, `exposure` (n,) is what counts are out of: its logarithm
         is an offset. Weights (n,) count before records are bounded: they weigh what a record says,
-        and errors are robust to them.
+        and errors are robust to them. `persons` (n,) say whose each record is: then all records of
+        a person are hidden together, and errors are robust to dependence among them.
         """
         self._require_family()
+        self._require_covariance(persons)
         given, binomial = y, self.family == "binomial"
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=not binomial)
         names = self._names(X.shape[1])
         labels = self._binary(y, given) if binomial else self._numbers(y)
         beside = self._checked(len(X), offset, exposure, sample_weight)
+        records = FitRecords(X, labels, membership(parties, len(X)))
+        if persons is not None:
+            records = of_persons(self, records, X, persons)
+        beside = self._with_sites(beside, records, names)
         try:  # records stay in no attribute
             self._beside = beside
-            members = membership(parties, len(X))
             self._declared = None
-            result, plan = self._run(FitRecords(X, labels, members), self._plan)
-            found = self._regression(X.shape[1], names).read(plan.study, result.value)
+            result, plan = self._run(records, self._plan)
+            regression = self._regression(X.shape[1], names)
+            found = regression.read(plan.study, result.value, self.covariance)
         finally:
             self._beside = None
-        self._publish(found, plan.study, result)
+        self._publish(found, plan.study, result, beside.sites)
         return self
+
+    def _with_sites(self, beside: _Beside, records: FitRecords, names: tuple[str, ...]) -> _Beside:
+        """With the party of each record, where parties have effects."""
+        if not self.site_effects:
+            return beside
+        if len(records.names) == 1:
+            raise InvalidInput(
+                "site_effects with one party: it has no other to be compared with; give parties "
+                "the party of each row, or leave it out; nothing was spent"
+            )
+        sizes = public_sizes(self.records, records, self._relation())
+        sites = site_column(records.names, sizes)
+        if both := sorted({*names} & {one.name for one in sites.features(SITE)}):
+            raise InvalidInput(
+                f"{both[0]!r} is a column of X, and would be the name of a party's effect: give "
+                "it another one; nothing was spent"
+            )
+        place = np.zeros(len(records.X))
+        for name, rows in zip(records.names, records.members.rows, strict=True):
+            place[rows] = sites.levels.index(name)
+        return beside._replace(site=place, sites=sites)
 
     def _plan(self, facts: Facts, trust: Trust, promise: Privacy) -> FitPlan:
         """Middles and spreads, then the rounds: priced together, and run one after the other."""
@@ -255,7 +302,10 @@ class PrivateGLM(PrivateEstimator):
         """Rows of the problem: features in [-1, 1], the target, and what stands beside it."""
         assert self._beside is not None
         own = labels if self.family == "binomial" else self._targets.scaled(labels)
-        made = self._regression(X.shape[1])
+        made, sites = self._regression(X.shape[1]), self._beside.sites
+        if sites is not None:
+            assert self._beside.site is not None
+            X = np.concatenate([X, sites.encoded(self._beside.site)], axis=1)
         return (made.rows(X, own, self._beside.offset, self._beside.weight),)
 
     @property
@@ -280,6 +330,11 @@ class PrivateGLM(PrivateEstimator):
             for name, a, b, flag in zip(names, low, high, zero_one, strict=True)
         ]
         columns = tuple(Columns(one.name, 1, number=not one.indicator) for one in own)
+        sites = None if self._beside is None else self._beside.sites
+        if sites is not None:
+            own += sites.features(SITE)
+            width = len(sites.levels) - 1
+            columns = (*columns, Columns(SITE, width, number=False, shares=sites.shares))
         targets = None if self.family == "binomial" else self._targets
         weighted = self._beside is not None and self._beside.weight is not None
         return regression(
@@ -335,6 +390,18 @@ class PrivateGLM(PrivateEstimator):
                 f"family = {self.family!r}: choose one of {', '.join(_FAMILIES)}; counts that "
                 "spread wider than the Poisson law are poisson too, with robust errors; nothing "
                 f"was spent{did_you_mean(self.family, _FAMILIES)}"
+            )
+
+    def _require_covariance(self, persons: Any) -> None:
+        if self.covariance not in _COVARIANCES:
+            raise InvalidInput(
+                f"covariance = {self.covariance!r}: choose one of {', '.join(_COVARIANCES)}; "
+                f"nothing was spent{did_you_mean(self.covariance, _COVARIANCES)}"
+            )
+        if self.covariance == "model" and persons is not None:
+            raise InvalidInput(
+                "covariance = 'model' with persons: it takes records of a person for independent; "
+                "leave it at 'sandwich', which does not; nothing was spent"
             )
 
     def _names(self, features: int) -> tuple[str, ...]:
@@ -424,11 +491,22 @@ class PrivateGLM(PrivateEstimator):
 
     # ------------------------------------------------------------- what was found
 
-    def _publish(self, found: Inference, study: Study, result: Result) -> None:
+    def _publish(
+        self, found: Inference, study: Study, result: Result, sites: SiteColumn | None
+    ) -> None:
         known = found.determined
         self.inference_, self.names_, self.determined_ = found, found.names, known
         self.params_ = np.where(known, found.estimate, np.nan)
-        self.coef_, self.intercept_ = self.params_[1:], float(self.params_[0])
+        features = 1 + self.n_features_in_
+        self.coef_, self.intercept_ = self.params_[1:features], float(self.params_[0])
+        levels = () if sites is None else sites.levels
+        own = [0.0, *self.params_[features:].tolist()]
+        self.site_effects_ = dict(zip(levels, own, strict=False))
+        # What a record of nobody in particular has: the mean over all that were learnt from.
+        shares = () if sites is None else sites.shares
+        self._site_shares = dict(zip(found.names[features:], shares, strict=True))
+        self._usual_site = float(np.dot(shares, found.estimate[features:]))
+        self._unit = study.facts.unit
         self.bse_ = np.where(known, found.std_error, np.nan)
         self.zvalues_ = np.where(known, found.z, np.nan)
         self.pvalues_ = np.where(known, found.p_value, np.nan)
@@ -460,7 +538,25 @@ class PrivateGLM(PrivateEstimator):
     def wald_test(self, names: Any) -> WaldTest:
         """That all of these coefficients are zero at once: a chi-square test."""
         check_is_fitted(self)
-        return self.inference_.wald([names] if isinstance(names, str) else list(names))
+        return self.inference_.wald(self._tested(names))
+
+    def lr_test(self, names: Any) -> LikelihoodRatioTest:
+        """Of this model against the smaller one without these columns, which the noise is counted
+        in: a likelihood-ratio test of what was released. It costs nothing more. `"site"` are all
+        effects of parties."""
+        check_is_fitted(self)
+        return self.inference_.likelihood_ratio(self._tested(names))
+
+    @property
+    def _errors(self) -> str:
+        return "sandwich by person" if self._unit is Unit.PERSON else self.covariance
+
+    def _tested(self, names: Any) -> list[str]:
+        given = [names] if isinstance(names, str) else list(names)
+        sites = [f"{SITE}={name}" for name in self.site_effects_][1:]
+        if SITE in given and sites and SITE not in self.names_:
+            given = [*(name for name in given if name != SITE), *sites]
+        return given
 
     def summary(self, alpha: float = 0.05) -> RegressionSummary:
         """Everything in a table: print it, or let a notebook show it."""
@@ -476,11 +572,12 @@ class PrivateGLM(PrivateEstimator):
             "Family": self.family,
             "Link": {"binomial": "logit", "gaussian": "identity", "poisson": "log"}[self.family],
             "Models": target,
-            "Records": f"{sum(self._sizes):,}" + (f" of {parties} parties" * (parties > 1)),
+            f"{self._unit.capitalize()}s": f"{sum(self._sizes):,}"
+            + (f" of {parties} parties" * (parties > 1)),
             "epsilon, delta": f"{self.epsilon:g}, {self.delta:g}",
             "Rounds": f"{self.rounds_}, after one for scales",
             "Trust, relation": self._agreed,
-            "Covariance": "sandwich, noise counted in",
+            "Covariance": f"{self._errors}, noise counted in",
         }
         said = [
             *notes(self.inference_, self.family),
@@ -506,15 +603,18 @@ class PrivateGLM(PrivateEstimator):
 
     # ------------------------------------------------------------- prediction
 
-    def _scores(self, X: Any, offset: Any = None, exposure: Any = None) -> np.ndarray:
-        """η (n,)."""
+    def _scores(
+        self, X: Any, offset: Any = None, exposure: Any = None, parties: Any = None
+    ) -> np.ndarray:
+        """η (n,); of parties with effects, by their own, or by the usual one."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         if self.inference_.drowned:
             warn(_guessed(self.inference_.drowned), DrownedByNoise)
         low, high = self._limits(X.shape[1])
-        estimate = self.inference_.estimate
-        scores = estimate[0] + np.clip(X, low, high) @ estimate[1:]
+        estimate, features = self.inference_.estimate, X.shape[1]
+        scores = estimate[0] + np.clip(X, low, high) @ estimate[1 : 1 + features]
+        scores = scores + self._effects_of(parties, len(X))
         if offset is not None:
             scores = scores + _column("offset", offset, len(X))
         if exposure is not None:
@@ -531,6 +631,7 @@ class PrivateGLM(PrivateEstimator):
             self._limits(self.n_features_in_),
             self._inputs,
             classes,
+            usual=self._site_shares,
         )
 
     def _kept_limits(self) -> tuple[np.ndarray, np.ndarray]:
@@ -553,41 +654,71 @@ class PrivateGLM(PrivateEstimator):
             "note": " ".join(notes(self.inference_, self.family)),
         }
 
-    def predict(self, X: Any, offset: Any = None, exposure: Any = None) -> np.ndarray:
+    def _effects_of(self, parties: Any, records: int) -> Any:
+        if parties is None:
+            return self._usual_site
+        members = membership(parties, records)
+        if strangers := sorted(set(members.names) - set(self.site_effects_)):
+            known = ", ".join(self.site_effects_) or "none, as site_effects is False"
+            raise InvalidInput(
+                f"party {strangers[0]!r} has no effect of its own: there are {known}; leave "
+                "parties out to predict for no party in particular"
+            )
+        own = dict(zip(self.site_effects_, [0.0, *self._site_estimates], strict=True))
+        effects = np.zeros(records)
+        for name, rows in zip(members.names, members.rows, strict=True):
+            effects[rows] = own[name]
+        return effects
+
+    @property
+    def _site_estimates(self) -> list[float]:
+        found: list[float] = self.inference_.estimate[1 + self.n_features_in_ :].tolist()
+        return found
+
+    def predict(
+        self, X: Any, offset: Any = None, exposure: Any = None, parties: Any = None
+    ) -> np.ndarray:
         """The likelier label of every row (binomial), or its expected target; counts are those of
-        one unit of exposure, where none is given.
+        one unit of exposure, where none is given. With `site_effects`, `parties` (n,) say whose
+        effect counts; None: the mean of all, by their public sizes.
 
         Features outside the bounds of `fit` are clipped to them, as there. A coefficient that is
         not determined counts with the mean of its posterior, which is drawn to zero by the weak
         prior; a `DrownedByNoise` warning says so."""
-        scores = self._scores(X, offset, exposure)
+        scores = self._scores(X, offset, exposure, parties)
         if self.family == "binomial":
             return np.asarray(self.classes_[(scores > 0).astype(int)])
         return np.exp(np.minimum(scores, 700.0)) if self.family == "poisson" else scores
 
     @available_if(_binomial)
-    def decision_function(self, X: Any, offset: Any = None) -> np.ndarray:
+    def decision_function(self, X: Any, offset: Any = None, parties: Any = None) -> np.ndarray:
         """Log-odds (n,) of the second class."""
-        return self._scores(X, offset)
+        return self._scores(X, offset, parties=parties)
 
     @available_if(_binomial)
-    def predict_proba(self, X: Any, offset: Any = None) -> np.ndarray:
+    def predict_proba(self, X: Any, offset: Any = None, parties: Any = None) -> np.ndarray:
         """Probabilities (n, 2) of the classes at the estimate."""
-        scores = self._scores(X, offset)
+        scores = self._scores(X, offset, parties=parties)
         return np.stack([expit(-scores), expit(scores)], axis=1)
 
     @available_if(_binomial)
-    def predict_log_proba(self, X: Any, offset: Any = None) -> np.ndarray:
+    def predict_log_proba(self, X: Any, offset: Any = None, parties: Any = None) -> np.ndarray:
         """Logarithms of `predict_proba`."""
-        scores = self._scores(X, offset)
+        scores = self._scores(X, offset, parties=parties)
         return -np.stack([np.logaddexp(0, scores), np.logaddexp(0, -scores)], axis=1)
 
     def score(
-        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None, exposure: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        offset: Any = None,
+        exposure: Any = None,
+        parties: Any = None,
     ) -> float:
         """Accuracy of a binomial, R² of a gaussian, the part of the deviance that is explained of a
         poisson. On private records it is a release that nobody pays for."""
-        predicted = self.predict(X, offset, exposure)
+        predicted = self.predict(X, offset, exposure, parties)
         if self.family == "binomial":
             return float(accuracy_score(y, predicted, sample_weight=sample_weight))
         power = 1 if self.family == "poisson" else 0

@@ -419,7 +419,7 @@ def read_records(
         if not numeric:
             check_classification_targets(y)
         found = FitRecords(X, y, membership(parties, len(X)), given, classes, kind=_kind_of(given))
-    return found if persons is None else _of_persons(estimator, found, X, persons), declared
+    return found if persons is None else of_persons(estimator, found, X, persons), declared
 
 
 def _named(*given: Any) -> bool:
@@ -615,7 +615,7 @@ def _stream_names(streams: list[RecordStream], parties: Any) -> tuple[str, ...]:
 # ------------------------------------------------------------- persons
 
 
-def _of_persons(estimator: Any, records: FitRecords, X: Any, persons: Any) -> FitRecords:
+def of_persons(estimator: Any, records: FitRecords, X: Any, persons: Any) -> FitRecords:
     """The same records, by the persons whose they are; a column is one of the table X."""
     group = records_per_person(estimator.records_per_person)
     column = persons if isinstance(persons, str) else ""
@@ -666,6 +666,7 @@ __all__ = [
     "FitRecords",
     "Records",
     "StreamedFit",
+    "of_persons",
     "predicted_rows",
     "read_records",
 ]

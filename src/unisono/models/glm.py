@@ -5,12 +5,13 @@ noise in (`algorithms.fisher_scoring`). A category's first value is the referenc
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from unisono.algorithms.fisher_scoring import Fitted, fitted, terms_for
+from unisono.core.config import AddedLater
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
@@ -18,6 +19,7 @@ from unisono.data.columns import Feature, NamedColumn, NumericColumn
 from unisono.data.encoding import Frame, Values
 from unisono.data.scaling import Targets, UnitScaling
 from unisono.data.schema import Schema
+from unisono.data.sites import SiteColumn
 from unisono.models.inference import Inference, determined
 from unisono.models.model import (
     Choice,
@@ -64,6 +66,16 @@ class GlmConfig(ModelConfig):
         None, description="A column of weights, not negative; they count before the clip."
     )
     confidence: float = Field(0.95, gt=0, lt=1, description="How often each interval holds.")
+    covariance: Annotated[Literal["sandwich", "model"], AddedLater] = Field(
+        "sandwich",
+        description="Errors that are right whatever the variance (sandwich), or those of the "
+        "family (model).",
+    )
+    site_effects: Annotated[bool, AddedLater] = Field(
+        False,
+        description="Whether every party has an intercept of its own, so that differences between "
+        "parties are not taken for effects of columns; the largest is the reference.",
+    )
 
 
 def family_of(config: GlmConfig, schema: Schema) -> str:
@@ -104,6 +116,9 @@ def faults(config: GlmConfig, schema: Schema) -> Iterator[Fault]:
             yield (what,), f"{name!r} must be a number, and not the target"
         elif column.span[0] < 0 and what != "offset":
             yield (what,), f"{name!r} has bounds below zero: {what} cannot be negative"
+    if config.covariance == "model" and (schema.group or 1) > 1:
+        words = "takes records of a person for independent"
+        yield ("covariance",), f'"model" {words}: leave it at "sandwich", which does not'
     if not set(schema.features) - set(_aside(config).values()):
         yield (), "no column is left to explain the target: declare at least one more"
 
@@ -115,7 +130,8 @@ def column_layout(frame: Frame) -> tuple[Columns, ...]:
         made = column.features(name)
         exclusive = isinstance(column, NamedColumn) or getattr(column, "bins", None) is not None
         if exclusive and all(one.indicator for one in made):
-            layout.append(Columns(name, len(made), number=False))
+            shares = column.shares if isinstance(column, SiteColumn) else None
+            layout.append(Columns(name, len(made), number=False, shares=shares))
         else:
             layout += [Columns(one.name, 1, number=not one.indicator) for one in made]
     products = frame.features[sum(own.width for own in layout) :]
@@ -162,22 +178,45 @@ class Regression(NamedTuple):
         # Who misses anything says nothing at all.
         return np.where(np.isfinite(whole).all(axis=1, keepdims=True), whole, np.nan)
 
-    def read(self, study: Study, value: Any) -> Inference:
-        """What a run has found, in the user's units; the intercept comes first."""
-        found = fitted(terms_for(study), value)
+    def read(self, study: Study, value: Any, covariance: str = "sandwich") -> Inference:
+        """What a run has found, in the user's units; the intercept comes first. Errors are those of
+        a "sandwich", or those that the "model" has."""
+        found = fitted(terms_for(study), value, by_model=covariance == "model")
         matrix = self.unit * in_units(found, self.middle, self.half)
         shift = np.zeros(len(matrix))
         if self.problem.family == "gaussian":
             assert self.targets is not None
             shift[0] = self.targets.centre
+        names = ("intercept", *self.names)
+        unknown, remarks = self._without_cases(found)
         return Inference(
-            ("intercept", *self.names),
+            names,
             matrix @ found.theta + shift,
             matrix @ found.covariance @ matrix.T,
             matrix @ found.sampling @ matrix.T,
-            determined(found.covariance, found.prior, matrix),
+            determined(found.covariance, found.prior, matrix) & ~np.isin(names, unknown),
             RATIOS[self.problem.family],
             _doubts(self.problem, found),
+            remarks,
+            found.evidence,
+        )
+
+    def _without_cases(self, found: Fitted) -> tuple[list[str], tuple[str, ...]]:
+        """The coefficients that parties without cases leave open, and what is said of them."""
+        if not any(found.without_cases):
+            return [], ()
+        ends = np.cumsum([0, *(own.width for own in self.problem.columns)])
+        place = next(n for n, own in enumerate(self.problem.columns) if own.shares is not None)
+        names = self.names[ends[place] : ends[place + 1]]
+        if found.without_cases[0]:
+            unknown, who = ["intercept", *names], "the party of reference"
+        else:
+            unknown = [n for n, no in zip(names, found.without_cases[1:], strict=True) if no]
+            who = ", ".join(unknown)
+        what = "cases" if self.problem.family == "poisson" else "cases, or what are none,"
+        return unknown, (
+            f"Of {who} {what} cannot be told from none under the noise: the intercept there has no "
+            "finite interval and is not determined. Other coefficients do not suffer from it.",
         )
 
 
@@ -188,9 +227,16 @@ def glm_prediction(
     inputs: tuple[str, ...],
     classes: tuple[Any, ...] = (),
     offset: Offset | None = None,
+    usual: Mapping[str, float] | None = None,
 ) -> Scores:
     """Scores of features that are clipped to these lowest and highest values (d,), with the
-    covariance of the coefficients; what is not determined counts as the weak prior has it."""
+    covariance of the coefficients; what is not determined counts as the weak prior has it. `usual`
+    features are not read of new records: they have these values, as parties have public shares."""
+    fixed = {} if usual is None else usual
+    kept = [name not in fixed for name in found.names]
+    # What is fixed becomes part of the intercept.
+    joined = np.eye(len(kept))[kept]
+    joined[0] += [fixed.get(name, 0.0) for name in found.names]
     low, high = limits
     middle, half = (low + high) / 2, np.maximum((high - low) / 2, 1e-12)
     # With x = middle + half u, coefficients (intercept, slopes) of x become those of (u, 1).
@@ -200,12 +246,12 @@ def glm_prediction(
     matrix[width] = np.concatenate([[1.0], middle])
     return Scores.linear(
         inputs,
-        found.names[1:],
+        tuple(name for name in found.names[1:] if name not in fixed),
         UnitScaling(middle, half, None),
-        (matrix @ found.estimate)[None, :],
+        (matrix @ joined @ found.estimate)[None, :],
         _INVERSE[family],
         labels=classes,
-        covariance=matrix @ found.covariance @ matrix.T,
+        covariance=matrix @ joined @ found.covariance @ joined.T @ matrix.T,
         silence="",
         offset=offset,
     )
@@ -284,7 +330,7 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
         return (made.rows(frame.rows(values), labels, offset, weight),)
 
     def present(study: Study, result: Result) -> dict[str, Any]:
-        found = made.read(study, result.value)
+        found = made.read(study, result.value, config.covariance)
         shown: dict[str, Any] = {
             "family": family,
             "link": LINKS[family],
@@ -292,6 +338,8 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
             "confidence": config.confidence,
             "coefficients": found.to_json(config.confidence),
             "ratio": RATIOS[family],
+            "errors": config.covariance,
+            "tests": _tests(found, made.problem),
             "names": list(found.names),
             "features": {one.name: described(one) for one in frame.features},
             "covariance": found.covariance.tolist(),
@@ -308,10 +356,17 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
         name = config.exposure or config.offset
         offset = None if name is None else Offset(name, config.exposure is not None)
         found = made.read(study, result.value)
-        limits = (made.middle - made.half, made.middle + made.half)
-        return glm_prediction(
-            family, found, limits, tuple(frame.schema.features), frame.classes, offset
-        )
+        features = frame.schema.features
+        usual = {
+            feature.name: share
+            for name, column in features.items()
+            if isinstance(column, SiteColumn)
+            for feature, share in zip(column.features(name), column.shares, strict=True)
+        }
+        own = np.array([name not in usual for name in made.names])
+        limits = (made.middle - made.half)[own], (made.middle + made.half)[own]
+        inputs = tuple(n for n, one in features.items() if not isinstance(one, SiteColumn))
+        return glm_prediction(family, found, limits, inputs, frame.classes, offset, usual)
 
     return Posed(problem, problem.width, encode, present, score=score, prediction=prediction)
 
@@ -378,7 +433,22 @@ def notes(found: Inference, family: str) -> Sequence[str]:
             f"Noise drowned {', '.join(found.drowned)}: more records, a larger epsilon, tighter "
             "bounds or fewer columns would help."
         )
-    return [*said, *found.doubts]
+    return [*said, *found.remarks, *found.doubts]
+
+
+def _tests(found: Inference, problem: GeneralizedLinear) -> dict[str, Any]:
+    """Of every column that has several coefficients, whether the model loses by leaving it out."""
+    ends = np.cumsum([1, *(own.width for own in problem.columns)])
+    tested: dict[str, Any] = {}
+    for own, first, last in zip(problem.columns, ends[:-1], ends[1:], strict=True):
+        names = found.names[first:last]
+        if len(names) > 1 and not set(names) & set(found.drowned):
+            wald, ratio = found.wald(names), found.likelihood_ratio(names)
+            tested[own.name] = {"degrees": wald.degrees} | {
+                what: {"statistic": one.statistic, "p_value": one.p_value}
+                for what, one in (("wald", wald), ("likelihood_ratio", ratio))
+            }
+    return tested
 
 
 def choose(config: GlmConfig, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:
@@ -389,6 +459,7 @@ def _learns(config: GlmConfig, schema: Schema) -> str:
     kept = {n: c for n, c in schema.columns.items() if n not in _aside(config).values()}
     columns = columns_in_words(schema.model_copy(update={"columns": kept}))
     family = family_of(config, schema)
+    columns += " and the party" if config.site_effects else ""
     return f"a {family} regression of {schema.target} on {columns}, with intervals and tests"
 
 

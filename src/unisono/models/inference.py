@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtrc, ndtr, ndtri
 
+from unisono.algorithms.nested_tests import Evidence, distance
 from unisono.core.words import did_you_mean, p_text
 from unisono.errors import InvalidInput
 
@@ -32,7 +33,9 @@ class Inference:
     """`estimate` (p,) of `names`, their `covariance` (p, p), the part of it that a sample without
     noise would have (`sampling`), and which are `determined` (p,). The intercept comes first.
     `ratio` says what exp(estimate) is called, where it has a name; `doubts` say in sentences why
-    estimates and intervals may be wrong."""
+    estimates and intervals may be wrong, `remarks` what else is to be known. `evidence` is what
+    tests of nested models take, of coefficients that are multiples of those here but for the
+    intercept."""
 
     names: tuple[str, ...]
     estimate: np.ndarray
@@ -41,6 +44,8 @@ class Inference:
     determined: np.ndarray
     ratio: str = ""
     doubts: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    evidence: Evidence | None = None
 
     @property
     def std_error(self) -> np.ndarray:
@@ -71,14 +76,35 @@ class Inference:
 
     def wald(self, names: Sequence[str]) -> "WaldTest":
         """That all of these coefficients are zero at once."""
+        places = self._tested(names)
+        own = self.estimate[places]
+        statistic = float(own @ np.linalg.solve(self.covariance[np.ix_(places, places)], own))
+        return WaldTest(statistic, len(places), float(chdtrc(len(places), statistic)))
+
+    def likelihood_ratio(self, names: Sequence[str]) -> "LikelihoodRatioTest":
+        """Of this model against the smaller one without these columns, by how far the
+        quasi-likelihood of what was released falls (`algorithms.nested_tests`)."""
+        places = self._tested(names)
+        if self.evidence is None or 0 in places:
+            what = "the intercept" if 0 in places else "this result"
+            raise InvalidInput(
+                f"a likelihood-ratio test of {what}: it compares a model with one that has fewer "
+                "columns; use Wald's test"
+            )
+        statistic = distance(self.evidence, places)
+        p_value = float(chdtrc(len(places), statistic))
+        return LikelihoodRatioTest(statistic, len(places), p_value)
+
+    def _tested(self, names: Sequence[str]) -> list[int]:
+        """Places of coefficients that can be tested."""
         places = [self._place(name) for name in names]
         unknown = [name for name, k in zip(names, places, strict=True) if not self.determined[k]]
         if unknown or not places:
             what = ", ".join(unknown) or "no coefficient"
             raise InvalidInput(f"a test of {what}: {NOT_DETERMINED}, so there is nothing to test")
-        own = self.estimate[places]
-        statistic = float(own @ np.linalg.solve(self.covariance[np.ix_(places, places)], own))
-        return WaldTest(statistic, len(places), float(chdtrc(len(places), statistic)))
+        if len(set(places)) < len(places):
+            raise InvalidInput(f"a test of {', '.join(names)}: name each once")
+        return places
 
     def _place(self, name: str) -> int:
         if name not in self.names:
@@ -126,6 +152,7 @@ class Inference:
             self.determined,
             self.ratio,
             self.doubts,
+            self.remarks,
         )
 
 
@@ -136,6 +163,11 @@ class WaldTest:
     statistic: float
     degrees: int
     p_value: float
+
+
+@dataclass(frozen=True)
+class LikelihoodRatioTest(WaldTest):
+    """Of a model against a smaller one, with `degrees` coefficients fewer."""
 
 
 def _exp(value: float) -> float:
@@ -281,6 +313,25 @@ def example_in_words(shown: Mapping[str, Any]) -> str:
     return effect_in_words(shown, max(known, key=lambda name: known[name])) if known else ""
 
 
+def tests_in_words(shown: Mapping[str, Any]) -> list[str]:
+    """What the tests of columns with several coefficients say, a sentence for each.
+
+    >>> ratio = {"statistic": 12.3, "p_value": 0.0021}
+    >>> tests_in_words({"tests": {"stage": {"degrees": 2, "likelihood_ratio": ratio}}})
+    ['Without stage the model is worse by a likelihood-ratio chi-square of 12.3 (2 df), p = .002.']
+    """
+    said = []
+    for name, own in shown.get("tests", {}).items():
+        found, degrees = own["likelihood_ratio"], own["degrees"]
+        p_value = p_text(found["p_value"])
+        p_value = p_value if p_value.startswith("<") else f"= {p_value}"
+        said.append(
+            f"Without {name} the model is worse by a likelihood-ratio chi-square of "
+            f"{found['statistic']:.3g} ({degrees} df), p {p_value}."
+        )
+    return said
+
+
 def ratio_text(value: float) -> str:
     """A ratio; those close to 1 with as many digits behind the point as those just below it.
 
@@ -293,6 +344,7 @@ def ratio_text(value: float) -> str:
 __all__ = [
     "NOT_DETERMINED",
     "Inference",
+    "LikelihoodRatioTest",
     "WaldTest",
     "as_text",
     "determined",
@@ -302,4 +354,5 @@ __all__ = [
     "p_text",
     "ratio_text",
     "step_in_words",
+    "tests_in_words",
 ]

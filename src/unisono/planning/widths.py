@@ -157,6 +157,7 @@ def _fits(study: Study, problem: GeneralizedLinear, rows: Any) -> Iterator[fishe
     assert algorithm.begin is not None
     first = jax.tree.map(np.array, algorithm.begin(facts, _scales(study, problem, rows))[0])
     records = sum(facts.records)
+    supposed = rows if facts.group == 1 else _lone(rows, facts.group)
     for seed in range(_DRAWS):
         noise = np.random.default_rng(seed)
         # The rounds of `fisher_scoring.build`, in NumPy: nothing is compiled for a plan.
@@ -164,13 +165,20 @@ def _fits(study: Study, problem: GeneralizedLinear, rows: Any) -> Iterator[fishe
         for number, deviation in enumerate(terms.noise):
             for kept, point in zip(state.points, state.point, strict=True):
                 kept[number] = point
-            values = block.values(algorithm.ask(state), rows)
+            values = block.values(algorithm.ask(state), supposed)
             sums = np.asarray(block.rows.of(values), float).mean(axis=0) * records
             state.sums[number] = sums + deviation * noise.standard_normal(len(sums))
             state.records[number] = records
             point = fisher_scoring.next_point(np, numpy_loop, terms, state, number)
             state = state._replace(point=point, round=number + 1)
         yield fisher_scoring.fitted(terms, state)
+
+
+def _lone(rows: Any, group: int) -> tuple[Any, Any]:
+    """Records as persons who have one each: how many they have is not public, and more of them
+    would say more."""
+    points = jnp.full((len(rows), group, rows.shape[1]), jnp.nan).at[:, 0].set(rows)
+    return points, jnp.zeros((len(rows), group)).at[:, 0].set(1.0)
 
 
 def _by_column(
@@ -198,7 +206,7 @@ def _supposed(problem: GeneralizedLinear, share: float) -> np.ndarray:
             numbers = np.clip(_SPREAD * random.standard_normal(_SUPPOSED), -1.0, 1.0)
             parts.append(numbers[:, None])
         else:
-            values = random.permutation(np.arange(_SUPPOSED) % (own.width + 1))
+            values = random.permutation(_values(own))
             parts.append(values[:, None] == np.arange(1, own.width + 1))
     if problem.family == "binomial":
         y = random.permutation(np.arange(_SUPPOSED) < share * _SUPPOSED).astype(float)
@@ -212,6 +220,15 @@ def _supposed(problem: GeneralizedLinear, share: float) -> np.ndarray:
     if problem.weighted:
         parts.append(np.ones((_SUPPOSED, 1)))
     return np.concatenate(parts, axis=1).astype(float)
+
+
+def _values(own: Columns) -> np.ndarray:
+    """Places of a category's values (n,): alike often, or by their public shares."""
+    place = np.arange(_SUPPOSED)
+    if own.shares is None:
+        return place % (own.width + 1)
+    ends = np.cumsum([1 - sum(own.shares), *own.shares])
+    return np.searchsorted(ends[:-1], (place + 0.5) / _SUPPOSED)
 
 
 def _scales(study: Study, problem: GeneralizedLinear, rows: Any) -> Any:

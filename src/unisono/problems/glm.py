@@ -54,11 +54,13 @@ class Said(NamedTuple):
 
 class Columns(NamedTuple):
     """Features that belong together: one number in [-1, 1], or 0 and 1 for each value of a
-    category but the first, which is the reference."""
+    category but the first, which is the reference. Where it is public how often each of these
+    values occurs, `shares` say so."""
 
     name: str
     width: int
     number: bool
+    shares: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class GeneralizedLinear:
     def agreed(self) -> dict[str, Any]:
         return {
             "family": self.family,
-            "columns": [[one.name, one.width, one.number] for one in self.columns],
+            "columns": [list(one if one.shares else one[:3]) for one in self.columns],
             "target": list(self.target),
             "offset": None if self.offset is None else list(self.offset),
             "weighted": self.weighted,

@@ -35,7 +35,7 @@ With inner products of outer products never negative, and those of v and v' at l
 so that a round may weigh a gradient against curvatures as it pleases. In the place of z zᵀ there
 may be a sum of several outer products, z₁ z₁ᵀ + z₂ z₂ᵀ + ..., with (z₁, z₂, ...) in the unit ball:
 its Frobenius norm is |z₁|² + |z₂|² + ... <= 1 at most, and inner products of such sums are sums of
-squares, so that nothing else changes.
+squares, so that nothing else changes; likewise in the place of y yᵀ.
 
 Where sizes are hidden, or there are groups, a 1 precedes the row (`sized`), so that the noisy size
 is released in the same event: it adds 1 to l1 and to l2², and nothing to the distance of two rows.
@@ -255,11 +255,12 @@ class OuterProduct:
 class ScoredPoint:
     """A vector v (`vector`,) and two outer products of points (`dimension`,), weighed by a (3,);
     see the module. Values are (v, z, y, a) of each record, side by side; z are `points` points,
-    whose outer products are added up."""
+    whose outer products are added up, and y are `others`."""
 
     vector: int
     dimension: int
     points: int = 1
+    others: int = 1
     multiple = 1
     limit = 1.0
 
@@ -277,7 +278,8 @@ class ScoredPoint:
         return Size(2 * self.alone.l1, _ROOT)
 
     def of(self, values: Any) -> Any:
-        ends = np.cumsum([self.vector, self.points * self.dimension, self.dimension])
+        sizes = (self.vector, self.points * self.dimension, self.others * self.dimension)
+        ends = np.cumsum(sizes)
         if values.shape[1] != ends[-1] + 3:
             raise InvalidInput(
                 f"values of {values.shape[1]} numbers for scored points of {ends[-1] + 3}"
@@ -285,8 +287,12 @@ class ScoredPoint:
         vector, one, other, weights = jnp.split(values, ends.tolist(), axis=1)
         weights = jnp.abs(into_ball(jnp, weights))
         product = OuterProduct(self.dimension, sized=False)
-        first = [product.of(z) for z in jnp.split(into_ball(jnp, one), self.points, axis=1)]
-        parts = [into_ball(jnp, vector) / _ROOT, sum(first), product.of(other)]
+
+        def added(points: Any, number: int) -> Any:
+            return sum(product.of(z) for z in jnp.split(into_ball(jnp, points), number, axis=1))
+
+        first, second = added(one, self.points), added(other, self.others)
+        parts = [into_ball(jnp, vector) / _ROOT, first, second]
         return jnp.concatenate(
             [weights[:, place, None] * part for place, part in enumerate(parts)], axis=1
         )

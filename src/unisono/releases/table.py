@@ -173,11 +173,14 @@ class Table:
     (n, group) of the records that are there, m for a person, each of which weighs 1 / m. A person's
     part is then a mean of what records may add, and whatever bounds those, alone or two of them
     apart, bounds a mean of them. Weighted numbers are no whole ones: each record is rounded.
+    Where persons are taken `together`, a block makes one row of all that a person has, features and
+    marks, and that row is bounded and rounded like a record's.
     """
 
     blocks: tuple[Block, ...]
     pure: str = "laplace"
     group: int = 1
+    together: bool = False
     unit = Unit.RECORD
     whole = False
     batched = False
@@ -186,6 +189,11 @@ class Table:
     @property
     def dimension(self) -> int:
         return sum(block.width for block in self.blocks)
+
+    @property
+    def apart(self) -> int:
+        """How many rows a person has, at most."""
+        return 1 if self.together else self.group
 
     def factors(self, privacy: Privacy, step: float) -> tuple[int, ...]:
         """The blocks' weights in quantization steps."""
@@ -197,7 +205,7 @@ class Table:
     def steps(self, release: Release, facts: Facts, privacy: Privacy) -> Iterator[float]:
         """As fine as the sum of all records and the noise allow; 1 for counts with discrete Laplace
         noise, where whole numbers are best."""
-        counts = len(self.blocks) == 1 and self.blocks[0].counts and self.group == 1
+        counts = len(self.blocks) == 1 and self.blocks[0].counts and self.apart == 1
         if privacy.pure and counts:
             yield 1.0
             return
@@ -216,18 +224,18 @@ class Table:
 
     def rounded(self, block: Block, factor: int) -> list[bool]:
         """Which of a block's k numbers are not exact when they are multiplied by `factor`."""
-        return block.rounded(factor) if self.group == 1 else [True] * block.length
+        return block.rounded(factor) if self.apart == 1 else [True] * block.length
 
     def _bound(
         self, weights: Sequence[float], step: float, hides_presence: bool, shift: int = 0
     ) -> Sensitivity:
-        return _sensitivity(self.blocks, weights, step, hides_presence, shift, self.group)
+        return _sensitivity(self.blocks, weights, step, hides_presence, shift, self.apart)
 
     def shift(self, facts: Facts, privacy: Privacy, step: float) -> int:
         """By how many binary digits the steps are finer in which a party adds up its records."""
         factors = self.factors(privacy, step)
         blocks = list(zip(self.blocks, factors, strict=True))
-        many = self.group == 1 and sum(facts.records) >= _MANY
+        many = self.apart == 1 and sum(facts.records) >= _MANY
         if not many or not any(any(b.rounded(f)) for b, f in blocks):
             return 0
         largest = max(factor * block.rows.limit for block, factor in blocks)
@@ -237,7 +245,7 @@ class Table:
         step = next(self.steps(release, facts, privacy))
         factors = self.factors(privacy, step)
         blocks = zip(self.blocks, factors, strict=True)
-        largest = max(factor * block.rows.limit + self.group for block, factor in blocks)
+        largest = max(factor * block.rows.limit + self.apart for block, factor in blocks)
         return largest * step * release.summed(facts.records, facts)
 
     def integers(
@@ -252,7 +260,7 @@ class Table:
         """Integers (parts, dimension) that add up over blocks of records, without any error."""
         public, features = raw
         shares = None
-        if self.group > 1:
+        if self.apart > 1:
             points, marks = features
             features, shares, mask = _by_record(points, marks, mask, self.group)
         factors = self.factors(privacy, step)

@@ -26,7 +26,13 @@ from unisono.algorithms.survival_curves import (
 from unisono.algorithms.table_layout import layout
 from unisono.core.words import NO_GROUP, NOTHING_LEARNT, p_text, times
 from unisono.data.columns import NumericColumn
-from unisono.models.inference import NOT_DETERMINED, example_in_words, outcome, ratio_text
+from unisono.models.inference import (
+    NOT_DETERMINED,
+    example_in_words,
+    outcome,
+    ratio_text,
+    tests_in_words,
+)
 from unisono.reports.blocks import (
     BandedCurves,
     Bells,
@@ -395,6 +401,7 @@ def _regression(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
         *([drawing, *left] if effects else []),
         ReportGrid(f"Coefficients: {result['link']} of {outcome(result)}, per unit", head, shown),
         *note,
+        *map(Text, tests_in_words(result)),
         Text(_sentence(result.get("note", "")), "note"),
     ]
 

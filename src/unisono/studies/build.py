@@ -30,6 +30,7 @@ from unisono.data import RecordTable, read_table
 from unisono.data.columns import Category
 from unisono.data.encoding import Values
 from unisono.data.people import as_records, as_rows, by_person, one_of_each
+from unisono.data.sites import SITE
 from unisono.data.streams import RecordStream
 from unisono.engines.streaming import streamable
 from unisono.errors import InvalidInput, PrivacyViolation
@@ -105,7 +106,8 @@ class Built:
     def public_table(self, path: str | Path) -> RecordTable:
         """The columns of a file of public records, which are nobody's."""
         data = self.file.data
-        return read_table(path, tuple(data.columns), data.multiline, data.csv)
+        columns = tuple(self.file.modelled(data).columns)
+        return read_table(path, columns, data.multiline, data.csv)
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -222,8 +224,10 @@ class Built:
     def synthetic(self, values: Values) -> tuple[np.ndarray, ...]:
         """Records that are nobody's, (records,) by column, as the algorithm that learns reads them;
         where persons are the unit, each stands for one with as many such records as it may have."""
-        many = self.file.data.group or 1
-        rows = np.repeat(np.arange(len(next(iter(values.values()))))[:, None], many, axis=1)
+        many, records = self.file.data.group or 1, len(next(iter(values.values())))
+        rows = np.repeat(np.arange(records)[:, None], many, axis=1)
+        if self.file.sites is not None:
+            values = {**values, SITE: np.arange(records) % len(self.file.names) * 1.0}
         return _as_arrays(self.posed, by_person(values, rows))
 
     def _encoded(self, values: Values) -> tuple[np.ndarray, ...]:
@@ -483,7 +487,7 @@ def _released(found: Mapping[str, Range | Labels]) -> dict[str, tuple[Any, ...]]
 def _within(file: StudyFile, ranges: Mapping[str, Range | Labels], kind: AlgorithmKind) -> Posed:
     """The model over columns whose ranges and values are known."""
     data = file.data.within(_released(ranges))
-    return file.model_kind.pose(file.model_settings, data, kind, file.promise)
+    return file.model_kind.pose(file.model_settings, file.modelled(data), kind, file.promise)
 
 
 def _learning(file: StudyFile, kind: AlgorithmKind, promise: Privacy) -> _Made:
@@ -514,7 +518,7 @@ def _learning(file: StudyFile, kind: AlgorithmKind, promise: Privacy) -> _Made:
 
 def posed_for(file: StudyFile, kind: AlgorithmKind, promise: Privacy) -> Posed:
     """The model of a file, for an algorithm; a loss of records becomes one of persons."""
-    posed = file.model_kind.pose(file.model_settings, file.data, kind, promise)
+    posed = file.model_kind.pose(file.model_settings, file.modelled(file.data), kind, promise)
     if file.data.group is None or not isinstance(posed.problem, RecordLoss):
         return posed
     return replace(posed, problem=of_persons(posed.problem, file.data.group))

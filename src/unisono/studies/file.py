@@ -11,6 +11,7 @@ from typing import Any
 from unisono.algorithms.registry import algorithm_named
 from unisono.core.config import Config
 from unisono.core.trust import Relation, Trust, Unit
+from unisono.data.sites import SITE
 from unisono.models.evaluation import group_faults
 from unisono.models.model import target_faults
 from unisono.models.registry import algorithms_for
@@ -47,6 +48,7 @@ def faults(file: StudyFile) -> Iterator[Fault]:
     yield from _target(file)
     yield from _evaluation(file)
     yield from _private(file)
+    yield from _sites(file)
     if not file.data.features:
         yield ("data", "columns"), "only the target is there: name columns to learn from"
     yield from file.model_kind.faults(file.model_settings, file.data)
@@ -111,6 +113,17 @@ def _private(file: StudyFile) -> Iterator[Fault]:
             words = '"private" with delta = 0: Laplace noise would drown the values'
             remedy = "list them from public knowledge, or choose delta above 0"
             yield ("data", "columns", name, "values"), f"{words}; {remedy}"
+
+
+def _sites(file: StudyFile) -> Iterator[Fault]:
+    """Effects of parties need several, and a name that no column has."""
+    if not getattr(file.model_settings, "site_effects", False):
+        return
+    if len(file.parties) == 1:
+        yield ("model", "site_effects"), "one party alone has no other to be compared with"
+    if SITE in file.data.columns:
+        words = f"the table has a row {SITE!r} for each party, and there is a column of that name"
+        yield ("data", "columns", SITE), f"{words}: give the column another one"
 
 
 def _persons(file: StudyFile) -> Iterator[Fault]:

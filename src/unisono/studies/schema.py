@@ -20,6 +20,7 @@ from unisono.core.events import canonical
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Relation, Trust, Unit
 from unisono.data.schema import Schema
+from unisono.data.sites import SITE, SiteColumn, site_column
 from unisono.errors import InvalidInput
 from unisono.models.model import Choice, ModelKind, Posed
 from unisono.models.registry import algorithms_for, model_named, models
@@ -279,7 +280,22 @@ class StudyFile(Config):
     def posed(self) -> Posed:
         """The model over these columns, for the algorithm of this study."""
         kind = algorithm_named(self.choice.algorithm)
-        return self.model_kind.pose(self.model_settings, self.data, kind, self.promise)
+        return self.model_kind.pose(
+            self.model_settings, self.modelled(self.data), kind, self.promise
+        )
+
+    @property
+    def sites(self) -> SiteColumn | None:
+        """The column of parties, where the model has effects of them."""
+        if not getattr(self.model_settings, "site_effects", False):
+            return None
+        return site_column(self.names, self.training)
+
+    def modelled(self, data: Schema) -> Schema:
+        """The columns as the model sees them, with that of parties, if it has effects of them."""
+        if self.sites is None:
+            return data
+        return data.model_copy(update={"columns": {**data.columns, SITE: self.sites}})
 
     @property
     def _candidates(self) -> list[str]:

@@ -19,6 +19,7 @@ from unisono.data import RecordTable
 from unisono.data.encoding import Values
 from unisono.data.people import by_person, persons_of, warn_of_people
 from unisono.data.reading import declared_column, declared_values
+from unisono.data.sites import SITE
 from unisono.data.spelling import places
 from unisono.data.streams import RecordStream
 from unisono.errors import InvalidInput
@@ -40,16 +41,18 @@ def values_of(file: StudyFile, table: RecordTable, party: str, key: bytes | None
     (persons, k), of records that are drawn by a secret key (`data.people`)."""
     if file.data.person is None or file.data.group is None:
         require_size(file, table, party, table.rows)
-        return _values(file, table)
+        return _values(file, table, party)
     owners = table.column(file.data.person)
     rows = persons_of(owners, file.data.group, new_key() if key is None else key)
     require_size(file, table, party, len(rows))
     warn_of_people(table.name, file.data.person, table.rows, owners, rows)
-    return by_person(_values(file, table), rows)
+    return by_person(_values(file, table, party), rows)
 
 
-def _values(file: StudyFile, table: RecordTable) -> Values:
+def _values(file: StudyFile, table: RecordTable, party: str) -> Values:
     values = declared_values(table, file.data.columns)
+    if file.sites is not None:
+        values[SITE] = np.full(table.rows, float(file.sites.values.index(party)))
     for name, unlisted in file.data.unlisted.items():
         values[SPELT + name] = places(unlisted.uncoded(table.column(name), table.decimal))
     _warn_of_one_class(file, values, table.name)
@@ -78,16 +81,17 @@ def _warn_of_one_class(file: StudyFile, values: Values, name: str) -> None:
 
 def public_values(file: StudyFile, table: RecordTable) -> Values:
     """As `values_of`, for public records: of any number, and refused where a cell is missing that
-    no declaration covers."""
+    no declaration covers. Which party they are like, they say themselves."""
     values = {}
-    for name, column in file.data.columns.items():
+    declared = file.modelled(file.data).columns
+    for name, column in declared.items():
         values[name] = declared_column(table, name, column, "they are public records")
     for name, own in values.items():
         missing = np.flatnonzero(np.isnan(own))
-        if len(missing) and (file.data.columns[name].drops or name == file.data.target):
+        if len(missing) and (declared[name].drops or name == file.data.target):
             raise InvalidInput(
                 f"{table.name}: {len(missing)} values of {name!r} are not "
-                f"{file.data.columns[name].wanted}, first in record {missing[0] + 1}: correct or "
+                f"{declared[name].wanted}, first in record {missing[0] + 1}: correct or "
                 "remove these public records; nothing was spent"
             )
     return values

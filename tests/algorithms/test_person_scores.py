@@ -1,0 +1,136 @@
+"""Persons with several records in Fisher scoring: what one adds is bounded like a record's, and
+errors count how alike the records of a person are."""
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from unisono.algorithms import fisher_scoring
+from unisono.algorithms.fisher_scoring import FISHER_SCORING, record_scores, recorded
+from unisono.algorithms.person_scores import AskedOfPersons, person_scores
+from unisono.core.algorithm import agree_facts
+from unisono.core.privacy import Privacy
+from unisono.core.study import Study
+from unisono.core.trust import Trust
+from unisono.errors import InvalidInput
+from unisono.releases.rows import unpacked
+
+from .. import methods
+
+FAMILIES = ("binomial", "gaussian", "poisson")
+MANY, FEATURES = 3, 4
+PRIVACY = Privacy(2.0, 1e-6)
+
+
+def asked(family, **settings):
+    """The configuration of a study of records, its problem, and what its first round asks."""
+    problem = methods.generalised_linear(family, FEATURES)
+    facts = agree_facts((50, 60), problem.width, Trust.SECURE_SUM)
+    study = Study(FISHER_SCORING.method(problem, PRIVACY, rounds=2), facts, Trust.SECURE_SUM)
+    config = fisher_scoring.resolve(study.method.config, problem, facts, PRIVACY, study.trust)
+    state = study.algorithm.begin(facts, None)[0]
+    return config, problem, study.algorithm.ask(state)
+
+
+def people(family, persons=40, seed=0, wild=0.0):
+    """Records (persons, k, columns), wild ones far outside their bounds, and which are there."""
+    generator = np.random.default_rng(seed)
+    points = generator.uniform(-1, 1, (persons, MANY, FEATURES + 1))
+    points[..., -1] = generator.integers(0, 2, (persons, MANY))
+    points = points * np.exp(wild * generator.normal(size=points.shape))
+    marks = generator.integers(0, 2, (persons, MANY))
+    marks[:, 0] = 1
+    return jnp.asarray(points, jnp.float32), jnp.asarray(marks, jnp.float32)
+
+
+def parts(family, points, marks, clustered=True):
+    """What persons add, before any clip: v, z, y and a, in units of their bounds."""
+    config, problem, public = asked(family)
+    public = AskedOfPersons(public, clustered)
+    values = np.asarray(person_scores(recorded, config, problem, public, points, marks))
+    p = problem.parameters
+    width = p + (family == "gaussian")
+    ends = np.cumsum([width, MANY * p, MANY * p])
+    return np.split(values, ends, axis=1)
+
+
+@pytest.mark.parametrize("clustered", [True, False])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weights_of_x_alone_bound_whatever_a_person_holds(family, clustered):
+    """Norms are at most 1 before the release clips anything, so that it never has to."""
+    for wild in (0.0, 3.0):
+        found = parts(family, *people(family, 300, wild=wild), clustered)
+        for part in found[:3]:
+            assert np.linalg.norm(part, axis=1).max() <= 1 + 1e-4
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_meat_is_the_square_of_a_persons_sum(family):
+    """Its only point is the gradient: dependence within a person is counted."""
+    points, marks = people(family)
+    vector, _, meat, _ = parts(family, points, marks)
+    _, problem, public = asked(family)
+    p = problem.parameters
+    gradient = vector[:, :p] / float(public.split[0])
+    assert meat[:, :p] == pytest.approx(gradient, abs=1e-5)
+    assert not meat[:, p:].any()
+    apart = parts(family, points, marks, clustered=False)[2]
+    assert np.abs(apart[:, p:]).max() > 0.01
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_who_has_one_record_adds_what_the_record_would(family):
+    points, _ = people(family)
+    marks = jnp.zeros((40, MANY)).at[:, 1].set(1.0)
+    config, problem, public = asked(family)
+    p = problem.parameters
+    record = np.asarray(record_scores(config, problem, public, points[:, 1]))
+    vector, curvature, meat, _ = parts(family, points, marks)
+    width = vector.shape[1]
+    assert vector == pytest.approx(record[:, :width], abs=1e-5)
+    assert curvature[:, p : 2 * p] == pytest.approx(record[:, width : width + p], abs=1e-5)
+    assert meat[:, :p] == pytest.approx(record[:, width + p : width + 2 * p], abs=1e-5)
+
+
+def test_a_record_that_is_incomplete_is_left_out_of_its_person():
+    points, marks = people("gaussian")
+    lacking = points.at[:, 0, 2].set(jnp.nan)
+    marks = marks.at[:, 1].set(1.0)
+    found = parts("gaussian", lacking, marks)
+    wanted = parts("gaussian", points, marks.at[:, 0].set(0.0))
+    for one, other in zip(found, wanted, strict=True):
+        assert one == pytest.approx(other, abs=1e-6)
+
+
+def test_sums_of_outer_products_are_those_of_all_points():
+    """The release adds up what k points of a person make."""
+    problem = methods.generalised_linear("binomial", FEATURES)
+    facts = agree_facts((50, 60), problem.width, Trust.SECURE_SUM)
+    facts = replace(facts, records_per_person=MANY)
+    config, _, public = asked("binomial")
+    points, marks = people("binomial")
+    [block] = fisher_scoring.table(config, problem, facts).blocks
+    values = block.values(AskedOfPersons(public, True), (points, marks))
+    rows = np.asarray(block.rows.of(values))
+    p = problem.parameters
+    z = np.asarray(values)[:, p : p + MANY * p].reshape(-1, MANY, p)
+    half = p * (p + 1) // 2
+    matrix = unpacked(p, rows[0, p : p + half])
+    weight = float(public.weights[1])
+    assert matrix == pytest.approx(weight * np.einsum("kp,kq->pq", z[0], z[0]), abs=1e-5)
+
+
+def test_rounds_and_records_of_persons_are_refused_in_words():
+    problem = methods.generalised_linear("gaussian", FEATURES)
+    facts = agree_facts((50, 60), problem.width, Trust.SECURE_SUM)
+
+    def made(many, **settings):
+        method = FISHER_SCORING.method(problem, PRIVACY, **settings)
+        return Study(method, replace(facts, records_per_person=many), Trust.SECURE_SUM).cost
+
+    with pytest.raises(InvalidInput, match="say rounds = 2"):
+        made(2, rounds=1)
+    with pytest.raises(InvalidInput, match="say records_per_person = 200"):
+        made(900)

@@ -4,7 +4,7 @@ Coefficients come in the user's units, with standard errors, intervals and tests
 noise in (`algorithms.fisher_scoring`). A category's first value is the reference.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np

@@ -17,6 +17,9 @@ an explanation costs. A ratio of the records' likelihoods would be another thing
 chi-square where errors are robust (Rotnitzky and Jewell 1990), and each evaluation of it would be a
 release. D is post-processing of what was released and costs nothing.
 
+What a Newton step misses of a curved likelihood is counted as it is at δ̂ in both: a smaller model
+that is far off must not be excused by it.
+
 Both ways are fixed points of the noise-aware step; a restriction is a prior that is a million times
 sharper than what data say. Noise in H shortens δ̂, and what that is squared belongs to its variance:
 D is made smaller by as much as Wald's statistic is by it, so that it errs on the safe side.
@@ -57,22 +60,27 @@ def distance(evidence: Evidence, places: Sequence[int]) -> float:
     scored, prior, prior_way, largest, curving, theta, back = evidence
     rows, wanted = np.asarray(back)[list(places)], -np.asarray(theta)[list(places)]
 
-    def step(precision: np.ndarray, way: np.ndarray) -> Any:
-        return noise_aware_step(np, scored, precision, way, largest, curving, numpy_loop)
+    def step(precision: np.ndarray, way: np.ndarray, bent: float) -> Any:
+        return noise_aware_step(np, scored, precision, way, largest, bent, numpy_loop)
 
-    free = step(prior, prior_way)
+    free = step(prior, prior_way, curving)
     sharp = _SHARP * np.linalg.inv(rows @ free.covariance @ rows.T)
     held = prior + rows.T @ sharp @ rows
     pull = prior @ prior_way + rows.T @ sharp @ wanted
-    smaller = step(held, np.linalg.solve(held, pull))
+    smaller = step(held, np.linalg.solve(held, pull), 0.0)
     curvature = positive(np, scored.curvature)
     meat = shrunk_meat(np, scored, curvature)
 
-    def noise(way: np.ndarray) -> np.ndarray:
+    def straight(way: np.ndarray, bent: float = 0.0) -> np.ndarray:
         found: np.ndarray = way_noise(
-            np, scored, curvature, meat, way, free.covariance, largest, curving
+            np, scored, curvature, meat, way, free.covariance, largest, bent
         )
         return found
+
+    curved = straight(free.way, curving) - straight(free.way)
+
+    def noise(way: np.ndarray) -> np.ndarray:
+        return straight(way) + curved
 
     def cost(way: np.ndarray) -> float:
         whole = noise(way)

@@ -9,8 +9,8 @@ the records of party s,
 
 are numbers of the released curvature and gradient, and so about Σ w μ + G = I / (1 - μ) + G cases
 and I / μ - G others, with a noise that is known. Where one of these is not above 1.645 deviations
-of its noise and one, "none" cannot be excluded (5 % one-sided), an interval would have no end, and
-the party's intercept is not determined. Of counts, whose v is about μ, I + G is asked.
+of its noise and one, and a seventh of what was expected, "none" cannot be excluded (5 %
+one-sided), an interval would have no end, and the party's intercept is not determined. Of counts, whose v is about μ, I + G is asked.
 
 Such a way to infinity makes the last step long, and how far it misses there does not matter to
 others: what curvature it would count in for that is left out.
@@ -26,6 +26,8 @@ from unisono.problems.glm import GeneralizedLinear
 
 _LEAST = 1.0
 _DEVIATIONS = 1.645
+# Of the cases that were expected: a party has no one chance, and so few are far from convergence.
+_ROUGHLY = 0.15
 
 
 def without_cases(
@@ -61,7 +63,7 @@ def without_cases(
     few = np.zeros(len(rows), bool)
     for own, rest, surplus in found:
         noise = np.hypot(scored.s_gradient * np.sqrt(squares), scored.s_curvature * squares / rest)
-        few |= own / rest + surplus < _LEAST + _DEVIATIONS * noise
+        few |= own / rest + surplus < _LEAST + _DEVIATIONS * noise + _ROUGHLY * own / rest
     return tuple(few.tolist())
 
 

@@ -38,10 +38,12 @@ def site_column(names: Sequence[str], sizes: Sequence[int]) -> SiteColumn:
     """
     largest = int(np.argmax(sizes))
     order = [largest, *(place for place in range(len(names)) if place != largest)]
-    return SiteColumn(
-        kind="category",
-        values=tuple(names[place] for place in order),
-        sizes=tuple(int(sizes[place]) for place in order),
+    return SiteColumn.model_validate(
+        {
+            "kind": "category",
+            "values": tuple(names[place] for place in order),
+            "sizes": tuple(int(sizes[place]) for place in order),
+        }
     )
 
 

@@ -6,6 +6,7 @@ from shutil import get_terminal_size
 from textwrap import indent
 from typing import Any
 
+from unisono.algorithms.concordance import as_text as concordance_text
 from unisono.algorithms.estimates import UNDETERMINED, answer_text
 from unisono.algorithms.survival_curves import as_text as survival_text
 from unisono.algorithms.table_layout import as_text
@@ -81,6 +82,12 @@ def _survival(shown: Document) -> tuple[str, Sequence[str]]:
     return "\n".join(lines), ("kaplan_meier", "target", "note")
 
 
+def _concordance(shown: Document) -> tuple[str, Sequence[str]]:
+    note = str(shown.get("note", ""))
+    lines = [concordance_text(shown["concordance"]), *([note] if note else [])]
+    return "\n".join(lines), ("concordance", "target", "note")
+
+
 def _posterior(shown: Document) -> tuple[str, Sequence[str]]:
     """Coefficients with their intervals, or that nothing was learnt of them; no covariance.
 
@@ -148,7 +155,7 @@ def _coefficients(shown: Document) -> tuple[str, Sequence[str]]:
     lines += [example] if example else []
     hidden = (
         *("family", "link", "target", "confidence", "coefficients", "ratio", "names", "features"),
-        *("covariance", "rounds", "negative", "positive", "note", "baseline"),
+        *("covariance", "rounds", "negative", "positive", "note", "baseline", "scores"),
     )
     return "\n".join([*lines, str(shown["note"])]), hidden
 
@@ -229,6 +236,7 @@ _KINDS: dict[str, Callable[[Document], tuple[str, Sequence[str]]]] = {
     "table": _table,
     "answers": _answers,
     "kaplan_meier": _survival,
+    "concordance": _concordance,
     "clusters": _clusters,
     "layers": _network,
     "coefficients": _coefficients,

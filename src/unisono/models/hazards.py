@@ -87,6 +87,7 @@ def pose(
             "baseline": _baseline(
                 found, horizon, pieces, middle + half * found.centre, frame.names
             ),
+            "scores": _scores(found, inference, pieces, middle + half * found.centre),
             "rounds": found.rounds,
             "note": " ".join(_notes(inference, horizon)),
         }
@@ -94,13 +95,27 @@ def pose(
     return Posed(problem, problem.features + 2, encode, present)
 
 
+def _scores(
+    found: Any, inference: Inference, pieces: int, centre: np.ndarray
+) -> dict[str, float]:
+    """Middle and spread of log hazards over records, of what is determined, as if columns were
+    independent: enough to say where scores can be cut."""
+    known = np.asarray(inference.determined, bool)
+    return {
+        "middle": float(inference.estimate[known] @ centre[known]),
+        "spread": float(np.linalg.norm(found.theta[pieces:][known])),
+    }
+
+
 def _baseline(
     found: Any, horizon: float, pieces: int, centre: np.ndarray, names: Sequence[str]
 ) -> dict[str, Any]:
-    """Hazards of a record in the middle of all columns, by pieces of time."""
+    """Hazards of a record in the middle of all columns, by pieces of time: the mean of each."""
+    times = found.ends ** (1 / found.power)
+    hazards = np.exp(found.theta[:pieces]) * np.diff(found.ends) / np.diff(times)
     return {
-        "ends": [float(one) for one in horizon * found.ends],
-        "hazard": [float(one) for one in np.exp(found.theta[:pieces]) / horizon],
+        "ends": [float(one) for one in horizon * times],
+        "hazard": [float(one) for one in hazards / horizon],
         "at": {name: float(one) for name, one in zip(names, centre, strict=True)},
     }
 

@@ -203,14 +203,7 @@ class HazardRatios:
         read = _columns(frame[duration_col], frame[event_col], None, ())
         columns = {duration_col: read[_TIME], event_col: read[_EVENT]}
         schema = _schema(horizon, (), duration_col, event_col)
-        explaining: dict[str, Any] = {
-            name: {"kind": "number", "bounds": tuple(map(float, own)), **_DROP}
-            for name, own in bounds.items()
-        }
-        for name, own in categories.items():
-            values = tuple(category_text(one) or "" for one in own)
-            explaining[name] = {"kind": "category", "values": values, **_DROP}
-        known = Schema.model_validate({"columns": explaining}).columns if explaining else {}
+        known = _explaining(bounds, categories)
         schema = schema.model_copy(update={"columns": {**schema.columns, **known}})
         config = HAZARDS.configured(
             event=event_col, horizon=horizon, confidence=float(self.confidence)
@@ -247,18 +240,17 @@ class HazardRatios:
     def scores(self, frame: Any) -> np.ndarray:
         """The log hazard of every record, relative to all references (n,): numbers are clipped to
         their bounds, and what noise drowned counts as no effect. NaN where anything is missing."""
-        columns = _frame(frame)
-        whole = np.zeros(len(next(iter(columns.values()), ())))
-        for name, ends in (self.bounds or {}).items():
-            own = NumericColumn.model_validate({"kind": "number", "bounds": ends, **_DROP})
-            whole = whole + self._effect(name) * np.clip(own.read(_column(columns, name)), *ends)
-        for name, values in (self.categories or {}).items():
-            levels = [category_text(one) or "" for one in values]
-            effects = {one: self._effect(f"{name}={one}") for one in levels[1:]}
-            effects[levels[0]] = 0.0
-            given = [category_text(one) or "" for one in _column(columns, name)]
-            whole = whole + np.array([effects.get(one, np.nan) for one in given], dtype=float)
-        return whole
+        columns, whole = _frame(frame), 0.0
+        for name, column in _explaining(self.bounds, self.categories).items():
+            read = column.read(_column(columns, name))
+            if isinstance(column, NumericColumn):
+                whole = whole + self._effect(name) * np.clip(read, *column.span)
+            else:
+                values = [category_text(one) or "" for one in (self.categories or {})[name]]
+                effects = np.array([0.0, *(self._effect(f"{name}={one}") for one in values[1:])])
+                place = np.nan_to_num(read).astype(int)
+                whole = whole + np.where(np.isnan(read), np.nan, effects[place])
+        return np.asarray(whole, float)
 
     def _effect(self, name: str) -> float:
         return float(self.figures_["coefficients"][name].get("estimate", 0.0))
@@ -412,6 +404,21 @@ def _cuts(middle: float, spread: float) -> tuple[float, ...]:
     place = np.arange(1, 12) / 12
     width = 1.25 * max(spread, 1e-6) * np.sqrt(3) / np.pi  # columns may go together
     return tuple(float(one) for one in middle + width * np.log(place / (1 - place)))
+
+
+def _explaining(
+    bounds: Mapping[str, tuple[float, float]] | None,
+    categories: Mapping[str, Sequence[Any]] | None,
+) -> dict[str, Any]:
+    """The columns that explain hazards, as schemas have them."""
+    explaining: dict[str, Any] = {
+        name: {"kind": "number", "bounds": tuple(map(float, own)), **_DROP}
+        for name, own in (bounds or {}).items()
+    }
+    for name, values in (categories or {}).items():
+        levels = tuple(category_text(one) or "" for one in values)
+        explaining[name] = {"kind": "category", "values": levels, **_DROP}
+    return dict(Schema.model_validate({"columns": explaining}).columns) if explaining else {}
 
 
 def _frame(frame: Any) -> Mapping[str, Any]:

@@ -29,6 +29,7 @@ from unisono.releases.table import Block, Table
 
 _TIMES = 20  # intervals
 _SHORTEST = 0.02  # piece, as a share of the horizon
+FEWEST_EVENTS = 0.02  # the least share of records that is taken to have an event
 _LEAST_EVENTS = 5.0  # that a piece is taken to have
 _POWERS = (0.5, 2.0)
 
@@ -70,9 +71,7 @@ def scales_of(problem: ProportionalHazards, found: Any) -> HazardScales:
     return HazardScales(centre, scale, *_pieces(times, problem.pieces))
 
 
-def _pieces(
-    times: np.ndarray, pieces: int
-) -> tuple[np.ndarray, np.ndarray, float, float]:
+def _pieces(times: np.ndarray, pieces: int) -> tuple[np.ndarray, np.ndarray, float, float]:
     """Ends of pieces at quantiles of the events' times, hazards there, the share of events, and the
     power of time."""
     count = max(float(times.sum()), 1.0)
@@ -91,7 +90,7 @@ def _pieces(
     happened = np.diff(np.interp(ends, fine, rising))
     exposure = np.diff(np.interp(ends**power, fine**power, exposed))
     hazards = np.maximum(happened, _LEAST_EVENTS) / np.maximum(exposure, _LEAST_EVENTS / 20)
-    share = float(np.clip(events.sum() / count, 0.02, 1.0))
+    share = float(np.clip(events.sum() / count, FEWEST_EVENTS, 1.0))
     return ends**power, np.log(np.clip(hazards, 0.005, 50.0)), share, power
 
 
@@ -152,4 +151,4 @@ HAZARD_SCALES = AlgorithmKind(
     sends="noisy counts of every column's values and of times",
 )
 
-__all__ = ["HAZARD_SCALES", "HazardScales", "scales_of"]
+__all__ = ["FEWEST_EVENTS", "HAZARD_SCALES", "HazardScales", "scales_of"]

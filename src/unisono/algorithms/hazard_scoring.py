@@ -426,7 +426,8 @@ def terms_for(study: Any) -> Terms:
 class FittedHazards(NamedTuple):
     """Log hazards of pieces, then coefficients, in standardised coordinates (p,); covariances, and
     the prior's deviations (p,). `centre` and `scale` (d,) lead back to features, `ends` (K + 1,)
-    are those of pieces, as powers of shares of the horizon."""
+    are those of pieces, as powers of shares of the horizon; `events` is the share of records that
+    have one."""
 
     theta: np.ndarray
     covariance: np.ndarray
@@ -436,6 +437,7 @@ class FittedHazards(NamedTuple):
     scale: np.ndarray
     ends: np.ndarray
     power: float
+    events: float
     rounds: int
 
 
@@ -452,8 +454,8 @@ def fitted(terms: Terms, value: HazardState) -> FittedHazards:
     step, _ = moved(np, numpy_loop, terms, state, done - 1, last=True)
     start = state.start
     prior = np.asarray(prior_sd(np, terms.config, terms.problem, start))
-    power = float(start.power)
-    return FittedHazards(*step, prior, start.centre, start.scale, start.ends, power, done)
+    place = (start.centre, start.scale, start.ends, float(start.power), float(start.events))
+    return FittedHazards(*step, prior, *place, done)
 
 
 def earlier(config: HazardScoringConfig, problem: ProportionalHazards) -> Earlier | None:

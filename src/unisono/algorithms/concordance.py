@@ -18,8 +18,8 @@ one noisy count with itself is too large by the noise's variance, and counts eac
 itself: both are taken off.
 
 Scores within one interval are not told apart, but the event is a little more often with the higher
-one there too. If the hazard ratio between neighbouring intervals is exp(Δ), by Mantel and Haenszel's
-estimate of all of them and all times
+one there too. If the hazard ratio between neighbouring intervals is exp(Δ), by the estimate of
+Mantel and Haenszel (1959) over all of them and all times
 
     exp(Δ) = Σ_k Σ_g D_k(g + 1) R_k(g) / Σ_k Σ_g D_k(g) R_k(g + 1)
 
@@ -87,9 +87,7 @@ def concordance_of(cells: np.ndarray, numbers: Numbers, confidence: float = 0.95
     alone = z * float(np.std(np.divide(*_pairs(quiet, 0.0))))
     value = float(np.clip(good / pairs, 0.0, 1.0))
     share = 1 - min(alone / reach, 1.0)
-    return Concordance(
-        value, max(value - reach, 0.0), min(value + reach, 1.0), share, confidence
-    )
+    return Concordance(value, max(value - reach, 0.0), min(value + reach, 1.0), share, confidence)
 
 
 def _pairs(cells: np.ndarray, noise: float) -> tuple[Any, Any]:

@@ -1,5 +1,6 @@
 """The plan of a generalised linear model, or of hazard ratios: how wide intervals will be, which
-effects they will find, and whether the smallest party would be better off alone. No table is read."""
+effects they will find, and whether the smallest party would be better off alone. No table is
+read."""
 
 import math
 from collections.abc import Mapping, Sequence

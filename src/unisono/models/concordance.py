@@ -13,9 +13,8 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from unisono.algorithms.concordance import concordance_of
-from unisono.algorithms.log_rank import LogRankState, table_of
 from unisono.algorithms.survival_curves import Numbers
-from unisono.algorithms.survival_table import MOST_BINS, SURVIVAL_TABLE, unpacked_table
+from unisono.algorithms.survival_table import MOST_BINS, unpacked_table
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
@@ -24,10 +23,10 @@ from unisono.data.encoding import Values
 from unisono.data.schema import Schema
 from unisono.models.kaplan_meier import EventConfig, draft, event_faults, event_times
 from unisono.models.model import Choice, Fault, ModelKind, Posed, Target
-from unisono.problems.survival import SurvivalTimes
+from unisono.problems.survival import ScoredTimes
 from unisono.releases.algorithm import AlgorithmKind
 
-_INTERVALS = 12
+_INTERVALS = 8
 _MOST_CUTS = 39
 
 
@@ -42,7 +41,7 @@ class ConcordanceConfig(EventConfig):
         min_length=1,
         max_length=_MOST_CUTS,
         description="Where scores are cut into intervals, rising and from public knowledge; left "
-        "out: twelve equal ones within the bounds.",
+        "out: eight equal ones within the bounds.",
     )
     bins: int | None = Field(
         None,
@@ -90,7 +89,7 @@ def pose(
     names = tuple(str(place) for place in range(len(cuts) + 1))
     used = (schema.target or "", config.event, config.score)
     complete = not any(schema.columns[name].incomplete for name in used)
-    problem = SurvivalTimes(names, complete)
+    problem = ScoredTimes(names, complete)
 
     def encode(values: Values) -> tuple[np.ndarray, ...]:
         scores = np.asarray(values[config.score], float)
@@ -98,9 +97,7 @@ def pose(
         return (np.column_stack([*read(values), place]),)
 
     def present(study: Study, result: Result) -> dict[str, Any]:
-        value = result.value
-        log_rank = isinstance(value, LogRankState)
-        table = table_of(problem, value) if log_rank else unpacked_table(value, problem)
+        table = unpacked_table(result.value, problem)
         noise = table.noise_of(study.facts, study.trust)
         numbers = Numbers(
             noise,
@@ -130,7 +127,7 @@ def pose(
             )
         return {"target": schema.target, "concordance": shown, "note": note}
 
-    given = {} if config.bins is None or algorithm is not SURVIVAL_TABLE else {"bins": config.bins}
+    given = {} if config.bins is None else {"bins": config.bins}
     return Posed(problem, 3, encode, present, settings=given)
 
 
@@ -158,7 +155,7 @@ CONCORDANCE = ModelKind(
     "Harrell's C with an interval: how well a score orders times until an event",
     ConcordanceConfig,
     Target.NUMBER,
-    SurvivalTimes,
+    ScoredTimes,
     pose,
     choose,
     learns=_learns,

@@ -96,9 +96,7 @@ def pose(
     return Posed(problem, problem.features + 2, encode, present)
 
 
-def _scores(
-    found: Any, inference: Inference, pieces: int, centre: np.ndarray
-) -> dict[str, float]:
+def _scores(found: Any, inference: Inference, pieces: int, centre: np.ndarray) -> dict[str, float]:
     """Middle and spread of log hazards over records, of what is determined, as if columns were
     independent: enough to say where scores can be cut."""
     known = np.asarray(inference.determined, bool)

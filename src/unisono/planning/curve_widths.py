@@ -91,9 +91,13 @@ def curve_widths(
         plain = float(quiet.high[place] - quiet.low[place]) / 2
         known = bool(noisy.determined[place])
         points.append(
-            PlannedPoint(place / bins, float(quiet.survival[place]), reach if known else None, plain)
+            PlannedPoint(
+                place / bins, float(quiet.survival[place]), reach if known else None, plain
+            )
         )
-    errors = (None, None) if second is None or groups != 2 else _ratio_errors(second, cells, noise)
+    errors: tuple[float | None, float | None] = (None, None)
+    if second is not None and groups == 2:
+        errors = _ratio_errors(second, cells, noise)
     return CurveWidths(records, groups, bins, tuple(points), *errors)
 
 

@@ -81,7 +81,11 @@ def test_widths_of_curves_and_the_power_of_the_test():
         usual.power(0.0)
 
 
-@pytest.mark.parametrize(("study", "words"), [(CURVES, "1.5 is found by"), (HAZARDS, "log-hazard")])
+@pytest.mark.parametrize(
+    ("study", "words"),
+    [(CURVES, "1.5 is found by"), (HAZARDS, "log-hazard")],
+    ids=["curves", "hazards"],
+)
 def test_the_command_says_it(tmp_path, study, words):
     path = tmp_path / "study.toml"
     path.write_text(study.replace("EPSILON", "1"))

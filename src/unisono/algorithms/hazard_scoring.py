@@ -454,8 +454,16 @@ def fitted(terms: Terms, value: HazardState) -> FittedHazards:
     step, _ = moved(np, numpy_loop, terms, state, done - 1, last=True)
     start = state.start
     prior = np.asarray(prior_sd(np, terms.config, terms.problem, start))
-    place = (start.centre, start.scale, start.ends, float(start.power), float(start.events))
-    return FittedHazards(*step, prior, *place, done)
+    return FittedHazards(
+        *step,
+        prior,
+        start.centre,
+        start.scale,
+        start.ends,
+        float(start.power),
+        float(start.events),
+        done,
+    )
 
 
 def earlier(config: HazardScoringConfig, problem: ProportionalHazards) -> Earlier | None:

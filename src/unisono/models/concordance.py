@@ -77,7 +77,8 @@ def _cuts(config: ConcordanceConfig, schema: Schema) -> tuple[float, ...]:
         return config.cuts
     column = schema.columns[config.score]
     assert isinstance(column, NumericColumn)
-    return tuple(float(one) for one in np.linspace(*column.span, _INTERVALS + 1)[1:-1])
+    low, high = column.span
+    return tuple(float(one) for one in np.linspace(low, high, _INTERVALS + 1)[1:-1])
 
 
 def pose(

@@ -195,7 +195,7 @@ def estimate(
         low, high = _as_survival(found[place], reach[place], drowned[place])
         band_low, band_high = _as_survival(found[place], band[place], drowned[place])
         survival = np.exp(-_rising(found[place]))
-        mean = area(areas[place], areas_apart[:, place], bool(known[place]))
+        mean = area(float(areas[place]), areas_apart[:, place], bool(known[place]))
         if mean.value is not None:
             assert mean.low is not None
             assert mean.high is not None

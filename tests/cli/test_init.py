@@ -41,7 +41,8 @@ def given(model):
     if model == "k-means":
         return COLUMNS[:4]
     numbers = ("linear-regression", "bayesian-linear-regression", "kaplan-meier", "hazards")
-    return (*COLUMNS, *(("--target", "radius") if model in numbers else ()))
+    timed = (*numbers, "concordance")
+    return (*COLUMNS, *(("--target", "radius") if model in timed else ()))
 
 
 @pytest.mark.parametrize(

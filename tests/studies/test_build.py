@@ -87,6 +87,7 @@ MODELS = {
     "k-means": ("clusters = 2", NO_TARGET, *FEWER),
     "kaplan-meier": ('event = "diagnosis"\nby = "sex"', TIME),
     "hazards": ('event = "diagnosis"', TIME),
+    "concordance": ('event = "diagnosis"\nscore = "radius"', TIME),
 }
 ALGORITHMS = {
     "statistics": ("",),

@@ -4,8 +4,14 @@ One release counts the records of every column in its cells, as `column_scales` 
 the events and the censored records of 20 intervals of time, and who outlasts the horizon: with d
 columns one replaced record moves the counts by sqrt(2 (d + 1)). From the last part follow pieces of
 time with about equally many events, and the hazard in each of them if nothing else is known.
+
+Pieces have constant hazards in t^k rather than in t, with one k of the same table: the power law
+(of Weibull) by which the cumulative hazard reaches half of its height. Within a piece a hazard that
+rises or falls would draw coefficients to zero, since those at risk change meanwhile; what is left
+of it after the power law is small, and pieces take it up.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -23,7 +29,9 @@ from unisono.releases.table import Block, Table
 
 _TIMES = 20  # intervals
 _SHORTEST = 0.02  # piece, as a share of the horizon
+FEWEST_EVENTS = 0.02  # the least share of records that is taken to have an event
 _LEAST_EVENTS = 5.0  # that a piece is taken to have
+_POWERS = (0.5, 2.0)
 
 
 class HazardScalesConfig(AlgorithmConfig):
@@ -31,14 +39,16 @@ class HazardScalesConfig(AlgorithmConfig):
 
 
 class HazardScales(NamedTuple):
-    """Middles and spreads of the features (d,); ends of pieces (K + 1,), from 0 to 1; logarithms of
-    their hazards (K,), a horizon; and the share of records with an event."""
+    """Middles and spreads of the features (d,); ends of pieces (K + 1,), from 0 to 1, as powers of
+    time; logarithms of their hazards (K,), a horizon; the share of records with an event; and the
+    power of time, k."""
 
     centre: Any
     scale: Any
     ends: Any
     log_hazards: Any
     events: Any
+    power: Any = 1.0
 
 
 def cell_counts(problem: ProportionalHazards) -> tuple[int, ...]:
@@ -61,8 +71,9 @@ def scales_of(problem: ProportionalHazards, found: Any) -> HazardScales:
     return HazardScales(centre, scale, *_pieces(times, problem.pieces))
 
 
-def _pieces(times: np.ndarray, pieces: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """Ends of pieces at quantiles of the events' times, hazards there, and the share of events."""
+def _pieces(times: np.ndarray, pieces: int) -> tuple[np.ndarray, np.ndarray, float, float]:
+    """Ends of pieces at quantiles of the events' times, hazards there, the share of events, and the
+    power of time."""
     count = max(float(times.sum()), 1.0)
     known = nearest_counts(times[None], count)
     events, censored, at_risk = (part[0] for part in split(known))
@@ -73,12 +84,26 @@ def _pieces(times: np.ndarray, pieces: int) -> tuple[np.ndarray, np.ndarray, flo
     for place in range(1, pieces):
         ends[place] = max(ends[place], ends[place - 1] + _SHORTEST)
     ends = np.minimum(ends, 1 - _SHORTEST * np.arange(pieces, -1, -1))
-    exposed = np.concatenate([[0.0], np.cumsum(at_risk - (events + censored) / 2) / _TIMES])
+    there = at_risk - (events + censored) / 2
+    power = _power(events / np.maximum(there, _LEAST_EVENTS), fine)
+    exposed = np.concatenate([[0.0], np.cumsum(there * np.diff(fine**power))])
     happened = np.diff(np.interp(ends, fine, rising))
-    exposure = np.diff(np.interp(ends, fine, exposed))
+    exposure = np.diff(np.interp(ends**power, fine**power, exposed))
     hazards = np.maximum(happened, _LEAST_EVENTS) / np.maximum(exposure, _LEAST_EVENTS / 20)
-    share = float(np.clip(events.sum() / count, 0.02, 1.0))
-    return ends, np.log(np.clip(hazards, 0.005, 50.0)), share
+    share = float(np.clip(events.sum() / count, FEWEST_EVENTS, 1.0))
+    return ends**power, np.log(np.clip(hazards, 0.005, 50.0)), share, power
+
+
+def _power(hazards: np.ndarray, fine: np.ndarray) -> float:
+    """k of a cumulative hazard c t^k that reaches half of its height where this one does.
+
+    >>> ends = np.arange(21) / 20
+    >>> round(_power(np.diff(ends**1.5), ends), 2)
+    1.5
+    """
+    cumulative = np.concatenate([[0.0], np.cumsum(hazards)]) + 1e-9 * fine
+    half = np.interp(0.5 * cumulative[-1], cumulative, fine)
+    return float(np.clip(math.log(2) / -math.log(min(half, 0.99)), *_POWERS))
 
 
 def table(problem: ProportionalHazards, facts: Facts) -> Table:
@@ -126,4 +151,4 @@ HAZARD_SCALES = AlgorithmKind(
     sends="noisy counts of every column's values and of times",
 )
 
-__all__ = ["HAZARD_SCALES", "HazardScales", "scales_of"]
+__all__ = ["FEWEST_EVENTS", "HAZARD_SCALES", "HazardScales", "scales_of"]

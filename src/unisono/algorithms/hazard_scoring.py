@@ -155,6 +155,7 @@ def record_scores(problem: ProportionalHazards, public: Asked, rows: Any) -> Any
     pieces = problem.pieces
     theta, whitening = public.point
     features, time, event = problem.parts(rows)
+    time = jnp.maximum(time, 0.0) ** public.start.power
     begun, ended = public.start.ends[:-1], public.start.ends[1:]
     standard = (features - public.start.centre) / public.start.scale
     risk = jnp.clip(theta[:pieces] + (standard @ theta[pieces:])[:, None], -12.0, 6.0)
@@ -255,16 +256,32 @@ def opened(xp: Any, terms: Terms, state: HazardState, number: Any) -> Scored:
     )
 
 
-def averaged(xp: Any, terms: Terms, state: HazardState, number: Any) -> Scored:
-    """The sums of a round, with the curvature of all rounds so far that have the same A."""
+def averaged(xp: Any, terms: Terms, state: HazardState, number: Any) -> tuple[Scored, Any]:
+    """The sums of all rounds so far that have the same A, and the mean of the points θ at which
+    they were asked.
+
+    Curvatures are averaged by precision, and so are gradients together with their points: each has
+    the mean H (truth - θ), a straight line in θ, so that their mean is that of a round at the mean
+    point. All of them are of the same records, and only noise is averaged out: the meat stays.
+    """
     own = opened(xp, terms, state, number)
-    precision, total = 0.0, 0.0 * own.curvature
+    precise, curved = 0.0, 0.0 * own.curvature
+    told, gradient, point = 0.0, 0.0 * own.gradient, 0.0 * own.gradient
     for other in range(len(terms.noise)):
         found = opened(xp, terms, state, other)
         counts = (other <= number) & ((other > 0) == (number > 0))
         weight = xp.where(counts, 1 / found.s_curvature**2, 0.0)
-        precision, total = precision + weight, total + weight * found.curvature
-    return own._replace(curvature=total / precision, s_curvature=precision**-0.5)
+        precise, curved = precise + weight, curved + weight * found.curvature
+        weight = xp.where(counts, 1 / found.s_gradient**2, 0.0)
+        told, gradient = told + weight, gradient + weight * found.gradient
+        point = point + weight * state.points.theta[other]
+    scored = own._replace(
+        gradient=gradient / told,
+        curvature=curved / precise,
+        s_gradient=told**-0.5,
+        s_curvature=precise**-0.5,
+    )
+    return scored, point / told
 
 
 class Moved(NamedTuple):
@@ -287,15 +304,15 @@ def moved(
     """The step of a round, the last of which takes the prior as it is."""
     config, problem, events = terms.config, terms.problem, state.start.events
     p, rounds = problem.parameters, len(terms.noise)
-    point = Point(*(part[number] for part in state.points))
-    scored, whitening = averaged(xp, terms, state, number), point.whitening
+    whitening = state.points.whitening[number]
+    scored, theta = averaged(xp, terms, state, number)
     inverse = xp.linalg.inv(whitening)
     caution = 1.0 if last else _CAUTION
     sd = prior_sd(xp, config, problem, state.start)
     early = xp.where(xp.arange(p) < problem.pieces, 1.0, caution)
     prior = (whitening * (early / sd) ** 2) @ whitening.T
-    prior_way = inverse.T @ (state.first - point.theta)
-    scored = scored._replace(meat=_at_least(xp, scored), s_meat=0.0)
+    prior_way = inverse.T @ (state.first - theta)
+    scored = scored._replace(meat=_scatter(xp, scored), s_meat=0.0)
     level = xp.maximum(xp.trace(positive(xp, scored.curvature)) / p, 1e-6)
     largest = events * (_SCORES_SPREAD**2 + problem.pieces / 4)
     if rounds == 1:  # where noise is large, the gradient itself says how long the way may be
@@ -306,20 +323,24 @@ def moved(
     step = noise_aware_step(xp, scored, prior, prior_way, largest, curving, loop)
     back = whitening.T
     found = Moved(
-        point.theta + back @ step.way,
+        theta + back @ step.way,
         back @ step.covariance @ back.T,
         back @ step.sampling @ back.T,
     )
     return found, scored
 
 
-def _at_least(xp: Any, scored: Scored) -> Any:
-    """How gradients of single records scatter: under the model E[w² ...] <= E[w ...], which is the
-    curvature, in every direction; more, evenly, where they scatter more than that. The meat itself
-    would be drawn to its mean over directions, too little for those in which weights are 1."""
-    curvature = positive(xp, scored.curvature)
-    ratio = xp.trace(scored.meat) / xp.maximum(xp.trace(curvature), 1e-6)
-    return xp.clip(ratio, 1.0, 25.0) * curvature
+def _scatter(xp: Any, scored: Scored) -> Any:
+    """How gradients of single records scatter: E[w² ...], a part of the curvature E[w ...] in every
+    direction under the model, more of it where weights are 1. The released meat tells the mean of
+    that part over directions, r, but noise hides single ones; drawn to r, it would be too little in
+    some of them. Weights are at most 1, so the part lies between r and 1, and sqrt(r) is taken for
+    all. Where scores scatter more than the model says, all of it counts, evenly.
+    """
+    p, curvature = len(scored.gradient), positive(xp, scored.curvature)
+    seen = xp.trace(scored.meat) + scored.s_meat * p**0.5  # the wider one, when in doubt
+    ratio = xp.clip(seen / xp.maximum(xp.trace(curvature), 1e-6), 0.1, 25.0)
+    return xp.maximum(ratio, xp.sqrt(xp.minimum(ratio, 1.0))) * curvature
 
 
 # ------------------------------------------------------------- the algorithm
@@ -329,7 +350,7 @@ def build(
     config: HazardScoringConfig, problem: ProportionalHazards, facts: Facts, priced: Priced
 ) -> Algorithm:
     terms = terms_of(config, problem, priced)
-    rounds, p, pieces = len(terms.noise), problem.parameters, problem.pieces
+    rounds, pieces = len(terms.noise), problem.pieces
     width, weight = priced.bound.dimension, lone_weight(priced.step)
 
     def begin(found: Any) -> tuple[HazardState, None]:
@@ -362,14 +383,8 @@ def build(
             sums=state.sums.at[number].set(jnp.asarray(sums.total / weight, jnp.float32)),
             records=state.records.at[number].set(jnp.asarray(sums.records, jnp.float32)),
         )
-        step, scored = moved(jnp, jax.lax.fori_loop, terms, state, number, last=False)
-        curvature = positive(jnp, scored.curvature)
-        turn = whitened(jnp, curvature, scored.s_curvature, jnp.maximum(sums.records, 1.0))
-        first = jnp.where(number == 0, 1.0, 0.0)
-        turn = first * turn + (1 - first) * jnp.eye(p)
-        return state._replace(
-            point=Point(step.theta, turn @ state.point.whitening), round=number + 1
-        )
+        point = next_point(jnp, jax.lax.fori_loop, terms, state, number)
+        return state._replace(point=point, round=number + 1)
 
     return Algorithm(
         init=lambda: begin(None),
@@ -379,6 +394,18 @@ def build(
         merge=merge,
         result=lambda state: state,
     )
+
+
+def next_point(xp: Any, loop: Any, terms: Terms, state: HazardState, number: Any) -> Point:
+    """Where the round after this one is asked; the first round alone changes A, since later
+    curvatures are averaged."""
+    p = terms.problem.parameters
+    step, scored = moved(xp, loop, terms, state, number, last=False)
+    curvature, records = positive(xp, scored.curvature), xp.maximum(state.records[number], 1.0)
+    turn = whitened(xp, curvature, scored.s_curvature, records)
+    first = xp.where(number == 0, 1.0, 0.0)
+    turn = first * turn + (1 - first) * xp.eye(p)
+    return Point(step.theta, turn @ state.point.whitening)
 
 
 def terms_of(config: HazardScoringConfig, problem: ProportionalHazards, priced: Priced) -> Terms:
@@ -399,7 +426,8 @@ def terms_for(study: Any) -> Terms:
 class FittedHazards(NamedTuple):
     """Log hazards of pieces, then coefficients, in standardised coordinates (p,); covariances, and
     the prior's deviations (p,). `centre` and `scale` (d,) lead back to features, `ends` (K + 1,)
-    are those of pieces, as shares of the horizon."""
+    are those of pieces, as powers of shares of the horizon; `events` is the share of records that
+    have one."""
 
     theta: np.ndarray
     covariance: np.ndarray
@@ -408,6 +436,8 @@ class FittedHazards(NamedTuple):
     centre: np.ndarray
     scale: np.ndarray
     ends: np.ndarray
+    power: float
+    events: float
     rounds: int
 
 
@@ -424,7 +454,16 @@ def fitted(terms: Terms, value: HazardState) -> FittedHazards:
     step, _ = moved(np, numpy_loop, terms, state, done - 1, last=True)
     start = state.start
     prior = np.asarray(prior_sd(np, terms.config, terms.problem, start))
-    return FittedHazards(*step, prior, start.centre, start.scale, start.ends, done)
+    return FittedHazards(
+        *step,
+        prior,
+        start.centre,
+        start.scale,
+        start.ends,
+        float(start.power),
+        float(start.events),
+        done,
+    )
 
 
 def earlier(config: HazardScoringConfig, problem: ProportionalHazards) -> Earlier | None:

@@ -163,7 +163,9 @@ def estimate(
     cells = shifted(np.asarray(cells, float), numbers.records)
     bins = (cells.shape[1] - 1) // 2
     found = cumulative_hazard(cells, _FLOOR * numbers.noise)
-    truth, draws = _bootstrap(cells, numbers)
+    table, tables = redrawn(cells, numbers)
+    truth = cumulative_hazard(table, 0.0)
+    draws = cumulative_hazard(tables, _FLOOR * numbers.noise)
     apart = draws - truth
     sd, bias = apart.std(axis=0), np.abs(apart.mean(axis=0))
     z = float(ndtri((1 + confidence) / 2))
@@ -193,7 +195,7 @@ def estimate(
         low, high = _as_survival(found[place], reach[place], drowned[place])
         band_low, band_high = _as_survival(found[place], band[place], drowned[place])
         survival = np.exp(-_rising(found[place]))
-        mean = area(areas[place], areas_apart[:, place], bool(known[place]))
+        mean = area(float(areas[place]), areas_apart[:, place], bool(known[place]))
         if mean.value is not None:
             assert mean.low is not None
             assert mean.high is not None
@@ -225,8 +227,9 @@ def estimate(
     return Curves(tuple(curves), differences)
 
 
-def _bootstrap(cells: np.ndarray, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
-    """Λ of the truth (groups, K), and of tables that were drawn from it (draws, groups, K)."""
+def redrawn(cells: np.ndarray, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
+    """The bootstrap: a table for the truth (groups, cells), and tables drawn from it with records
+    and noise (draws, groups, cells)."""
     generator = np.random.default_rng(_SEED)
     records: Any = numbers.records
     count = max(1, round(float(cells.sum()) if records is None else records))
@@ -241,9 +244,7 @@ def _bootstrap(cells: np.ndarray, numbers: Numbers) -> tuple[np.ndarray, np.ndar
     )
     if records is not None:
         records = count + numbers.of_records * generator.standard_normal((_DRAWS, 1, 1))
-    tables = shifted((drawn + noise).reshape(_DRAWS, *cells.shape), records)
-    truth = cumulative_hazard(count * chances, 0.0)
-    return truth, cumulative_hazard(tables, _FLOOR * numbers.noise)
+    return count * chances, shifted((drawn + noise).reshape(_DRAWS, *cells.shape), records)
 
 
 def _rising(hazard: np.ndarray) -> np.ndarray:
@@ -402,6 +403,7 @@ __all__ = [
     "measure_text",
     "median_text",
     "nearest_counts",
+    "redrawn",
     "restricted_means",
     "shifted",
     "split",

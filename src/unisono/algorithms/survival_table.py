@@ -26,7 +26,7 @@ from unisono.core.algorithm import Aggregate, Facts
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust
 from unisono.errors import InvalidInput
-from unisono.problems.survival import SurvivalTimes
+from unisono.problems.survival import CountedTimes
 from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind
 from unisono.releases.release import Priced, Release
 from unisono.releases.rows import Ones
@@ -53,7 +53,7 @@ class SurvivalTableConfig(AlgorithmConfig):
 
 def resolve(
     config: SurvivalTableConfig,
-    problem: SurvivalTimes,
+    problem: CountedTimes,
     facts: Facts,
     privacy: Privacy,
     trust: Trust,
@@ -68,7 +68,7 @@ def resolve(
     return config.model_copy(update={"bins": bins})
 
 
-def table(config: SurvivalTableConfig, problem: SurvivalTimes, facts: Facts) -> Table:
+def table(config: SurvivalTableConfig, problem: CountedTimes, facts: Facts) -> Table:
     """One block of counts."""
     assert config.bins is not None
     bins, groups = config.bins, len(problem.groups)
@@ -133,7 +133,7 @@ def packed(cells: Any, noise: float, survivors: Any, records: Any) -> np.ndarray
     return np.concatenate([np.asarray(cells, np.float64).ravel(), ends])
 
 
-def unpacked_table(value: Any, problem: SurvivalTimes) -> SurvivalTable:
+def unpacked_table(value: Any, problem: CountedTimes) -> SurvivalTable:
     """The inverse of `packed`; refuses a round that was never opened."""
     value = np.asarray(value, np.float64)
     noise, survivors, records = value[-3], int(value[-2]), round(float(value[-1]))
@@ -158,12 +158,12 @@ class TableState(NamedTuple):
     records: Any
 
 
-def release(config: SurvivalTableConfig, problem: SurvivalTimes, facts: Facts) -> Release:
+def release(config: SurvivalTableConfig, problem: CountedTimes, facts: Facts) -> Release:
     return Release(table(config, problem, facts))
 
 
 def build(
-    config: SurvivalTableConfig, problem: SurvivalTimes, facts: Facts, priced: Priced
+    config: SurvivalTableConfig, problem: CountedTimes, facts: Facts, priced: Priced
 ) -> Algorithm:
     width, weight = priced.bound.dimension, lone_weight(priced.step)
 
@@ -191,7 +191,7 @@ SURVIVAL_TABLE = AlgorithmKind(
     "survival-table",
     "one noisy table of events and censored records by time, for curves with bands",
     SurvivalTableConfig,
-    SurvivalTimes,
+    CountedTimes,
     release,
     build,
     resolve,

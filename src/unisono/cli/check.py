@@ -121,13 +121,14 @@ def _text(found: "Explanation") -> str:
 def _intervals(found: "Explanation") -> list[str]:
     """Of coefficients that have intervals, how wide these will be."""
     from unisono.problems.glm import GeneralizedLinear
+    from unisono.problems.survival import ProportionalHazards
 
-    if not isinstance(found.built.posed.problem, GeneralizedLinear):
+    if not isinstance(found.built.posed.problem, (GeneralizedLinear, ProportionalHazards)):
         return []
     from unisono.cli.plan_widths import summary
-    from unisono.planning.widths import widths_of
+    from unisono.planning.hazard_widths import interval_widths
 
-    return [summary(widths_of(found.built.study))]
+    return [summary(interval_widths(found.built.study))]
 
 
 def _table(found: "Explanation") -> list[str]:

@@ -94,6 +94,7 @@ def plan(
         from unisono.cli.plan_studies import PlanRequest, request_of
 
         if study is not None:
+            from unisono.models.kaplan_meier import KAPLAN_MEIER
             from unisono.studies.file import load_study
 
             file = load_study(study)
@@ -102,6 +103,12 @@ def plan(
 
                 _require_no_picture(plot, without_privacy)
                 write_widths(width_plan(file, effect or (), majority), json)
+                return
+            if file.model_kind is KAPLAN_MEIER:
+                from unisono.cli.plan_curves import curve_plan, write_curves
+
+                _require_no_picture(plot, without_privacy)
+                write_curves(file, *curve_plan(file, effect or (), majority), json)
                 return
             request, unit = request_of(file, without_privacy, majority), file.privacy.unit
         else:
@@ -130,15 +137,16 @@ def plan(
 def _has_intervals(file: "StudyFile") -> bool:
     """Whether intervals of coefficients are what is predicted."""
     from unisono.problems.glm import GeneralizedLinear
+    from unisono.problems.survival import ProportionalHazards
 
-    return issubclass(file.model_kind.problem, GeneralizedLinear)
+    return issubclass(file.model_kind.problem, (GeneralizedLinear, ProportionalHazards))
 
 
 def _require_no_picture(plot: str | None, without_privacy: float | None) -> None:
     if plot is not None or without_privacy is not None:
         raise InvalidInput(
-            "--plot and --without-privacy are for accuracies: of a glm study the widths of "
-            "intervals are predicted; leave them out"
+            "--plot and --without-privacy are for accuracies: of a study with intervals the "
+            "widths of these are predicted; leave them out"
         )
 
 

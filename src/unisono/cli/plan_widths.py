@@ -1,5 +1,6 @@
-"""The plan of a generalised linear model: how wide its intervals will be, which effects they will
-find, and whether the smallest party would be better off alone. No table is read."""
+"""The plan of a generalised linear model, or of hazard ratios: how wide intervals will be, which
+effects they will find, and whether the smallest party would be better off alone. No table is
+read."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,16 +10,24 @@ from typing import Any
 from rich.table import Table
 
 from unisono.algorithms.fisher_scoring import FISHER_SCORING
+from unisono.algorithms.hazard_scoring import HAZARD_SCORING
 from unisono.cli import words
 from unisono.cli.output import console, write_json
 from unisono.cli.plan_studies import candidate
 from unisono.core.trust import Trust
 from unisono.errors import InvalidInput
 from unisono.models.glm import LINKS, RATIOS
+from unisono.models.hazards import RATIO
+from unisono.models.registry import model_named
 from unisono.planning import widths
-from unisono.planning.widths import PlannedWidth, Widths, widths_of
+from unisono.planning.hazard_widths import FAMILY as HAZARDS
+from unisono.planning.hazard_widths import interval_widths
+from unisono.planning.widths import PlannedWidth, Widths
 from unisono.studies.schema import StudyFile
 
+_RATIOS = {**RATIOS, HAZARDS: RATIO}
+# The algorithms whose intervals are predicted.
+_SCORING = (FISHER_SCORING, HAZARD_SCORING)
 _TRUSTS = (Trust.SECURE_SUM, Trust.TRUSTED_SERVER, Trust.LOCAL)
 
 
@@ -37,7 +46,7 @@ class WidthPlan:
     @property
     def ratio(self) -> str:
         """What exp of a coefficient is called, or nothing."""
-        return RATIOS[self.own.family]
+        return _RATIOS[self.own.family]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -136,10 +145,11 @@ def width_plan(
 
 def _predicted(said: Mapping[str, Any], share: float | None) -> Widths | str:
     """Of the study of a document, or why there is none."""
-    named = {**said.get("algorithm", {}), "name": FISHER_SCORING.name}
-    unit = {"unit": str(FISHER_SCORING.units[0]), **said["privacy"]}
+    kind = next(one for one in _SCORING if model_named(said["model"]["name"]).solved_by(one))
+    named = {**said.get("algorithm", {}), "name": kind.name}
+    unit = {"unit": str(kind.units[0]), **said["privacy"]}
     made = candidate({**said, "algorithm": named, "privacy": unit})
-    return made.reason if made.built is None else widths_of(made.built.study, share)
+    return made.reason if made.built is None else interval_widths(made.built.study, share)
 
 
 # ------------------------------------------------------------- words
@@ -256,6 +266,7 @@ def assumptions(own: Widths) -> str:
         "binomial": "outcomes as frequent as was said, a half unless told (--majority)",
         "gaussian": "normal errors; differences are in deviations of the target",
         "poisson": "counts of mean 1 without further dispersion",
+        HAZARDS: "a constant hazard, and a half with an event unless told (--majority)",
     }[own.family]
     return (
         "Supposed: independent columns, values of a category alike often, small effects, "
@@ -267,12 +278,12 @@ def assumptions(own: Widths) -> str:
 def summary(found: Widths) -> str:
     """One sentence for `unisono check`."""
     one = found.typical
-    link = LINKS[found.family]
+    link = {**LINKS, HAZARDS: "log-hazard"}[found.family]
     if one.determined <= 0.5:
         return "Most coefficients will not be determined: noise hides what the records say."
     unit = "deviations of the target" if found.family == "gaussian" else link
     least = one.detectable()
-    named = f"{RATIOS[found.family]} {math.exp(least):.3g}" if found.ratios else f"{least:.2g}"
+    named = f"{_RATIOS[found.family]} {math.exp(least):.3g}" if found.ratios else f"{least:.2g}"
     return (
         f"95 % intervals of coefficients of independent columns will reach about {one.reach():.2g} "
         f"{unit} to either side ({one.name}, for {step_in_words(one)}), {one.inflation:.2f} times "

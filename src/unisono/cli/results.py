@@ -6,6 +6,7 @@ from shutil import get_terminal_size
 from textwrap import indent
 from typing import Any
 
+from unisono.algorithms.concordance import as_text as concordance_text
 from unisono.algorithms.estimates import UNDETERMINED, answer_text
 from unisono.algorithms.evaluation_text import evaluation_text, judged_text, learnt_from
 from unisono.algorithms.survival_curves import as_text as survival_text
@@ -89,6 +90,12 @@ def _survival(shown: Document) -> tuple[str, Sequence[str]]:
     return "\n".join(lines), ("kaplan_meier", "target", "note")
 
 
+def _concordance(shown: Document) -> tuple[str, Sequence[str]]:
+    note = str(shown.get("note", ""))
+    lines = [concordance_text(shown["concordance"]), *([note] if note else [])]
+    return "\n".join(lines), ("concordance", "target", "note")
+
+
 def _posterior(shown: Document) -> tuple[str, Sequence[str]]:
     """Coefficients with their intervals, or that nothing was learnt of them; no covariance.
 
@@ -158,6 +165,7 @@ def _coefficients(shown: Document) -> tuple[str, Sequence[str]]:
     hidden = (
         *("family", "link", "target", "confidence", "coefficients", "ratio", "names", "features"),
         *("covariance", "rounds", "negative", "positive", "note", "baseline", "errors", "tests"),
+        "scores",
     )
     return "\n".join([*lines, str(shown["note"])]), hidden
 
@@ -239,6 +247,7 @@ _KINDS: dict[str, Callable[[Document], tuple[str, Sequence[str]]]] = {
     "evaluation": _evaluation,
     "answers": _answers,
     "kaplan_meier": _survival,
+    "concordance": _concordance,
     "clusters": _clusters,
     "layers": _network,
     "coefficients": _coefficients,

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from unisono.algorithms.hazard_scales import FEWEST_EVENTS
 from unisono.algorithms.hazard_scoring import FittedHazards, fitted, terms_for
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
@@ -105,33 +106,52 @@ def pose(
             "baseline": _baseline(
                 found, horizon, pieces, middle + half * found.centre, frame.names
             ),
+            "scores": _scores(found, inference, pieces, middle + half * found.centre),
             "rounds": found.rounds,
-            "note": " ".join(_notes(inference, horizon)),
+            "note": " ".join(_notes(inference, horizon, found.events)),
         }
 
     return Posed(problem, problem.features + 2, encode, present, prediction=prediction)
 
 
+def _scores(found: Any, inference: Inference, pieces: int, centre: np.ndarray) -> dict[str, float]:
+    """Middle and spread of log hazards over records, of what is determined, as if columns were
+    independent: enough to say where scores can be cut."""
+    known = np.asarray(inference.determined, bool)
+    return {
+        "middle": float(inference.estimate[known] @ centre[known]),
+        "spread": float(np.linalg.norm(found.theta[pieces:][known])),
+    }
+
+
 def _baseline(
     found: Any, horizon: float, pieces: int, centre: np.ndarray, names: Sequence[str]
 ) -> dict[str, Any]:
-    """Hazards of a record in the middle of all columns, by pieces of time."""
+    """Hazards of a record in the middle of all columns, by pieces of time: the mean of each."""
+    times = found.ends ** (1 / found.power)
+    hazards = np.exp(found.theta[:pieces]) * np.diff(found.ends) / np.diff(times)
     return {
-        "ends": [float(one) for one in horizon * found.ends],
-        "hazard": [float(one) for one in np.exp(found.theta[:pieces]) / horizon],
+        "ends": [float(one) for one in horizon * times],
+        "hazard": [float(one) for one in hazards / horizon],
         "at": {name: float(one) for name, one in zip(names, centre, strict=True)},
     }
 
 
-def _notes(found: Inference, horizon: float) -> Iterator[str]:
+def _notes(found: Inference, horizon: float, events: float) -> Iterator[str]:
     yield (
         "Coefficients are logarithms of hazard ratios, of events up to "
         f"{horizon:g}; intervals and tests count sampling and the noise of privacy."
     )
-    if found.drowned:
+    if events <= FEWEST_EVENTS:
         yield (
-            f"Noise drowned {', '.join(found.drowned)}: more records, a larger epsilon, tighter "
-            "bounds or fewer columns would help."
+            "Hardly any event can be told from noise: a later horizon or a more common event would "
+            "help."
+        )
+    if found.drowned:
+        it = "it hardly varies" if len(found.drowned) == 1 else "they hardly vary"
+        yield (
+            f"Noise drowned {', '.join(found.drowned)}, or {it}: more records, a larger epsilon, "
+            "tighter bounds or fewer columns would help."
         )
 
 

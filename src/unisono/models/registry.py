@@ -7,6 +7,7 @@ from unisono.algorithms.registry import algorithms
 from unisono.core.words import did_you_mean
 from unisono.errors import InvalidInput
 from unisono.models.bayesian import BAYESIAN_LINEAR_REGRESSION, BAYESIAN_LOGISTIC_REGRESSION
+from unisono.models.concordance import CONCORDANCE
 from unisono.models.evaluation import EVALUATION
 from unisono.models.glm import GLM
 from unisono.models.hazards import HAZARDS
@@ -26,6 +27,7 @@ OWN = (
     GLM,
     KAPLAN_MEIER,
     HAZARDS,
+    CONCORDANCE,
     LOGISTIC_REGRESSION,
     LINEAR_SVM,
     LINEAR_REGRESSION,

@@ -40,9 +40,9 @@ from unisono.models.inference import determined
 from unisono.problems.glm import Columns, GeneralizedLinear
 from unisono.releases.release import price
 
-_DRAWS = 7  # of the noise, over which medians are taken
+DRAWS = 7  # of the noise, over which medians are taken
 _SUPPOSED = 4096  # records that stand for all
-_SPREAD = 0.25  # of a number within [-1, 1]
+SPREAD = 0.25  # of a number within [-1, 1]
 _COUNT = 1.0  # the mean of counts
 _TEST = float(ndtri(0.975))
 # What is asked for where nobody names an effect: ratios, or parts of the target's deviation.
@@ -131,13 +131,13 @@ def widths_of(study: Study, share: float | None = None) -> Widths:
     errors, alone, known = [], [], []
     for own in _fits(study, problem, rows):
         # Numbers count by their deviation, values as 0 and 1, and the gaussian's in deviations.
-        unit = np.where(problem.numeric, _SPREAD / own.scale, 1 / own.scale)
-        unit = unit / (_SPREAD if problem.family == "gaussian" else 1.0)
+        unit = np.where(problem.numeric, SPREAD / own.scale, 1 / own.scale)
+        unit = unit / (SPREAD if problem.family == "gaussian" else 1.0)
         matrix = np.diag([1.0, *unit])
         errors.append(np.sqrt(np.diagonal(matrix @ own.covariance @ matrix)))
         alone.append(np.sqrt(np.diagonal(matrix @ own.sampling @ matrix)))
         known.append(determined(own.covariance, own.prior, matrix))
-    columns = _by_column(
+    columns = by_column(
         problem.columns,
         np.median(np.stack(errors), axis=0)[1:],
         np.median(np.stack(alone), axis=0)[1:],
@@ -158,7 +158,7 @@ def _fits(study: Study, problem: GeneralizedLinear, rows: Any) -> Iterator[fishe
     first = jax.tree.map(np.array, algorithm.begin(facts, _scales(study, problem, rows))[0])
     records = sum(facts.records)
     supposed = rows if facts.group == 1 else _lone(rows, facts.group)
-    for seed in range(_DRAWS):
+    for seed in range(DRAWS):
         noise = np.random.default_rng(seed)
         # The rounds of `fisher_scoring.build`, in NumPy: nothing is compiled for a plan.
         state = jax.tree.map(np.copy, first)
@@ -181,7 +181,7 @@ def _lone(rows: Any, group: int) -> tuple[Any, Any]:
     return points, jnp.zeros((len(rows), group)).at[:, 0].set(1.0)
 
 
-def _by_column(
+def by_column(
     columns: Sequence[Columns], errors: np.ndarray, alone: np.ndarray, known: np.ndarray
 ) -> tuple[PlannedWidth, ...]:
     """One row for each column: its values are alike, so the noise of single ones is averaged."""
@@ -200,18 +200,11 @@ def _by_column(
 def _supposed(problem: GeneralizedLinear, share: float) -> np.ndarray:
     """Rows (n, width) as `GeneralizedLinear` takes them, always the same."""
     random = np.random.default_rng(20)
-    parts: list[Any] = []
-    for own in problem.columns:
-        if own.number:
-            numbers = np.clip(_SPREAD * random.standard_normal(_SUPPOSED), -1.0, 1.0)
-            parts.append(numbers[:, None])
-        else:
-            values = random.permutation(_values(own))
-            parts.append(values[:, None] == np.arange(1, own.width + 1))
+    parts: list[Any] = [supposed_columns(problem.columns, _SUPPOSED, random)]
     if problem.family == "binomial":
         y = random.permutation(np.arange(_SUPPOSED) < share * _SUPPOSED).astype(float)
     elif problem.family == "gaussian":
-        y = np.clip(_SPREAD * random.standard_normal(_SUPPOSED), *problem.target)
+        y = np.clip(SPREAD * random.standard_normal(_SUPPOSED), *problem.target)
     else:
         y = np.minimum(random.poisson(_COUNT, _SUPPOSED), problem.target[1])
     parts.append(y[:, None])
@@ -222,13 +215,29 @@ def _supposed(problem: GeneralizedLinear, share: float) -> np.ndarray:
     return np.concatenate(parts, axis=1).astype(float)
 
 
-def _values(own: Columns) -> np.ndarray:
+def supposed_columns(
+    columns: Sequence[Columns], records: int, random: np.random.Generator
+) -> np.ndarray:
+    """Independent features (n, d): numbers normal, values of a category alike often, or by their
+    public shares."""
+    parts: list[Any] = []
+    for own in columns:
+        if own.number:
+            numbers = np.clip(SPREAD * random.standard_normal(records), -1.0, 1.0)
+            parts.append(numbers[:, None])
+        else:
+            values = random.permutation(_values(own, records))
+            parts.append(values[:, None] == np.arange(1, own.width + 1))
+    return np.concatenate([np.zeros((records, 0)), *parts], axis=1)
+
+
+def _values(own: Columns, records: int) -> np.ndarray:
     """Places of a category's values (n,): alike often, or by their public shares."""
-    place = np.arange(_SUPPOSED)
+    place = np.arange(records)
     if own.shares is None:
         return place % (own.width + 1)
     ends = np.cumsum([1 - sum(own.shares), *own.shares])
-    return np.searchsorted(ends[:-1], (place + 0.5) / _SUPPOSED)
+    return np.searchsorted(ends[:-1], (place + 0.5) / records)
 
 
 def _scales(study: Study, problem: GeneralizedLinear, rows: Any) -> Any:
@@ -242,4 +251,14 @@ def _scales(study: Study, problem: GeneralizedLinear, rows: Any) -> Any:
     return pack(Opened(total, jnp.int32(study.facts.parties), jnp.float32(records)))
 
 
-__all__ = ["DIFFERENCES", "RATIOS", "PlannedWidth", "Widths", "widths_of"]
+__all__ = [
+    "DIFFERENCES",
+    "DRAWS",
+    "RATIOS",
+    "SPREAD",
+    "PlannedWidth",
+    "Widths",
+    "by_column",
+    "supposed_columns",
+    "widths_of",
+]

@@ -26,9 +26,9 @@ BEYOND = 2.0  # the time of records that outlast the horizon
 
 
 @dataclass(frozen=True)
-class SurvivalTimes:
-    """The problem. `groups` are public names, one or more; `complete` says that no record misses a
-    value, so that all of them count."""
+class CountedTimes:
+    """Times by group. `groups` are public names, one or more; `complete` says that no record misses
+    a value, so that all of them count."""
 
     groups: tuple[str, ...]
     complete: bool = True
@@ -42,6 +42,16 @@ class SurvivalTimes:
     @property
     def agreed(self) -> dict[str, Any]:
         return {"groups": list(self.groups), "complete": self.complete}
+
+
+@dataclass(frozen=True)
+class SurvivalTimes(CountedTimes):
+    """The problem of curves, and of tests whether groups differ."""
+
+
+@dataclass(frozen=True)
+class ScoredTimes(CountedTimes):
+    """The problem of concordance: groups are intervals of a score, low ones first."""
 
 
 @dataclass(frozen=True)
@@ -79,4 +89,4 @@ class ProportionalHazards:
         return {"columns": columns, "pieces": self.pieces}
 
 
-__all__ = ["BEYOND", "ProportionalHazards", "SurvivalTimes"]
+__all__ = ["BEYOND", "CountedTimes", "ProportionalHazards", "ScoredTimes", "SurvivalTimes"]

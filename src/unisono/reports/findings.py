@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from unisono.algorithms.concordance import as_text as concordance_text
 from unisono.algorithms.estimates import UNDETERMINED
 from unisono.algorithms.evaluation_text import (
     judged_text,
@@ -303,6 +304,11 @@ def _banded(own: Mapping[str, Any]) -> BandedCurve:
     last = sum(map(bool, own["determined"]))
     columns = (own["times"], own["survival"], *own["band"])
     return BandedCurve(*(tuple(float(one) for one in column[:last]) for column in columns))
+
+
+def _concordance(reading: RunReading, result: Mapping[str, Any]) -> list[Block]:
+    words = concordance_text(result["concordance"])
+    return [Text(_sentence(words)), Text(_sentence(result.get("note", "")), "note")]
 
 
 # ------------------------------------------------------------- linear models
@@ -637,6 +643,7 @@ _KINDS = {
     "evaluation": _judged,
     "answers": _answers,
     "kaplan_meier": _survival,
+    "concordance": _concordance,
     "clusters": _clusters,
     "layers": _network,
     "coefficients": _regression,

@@ -36,11 +36,16 @@ from unisono.core.values import Private
 from unisono.data import as_table, listed
 from unisono.data import as_text as category_text
 from unisono.data.columns import NumericColumn
-from unisono.data.order import new_key, secret_order
 from unisono.data.schema import Schema
 from unisono.engines import in_process
 from unisono.errors import ClippedValues, InvalidInput, warn
-from unisono.estimators.members import facts_of, given_ledgers, membership, public_sizes
+from unisono.estimators.members import (
+    facts_of,
+    given_ledgers,
+    membership,
+    public_sizes,
+    shuffled,
+)
 from unisono.models.concordance import CONCORDANCE
 from unisono.models.hazards import HAZARDS
 from unisono.models.inference import as_text as coefficients_text
@@ -484,7 +489,7 @@ def _learnt(
     rows = posed.encode(columns)[0].astype(np.float32)
     places = members.rows
     if study.algorithm.by_company(facts):  # in sorted arrays a record that is replaced moves others
-        places = tuple(_shuffled(*own) for own in zip(places, ledgers, strict=True))
+        places = tuple(shuffled(*own) for own in zip(places, ledgers, strict=True))
     books = dict(zip(members.names, ledgers, strict=True))
     parties = [
         Party(name, Private((rows[own],), name), books[name])
@@ -505,11 +510,6 @@ def _learnt(
         costs=[cost] * len(books),
     )
     return posed.present(study, result), certificate
-
-
-def _shuffled(rows: np.ndarray, ledger: Ledger) -> np.ndarray:
-    """Places of a party's records in a secret order; those of a simulation stay as they are."""
-    return rows if ledger.simulated else rows[secret_order(len(rows), new_key())]
 
 
 def _guarantee(name: str, certificate: Certificate) -> str:

@@ -482,7 +482,7 @@ def test_the_schema_is_checked():
 # ------------------------------------------------------------- what it hides
 
 
-def test_audit_of_both_stages():
+def test_audit_by_the_records_that_are_furthest_apart():
     """Two records that are furthest apart, asked at a point that tells them apart best: honest
     noise passes, halved noise is caught; 95 % confidence, one fixed seed."""
     delta, generator = 1e-5, np.random.default_rng(7)

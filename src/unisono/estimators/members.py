@@ -17,7 +17,7 @@ from unisono.core.ledger import Ledger
 from unisono.core.policy import Budget, Policy
 from unisono.core.trust import Relation, Trust, Unit, Viewer
 from unisono.data import as_text, listed
-from unisono.data.order import order_key
+from unisono.data.order import new_key, order_key, secret_order
 from unisono.data.people import drawn_persons, owner_of
 from unisono.errors import FreshBudgetWarning, InvalidInput, PredictableNoiseWarning, warn
 from unisono.estimators.statements import IN_MEMORY, PREDICTABLE
@@ -164,6 +164,11 @@ def facts_of(
         colluders = default_colluders(trust, survivors)
     exact = relation is not Relation.ADD_OR_REMOVE
     return Facts(tuple(sizes), features, survivors, colluders, exact_sizes=exact)
+
+
+def shuffled(rows: np.ndarray, ledger: Ledger) -> np.ndarray:
+    """Places of a party's records in a secret order; those of a simulation stay as they are."""
+    return rows if ledger.simulated else rows[secret_order(len(rows), new_key())]
 
 
 def warn_of_fresh(seed: int | None) -> None:

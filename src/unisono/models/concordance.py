@@ -163,6 +163,7 @@ CONCORDANCE = ModelKind(
     faults=faults,
     draft=_draft,
     describes=True,
+    silent="it says how well a score orders times, and predicts none",
 )
 
 __all__ = ["CONCORDANCE", "ConcordanceConfig"]

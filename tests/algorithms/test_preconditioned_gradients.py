@@ -30,6 +30,7 @@ from unisono.problems.linear import linear_loss
 
 TRUTH = np.array([2.0, -6.0, 1.0, -0.5])
 RECORDS = 4000
+TWO_CLASSES = linear_loss()
 
 
 def rows(seed, records=RECORDS):
@@ -51,7 +52,7 @@ def ledger(party, seed):
     return Ledger.in_memory(policy, ACCOUNTANT, seed=10 * seed + party)
 
 
-def learnt(epsilon, seed, points, targets, problem=linear_loss(), **settings):
+def learnt(epsilon, seed, points, targets, problem=TWO_CLASSES, **settings):
     """Weights of one run of both stages, at two parties."""
     sizes = (len(points) // 4, len(points) - len(points) // 4)
     facts = agree_facts(sizes, points.shape[1], Trust.SECURE_SUM)
@@ -192,9 +193,7 @@ def test_audit_of_both_stages(loss, factor):
     problem, privacy = linear_loss(loss, 3 if several else 2), Privacy(1.0, delta)
     facts = agree_facts((40,), 4, Trust.LOCAL)
     first = Study(ROW_MOMENTS.method(problem, privacy), facts, Trust.LOCAL)
-    second = Study(
-        PRECONDITIONED_GRADIENTS.method(problem, privacy, rounds=1), facts, Trust.LOCAL
-    )
+    second = Study(PRECONDITIONED_GRADIENTS.method(problem, privacy, rounds=1), facts, Trust.LOCAL)
     points = rows(4, 40)
     own = np.arange(40.0) % 3 if several else labels(points, 4)
     ends = ((-1, 0, 1), (-1, 0, 1), (-1, 1), (1,), (0, 1, 2) if several else (-1, 1))

@@ -38,9 +38,7 @@ def release(config: RowMomentsConfig, problem: LinearLoss, facts: Facts) -> Rele
     return Release(table(facts))
 
 
-def build(
-    config: RowMomentsConfig, problem: LinearLoss, facts: Facts, priced: Priced
-) -> Algorithm:
+def build(config: RowMomentsConfig, problem: LinearLoss, facts: Facts, priced: Priced) -> Algorithm:
     return counted_once(table(facts).dimension, facts, priced)
 
 

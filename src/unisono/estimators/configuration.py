@@ -183,4 +183,13 @@ _ROUNDS = (
 )
 ALGORITHMS = ("auto", *_ROUNDS, "objective-perturbation")
 
-__all__ = ["ALGORITHMS", "ENGINES", "FitPlan", "FitRequest", "in_rounds", "in_stages", "plan", "runner"]
+__all__ = [
+    "ALGORITHMS",
+    "ENGINES",
+    "FitPlan",
+    "FitRequest",
+    "in_rounds",
+    "in_stages",
+    "plan",
+    "runner",
+]

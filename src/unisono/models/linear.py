@@ -63,9 +63,7 @@ def choose(config: LinearConfig, schema: Schema, privacy: Privacy, unit: Unit) -
     )
 
 
-def choose_calibrated(
-    config: LinearConfig, schema: Schema, privacy: Privacy, unit: Unit
-) -> Choice:
+def choose_calibrated(config: LinearConfig, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:
     """As `choose`; where a record is hidden and columns are not too many, probabilities are worth a
     release of how they vary."""
     hidden = PRECONDITIONED_GRADIENTS.hides(unit, schema.group or 1)

@@ -65,7 +65,9 @@ class ClassificationLoss(LinearLoss):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not math.isfinite(self.function.lipschitz):
-            raise InvalidInput(f"the slope of {self.loss!r} is not bounded: it is no loss of classes")
+            raise InvalidInput(
+                f"the slope of {self.loss!r} is not bounded: it is no loss of classes"
+            )
 
 
 @dataclass(frozen=True)

@@ -106,8 +106,11 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
     def _in_the_ball(
         self, scale: UnitScaling, X: np.ndarray, labels: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Rows (u, 1), of length 1 where the algorithm wants them so, and their labels."""
-        return (scale.rows(X)[0] if self._unit_rows else scale.whole(X)), labels
+        return self._points(scale, X), labels
+
+    def _points(self, scale: UnitScaling, X: np.ndarray) -> np.ndarray:
+        """Rows (u, 1) (n, d + 1), of length 1 where the algorithm wants them so."""
+        return scale.rows(X)[0] if self._unit_rows else scale.whole(X)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores: (n,), positive for the second of two classes; else (n, k). They are
@@ -115,8 +118,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
         than preconditioned gradients, that over the length of the scaled row."""
         check_is_fitted(self)
         X = self._matrix(X)
-        rows = self._in_the_ball(self._scaling, X, X[:, :0])[0]
-        scores = rows @ self._parameters.T
+        scores = self._points(self._scaling, X) @ self._parameters.T
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> np.ndarray:

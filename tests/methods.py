@@ -16,10 +16,12 @@ from unisono.algorithms.local_dp_sgd import LOCAL_DP_SGD
 from unisono.algorithms.log_rank import LOG_RANK
 from unisono.algorithms.objective_perturbation import OBJECTIVE_PERTURBATION
 from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION
+from unisono.algorithms.preconditioned_gradients import PRECONDITIONED_GRADIENTS
 from unisono.algorithms.pvi_analytic import ITERATED_REGRESSION, ONE_SHOT_REGRESSION
 from unisono.algorithms.pvi_dp_sga import DP_SGA
 from unisono.algorithms.pvi_natural_gradient import NATURAL_GRADIENT
 from unisono.algorithms.pvi_updates import CLIPPED_UPDATES
+from unisono.algorithms.row_moments import ROW_MOMENTS
 from unisono.algorithms.sgd_sequential import SEQUENTIAL_SGD
 from unisono.algorithms.sgd_synchronous import SYNCHRONOUS_SGD
 from unisono.algorithms.survey import STATISTICS, Survey
@@ -49,6 +51,8 @@ _PLAIN = {"rounds": 100, "clipping_norm": 1.0}
 gradient_perturbation = _linear(
     GRADIENT_PERTURBATION, _PLAIN | {"learning_rate": 4.0, "momentum": 0.0, "average_last": 0.0}
 )
+preconditioned_gradients = _linear(PRECONDITIONED_GRADIENTS, {})
+row_moments = _linear(ROW_MOMENTS, {})
 dp_sgd_convex = _linear(CONVEX_DP_SGD, _PLAIN | {"learning_rate": 1.0})
 output_perturbation = _linear(OUTPUT_PERTURBATION, {})
 objective_perturbation = _linear(OBJECTIVE_PERTURBATION, {})

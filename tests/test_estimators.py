@@ -142,12 +142,15 @@ def test_import_is_light():
 @pytest.mark.parametrize(
     "relation", ["replace-one", "add-or-remove", pytest.param("zero-out", marks=pytest.mark.slow)]
 )
-def test_the_certificate_holds_the_budget(relation):
+@pytest.mark.parametrize(("algorithm", "least"), [("gradient-perturbation", 0.699), ("auto", 0.68)])
+def test_the_certificate_holds_the_budget(relation, algorithm, least):
+    """Two stages share a promise in steps of a thirty-second of it."""
     X, y = toy(500)
     extra = {"records": 500} if relation == "add-or-remove" else {}
-    model = PrivateLogisticRegression(0.7, 1e-6, relation=relation, **LOGISTIC, **extra).fit(X, y)
+    extra |= {"relation": relation, "algorithm": algorithm}
+    model = PrivateLogisticRegression(0.7, 1e-6, **LOGISTIC, **extra).fit(X, y)
     epsilon = model.certificate_.epsilon(FINAL_MODEL, Relation(relation))
-    assert 0.699 < epsilon <= 0.7
+    assert least < epsilon <= 0.7
     assert model.epsilon_spent_ == pytest.approx(epsilon)
     assert not model.certificate_.simulated
 
@@ -181,8 +184,9 @@ def test_records_that_are_added_up_in_blocks_stand_in_a_secret_order(monkeypatch
     for seed in (1, None):  # a simulation's are as they are given
         PrivateLogisticRegression(1.0, 1e-6, random_state=seed, **LOGISTIC).fit(X, y)
     assert len(drawn) == 1
-    for own, shuffled in zip(*read, strict=True):
-        np.testing.assert_array_equal(own[drawn[0]], shuffled)
+    for plain, other in zip(read[:2], read[2:], strict=True):  # moments, and then gradients
+        for own, shuffled in zip(plain, other, strict=True):
+            np.testing.assert_array_equal(own[drawn[0]], shuffled)
 
 
 def test_parties_under_a_secure_sum():
@@ -195,7 +199,7 @@ def test_parties_under_a_secure_sum():
     assert (certificate.parties, certificate.colluders) == (4, 1)
     assert certificate.epsilon(PARTY, Relation.REPLACE_ONE) <= 1.0
     assert model.score(X, y) > 0.9
-    brave = clone(model).set_params(colluders=0, ledger=None)
+    brave = clone(model).set_params(colluders=0, ledger=None, algorithm="gradient-perturbation")
     with pytest.warns(RepeatedFits, match=r"epsilon = 2 at delta = 2e-06"):
         brave.fit(X, y, parties=hospital)
     assert brave.certificate_.epsilon(FINAL_MODEL, Relation.REPLACE_ONE) <= 1.0
@@ -287,7 +291,7 @@ def test_one_ledger_pays_for_all_fits_and_refuses_the_last():
     model.fit(X, y)
     with pytest.raises(BudgetExceeded, match="'ages'"):
         clone(model).fit(X, y)
-    assert ledger.grants == 1
+    assert ledger.grants == 2  # the two stages of the first fit
 
 
 def test_grid_search_is_charged_for_every_fit():
@@ -296,7 +300,7 @@ def test_grid_search_is_charged_for_every_fit():
     model = PrivateLogisticRegression(1.0, 1e-5, ledger=ledger, **LOGISTIC)
     grid = GridSearchCV(model, {"regularisation": [0.0, 0.1]}, cv=2, error_score="raise")
     grid.fit(X, y)
-    assert ledger.grants == 2 * 2 + 1
+    assert ledger.grants == 2 * (2 * 2 + 1)  # a fit has two stages
     alone = model.set_params(ledger=None).fit(X, y)
     with pytest.warns(RepeatedFits, match=r"fit number 2 .* epsilon = 2 at"):
         clone(alone).fit(X, y)
@@ -323,7 +327,7 @@ def test_private_search_pays_for_fits_and_choice():
     ]
     chosen = private_search(candidates, X, y, epsilon=0.5, random_state=0)
     assert chosen.position == 1  # the other one always says the same class
-    assert chosen.ledger.grants == 3
+    assert chosen.ledger.grants == 2 * 2 + 1  # a fit has two stages
     assert 1.5 < chosen.epsilon <= 2.5
     assert chosen.delta == pytest.approx(2e-6)
     poor = book(epsilon=1.0)

@@ -132,6 +132,14 @@ def algorithms(relation):
         LABELLED,
         lambda: methods.gradient_perturbation(2.0, DELTA, rounds=2, relation=relation),
     )
+    yield "row-moments", LABELLED, lambda: methods.row_moments(2.0, DELTA, relation=relation)
+    for loss, classes in (("logistic", 2), ("multinomial", 3)):
+        own = {"loss": loss, "classes": classes, "rounds": 2, "relation": relation}
+        yield (
+            f"preconditioned-gradients-{loss}",
+            LABELLED,
+            lambda own=own: methods.preconditioned_gradients(2.0, DELTA, **own),
+        )
     yield (
         "dp-sgd-convex",
         LABELLED,

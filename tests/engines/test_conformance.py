@@ -98,6 +98,8 @@ ALGORITHMS = {
     "clipped-updates-printed": methods.clipped_updates(
         epsilon=0.5, rounds=3, relation=Relation.REPLACE_ONE, published=True
     ),
+    "row-moments": methods.row_moments(2.0, 1e-5),
+    "preconditioned-gradients": methods.preconditioned_gradients(2.0, 1e-5, rounds=12),
     "dp-sgd-convex": methods.dp_sgd_convex(2.0, 1e-5, rounds=12),
     "sgd-synchronous": methods.sgd_synchronous(2.0, 1e-5, rounds=12),
     "sgd-sequential": methods.sgd_sequential(2.0, 1e-5, steps=40, uses=5),

@@ -96,6 +96,7 @@ ALGORITHMS = {
     "log-rank": ("",),
     "hazard-scoring": ("",),
     "fisher-scoring": ("",),
+    "preconditioned-gradients": ("rounds = 20",),
     "gradient-perturbation": ("rounds = 20",),
     "dp-sgd-convex": ("rounds = 5\nsampling_rate = 0.5",),
     "output-perturbation": ("",),
@@ -277,7 +278,7 @@ AUTOMATIC = [
     ("statistics", (), "statistics", "one noisy release answers all questions"),
     ("table-one", (), "statistics", "one noisy release holds the whole table"),
     ("glm", (), "fisher-scoring", "intervals count the noise in"),
-    ("logistic-regression", (), "gradient-perturbation", "compose exactly as one release"),
+    ("logistic-regression", (), "preconditioned-gradients", "noisy gradients of the model itself"),
     (
         "logistic-regression",
         (("delta = 1e-4", "delta = 0"),),

@@ -86,7 +86,7 @@ def answered(path, epsilon=500.0, model="statistics", settings=ASKED, **said):
         columns = built.columns(built.table(path), "clinic")
     policy = Policy("clinic", Budget(2 * epsilon, 1e-3))
     ledger = Ledger.in_memory(policy, ACCOUNTANT, seed=5)
-    result = in_process.run(built.study, [Party("clinic", Private(columns), ledger)])
+    result = in_process.run(built.study.begun(None), [Party("clinic", Private(columns), ledger)])
     return built.present(result), columns
 
 

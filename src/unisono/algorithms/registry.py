@@ -15,6 +15,7 @@ from unisono.algorithms.local_dp_sgd import LOCAL_DP_SGD
 from unisono.algorithms.log_rank import LOG_RANK
 from unisono.algorithms.objective_perturbation import OBJECTIVE_PERTURBATION
 from unisono.algorithms.output_perturbation import OUTPUT_PERTURBATION
+from unisono.algorithms.preconditioned_gradients import PRECONDITIONED_GRADIENTS
 from unisono.algorithms.pvi_analytic import ITERATED_REGRESSION, ONE_SHOT_REGRESSION
 from unisono.algorithms.pvi_dp_sga import DP_SGA
 from unisono.algorithms.pvi_natural_gradient import NATURAL_GRADIENT
@@ -31,7 +32,7 @@ from unisono.releases.plugins import with_plugins
 OWN = (
     *(STATISTICS, K_MEANS, FISHER_SCORING),
     *(SURVIVAL_TABLE, LOG_RANK, HAZARD_SCORING),
-    *(GRADIENT_PERTURBATION, CONVEX_DP_SGD, OUTPUT_PERTURBATION),
+    *(PRECONDITIONED_GRADIENTS, GRADIENT_PERTURBATION, CONVEX_DP_SGD, OUTPUT_PERTURBATION),
     *(OBJECTIVE_PERTURBATION, SYNCHRONOUS_SGD, SEQUENTIAL_SGD),
     *(DP_SGD, LOCAL_DP_SGD, DP_FTRL, FED_AVG),
     *(ONE_SHOT_REGRESSION, ITERATED_REGRESSION),

@@ -150,7 +150,7 @@ def _simulated(built: Any, base: Any, seed: int, trust: Any) -> Any:
         policy = Policy(name, budget, trusted, privacy.relation, privacy.unit, facts.colluders)
         ledger = Ledger.in_memory(policy, ACCOUNTANT, seed)
         parties.append(Party(name, Private(columns), ledger))
-    return in_process.run(built.study.under(trust), parties).transcript
+    return in_process.run(built.study.under(trust).begun(None), parties).transcript
 
 
 def words(found: dict[str, Any]) -> list[str]:

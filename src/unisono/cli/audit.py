@@ -67,7 +67,7 @@ def audited(
     begin = time.monotonic()
     file = load_study(study)
     built, privacy = build(file), file.privacy
-    attack = attacker(built.study)
+    attack = attacker(built.study.begun(None))  # as where an earlier stage was lost
     base = synthetic.parties(built, seed)
     extremes = synthetic.encoded(built, synthetic.extremes(file, seed))
     effort = AuditEffort(runs, seconds, confidence=confidence)

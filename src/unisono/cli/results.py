@@ -218,10 +218,14 @@ def _network(shown: Document) -> tuple[str, Sequence[str]]:
     return "\n".join(lines), hidden
 
 
+# The note says what they come to.
+_OF_PROBABILITIES = ("calibrated", "link", "features")
+
+
 def _weights(shown: Document) -> tuple[str, Sequence[str]]:
     note = str(shown.get("note", ""))
     lines = [*_weighted(shown), *([note] if note else [])]
-    return "\n".join(lines), ("weights", "intercept", "note")
+    return "\n".join(lines), ("weights", "intercept", "note", *_OF_PROBABILITIES)
 
 
 def _classes(shown: Document) -> tuple[str, Sequence[str]]:
@@ -232,7 +236,8 @@ def _classes(shown: Document) -> tuple[str, Sequence[str]]:
     rows += [[n, *(_plain(one["weights"][n]) for one in models.values())] for n in names]
     note = str(shown.get("note", ""))
     lines = ["weights of each class", *_aligned([rows[0], *_shorter(rows[1:], [])])]
-    return "\n".join([*lines, *([note] if note else [])]), ("classes", "note")
+    said = "\n".join([*lines, *([note] if note else [])])
+    return said, ("classes", "note", *_OF_PROBABILITIES)
 
 
 def _weighted(model: Document) -> list[str]:

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unisono.core.defaults import BOUNDS_SHARE, RELATION
 from unisono.data import codes, listed
+from unisono.data.scaling import UnitScaling
 from unisono.errors import InvalidInput
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PrivateLinear
@@ -22,12 +23,13 @@ ALGORITHM = (
     "regularisation : λ of λ/2 ||θ||², added to the average loss; the intercept is regularised "
     "too. None: 0 for noisy gradients; for output and objective perturbation, which need one, the "
     "published rule of the algorithm.",
-    "rounds : noisy gradients; more do not cost privacy, the noise grows with them.",
+    "rounds : noisy gradients; more do not cost privacy, the noise grows with them. None: the "
+    "algorithm's own number.",
 )
 COEFFICIENTS = (
-    "coef_, intercept_ : of the scores of a row inside the bounds, up to the row's own positive "
-    "factor (see `scaling`); the intercept is a constant feature inside the unit ball. They are "
-    "scores for prediction, not effects or log-odds: for these see `BayesianLogisticRegression`."
+    "coef_, intercept_ : of the scores of a row inside the bounds; by preconditioned gradients "
+    "those of `decision_function`, else up to the row's own positive factor (see `scaling`). "
+    "They are for prediction, without errors or tests: for effects see `PrivateGLM`."
 )
 _PARAMETERS = (
     "bounds",
@@ -57,7 +59,7 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
         trust: str | None = None,
         algorithm: str = "auto",
         regularisation: float | None = None,
-        rounds: int = 200,
+        rounds: int | None = None,
         records: Any = None,
         ledger: Any = None,
         minimum_parties: int | None = None,
@@ -101,11 +103,22 @@ class PrivateLinearClassifier(ClassifierMixin, PrivateLinear):
         self.coef_, self.intercept_ = self._scaling.coefficients(self._parameters)
         return self
 
+    def _in_the_ball(
+        self, scale: UnitScaling, X: np.ndarray, labels: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return self._points(scale, X), labels
+
+    def _points(self, scale: UnitScaling, X: np.ndarray) -> np.ndarray:
+        """Rows (u, 1) (n, d + 1), of length 1 where the algorithm wants them so."""
+        return scale.rows(X)[0] if self._unit_rows else scale.whole(X)
+
     def decision_function(self, X: Any) -> np.ndarray:
-        """Scores of the scaled rows: (n,), positive for the second of two classes; else (n, k)."""
+        """Scores: (n,), positive for the second of two classes; else (n, k). They are
+        intercept_ + coef_·x for x within the bounds, which is clipped to them; by algorithms other
+        than preconditioned gradients, that over the length of the scaled row."""
         check_is_fitted(self)
         X = self._matrix(X)
-        scores = self._scaling.rows(X)[0] @ self._parameters.T
+        scores = self._points(self._scaling, X) @ self._parameters.T
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> np.ndarray:
@@ -129,7 +142,13 @@ class PrivateLogisticRegression(PrivateLinearClassifier):
         return "logistic" if classes == 2 else "multinomial"
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities (n, k) of the classes."""
+        """Probabilities (n, k) of the classes.
+
+        By preconditioned gradients, the usual algorithm, they are calibrated: the model is logistic
+        regression itself, and of two classes the known part of the noise in its scores is taken
+        back. By other algorithms every row was divided by its length, and probabilities are no more
+        than a monotone score (of two classes; their order is right, their sizes are not).
+        """
         scores = self.decision_function(X)
         if scores.ndim == 1:
             return np.stack([expit(-scores), expit(scores)], axis=1)

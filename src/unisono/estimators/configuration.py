@@ -1,6 +1,7 @@
 """Which algorithm learns, and with which settings: a published rule on public facts only.
 
-"auto" takes gradient perturbation where delta > 0 and output perturbation for pure epsilon.
+"auto" takes output perturbation for pure epsilon. Where delta > 0 it takes preconditioned gradients
+for logistic losses of single records with not too many features, and gradient perturbation else.
 
 What is left out follows the algorithm's own published rule, which reads no records.
 """
@@ -11,7 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from unisono.core.algorithm import Facts
+from unisono.core.certificate import certify
+from unisono.core.costs import added
 from unisono.core.events import Composed, positive
+from unisono.core.ledger import Ledger
 from unisono.core.privacy import Privacy
 from unisono.core.study import Party, Result, Study
 from unisono.core.trust import Relation, Trust, Viewer
@@ -32,35 +36,37 @@ class FitRequest:
     delta: float
     relation: Relation
     regularisation: float | None
-    rounds: int
+    rounds: int | None
 
     def __post_init__(self) -> None:
-        positive(epsilon=self.epsilon, rounds=self.rounds)
+        positive(epsilon=self.epsilon, rounds=1 if self.rounds is None else self.rounds)
         ridge = self.regularisation
         if ridge is not None and not (math.isfinite(ridge) and ridge >= 0):
             raise InvalidInput(
                 f"regularisation = {ridge!r}: give a finite number, zero or above, or None for the "
                 "published rule"
             )
-        if int(self.rounds) != self.rounds:
+        if self.rounds is not None and int(self.rounds) != self.rounds:
             raise InvalidInput(f"rounds = {self.rounds!r}: count whole rounds")
 
 
 @dataclass(frozen=True)
 class FitPlan:
-    """What a run costs each viewer, the run itself, and what its maker keeps with it."""
+    """What a run costs each viewer, the run itself, and what its maker keeps with it. `start` is
+    the release that it begins with, if there is one."""
 
     cost: Mapping[Viewer, Composed]
     run: Callable[[Sequence[Party]], Result]
     study: Study
     kept: Any = None
+    start: Study | None = None
 
 
 def plan(request: FitRequest, facts: Facts, trust: Trust) -> FitPlan:
     """The published rule: an algorithm, its settings and what they cost."""
     name = request.algorithm
     if name == "auto":
-        name = "gradient-perturbation" if request.delta else "output-perturbation"
+        name = _usual(request, facts)
     if name not in ALGORITHMS:
         raise InvalidInput(
             f"algorithm = {request.algorithm!r}: choose one of {', '.join(ALGORITHMS)}"
@@ -75,10 +81,57 @@ def plan(request: FitRequest, facts: Facts, trust: Trust) -> FitPlan:
     return _in_rounds(request, facts, trust)
 
 
+def _usual(request: FitRequest, facts: Facts) -> str:
+    """What "auto" means: a rule of public facts."""
+    if not request.delta:
+        return "output-perturbation"
+    from unisono.algorithms.preconditioned_gradients import MOST_FEATURES
+
+    probabilities = request.loss in ("logistic", "multinomial")
+    if probabilities and facts.group == 1 and facts.features <= MOST_FEATURES:
+        return "preconditioned-gradients"
+    return "gradient-perturbation"
+
+
 def in_rounds(algorithm: Any, facts: Facts, trust: Trust, engine: str = "in-process") -> FitPlan:
     """A plan for an engine; JAX has been imported by the algorithm already."""
+    if algorithm.earlier is not None:
+        return in_stages(algorithm, facts, trust, engine)
     run, study = runner(engine), Study(algorithm, facts, trust)
     return FitPlan(study.cost, lambda parties: run(study, parties), study)
+
+
+def in_stages(algorithm: Any, facts: Facts, trust: Trust, engine: str) -> FitPlan:
+    """A plan for an algorithm that begins with another's release: priced together, and run one
+    after the other."""
+    from unisono.releases.together import together
+
+    earlier, promise = algorithm.earlier, algorithm.privacy
+    start, study = together(
+        promise,
+        earlier.share,
+        lambda part: Study(earlier.kind.method(algorithm.problem, part), facts, trust),
+        lambda part: Study(replace(algorithm, privacy=part), facts, trust),
+        lambda one, other: (one.costs, other.costs),
+    )
+    cost, run = added([start.cost, study.cost]), runner(engine)
+
+    def both(parties: Sequence[Party]) -> Result:
+        Ledger.check_all([party.ledger for party in parties], cost)
+        found = run(start, parties)
+        result = run(study.begun(found.value), parties)
+        books = {party.name: party.ledger for party in parties}
+        certificate = certify(
+            study,
+            books,
+            parties[0].ledger.accountant,
+            secure_sum=result.certificate.secure_sum,
+            transport=result.certificate.transport,
+            costs=[cost] * len(books),
+        )
+        return replace(result, certificate=certificate)
+
+    return FitPlan(cost, both, study, start=start)
 
 
 def runner(engine: str) -> Callable[[Study, Sequence[Party]], Result]:
@@ -105,7 +158,10 @@ def _in_rounds(request: FitRequest, facts: Facts, trust: Trust) -> FitPlan:
     from unisono.problems.linear import linear_loss
 
     kind = algorithm_named(request.algorithm)
-    asked = {"rounds": int(request.rounds), "regularisation": request.regularisation}
+    rounds = None if request.rounds is None else int(request.rounds)
+    if rounds is None and kind.unit_rows:
+        rounds = ROUNDS
+    asked = {"rounds": rounds, "regularisation": request.regularisation}
     if kind.name == "objective-perturbation":  # proved with a ridge only: 0 means that of its rule
         asked["regularisation"] = request.regularisation or None
     given = {
@@ -118,7 +174,22 @@ def _in_rounds(request: FitRequest, facts: Facts, trust: Trust) -> FitPlan:
     return in_rounds(kind.method(problem, privacy, **given), facts, trust)
 
 
-_ROUNDS = ("gradient-perturbation", "output-perturbation", "dp-sgd-convex")
+# Estimators take more rounds than study files, where messages travel, unless coordinates in which
+# columns vary alike make them needless.
+ROUNDS = 200
+_ROUNDS = (
+    *("preconditioned-gradients", "gradient-perturbation"),
+    *("output-perturbation", "dp-sgd-convex"),
+)
 ALGORITHMS = ("auto", *_ROUNDS, "objective-perturbation")
 
-__all__ = ["ALGORITHMS", "ENGINES", "FitPlan", "FitRequest", "in_rounds", "plan", "runner"]
+__all__ = [
+    "ALGORITHMS",
+    "ENGINES",
+    "FitPlan",
+    "FitRequest",
+    "in_rounds",
+    "in_stages",
+    "plan",
+    "runner",
+]

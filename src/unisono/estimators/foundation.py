@@ -262,7 +262,8 @@ class PrivateEstimator(BaseEstimator):
         _prepare()
         promise = Privacy(self.epsilon, self.delta, relation)
         first, plan = self._planned(facts, trust, promise, planned)
-        studies = [plan.study] if first is None else [first.study, plan.study]
+        studies = [] if first is None else [first.study]
+        studies += [plan.study] if plan.start is None else [plan.start, plan.study]
         records = self._held(records, studies)
         costs = [plan.cost] if first is None else [first.study.cost, plan.cost]
         ledgers = self._ledgers(records, added(costs), budget, relation)
@@ -556,7 +557,8 @@ class PrivateLinear(PrivateEstimator):
 
     algorithm: str
     regularisation: float | None
-    rounds: int
+    rounds: int | None
+    _unit_rows = True  # whether rows are divided by their length for the algorithm
     _parameters: np.ndarray  # (k, d + 1), of rows (u, 1)
 
     def _learn(self, records: Records, loss: str, classes: int) -> np.ndarray:
@@ -573,7 +575,9 @@ class PrivateLinear(PrivateEstimator):
                 self.regularisation,
                 self.rounds,
             )
-            return plan(request, facts, trust)
+            made = plan(request, facts, trust)
+            self._unit_rows = made.study.method.kind.unit_rows
+            return made
 
         parameters = np.asarray(self._run(records, planned)[0].value, float)
         self._learnt_loss = loss
@@ -589,6 +593,7 @@ class PrivateLinear(PrivateEstimator):
             self._parameters,
             self._learnt_loss,
             tuple(np.asarray(getattr(self, "classes_", ())).tolist()),
+            self._unit_rows,
         )
 
     def _result_kept(self) -> dict[str, Any]:

@@ -18,12 +18,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from unisono.core.algorithm import Facts
-from unisono.core.certificate import certify
-from unisono.core.costs import added
 from unisono.core.defaults import BOUNDS_SHARE, RELATION, warn_of_clipping
-from unisono.core.ledger import Ledger
 from unisono.core.privacy import Privacy
-from unisono.core.study import Party, Result, Study
+from unisono.core.study import Result, Study
 from unisono.core.trust import Trust, Unit
 from unisono.core.words import did_you_mean
 from unisono.data.columns import Feature
@@ -31,7 +28,7 @@ from unisono.data.scaling import UnitScaling
 from unisono.data.sites import SITE, SiteColumn, site_column
 from unisono.errors import InvalidInput, warn
 from unisono.estimators.classifiers import public_classes
-from unisono.estimators.configuration import FitPlan, runner
+from unisono.estimators.configuration import FitPlan, in_stages
 from unisono.estimators.documentation import PARTIES, documented
 from unisono.estimators.foundation import PRIVATE, PrivateEstimator, unknown_bounds
 from unisono.estimators.frames import validate_data
@@ -244,43 +241,12 @@ class PrivateGLM(PrivateEstimator):
     def _plan(self, facts: Facts, trust: Trust, promise: Privacy) -> FitPlan:
         """Middles and spreads, then the rounds: priced together, and run one after the other."""
         from unisono.algorithms.fisher_scoring import FISHER_SCORING
-        from unisono.releases.together import together
 
         problem, said = self._problem(facts.features - 1), {"prior_sd": self.prior_sd}
-        facts = replace(facts, features=problem.width)
         if self.rounds is not None:
             said["rounds"] = self.rounds
-
-        def priced(kind: Any, part: Privacy, settings: dict[str, Any]) -> Study:
-            return Study(kind.method(problem, part, **settings), facts, trust)
-
-        earlier = FISHER_SCORING.method(problem, promise, **said).earlier
-        assert earlier is not None
-        start, study = together(
-            promise,
-            earlier.share,
-            lambda part: priced(earlier.kind, part, {}),
-            lambda part: priced(FISHER_SCORING, part, said),
-            lambda one, other: (one.costs, other.costs),
-        )
-        cost, run = added([start.cost, study.cost]), runner(self.engine)
-
-        def both(parties: Sequence[Party]) -> Result:
-            Ledger.check_all([party.ledger for party in parties], cost)
-            found = run(start, parties)
-            result = run(study.begun(found.value), parties)
-            books = {party.name: party.ledger for party in parties}
-            certificate = certify(
-                study,
-                books,
-                parties[0].ledger.accountant,
-                secure_sum=result.certificate.secure_sum,
-                transport=result.certificate.transport,
-                costs=[cost] * len(books),
-            )
-            return replace(result, certificate=certificate)
-
-        return FitPlan(cost, both, study)
+        method = FISHER_SCORING.method(problem, promise, **said)
+        return in_stages(method, replace(facts, features=problem.width), trust, self.engine)
 
     def _planned(
         self, facts: Facts, trust: Trust, promise: Privacy, planned: Any

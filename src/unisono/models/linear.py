@@ -1,15 +1,18 @@
 """Linear models: logistic regression, support vector machine, linear regression.
 
-Rows are (u, 1) / r in the unit ball, u the features scaled by their public bounds and r the row's
-own length, so that one record's gradient is bounded whatever it holds. Weights come back in the
-user's units; they are scores for prediction, because each row was divided by its length.
+Rows are (u, 1), u the features scaled by their public bounds; for most algorithms (u, 1) / r in the
+unit ball, r the row's own length, so that one record's gradient is bounded whatever it holds.
+Weights come back in the user's units; where each row was divided by its length, they are scores for
+prediction, where not, their scores are log-odds and their probabilities mean something.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from unisono.algorithms.preconditioned_gradients import MOST_FEATURES, PRECONDITIONED_GRADIENTS
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
@@ -37,6 +40,12 @@ _SQUARES = (
     "These weights serve prediction, they are not effects: records far from the middle of their "
     "ranges counted less, steps may have stopped early, and there are no intervals"
 )
+_CALIBRATED = (
+    "Probabilities are those of logistic regression: {how}. Weights serve prediction: for effects "
+    "with intervals and tests there is the model glm"
+)
+_LOG_ODDS = "1 / (1 + exp(-score)) of the positive value, with score = intercept + weights · values"
+_SOFTMAX = "exp(score) of a value over their sum, with score = intercept + weights · values"
 _CLASSES = (
     f"{SCORES}. The sign of intercept + weights · values, or the largest of several scores, is the "
     "predicted class"
@@ -61,13 +70,31 @@ def choose(config: LinearConfig, schema: Schema, privacy: Privacy, unit: Unit) -
     )
 
 
-def posed(loss: str, schema: Schema) -> Posed:
-    """A linear model of this loss over the columns of a schema."""
+def choose_calibrated(config: LinearConfig, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:
+    """As `choose`; where a record is hidden and columns are not too many, probabilities are worth a
+    release of how they vary."""
+    hidden = PRECONDITIONED_GRADIENTS.hides(unit, schema.group or 1)
+    few = len(Frame(schema).names) < MOST_FEATURES
+    if privacy.pure or not (hidden and few):
+        return choose(config, schema, privacy, unit)
+    return Choice(
+        PRECONDITIONED_GRADIENTS.name,
+        "after a release of how columns vary, noisy gradients of the model itself",
+    )
+
+
+def posed(loss: str, schema: Schema, algorithm: AlgorithmKind) -> Posed:
+    """A linear model of this loss over the columns of a schema, with rows as an algorithm wants
+    them."""
     frame, scale = Frame(schema), Frame(schema).scaling()
     several = len(frame.classes) > 2
     problem = linear_loss("multinomial" if several else loss, max(2, len(frame.classes)))
+    calibrated = not algorithm.unit_rows and problem.loss in ("logistic", "multinomial")
 
     def encode(values: Values) -> tuple[np.ndarray, ...]:
+        if not algorithm.unit_rows:
+            whole = scale.whole(frame.rows(values))
+            return whole, frame.labels(values, signed=bool(frame.classes) and not several)
         rows, lengths = scale.rows(frame.rows(values))
         labels = frame.labels(values, signed=not several)
         # Least squares divides both sides of a record's equation by the row's length.
@@ -84,7 +111,13 @@ def posed(loss: str, schema: Schema) -> Posed:
 
     def prediction(study: Study, result: Result) -> Scores:
         return linear_prediction(
-            tuple(schema.features), frame.names, scale, found_by(result), loss, frame.classes
+            tuple(schema.features),
+            frame.names,
+            scale,
+            found_by(result),
+            loss,
+            frame.classes,
+            algorithm.unit_rows,
         )
 
     def present(study: Study, result: Result) -> dict[str, Any]:
@@ -98,13 +131,20 @@ def posed(loss: str, schema: Schema) -> Posed:
             for own, intercept in zip(slopes, intercepts, strict=True)
         ]
         shown: dict[str, Any] = {"loss": problem.loss, "target": frame.target}
+        note = _CLASSES
+        if frame.classes:
+            shown["calibrated"] = calibrated
+        if calibrated:
+            shown["link"] = "softmax" if several else "logit"
+            shown["features"] = {one.name: {"bounds": list(one.bounds)} for one in frame.features}
+            note = _CALIBRATED.format(how=_SOFTMAX if several else _LOG_ODDS)
         if several:
             classes = dict(zip(frame.classes, models, strict=True))
-            return {**shown, "classes": classes, "note": _CLASSES}
+            return {**shown, "classes": classes, "note": note}
         if not frame.classes:
             return shown | {"note": _SQUARES} | models[0]
         negative, positive = frame.classes
-        words = {"positive": positive, "negative": negative, "note": _CLASSES}
+        words = {"positive": positive, "negative": negative, "note": note}
         return shown | words | models[0]
 
     def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -127,9 +167,10 @@ def linear_prediction(
     parameters: np.ndarray,
     loss: str,
     classes: tuple[Any, ...],
+    unit_rows: bool = True,
 ) -> Scores:
-    """Classes by scores of rows that are divided by their length, as they were learnt from; numbers
-    by rows as they are, since both sides of each equation were divided."""
+    """Classes by scores of rows as they were learnt from, which some algorithms want to be divided
+    by their length; numbers by rows as they are, since both sides of each equation were divided."""
     link = "softmax" if len(classes) > 2 else _LINKS[loss]
     return Scores.linear(
         inputs,
@@ -138,18 +179,24 @@ def linear_prediction(
         parameters,
         link,
         labels=classes,
-        divided=bool(classes),
+        divided=bool(classes) and unit_rows,
         silence="its weights are scores for prediction, whose errors are not known",
     )
 
 
 def _kind(
-    name: str, summary: str, loss: str, target: Target, task: str, problem: type = MarginLoss
+    name: str,
+    summary: str,
+    loss: str,
+    target: Target,
+    task: str,
+    problem: type = MarginLoss,
+    choose: Callable[[LinearConfig, Schema, Privacy, Unit], Choice] = choose,
 ) -> ModelKind:
     def pose(
         config: LinearConfig, schema: Schema, algorithm: AlgorithmKind, privacy: Privacy
     ) -> Posed:
-        return posed(loss, schema)
+        return posed(loss, schema, algorithm)
 
     return ModelKind(
         name,
@@ -161,7 +208,9 @@ def _kind(
         choose,
         learns=lambda config, schema: predicts("a linear model", schema),
         notes=lambda config, algorithm: (
-            "Its weights will be scores for prediction, not effects or log-odds.",
+            "Its weights will be scores for prediction, not effects or log-odds."
+            if algorithm.unit_rows
+            else "Its probabilities will be calibrated; for effects with intervals see glm.",
         ),
         task=task,
         prediction=Scores,
@@ -174,6 +223,7 @@ LOGISTIC_REGRESSION = _kind(
     "logistic",
     Target.CLASSES,
     "classification",
+    choose=choose_calibrated,
 )
 LINEAR_SVM = replace(
     _kind(

@@ -59,7 +59,19 @@ class LinearLoss:
 
 
 @dataclass(frozen=True)
-class MarginLoss(LinearLoss):
+class ClassificationLoss(LinearLoss):
+    """A loss of classes: its slope is bounded, whatever the parameters."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not math.isfinite(self.function.lipschitz):
+            raise InvalidInput(
+                f"the slope of {self.loss!r} is not bounded: it is no loss of classes"
+            )
+
+
+@dataclass(frozen=True)
+class MarginLoss(ClassificationLoss):
     """A loss whose slope has one sign for each record, whatever the parameters: logistic and
     Huber's hinge. The proof of objective perturbation needs it."""
 
@@ -77,5 +89,7 @@ def linear_loss(loss: str = "logistic", classes: int = 2) -> LinearLoss:
     >>> linear_loss("huber-svm"), linear_loss("squares")
     (MarginLoss(loss='huber-svm', classes=2), LinearLoss(loss='squares', classes=2))
     """
-    kind = MarginLoss if loss_named(loss).one_signed else LinearLoss
-    return kind(loss, classes)
+    named = loss_named(loss)
+    if named.one_signed:
+        return MarginLoss(loss, classes)
+    return ClassificationLoss(loss, classes) if named.classifies else LinearLoss(loss, classes)

@@ -35,15 +35,20 @@ class FitRequest:
     rounds: int
 
     def __post_init__(self) -> None:
-        positive(epsilon=self.epsilon, rounds=self.rounds)
-        ridge = self.regularisation
-        if ridge is not None and not (math.isfinite(ridge) and ridge >= 0):
-            raise InvalidInput(
-                f"regularisation = {ridge!r}: give a finite number, zero or above, or None for the "
-                "published rule"
-            )
-        if int(self.rounds) != self.rounds:
-            raise InvalidInput(f"rounds = {self.rounds!r}: count whole rounds")
+        require_numbers(self.epsilon, self.rounds, self.regularisation)
+
+
+def require_numbers(epsilon: float, rounds: int, regularisation: float | None) -> None:
+    """Refuse what is no budget, no number of rounds, or no penalty."""
+    positive(epsilon=epsilon, rounds=rounds)
+    ridge = regularisation
+    if ridge is not None and not (math.isfinite(ridge) and ridge >= 0):
+        raise InvalidInput(
+            f"regularisation = {ridge!r}: give a finite number, zero or above, or None for the "
+            "published rule"
+        )
+    if int(rounds) != rounds:
+        raise InvalidInput(f"rounds = {rounds!r}: count whole rounds")
 
 
 @dataclass(frozen=True)
@@ -61,12 +66,12 @@ def plan(request: FitRequest, facts: Facts, trust: Trust) -> FitPlan:
     name = request.algorithm
     if name == "auto":
         name = "gradient-perturbation" if request.delta else "output-perturbation"
-    if name not in ALGORITHMS:
+    if name not in (*ALGORITHMS, *(_SQUARES if request.loss == "squares" else ())):
         raise InvalidInput(
             f"algorithm = {request.algorithm!r}: choose one of {', '.join(ALGORITHMS)}"
             f"{did_you_mean(name, ALGORITHMS)}"
         )
-    if not request.delta and name != "output-perturbation":
+    if not request.delta and name not in _PURE:
         raise InvalidInput(
             f"delta = {request.delta!r} with {name}: Gaussian noise has no pure epsilon; choose "
             "delta in (0, 1), or output-perturbation"
@@ -120,5 +125,16 @@ def _in_rounds(request: FitRequest, facts: Facts, trust: Trust) -> FitPlan:
 
 _ROUNDS = ("gradient-perturbation", "output-perturbation", "dp-sgd-convex")
 ALGORITHMS = ("auto", *_ROUNDS, "objective-perturbation")
+_SQUARES = ("adaptive-statistics",)  # of regressions only
+_PURE = ("output-perturbation", *_SQUARES)
 
-__all__ = ["ALGORITHMS", "ENGINES", "FitPlan", "FitRequest", "in_rounds", "plan", "runner"]
+__all__ = [
+    "ALGORITHMS",
+    "ENGINES",
+    "FitPlan",
+    "FitRequest",
+    "in_rounds",
+    "plan",
+    "require_numbers",
+    "runner",
+]

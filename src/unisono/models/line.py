@@ -1,0 +1,130 @@
+"""A straight line by Fisher scoring, for whoever wants to predict: coefficients that noise does not
+drive far from what is likely, a ridge where one is asked for, and how far targets scatter.
+
+Coefficients with intervals must say what the data say, however little that is. Those that predict
+need not: with V the covariance of an estimate θ, under the weak prior N(θ₀, L⁻¹) that it was found
+with, data know J = V⁻¹ - L, and under another prior N(θ₀, P⁻¹) the estimate is
+
+    (J + P)⁻¹ (J θ + P θ₀)          (`under_prior`)
+
+For prediction P is that of columns which together explain about as much as the target varies: a
+deviation of 1 / sqrt(p) target deviations for a change of each of p columns by its own. The
+intercept lies within half a deviation of the target's released median, given columns at theirs:
+skewed targets have their mean as far from it, and the noise of the mean is often larger.
+
+All of it is post-processing of what the rounds released (`algorithms.fisher_scoring`).
+"""
+
+import math
+from typing import Any
+
+import jax
+import numpy as np
+
+from unisono.algorithms import fisher_scoring
+from unisono.algorithms.fisher_scoring import Fitted, Terms, terms_for
+from unisono.algorithms.noisy_scores import positive
+from unisono.core.study import Study
+from unisono.data.scaling import UnitScaling
+from unisono.models.glm import Regression, in_units
+
+
+# Of the intercept's prior, in deviations of the target.
+_INTERCEPT_SD = 0.5
+# The weak prior that rounds are run with, where what is wanted is a prediction.
+PRIOR_SD = 1.0
+
+
+def under_prior(found: Fitted, theta: np.ndarray, deviations: np.ndarray) -> np.ndarray:
+    """θ (p,) in standardised coordinates under the prior N(θ₀, deviations²); `theta` is θ₀, which
+    the estimate was found with too."""
+    # In units of the old prior, L is one and J has no eigenvalue below zero but for noise.
+    unit = found.prior
+    values, vectors = np.linalg.eigh(np.linalg.inv(found.covariance / np.outer(unit, unit)))
+    known = (vectors * np.maximum(values - 1.0, 0.0)) @ vectors.T
+    prior = np.diag((unit / deviations) ** 2)
+    # Under the old prior J (θ̂ - θ₀) + L (θ̂ - θ₀) = J (d - θ₀), d what data alone would say.
+    way = (known + np.eye(len(unit))) @ ((found.theta - theta) / unit)
+    return np.asarray(theta + unit * np.linalg.solve(known + prior, way))
+
+
+def predicting(made: Regression, study: Study, value: Any) -> np.ndarray:
+    """Coefficients (p,) in the user's units, the intercept first, for prediction."""
+    terms = terms_for(study)
+    found = fisher_scoring.fitted(terms, value)
+    p = len(found.theta) - 1
+    theta = _shrunk(found, value, 1 / math.sqrt(max(p, 1)) / terms.config.prior_sd)
+    return _in_units(made, found, theta)
+
+
+def _shrunk(found: Fitted, value: Any, narrower: float) -> np.ndarray:
+    """θ under a prior so many times as wide, and the narrow one of the intercept."""
+    start = jax.tree.map(lambda part: np.asarray(part, np.float64), value.start)
+    deviations = narrower * found.prior
+    deviations[0] = _INTERCEPT_SD * float(start.spread)
+    return under_prior(found, start.theta, deviations)
+
+
+def _in_units(made: Regression, found: Fitted, theta: np.ndarray) -> np.ndarray:
+    assert made.targets is not None
+    estimate = made.unit * in_units(found, made.middle, made.half) @ theta
+    estimate[0] += made.targets.centre
+    return np.asarray(estimate)
+
+
+def ridged(
+    made: Regression, study: Study, value: Any, ridge: float, scale: UnitScaling
+) -> np.ndarray:
+    """Coefficients (p,) in the user's units, the intercept first, that minimise
+
+        mean ½ (t - θ·(u, 1))² + ridge/2 |θ|²
+
+    with features u and targets t scaled by their bounds, as the quadratic around the estimate that
+    the last rounds released: in standardised coordinates, where θ = K β and E zzᵀ = M,
+    β_ridge = (M + ridge KᵀK)⁻¹ M β. M is the released curvature over its first entry, which counts
+    the records.
+    """
+    terms = terms_for(study)
+    found = fisher_scoring.fitted(terms, value)
+    matrix = in_units(found, made.middle, made.half)
+    to_scaled = np.zeros((len(matrix), len(matrix)))
+    to_scaled[0, 0], to_scaled[0, 1:] = 1.0, scale.shift
+    to_scaled[1:, 1:] = np.diag(scale.scale)
+    turned = to_scaled @ matrix
+    moments = second_moments(terms, value)
+    plain = _shrunk(found, value, 1.0)
+    theta = np.linalg.solve(moments + ridge * turned.T @ turned, moments @ plain)
+    return _in_units(made, found, theta)
+
+
+def second_moments(terms: Terms, value: Any) -> np.ndarray:
+    """E zzᵀ (p, p) of standardised rows (1, z), as the curvature of the last rounds tells it."""
+    state = jax.tree.map(lambda part: np.asarray(part, np.float64), value)
+    last = int(value.round) - 1
+    scored = fisher_scoring.averaged(np, terms, state, last).scored
+    inverse = np.linalg.inv(state.points.whitening[last])
+    curvature = inverse @ positive(np, scored.curvature) @ inverse.T
+    least = float(scored.s_curvature) * float(inverse[0] @ inverse[0])
+    return np.asarray(curvature / max(curvature[0, 0], least, 1e-9))
+
+
+def scatter(made: Regression, study: Study, value: Any) -> float:
+    """How far targets scatter around the line, in their own units: σ of the last round, times the
+    spread r at which residuals of a normal law, bounded at k, have the mean square over the share
+    within k that meat and curvature were released with."""
+    terms = terms_for(study)
+    state = jax.tree.map(lambda part: np.asarray(part, np.float64), value)
+    last = int(value.round) - 1
+    told = fisher_scoring.opened(np, terms, state.start, state.sums[last], last).scored
+    k = float(terms.config.bend_at or 1.0)
+    spreads = np.linspace(0.2, 4.0, 400)
+    edge = k / spreads
+    shares = np.array([math.erf(one / math.sqrt(2)) for one in edge])
+    density = np.exp(-(edge**2) / 2) / math.sqrt(2 * math.pi)
+    squares = spreads**2 * (shares - 2 * edge * density) + k**2 * (1 - shares)
+    seen = np.trace(told.meat) / max(float(np.trace(told.curvature)), 1e-6)
+    spread = float(np.interp(seen, squares / shares, spreads))
+    return made.unit * float(state.points.sigma[last]) * spread
+
+
+__all__ = ["PRIOR_SD", "predicting", "ridged", "scatter", "second_moments", "under_prior"]

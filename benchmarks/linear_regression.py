@@ -1,4 +1,4 @@
-"""Linear regression: R² of every algorithm of ours on held-out records, beside ordinary least squares.
+"""Linear regression: R² of our algorithms on held-out records, beside ordinary least squares.
 
     python benchmarks/linear_regression.py [--quick | --smoke] [--seeds 10] [--tables survey ...]
 

@@ -131,7 +131,7 @@ def _has_intervals(file: "StudyFile") -> bool:
     """Whether intervals of coefficients are what is predicted."""
     from unisono.problems.glm import GeneralizedLinear
 
-    return issubclass(file.model_kind.problem, GeneralizedLinear)
+    return issubclass(file.model_kind.problems[0], GeneralizedLinear)
 
 
 def _require_no_picture(plot: str | None, without_privacy: float | None) -> None:

@@ -270,7 +270,7 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
         return shown | {"note": " ".join(notes(found, family))}
 
     def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
-        return _scored(problem, value, arrays[0])
+        return scored_rows(problem, value, arrays[0])
 
     return Posed(problem, problem.width, encode, present, score=score)
 
@@ -314,7 +314,7 @@ def _offset(config: GlmConfig, values: Values) -> np.ndarray:
     return values[config.offset]
 
 
-def _scored(problem: GeneralizedLinear, value: Any, rows: np.ndarray) -> np.ndarray:
+def scored_rows(problem: GeneralizedLinear, value: Any, rows: np.ndarray) -> np.ndarray:
     """How good the last point of a run is, record by record."""
     start, point = value.start, value.point
     features, y, offset, _ = (np.asarray(part, float) for part in problem.parts(rows))
@@ -391,4 +391,5 @@ __all__ = [
     "exposure_ends",
     "notes",
     "regression",
+    "scored_rows",
 ]

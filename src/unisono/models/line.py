@@ -16,7 +16,8 @@ All of it is post-processing of what the rounds released (`algorithms.fisher_sco
 """
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -27,7 +28,7 @@ from unisono.algorithms.noisy_scores import positive
 from unisono.core.study import Study
 from unisono.data.scaling import UnitScaling
 from unisono.models.glm import Regression, in_units
-
+from unisono.models.posterior import Posterior
 
 # Of the intercept's prior, in deviations of the target.
 _INTERCEPT_SD = 0.5
@@ -35,17 +36,29 @@ _INTERCEPT_SD = 0.5
 PRIOR_SD = 1.0
 
 
-def under_prior(found: Fitted, theta: np.ndarray, deviations: np.ndarray) -> np.ndarray:
-    """θ (p,) in standardised coordinates under the prior N(θ₀, deviations²); `theta` is θ₀, which
-    the estimate was found with too."""
+class Believed(NamedTuple):
+    """A normal distribution of standardised coefficients: mean (p,) and covariance (p, p)."""
+
+    mean: np.ndarray
+    covariance: np.ndarray
+
+
+def under_prior(
+    found: Fitted, theta: np.ndarray, mean: np.ndarray, precision: np.ndarray
+) -> Believed:
+    """What is believed of θ under the prior N(mean, precision⁻¹), where the estimate was found with
+    N(theta, found.prior²)."""
     # In units of the old prior, L is one and J has no eigenvalue below zero but for noise.
     unit = found.prior
     values, vectors = np.linalg.eigh(np.linalg.inv(found.covariance / np.outer(unit, unit)))
     known = (vectors * np.maximum(values - 1.0, 0.0)) @ vectors.T
-    prior = np.diag((unit / deviations) ** 2)
-    # Under the old prior J (θ̂ - θ₀) + L (θ̂ - θ₀) = J (d - θ₀), d what data alone would say.
+    whole = known + precision * np.outer(unit, unit)
+    # Under the old prior (J + L) (θ̂ - θ₀) = J (d - θ₀), d what data alone would say.
     way = (known + np.eye(len(unit))) @ ((found.theta - theta) / unit)
-    return np.asarray(theta + unit * np.linalg.solve(known + prior, way))
+    way = way + (precision * np.outer(unit, unit)) @ ((mean - theta) / unit)
+    covariance = np.linalg.inv(whole) * np.outer(unit, unit)
+    moved = theta + unit * np.linalg.solve(whole, way)
+    return Believed(moved, (covariance + covariance.T) / 2)
 
 
 def predicting(made: Regression, study: Study, value: Any) -> np.ndarray:
@@ -62,7 +75,7 @@ def _shrunk(found: Fitted, value: Any, narrower: float) -> np.ndarray:
     start = jax.tree.map(lambda part: np.asarray(part, np.float64), value.start)
     deviations = narrower * found.prior
     deviations[0] = _INTERCEPT_SD * float(start.spread)
-    return under_prior(found, start.theta, deviations)
+    return under_prior(found, start.theta, start.theta, np.diag(deviations**-2.0)).mean
 
 
 def _in_units(made: Regression, found: Fitted, theta: np.ndarray) -> np.ndarray:
@@ -86,15 +99,58 @@ def ridged(
     """
     terms = terms_for(study)
     found = fisher_scoring.fitted(terms, value)
-    matrix = in_units(found, made.middle, made.half)
-    to_scaled = np.zeros((len(matrix), len(matrix)))
-    to_scaled[0, 0], to_scaled[0, 1:] = 1.0, scale.shift
-    to_scaled[1:, 1:] = np.diag(scale.scale)
-    turned = to_scaled @ matrix
+    turned = to_scaled(made, found, scale)
     moments = second_moments(terms, value)
     plain = _shrunk(found, value, 1.0)
     theta = np.linalg.solve(moments + ridge * turned.T @ turned, moments @ plain)
     return _in_units(made, found, theta)
+
+
+def to_scaled(made: Regression, found: Fitted, scale: UnitScaling) -> np.ndarray:
+    """The matrix that turns standardised coefficients into those of (1, u), features u scaled by
+    public bounds."""
+    matrix = in_units(found, made.middle, made.half)
+    turn = np.zeros((len(matrix), len(matrix)))
+    turn[0, 0], turn[0, 1:] = 1.0, scale.shift
+    turn[1:, 1:] = np.diag(scale.scale)
+    return turn @ matrix
+
+
+def posterior_by_scoring(
+    made: Regression,
+    study: Study,
+    value: Any,
+    scale: UnitScaling,
+    names: Sequence[str],
+    prior_variance: float | None = None,
+) -> Posterior:
+    """The posterior of the coefficients of (u, 1), the intercept last, with targets in [-1, 1] or
+    log-odds: full covariance, noise counted in.
+
+    The prior is that of the rounds, weak and in standardised units, or N(0, prior_variance) of
+    every coefficient of (u, 1). Errors are those of a sandwich: they do not rest on a spread of
+    targets that somebody supposed.
+    """
+    found = fisher_scoring.fitted(terms_for(study), value)
+    turn = to_scaled(made, found, scale)
+    turn = np.concatenate([turn[1:], turn[:1]])
+    prior = np.diag(found.prior**2)
+    believed = Believed(found.theta, found.covariance)
+    if prior_variance is not None:
+        theta = np.asarray(value.start.theta, np.float64)
+        precision = turn.T @ turn / prior_variance
+        believed = under_prior(found, theta, np.zeros(len(theta)), precision)
+        prior = np.linalg.inv(precision)
+    seen = made.read(study, value)
+    return Posterior(
+        turn @ believed.mean,
+        turn @ believed.covariance @ turn.T,
+        tuple(names),
+        converged=not seen.doubts,
+        prior_covariance=turn @ prior @ turn.T,
+        measured=np.concatenate([seen.determined[1:], seen.determined[:1]]),
+        doubts=seen.doubts,
+    )
 
 
 def second_moments(terms: Terms, value: Any) -> np.ndarray:
@@ -127,4 +183,12 @@ def scatter(made: Regression, study: Study, value: Any) -> float:
     return made.unit * float(state.points.sigma[last]) * spread
 
 
-__all__ = ["PRIOR_SD", "predicting", "ridged", "scatter", "second_moments", "under_prior"]
+__all__ = [
+    "PRIOR_SD",
+    "posterior_by_scoring",
+    "predicting",
+    "ridged",
+    "scatter",
+    "second_moments",
+    "under_prior",
+]

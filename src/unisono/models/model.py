@@ -82,21 +82,23 @@ def _no_faults(config: Any, schema: Schema) -> Iterator[Fault]:
 
 @dataclass(frozen=True)
 class ModelKind:
-    """An entry of the registry. `problem` is the type of what it poses: every algorithm for such
-    problems can learn it.
+    """An entry of the registry. `problem` is the type of what it poses, or several, where it poses
+    another one to other algorithms: every algorithm for such problems can learn it.
 
     `choose` is the published rule behind the algorithm "auto". `learns` says what is learnt, as a
     phrase; `notes` what a reader of the result should know beforehand, given the algorithm;
     `faults` what the schema or the settings lack; `draft` writes the settings that have no default,
     as TOML, for `unisono init`. `task` is what the planner calls it. One that has a target and only
-    `describes` it predicts nothing of single records, and has no score.
+    `describes` it predicts nothing of single records, and has no score. Of `compared` algorithms
+    "auto" takes the one that `prefer` does, given the studies by those that can run: what each is
+    predicted to lose, by public facts.
     """
 
     name: str
     summary: str
     config: type[ModelConfig]
     target: Target
-    problem: type
+    problem: type | tuple[type, ...]
     pose: Callable[[Any, Schema, AlgorithmKind, Privacy], Posed]
     choose: Callable[[Any, Schema, Privacy, Unit], Choice]
     learns: Callable[[Any, Schema], str]
@@ -105,6 +107,8 @@ class ModelKind:
     draft: Callable[[Schema], str] = lambda schema: ""
     task: str = ""
     describes: bool = False
+    compared: tuple[str, ...] = ()
+    prefer: Callable[[Mapping[str, Study]], Choice] | None = None
 
     @property
     def predicts(self) -> bool:
@@ -121,7 +125,12 @@ class ModelKind:
 
     def solved_by(self, algorithm: AlgorithmKind) -> bool:
         """Whether an algorithm can learn this model."""
-        return issubclass(self.problem, algorithm.problem)
+        return any(issubclass(own, algorithm.problem) for own in self.problems)
+
+    @property
+    def problems(self) -> tuple[type, ...]:
+        """The types of what it poses, the usual one first."""
+        return self.problem if isinstance(self.problem, tuple) else (self.problem,)
 
 
 def target_faults(kind: ModelKind, schema: Schema) -> Iterator[str]:

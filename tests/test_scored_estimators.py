@@ -58,8 +58,8 @@ def survey(records=6000, seed=0):
     return X, y.clip(*TARGETS)
 
 
-def book(epsilon=1.0, delta=1e-6):
-    return Ledger.in_memory(Policy("ages", Budget(epsilon, delta)), ACCOUNTANT, seed=0)
+def book(seed=0, epsilon=1.0, delta=1e-6):
+    return Ledger.in_memory(Policy("ages", Budget(epsilon, delta)), ACCOUNTANT, seed=seed)
 
 
 # ------------------------------------------------------------- ridge
@@ -68,7 +68,7 @@ def book(epsilon=1.0, delta=1e-6):
 def test_ridge_keeps_nearly_all_of_least_squares_and_says_how():
     """Loses .25 of R² by noisy gradients; the bound is twenty times what was found."""
     X, y = survey()
-    books = {party: book() for party in range(3)}
+    books = {party: book(party) for party in range(3)}
     model = PrivateRidge(1.0, 1e-6, bounds=BOUNDS, target_bounds=TARGETS, ledger=books)
     model.fit(X, y, parties=PARTY)
     test, true = survey(4000, 1)

@@ -27,7 +27,7 @@ from unisono.data.scaling import UnitScaling
 from unisono.errors import InvalidInput
 from unisono.estimators.configuration import FitPlan, FitRequest, plan, require_numbers
 from unisono.estimators.documentation import PARTIES, documented
-from unisono.estimators.foundation import PrivateLinear, unknown_bounds
+from unisono.estimators.foundation import unknown_bounds
 from unisono.estimators.scored import FISHER_SCORING, ScoredEstimator, scored_plan
 from unisono.estimators.statements import UNBOUNDED_TARGETS, UnboundedFeatures
 
@@ -40,7 +40,7 @@ ROUNDS = 200
 _MOST_COLUMNS = 256
 
 
-class PrivateRidge(RegressorMixin, ScoredEstimator, PrivateLinear):
+class PrivateRidge(RegressorMixin, ScoredEstimator):
     __doc__ = documented(
         "Differentially private least squares with an L2 penalty: ŷ = intercept_ + coef_·x.\n\n"
         "    By Fisher scoring, records count as they are. By the other algorithms a row (u, 1)\n"
@@ -68,6 +68,12 @@ class PrivateRidge(RegressorMixin, ScoredEstimator, PrivateLinear):
             "algorithm_, reason_ : what learnt, and why it was taken where nobody said.",
         ),
     )
+    algorithm: str
+    regularisation: float | None
+    rounds: int | None
+    coef_: np.ndarray
+    intercept_: float
+    _parameters: np.ndarray  # of (u, 1)
     _choice: tuple[str, str] | None = None
 
     def __init__(

@@ -98,8 +98,8 @@ class BayesianEstimator(ScoredEstimator):
         self._posterior, self.converged_ = q, q.converged
         if q.floored:
             self._tell(drowned(q.floored, len(q.mean)), DrownedByNoise)
-        if self._scored and not q.learnt.all():
-            unknown = [name for name, own in zip(q.names, q.learnt, strict=True) if not own]
+        if q.measured is not None and self._scored and not q.measured.all():
+            unknown = [name for name, own in zip(q.names, q.measured, strict=True) if not own]
             self._tell(f"noise hides what data say of {', '.join(unknown)}", DrownedByNoise)
         if not q.converged:
             self._tell(" ".join(q.doubts) or NOT_CONVERGED, NotConverged)

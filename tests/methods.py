@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from unisono.algorithms.adaptive_statistics import ADAPTIVE_STATISTICS
 from unisono.algorithms.clustering import K_MEANS
 from unisono.algorithms.column_scales import COLUMN_SCALES
 from unisono.algorithms.dp_ftrl import DP_FTRL
@@ -58,6 +59,11 @@ output_perturbation = _linear(OUTPUT_PERTURBATION, {})
 objective_perturbation = _linear(OBJECTIVE_PERTURBATION, {})
 sgd_sequential = _linear(SEQUENTIAL_SGD, {})
 sgd_synchronous = _linear(SYNCHRONOUS_SGD, {})
+
+
+def adaptive_statistics(epsilon, delta=0.0, relation=Relation.REPLACE_ONE, **settings):
+    privacy = Privacy(epsilon, delta, relation)
+    return ADAPTIVE_STATISTICS.method(linear_loss("squares"), privacy, **settings)
 
 
 def statistics(questions, epsilon, delta=0.0, relation=Relation.REPLACE_ONE, **settings):

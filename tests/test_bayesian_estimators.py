@@ -47,8 +47,11 @@ pytestmark = pytest.mark.filterwarnings(
 )
 LOW, HIGH = np.array([0.0, 10.0, -5.0]), np.array([2.0, 50.0, -1.0])
 MIDDLE, HALF = (LOW + HIGH) / 2, (HIGH - LOW) / 2
-LINEAR = {"bounds": (LOW, HIGH), "target_bounds": (50, 150), "noise_std": 5.0}
-CLASSES = {"bounds": (-1, 1), "classes": [0, 1]}
+# By the algorithms of partitioned inference; what is the default is in test_scored_estimators.
+ONE_SHOT = {"algorithm": "one-shot-regression"}
+NATURAL = {"algorithm": "pvi-natural-gradient"}
+LINEAR = {"bounds": (LOW, HIGH), "target_bounds": (50, 150), "noise_std": 5.0, **ONE_SHOT}
+CLASSES = {"bounds": (-1, 1), "classes": [0, 1], **NATURAL}
 NOISELESS = {"epsilon": 1e7, "delta": 0.5}
 
 
@@ -109,7 +112,7 @@ def expected_to_fail(estimator):
 @quietly
 @pytest.mark.slow
 @parametrize_with_checks(
-    [BayesianLinearRegression(), BayesianLogisticRegression(rounds=2)],
+    [BayesianLinearRegression(**ONE_SHOT), BayesianLogisticRegression(rounds=2)],
     expected_failed_checks=expected_to_fail,
 )
 def test_scikit_learn_checks(estimator, check, labels_are_public):
@@ -350,7 +353,7 @@ def simulated_posteriors(records, epsilon, seeds, trust=Trust.SECURE_SUM, partie
     import jax
     import jax.numpy as jnp
 
-    model = BayesianLogisticRegression(epsilon, bounds=(LEAST, MOST))
+    model = BayesianLogisticRegression(epsilon, bounds=(LEAST, MOST), **NATURAL)
     scale = model._scale(4)
     facts = Facts((records // parties,) * parties, 5, parties, colluders=1)
     promise = Privacy(epsilon, 1e-5, Relation.REPLACE_ONE)
@@ -470,6 +473,7 @@ def test_the_noise_in_the_sum_is_the_noise_that_is_counted(trust, parties, monke
             trust=trust,
             random_state=seed,
             noise_aware=False,
+            **ONE_SHOT,
             ledger=None,
         )
         with pytest.warns(DrownedByNoise, match="of 31 directions"):
@@ -608,6 +612,7 @@ def test_the_classifier_learns_and_averages_over_its_posterior(link):
         link=link,
         prior_variance=9.0,
         random_state=0,
+        **NATURAL,
     ).fit(X, y)
     best = np.mean(((X @ beta[:3] + beta[3]) > 0) == y)
     assert model.score(X, y) > best - 0.02
@@ -633,7 +638,7 @@ def test_almost_without_noise_the_answer_is_the_mode():
     records together have (0.2 to 0.4 found; rows are weighted, so it is not the same mode)."""
     X, y = clinic(0, 4000)
     model = BayesianLogisticRegression(
-        100.0, bounds=(LEAST, MOST), classes=[0, 1], random_state=0
+        100.0, bounds=(LEAST, MOST), classes=[0, 1], random_state=0, **NATURAL
     ).fit(X, y, parties=np.arange(4000) % 4)
     rows, theta = np.c_[X, np.ones(4000)], np.zeros(5)
     for _ in range(12):
@@ -665,7 +670,7 @@ def test_where_noise_is_all_there_is_nothing_was_learnt():
     X, y = clinic(0, 200)
     for seed in range(8):
         model = BayesianLogisticRegression(
-            0.1, bounds=(LEAST, MOST), classes=[0, 1], random_state=seed
+            0.1, bounds=(LEAST, MOST), classes=[0, 1], random_state=seed, **NATURAL
         )
         shown = model.fit(X, y).posterior_
         assert not shown.learnt.any()
@@ -681,7 +686,9 @@ def test_intervals_of_the_classifier_cover_under_a_bound_on_the_norm(records, fe
     aware, naive = [], []
     for seed in range(1000, 1050):
         X, y, beta = coins(records, features, seed, spread=spread)
-        model = BayesianLogisticRegression(1.0, 1e-5, bounds=1.0, classes=[0, 1], random_state=seed)
+        model = BayesianLogisticRegression(
+            1.0, 1e-5, bounds=1.0, classes=[0, 1], random_state=seed, **NATURAL
+        )
         aware.append(covered(model.fit(X, y).posterior_, beta))
         blind = BayesianLogisticRegression(**(model.get_params() | {"noise_aware": False}))
         naive.append(covered(blind.fit(X, y).posterior_, beta))
@@ -741,7 +748,9 @@ def test_flower_that_is_not_installed(monkeypatch):
 
 def test_what_the_user_is_told():
     X, y, _ = plane(500)
-    model = BayesianLinearRegression(bounds=(LOW, HIGH), target_bounds=(50, 150), ledger=book())
+    model = BayesianLinearRegression(
+        bounds=(LOW, HIGH), target_bounds=(50, 150), ledger=book(), **ONE_SHOT
+    )
     assert "no noise_std" in " ".join(model.fit(X, y).statements_)
     assert BayesianLinearRegression(**LINEAR, ledger=book()).fit(X, y).statements_ == ()
     with pytest.raises(NotFittedError):

@@ -142,12 +142,12 @@ def evaluate(
         rows = _judged_numbers(model, X, truth, evaluation, places)
     facts = facts_of(sizes, rows.shape[1], chosen, relation, minimum_parties, colluders)
     study = Study(STATISTICS.method(evaluation.survey, privacy), facts, chosen)
-    places = members.rows
+    order = members.rows
     if study.algorithm.by_company(facts):  # in sorted arrays a record that is replaced moves others
-        places = tuple(shuffled(*own) for own in zip(places, ledgers, strict=True))
+        order = tuple(shuffled(*own) for own in zip(order, ledgers, strict=True))
     parts = [
         Party(name, Private((rows[own],), name), book)
-        for name, own, book in zip(members.names, places, ledgers, strict=True)
+        for name, own, book in zip(members.names, order, ledgers, strict=True)
     ]
     result = in_process.run(study, parts, purpose="evaluation")
     found = evaluation.read(study, result, confidence)

@@ -215,6 +215,11 @@ def algorithms(relation):
         lambda: methods.one_shot_regression(2.0, DELTA, relation=relation),
     )
     yield (
+        "adaptive-statistics",
+        LABELLED,
+        lambda: methods.adaptive_statistics(2.0, DELTA, relation),
+    )
+    yield (
         "pvi-dp-sga",
         LABELLED,
         lambda: methods.dp_sga(

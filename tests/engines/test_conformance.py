@@ -104,6 +104,8 @@ ALGORITHMS = {
     "sgd-synchronous": methods.sgd_synchronous(2.0, 1e-5, rounds=12),
     "sgd-sequential": methods.sgd_sequential(2.0, 1e-5, steps=40, uses=5),
     "objective-perturbation": methods.objective_perturbation(2.0, 1e-5),
+    "adaptive-statistics": methods.adaptive_statistics(2.0, 1e-5),
+    "adaptive-statistics-pure": methods.adaptive_statistics(2.0),
     "k-means": methods.k_means((BOX,) * 3, 2, 2.0, 1e-6, rounds=3),
     "survival-table": methods.survival_table(("a", "b"), 2.0, 1e-6, complete=False),
     "hazard-scoring": methods.hazard_scoring(1, 2.0, 1e-6, rounds=2),

@@ -18,6 +18,7 @@ from unisono.core.values import Private
 from unisono.deployment.local_run import RunPlace, prepare
 from unisono.engines import in_process
 from unisono.errors import InvalidInput, PrivacyViolation
+from unisono.planning.verdicts import Grade
 from unisono.problems.bayesian import BayesianProblem, GaussianRegression
 from unisono.problems.gaussian_family import mean
 from unisono.problems.likelihoods import linear
@@ -145,14 +146,19 @@ def test_a_line_is_found_in_the_user_s_units(algorithm, trust, unit, aware):
     assert ("will not know of the noise" in said) is not aware
 
 
-def test_the_rule_takes_one_release_unless_it_is_called_useless():
-    assert built('name = "auto"', epsilon=8.0).algorithm.name == "one-shot-regression"
+def test_the_rule_takes_fisher_scoring_unless_it_is_called_useless(monkeypatch):
+    assert built('name = "auto"', epsilon=8.0).algorithm.name == "fisher-scoring"
+    drowned = built('name = "auto"', epsilon=0.01)
+    assert drowned.algorithm.name == "fisher-scoring"
+    assert "drown any answer" in drowned.reason
+    grades = {"pvi-natural-gradient": Grade.USABLE, "one-shot-regression": Grade.DOUBTFUL}
+    monkeypatch.setattr(
+        "unisono.studies.build.planned_grade",
+        lambda file, kind: grades.get(kind.name, Grade.USELESS),
+    )
     better = built('name = "auto"', epsilon=4.0)
     assert better.algorithm.name == "pvi-natural-gradient"
-    assert better.reason.startswith("one-shot-regression is predicted to be useless here")
-    drowned = built('name = "auto"', epsilon=0.01)
-    assert drowned.algorithm.name == "one-shot-regression"
-    assert "drown any answer" in drowned.reason
+    assert better.reason.startswith("fisher-scoring is predicted to be useless here")
 
 
 def test_steps_follow_public_facts():

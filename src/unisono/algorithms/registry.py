@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from functools import lru_cache
 
+from unisono.algorithms.adaptive_statistics import ADAPTIVE_STATISTICS
 from unisono.algorithms.clustering import K_MEANS
 from unisono.algorithms.dp_ftrl import DP_FTRL
 from unisono.algorithms.dp_sgd import DP_SGD
@@ -33,7 +34,7 @@ OWN = (
     *(STATISTICS, K_MEANS, FISHER_SCORING),
     *(SURVIVAL_TABLE, LOG_RANK, HAZARD_SCORING),
     *(PRECONDITIONED_GRADIENTS, GRADIENT_PERTURBATION, CONVEX_DP_SGD, OUTPUT_PERTURBATION),
-    *(OBJECTIVE_PERTURBATION, SYNCHRONOUS_SGD, SEQUENTIAL_SGD),
+    *(ADAPTIVE_STATISTICS, OBJECTIVE_PERTURBATION, SYNCHRONOUS_SGD, SEQUENTIAL_SGD),
     *(DP_SGD, LOCAL_DP_SGD, DP_FTRL, FED_AVG),
     *(ONE_SHOT_REGRESSION, ITERATED_REGRESSION),
     *(NATURAL_GRADIENT, CLIPPED_UPDATES, DP_SGA),

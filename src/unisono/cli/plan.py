@@ -139,7 +139,7 @@ def _has_intervals(file: "StudyFile") -> bool:
     from unisono.problems.glm import GeneralizedLinear
     from unisono.problems.survival import ProportionalHazards
 
-    return issubclass(file.model_kind.problem, (GeneralizedLinear, ProportionalHazards))
+    return issubclass(file.model_kind.problems[0], (GeneralizedLinear, ProportionalHazards))
 
 
 def _require_no_picture(plot: str | None, without_privacy: float | None) -> None:

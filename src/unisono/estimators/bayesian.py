@@ -1,5 +1,11 @@
 """Bayesian regression and classification: not one answer but a posterior, `posterior_`.
 
+By default both are learnt by Fisher scoring (`algorithms.fisher_scoring`), as `PrivateGLM` is:
+columns are standardised by a first release, the prior is weak in these units (five deviations of
+the target, or five log-odds, for a change by one of the column), the covariance is full and counts
+the noise in, and how far targets scatter is estimated on the way. What follows is about the other
+algorithms, which are there for pure epsilon, probit and persons with several records.
+
 A record enters as the row (u, 1) of its scaled features (`scaling`), and the posterior of their
 coefficients θ is mapped to the user's units, where an affine map of a normal is a normal again.
 
@@ -25,7 +31,7 @@ bounds has larger coefficients than that: tighten its bounds.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,7 +50,7 @@ from unisono.data.scaling import target_scaling
 from unisono.errors import InvalidInput
 from unisono.estimators.classifiers import classed
 from unisono.estimators.documentation import documented
-from unisono.estimators.inference import FITTED, SHARED, BayesianEstimator
+from unisono.estimators.inference import ALGORITHM, FITTED, SHARED, BayesianEstimator
 from unisono.estimators.statements import (
     UNBOUNDED_TARGETS,
     UNKNOWN_SPREAD,
@@ -52,6 +58,7 @@ from unisono.estimators.statements import (
 )
 
 if TYPE_CHECKING:
+    from unisono.models.posterior import Posterior
     from unisono.models.prediction import Prediction
     from unisono.releases.algorithm import Method
 
@@ -64,22 +71,25 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
     _centred = "all"
     _model = "bayesian-linear-regression"
     __doc__ = documented(
-        "Bayesian linear regression from one noisy release of Σ xxᵀ and Σ xy.\n\n"
-        "    Gaussian noise on the clipped statistic (Laplace if delta = 0); no sampling.",
+        "Bayesian linear regression by Fisher scoring, or from one noisy release of Σ xxᵀ and\n"
+        "    Σ xy.\n\n"
+        "    Gaussian noise on bounded sums (Laplace if delta = 0); no sampling.",
         (
             "bounds",
             "target_bounds",
-            "noise_std : public spread σ_e of targets about the line, in their units. None "
-            "takes half "
+            "noise_std : public spread σ_e of targets about the line, in their units. None: "
+            "estimated, from what Fisher scoring releases anyway; a one-shot regression takes half "
             "the width of target_bounds, the largest possible: intervals are then wider than "
             "need be.",
             "prior_variance : σ_θ² of every coefficient, the intercept too, with features "
-            "and targets "
-            "scaled to [-1, 1].",
+            "and targets scaled to [-1, 1]. None: five deviations of the target for one of the "
+            "column, in a one-shot regression 9.",
+            ALGORITHM,
             *SHARED,
         ),
-        FITTED,
+        (*FITTED, "noise_std_ : the spread that was given, estimated or supposed."),
     )
+    _other = "one-shot-regression"
 
     def __init__(
         self,
@@ -89,7 +99,8 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
         bounds: Any = None,
         target_bounds: tuple[float, float] | None = None,
         noise_std: float | None = None,
-        prior_variance: float = 9.0,
+        prior_variance: float | None = None,
+        algorithm: str = "auto",
         clip: float | None = None,
         noise_aware: bool = True,
         relation: str = RELATION.value,
@@ -110,7 +121,7 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
         self.records_per_person, self.person_at_parties = records_per_person, person_at_parties
         self.target_bounds, self.noise_std = target_bounds, noise_std
         self.prior_variance, self.clip, self.noise_aware = prior_variance, clip, noise_aware
-        self.relation, self.trust = relation, trust
+        self.relation, self.trust, self.algorithm = relation, trust, algorithm
         self.records, self.ledger, self.minimum_parties = records, ledger, minimum_parties
         self.colluders, self.random_state, self.engine = colluders, random_state, engine
 
@@ -124,10 +135,12 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
         a frame, or of a path, y, parties and persons may be names of columns."""
         records = self._read(X, y, parties, persons, numeric=True)
         self._targets = target_scaling(self._target_bounds)
+        self._spread = self._noise()
         self._infer(records.mapped(self._targets.scaled))
         self.posterior_ = self._publish(self._targets.half, self._targets.centre)
         self.coef_, self.intercept_ = self.posterior_.mean[:-1], float(self.posterior_.mean[-1])
-        if self.noise_std is None:
+        self.noise_std_ = self._targets.half * self._spread
+        if self.noise_std is None and not self._scored:
             self._tell(UNKNOWN_SPREAD)
         if self._target_bounds is None:
             self._tell(UNBOUNDED_TARGETS, UnboundedFeatures)
@@ -142,21 +155,29 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
         expected = self._targets.half * centre + self._targets.centre
         if not return_std:
             return expected
-        return expected, self._targets.half * np.sqrt(spread + self._noise() ** 2)
+        return expected, self._targets.half * np.sqrt(spread + self._spread**2)
+
+    def _read_scored(self, study: Study, value: Any, names: Sequence[str]) -> "Posterior":
+        from unisono.models.line import scatter
+
+        if self.noise_std is None:
+            made = self._regression(study.method.problem.features)
+            self._spread = scatter(made, study, value) / self._targets.half
+        return super()._read_scored(study, value, names)
 
     def _prediction(self) -> "Prediction":
         return self._by_posterior(
             "identity",
             centre=self._targets.centre,
             half=self._targets.half,
-            spread=self._noise() * self._targets.half,
+            spread=self._spread * self._targets.half,
         )
 
     def _settings_kept(self) -> dict[str, Any]:
         return {"noise_std": self.noise_std, "prior_variance": self.prior_variance}
 
     def _noise(self) -> float:
-        """σ_e in scaled units."""
+        """σ_e in scaled units, as it is known before the fit."""
         if self.noise_std is None:
             return 1.0
         positive(noise_std=self.noise_std)
@@ -164,11 +185,13 @@ class BayesianLinearRegression(RegressorMixin, BayesianEstimator):
 
     def _method(self, facts: Facts, trust: Trust, promise: Privacy) -> tuple["Method", Refine]:
         from unisono.algorithms.pvi_analytic import ONE_SHOT_REGRESSION
+        from unisono.models.bayesian import LINE_VARIANCE
         from unisono.problems.bayesian import GaussianRegression
 
         square = facts.features if self._scale(facts.features - 1).norm is None else 2
         clip = math.sqrt(square**2 + square) if self.clip is None else self.clip
-        problem = GaussianRegression(self._noise(), prior_variance=self.prior_variance)
+        variance = LINE_VARIANCE if self.prior_variance is None else self.prior_variance
+        problem = GaussianRegression(self._noise(), prior_variance=variance)
         method = ONE_SHOT_REGRESSION.method(problem, promise, clipping_norm=clip)
         return method, aware_of_statistics(Study(method, facts, trust))
 
@@ -177,22 +200,26 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
     _centred = "away from zero"
     _model = "bayesian-logistic-regression"
     __doc__ = documented(
-        "Bayesian classification into two classes by noisy Newton steps.\n\n"
+        "Bayesian classification into two classes by Fisher scoring, or by noisy Newton steps.\n\n"
         "    Gaussian noise on bounded sums in every round, composed exactly, no sampling.",
         (
             "bounds",
             "classes",
             'link : "logistic" or "probit".',
-            "rounds : of noisy sums; the later five eighths make the posterior. More do not cost "
-            "privacy, the noise grows with them.",
+            "rounds : of natural gradients, which are then what learns; the later five eighths "
+            "make the posterior. More do not cost privacy, the noise grows with them. None: 12, "
+            "where they learn.",
             "prior_variance : σ_θ² of every coefficient, the intercept too, in log-odds (or "
-            "probits) "
-            "over half of a public range.",
+            "probits) over half of a public range. None: five log-odds for one deviation of the "
+            "column, with natural gradients 100 over half of a public range.",
+            ALGORITHM,
             *SHARED,
         ),
         (*FITTED, "classes_ : the labels, sorted."),
     )
     _pure = False
+    _family = "binomial"
+    _other = "pvi-natural-gradient"
 
     def __init__(
         self,
@@ -202,8 +229,9 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         bounds: Any = None,
         classes: Any = None,
         link: str = "logistic",
-        rounds: int = 12,
-        prior_variance: float = 100.0,
+        rounds: int | None = None,
+        prior_variance: float | None = None,
+        algorithm: str = "auto",
         clip: float | None = None,
         noise_aware: bool = True,
         relation: str = RELATION.value,
@@ -222,7 +250,7 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         self.epsilon, self.delta, self.bounds, self.classes = epsilon, delta, bounds, classes
         self.bounds_share, self.columns = bounds_share, columns
         self.records_per_person, self.person_at_parties = records_per_person, person_at_parties
-        self.link, self.rounds = link, rounds
+        self.link, self.rounds, self.algorithm = link, rounds, algorithm
         self.prior_variance, self.clip, self.noise_aware = prior_variance, clip, noise_aware
         self.relation, self.trust, self.records, self.ledger = relation, trust, records, ledger
         self.minimum_parties, self.colluders = minimum_parties, colluders
@@ -236,6 +264,8 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
     def fit(self, X: Any, y: Any, parties: Any = None, persons: Any = None) -> Any:
         """Learn from rows X (n, d), labels y (n,), the party and the person of each row (n,). Of a
         frame, or of a path, y, parties and persons may be names of columns."""
+        if self.link not in _LINKS:
+            raise InvalidInput(f"link = {self.link!r}: choose one of {', '.join(_LINKS)}")
         records = self._read(X, y, parties, persons, numeric=False)
         self._infer(classed(self, records, 2, binary=True, signed=lambda _: True)[0])
         self.posterior_ = self._publish(1.0, 0.0)
@@ -262,6 +292,16 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
         """Logarithms of `predict_proba`."""
         return np.log(self.predict_proba(X))
 
+    @property
+    def _unscorable(self) -> str:
+        if self.link != "logistic":
+            return f"link={self.link!r}"
+        return "rounds" if self.rounds is not None else super()._unscorable
+
+    def _scored_labels(self, labels: np.ndarray) -> np.ndarray:
+        """-1 and +1 as 0 and 1."""
+        return (labels + 1) / 2
+
     def _chances(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Mean and deviation of P(second class) by Gauss-Hermite quadrature of the scores."""
         centre, spread = self._latent(self._rows(X))
@@ -281,18 +321,18 @@ class BayesianLogisticRegression(ClassifierMixin, BayesianEstimator):
 
     def _method(self, facts: Facts, trust: Trust, promise: Privacy) -> tuple["Method", Refine]:
         from unisono.algorithms.pvi_natural_gradient import NATURAL_GRADIENT, for_intervals
+        from unisono.models.bayesian import ODDS_VARIANCE
         from unisono.problems.bayesian import BayesianProblem
         from unisono.problems.likelihoods import likelihood_named
 
-        if self.link not in _LINKS:
-            raise InvalidInput(f"link = {self.link!r}: choose one of {', '.join(_LINKS)}")
         likelihood, features = likelihood_named(self.link), facts.features - 1
+        variance = ODDS_VARIANCE if self.prior_variance is None else self.prior_variance
         # Evenly spread features have a mean square of a third; a bound on the norm leaves 1.
         square = features / 3 if self._scale(features).norm is None else min(1.0, features / 3)
         method = NATURAL_GRADIENT.method(
-            BayesianProblem(likelihood, prior_variance=self.prior_variance),
+            BayesianProblem(likelihood, prior_variance=variance),
             promise,
-            rounds=self.rounds,
+            rounds=12 if self.rounds is None else self.rounds,
             **for_intervals(likelihood, square, self.clip),
         )
         return method, aware_of_rounds(Study(method, facts, trust))

@@ -39,15 +39,20 @@ class FitRequest:
     rounds: int | None
 
     def __post_init__(self) -> None:
-        positive(epsilon=self.epsilon, rounds=1 if self.rounds is None else self.rounds)
-        ridge = self.regularisation
-        if ridge is not None and not (math.isfinite(ridge) and ridge >= 0):
-            raise InvalidInput(
-                f"regularisation = {ridge!r}: give a finite number, zero or above, or None for the "
-                "published rule"
-            )
-        if self.rounds is not None and int(self.rounds) != self.rounds:
-            raise InvalidInput(f"rounds = {self.rounds!r}: count whole rounds")
+        require_numbers(self.epsilon, self.rounds, self.regularisation)
+
+
+def require_numbers(epsilon: float, rounds: int | None, regularisation: float | None) -> None:
+    """Refuse what is no budget, no number of rounds, or no penalty."""
+    positive(epsilon=epsilon, rounds=1 if rounds is None else rounds)
+    ridge = regularisation
+    if ridge is not None and not (math.isfinite(ridge) and ridge >= 0):
+        raise InvalidInput(
+            f"regularisation = {ridge!r}: give a finite number, zero or above, or None for the "
+            "published rule"
+        )
+    if rounds is not None and int(rounds) != rounds:
+        raise InvalidInput(f"rounds = {rounds!r}: count whole rounds")
 
 
 @dataclass(frozen=True)
@@ -67,12 +72,12 @@ def plan(request: FitRequest, facts: Facts, trust: Trust) -> FitPlan:
     name = request.algorithm
     if name == "auto":
         name = _usual(request, facts)
-    if name not in ALGORITHMS:
+    if name not in (*ALGORITHMS, *(_SQUARES if request.loss == "squares" else ())):
         raise InvalidInput(
             f"algorithm = {request.algorithm!r}: choose one of {', '.join(ALGORITHMS)}"
             f"{did_you_mean(name, ALGORITHMS)}"
         )
-    if not request.delta and name != "output-perturbation":
+    if not request.delta and name not in _PURE:
         raise InvalidInput(
             f"delta = {request.delta!r} with {name}: Gaussian noise has no pure epsilon; choose "
             "delta in (0, 1), or output-perturbation"
@@ -182,6 +187,8 @@ _ROUNDS = (
     *("output-perturbation", "dp-sgd-convex"),
 )
 ALGORITHMS = ("auto", *_ROUNDS, "objective-perturbation")
+_SQUARES = ("adaptive-statistics",)  # of regressions only
+_PURE = ("output-perturbation", *_SQUARES)
 
 __all__ = [
     "ALGORITHMS",
@@ -191,5 +198,6 @@ __all__ = [
     "in_rounds",
     "in_stages",
     "plan",
+    "require_numbers",
     "runner",
 ]

@@ -1,28 +1,84 @@
-"""Private ridge regression."""
+"""Private ridge regression.
 
-from typing import Any
+Three ways to the same line, and a published rule of public facts which of them is predicted to lose
+least (`algorithms.regression_choice`):
+
+    fisher-scoring          counts of every column first, then one to three rounds of gradient and
+                            curvature of standardised records; nothing is divided by its length
+    adaptive-statistics     sums of products of all records at once, and a ridge that their noise
+                            asks for; also for pure epsilon
+    gradient-perturbation   noisy full gradients; the one that adds up persons with many records
+    output-perturbation     one noisy average of the parties' own minimisers, for pure epsilon
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from unisono.core.algorithm import Facts
 from unisono.core.defaults import BOUNDS_SHARE, RELATION
+from unisono.core.privacy import Privacy
+from unisono.core.trust import Trust
+from unisono.core.words import did_you_mean
 from unisono.data.scaling import UnitScaling
-from unisono.estimators.classifiers import ALGORITHM, COEFFICIENTS
+from unisono.errors import InvalidInput
+from unisono.estimators.configuration import FitPlan, FitRequest, plan, require_numbers
 from unisono.estimators.documentation import PARTIES, documented
-from unisono.estimators.foundation import PrivateLinear, unknown_bounds
+from unisono.estimators.foundation import unknown_bounds
+from unisono.estimators.scored import FISHER_SCORING, ScoredEstimator, scored_plan
 from unisono.estimators.statements import UNBOUNDED_TARGETS, UnboundedFeatures
 
+if TYPE_CHECKING:
+    from unisono.models.prediction import Prediction
 
-class PrivateRidge(RegressorMixin, PrivateLinear):
+ALGORITHMS = (
+    *("auto", FISHER_SCORING, "adaptive-statistics"),
+    *("gradient-perturbation", "output-perturbation", "dp-sgd-convex"),
+)
+ROUNDS = 200
+# Beyond so many columns sums of their products are too many numbers to compete.
+_MOST_COLUMNS = 256
+
+
+class PrivateRidge(RegressorMixin, ScoredEstimator):
     __doc__ = documented(
-        "Differentially private least squares with an L2 penalty.\n\n"
-        "    A row (u, 1) and its target t in [-1, 1] are both divided by r = ||(u, 1)||, which\n"
-        "    weighs the record by 1 / r² and keeps the prediction linear: ŷ = θ·(u, 1).",
-        ("bounds", "target_bounds", "relation", "trust", *ALGORITHM, *PARTIES),
-        (COEFFICIENTS,),
+        "Differentially private least squares with an L2 penalty: ŷ = intercept_ + coef_·x.\n\n"
+        "    By Fisher scoring, records count as they are. By the other algorithms a row (u, 1)\n"
+        "    and its target t in [-1, 1] are both divided by r = ||(u, 1)||, which weighs the\n"
+        "    record by 1 / r² and keeps the prediction linear.",
+        (
+            "bounds",
+            "target_bounds",
+            "relation",
+            "trust",
+            f'algorithm : "auto", which takes the one that is predicted to lose least of R², by '
+            f"public facts alone, or one of {', '.join(ALGORITHMS[1:])}.",
+            "regularisation : λ of λ/2 ||θ||², added to the average of half squared errors, with "
+            "features and targets scaled by their bounds; the intercept is regularised too. None: "
+            "as little as the algorithm can do with; for Fisher scoring a weak prior of five "
+            "deviations of the target for a change by one of the column, for sums of products what "
+            "their noise asks for.",
+            f"rounds : noisy gradients, which are then what learns; None: {ROUNDS}, where they "
+            "are.",
+            *PARTIES,
+        ),
+        (
+            "coef_, intercept_ : of a row inside the bounds. For standard errors, intervals and "
+            "tests see `PrivateGLM`.",
+            "algorithm_, reason_ : what learnt, and why it was taken where nobody said.",
+        ),
     )
     _model = "linear-regression"
+    algorithm: str
+    regularisation: float | None
+    rounds: int | None
+    coef_: np.ndarray
+    intercept_: float
+    _parameters: np.ndarray  # of (u, 1)
+    _choice: tuple[str, str] | None = None
 
     def __init__(
         self,
@@ -35,7 +91,7 @@ class PrivateRidge(RegressorMixin, PrivateLinear):
         trust: str | None = None,
         algorithm: str = "auto",
         regularisation: float | None = None,
-        rounds: int = 200,
+        rounds: int | None = None,
         records: Any = None,
         ledger: Any = None,
         minimum_parties: int | None = None,
@@ -63,16 +119,111 @@ class PrivateRidge(RegressorMixin, PrivateLinear):
     def fit(self, X: Any, y: Any, parties: Any = None, persons: Any = None) -> Any:
         """Learn from rows X (n, d), targets y (n,), the party and the person of each row (n,). Of
         a frame, or of a path, y, parties and persons may be names of columns."""
+        if self.algorithm not in ALGORITHMS:
+            raise InvalidInput(
+                f"algorithm = {self.algorithm!r}: choose one of {', '.join(ALGORITHMS)}"
+                f"{did_you_mean(self.algorithm, ALGORITHMS)}"
+            )
+        require_numbers(self.epsilon, self.rounds or ROUNDS, self.regularisation)
         records = self._read(X, y, parties, persons, numeric=True)
-        parameters = self._learn(records, "squares", 1)
-        parameters = self._targets.half * parameters
-        parameters[:, -1] += self._targets.centre
-        self._parameters = parameters
-        slopes, intercepts = self._scaling.coefficients(parameters)
-        self.coef_, self.intercept_ = slopes[0], float(intercepts[0])
+        self._choice = None  # taken once, for the whole promise
+        result, plan = self._run(records, self._plan)
+        assert self._choice is not None
+        self.algorithm_, self.reason_ = self._choice
+        if self._scored:
+            self._by_scoring(plan.study, result.value)
+        else:
+            parameters = np.asarray(result.value, float)[None, :]
+            self._parameters = self._targets.half * parameters
+            self._parameters[:, -1] += self._targets.centre
+            slopes, intercepts = self._scaling.coefficients(self._parameters)
+            self.coef_, self.intercept_ = slopes[0], float(intercepts[0])
+        if self.algorithm == "auto":
+            self._tell(f"{self.algorithm_} was taken: {self.reason_}")
         if self._target_bounds is None and not self._targets.paid:
             self._tell(UNBOUNDED_TARGETS, UnboundedFeatures)
         return self
+
+    def _plan(self, facts: Facts, trust: Trust, promise: Privacy) -> FitPlan:
+        """The one that is asked for, or that the rule takes."""
+        if self._choice is None:
+            self._choice = self._chosen(facts, trust, promise)
+        self._scored = self._choice[0] == FISHER_SCORING
+        return self._planned_by(self._choice[0], facts, trust, promise)
+
+    def _chosen(self, facts: Facts, trust: Trust, promise: Privacy) -> tuple[str, str]:
+        from unisono.algorithms.regression_choice import choice_of
+
+        if self.algorithm != "auto":
+            return self.algorithm, "as asked for"
+        able = tuple(self._able(facts, promise))
+        if len(able) == 1:
+            return able[0], "it alone has what was asked for"
+        made = {name: self._planned_by(name, facts, trust, promise).study for name in able}
+        found = choice_of(made)
+        return found.algorithm, found.reason
+
+    def _able(self, facts: Facts, promise: Privacy) -> Iterator[str]:
+        """What public facts allow, the first of equals first."""
+        few = facts.features <= _MOST_COLUMNS
+        alone = facts.records_per_person is None
+        if promise.delta and self.rounds is not None:
+            yield "gradient-perturbation"
+            return
+        if few and self._scorable(facts, promise):
+            yield FISHER_SCORING
+        if few and alone:
+            yield "adaptive-statistics"
+        yield "gradient-perturbation" if promise.delta else "output-perturbation"
+
+    def _planned_by(self, name: str, facts: Facts, trust: Trust, promise: Privacy) -> FitPlan:
+        if name == FISHER_SCORING:
+            if not self._scorable(facts, promise):
+                raise InvalidInput(_UNSCORABLE)
+            from unisono.models.line import PRIOR_SD
+
+            # A penalty that is given is all of it; otherwise a prior helps on the way.
+            said = {} if self.regularisation is not None else {"prior_sd": PRIOR_SD}
+            problem = self._regression(facts.features - 1).problem
+            return scored_plan(problem, said, facts, trust, promise)
+        request = FitRequest(
+            name,
+            "squares",
+            1,
+            promise.epsilon,
+            promise.delta,
+            promise.relation,
+            self.regularisation,
+            self.rounds or ROUNDS,
+        )
+        return plan(request, facts, trust)
+
+    def _scored_labels(self, labels: np.ndarray) -> np.ndarray:
+        return self._targets.scaled(labels)
+
+    def _by_scoring(self, study: Any, value: Any) -> None:
+        from unisono.models.line import predicting, ridged
+
+        made = self._regression(study.method.problem.features)
+        if self.regularisation is not None:
+            estimate = ridged(made, study, value, self.regularisation, self._scaling)
+        else:
+            estimate = predicting(made, study, value)
+        self.coef_, self.intercept_ = estimate[1:], float(estimate[0])
+        scale = self._scaling
+        middle = self.intercept_ + self.coef_ @ scale.shift
+        self._parameters = np.array([[*(self.coef_ * scale.scale), middle]])
+
+    def _prediction(self) -> "Prediction":
+        from unisono.models.linear import linear_prediction
+
+        return linear_prediction(
+            self._inputs, self._encoded_names, self._scaling, self._parameters, "squares", ()
+        )
+
+    def _result_kept(self) -> dict[str, Any]:
+        weights = dict(zip(self._encoded_names, map(float, self.coef_), strict=True))
+        return {"intercept": self.intercept_, "weights": weights}
 
     def _in_the_ball(
         self, scale: UnitScaling, X: np.ndarray, labels: np.ndarray
@@ -90,5 +241,10 @@ class PrivateRidge(RegressorMixin, PrivateLinear):
         X = self._matrix(X)
         return self._scaling.whole(X) @ self._parameters[0]
 
+
+_UNSCORABLE = (
+    "algorithm = 'fisher-scoring' needs delta > 0, single records instead of persons, and bounds "
+    'of the features, public or private: choose "auto"; nothing was spent'
+)
 
 __all__ = ["PrivateRidge"]

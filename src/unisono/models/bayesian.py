@@ -1,8 +1,13 @@
 """Bayesian linear models: a normal distribution of the weights, in the user's units.
 
-The prior N(0, prior_variance) holds in scaled units, in which every feature spans [-1, 1]. Where
-the law of the noise in the answer is known, the posterior allows for it (`algorithms.noise_aware`);
-where not, the result says that it has no intervals.
+By default they are learnt by Fisher scoring, as `glm` is: columns are standardised by a first
+release that is paid for, the prior is weak in these units (a deviation of five target deviations,
+or five log-odds, for a change by one of the column), the covariance is full and counts the noise
+in, and how far targets scatter is estimated on the way.
+
+By other algorithms the prior N(0, prior_variance) holds in scaled units, in which every number
+spans [-1, 1]. Where the law of the noise in the answer is known, the posterior allows for it
+(`algorithms.noise_aware`); where not, the result says that it has no intervals.
 """
 
 from collections.abc import Sequence
@@ -18,6 +23,9 @@ from unisono.core.trust import Unit
 from unisono.data.encoding import Frame, Values
 from unisono.data.scaling import UnitScaling
 from unisono.data.schema import Schema
+from unisono.errors import InvalidInput
+from unisono.models.glm import column_layout, regression, scored_rows
+from unisono.models.line import posterior_by_scoring, scatter
 from unisono.models.linear import SCORES
 from unisono.models.model import (
     Choice,
@@ -31,8 +39,13 @@ from unisono.models.model import (
 from unisono.models.posterior import NO_INTERVALS, Posterior, posterior_of
 from unisono.models.prediction import Scores
 from unisono.problems.bayesian import BayesianProblem, GaussianRegression
+from unisono.problems.glm import GeneralizedLinear
 from unisono.problems.likelihoods import likelihood_named
 from unisono.releases.algorithm import AlgorithmKind, RowScale
+
+SCORING = "few noisy rounds of gradient and curvature, whose noise the posterior counts in"
+# Of priors in scaled units, where nobody says otherwise and algorithms have no standardised ones.
+LINE_VARIANCE, ODDS_VARIANCE = 9.0, 100.0
 
 
 class BayesianLinearConfig(ModelConfig):
@@ -41,11 +54,16 @@ class BayesianLinearConfig(ModelConfig):
     noise_std: float | None = Field(
         None,
         gt=0,
-        description="How far targets scatter around the model, in their own units; left out: half "
+        description="How far targets scatter around the model, in their own units; left out: "
+        "estimated by Fisher scoring, from what is paid for anyway, and by other algorithms half "
         "of their range.",
     )
-    prior_variance: float = Field(
-        9.0, gt=0, description="How large weights may be before anything is known, in scaled units."
+    prior_variance: float | None = Field(
+        None,
+        gt=0,
+        description="How large weights may be before anything is known, in scaled units; left "
+        "out: five deviations of the target for one of the column, by other algorithms than "
+        "Fisher scoring 9.",
     )
 
 
@@ -55,10 +73,12 @@ class BayesianLogisticConfig(ModelConfig):
     link: Literal["logistic", "probit"] = Field(
         "logistic", description="How a score becomes a probability."
     )
-    prior_variance: float = Field(
-        100.0,
+    prior_variance: float | None = Field(
+        None,
         gt=0,
-        description="How large weights may be before anything is known, in scaled units.",
+        description="How large weights may be before anything is known, in scaled units; left "
+        "out: five log-odds for one deviation of the column, by other algorithms than Fisher "
+        "scoring 100.",
     )
 
 
@@ -67,10 +87,12 @@ def pose_linear(
 ) -> Posed:
     """Rows (u, 1) with every range centred, as they are: divided by their lengths they would pose
     another regression."""
+    if issubclass(algorithm.problem, GeneralizedLinear):
+        return _scored("gaussian", config, schema)
     frame, scale = Frame(schema), Frame(schema).scaling("all")
     targets, features = frame.targets, len(frame.names) + 1
     spread = 1.0 if config.noise_std is None else config.noise_std / targets.half
-    problem = GaussianRegression(spread, prior_variance=config.prior_variance)
+    problem = GaussianRegression(spread, prior_variance=config.prior_variance or LINE_VARIANCE)
 
     def encode(values: Values) -> tuple[np.ndarray, ...]:
         return scale.whole(frame.rows(values)), frame.labels(values, signed=False)
@@ -106,9 +128,16 @@ def pose_logistic(
 ) -> Posed:
     """Labels -1 and +1, and rows (u, 1): as they are, or divided by their length, where the
     algorithm's steps need rows in the unit ball."""
+    if issubclass(algorithm.problem, GeneralizedLinear):
+        if config.link != "logistic":
+            raise InvalidInput(
+                f"link = {config.link!r} with {algorithm.name}, which has the logistic one: choose "
+                "pvi-natural-gradient"
+            )
+        return _scored("binomial", config, schema)
     frame, scale = Frame(schema), Frame(schema).scaling("away from zero")
     likelihood = likelihood_named(config.link)
-    problem = BayesianProblem(likelihood, prior_variance=config.prior_variance)
+    problem = BayesianProblem(likelihood, prior_variance=config.prior_variance or ODDS_VARIANCE)
 
     def encode(values: Values) -> tuple[np.ndarray, ...]:
         rows = frame.rows(values)
@@ -175,22 +204,81 @@ def posterior_prediction(
     )
 
 
+def _scored(family: str, config: Any, schema: Schema) -> Posed:
+    """The posterior of a generalised linear model, by the same rounds."""
+    frame, signed = Frame(schema), family == "binomial"
+    scale = frame.scaling("away from zero" if signed else "all")
+    targets = None if signed else frame.targets
+    made = regression(family, column_layout(frame), frame.features, targets)
+    names = (*frame.names, "intercept")
+
+    def encode(values: Values) -> tuple[np.ndarray, ...]:
+        return (made.rows(frame.rows(values), frame.labels(values, signed=False)),)
+
+    def believed(study: Study, result: Result) -> Posterior:
+        given = config.prior_variance
+        return posterior_by_scoring(made, study, result.value, scale, names, given)
+
+    def prediction(study: Study, result: Result) -> Scores:
+        inputs, found = tuple(schema.features), believed(study, result)
+        if targets is None:
+            words: dict[str, Any] = {"labels": frame.classes, "averaged": True}
+            return posterior_prediction(inputs, frame.names, scale, found, "logistic", **words)
+        spread = config.noise_std or scatter(made, study, result.value)
+        words = {"centre": targets.centre, "half": targets.half, "spread": spread}
+        return posterior_prediction(inputs, frame.names, scale, found, "identity", **words)
+
+    def present(study: Study, result: Result) -> dict[str, Any]:
+        found = believed(study, result)
+        if signed:
+            negative, positive = frame.classes
+            shown = _shown(_in_units(found, scale, 1.0, 0.0), frame)
+            return {"positive": positive, "negative": negative, **shown}
+        assert targets is not None
+        shown = _shown(_in_units(found, scale, targets.half, targets.centre), frame)
+        spread = config.noise_std or scatter(made, study, result.value)
+        return shown | {"noise_std": spread, "noise_std_estimated": config.noise_std is None}
+
+    def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+        return scored_rows(made.problem, value, arrays[0])
+
+    return Posed(
+        made.problem, made.problem.width, encode, present, score=score, prediction=prediction
+    )
+
+
 def choose_linear(config: Any, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:
-    """One release suffices: what it measures does not depend on the posterior so far."""
-    return Choice("one-shot-regression", "one noisy release of all sums and products")
+    """The rounds whose errors know of the noise and rest on no supposed spread; for pure epsilon
+    one release, which suffices: what it measures does not depend on the posterior so far."""
+    if privacy.pure or unit is not Unit.RECORD:
+        return Choice("one-shot-regression", "one noisy release of all sums and products")
+    return Choice("fisher-scoring", SCORING)
 
 
 def choose_logistic(config: Any, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:
     """The one whose posterior knows of the noise, unless whole parties are to be hidden."""
     if unit is Unit.PARTY:
         return Choice("pvi-clipped-updates", "whole parties are to be hidden: clipped updates")
+    if config.link == "logistic" and unit is Unit.RECORD and not privacy.pure:
+        return Choice("fisher-scoring", SCORING)
     return Choice("pvi-natural-gradient", "noisy Newton steps, whose noise the posterior counts in")
 
 
 def _notes(config: Any, algorithm: AlgorithmKind) -> Sequence[str]:
+    if issubclass(algorithm.problem, GeneralizedLinear):
+        return ()
     if algorithm.noise_aware is None:
         return ("Its posterior will not know of the noise, so it will have no intervals.",)
     return ()
+
+
+def _draft_linear(schema: Schema) -> str:
+    """What only people know of the target."""
+    return (
+        f"# noise_std: do you know, without these data, how far {schema.target or 'the target'} "
+        "scatters around the line?\n# If not, leave it out: it is estimated, from what is paid for "
+        "anyway.\n"
+    )
 
 
 BAYESIAN_LINEAR_REGRESSION = ModelKind(
@@ -198,13 +286,14 @@ BAYESIAN_LINEAR_REGRESSION = ModelKind(
     "predict a number, with a posterior of every weight",
     BayesianLinearConfig,
     Target.NUMBER,
-    GaussianRegression,
+    (GaussianRegression, GeneralizedLinear),
     pose_linear,
     choose_linear,
     learns=lambda config, schema: (
         f"{predicts('a linear model', schema)}, and how sure it is of every weight"
     ),
     notes=_notes,
+    draft=_draft_linear,
     task="posterior",
     prediction=Scores,
 )
@@ -213,7 +302,7 @@ BAYESIAN_LOGISTIC_REGRESSION = ModelKind(
     "predict one of two classes, with a posterior of every weight",
     BayesianLogisticConfig,
     Target.TWO_CLASSES,
-    BayesianProblem,
+    (BayesianProblem, GeneralizedLinear),
     pose_logistic,
     choose_logistic,
     learns=lambda config, schema: (

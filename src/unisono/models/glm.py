@@ -350,7 +350,7 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
         return shown | {"note": " ".join(notes(found, family))}
 
     def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
-        return _scored(problem, value, arrays[0])
+        return scored_rows(problem, value, arrays[0])
 
     def prediction(study: Study, result: Result) -> Scores:
         name = config.exposure or config.offset
@@ -410,7 +410,7 @@ def _offset(config: GlmConfig, values: Values) -> np.ndarray:
     return values[config.offset]
 
 
-def _scored(problem: GeneralizedLinear, value: Any, rows: np.ndarray) -> np.ndarray:
+def scored_rows(problem: GeneralizedLinear, value: Any, rows: np.ndarray) -> np.ndarray:
     """How good the last point of a run is, record by record."""
     start, point = value.start, value.point
     features, y, offset, _ = (np.asarray(part, float) for part in problem.parts(rows))
@@ -505,4 +505,5 @@ __all__ = [
     "glm_prediction",
     "notes",
     "regression",
+    "scored_rows",
 ]

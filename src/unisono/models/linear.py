@@ -4,21 +4,29 @@ Rows are (u, 1), u the features scaled by their public bounds; for most algorith
 unit ball, r the row's own length, so that one record's gradient is bounded whatever it holds.
 Weights come back in the user's units; where each row was divided by its length, they are scores for
 prediction, where not, their scores are log-odds and their probabilities mean something.
+
+A linear regression is also learnt by Fisher scoring, as the gaussian family of `glm`: there numbers
+lie in [-1, 1] and dummies are 0 and 1, nothing is divided, and noise is drawn towards what is
+likely (`models.line`). "auto" takes what is predicted to lose least of R²
+(`algorithms.regression_choice`).
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from unisono.algorithms.preconditioned_gradients import MOST_FEATURES, PRECONDITIONED_GRADIENTS
+from unisono.algorithms.regression_choice import choice_of
 from unisono.core.privacy import Privacy
 from unisono.core.study import Result, Study
 from unisono.core.trust import Unit
 from unisono.data.encoding import Frame, Values
 from unisono.data.scaling import UnitScaling
 from unisono.data.schema import Schema
+from unisono.models.glm import column_layout, regression, scored_rows
+from unisono.models.line import PRIOR_SD, predicting
 from unisono.models.model import (
     Choice,
     ModelConfig,
@@ -29,7 +37,8 @@ from unisono.models.model import (
     share_of_range,
 )
 from unisono.models.prediction import Scores
-from unisono.problems.linear import LinearLoss, MarginLoss, linear_loss
+from unisono.problems.glm import GeneralizedLinear
+from unisono.problems.linear import MarginLoss, SquaredLoss, linear_loss
 from unisono.releases.algorithm import AlgorithmKind
 
 SCORES = (
@@ -46,6 +55,10 @@ _CALIBRATED = (
 )
 _LOG_ODDS = "1 / (1 + exp(-score)) of the positive value, with score = intercept + weights · values"
 _SOFTMAX = "exp(score) of a value over their sum, with score = intercept + weights · values"
+_LINE = (
+    "These weights serve prediction: where noise hides what records say they are drawn to zero, "
+    "and records far out counted less. For effects with intervals and tests use model = glm"
+)
 _CLASSES = (
     f"{SCORES}. The sign of intercept + weights · values, or the largest of several scores, is the "
     "predicted class"
@@ -184,18 +197,63 @@ def linear_prediction(
     )
 
 
-def _kind(
-    name: str,
-    summary: str,
-    loss: str,
-    target: Target,
-    task: str,
-    problem: type = MarginLoss,
-    choose: Callable[[LinearConfig, Schema, Privacy, Unit], Choice] = choose,
-) -> ModelKind:
+def scored_line(schema: Schema, algorithm: AlgorithmKind) -> Posed:
+    """A linear regression for Fisher scoring, and for what it begins with: its problem is the
+    gaussian family's."""
+    frame = Frame(schema)
+    made = regression("gaussian", column_layout(frame), frame.features, frame.targets)
+
+    def encode(values: Values) -> tuple[np.ndarray, ...]:
+        return (made.rows(frame.rows(values), frame.labels(values, signed=False)),)
+
+    def present(study: Study, result: Result) -> dict[str, Any]:
+        found = predicting(made, study, result.value)
+        weights = dict(zip(frame.names, map(float, found[1:]), strict=True))
+        shown = {"loss": "squares", "target": frame.target, "note": _LINE}
+        return shown | {"intercept": float(found[0]), "weights": weights}
+
+    def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+        return scored_rows(made.problem, value, arrays[0])
+
+    def prediction(study: Study, result: Result) -> Scores:
+        found = predicting(made, study, result.value)
+        scale = UnitScaling(made.middle, made.half, None)
+        # With x = middle + half u, slopes of x become those of u.
+        parameters = np.array([[*(found[1:] * made.half), found[0] + found[1:] @ made.middle]])
+        inputs = tuple(schema.features)
+        return linear_prediction(inputs, frame.names, scale, parameters, "squares", ())
+
+    suggested = {"prior_sd": PRIOR_SD}
+    settings = {name: suggested[name] for name in suggested.keys() & algorithm.config.model_fields}
+    return Posed(
+        made.problem,
+        made.problem.width,
+        encode,
+        present,
+        score=score,
+        settings=settings,
+        prediction=prediction,
+    )
+
+
+def choose_line(config: LinearConfig, schema: Schema, privacy: Privacy, unit: Unit) -> Choice:
+    """Where nothing can be compared: what is usually best of what is possible."""
+    if privacy.pure or unit is not Unit.RECORD:
+        return choose(config, schema, privacy, unit)
+    return Choice("fisher-scoring", "few noisy rounds of gradient and curvature")
+
+
+def _prefer(studies: Mapping[str, Study]) -> Choice:
+    found = choice_of(studies)
+    return Choice(found.algorithm, found.reason)
+
+
+def _kind(name: str, summary: str, loss: str, target: Target, task: str, **more: Any) -> ModelKind:
     def pose(
         config: LinearConfig, schema: Schema, algorithm: AlgorithmKind, privacy: Privacy
     ) -> Posed:
+        if issubclass(algorithm.problem, GeneralizedLinear):
+            return scored_line(schema, algorithm)
         return posed(loss, schema, algorithm)
 
     return ModelKind(
@@ -203,9 +261,9 @@ def _kind(
         summary,
         LinearConfig,
         target,
-        problem,
+        more.pop("problem", MarginLoss),
         pose,
-        choose,
+        more.pop("choose", choose),
         learns=lambda config, schema: predicts("a linear model", schema),
         notes=lambda config, algorithm: (
             "Its weights will be scores for prediction, not effects or log-odds."
@@ -214,6 +272,7 @@ def _kind(
         ),
         task=task,
         prediction=Scores,
+        **more,
     )
 
 
@@ -241,5 +300,11 @@ LINEAR_REGRESSION = _kind(
     "squares",
     Target.NUMBER,
     "regression",
-    LinearLoss,
+    problem=(SquaredLoss, GeneralizedLinear),
+    choose=choose_line,
+    compared=(
+        *("fisher-scoring", "adaptive-statistics"),
+        *("gradient-perturbation", "output-perturbation"),
+    ),
+    prefer=_prefer,
 )

@@ -85,8 +85,8 @@ def _no_faults(config: Any, schema: Schema) -> Iterator[Fault]:
 
 @dataclass(frozen=True)
 class ModelKind:
-    """An entry of the registry. `problem` is the type of what it poses: every algorithm for such
-    problems can learn it.
+    """An entry of the registry. `problem` is the type of what it poses, or several, where it poses
+    another one to other algorithms: every algorithm for such problems can learn it.
 
     `choose` is the published rule behind the algorithm "auto". `learns` says what is learnt, as a
     phrase; `prediction` is the form in which it predicts, and `silent` says why it does not where
@@ -95,14 +95,16 @@ class ModelKind:
     as TOML, for `unisono init`. `task` is what the planner calls it. One that has a target and only
     `describes` it predicts nothing of single records, and has no score. `judges` names the study
     file (its hash) whose model is judged, so that ledgers can say who was learnt from. Classifiers
-    without `chances` say which class it is, and not how sure they are.
+    without `chances` say which class it is, and not how sure they are. Of `compared` algorithms
+    "auto" takes the one that `prefer` does, given the studies by those that can run: what each is
+    predicted to lose, by public facts.
     """
 
     name: str
     summary: str
     config: type[ModelConfig]
     target: Target
-    problem: type
+    problem: type | tuple[type, ...]
     pose: Callable[[Any, Schema, AlgorithmKind, Privacy], Posed]
     choose: Callable[[Any, Schema, Privacy, Unit], Choice]
     learns: Callable[[Any, Schema], str]
@@ -115,6 +117,8 @@ class ModelKind:
     silent: str = ""
     judges: Callable[[Any], str] | None = None
     chances: bool = True
+    compared: tuple[str, ...] = ()
+    prefer: Callable[[Mapping[str, Study]], Choice] | None = None
 
     @property
     def predicts(self) -> bool:
@@ -131,7 +135,12 @@ class ModelKind:
 
     def solved_by(self, algorithm: AlgorithmKind) -> bool:
         """Whether an algorithm can learn this model."""
-        return issubclass(self.problem, algorithm.problem)
+        return any(issubclass(own, algorithm.problem) for own in self.problems)
+
+    @property
+    def problems(self) -> tuple[type, ...]:
+        """The types of what it poses, the usual one first."""
+        return self.problem if isinstance(self.problem, tuple) else (self.problem,)
 
 
 def target_faults(kind: ModelKind, schema: Schema) -> Iterator[str]:

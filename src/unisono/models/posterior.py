@@ -27,7 +27,8 @@ class Posterior:
     they do not, there are no intervals: the covariance takes noisy statistics for exact ones.
     `converged` is False where the rounds of the run disagree by more than their noise.
     `prior_covariance` (d, d) is the prior's; it tells what was learnt. `measured` (d,) says of
-    which coefficients more than noise was measured; None: of all.
+    which coefficients more than noise was measured; None: of all. `doubts` say in sentences why it
+    has not converged, where that is known.
     """
 
     mean: np.ndarray
@@ -38,6 +39,7 @@ class Posterior:
     converged: bool = True
     prior_covariance: np.ndarray | None = None
     measured: np.ndarray | None = None
+    doubts: tuple[str, ...] = ()
 
     @property
     def std(self) -> np.ndarray:
@@ -140,7 +142,9 @@ class Posterior:
         if self.noise_aware and not self.learnt.all():
             unknown = [name for name, own in zip(self.names, self.learnt, strict=True) if not own]
             notes.append(f"Nothing was learnt of {', '.join(unknown)}: noise hides what data say.")
-        if not self.converged:
+        if self.doubts:
+            notes.extend(self.doubts)
+        elif not self.converged:
             notes.append(f"{NOT_CONVERGED[0].upper()}{NOT_CONVERGED[1:]}.")
         if self.floored:
             notes.append(drowned(self.floored, len(self.mean)))

@@ -5,6 +5,7 @@ other, and coefficients near the prior's mean. Then the information Λ that n re
 diagonal, and the posterior without privacy has the standard deviation 1 / sqrt(1/v₀ + Λ), v₀ the
 prior's variance. With privacy:
 
+    fisher-scoring        by `planning.widths`, of a column as it usually is
     one-shot-regression, pvi-natural-gradient   by `algorithms.noise_aware`, the very functions that
                                                 will compute the posterior of the run
     pvi-clipped-updates   P = 1/v₀ + min(Λ, reach), reach = ρ T m C / sqrt(p), since updates are
@@ -27,11 +28,19 @@ from unisono.core.study import Study
 from unisono.errors import InvalidInput
 from unisono.models.posterior import LEARNT
 from unisono.planning.noise import Noise
+from unisono.planning.widths import widths_of
 from unisono.problems.gaussian_family import Natural, covariance, prior
+from unisono.problems.glm import GeneralizedLinear
 from unisono.problems.likelihoods import likelihood_named
 
 # The algorithms whose posteriors are predicted.
-WIDTHS = ("one-shot-regression", "pvi-natural-gradient", "pvi-clipped-updates", "pvi-dp-sga")
+WIDTHS = (
+    "fisher-scoring",
+    "one-shot-regression",
+    "pvi-natural-gradient",
+    "pvi-clipped-updates",
+    "pvi-dp-sga",
+)
 _EVEN = 1 / 3  # variance of a number that is even on [-1, 1]
 _BEND = {"logistic": 0.25, "probit": 2 / math.pi}  # of -log p(y | score), at score 0
 
@@ -58,6 +67,9 @@ class Width(NamedTuple):
 def width_of(study: Study, noise: Noise) -> Width:
     """The posterior of a slope under a study, with and without privacy."""
     name, settings = study.algorithm.name, study.algorithm.settings
+    if isinstance(study.method.problem, GeneralizedLinear):
+        own = widths_of(study).typical
+        return Width(own.std_error, own.sampling_error, settings["prior_sd"], rough=False)
     if name not in WIDTHS:
         raise InvalidInput(
             f"nobody has measured how wide the posteriors of {name} get: they are not predicted; "

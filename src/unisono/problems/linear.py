@@ -83,12 +83,27 @@ class MarginLoss(ClassificationLoss):
             )
 
 
+@dataclass(frozen=True)
+class SquaredLoss(LinearLoss):
+    """Half the squared error of a target in [-1, 1]: its minimum follows from sums of products."""
+
+    loss: str = "squares"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.loss != "squares":
+            raise InvalidInput(f"loss = {self.loss!r}: sums of products minimise squares only")
+
+
 def linear_loss(loss: str = "logistic", classes: int = 2) -> LinearLoss:
-    """The problem of a loss, of the narrowest type: some algorithms are proved for margins only.
+    """The problem of a loss, of the narrowest type: some algorithms are for margins only, or for
+    squares.
 
     >>> linear_loss("huber-svm"), linear_loss("squares")
-    (MarginLoss(loss='huber-svm', classes=2), LinearLoss(loss='squares', classes=2))
+    (MarginLoss(loss='huber-svm', classes=2), SquaredLoss(loss='squares', classes=2))
     """
+    if loss == "squares":
+        return SquaredLoss(loss, classes)
     named = loss_named(loss)
     if named.one_signed:
         return MarginLoss(loss, classes)

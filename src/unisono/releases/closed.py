@@ -13,7 +13,7 @@ from unisono.core.events import Everyone, Poisson, WithoutReplacement
 from unisono.core.privacy import Privacy
 from unisono.core.trust import Trust, Unit
 from unisono.errors import InvalidInput
-from unisono.problems.linear import LinearLoss, MarginLoss
+from unisono.problems.linear import LinearLoss, MarginLoss, SquaredLoss
 from unisono.problems.per_record import PerRecord
 from unisono.releases.banded import BandedSum
 from unisono.releases.blocked_sum import BlockedSum, Clipping
@@ -33,7 +33,7 @@ BOUNDS = (
 )
 _SAMPLERS = (Everyone, Poisson, WithoutReplacement)
 _ROWS = (Ones, Interval, Moments, BallPoint, OuterProduct, ScoredPoint)
-_LOSSES = (LinearLoss, MarginLoss)
+_LOSSES = (LinearLoss, MarginLoss, SquaredLoss)
 
 
 def require_closed(release: Release, name: str) -> None:

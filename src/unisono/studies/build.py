@@ -286,6 +286,7 @@ class Built:
             "title": self.file.title,
             "model": self.file.model.name,
             "algorithm": self.algorithm.name,
+            **({"reason": self.reason} if self.reason else {}),
             "study": self.study.hash,
             "file": self.file.hash,
             **({"printed": result.certificate.printed} if result.certificate.printed else {}),
@@ -370,6 +371,11 @@ def chosen(file: StudyFile) -> tuple[AlgorithmKind, str]:
     if not model.solved_by(usual):
         known = ", ".join(one.name for one in algorithms_for(model))
         raise InvalidInput(f"{usual.name} cannot learn a {model.name}: choose {known} or auto")
+    if file.algorithm.name == AUTO and model.prefer is not None:
+        able = _compared(file)
+        if able:
+            taken = model.prefer(able)
+            return algorithm_named(taken.algorithm), taken.reason
     if file.algorithm.name != AUTO or planned_grade(file, usual) is not Grade.USELESS:
         return usual, file.choice.reason
     others = {
@@ -382,6 +388,21 @@ def chosen(file: StudyFile) -> tuple[AlgorithmKind, str]:
                 return algorithm_named(name), words
     drowned = "but noise is predicted to drown any answer (`unisono plan`)"
     return usual, f"{file.choice.reason}; {drowned}"
+
+
+def _compared(file: StudyFile) -> dict[str, Study]:
+    """The studies by those algorithms of a model that it compares and that can run, by name."""
+    able = {}
+    for name in file.model_kind.compared:
+        kind = algorithm_named(name)
+        if kind.hides(file.privacy.unit, file.data.group or 1) and file.trust.mode in kind.trusts:
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # said when the study is built
+                    able[name] = _study(file, kind).study
+            except (InvalidInput, PrivacyViolation):
+                continue
+    return able
 
 
 def planned_grade(file: StudyFile, kind: AlgorithmKind) -> Grade | None:

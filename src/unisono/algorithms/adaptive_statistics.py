@@ -1,0 +1,111 @@
+"""Linear regression from sufficient statistics, with a ridge that follows the noise.
+
+Squares are minimised by two sums over all records, S = Σ xxᵀ and s = Σ x t. They are released once,
+as one vector (s, S) of every record, which has a norm of at most sqrt 2 for rows in the unit ball
+and |t| <= 1, with Gaussian noise, or discrete Laplace noise for pure epsilon. Then
+
+    θ = (S + κ I)⁻¹ s,     κ = n λ where a ridge λ is given, else max(0, ρ - λ_min(S))
+
+Noise of variance v on the diagonal of S, and v / 2 beside it, has no eigenvalue beyond about
+ρ = sqrt(2 d v) (Wigner's semicircle): with this κ what is inverted stands out of its noise, and
+where data are many κ = 0. So much is "adaptive" of sufficient statistics with a private λ_min (Wang
+2018); here λ_min is read from S itself, whose noise has a public law, instead of being paid for.
+
+Everything after the release is post-processing. Unit: record; no sampling.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from pydantic import Field
+
+from unisono.core.algorithm import Aggregate, Facts
+from unisono.problems.gaussian_family import Natural, pack, packed_size, unpack
+from unisono.problems.linear import SquaredLoss
+from unisono.releases.algorithm import Algorithm, AlgorithmConfig, AlgorithmKind, Records
+from unisono.releases.bounds import ClippedSum
+from unisono.releases.release import Priced, Release
+
+# |(x t, xxᵀ)| of a row in the unit ball and a target in [-1, 1].
+NORM = math.sqrt(2)
+
+
+class AdaptiveStatisticsConfig(AlgorithmConfig):
+    """One release; delta = 0 gives pure epsilon."""
+
+    regularisation: float | None = Field(
+        None,
+        ge=0,
+        description="λ of λ/2 |θ|², added to the average loss; left out: as much as the noise of "
+        "the sums asks for, which is none where data are many.",
+    )
+
+
+class SummedProducts(NamedTuple):
+    """What was released: the packed sums (s, S), and of how many records."""
+
+    sums: Any
+    records: Any
+
+
+def release(config: AdaptiveStatisticsConfig, problem: SquaredLoss, facts: Facts) -> Release:
+    return Release(ClippedSum(NORM, packed_size(facts.features, True), pure="laplace"))
+
+
+def build(
+    config: AdaptiveStatisticsConfig, problem: SquaredLoss, facts: Facts, priced: Priced
+) -> Algorithm:
+    size = facts.features
+
+    def local(public: Any, own: None, records: Records) -> tuple[None, Any]:
+        rows, targets = records.columns
+        return own, jax.vmap(pack)(
+            Natural(rows * targets[:, None], rows[:, :, None] * rows[:, None, :])
+        )
+
+    def merge(state: SummedProducts, sums: Aggregate) -> SummedProducts:
+        return SummedProducts(
+            jnp.asarray(sums.total, jnp.float32), jnp.asarray(sums.records, jnp.float32)
+        )
+
+    def result(state: SummedProducts) -> np.ndarray:
+        return minimiser(config.regularisation, state, size, priced.noise_std)
+
+    nothing = SummedProducts(jnp.zeros(packed_size(size, True), jnp.float32), jnp.float32(0))
+    return Algorithm(
+        init=lambda: (nothing, None),
+        ask=lambda state: (),
+        local=local,
+        merge=merge,
+        result=result,
+    )
+
+
+def minimiser(ridge: float | None, state: SummedProducts, size: int, noise_std: float) -> Any:
+    """θ (d,), from what was released."""
+    factor = unpack(np.asarray(state.sums, np.float64), size, full=True)
+    values, vectors = np.linalg.eigh(factor.precision)
+    if ridge is None:
+        # Negative eigenvalues are noise: nothing is learnt in their directions.
+        least = math.sqrt(2 * size) * noise_std
+        added = max(0.0, least - float(values.min()))
+    else:
+        values, added = np.maximum(values, 0.0), ridge * max(float(state.records), 1.0)
+    parts = (vectors.T @ factor.shift) / np.maximum(values + added, 1e-9)
+    return (vectors @ parts).astype(np.float32)
+
+
+ADAPTIVE_STATISTICS = AlgorithmKind(
+    "adaptive-statistics",
+    "a line from one noisy release of sums of products",
+    AdaptiveStatisticsConfig,
+    SquaredLoss,
+    release,
+    build,
+    sends="noisy sums of products of all records' columns",
+)
+
+__all__ = ["ADAPTIVE_STATISTICS", "NORM", "AdaptiveStatisticsConfig"]

@@ -1,0 +1,171 @@
+"""Which algorithm fits a line best: the R² that each is predicted to lose, from public facts alone.
+
+A prediction needs a supposition about data that nobody looks at: d columns that do not depend on
+each other, each with a deviation of a quarter of its half range, like the target's, of whose
+variance they explain R² = .3. Then with n records and the noise that a study will add, whose law is
+public, what is lost follows from the algorithm's own equations. In one direction of the rows,
+
+    fisher-scoring          standardised rows have curvature n h, h the share of weight that bounds
+                            leave. A round's gradient has noise s_g, its curvature s_h, so what is
+                            left of the loss is  L' = a / (1 + a / L),
+                            a = p (s_g / n h)² (1 - R² + L) + (p + 1) / 2 (s_h / n h)² L
+                            from R² and the square error of the target's median, that of 32 noisy
+                            counts: (10 s_0 / n)² with noise s_0 in a count
+    gradient-perturbation   the mean and the variance of heavy-ball descent along an eigenvalue of
+                            the rows in the unit ball, after T rounds, averaged as it averages
+    adaptive-statistics     ridge κ and noise v:  R² (κ / (nλ + κ))² + d v λ / ((nλ + κ)² Var t)
+    output-perturbation     ridge λ and noise in the minimiser likewise
+
+Rows in the unit ball are (u, 1) / r, u in [0, 1] with a mean of about 1/2 and a deviation c of 1/8,
+so that λ = c² / r² with r² = 1 + d (1/4 + c²). Nothing is predicted of other algorithms. Columns
+that fill less of their range cost those in the unit ball more, while scales are known to Fisher
+scoring from its first stage.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unisono.accounting import gaussian
+from unisono.algorithms import fisher_scoring
+from unisono.algorithms.column_scales import Scales
+from unisono.core.study import Study
+from unisono.core.trust import Relation
+from unisono.releases.release import copies
+
+_SPREAD, _EXPLAINED = 0.25, 0.3
+# Of the weights of records within and without bounds, what is left on average.
+_KEPT = 0.7
+
+
+class FitChoice(NamedTuple):
+    """An algorithm, and why: what each of those that can run is predicted to lose of R²."""
+
+    algorithm: str
+    reason: str
+    lost: Mapping[str, float]
+
+
+def choice_of(studies: Mapping[str, Study]) -> FitChoice:
+    """The one that is predicted to lose least; of equals the first."""
+    lost = {name: predicted_loss(study) for name, study in studies.items()}
+    best = min(lost, key=lambda name: lost[name])
+    others = ", ".join(f"{name} {_words(own)}" for name, own in lost.items() if name != best)
+    beside = f" ({others})" if others else ""
+    return FitChoice(best, f"R² lost is predicted to be {_words(lost[best])}{beside}", lost)
+
+
+def _words(lost: float) -> str:
+    return f"{lost:.3f}" if lost < 0.995 * _EXPLAINED else "all"
+
+
+def predicted_loss(study: Study) -> float:
+    """R² that noise and what is done about it cost, which may be more than there is; infinite where
+    nobody has an equation."""
+    rule = _RULES.get(study.algorithm.name)
+    return math.inf if rule is None else rule(study)
+
+
+def _by_scoring(study: Study) -> float:
+    terms = fisher_scoring.terms_for(study)
+    problem, records = terms.problem, _KEPT * sum(study.facts.records)
+    p, lost = problem.parameters, _EXPLAINED + (10 * _count_noise(study) / records) ** 2
+    nothing = np.zeros(problem.features)
+    scales = Scales(nothing, nothing + _SPREAD, 0.0, _SPREAD, 0.0)
+    start = fisher_scoring.start_of(terms.config, problem, scales, records)
+    for number in range(len(terms.noise)):
+        scored = fisher_scoring.opened(np, terms, start, np.zeros(_numbers(problem)), number).scored
+        gradient = p * (float(scored.s_gradient) / records) ** 2 * (1 - _EXPLAINED + lost)
+        curvature = (p + 1) / 2 * (float(scored.s_curvature) / records) ** 2 * lost
+        noise = gradient + curvature
+        lost = noise / (1 + noise / lost)
+    return lost
+
+
+def _count_noise(study: Study) -> float:
+    """The deviation of noise in a count of the first stage, by the share of μ² that it has."""
+    privacy, columns = study.method.privacy, len(study.method.problem.columns) + 1
+    moved = (2 if privacy.relation is Relation.REPLACE_ONE else 1) * columns
+    mu = gaussian.mu_for(privacy.epsilon, privacy.delta) * fisher_scoring.SCALES_SHARE
+    return math.sqrt(moved * copies(study.facts, study.trust)) / mu
+
+
+def _numbers(problem: Any) -> int:
+    """Numbers of a round: the gradient and the mean of residuals, curvature and meat."""
+    return int(problem.parameters + 1 + problem.parameters * (problem.parameters + 1))
+
+
+class _Rows(NamedTuple):
+    """Of the supposed rows in the unit ball: columns, an eigenvalue, and the target's variance."""
+
+    columns: int
+    eigenvalue: float
+    target: float
+
+
+def _rows(study: Study) -> _Rows:
+    d = study.facts.features - 1
+    spread = _SPREAD / 2  # ranges begin at zero
+    square = 1 + d * (0.25 + spread**2)
+    return _Rows(d, spread**2 / square, _SPREAD**2 / square)
+
+
+def _noise(study: Study) -> float:
+    """The deviation of noise in one number of the opened sum."""
+    event = study.algorithm.event(study.facts, study.trust)
+    deviation = event.noise.deviation(study.facts.features)
+    return float(deviation) * math.sqrt(copies(study.facts, study.trust))
+
+
+def _by_gradients(study: Study) -> float:
+    rows, settings = _rows(study), study.algorithm.settings
+    rounds, momentum, rate = (settings[k] for k in ("rounds", "momentum", "learning_rate"))
+    late, ridge = int(rounds * (1 - settings["average_last"])), settings["regularisation"]
+    # One column for the way from zero, and one for noise of every round.
+    place, speed, mean = (np.zeros(rounds + 1) for _ in range(3))
+    for number in range(rounds):
+        slope = (rows.eigenvalue + ridge) * place
+        slope[0] -= rows.eigenvalue
+        slope[1 + number] += 1.0
+        speed = momentum * speed + slope
+        place = place - rate * speed
+        if number >= late:
+            mean += (place - mean) / (number - late + 1)
+    final = mean if settings["average_last"] else place
+    noise = _noise(study) / sum(study.facts.records)
+    scatter = rows.columns * rows.eigenvalue * noise**2 * float(np.sum(final[1:] ** 2))
+    return float(_EXPLAINED * (1 - final[0]) ** 2 + scatter / rows.target)
+
+
+def _by_statistics(study: Study) -> float:
+    rows, size = _rows(study), study.facts.features
+    noise, signal = _noise(study), sum(study.facts.records) * rows.eigenvalue
+    given = study.algorithm.settings["regularisation"]
+    ridge = max(0.0, math.sqrt(2 * size) * noise - signal)
+    if given is not None:
+        ridge = given * sum(study.facts.records)
+    return _ridged(rows, ridge / (signal + ridge), noise / (signal + ridge))
+
+
+def _by_output(study: Study) -> float:
+    rows, ridge = _rows(study), study.algorithm.settings["regularisation"]
+    records = study.facts.records
+    noise = _noise(study) * min(records) / sum(records)
+    return _ridged(rows, ridge / (rows.eigenvalue + ridge), noise)
+
+
+def _ridged(rows: _Rows, short: float, noise: float) -> float:
+    """What coefficients lose that are too short by this share, with noise of this deviation."""
+    return _EXPLAINED * short**2 + rows.columns * rows.eigenvalue * noise**2 / rows.target
+
+
+_RULES: Mapping[str, Callable[[Study], float]] = {
+    "fisher-scoring": _by_scoring,
+    "gradient-perturbation": _by_gradients,
+    "adaptive-statistics": _by_statistics,
+    "output-perturbation": _by_output,
+}
+
+__all__ = ["FitChoice", "choice_of", "predicted_loss"]

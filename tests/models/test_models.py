@@ -174,17 +174,17 @@ def test_results_are_printed_in_words_without_dumps(learnt):
 
 
 def test_scores_are_shares_record_by_record(learnt):
-    kind, posed, _, result = learnt
+    kind, posed, study, result = learnt
     if not kind.predicts:
         assert posed.score is None
         return
     rows = encoded(posed, values_of(schema_of(kind), 50, 5))
-    scores = posed.score(result.value, rows)
+    scores = posed.score(study, result.value, rows)
     assert scores.shape == (50,)
     assert ((scores >= 0) & (scores <= 1)).all()
     if schema_of(kind).classes:
         assert set(np.unique(scores)) <= {0.0, 1.0}
-    alone = posed.score(result.value, tuple(array[:1] for array in rows))
+    alone = posed.score(study, result.value, tuple(array[:1] for array in rows))
     assert alone == pytest.approx(scores[:1], abs=1e-6)
 
 
@@ -331,7 +331,7 @@ def test_predictions_are_those_that_the_score_judges(learnt, tmp_path):
     schema = schema_of(kind)
     values = values_of(schema, 80, 12)
     said = model.predict(cells_of(schema, values))
-    score = posed.score(result.value, encoded(posed, values))
+    score = posed.score(study, result.value, encoded(posed, values))
     column = schema.columns[schema.target]
     if isinstance(column, NamedColumn):
         right = [

@@ -159,14 +159,14 @@ def test_the_test_is_paid_for_on_top(change):
 
 
 def predictions(built, value, arrays):
-    scores = built.posed.score(value, arrays)
+    scores = built.posed.score(built.study, value, arrays)
     assert scores.shape == (len(arrays[0]),)
     assert ((scores >= 0) & (scores <= 1)).all()
     # A record that cannot be read counts as predicted as badly as can be, and no other changes.
     unread = tuple(np.concatenate([np.full_like(array[:1], np.nan), array[1:]]) for array in arrays)
     classes = isinstance(built.file.data.columns[built.file.data.target], Category)
     worst = np.concatenate([[0.0 if classes else 1.0], scores[1:]])
-    assert built.posed.score(value, unread) == pytest.approx(worst, abs=1e-6)
+    assert built.posed.score(built.study, value, unread) == pytest.approx(worst, abs=1e-6)
     return scores
 
 

@@ -101,7 +101,7 @@ def pose_linear(
         found = _posterior(result.value, frame, problem, algorithm, study)
         return _shown(_in_units(found, scale, targets.half, targets.centre), frame)
 
-    def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+    def score(study: Study, value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
         rows, labels = arrays
         return share_of_range(rows @ _posterior(value, frame, problem).mean, labels)
 
@@ -152,7 +152,7 @@ def pose_logistic(
             shown["note"] = f"{shown['note']} {SCORES}."
         return {"positive": positive, "negative": negative, **shown}
 
-    def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+    def score(study: Study, value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
         rows, labels = arrays
         middle = _posterior(value, frame, problem).mean
         return (np.where(rows @ middle > 0, 1, -1) == labels).astype(float)
@@ -239,7 +239,7 @@ def _scored(family: str, config: Any, schema: Schema) -> Posed:
         spread = config.noise_std or scatter(made, study, result.value)
         return shown | {"noise_std": spread, "noise_std_estimated": config.noise_std is None}
 
-    def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+    def score(study: Study, value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
         return scored_rows(made.problem, value, arrays[0])
 
     return Posed(

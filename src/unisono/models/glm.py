@@ -349,7 +349,7 @@ def pose(config: GlmConfig, schema: Schema, algorithm: AlgorithmKind, privacy: P
             shown["negative"], shown["positive"] = frame.classes
         return shown | {"note": " ".join(notes(found, family))}
 
-    def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+    def score(study: Study, value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
         return scored_rows(problem, value, arrays[0])
 
     def prediction(study: Study, result: Result) -> Scores:

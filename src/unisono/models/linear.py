@@ -25,7 +25,7 @@ from unisono.core.trust import Unit
 from unisono.data.encoding import Frame, Values
 from unisono.data.scaling import UnitScaling
 from unisono.data.schema import Schema
-from unisono.models.glm import column_layout, regression, scored_rows
+from unisono.models.glm import column_layout, regression
 from unisono.models.line import PRIOR_SD, predicting
 from unisono.models.model import (
     Choice,
@@ -160,7 +160,7 @@ def posed(loss: str, schema: Schema, algorithm: AlgorithmKind) -> Posed:
         words = {"positive": positive, "negative": negative, "note": note}
         return shown | words | models[0]
 
-    def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+    def score(study: Study, value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
         rows, labels = arrays
         scores = rows @ np.asarray(value, float)
         if several:
@@ -212,8 +212,11 @@ def scored_line(schema: Schema, algorithm: AlgorithmKind) -> Posed:
         shown = {"loss": "squares", "target": frame.target, "note": _LINE}
         return shown | {"intercept": float(found[0]), "weights": weights}
 
-    def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
-        return scored_rows(made.problem, value, arrays[0])
+    def score(study: Study, value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+        found = predicting(made, study, value)
+        features, y, *_ = (np.asarray(part, float) for part in made.problem.parts(arrays[0]))
+        said = found[0] + (made.middle + made.half * features) @ found[1:]
+        return share_of_range((said - frame.targets.centre) / frame.targets.half, y)
 
     def prediction(study: Study, result: Result) -> Scores:
         found = predicting(made, study, result.value)

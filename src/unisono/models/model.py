@@ -73,7 +73,7 @@ class Posed:
     encode: Callable[[Values], tuple[np.ndarray, ...]]
     present: Callable[[Study, Result], dict[str, Any]]
     arrays: Callable[[Any], Mapping[str, np.ndarray]] = field(default=_no_arrays)
-    score: Callable[[Any, tuple[np.ndarray, ...]], np.ndarray] | None = None
+    score: Callable[[Study, Any, tuple[np.ndarray, ...]], np.ndarray] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     planned: Callable[[Study, Result], list[tuple[dict[str, Any], float]]] | None = None
     prediction: Callable[[Study, Result], Prediction] | None = None

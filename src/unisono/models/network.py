@@ -120,7 +120,7 @@ def pose(
         targets = frame.targets
         return shown | {"target_scaling": {"centre": targets.centre, "half": targets.half}}
 
-    def score(value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+    def score(study: Study, value: Any, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
         rows, labels = arrays
         found = np.asarray(network.predict(value.parameters, rows))
         if frame.classes:

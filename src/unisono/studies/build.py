@@ -132,7 +132,7 @@ class Built:
             if self.test is not None and self.test.how is not None:
                 return (known._judged(self.test.how, found[FIT], kept),)
             assert known.posed.score is not None
-            return (known.posed.score(found[FIT], known._encoded(kept))[:, None],)
+            return (known.posed.score(known.study, found[FIT], known._encoded(kept))[:, None],)
 
         stages = [Stage(FIT, self.study, rows)]
         if self.start is not None:  # without it the algorithm begins as it usually does
@@ -241,7 +241,7 @@ class Built:
     def judge(self, value: Any, values: Values, name: str) -> dict[str, Any]:
         """How good a result is on public records that are `testable`; nothing is paid."""
         assert self.posed.score is not None
-        scores = self.posed.score(value, self._encoded(values))
+        scores = self.posed.score(self.study, value, self._encoded(values))
         targets = self._listed(values)[self.file.data.target or ""]
         return read_public(self.known_file, scores, targets, name)
 

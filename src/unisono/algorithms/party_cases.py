@@ -10,7 +10,8 @@ the records of party s,
 are numbers of the released curvature and gradient, and so about Σ w μ + G = I / (1 - μ) + G cases
 and I / μ - G others, with a noise that is known. Where one of these is not above 1.645 deviations
 of its noise and one, and a seventh of what was expected, "none" cannot be excluded (5 %
-one-sided), an interval would have no end, and the party's intercept is not determined. Of counts, whose v is about μ, I + G is asked.
+one-sided), an interval would have no end, and the party's intercept is not determined. Of counts,
+whose v is about μ, I + G is asked.
 
 Such a way to infinity makes the last step long, and how far it misses there does not matter to
 others: what curvature it would count in for that is left out.
